@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Media as they are found, through the real program: every file of a folder from its start byte for byte, five late viewers of each,
-and a break after which the same file comes again.
+"""Sends other projects' media files through the real program, and looks at what viewers get.
 
-    .ci/found.py FOLDER [PROGRAM] [NAME ...]        needs ffmpeg
+    .ci/found.py [--program=FILE] [--only=whole,late,broken,made,hls] FOLDER|FILE ...        needs ffmpeg
 
-A late viewer gets a header and the file's bytes from a place on, or just those; ffprobe finds the same tracks in that as in the file,
-its first picture is a key frame, and ffmpeg says nothing that it does not say of the file. Nor does it say more of what viewers get
-after a break, but of times where they are the sources' own. Where that is not so, the lists below say
-why; a reason that does not hold any more is a fault too.
+whole   A viewer from the start gets the file byte for byte.
+late    A late viewer gets a header and the file's bytes from a place on. ffprobe finds the file's tracks in that, its first picture is a
+        key frame, and ffmpeg reports nothing that it does not report of the file.
+broken  The source breaks and sends the file again. ffmpeg reports nothing new of what viewers get, apart from times.
+made    live.ts and live.mp4 have the file's units at the file's times to a tick, from the start and late. live.mp4 has one moov. Sound
+        is at most 0.7 s from its pictures. A viewer who comes before the source and a late viewer get the same status.
+hls     Each segment decodes by itself. The segments have all pictures, and none is shorter than 0.2 s but the last.
+
+The lists below name the exceptions, with reasons. A reason that does not hold any more is a fault, too.
 """
-import concurrent.futures, json, os, re, socket, subprocess, sys, threading, time, urllib.request
+import collections, concurrent.futures, functools, json, os, re, socket, statistics, subprocess, sys, threading, time, urllib.error, urllib.parse, urllib.request
 
 # Nothing can be joined: who comes late begins where the server can do no better.
 NO_POINTS = {
@@ -41,6 +45,12 @@ DAMAGED_BY_A_BREAK = {
 }
 
 
+# What differs in live.ts, live.mp4 and HLS, and why. STATUS: they are not there.
+STATUS, UNITS, TIMES, HEADERS, SOUND, SEGMENTS = "status", "units", "times", "headers", "sound", "segments"
+MADE = {
+}
+
+
 # Files are looked at three at a time; their first viewers come one by one, so that each can be seen to wait.
 opening = threading.Lock()
 
@@ -61,10 +71,10 @@ def start(program, *options):
 class Viewer(threading.Thread):
     """Reads its response to the end."""
 
-    def __init__(self, address, session):
+    def __init__(self, address, path):
         super().__init__(daemon=True)
-        self.socket, self.body = socket.create_connection(address), b""
-        self.socket.sendall(f"GET /stream/{session} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+        self.socket, self.head, self.body = socket.create_connection(address), b"", b""
+        self.socket.sendall(f"GET /stream/{path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
         self.has_begun = threading.Event()
         self.start()
 
@@ -76,12 +86,16 @@ class Viewer(threading.Thread):
                 self.has_begun.set()
         except ConnectionError:
             pass
-        self.body = bytes(whole.partition(b"\r\n\r\n")[2])
+        self.head, _, self.body = bytes(whole).partition(b"\r\n\r\n")
         self.has_begun.set()
 
     def all(self):
         self.join(60)
         return self.body
+
+    def status(self):
+        self.join(60)
+        return int(self.head.split()[1]) if self.head else 0
 
 
 class Source:
@@ -128,10 +142,15 @@ def begins_with_key(data):
     return not found.stdout or found.stdout.startswith(b"K")
 
 
-def complaints(data):
-    said = run(data, "ffmpeg", "-v", "error", "-i", "-", "-map", "0:v?", "-map", "0:a?", "-f", "null", "-").stderr.decode(errors="replace")
-    said = re.sub(r"0x[0-9a-f]+|\d+", "N", said)
+def plain_lines(said):
+    """What ffmpeg says, without numbers."""
+    said = re.sub(r"0x[0-9a-f]+|\d+", "N", said.decode(errors="replace"))
     return {re.sub(r"^\[[^]]*\] *", "", line).strip() for line in said.splitlines() if "repeated" not in line}
+
+
+@functools.cache
+def complaints(data):
+    return plain_lines(run(data, "ffmpeg", "-v", "error", "-i", "-", "-map", "0:v?", "-map", "0:a?", "-f", "null", "-").stderr)
 
 
 def late(address, name, data):
@@ -185,14 +204,14 @@ def waiting(address):
     return int(re.search(r"^tollgate_waiting_viewers (\d+)", figures, re.M)[1])
 
 
-def opened(address, session):
-    """A viewer that waits, and then its source: it is there from the first byte on."""
+def opened(address, session, files=("",)):
+    """Viewers who wait, and then their source: they are there from the first byte on."""
     with opening:
-        viewer = Viewer(address, session)
-        wait(lambda: waiting(address) == 1)
+        viewers = [Viewer(address, session + file) for file in files]
+        wait(lambda: waiting(address) == len(files))
         source = Source(address, session)
         wait(lambda: waiting(address) == 0)
-    return viewer, source
+    return *viewers, source
 
 
 def whole(address, name, data):
@@ -232,26 +251,251 @@ def broken(address, name, data):
     return [f"after a break ffmpeg says {sorted(new)[:3]}"] if new else []
 
 
+Packet = collections.namedtuple("Packet", "time decode pos content")
+# What each container can carry.
+CARRIED = {"h264", "hevc", "aac", "mp1", "mp2", "mp3", "ac3", "eac3", "opus"}
+ONLY_IN_MP4 = {"av1", "vp8", "vp9"}
+
+
+def packets(data):
+    """The packets of each track that has some, by codec, its ticks a second in front."""
+    found = run(data, "ffprobe", "-v", "quiet", "-show_data_hash", "adler32", "-show_entries",
+                "stream=index,codec_name,codec_type,time_base:packet=stream_index,pts,dts,pos,data_hash", "-of", "json", "-")
+    found = json.loads(found.stdout or b"{}")
+    tracks = {}
+    for row in found.get("streams", []):
+        if row.get("codec_type") in ("video", "audio") and "codec_name" in row:
+            numerator, denominator = map(int, row["time_base"].split("/"))
+            tracks[row["index"]] = (row["codec_type"], row["codec_name"], numerator / denominator, [])
+    for row in found.get("packets", []):
+        if row["stream_index"] in tracks and "pts" in row:
+            tick = tracks[row["stream_index"]][2]
+            tracks[row["stream_index"]][3].append(Packet(row["pts"] * tick, row.get("dts", row["pts"]) * tick, int(row.get("pos", -1)), row["data_hash"]))
+    return [track for track in tracks.values() if track[3]]
+
+
+def moovs(data):
+    """How many headers there are."""
+    at, count = 0, 0
+    while at + 8 <= len(data):
+        size = int.from_bytes(data[at:at + 4], "big")
+        count += data[at + 4:at + 8] == b"moov"
+        at += max(size, 8)
+    return count
+
+
+def distance(tracks):
+    """By how many seconds sound is before or behind the pictures of its time among the bytes, at most."""
+    firsts = [next((track[3] for track in tracks if track[0] == kind), None) for kind in ("video", "audio")]
+    if None in firsts:
+        return 0
+    begin, end = max(track[0].decode for track in firsts), min(track[-1].decode for track in firsts)
+    both = sorted((packet.pos, kind, packet.decode) for kind, track in enumerate(firsts) for packet in track if packet.pos >= 0)
+    newest, furthest = [track[0].decode for track in firsts], 0
+    for _, kind, decode in both:
+        newest[kind] = max(newest[kind], decode)
+        if begin <= decode <= end:
+            furthest = max(furthest, abs(newest[0] - newest[1]))
+    return furthest
+
+
+def differences(had, got, by_content):
+    """What of the packets of a track is missing in another, or has another time than the rest, by the time of those that are there.
+    `by_content` where both are in the same container."""
+    (_, _, had_tick, had), (_, _, got_tick, got) = had, got
+    if by_content:
+        places = collections.defaultdict(list)
+        for place, packet in enumerate(had):
+            places[packet.content].append(place)
+        at, shifts, unknown = None, [], 0
+        for packet in got:
+            behind = [place for place in places[packet.content] if at is None or place > at]
+            if not behind:
+                unknown += 1
+                continue
+            at = behind[0]
+            shifts.append(packet.time - had[at].time)
+        missing = (len(had) - places[got[0].content][-1] if places[got[0].content] else len(got)) - len(got)
+        shift = statistics.median(shifts) if shifts else 0
+        wrong = sum(abs(own - shift) > 1.01 * max(had_tick, got_tick) for own in shifts)
+        return shift, max(missing, 0), unknown, wrong
+    had_times, got_times = sorted(packet.time for packet in had), sorted(packet.time for packet in got)
+    tolerance = 1.01 * max(had_tick, got_tick)
+
+    def matches(shift):
+        at, found = 0, 0
+        for time_ in got_times:
+            while at < len(had_times) and had_times[at] + shift < time_ - tolerance:
+                at += 1
+            if at < len(had_times) and had_times[at] + shift <= time_ + tolerance:
+                found, at = found + 1, at + 1
+        return found
+
+    begins = [got_times[0] - time_ for time_ in had_times[:200]] + [got_times[-1] - had_times[-1]]
+    shift = max(begins, key=matches)
+    found = matches(shift)
+    expected = sum(time_ + shift >= got_times[0] - tolerance for time_ in had_times)
+    return shift, expected - found, 0, len(got_times) - found
+
+
+def compare(what, had, got, by_content, tolerance):
+    """Tracks of what was made against those that it should have."""
+    shifts = []
+    for track in got:
+        same = [other for other in had if other[1] == track[1]] or [other for other in had if other[0] == track[0]]
+        if not same:
+            yield UNITS, f"{what}: {track[1]} is not in the file"
+            continue
+        shift, missing, unknown, wrong = differences(same[0], track, by_content)
+        shifts.append(shift)
+        if missing > tolerance or unknown > tolerance:
+            yield UNITS, f"{what}: of {len(same[0][3])} units of {track[1]} {missing} are missing, {unknown} are others"
+        if wrong:
+            yield TIMES, f"{what}: {wrong} of {len(track[3])} units of {track[1]} have other times"
+    if shifts and max(shifts) - min(shifts) > 1.01 * max(track[2] for track in had + got):
+        yield TIMES, f"{what}: sound is {max(shifts) - min(shifts):.3f} s further from its pictures than in the file"
+
+
+def fetch(address, path):
+    try:
+        answer = urllib.request.urlopen(f"http://{address[0]}:{address[1]}/stream/{path}", timeout=60)
+        return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def made(address, name, data, kinds):
+    """What is wrong with live.ts, live.mp4 and HLS: each a kind and a sentence."""
+    session = urllib.parse.quote("made-" + name)
+    early_ts, early_mp4, list_, source = opened(address, session, ("/live.ts", "/live.mp4", "/index.m3u8"))
+    sent, half, received = 0, len(data) * 3 // 5, lambda: (stream(address, "made-" + name) or {}).get("bytes_received")
+    # In small pieces as long as nothing is made of it: what is made begins where it is asked for.
+    while sent < half:
+        is_made = early_ts.has_begun.is_set() or early_mp4.has_begun.is_set() or sent > 65536
+        piece = data[sent:half if is_made else min(sent + 1024, half)]
+        source.send(piece)
+        sent += len(piece)
+        wait(lambda: received() == sent)
+    late_ts, late_mp4 = [Viewer(address, session + file) for file in ("/live.ts", "/live.mp4")]
+    # Their requests are taken before what follows.
+    late_ts.has_begun.wait(0.5), late_mp4.has_begun.wait(0.5)
+    source.send(data[half:])
+    source.finish()
+    list_.all()
+    had = packets(data)
+    codecs, is_read = {track[1] for track in had}, name not in NO_POINTS and not re.match(rb"OggS|ID3|\xff[\xe0-\xff]", data)
+    if "hls" in kinds:
+        yield from playlist(address, session, list_, data, had)
+    if "made" not in kinds:
+        return
+    for what, early, late, carried in [("live.ts", early_ts, late_ts, CARRIED), ("live.mp4", early_mp4, late_mp4, CARRIED | ONLY_IN_MP4)]:
+        early.all(), late.all()
+        # A stream in its own container goes out as it is.
+        is_same = data[0] == data[188] == 0x47 if what == "live.ts" else data[4:8] == b"ftyp" and b"mvex" in data[:1 << 18]
+        answers = [f"{viewer.status()}" + (" and nothing" if viewer.status() == 200 and not viewer.body else "") for viewer in (early, late)]
+        if answers != [expected := "200" if is_read and codecs & carried or is_same else "406"] * 2:
+            yield STATUS, f"{what} is answered by {' and late by '.join(answers)}, not by {expected}: {early.body[:200] if early.status() != 200 else b''}"
+        if early.status() != 200 or not early.body:
+            continue
+        got = packets(early.body)
+        yield from compare(f"{what} from the start", had, got, False, 1)
+        if not is_same and (apart := distance(got)) > 0.7:
+            yield SOUND, f"{what}: sound is up to {apart:.2f} s from its pictures"
+        if new := complaints(early.body) - complaints(data):
+            yield COMPLAINTS, f"{what}: ffmpeg says {sorted(new)[:3]}"
+        if late.status() == 200 and late.body:
+            got_late = packets(late.body)
+            yield from compare(f"{what} late", got, got_late, True, 1)
+            if {track[1] for track in got} != {track[1] for track in got_late}:
+                yield TRACKS, f"{what} late has tracks {[track[1] for track in got_late]}, not {[track[1] for track in got]}"
+            if not is_same and (apart := distance(got_late)) > 0.7:
+                yield SOUND, f"{what} late: sound is up to {apart:.2f} s from its pictures"
+            if not begins_with_key(late.body):
+                yield PICTURE, f"{what} late: the first picture is no key frame"
+        for body in (early.body, late.body):
+            if what == "live.mp4" and moovs(body) > 1:
+                yield HEADERS, f"{what} has {moovs(body)} headers"
+
+
+def playlist(address, session, viewer, data, had):
+    is_made, codecs = data.startswith((b"\x1aE\xdf\xa3", b"FLV")), {track[1] for track in had}
+    if viewer.status() == 406 and (data.startswith(b"OggS") or is_made and not codecs & (CARRIED | ONLY_IN_MP4)):
+        return
+    if viewer.status() != 200:
+        yield STATUS, f"HLS is answered by {viewer.status()}: {viewer.body[:200]}"
+        return
+    status, text = fetch(address, session + "/index.m3u8")
+    if status != 200:
+        yield STATUS, f"HLS is answered by {status} when the stream has ended: {text[:200]}"
+        return
+    lines = text.decode().splitlines()
+    durations = [float(line[8:].split(",")[0]) for line in lines if line.startswith("#EXTINF:")]
+    for duration in durations[:-1]:
+        if duration < 0.2:
+            yield SEGMENTS, f"a segment of {duration} s"
+    # All at once: what has ended is not there for long.
+    map_, segments = b"", []
+    for line in lines:
+        if line.startswith("#EXT-X-MAP"):
+            map_ = fetch(address, f'{session}/{re.search("URI=.([^, ]*)[^, ]", line)[1]}')[1]
+        elif line and not line.startswith("#"):
+            status, body = fetch(address, f"{session}/{line}")
+            segments.append(map_ + body if status == 200 else b"")
+    old, said = complaints(data), collections.Counter()
+    for body in segments:
+        if not body:
+            said["is listed and not there"] += 1
+            continue
+        done = run(body, "ffmpeg", "-v", "error", "-i", "-", "-map", "0:v:0?", "-map", "0:a:0?", "-f", "framecrc", "-")
+        said["has nothing that decodes"] += not any(row.startswith(b"0,") for row in done.stdout.splitlines())
+        said.update("makes ffmpeg say: " + line for line in plain_lines(done.stderr) - old)
+    for says, count in said.items():
+        if count:
+            yield SEGMENTS, f"each of {count} of {len(segments)} segments {says}"
+    if had and not any(line.startswith("#EXT-X-DISCONTINUITY") and "SEQUENCE" not in line for line in lines) and durations:
+        lasts = had[0][3][-1].time - had[0][3][0].time
+        if lasts - sum(durations) > 0.5 and "#EXT-X-ENDLIST" in lines:
+            yield SEGMENTS, f"the segments have {sum(durations):.2f} s of {lasts:.2f}"
+
+
 def main():
-    folder = sys.argv[1]
-    program = sys.argv[2] if len(sys.argv) > 2 else "target/debug/tollgate"
-    names = sys.argv[3:] or sorted(name for name in os.listdir(folder) if not name.endswith(".txt"))
+    options = dict(argument[2:].split("=", 1) for argument in sys.argv[1:] if argument.startswith("--"))
+    kinds = options.get("only", "whole,late,broken,made,hls").split(",")
+    program, files = options.get("program", "target/debug/tollgate"), []
+    for path in [argument for argument in sys.argv[1:] if not argument.startswith("--")]:
+        names = [path] if os.path.isfile(path) else [os.path.join(path, name) for name in os.listdir(path)]
+        files += sorted(name for name in names if not name.endswith(".txt"))
     plain, address = start(program, "--wait=30")
     holding, held_address = start(program, "--wait=30", "--hold=30")
+    making, made_address = start(program, "--wait=30", "--buffer=16M", "--buffers=1G", "--hls-segment=1")
     faults = 0
+
+    def check(path):
+        name, data = os.path.basename(path), open(path, "rb").read()
+        for to, kind in [(address, "whole"), (address, "late"), (held_address, "broken"), (made_address, "made")]:
+            call(to, "POST", f"add-token?type=http&sessionid={urllib.parse.quote(kind + '-' + name)}")
+        found = whole(address, name, data) if "whole" in kinds else []
+        found += late(address, name, data) if "late" in kinds else []
+        found += broken(held_address, name, data) if "broken" in kinds else []
+        if {"made", "hls"} & set(kinds):
+            explained = set()
+            for kind, says in made(made_address, name, data, kinds):
+                if (name, kind) in MADE:
+                    explained.add(kind)
+                else:
+                    found.append(f"{kind}: {says}")
+            if {"made", "hls"} <= set(kinds):
+                found += [f"made: nothing is wrong with the {kind} any more" for of, kind in MADE if of == name and kind not in explained]
+        return found
+
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        def check(name):
-            data = open(os.path.join(folder, name), "rb").read()
-            for to, kind in [(address, "whole"), (address, "late"), (held_address, "broken")]:
-                call(to, "POST", f"add-token?type=http&sessionid={kind}-{name}")
-            return whole(address, name, data) + late(address, name, data) + broken(held_address, name, data)
-        for name, found in zip(names, pool.map(check, names)):
+        for path, found in zip(files, pool.map(check, files)):
             faults += len(found)
             for fault in found:
-                print(f"{name}: {fault}", flush=True)
-    for server in (plain, holding):
+                print(f"{os.path.basename(path)}: {fault}", flush=True)
+    for server in (plain, holding, making):
         server.terminate()
-    print(f"{len(names)} files, {faults} faults")
+    print(f"{len(files)} files, {faults} faults")
     sys.exit(faults > 0)
 
 

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tollgate::gate::{self, Carriage, Direction, RtpTuple, SessionId, Tokens, udp_clients};
+use tollgate::gate::{self, Carriage, Direction, Record, RtpTuple, SessionId, Tokens, udp_clients};
 use tollgate::http::{HeadReader, Limits};
 use tollgate::stamp::Stamp;
 
@@ -71,16 +71,15 @@ fn tokens(criterion: &mut Criterion) {
             .expect("a good entry")
             .remove(0);
         let addresses = vec![address.parse().expect("an address")];
-        let added = table.add(
-            &session(number),
-            Some(Direction::Both.into()),
-            vec![RtpTuple {
+        table.carry_out(&Record::Set {
+            session: session(number),
+            http: Some(Direction::Both.into()),
+            rtp: vec![RtpTuple {
                 client,
                 carriage: Carriage::Rtp(None),
                 addresses,
             }],
-        );
-        assert_eq!(added, Ok(2));
+        });
     }
     let mut group = criterion.benchmark_group("100,000 tokens");
     let (known, unknown) = (session(31_415), session(SESSIONS));

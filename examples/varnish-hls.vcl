@@ -29,6 +29,12 @@ sub vcl_recv {
     return (hash);
 }
 
+sub vcl_hash {
+    # Varnish adds Host by itself. An answer is the same under each name, so it is fetched once for all of them.
+    hash_data(req.url);
+    return (lookup);
+}
+
 sub vcl_backend_response {
     # What is too old is not given out, whatever goes wrong: a token may have been revoked.
     set beresp.grace = 0s;

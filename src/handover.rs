@@ -156,16 +156,28 @@ impl Line<'_> {
 }
 
 /// Finds the lines in what is told, which comes in pieces.
-#[derive(Default)]
 pub struct Reader {
     /// What has come of a line.
     begun: Vec<u8>,
+    /// How long a line may be.
+    line_bytes_max: usize,
     /// How many have come.
     lines: u64,
     has_ended: bool,
 }
 
 impl Reader {
+    /// Nothing has come yet. A line that is longer than this is an error, before all of it has
+    /// come.
+    pub fn new(line_bytes_max: usize) -> Reader {
+        Reader {
+            begun: Vec::new(),
+            line_bytes_max,
+            lines: 0,
+            has_ended: false,
+        }
+    }
+
     /// One more piece, which may end anywhere. Each line that is whole with it is taken, but for
     /// the first, which must name a format that is known, and the last.
     pub fn hear(
@@ -185,6 +197,13 @@ impl Reader {
                 self.hear_line(line(&begun)?, &mut take)?;
             }
         }
+        must(self.begun.len() + rest.len() <= self.line_bytes_max, || {
+            format!(
+                "line {} is longer than {} bytes, the most that one may have here",
+                self.lines + 1,
+                self.line_bytes_max
+            )
+        })?;
         self.begun.extend_from_slice(rest);
         Ok(())
     }
@@ -347,7 +366,7 @@ mod tests {
     fn read<'a>(
         pieces: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<Vec<(String, u64, String)>, Unfit> {
-        let (mut reader, mut read) = (Reader::default(), Vec::new());
+        let (mut reader, mut read) = (Reader::new(1024), Vec::new());
         for piece in pieces {
             reader.hear(piece, |line| {
                 let value = String::from_utf8_lossy(line.value).into_owned();
@@ -393,6 +412,19 @@ mod tests {
         let lines = read(pieces.iter().map(Vec::as_slice)).expect("all of it");
         let numbers = lines.into_iter().map(|(_, number, _)| number);
         assert!(numbers.eq(0..10_000));
+    }
+
+    /// The reader keeps a bounded part of it.
+    #[test]
+    fn a_line_that_does_not_end_is_refused() {
+        let mut reader = Reader::new(1024);
+        let mut take = |piece: &[u8]| reader.hear(piece, |_| Ok(()));
+        assert_eq!(take(b"tollgate 1 \"0.1\"\nstream 1 \""), Ok(()));
+        assert_eq!(take(&[b'x'; 1014]), Ok(()));
+        let Err(Unfit(why)) = take(b"x") else {
+            panic!("it is kept");
+        };
+        assert!(why.contains("line 2 is longer than 1024 bytes"), "{why}");
     }
 
     #[test]

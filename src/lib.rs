@@ -21,7 +21,7 @@
 //! json        a list of objects, as another relay tells it
 //! proxy_header   what a proxy says of whose connection it is
 //! handover    what one process tells another that takes its place, as text
-//! gather, held, moment, random, slots, stamp     what all of them are made of
+//! gather, held, moment, random, slots, stamp, token_bucket   what all of them are made of
 //! ```
 //!
 //! Within `relay` the state stands in parts (clients, streams, RTP that comes in, what is fetched,
@@ -103,6 +103,14 @@
 //! - `relay::admission::Gate::publish` is asked by every way in,
 //! - `relay::admission::Gate::check_token_in` whether there is one.
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 
 pub mod config;
 pub mod events;
@@ -124,7 +132,9 @@ pub mod relay;
 #[cfg_attr(not(feature = "remux"), path = "remux/absent.rs")]
 pub mod remux;
 pub mod rtp;
+#[allow(clippy::disallowed_methods, reason = "the shell")]
 pub mod server;
 pub mod slots;
 pub mod stamp;
 pub mod stream;
+pub mod token_bucket;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate::config::Config;
 use tollgate::gather::Gather;
 use tollgate::moment::Moment;
@@ -500,38 +500,155 @@ fn next_core(mut relay: Relay, now: Moment) -> Relay {
     next
 }
 
-/// Numbers that are told are others: it is refused, or taken over by a core that keeps what it
-/// promises. (So many of them: `HANDOVER_NUMBERS=n`.)
+/// Each field has another value: another number or text, a value of another kind, or none. Each kind of
+/// line is missing, or there twice. The core refuses it, or takes over and keeps its promises. A sample of these
+/// is tried here, which `HANDOVER_SEED=n` chooses; `HANDOVER_CHANGES=all` tries all.
 #[test]
 fn nothing_that_is_told_is_believed() {
+    let takes_all = std::env::var("HANDOVER_CHANGES").is_ok_and(|which| which == "all");
+    let seed = std::env::var("HANDOVER_SEED").ok();
+    let seed: usize = seed.map_or(0, |seed| seed.parse().expect("a number"));
     for told in [TOLD, MACHINES] {
-        numbers_are_others(std::str::from_utf8(told).expect("text"));
+        let lines: Vec<&[u8]> = told.split_inclusive(|byte| *byte == b'\n').collect();
+        let places = places(&lines);
+        assert!(places.len() > 100, "{} fields only", places.len());
+        let step = if takes_all {
+            1
+        } else {
+            places.len().div_ceil(SAMPLE)
+        };
+        for (nth, (at, pointer)) in places.iter().enumerate().skip(seed % step).step_by(step) {
+            let changes = changes(lines[*at], pointer);
+            let (first, step) = match takes_all {
+                true => (0, 1),
+                false => ((seed + nth) % changes.len(), changes.len()),
+            };
+            for changed in changes.iter().skip(first).step_by(step) {
+                let told = [&lines[..*at], &[changed], &lines[at + 1..]]
+                    .concat()
+                    .concat();
+                let is_kept = catch_unwind(AssertUnwindSafe(|| door::records(&told))).is_ok();
+                let changed = String::from_utf8_lossy(changed);
+                assert!(is_kept, "{pointer} of line {at} is changed: {changed}");
+            }
+        }
     }
 }
 
-fn numbers_are_others(text: &str) {
-    let mut wrong = Vec::new();
-    let bytes = text.as_bytes();
-    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    let numbers = (0..bytes.len()).filter(|at| is_digit(*at) && !is_digit(at.wrapping_sub(1)));
-    let numbers: Vec<usize> = numbers.collect();
-    let most = std::env::var("HANDOVER_NUMBERS").ok();
-    let most = most.map_or(40, |most| most.parse().expect("a number"));
-    let step = numbers.len().div_ceil(most).max(1);
-    for at in numbers.into_iter().step_by(step) {
-        let end = (at..).find(|end| !is_digit(*end)).expect("an end");
-        for other in ["0", "1", "7777777", "18446744073709551615", "-1"] {
-            wrong.push([&text[..at], other, &text[end..]].concat());
+/// Fields of a hand-over that one run changes.
+const SAMPLE: usize = 60;
+
+/// The fields of these lines: a line that has one, and where it is there as a JSON pointer. Each field is there once,
+/// wherever it is an item's of a list; the empty one is a line of each kind as a whole.
+fn places(lines: &[&[u8]]) -> Vec<(usize, String)> {
+    let mut seen = BTreeSet::new();
+    let mut fields = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let (name, value) = parts(line);
+        for pointer in pointers(&value) {
+            let names = pointer
+                .split('/')
+                .filter(|name| name.parse::<u64>().is_err());
+            if seen.insert((name.to_owned(), names.collect::<String>())) {
+                fields.push((at, pointer));
+            }
         }
     }
-    let fails =
-        |told: &String| catch_unwind(AssertUnwindSafe(|| door::records(told.as_bytes()))).is_err();
-    let failed = wrong.iter().filter(|told| fails(told));
-    let places = failed.map(|told| {
-        let same = told.bytes().zip(text.bytes());
-        let at = same.take_while(|(one, other)| one == other).count();
-        &told[at.saturating_sub(80)..told.len().min(at + 40)]
+    fields
+}
+
+/// What is in front of a line's JSON, and the JSON.
+fn parts(line: &[u8]) -> (&str, Value) {
+    let line = std::str::from_utf8(line).expect("text");
+    let begins = line.find(['{', '[', '"']).unwrap_or(line.len());
+    let (name, value) = line.split_at(begins);
+    (
+        name.split(' ').next().unwrap_or_default(),
+        serde_json::from_str(value).unwrap_or_default(),
+    )
+}
+
+/// A line with another value at this place, or without it: of the whole, none or two.
+fn changes(line: &[u8], pointer: &str) -> Vec<Vec<u8>> {
+    if pointer.is_empty() {
+        return vec![Vec::new(), line.repeat(2)];
+    }
+    let (_, value) = parts(line);
+    let front = line
+        .iter()
+        .position(|byte| b"{[\"".contains(byte))
+        .expect("JSON");
+    let others = others(value.pointer(pointer).expect("it is there"));
+    let changed = others.into_iter().map(|other| {
+        let mut changed = value.clone();
+        *changed.pointer_mut(pointer).expect("it is there") = other;
+        changed
     });
-    let places: Vec<&str> = places.collect();
-    assert!(places.is_empty(), "{} panics: {places:#?}", places.len());
+    let mut changes: Vec<Value> = changed.collect();
+    let (within, last) = pointer.rsplit_once('/').unwrap_or_default();
+    let mut without = value.clone();
+    if let Some(Value::Object(fields)) = without.pointer_mut(within) {
+        fields.remove(last);
+        changes.push(without);
+    }
+    let lines = changes
+        .iter()
+        .map(|value| [&line[..front], value.to_string().as_bytes(), b"\n"].concat());
+    lines.collect()
+}
+
+/// The pointers to a value and to each within it.
+fn pointers(value: &Value) -> Vec<String> {
+    let within: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), value))
+            .collect(),
+        Value::Array(items) => (0..)
+            .map(|index: usize| index.to_string())
+            .zip(items)
+            .collect(),
+        _ => Vec::new(),
+    };
+    let mut all = vec![String::new()];
+    for (name, value) in within {
+        all.extend(
+            pointers(value)
+                .into_iter()
+                .map(|below| format!("/{name}{below}")),
+        );
+    }
+    all
+}
+
+/// Returns other values to put instead of this one.
+fn others(value: &Value) -> Vec<Value> {
+    let of_this_kind = match value {
+        Value::Number(_) => vec![
+            json!(0),
+            json!(1),
+            json!(7_777_777),
+            json!(u64::MAX),
+            json!(-1),
+        ],
+        Value::String(text) => vec![
+            json!(""),
+            json!("\u{e9}\n\0"),
+            json!(text.repeat(2)),
+            json!("a".repeat(5_000)),
+        ],
+        Value::Array(items) => vec![json!([]), json!([items.clone(), items.clone()].concat())],
+        Value::Object(_) => vec![json!({})],
+        Value::Bool(is) => vec![json!(!is)],
+        Value::Null => vec![json!(0), json!("x")],
+    };
+    let another_kind = if value.is_string() {
+        json!(5)
+    } else {
+        json!("5")
+    };
+    of_this_kind
+        .into_iter()
+        .chain([another_kind, Value::Null])
+        .collect()
 }

@@ -239,6 +239,38 @@ fn where_times_jump_the_next_segment_says_so() {
     }
 }
 
+/// The map names another stream, or the table names no program any more, within a group or where one
+/// begins; the key picture has the first tables again.
+#[test]
+fn where_the_tables_change_the_next_segment_says_so() {
+    let more = transport::tables(&[(0x1b, 0x101, &[]), (0x0f, 0x102, &[]), (0x05, 0x103, &[])]);
+    let none = transport::table(0, 0, &[]);
+    for (tables, seconds) in [(&more, 41.0), (&more, 40.0), (&none, 41.0), (&none, 40.96)] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(Kind::Ts);
+        rig.watch(&mut encoder, seconds, &mut checker);
+        rig.feed(tables, 0.0);
+        rig.watch(&mut encoder, 40.0, &mut checker);
+        assert_eq!(checker.discontinuities, 1, "at {seconds}");
+        assert_eq!(rig.cutter.cuts_in_groups(), 0);
+    }
+}
+
+#[test]
+fn where_a_segment_was_overwritten_before_it_was_whole_the_next_says_so() {
+    let mut rig = Rig::new(BUFFER_BYTES);
+    let mut encoder = Encoder::new(Kind::Ts);
+    rig.feed(&encoder.run(20.5), 20.5);
+    let before = rig.playlist();
+    // Twenty pictures of this size are larger than the buffer.
+    encoder.unit_bytes = 60_000;
+    rig.feed(&encoder.run(1.0), 1.0);
+    encoder.unit_bytes = 150;
+    rig.feed(&encoder.run(9.0), 9.0);
+    let count = |list: &Playlist| list.segments[0].discontinuities;
+    assert_eq!(count(&rig.playlist()), count(&before) + 1);
+}
+
 #[test]
 fn a_group_longer_than_the_target_ends_at_a_picture() {
     let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
@@ -667,6 +699,49 @@ fn the_tables_in_front_repeat_those_that_came_last() {
         let of_lead = [segment[3], segment[188 + 3]].map(|byte| usize::from(byte & 0x0f));
         assert_eq!(of_lead, [index, index]);
     }
+}
+
+/// Each segment decodes by itself: the sets of the first key picture come after the tables and
+/// before the picture.
+#[test]
+fn segments_begin_with_the_parameter_sets_that_their_key_picture_lacks() {
+    const SETS: &[u8] = &[
+        0, 0, 0, 1, 0x67, 100, 0, 30, 0x80, 7, 0, 0, 0, 1, 0x68, 0x80, 7,
+    ];
+    let mut rig = Rig::new(BUFFER_BYTES);
+    let mut encoder = Encoder::new(Kind::Ts);
+    let mut bytes = encoder.header();
+    bytes.extend(transport::pes(
+        0x101,
+        0.0,
+        &[SETS, &[0, 0, 0, 1, 0x65, 0x88]].concat(),
+    ));
+    encoder.jump(2.0);
+    bytes.extend(encoder.run(9.0));
+    rig.feed(&bytes, 11.0);
+    let mut with_sets = 0;
+    for entry in rig.playlist().segments {
+        let segment = rig.fetch(&entry.name).expect("it is there");
+        let sets = &segment[2 * 188..3 * 188];
+        // The counter of the key picture is 0.
+        with_sets += usize::from(sets.ends_with(SETS) && sets[..4] == [0x47, 0x41, 1, 0x3f]);
+    }
+    assert_eq!(with_sets, 4);
+}
+
+#[test]
+fn what_is_scrambled_is_said_to_be() {
+    let mut bytes = Encoder::new(Kind::Ts).run(9.0);
+    for packet in bytes.chunks_mut(188) {
+        if packet[2] == 1 {
+            packet[3] = 0xb0;
+            packet[4..6].copy_from_slice(&[9, 0x40]);
+        }
+    }
+    let mut rig = Rig::new(BUFFER_BYTES);
+    rig.feed(&bytes, 9.0);
+    let reason = "its packets are scrambled, and their times with them";
+    assert_eq!(rig.list(), Err(Unlisted::Unfit(reason)));
 }
 
 /// A stream that keeps a buffer of so many bytes.

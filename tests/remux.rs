@@ -53,11 +53,14 @@ fn units(said: &[Said]) -> Vec<(Codec, Vec<Vec<u8>>)> {
     for said in said {
         match said {
             Said::Tracks(tracks) => {
+                // FLV names a promised track before its first tag tells the codec.
+                let known = units.iter_mut().zip(tracks);
+                known.for_each(|(units, track)| units.0 = track.codec);
                 let new = tracks.iter().skip(units.len());
                 units.extend(new.map(|track| (track.codec, Vec::new())));
             }
             Said::Unit { track, bytes, .. } => units[*track].1.push(bytes.clone()),
-            Said::LeftOut(..) => {}
+            Said::Announced(_) | Said::LeftOut(..) => {}
         }
     }
     units
@@ -73,7 +76,9 @@ fn what_is_carried_elsewhere_is_the_same_units() {
         for (to, other) in [(Target::Mp4, Format::Mp4), (Target::MpegTs, Format::MpegTs)] {
             let mut remuxer = Remuxer::new(format, to, UNIT_BYTES_MAX).expect("it can be read");
             let mut out = Vec::new();
-            remuxer.feed(&file, &mut out).expect("it is understood");
+            remuxer
+                .feed(&file, &mut (1 << 40), &mut out)
+                .expect("it is understood");
             remuxer.finish(&mut out).expect("it is understood");
             let (said, fault) = read(other, UNIT_BYTES_MAX, &out, whole());
             assert_eq!(fault, None, "{name} to {to:?}");
@@ -167,7 +172,7 @@ fn enhanced_flv(said: &[Said]) -> Vec<u8> {
                     };
                 tag(kind, time as u32, &[&[first], name, ahead, bytes]);
             }
-            Said::LeftOut(..) => {}
+            Said::Announced(_) | Said::LeftOut(..) => {}
         }
     }
     flv

@@ -53,13 +53,73 @@ fn remuxed(
     while !rest.is_empty() {
         let piece = pieces.next().unwrap_or(rest.len()).clamp(1, rest.len());
         let (now, later) = rest.split_at(piece);
-        remuxer.feed(now, &mut out).expect("it is understood");
+        remuxer
+            .feed(now, &mut (1 << 40), &mut out)
+            .expect("it is understood");
         assert!(remuxer.held_bytes() <= Remuxer::held_bytes_max(UNIT_BYTES_MAX));
         rest = later;
     }
     remuxer.finish(&mut out).expect("it is understood");
     assert!(remuxer.left_out().is_empty(), "{:?}", remuxer.left_out());
     out
+}
+
+/// Packets of MPEG-TS, and whether each begins a picture that its encoder marks.
+fn packets(file: &[u8]) -> impl Iterator<Item = (&[u8], bool)> {
+    let is_marked =
+        |packet: &[u8]| packet[1] & 0x40 != 0 && packet[3] & 0x20 != 0 && packet[5] & 0x40 != 0;
+    file.chunks(188)
+        .map(move |packet| (packet, packet[1..3] == [0x41, 0] && is_marked(packet)))
+}
+
+/// As a tuner finds it: sound is there at once, and the first picture that can be decoded later.
+#[test]
+fn a_source_within_a_group_has_one_header_with_its_video() {
+    let file = corpus::file("h264.ts");
+    let mut keys = 0;
+    let late = packets(&file).filter(|(packet, is_key)| {
+        keys += usize::from(*is_key);
+        keys > 1 || packet[1] & 0x1f != 1 || packet[2] != 0
+    });
+    let late: Vec<u8> = late.flat_map(|(packet, _)| packet.to_vec()).collect();
+    assert!(keys > 1 && late.len() < file.len());
+    let made = remuxed((Format::MpegTs, &late), Target::Mp4, 1, std::iter::empty());
+    let count = |name: &[u8; 4]| made.windows(4).filter(|bytes| bytes == name).count();
+    assert_eq!((count(b"moov"), count(b"vide")), (1, 1));
+}
+
+/// As a late viewer gets them: in a PES packet without times in front of the key picture.
+#[test]
+fn a_key_picture_behind_a_pes_packet_of_its_sets_is_carried() {
+    let file = corpus::file("h264.ts");
+    let at = |nal: &[u8]| {
+        file.windows(4)
+            .position(|bytes| bytes == nal)
+            .expect("it is there")
+    };
+    let (sets, behind) = (at(&[0, 0, 1, 0x67]), at(&[0, 0, 1, 0x06]));
+    let pes = [&[0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0, 0], &file[sets..behind]].concat();
+    let first = 188
+        * packets(&file)
+            .position(|(_, is_key)| is_key)
+            .expect("a key picture");
+    let mut packet = transport::packet(0x100, true, &pes);
+    packet[3] |= file[first + 3].wrapping_sub(1) & 0x0f;
+    let file_behind = [&file[..first], &packet, &file[first..]].concat();
+    let pictures = |file: &[u8]| {
+        let mut times = Vec::new();
+        let mut reader = Reader::new(Format::MpegTs, UNIT_BYTES_MAX).expect("it can be read");
+        let mut hear = |heard: Heard<'_>| {
+            if let Heard::Unit(unit) = heard {
+                times.push((unit.track, unit.present, unit.is_join));
+            }
+            Ok(())
+        };
+        reader.feed(file, &mut hear).expect("it is understood");
+        reader.finish(&mut hear).expect("it is understood");
+        times
+    };
+    assert_eq!(pictures(&file_behind), pictures(&file));
 }
 
 /// Bytes that wait for a decoder of H.264 (ITU-T H.264 table A-1: MaxCPB, in units of 1,200 bits).
@@ -245,6 +305,7 @@ impl Pictures {
                 *count += 1;
                 decode.push(unit.decode.nanoseconds());
             }
+            Ok(())
         });
         fed.expect("it is understood");
     }
@@ -263,7 +324,9 @@ fn little_waits() {
             let (mut most, mut longest, mut all, mut looks) = (0, 0, 0, 0);
             for piece in file.chunks(64) {
                 source.feed(piece);
-                remuxer.feed(piece, &mut out).expect("it is understood");
+                remuxer
+                    .feed(piece, &mut (1 << 40), &mut out)
+                    .expect("it is understood");
                 if to == Target::MpegTs {
                     // Each picture is written whole, and its end shows with the next one only.
                     let packets = out[had..].chunks(188);

@@ -194,7 +194,8 @@ const ROWS: &[Row] = &[
         help: "answer API calls under this name, too",
         more: "Addresses, `localhost` and the machine's own name always count. Against names that a \
                stranger has pointed at the server (DNS rebinding): any other Host gets 403 from the \
-               API, the page and the figures.",
+               API, the page and the figures. A proxy in front has to pass on the client's Host: \
+               nginx and Apache do so only where they are configured to. See `docs/proxies.md`.",
     },
     Row {
         name: "publish-from",

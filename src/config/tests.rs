@@ -390,7 +390,7 @@ fn wrong_values_are_told_with_what_would_be_right() {
         ("--buffer=17179869184G", "'17179869184G' is wrong"),
         (
             "--head-time=0",
-            "'0' is wrong; give 0.01 to 3600 seconds, such as 30, 0.5, 30s or 2m",
+            "'0' is wrong; give 0.01 to 3600 seconds, such as 30, 0.5, 2.5s, 2m",
         ),
         (
             "--head-time=61m",
@@ -430,6 +430,16 @@ fn wrong_values_are_told_with_what_would_be_right() {
         let said = said(argument);
         assert!(said.starts_with(&format!("{name}: {beginning}")), "{said}");
     }
+}
+
+/// 0.5 s would be below the range.
+#[cfg(feature = "hls")]
+#[test]
+fn examples_of_times_are_in_their_range() {
+    assert!(
+        said("--hls-segment=500ms")
+            .starts_with("--hls-segment: '500ms' is wrong; give 1 to 60 seconds, such as 30, 2.5s")
+    );
 }
 
 #[test]

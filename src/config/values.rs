@@ -81,9 +81,14 @@ pub(super) fn time(text: &str, range: RangeInclusive<f64>) -> Read<Duration> {
         Some(time) if range.contains(&time.as_secs_f64()) => Ok(time),
         Some(_) | None => {
             let (least, most) = (range.start(), range.end());
+            let examples = [(30.0, "30"), (0.5, "0.5"), (2.5, "2.5s"), (120.0, "2m")];
+            let examples = examples
+                .iter()
+                .filter(|(seconds, _)| range.contains(seconds));
+            let examples: Vec<&str> = examples.map(|(_, example)| *example).collect();
             wrong(
                 text,
-                format_args!("{least} to {most} seconds, such as 30, 0.5, 30s or 2m"),
+                format_args!("{least} to {most} seconds, such as {}", examples.join(", ")),
             )
         }
     }

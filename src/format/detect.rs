@@ -26,6 +26,10 @@ pub(super) struct Beginning {
     bytes: Vec<u8>,
     /// No frames in a row begin before this place.
     frames_from: usize,
+    /// Only frames in a row can still be found, and none before there are this many bytes. 0 if a
+    /// container may begin here, or if that is not known after a hand-over.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    search_at: usize,
 }
 
 impl Beginning {
@@ -35,6 +39,9 @@ impl Beginning {
         grow(&mut self.bytes, 1, BYTES_MAX);
         self.bytes.push(byte);
         let is_last = self.bytes.len() == BYTES_MAX;
+        if self.search_at > 0 {
+            return self.search(is_last);
+        }
         match detect(&self.bytes) {
             Detection::Unknown if !names_another(&self.bytes) => self.search(is_last),
             Detection::More if is_last => self.search(true),
@@ -60,12 +67,24 @@ impl Beginning {
     /// Radio that is passed on from the middle begins within a frame; zeros may come first, too.
     /// Each byte is tried once as a frame's first.
     fn search(&mut self, is_last: bool) -> Detection {
+        if self.bytes.len() < self.search_at && !is_last {
+            return Detection::More;
+        }
+        let is_settled = self.bytes.len() > PROOF_BYTES_MAX;
         while self.frames_from < self.bytes.len() {
             match frames::found_within(&self.bytes[self.frames_from..]) {
                 Chain::Yes(codec) => return Detection::Known(codec.format()),
-                Chain::More if !is_last => return Detection::More,
-                Chain::More | Chain::No => self.frames_from += 1,
+                Chain::More(length) if !is_last => {
+                    if is_settled {
+                        self.search_at = self.frames_from + length;
+                    }
+                    return Detection::More;
+                }
+                Chain::More(_) | Chain::No => self.frames_from += 1,
             }
+        }
+        if is_settled {
+            self.search_at = self.bytes.len() + 1;
         }
         if is_last {
             Detection::Unknown
@@ -166,7 +185,7 @@ fn detect(bytes: &[u8]) -> Detection {
     if bytes.first() == Some(&FRAME_SYNC) {
         match frames::detect(bytes) {
             Chain::Yes(codec) => return Detection::Known(codec.format()),
-            Chain::More => return Detection::More,
+            Chain::More(_) => return Detection::More,
             Chain::No => {}
         }
     }
@@ -186,7 +205,7 @@ fn may_be_mp4(bytes: &[u8]) -> bool {
 /// Sync bytes a packet apart, wherever the first lies within the first packet's length.
 fn transport(bytes: &[u8]) -> Detection {
     // Only the newest byte can be the last of them.
-    let is_early = bytes.len() <= PROOF_BYTES_MAX;
+    let is_early = bytes.len() <= PROOF_BYTES_MAX && bytes.last() == Some(&SYNC_BYTE);
     let is_proved = |shape: Shape| is_early && shape.is_proved_by_last(bytes);
     if Shape::ALL.into_iter().any(is_proved) {
         Detection::Known(Format::MpegTs)
@@ -381,6 +400,23 @@ mod tests {
         assert_eq!(told(&bytes), (Detection::Unknown, MOST));
     }
 
+    /// A head says how long its frame is: the bytes of the frame are not looked at one by one.
+    #[test]
+    fn frames_are_looked_for_only_where_a_byte_can_tell() {
+        let mut bytes = vec![0xee; 2_000];
+        bytes[1_000..1_004].copy_from_slice(&frame()[..4]);
+        let mut beginning = Beginning::default();
+        for (index, byte) in bytes.into_iter().enumerate() {
+            assert_eq!(beginning.take(byte), Detection::More);
+            match index {
+                0..816 => assert_eq!(beginning.search_at, 0, "a transport stream may begin"),
+                1_006..1_417 => assert_eq!(beginning.search_at, 1_000 + 417 + 1),
+                1_417.. => assert_eq!(beginning.search_at, index + 2),
+                _ => {}
+            }
+        }
+    }
+
     #[test]
     fn what_may_begin_a_container_is_waited_for() {
         let all = [
@@ -427,6 +463,7 @@ mod tests {
             Beginning {
                 bytes,
                 frames_from: 0,
+                search_at: 0,
             }
         };
         assert!(!of(&[0; PROOF]).may_be_sound_only());
@@ -441,7 +478,12 @@ mod tests {
     fn more_than_a_beginning_is_not_believed() {
         let fits = |bytes_told: usize, bytes: usize, frames_from: usize| {
             let bytes = vec![0; bytes];
-            Beginning { bytes, frames_from }.fits(bytes_told as u64)
+            let beginning = Beginning {
+                bytes,
+                frames_from,
+                search_at: 0,
+            };
+            beginning.fits(bytes_told as u64)
         };
         assert!(fits(MOST, MOST, MOST) && fits(0, 0, 0));
         assert!(!fits(MOST + 1, MOST + 1, 0) && !fits(MOST, MOST, MOST + 1));

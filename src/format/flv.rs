@@ -163,7 +163,7 @@ impl Flv {
 }
 
 impl InParts for Tags {
-    fn each(&self, part: &mut dyn FnMut(&[u8])) {
+    fn each(&self, _counter: Option<u8>, part: &mut dyn FnMut(&[u8])) {
         let head = self.head.iter().filter(|_| self.is_told);
         let tags = self.kept.iter().map(|tag| tag.told.as_slice());
         head.map(|head| &head[..]).chain(tags).for_each(part);

@@ -17,8 +17,8 @@ use crate::handover::are_counts;
 pub(super) enum Chain {
     Yes(Codec),
     No,
-    /// Too few bytes to tell.
-    More,
+    /// Cannot tell before there are this many bytes in all.
+    More(usize),
 }
 
 /// The two kinds of frames. Their heads differ by the layer bits, which are zero in ADTS only.
@@ -266,7 +266,7 @@ fn chain(bytes: &[u8], frames: usize) -> Chain {
     match row(bytes, None, frames) {
         Look::Found(frame) => Chain::Yes(frame.codec()),
         Look::Nothing => Chain::No,
-        Look::Needs(_) => Chain::More,
+        Look::Needs(length) => Chain::More(length),
     }
 }
 

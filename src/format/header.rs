@@ -7,6 +7,8 @@
 //! that never does.
 
 use super::LetGo;
+#[cfg(doc)]
+use super::Start;
 use super::window::grow;
 
 /// The longest header that is kept. Those of real files have some hundred bytes to some ten
@@ -37,21 +39,35 @@ pub struct Repetition {
 
 /// What keeps a header in several parts.
 pub(super) trait InParts {
-    /// Shows those that make the header that was told, one after the other.
-    fn each(&self, part: &mut dyn FnMut(&[u8]));
+    /// Shows the parts of the header one after the other, for a start with this counter.
+    fn each(&self, counter: Option<u8>, part: &mut dyn FnMut(&[u8]));
 
-    /// Its tables, if it is one of MPEG-TS.
-    fn tables(&self) -> Option<Repetition> {
+    /// Its tables, if it is one of MPEG-TS, for a start with this counter.
+    fn tables(&self, _counter: Option<u8>) -> Option<Repetition> {
         None
+    }
+
+    /// Whether the newest join point is a scrambled packet.
+    fn is_scrambled(&self) -> bool {
+        false
     }
 }
 
 impl Header<'_> {
-    /// Its tables, if it is one of MPEG-TS.
-    pub fn tables(self) -> Option<Repetition> {
+    /// Returns the tables of MPEG-TS, and then the parameter sets that a start with this counter
+    /// needs ([`Start::counter`]).
+    pub fn tables(self, counter: Option<u8>) -> Option<Repetition> {
         match self.0 {
-            Parts::Several(parts) => parts.tables(),
+            Parts::Several(parts) => parts.tables(counter),
             Parts::Whole(_) => None,
+        }
+    }
+
+    /// Whether the newest join point is a scrambled packet, of which nothing can be read.
+    pub fn is_scrambled(self) -> bool {
+        match self.0 {
+            Parts::Several(parts) => parts.is_scrambled(),
+            Parts::Whole(_) => false,
         }
     }
 
@@ -59,22 +75,29 @@ impl Header<'_> {
 
     /// A copy, in one allocation of its length.
     pub fn to_vec(self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.len());
-        self.each(|part| bytes.extend_from_slice(part));
+        self.at(None)
+    }
+
+    /// Returns a copy, and then the parameter sets that a start with this counter needs ([`Start::counter`]).
+    pub fn at(self, counter: Option<u8>) -> Vec<u8> {
+        let mut length = 0;
+        self.each(counter, |part| length += part.len());
+        let mut bytes = Vec::with_capacity(length);
+        self.each(counter, |part| bytes.extend_from_slice(part));
         bytes
     }
 
-    /// How many bytes it has.
-    pub(crate) fn len(self) -> usize {
+    /// Returns how many bytes [`Header::to_vec`] gives.
+    pub fn length(self) -> usize {
         let mut length = 0;
-        self.each(|part| length += part.len());
+        self.each(None, |part| length += part.len());
         length
     }
 
-    fn each(self, mut part: impl FnMut(&[u8])) {
+    fn each(self, counter: Option<u8>, mut part: impl FnMut(&[u8])) {
         match self.0 {
             Parts::Whole(bytes) => part(bytes),
-            Parts::Several(parts) => parts.each(&mut part),
+            Parts::Several(parts) => parts.each(counter, &mut part),
         }
     }
 }
@@ -150,7 +173,7 @@ mod tests {
     struct Pieces(&'static [&'static [u8]]);
 
     impl InParts for Pieces {
-        fn each(&self, part: &mut dyn FnMut(&[u8])) {
+        fn each(&self, _counter: Option<u8>, part: &mut dyn FnMut(&[u8])) {
             self.0.iter().for_each(|piece| part(piece));
         }
     }
@@ -164,7 +187,7 @@ mod tests {
             (Header::NONE, b""),
         ] {
             assert_eq!(
-                (header.to_vec().as_slice(), header.len()),
+                (header.to_vec().as_slice(), header.length()),
                 (bytes, bytes.len())
             );
             assert_eq!(
@@ -172,7 +195,7 @@ mod tests {
                 bytes.len(),
                 "one allocation of its length"
             );
-            assert!(header.tables().is_none());
+            assert!(header.tables(None).is_none() && !header.is_scrambled());
         }
     }
 
@@ -182,7 +205,7 @@ mod tests {
         assert_eq!((elements.has_begun(), elements.held_bytes()), (false, 0));
         assert_eq!(elements.append(b"one"), Ok(()));
         assert_eq!(elements.append(b"two"), Ok(()));
-        assert_eq!((elements.has_begun(), elements.lend().len()), (true, 0));
+        assert_eq!((elements.has_begun(), elements.lend().length()), (true, 0));
         assert_eq!(elements.bytes_left(), MOST - 6);
         elements.tell();
         assert_eq!(
@@ -211,7 +234,7 @@ mod tests {
             (Err(LetGo), 0)
         );
         elements.tell();
-        assert_eq!(elements.lend().len(), MOST);
+        assert_eq!(elements.lend().length(), MOST);
         assert_eq!(elements.append(&vec![1; MOST]), Ok(()));
         assert_eq!(elements.held_bytes(), 2 * MOST);
     }

@@ -321,6 +321,7 @@ impl Matroska {
         Some(Start {
             offset: self.group.start,
             prelude: self.cluster.prelude?,
+            counter: None,
         })
     }
 }

@@ -46,6 +46,10 @@ pub struct Start {
     pub offset: u64,
     /// What the container needs in front. Usually nothing.
     pub prelude: Prelude,
+    /// Of MPEG-TS: the continuity counter of the next packet of the video, 0 to 15, where its
+    /// parameter sets go in front ([`Header::at`]).
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub counter: Option<u8>,
 }
 
 impl Start {
@@ -54,7 +58,16 @@ impl Start {
         Start {
             offset,
             prelude: Prelude::default(),
+            counter: None,
         }
+    }
+}
+
+#[cfg(feature = "handover")]
+impl Start {
+    /// Whether its fields are within their bounds.
+    pub(crate) fn fits(&self) -> bool {
+        self.prelude.fits() && self.counter.is_none_or(|counter| counter < 16)
     }
 }
 

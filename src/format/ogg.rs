@@ -1,9 +1,12 @@
 //! Ogg (RFC 3533): pages, whose first ones carry the headers of each logical stream.
 //!
-//! The header pages are kept as they came; of all others only the page head is looked at, and of
+//! The header pages are kept as they came, but for long comments ([`comments`]); of all others only the page head is looked at, and of
 //! Theora's each packet's first byte. Known are Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and
 //! Skeleton; what else is multiplexed in passes. Checksums are not checked.
 
+mod comments;
+
+use self::comments::Rewriter;
 use super::header::{Elements, HEADER_BYTES_MAX, Header};
 use super::window::{Look, Step, Walker};
 use super::{Finding, Findings, LetGo, SEARCH_BYTES_MAX, Start, UNIT_SPACING};
@@ -23,6 +26,7 @@ pub(super) struct Page<'a> {
     flags: u8,
     granule_position: i64,
     serial: u32,
+    sequence: u32,
     lacing: &'a [u8],
     /// Of the payload.
     payload_length: usize,
@@ -67,6 +71,10 @@ impl<'a> Page<'a> {
             s1,
             s2,
             s3,
+            q0,
+            q1,
+            q2,
+            q3,
             ..,
             segments,
         ] = *head;
@@ -80,6 +88,7 @@ impl<'a> Page<'a> {
             flags,
             granule_position,
             serial: u32::from_le_bytes([s0, s1, s2, s3]),
+            sequence: u32::from_le_bytes([q0, q1, q2, q3]),
             lacing,
             payload_length,
             payload,
@@ -248,6 +257,8 @@ pub(super) struct Ogg {
     place: Place,
     phase: Phase,
     header: Elements,
+    /// Of one stream at a time.
+    rewriter: Option<Rewriter>,
     /// At most [`STREAMS_MAX`].
     streams: Vec<Stream>,
     /// No unit before this offset.
@@ -260,6 +271,7 @@ impl Default for Ogg {
             place: Place::Page,
             phase: Phase::Headers { between: 0 },
             header: Elements::default(),
+            rewriter: None,
             streams: Vec::new(),
             unit_from: 0,
         }
@@ -305,7 +317,9 @@ impl Ogg {
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        self.header.held_bytes() + self.streams.capacity() * size_of::<Stream>()
+        self.header.held_bytes()
+            + self.rewriter.as_ref().map_or(0, Rewriter::held_bytes)
+            + self.streams.capacity() * size_of::<Stream>()
     }
 
     /// No page begins here. Headers with a hole are none.
@@ -341,9 +355,21 @@ impl Ogg {
             .streams
             .iter_mut()
             .find(|stream| stream.serial == page.serial);
-        let taken = stream.is_some_and(|stream| stream.takes_header(page));
-        if taken {
-            self.header.append(seen)?;
+        let codec = stream.and_then(|stream| stream.takes_header(page).then_some(stream.codec));
+        let taken = codec.is_some();
+        if let Some(codec) = codec {
+            if self.rewriter.is_none() {
+                self.rewriter = Rewriter::begin(page, codec);
+            }
+            let mut rewriter = self.rewriter.as_mut();
+            match rewriter.take_if(|rewriter| rewriter.serial == page.serial) {
+                Some(rewriter) => {
+                    if !rewriter.page(page, &mut self.header)? {
+                        self.rewriter = None;
+                    }
+                }
+                None => self.header.append(seen)?,
+            }
         } else {
             *between += seen.len();
         }
@@ -357,6 +383,7 @@ impl Ogg {
             return Err(LetGo);
         }
         self.phase = Phase::Data;
+        self.rewriter = None;
         self.header.tell();
         findings(Finding::Header, self.header.lend());
         if !taken {
@@ -375,6 +402,7 @@ impl Ogg {
                 .all(|stream| stream.serial != page.serial);
         if !is_of_link {
             self.streams.clear();
+            self.rewriter = None;
             self.header.begin();
         }
         if self.streams.len() == STREAMS_MAX {
@@ -426,7 +454,10 @@ impl Ogg {
             Phase::Headers { between } => between,
             Phase::Data => 0,
         };
-        self.header.fits() && between <= HEADER_BYTES_MAX && self.streams.len() <= STREAMS_MAX
+        self.header.fits()
+            && self.rewriter.as_ref().is_none_or(Rewriter::fits)
+            && between <= HEADER_BYTES_MAX
+            && self.streams.len() <= STREAMS_MAX
     }
 }
 

@@ -149,7 +149,7 @@ fn each_format_is_told_with_its_header_and_what_is_held_for_it() {
     for ((format, bytes, header), size) in beginnings().into_iter().zip(sizes) {
         let (scanner, told) = fed(&bytes);
         assert_eq!(told, Some(format));
-        assert_eq!(scanner.header().len(), header, "{format:?}");
+        assert_eq!(scanner.header().length(), header, "{format:?}");
         let held = scanner.held_bytes();
         let most = size + 2 * header + 2_048;
         assert!(
@@ -200,7 +200,7 @@ fn until_it_is_told_a_beginning_is_held_and_may_be_anything() {
     assert!(scanner.may_be_magic() && (3..64).contains(&scanner.held_bytes()));
     let (scanner, _) = fed(&[7; 900]);
     assert!(!scanner.may_be_magic() && scanner.may_be_sound_only());
-    assert!((900..4_000).contains(&scanner.held_bytes()) && scanner.header().len() == 0);
+    assert!((900..4_000).contains(&scanner.held_bytes()) && scanner.header().length() == 0);
     // Text is nothing that is known, and nothing of it is held.
     let (scanner, _) = fed(&[b'x'; 900]);
     assert!(!scanner.may_be_magic() && !scanner.may_be_sound_only());
@@ -208,7 +208,7 @@ fn until_it_is_told_a_beginning_is_held_and_may_be_anything() {
     // Nor is what was let go.
     let (scanner, told) = fed(&[&mp4(0)[..], &[0; 8]].concat());
     assert_eq!(
-        (told, scanner.held_bytes(), scanner.header().len()),
+        (told, scanner.held_bytes(), scanner.header().length()),
         (None, 0, 0)
     );
 }

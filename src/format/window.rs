@@ -55,6 +55,9 @@ pub(crate) struct Window {
     wanted: usize,
     /// So many of the bytes shown last stood behind what is held when the walker let go.
     unread: usize,
+    /// How many elements were passed since [`Window::take_passes`].
+    #[cfg_attr(feature = "handover", serde(skip))]
+    passes: usize,
 }
 
 impl Window {
@@ -98,6 +101,7 @@ impl Window {
                 Ok(Step::More) => self.wanted = seen_bytes + 1,
                 Ok(Step::Pass(length)) => {
                     self.wanted = 0;
+                    self.passes = self.passes.saturating_add(1);
                     if held == 0 {
                         self.skip = length;
                     } else {
@@ -106,6 +110,13 @@ impl Window {
                 }
             }
         }
+    }
+
+    /// Returns how many elements were passed since the last call. That does not depend on how the
+    /// bytes were cut.
+    #[cfg_attr(not(feature = "remux"), allow(dead_code, reason = "only readers ask"))]
+    pub(crate) fn take_passes(&mut self) -> usize {
+        std::mem::take(&mut self.passes)
     }
 
     /// What no walker has passed: of what is held, and once one has let go, of the bytes that it
@@ -125,9 +136,15 @@ impl Window {
         self.held.capacity()
     }
 
-    /// Grows as bytes come, whatever length was announced, but never past that length.
+    /// Grows as bytes come, and never past the length that was announced. Where bytes
+    /// were passed, there is room to pass more: else each pass of one byte would allocate anew.
     fn hold(&mut self, bytes: &[u8]) {
-        grow(&mut self.held, bytes.len(), self.passed + self.wanted);
+        let room = match self.passed {
+            0 => 0,
+            passed => 2 * passed.max(PASSED_BYTES),
+        };
+        let room = room.min(self.wanted.max(2 * PASSED_BYTES));
+        grow(&mut self.held, bytes.len(), self.wanted + room);
         self.held.extend_from_slice(bytes);
     }
 

@@ -50,7 +50,8 @@ impl Direction {
         all.find(|direction| direction.name() == name)
     }
 
-    fn widened_by(self, other: Direction) -> Direction {
+    /// Returns a direction that allows what either of two allows.
+    pub(super) fn widened_by(self, other: Direction) -> Direction {
         if self == other { self } else { Direction::Both }
     }
 }
@@ -84,6 +85,25 @@ pub struct Terms {
     pub note: Option<Note>,
 }
 
+/// What a call says of an `http` tuple. What it leaves out stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub struct GrantChange {
+    /// The new direction. A new tuple has [`Direction::Both`] where the call names none.
+    pub direction: Option<Direction>,
+    /// The terms that the call names.
+    pub terms: Terms,
+}
+
+impl From<Grant> for GrantChange {
+    fn from(grant: Grant) -> GrantChange {
+        GrantChange {
+            direction: Some(grant.direction),
+            terms: grant.terms,
+        }
+    }
+}
+
 impl From<Direction> for Grant {
     fn from(direction: Direction) -> Grant {
         let terms = Terms::default();
@@ -103,29 +123,42 @@ impl Grant {
         self.shuts().is_some_and(|shuts| shuts <= now)
     }
 
-    /// With what is granted besides: the direction widens, and each term that is given counts
-    /// instead of the old one.
-    pub(super) fn joined_by(&self, asked: Grant) -> Grant {
-        let (known, asked_terms) = (self.terms.clone(), asked.terms);
+    /// Returns the grant after a change. What the change names replaces the old value, and what it
+    /// leaves out stays. `known` must not be over: nothing of a grant that is over stays.
+    pub(super) fn changed(known: Option<&Grant>, change: GrantChange) -> Grant {
+        let GrantChange { direction, terms } = change;
+        let Some(Grant {
+            direction: known_direction,
+            terms: known,
+        }) = known.cloned()
+        else {
+            let direction = direction.unwrap_or(Direction::Both);
+            return Grant { direction, terms };
+        };
         Grant {
-            direction: self.direction.widened_by(asked.direction),
+            direction: direction.unwrap_or(known_direction),
             terms: Terms {
-                opens: asked_terms.opens.or(known.opens),
-                expires: asked_terms.expires.or(known.expires),
-                ends: asked_terms.ends.or(known.ends),
-                viewers_max: asked_terms.viewers_max.or(known.viewers_max),
-                bits_per_second_max: asked_terms
-                    .bits_per_second_max
-                    .or(known.bits_per_second_max),
-                note: asked_terms.note.or(known.note),
+                opens: terms.opens.or(known.opens),
+                expires: terms.expires.or(known.expires),
+                ends: terms.ends.or(known.ends),
+                viewers_max: terms.viewers_max.or(known.viewers_max),
+                bits_per_second_max: terms.bits_per_second_max.or(known.bits_per_second_max),
+                note: terms.note.or(known.note),
             },
         }
     }
 
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        let opens = self.terms.opens.as_ref().map_or(0, SessionId::held_bytes);
-        opens + self.terms.note.as_ref().map_or(0, |note| note.0.len())
+        self.terms.held_bytes()
+    }
+}
+
+impl Terms {
+    /// Bytes that their allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let opens = self.opens.as_ref().map_or(0, SessionId::held_bytes);
+        opens + self.note.as_ref().map_or(0, |note| note.0.len())
     }
 }
 
@@ -255,10 +288,18 @@ mod tests {
         for grant in [with(Some(at(5)), Some(at(9))), with(None, Some(at(5)))] {
             assert!(!grant.is_shut(at(4)) && grant.is_shut(at(5)) && grant.is_shut(at(10)));
         }
-        let joined = with(Some(at(5)), Some(at(9))).joined_by(with(Some(at(7)), None));
-        assert_eq!(joined, with(Some(at(7)), Some(at(9))));
-        let widened = joined.joined_by(Direction::In.into());
-        assert_eq!(widened.direction, Direction::Both);
-        assert_eq!(widened.terms, joined.terms);
+        let known = with(Some(at(5)), Some(at(9)));
+        let later = GrantChange {
+            direction: None,
+            ..with(Some(at(7)), None).into()
+        };
+        let changed = Grant::changed(Some(&known), later.clone());
+        assert_eq!(changed, with(Some(at(7)), Some(at(9))));
+        let turned = Grant::changed(Some(&changed), Grant::from(Direction::In).into());
+        assert_eq!(turned.direction, Direction::In);
+        assert_eq!(turned.terms, changed.terms);
+        let new = Grant::changed(None, later);
+        assert_eq!(new.direction, Direction::Both);
+        assert_eq!(new.terms, with(Some(at(7)), None).terms);
     }
 }

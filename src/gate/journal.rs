@@ -3,14 +3,18 @@
 //!
 //! ```text
 //! tollgate-tokens 1
-//! [{"add":"demo","udp":[["192.0.2.7:5004"],["p.example:5004","192.0.2.8:5004"]]}] fb09a3c7
-//! [{"revoke":"demo"},{"add":"other","http":"in"}] 962c0cda
-//! [{"add":"key","http":"out","for":"other","expires":1795312800},{"time":1795309200}] fe8722b2
+//! [{"set":"demo","udp":[["192.0.2.7:5004"],["p.example:5004","192.0.2.8:5004"]]}] e6c31972
+//! [{"revoke":"demo"},{"set":"other","http":"in"}] f3d4f3fe
+//! [{"set":"key","http":"out","for":"other","expires":1795312800},{"time":1795309200}] 4ef1b4c1
+//! [{"set":"new","http":"both"},{"forget":"key"}] b7527b69
 //! ```
 //!
 //! A line is what was written at once: changes as a JSON array, a space, and the CRC-32 (IEEE
 //! 802.3) of the JSON in eight lower-case hexadecimal digits. The first line names the format and
-//! its version. Replayed from an empty table, the changes give the table. `udp` holds the clients
+//! its version. Replayed from an empty table, the changes give the table. `set` puts tuples into a
+//! session and says all that is known of them, `forget` removes an `http` tuple to make room, and
+//! `revoke` removes all of a session's tuples. Version 0.2 wrote `add`, which joins an `http` tuple
+//! with the one that was there: it is still read. `udp` holds the clients
 //! as they were given, a name with the addresses that it had then: a restart changes nothing. One
 //! that gets something else than RTP alone has that in front, and a space: `udp 192.0.2.7:5004`,
 //! `5x10 p.example:5004`. `for`, `expires`, `ends`, `max_viewers`, `max_bitrate` and `note` are the
@@ -31,7 +35,7 @@ use super::grant::{Direction, Grant, Note, Terms};
 use super::record::{Entry, Record};
 use super::session_id::SessionId;
 use super::tokens::Tokens;
-use super::tuple::{Kind, RtpTuple, Tuple};
+use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple};
 use super::udp_clients::UdpClient;
 use crate::stamp::Stamp;
 
@@ -46,18 +50,20 @@ const LINE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Clients in one record of a compacted journal, and records in a line of it.
 const RUN_CLIENTS_MAX: usize = 1024;
 const LINE_RECORDS: usize = 64;
-/// For so long a compacted journal keeps what is over: a day.
-const OVER_KEPT_SECONDS: u64 = 86_400;
 /// A smaller journal is not worth compacting.
 const COMPACT_BYTES_MIN: u64 = 64 * 1024;
 
-/// A record as JSON: `add`, `revoke` or `time` is there, the others with `add` only, and terms with
-/// `http` only.
+/// A record as JSON: one of `set`, `add`, `forget`, `revoke` and `time` is there, the others with
+/// `set` or `add` only, and terms with `http` only.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
     #[serde(skip_serializing_if = "Option::is_none")]
+    set: Option<String>,
+    #[serde(skip_serializing)]
     add: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forget: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     revoke: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,14 +89,24 @@ struct Written {
 
 impl From<&Record> for Written {
     fn from(record: &Record) -> Written {
+        let name = Some(record.session().as_str().to_owned());
         match record {
-            Record::Add { session, http, rtp } => Written {
-                add: Some(session.as_str().to_owned()),
+            Record::Set { http, rtp, .. } => Written {
+                set: name,
                 udp: rtp.iter().map(write_client).collect(),
                 ..http.as_ref().map_or_else(Written::default, write_grant)
             },
-            Record::Revoke { session } => Written {
-                revoke: Some(session.as_str().to_owned()),
+            // What it makes of the table is never known here.
+            Record::Join { grant, .. } => Written {
+                add: name,
+                ..write_grant(grant)
+            },
+            Record::Forget { .. } => Written {
+                forget: name,
+                ..Written::default()
+            },
+            Record::Revoke { .. } => Written {
+                revoke: name,
                 ..Written::default()
             },
         }
@@ -138,6 +154,7 @@ fn read_client(written: &[String]) -> Option<RtpTuple> {
         Some(address) => vec![address],
         None => addresses
             .iter()
+            .take(ADDRESSES_MAX)
             .map(|address| address.parse().ok())
             .collect::<Option<_>>()?,
     };
@@ -176,14 +193,32 @@ impl Written {
     fn add_to(self, entry: &mut Entry) -> Option<()> {
         let is_bare = self.http.is_none() && self.udp.is_empty() && !self.has_terms();
         let is_good = self.http.is_some() || !self.has_terms();
-        match (&self.add, &self.revoke, self.time) {
-            (Some(_), None, None) if is_good && !is_bare => {
-                entry.records.push(self.into_addition()?);
+        let is_addition = is_good && !is_bare;
+        match (&self.set, &self.add, &self.forget, &self.revoke, self.time) {
+            (Some(_), None, None, None, None) if is_addition => {
+                let session = self.set.clone().and_then(read_session)?;
+                let (http, rtp) = self.into_tuples()?;
+                entry.records.push(Record::Set { session, http, rtp });
             }
-            (None, Some(_), None) if is_bare => entry.records.push(Record::Revoke {
+            (None, Some(_), None, None, None) if is_addition => {
+                let session = self.add.clone().and_then(read_session)?;
+                let (http, rtp) = self.into_tuples()?;
+                let name = session.clone();
+                let join = http.map(|grant| Record::Join {
+                    session: name,
+                    grant,
+                });
+                let http = None;
+                let set = (!rtp.is_empty()).then_some(Record::Set { session, http, rtp });
+                entry.records.extend(join.into_iter().chain(set));
+            }
+            (None, None, Some(_), None, None) if is_bare => entry.records.push(Record::Forget {
+                session: self.forget.and_then(read_session)?,
+            }),
+            (None, None, None, Some(_), None) if is_bare => entry.records.push(Record::Revoke {
                 session: self.revoke.and_then(read_session)?,
             }),
-            (None, None, Some(time)) if is_bare && entry.time.is_none() => {
+            (None, None, None, None, Some(time)) if is_bare && entry.time.is_none() => {
                 entry.time = Some(read_stamp(time)?);
             }
             _ => return None,
@@ -191,7 +226,7 @@ impl Written {
         Some(())
     }
 
-    fn into_addition(self) -> Option<Record> {
+    fn into_tuples(self) -> Option<(Option<Grant>, Vec<RtpTuple>)> {
         let clients = self.udp.iter().map(|client| read_client(client));
         let rtp = clients.collect::<Option<_>>()?;
         let terms = Terms {
@@ -203,11 +238,7 @@ impl Written {
             note: read_if(self.note, |note| Note::parse(&note))?,
         };
         let direction = read_if(self.http, |name| Direction::parse(&name))?;
-        Some(Record::Add {
-            session: self.add.and_then(read_session)?,
-            http: direction.map(|direction| Grant { direction, terms }),
-            rtp,
-        })
+        Some((direction.map(|direction| Grant { direction, terms }), rtp))
     }
 }
 
@@ -281,30 +312,23 @@ const CRC_TABLE: [u32; 256] = {
 };
 
 /// The records that make this table anew, tuples in the same order: one for each run of tuples of a
-/// session. What has been over for long is left out, so that a journal of tokens that come and go
-/// does not grow for ever; but not a session's limits, which count for keys that are not over.
+/// session.
 fn records(tokens: &Tokens) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
-    let unix_seconds = tokens.time().unix_seconds.saturating_sub(OVER_KEPT_SECONDS);
-    let long_ago = Stamp { unix_seconds };
-    let is_kept = |tuple: &&Tuple| {
-        let was_shut = tuple.http().is_some_and(|grant| grant.is_shut(long_ago));
-        !was_shut || tokens.limits_keys(tuple.serial())
-    };
-    for tuple in tokens.after(0).filter(is_kept) {
+    for tuple in tokens.after(0) {
         match (tuple.kind(), records.last_mut()) {
-            (Kind::Rtp(client), Some(Record::Add { session, rtp, .. }))
+            (Kind::Rtp(client), Some(Record::Set { session, rtp, .. }))
                 if session == tuple.session() && rtp.len() < RUN_CLIENTS_MAX =>
             {
                 rtp.push(client.clone());
             }
-            (Kind::Rtp(client), _) => records.push(Record::Add {
+            (Kind::Rtp(client), _) => records.push(Record::Set {
                 session: tuple.session().clone(),
                 http: None,
                 rtp: vec![client.clone()],
             }),
             // A record's http tuple is the first that it adds.
-            (Kind::Http(grant), _) => records.push(Record::Add {
+            (Kind::Http(grant), _) => records.push(Record::Set {
                 session: tuple.session().clone(),
                 http: Some(grant.clone()),
                 rtp: Vec::new(),

@@ -19,8 +19,9 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use super::carriage::{Carriage, Matrix};
-use super::grant::{BadKey, Direction, Grant, Shut};
+use super::grant::{BadKey, Direction, Grant, GrantChange, Shut};
 use super::limits::{Full, Limits, MATRICES_MAX};
+use super::record::{Entry, Record};
 use super::session_id::SessionId;
 use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple, Tuple, inbound_key};
 use super::udp_clients::UdpClient;
@@ -67,68 +68,21 @@ impl Session {
 }
 
 /// What adding to a session comes to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Addition {
-    session: SessionId,
-    steps: Vec<Step>,
+    /// The changes, in their order. None: the table has all of it.
+    pub records: Vec<Record>,
+    /// How many tuples are new. An `http` tuple that changes counts.
+    pub new: usize,
 }
 
-impl Addition {
-    /// Whether it leaves the table as it is.
-    pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
-
-    /// By how many tuples that are not over the table grows.
-    pub fn tuples(&self) -> usize {
-        self.steps.iter().filter(|step| step.adds_tuple()).count()
-    }
-}
-
-/// One step of an addition, decided before anything is changed.
+/// Changes that are tried out, and will be taken back.
 #[derive(Debug)]
-enum Step {
-    Add(Kind),
-    /// In the place of the tuple with this serial.
-    Replace(u64, Kind),
-    /// The same; that one was over, and this one is not.
-    Renew(u64, Kind),
-}
-
-impl Step {
-    /// Whether there is one tuple more that is not over.
-    fn adds_tuple(&self) -> bool {
-        match self {
-            Step::Add(_) | Step::Renew(..) => true,
-            Step::Replace(..) => false,
-        }
-    }
-
-    fn adds_client(&self) -> bool {
-        match self {
-            Step::Add(Kind::Rtp(_)) => true,
-            Step::Add(Kind::Http(_)) | Step::Replace(..) | Step::Renew(..) => false,
-        }
-    }
-
-    fn carriage(&self) -> Option<Carriage> {
-        match self {
-            Step::Add(Kind::Rtp(rtp))
-            | Step::Replace(_, Kind::Rtp(rtp))
-            | Step::Renew(_, Kind::Rtp(rtp)) => Some(rtp.carriage),
-            Step::Add(Kind::Http(_))
-            | Step::Replace(_, Kind::Http(_))
-            | Step::Renew(_, Kind::Http(_)) => None,
-        }
-    }
-
-    /// Whether the session may more than before, apart from the addresses of a client it has.
-    fn is_new(&self) -> bool {
-        match self {
-            Step::Add(_) | Step::Renew(..) | Step::Replace(_, Kind::Http(_)) => true,
-            Step::Replace(_, Kind::Rtp(_)) => false,
-        }
-    }
+struct Trial {
+    /// The table's when the trial began.
+    serial_next: u64,
+    /// For each change of a tuple, its serial, and the tuple that was there before.
+    before: Vec<(u64, Option<Rc<Tuple>>)>,
 }
 
 /// The table.
@@ -149,8 +103,8 @@ pub struct Tokens {
     tuples_bytes: usize,
     /// How many keys each session has.
     keys: HashMap<SessionId, usize>,
-    /// Sessionids whose `http` tuples made room, and what those opened.
-    forgotten: Vec<(SessionId, SessionId)>,
+    /// Changes since [`Tokens::begin_trial`].
+    trial: Option<Trial>,
 }
 
 impl Tokens {
@@ -166,7 +120,7 @@ impl Tokens {
             serial_next: 1,
             tuples_bytes: 0,
             keys: HashMap::new(),
-            forgotten: Vec::new(),
+            trial: None,
         }
     }
 
@@ -204,7 +158,12 @@ impl Tokens {
             });
         }
         self.limits = limits;
-        self.make_room(self.time);
+        // A session's limits count for its keys: they go last, and not for another's token.
+        for spares_limits in [true, false] {
+            for record in self.to_forget(self.time, spares_limits) {
+                self.carry_out(&record);
+            }
+        }
         if self.len() > tokens_max {
             return Err(Full::Tokens { tokens_max });
         }
@@ -221,71 +180,122 @@ impl Tokens {
         self.in_order.is_empty()
     }
 
-    /// Adds to the session's tuples, all or nothing, and tells how many were new. A direction that
-    /// widens the session's `http` tuple counts as new, and so do terms that it did not have. A
-    /// UDP client that is there already is not new, but goes by the carriage and the addresses
-    /// given now. Work grows with the session's tuples and the given ones.
-    pub fn add(
-        &mut self,
-        session: &SessionId,
-        http: Option<Grant>,
-        rtp: Vec<RtpTuple>,
-    ) -> Result<usize, Full> {
-        let addition = self.plan(session, http, rtp, (0, self.time))?;
-        Ok(self.carry_out(addition, self.time))
+    /// From now on changes are tried out, until [`Tokens::end_trial`] takes them back.
+    pub fn begin_trial(&mut self) {
+        self.trial = Some(Trial {
+            serial_next: self.serial_next,
+            before: Vec::new(),
+        });
     }
 
-    /// Decides an addition without making it, where `reserved` tuples of other sessions have been
-    /// decided too. It may be carried out as long as nothing else has changed the session, and no
-    /// earlier than `now`.
-    pub fn plan(
-        &self,
-        session: &SessionId,
-        http: Option<Grant>,
-        rtp: Vec<RtpTuple>,
-        (reserved, now): (usize, Stamp),
-    ) -> Result<Addition, Full> {
-        let http = self.plan_http(session, http, now).into_iter();
-        let steps: Vec<Step> = http.chain(self.plan_rtp(session, rtp)).collect();
-        self.check_room(session, &steps, (reserved, now))?;
-        Ok(Addition {
-            session: session.clone(),
-            steps,
-        })
+    /// Takes back all that was tried out: the table is as it was.
+    pub fn end_trial(&mut self) {
+        self.take_back(0);
+        if let Some(trial) = self.trial.take() {
+            self.serial_next = trial.serial_next;
+        }
     }
 
-    /// Makes an addition, and tells how many tuples were new. Those that are over make room for
-    /// them, if they must.
-    pub fn carry_out(&mut self, addition: Addition, now: Stamp) -> usize {
-        let Addition { session, steps } = addition;
-        let new = steps.iter().filter(|step| step.is_new()).count();
-        for step in steps {
-            match step {
-                Step::Add(kind) => self.put(self.serial_next, &session, kind),
-                Step::Replace(serial, kind) | Step::Renew(serial, kind) => {
-                    self.put(serial, &session, kind);
-                }
+    /// Takes back the changes of a trial, except the first `kept` changes of tuples.
+    fn take_back(&mut self, kept: usize) {
+        let Some(mut trial) = self.trial.take() else {
+            return;
+        };
+        for (serial, before) in trial.before.drain(kept..).rev() {
+            match before {
+                Some(tuple) => self.put_tuple(tuple),
+                None => drop(self.remove(serial)),
             }
         }
-        self.make_room(now);
-        new
+        self.trial = Some(trial);
     }
 
-    /// Removes all of the session's tuples and gives them back, in the order in which they were
-    /// added.
-    pub fn revoke(&mut self, session: &SessionId) -> Vec<Rc<Tuple>> {
-        let Some(removed) = self.sessions.remove(session) else {
-            return Vec::new();
-        };
-        self.tuples_bytes -= removed.destinations_bytes();
-        let tuples: Vec<Rc<Tuple>> = removed.in_order().cloned().collect();
-        for tuple in &tuples {
-            self.in_order.remove(&tuple.serial);
-            self.tuples_bytes -= tuple.held_bytes();
-            self.remove_inbound(tuple);
-            self.remove_shuts(tuple);
-            self.count_key(tuple, false);
+    /// Tries to add to the session's tuples, all or nothing: within a trial. Returns the changes
+    /// that do it. A UDP client that is there already is not new, but goes by the carriage and the
+    /// addresses given now. Work grows with the session's tuples and the given ones.
+    pub fn try_add(
+        &mut self,
+        session: &SessionId,
+        http: Option<GrantChange>,
+        rtp: Vec<RtpTuple>,
+        now: Stamp,
+    ) -> Result<Addition, Full> {
+        let known = self.grant(session);
+        let alive = known.filter(|known| !known.is_shut(now));
+        let http = http.map(|change| Grant::changed(alive, change));
+        let http = http.filter(|grant| Some(grant) != known);
+        let (rtp, new_clients) = self.changed_clients(session, rtp);
+        if http.is_none() && rtp.is_empty() {
+            return Ok(Addition::default());
         }
+        let new = new_clients + usize::from(http.is_some());
+        let kept = self.trial.as_ref().map_or(0, |trial| trial.before.len());
+        let mut records = vec![Record::Set {
+            session: session.clone(),
+            http,
+            rtp,
+        }];
+        records
+            .iter()
+            .for_each(|record| drop(self.carry_out(record)));
+        let room = self.to_forget(now, true);
+        room.iter().for_each(|record| drop(self.carry_out(record)));
+        if let Err(full) = self.check_limits(session) {
+            self.take_back(kept);
+            return Err(full);
+        }
+        records.extend(room);
+        Ok(Addition { records, new })
+    }
+
+    /// Makes the changes that were written at once.
+    pub fn replay(&mut self, entry: &Entry) {
+        if let Some(time) = entry.time {
+            self.tell_time(time);
+        }
+        for record in &entry.records {
+            self.carry_out(record);
+        }
+    }
+
+    /// Makes a change. Returns the tuples that it removes, in the order in which they were added.
+    pub fn carry_out(&mut self, record: &Record) -> Vec<Rc<Tuple>> {
+        match record {
+            Record::Set { session, http, rtp } => {
+                self.set(session, http.clone(), rtp);
+                Vec::new()
+            }
+            Record::Forget { session } => {
+                let known = self.sessions.get(session);
+                let http = known.and_then(|known| known.http.as_ref());
+                let serial = http.map(|tuple| tuple.serial);
+                let removed = serial.and_then(|serial| self.remove(serial));
+                removed.into_iter().collect()
+            }
+            Record::Revoke { session } => self.revoke(session),
+            Record::Join { session, grant } => {
+                let known = self.grant(session);
+                let direction = known.map_or(grant.direction, |known| {
+                    known.direction.widened_by(grant.direction)
+                });
+                let terms = grant.terms.clone();
+                let change = GrantChange::from(Grant { direction, terms });
+                self.set(session, Some(Grant::changed(known, change)), &[]);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Removes all of the session's tuples. Returns them in the order in which they were added.
+    pub fn revoke(&mut self, session: &SessionId) -> Vec<Rc<Tuple>> {
+        let serials = self.of(session).map(Tuple::serial).collect::<Vec<_>>();
+        // The last first: so nothing moves up in the lists.
+        let removed = serials
+            .iter()
+            .rev()
+            .filter_map(|serial| self.remove(*serial));
+        let mut tuples = removed.collect::<Vec<_>>();
+        tuples.reverse();
         shrink(&mut self.sessions);
         shrink(&mut self.inbound);
         shrink(&mut self.keys);
@@ -372,10 +382,10 @@ impl Tokens {
     pub fn check_key(
         &self,
         name: &SessionId,
-        http: Option<&Grant>,
+        http: Option<&GrantChange>,
         has_rtp: bool,
     ) -> Result<(), BadKey> {
-        let asked = http.and_then(|grant| grant.terms.opens.as_ref());
+        let asked = http.and_then(|change| change.terms.opens.as_ref());
         let known = self
             .grant(name)
             .and_then(|grant| grant.terms.opens.as_ref());
@@ -458,97 +468,100 @@ impl Tokens {
         list
     }
 
-    fn plan_http(&self, session: &SessionId, http: Option<Grant>, now: Stamp) -> Option<Step> {
-        let asked = http?;
-        let known = self.sessions.get(session);
-        let tuple = known.and_then(|known| known.http.as_ref());
-        let Some((tuple, known)) = tuple.and_then(|tuple| Some((tuple, tuple.http()?))) else {
-            return Some(Step::Add(Kind::Http(asked)));
-        };
-        let joined = known.joined_by(asked);
-        let is_renewed = known.is_shut(now) && !joined.is_shut(now);
-        match joined == *known {
-            true => None,
-            false if is_renewed => Some(Step::Renew(tuple.serial, Kind::Http(joined))),
-            false => Some(Step::Replace(tuple.serial, Kind::Http(joined))),
-        }
-    }
-
-    fn plan_rtp(&self, session: &SessionId, rtp: Vec<RtpTuple>) -> Vec<Step> {
-        let known: HashMap<&UdpClient, (u64, &RtpTuple)> = self
+    /// Those of the given clients that the session does not have so, each once; and how many of
+    /// them it does not have at all.
+    fn changed_clients(&self, session: &SessionId, given: Vec<RtpTuple>) -> (Vec<RtpTuple>, usize) {
+        let known: HashMap<&UdpClient, &RtpTuple> = self
             .udp_destinations(session)
-            .map(|known| (&known.1.client, known))
+            .map(|(_, known)| (&known.client, known))
             .collect();
-        let mut given = HashSet::with_capacity(rtp.len());
-        let mut steps = Vec::with_capacity(rtp.len());
-        for mut tuple in rtp {
-            if !given.insert(tuple.client.clone()) {
+        let mut seen = HashSet::with_capacity(given.len());
+        let mut new = 0;
+        let mut changed = Vec::with_capacity(given.len());
+        for mut tuple in given {
+            if !seen.insert(tuple.client.clone()) {
                 continue;
             }
             tuple.addresses.truncate(ADDRESSES_MAX);
             match known.get(&tuple.client) {
-                None => steps.push(Step::Add(Kind::Rtp(tuple))),
-                Some((_, same)) if **same == tuple => {}
-                Some((serial, first)) => {
-                    // It stays listed as it was written first.
-                    tuple.client = first.client.clone();
-                    steps.push(Step::Replace(*serial, Kind::Rtp(tuple)));
-                }
+                None => new += 1,
+                Some(same) if **same == tuple => continue,
+                // It stays listed as it was written first.
+                Some(first) => tuple.client = first.client.clone(),
             }
+            changed.push(tuple);
         }
-        steps
+        (changed, new)
     }
 
-    fn check_room(
-        &self,
-        session: &SessionId,
-        steps: &[Step],
-        (reserved, now): (usize, Stamp),
-    ) -> Result<(), Full> {
+    fn check_limits(&self, session: &SessionId) -> Result<(), Full> {
         let Limits {
             tokens_max,
             udp_clients_per_session_max,
         } = self.limits;
-        let tuples = steps.iter().filter(|step| step.adds_tuple()).count();
-        let clients = steps.iter().filter(|step| step.adds_client()).count();
-        let clients_known = self
-            .sessions
-            .get(session)
-            .map_or(0, |known| known.rtp.len());
-        if clients > udp_clients_per_session_max.saturating_sub(clients_known) {
+        let clients = || self.udp_destinations(session).map(|(_, rtp)| rtp);
+        if clients().count() > udp_clients_per_session_max {
             return Err(Full::UdpClients {
                 udp_clients_per_session_max,
             });
         }
-        let known = self.udp_destinations(session).map(|(_, rtp)| rtp.carriage);
-        let carriages = known.chain(steps.iter().filter_map(Step::carriage));
-        let matrices: HashSet<Matrix> = carriages.filter_map(Carriage::matrix).collect();
-        if matrices.len() > MATRICES_MAX {
+        let matrices = clients().filter_map(|rtp| rtp.carriage.matrix());
+        if matrices.collect::<HashSet<Matrix>>().len() > MATRICES_MAX {
             return Err(Full::Matrices);
         }
-        let excess = (self.len() + reserved + tuples).saturating_sub(tokens_max);
-        let over = self.over(now).filter(|serial| !self.limits_keys(*serial));
-        let over = over.take(excess).count();
-        if tuples > 0 && over < excess {
+        if self.len() > tokens_max {
             return Err(Full::Tokens { tokens_max });
         }
         Ok(())
     }
 
-    /// Puts a tuple into its views, in the place of the one with its serial if there is one.
+    fn set(&mut self, session: &SessionId, http: Option<Grant>, rtp: &[RtpTuple]) {
+        let mut serial_next = self.serial_next;
+        let mut draw = || {
+            serial_next += 1;
+            serial_next - 1
+        };
+        let known = self.sessions.get(session);
+        let known_http = known.and_then(|known| known.http.as_ref());
+        let http = http.map(|grant| {
+            let serial = known_http.map(|tuple| tuple.serial);
+            (serial.unwrap_or_else(&mut draw), Kind::Http(grant))
+        });
+        let clients = self.udp_destinations(session);
+        let mut serials: HashMap<&UdpClient, u64> = clients
+            .map(|(serial, known)| (&known.client, serial))
+            .collect();
+        let rtp = rtp.iter().map(|tuple| {
+            let serial = serials.entry(&tuple.client).or_insert_with(&mut draw);
+            (*serial, Kind::Rtp(tuple.clone()))
+        });
+        for (serial, kind) in http.into_iter().chain(rtp).collect::<Vec<_>>() {
+            self.put(serial, session, kind);
+        }
+    }
+
     fn put(&mut self, serial: u64, session: &SessionId, kind: Kind) {
-        let tuple = Rc::new(Tuple {
+        self.put_tuple(Rc::new(Tuple {
             serial,
             session: session.clone(),
             kind,
-        });
+        }));
+    }
+
+    /// Puts a tuple into its views, in the place of the one with its serial if there is one.
+    fn put_tuple(&mut self, tuple: Rc<Tuple>) {
+        let serial = tuple.serial;
         self.serial_next = self.serial_next.max(serial.saturating_add(1));
         self.tuples_bytes += tuple.held_bytes();
-        if let Some(replaced) = self.in_order.insert(serial, tuple.clone()) {
+        let replaced = self.in_order.insert(serial, tuple.clone());
+        if let Some(replaced) = &replaced {
             self.tuples_bytes -= replaced.held_bytes();
-            self.remove_inbound(&replaced);
-            self.remove_shuts(&replaced);
-            self.count_key(&replaced, false);
+            self.remove_inbound(replaced);
+            self.remove_shuts(replaced);
+            self.count_key(replaced, false);
+        }
+        if let Some(trial) = &mut self.trial {
+            trial.before.push((serial, replaced));
         }
         self.count_key(&tuple, true);
         if let Some(shuts) = tuple.http().and_then(Grant::shuts) {
@@ -557,7 +570,7 @@ impl Tokens {
         for address in tuple.inbound() {
             put_by_serial(self.inbound.entry(address).or_default(), tuple.clone());
         }
-        let known = self.sessions.entry(session.clone()).or_default();
+        let known = self.sessions.entry(tuple.session.clone()).or_default();
         match tuple.kind {
             Kind::Http(_) => known.http = Some(tuple),
             Kind::Rtp(_) => {
@@ -566,6 +579,36 @@ impl Tokens {
                 put_by_serial(&mut known.rtp, tuple);
             }
         }
+    }
+
+    /// Removes a tuple from its views, and its session if that has no other.
+    fn remove(&mut self, serial: u64) -> Option<Rc<Tuple>> {
+        let tuple = self.in_order.remove(&serial)?;
+        self.tuples_bytes -= tuple.held_bytes();
+        self.remove_inbound(&tuple);
+        self.remove_shuts(&tuple);
+        self.count_key(&tuple, false);
+        if let Some(known) = self.sessions.get_mut(&tuple.session) {
+            match tuple.kind {
+                Kind::Http(_) => known.http = None,
+                Kind::Rtp(_) => {
+                    self.tuples_bytes -= known.destinations_bytes();
+                    known.destinations = None;
+                    let place = known.rtp.binary_search_by_key(&serial, |rtp| rtp.serial);
+                    place
+                        .into_iter()
+                        .for_each(|place| drop(known.rtp.remove(place)));
+                }
+            }
+            if known.http.is_none() && known.rtp.is_empty() {
+                self.tuples_bytes -= known.destinations_bytes();
+                self.sessions.remove(&tuple.session);
+            }
+        }
+        if let Some(trial) = &mut self.trial {
+            trial.before.push((serial, Some(tuple.clone())));
+        }
+        Some(tuple)
     }
 
     fn remove_shuts(&mut self, tuple: &Tuple) {
@@ -586,6 +629,26 @@ impl Tokens {
                 self.inbound.remove(&address);
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl Tokens {
+    /// Adds to the session's tuples, all or nothing. Returns how many were new.
+    pub fn add(
+        &mut self,
+        session: &SessionId,
+        http: Option<Grant>,
+        rtp: Vec<RtpTuple>,
+    ) -> Result<usize, Full> {
+        self.begin_trial();
+        let added = self.try_add(session, http.map(GrantChange::from), rtp, self.time);
+        self.end_trial();
+        let Addition { records, new } = added?;
+        records
+            .iter()
+            .for_each(|record| drop(self.carry_out(record)));
+        Ok(new)
     }
 }
 

@@ -111,6 +111,10 @@ impl Cutter {
         match *self {}
     }
 
+    pub fn refuse(&mut self, _: &'static str) {
+        match *self {}
+    }
+
     pub fn seam(&mut self, _: u64) {
         match *self {}
     }

@@ -1,8 +1,8 @@
 //! Where one stream's segments begin and end.
 //!
-//! A segment ends at the first join point that lies [`Plan::segment`] or more behind its start. How
-//! long one may be at the most, the target, is settled with the second join point and never
-//! changes: if a group of pictures is longer, the segment ends within it, at a point or a picture
+//! A segment ends at the first join point that lies [`Plan::segment`] or more behind its start. The
+//! target, the longest that a segment may be, is settled with the second join point, or with the third
+//! segment if all were broken off before, and never changes: if a group of pictures is longer, the segment ends within it, at a point or a picture
 //! before the target runs out. Where times jump, another header comes or another source goes on,
 //! the next segment is marked.
 //!
@@ -20,8 +20,8 @@ use super::parts::Parts;
 use super::plan::{NUMBERS_AHEAD_MAX, Plan};
 use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
-use super::{LISTED_MAX, lead};
-use crate::format::{Finding, Header, MediaTime};
+use super::{LISTED_MAX, LISTED_MIN, lead};
+use crate::format::{Finding, Header, MediaTime, Start};
 use crate::moment::Moment;
 
 /// What has left the list is still asked for as long as that was: so many are kept.
@@ -64,6 +64,9 @@ pub struct Cutter {
     heading: Heading,
     /// There was a join point of which nothing had told the time.
     is_untimed: bool,
+    /// It could not be read.
+    #[cfg_attr(feature = "handover", serde(default))]
+    is_scrambled: bool,
     /// What began last.
     newest: Option<Point>,
     /// Decoding can begin here, but something else goes on behind it: the newest.
@@ -140,6 +143,7 @@ impl Cutter {
             kind: None,
             heading: Heading::New,
             is_untimed: false,
+            is_scrambled: false,
             newest: None,
             split: None,
             gap: PICTURE_TICKS,
@@ -171,11 +175,32 @@ impl Cutter {
                 self.kind = Some(Err(NO_CONTAINER_OF_HLS));
                 self.filling = None;
             }
-            Finding::Break(offset) => self.break_off(offset),
-            Finding::Time(offset, time) => self.pass(Point { offset, time }, header, now),
+            Finding::Break(offset) => {
+                self.break_off(offset);
+                // Another map of MP4 makes a seam, the same one does not.
+                self.is_broken |= self.kind() != Some(Kind::Mp4);
+            }
+            Finding::Time(offset, time) => {
+                let counter = None;
+                self.pass(
+                    Point {
+                        offset,
+                        time,
+                        counter,
+                    },
+                    header,
+                    now,
+                );
+            }
             Finding::Split(offset) => self.split = Some(offset),
-            Finding::Join(start) => self.join(start.offset, header, now),
-            Finding::Header => self.heading = Heading::New,
+            Finding::Join(start) => self.join(start, header, now),
+            Finding::Header => {
+                self.heading = Heading::New;
+                // No segment can begin any more where the header before was needed.
+                if let Some(filling) = &mut self.filling {
+                    (filling.join, filling.whole) = (None, None);
+                }
+            }
             Finding::Unit(_) | Finding::Entry(_) => {}
         }
     }
@@ -189,11 +214,22 @@ impl Cutter {
         }
     }
 
+    /// It cannot be cut into segments, for this reason.
+    pub fn refuse(&mut self, reason: &'static str) {
+        if self.kind() == Some(Kind::Mp4) {
+            self.kind = Some(Err(reason));
+            self.has_grown = true;
+        }
+    }
+
     /// The stream is over, at this offset. Of one that was lost, what began last may be torn off.
     pub fn finish(&mut self, newest: u64, is_complete: bool) {
         match self.newest.filter(|_| !is_complete) {
             Some(torn) => self.close(torn.offset, torn.time),
             None => self.break_off(newest),
+        }
+        if let Some(last) = self.segments.back() {
+            self.settle_target(last.ticks.into());
         }
         self.end = Some(is_complete);
         self.list = None;
@@ -212,6 +248,7 @@ impl Cutter {
         let is_first_lost = |filling: &Filling| filling.start.offset < oldest;
         if self.filling.as_ref().is_some_and(is_first_lost) {
             self.filling = None;
+            self.is_broken = true;
             // The next segment has the same number: a name must not be that of other bytes.
             self.parts.give_up();
         }
@@ -222,6 +259,8 @@ impl Cutter {
         let Some(last) = self.newest.replace(point) else {
             return;
         };
+        // The one before is in no segment.
+        self.is_broken |= self.filling.is_none() && !self.segments.is_empty();
         let gap = point.time.since(last.time);
         let gap_max = self
             .target
@@ -264,11 +303,20 @@ impl Cutter {
     }
 
     /// Decoding can begin where that began which came last.
-    fn join(&mut self, offset: u64, header: Header<'_>, now: Moment) {
-        let Some(point) = self.newest.filter(|newest| newest.offset == offset) else {
+    fn join(
+        &mut self,
+        Start {
+            offset, counter, ..
+        }: Start,
+        header: Header<'_>,
+        now: Moment,
+    ) {
+        let Some(newest) = self.newest.filter(|newest| newest.offset == offset) else {
             self.is_untimed = true;
+            self.is_scrambled = header.is_scrambled();
             return;
         };
+        let point = Point { counter, ..newest };
         let Some(filling) = &mut self.filling else {
             // What began before a seam, and was told behind it, belongs to what is whole.
             let closed = self.segments.back().map_or(0, |last| last.to);
@@ -303,7 +351,9 @@ impl Cutter {
             self.parts.settle(self.segment_ticks());
         }
         let groups = (self.segment_ticks() - ROUNDING_TICKS + group - 1) / group;
-        let seconds = (groups * group + TICKS / 2) / TICKS;
+        let before = self.segments.iter().map(|segment| i64::from(segment.ticks));
+        let longest = before.max().unwrap_or(0).max(groups * group);
+        let seconds = (longest + TICKS / 2) / TICKS;
         self.target.get_or_insert(seconds.max(1) as u32);
     }
 
@@ -338,7 +388,7 @@ impl Cutter {
         let lead = match (self.kind(), self.heading) {
             (None, _) => return,
             (Some(_), Heading::Unfit(fault)) => Err(fault),
-            (Some(Kind::MpegTs), _) => lead::of_tables(header),
+            (Some(Kind::MpegTs), _) => lead::of_tables(header, start.counter),
             (Some(Kind::Mp3 | Kind::Aac), _) => Ok(lead::of_time(start.time)),
             (Some(Kind::Mp4), Heading::Fit) => Ok(Vec::new()),
             (Some(Kind::Mp4), Heading::New) => self.map_by(header).map(|()| Vec::new()),
@@ -381,7 +431,7 @@ impl Cutter {
 
     /// The header that MP4 needs; another one than before makes a seam.
     fn map_by(&mut self, header: Header<'_>) -> Result<(), &'static str> {
-        if header.len() > MAP_BYTES_MAX {
+        if header.length() > MAP_BYTES_MAX {
             return Err("its header is too long");
         }
         let bytes: Rc<[u8]> = header.to_vec().into();
@@ -410,7 +460,10 @@ impl Cutter {
         if to <= filling.start.offset {
             return;
         }
-        self.settle_target(ticks);
+        // A segment that was broken off says nothing about the length of the others.
+        if self.made() + 1 >= LISTED_MIN as u64 {
+            self.settle_target(ticks);
+        }
         let parts = self.parts.end(to, end);
         let ticks_max = self.target.map_or(ticks, ticks_within);
         self.discontinuities += u64::from(filling.is_discontinuous);
@@ -456,7 +509,14 @@ impl Cutter {
     fn fault(&self) -> Option<&'static str> {
         match (self.kind, self.heading) {
             (Some(Err(reason)), _) | (_, Heading::Unfit(reason)) => Some(reason),
-            (_, Heading::New | Heading::Fit) => self.is_untimed.then_some(UNTIMED),
+            (_, Heading::New | Heading::Fit) => {
+                let reason = if self.is_scrambled {
+                    SCRAMBLED
+                } else {
+                    UNTIMED
+                };
+                self.is_untimed.then_some(reason)
+            }
         }
     }
 
@@ -518,6 +578,8 @@ impl Cutter {
 
 const NO_CONTAINER_OF_HLS: &str =
     "it is none of MPEG-TS, fragmented MP4, MP3 and AAC, and HLS knows no others";
+
+const SCRAMBLED: &str = "its packets are scrambled, and their times with them";
 
 const UNTIMED: &str = "its pictures or fragments do not say their times";
 

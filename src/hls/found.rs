@@ -64,7 +64,7 @@ impl Content {
 const AHEAD_MAX: u64 = 2;
 /// So far behind its newest part another of a segment may be asked for.
 const PARTS_AHEAD_MAX: u64 = PARTS_MAX as u64;
-/// How long a segment is good in a cache: not much longer than a token that was revoked should let
+/// How long a segment or a list is good in a cache at most: not much longer than a token that was revoked should let
 /// anybody watch.
 const WINDOW_SECONDS: u64 = 60;
 /// Who has asked for a list or a segment is taken to watch for so many of the longest segments; as
@@ -134,7 +134,9 @@ impl Cutter {
             // wants a cache to keep the same list many times.
             seconds: match ahead {
                 None => Some(1),
-                Some(ahead) if self.is_awaited(ahead) => Some(self.attendance().as_secs()),
+                Some(ahead) if self.is_awaited(ahead) => {
+                    Some(self.attendance().as_secs().min(WINDOW_SECONDS))
+                }
                 Some(_) => None,
             },
             is_immutable: false,

@@ -9,12 +9,13 @@ pub const LEAD_BYTES_MAX: usize = 2 * 1024;
 /// Who owns the frame, and what it is called (RFC 8216 section 3.4).
 const OWNER: &[u8] = b"com.apple.streaming.transportStreamTimestamp\0";
 
-/// The tables, as the next repetition of those in the stream; or why there can be none.
-pub(super) fn of_tables(header: Header<'_>) -> Result<Vec<u8>, &'static str> {
-    if header.len() > LEAD_BYTES_MAX {
+/// The tables, as the next repetition of those in the stream, and the parameter sets that a start
+/// with this counter needs; or why there can be none.
+pub(super) fn of_tables(header: Header<'_>, counter: Option<u8>) -> Result<Vec<u8>, &'static str> {
+    if header.length() > LEAD_BYTES_MAX {
         return Err("its tables are too long, or of several programs");
     }
-    let tables = header.tables().ok_or("it has no tables")?;
+    let tables = header.tables(counter).ok_or("it has no tables")?;
     if tables.programs != 1 {
         return Err("it has several programs, of which HLS knows one");
     }
@@ -22,6 +23,9 @@ pub(super) fn of_tables(header: Header<'_>) -> Result<Vec<u8>, &'static str> {
         return Err("its packets are not of 188 bytes");
     }
     let mut packets = tables.packets;
+    if packets.len() > LEAD_BYTES_MAX {
+        return of_tables(header, None);
+    }
     packets.shrink_to_fit();
     Ok(packets)
 }

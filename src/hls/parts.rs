@@ -175,7 +175,11 @@ impl Parts {
 
     /// The segment ends: these are its parts.
     pub fn end(&mut self, to: u64, time: MediaTime) -> Rc<[Part]> {
-        let end = Point { offset: to, time };
+        let end = Point {
+            offset: to,
+            time,
+            counter: None,
+        };
         self.make_room(end);
         if self.open.is_some_and(|open| open.start.offset < to) {
             self.close(end);

@@ -10,4 +10,7 @@ pub(super) struct Point {
     pub offset: u64,
     /// When that is to be decoded.
     pub time: MediaTime,
+    /// As [`Start::counter`](crate::format::Start::counter).
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub counter: Option<u8>,
 }

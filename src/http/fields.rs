@@ -5,7 +5,7 @@
 //! anything (`scan`), and what a field may say is checked here.
 
 use super::body::Framing;
-use super::grammar::is_authority;
+use super::grammar::{elements, is_authority, is_balanced};
 use super::refusal::{Refusal, malformed, quoted};
 use super::status::Status;
 use super::version::Version;
@@ -20,6 +20,9 @@ pub struct Forwarded {
     pub standard: Option<String>,
     /// `X-Forwarded-For`
     pub x_forwarded_for: Option<String>,
+    /// Another field that proxies write: `X-Real-IP`, or one whose name begins with `X-Forwarded-`.
+    /// It is never believed.
+    pub has_others: bool,
 }
 
 /// A head's first line, which is ASCII, and what is behind it. The head has been scanned.
@@ -43,7 +46,7 @@ pub(super) struct Fields {
     content_length: Option<String>,
     content_lengths: usize,
     transfer_encoding: Option<String>,
-    connection: String,
+    connection: Option<String>,
     expect: Option<String>,
     /// `Content-Type`
     pub content_type: Option<String>,
@@ -96,23 +99,23 @@ impl Fields {
                     found.content_lengths += 1;
                     found.content_length = Some(value());
                 }
-                "transfer-encoding" => append(&mut found.transfer_encoding, &value()),
-                "connection" => {
-                    found.connection.push(',');
-                    found.connection.push_str(&value());
-                }
-                "expect" => append(&mut found.expect, &value()),
+                "transfer-encoding" => append(&mut found.transfer_encoding, field.name, &value())?,
+                "connection" => append(&mut found.connection, field.name, &value())?,
+                "expect" => append(&mut found.expect, field.name, &value())?,
                 "content-type" => once(&mut found.content_type, field.name, value())?,
                 "origin" => once(&mut found.origin, field.name, value())?,
-                "sec-fetch-site" => append(&mut found.site, &value()),
+                "sec-fetch-site" => append(&mut found.site, field.name, &value())?,
                 "authorization" => once(&mut found.authorization, field.name, value())?,
                 "user-agent" => found.user_agent = Some(value()),
                 "referer" => found.referer = Some(value()),
                 "last-event-id" => found.last_event_id = Some(value()),
-                "via" => append(&mut found.via, &value()),
-                "forwarded" => append(&mut found.forwarded.standard, &value()),
-                "x-forwarded-for" => append(&mut found.forwarded.x_forwarded_for, &value()),
-                _ => {}
+                "via" => append(&mut found.via, field.name, &value())?,
+                "forwarded" => append(&mut found.forwarded.standard, field.name, &value())?,
+                "x-forwarded-for" => {
+                    append(&mut found.forwarded.x_forwarded_for, field.name, &value())?
+                }
+                "x-real-ip" => found.forwarded.has_others = true,
+                name => found.forwarded.has_others |= name.starts_with("x-forwarded-"),
             }
         }
         Ok(found)
@@ -133,19 +136,13 @@ impl Fields {
                 "Transfer-Encoding in an HTTP/1.0 request, which does not know it",
             )),
             (Some(codings), None) => {
-                let mut codings = codings
-                    .split(',')
-                    .map(|coding| coding.trim_matches([' ', '\t']));
-                if let Some(other) = codings
-                    .clone()
-                    .find(|coding| !coding.eq_ignore_ascii_case("chunked"))
-                {
+                let codings: Vec<&str> = elements(codings, ',').collect();
+                let is_chunked = |coding: &&str| coding.eq_ignore_ascii_case("chunked");
+                if let Some(other) = codings.iter().find(|coding| !is_chunked(coding)) {
                     if other.is_empty() {
                         return Err(malformed("an empty transfer coding; it must be chunked"));
                     }
-                    let is_chunked = |coding: &str| coding.eq_ignore_ascii_case("chunked");
-                    let last = codings.clone().next_back();
-                    if codings.any(is_chunked) && !last.is_some_and(is_chunked) {
+                    if codings.iter().any(is_chunked) && !codings.last().is_some_and(is_chunked) {
                         return Err(malformed(
                             "chunked is not the last of the transfer codings; it must be",
                         ));
@@ -158,7 +155,7 @@ impl Fields {
                         ),
                     ));
                 }
-                if codings.nth(1).is_some() {
+                if codings.len() > 1 {
                     return Err(malformed("chunked more than once in Transfer-Encoding"));
                 }
                 Ok(Framing::Chunked)
@@ -187,10 +184,7 @@ impl Fields {
 
     /// Whether the sender wants to go on with this connection (RFC 9112 section 9.3).
     pub fn keep_alive(&self, version: Version) -> bool {
-        let mut options = self
-            .connection
-            .split(',')
-            .map(|option| option.trim_matches([' ', '\t']));
+        let mut options = elements(self.connection.as_deref().unwrap_or(""), ',');
         match version {
             Version::Http11 => !options.any(|option| option.eq_ignore_ascii_case("close")),
             Version::Http10 => options.any(|option| option.eq_ignore_ascii_case("keep-alive")),
@@ -201,7 +195,9 @@ impl Fields {
     pub fn expects_continue(&self, version: Version) -> Result<bool, Refusal> {
         match &self.expect {
             None => Ok(false),
-            Some(expect) if expect.eq_ignore_ascii_case("100-continue") => {
+            Some(expect)
+                if elements(expect, ',').all(|it| it.eq_ignore_ascii_case("100-continue")) =>
+            {
                 Ok(version == Version::Http11)
             }
             Some(expect) => Err(Refusal::framing(
@@ -215,7 +211,14 @@ impl Fields {
     }
 }
 
-fn append(list: &mut Option<String>, value: &str) {
+/// Joins the lines of a list. A line whose quoted string went on in the next one would hide what a
+/// proxy wrote there.
+fn append(list: &mut Option<String>, name: &str, value: &str) -> Result<(), Refusal> {
+    if !is_balanced(value) {
+        return Err(malformed(format!(
+            "a quoted string or a comment in {name} does not end; \" or ) must end it"
+        )));
+    }
     match list {
         None => *list = Some(value.to_owned()),
         Some(list) => {
@@ -223,6 +226,7 @@ fn append(list: &mut Option<String>, value: &str) {
             list.push_str(value);
         }
     }
+    Ok(())
 }
 
 fn once(place: &mut Option<String>, name: &str, value: String) -> Result<(), Refusal> {

@@ -8,12 +8,13 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::fields::Forwarded;
+use super::grammar::{elements, parameter};
 use super::refusal::{Refusal, malformed, quoted};
 
 impl Forwarded {
-    /// Whether a proxy, or somebody in its place, says whose the request is.
+    /// Returns whether the request has a field that proxies write.
     pub fn is_there(&self) -> bool {
-        self.standard.is_some() || self.x_forwarded_for.is_some()
+        self.standard.is_some() || self.x_forwarded_for.is_some() || self.has_others
     }
 
     /// The client: the last address that is not one of the proxies'. `None`: there is none, since
@@ -31,13 +32,13 @@ impl Forwarded {
                 ));
             }
         };
-        for element in list.rsplit(',') {
-            let element = element.trim_matches([' ', '\t']);
-            let node = match name {
+        let elements: Vec<&str> = elements(list, ',').collect();
+        for element in elements.into_iter().rev() {
+            let address = match name {
                 "Forwarded" => forwarded_for(element),
-                _ => Some(element),
+                _ => node_address(element),
             };
-            let address = node.and_then(node_address).ok_or_else(|| {
+            let address = address.ok_or_else(|| {
                 malformed(format!(
                     "'{}' in {name} names no address",
                     quoted(element, 64)
@@ -51,19 +52,26 @@ impl Forwarded {
     }
 }
 
-/// The `for` of one element, which is one proxy's.
-fn forwarded_for(element: &str) -> Option<&str> {
-    let mut found = element.split(';').filter_map(|pair| {
-        let (name, value) = pair.split_once('=')?;
-        let name = name.trim_matches([' ', '\t']);
-        name.eq_ignore_ascii_case("for").then_some(value)
-    });
-    let value = found.next().filter(|_| found.next().is_none())?;
-    let value = value.trim_matches([' ', '\t']);
-    match value.strip_prefix('"') {
-        Some(rest) => rest.strip_suffix('"'),
-        None => Some(value),
+/// The `for` of one element, which is one proxy's. An element with a malformed pair has none.
+fn forwarded_for(element: &str) -> Option<SocketAddr> {
+    let mut node = None;
+    for pair in elements(element, ';').filter(|pair| !pair.is_empty()) {
+        let (name, value) = parameter(pair)?;
+        if name.eq_ignore_ascii_case("for") && node.replace(value).is_some() {
+            return None;
+        }
     }
+    let node = node?;
+    // A port may be a word. Without brackets nobody knows where an IPv6 address ends.
+    let is_word = |port: &str| {
+        port.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    let node = match node.split_once(":_") {
+        Some((host, port)) if !port.is_empty() && is_word(port) => host,
+        _ => &node,
+    };
+    node_address(node).filter(|_| node.parse::<Ipv6Addr>().is_err())
 }
 
 /// `192.0.2.7`, `192.0.2.7:80`, `[2001:db8::7]`, `[2001:db8::7]:80`; and without brackets, as
@@ -94,7 +102,7 @@ mod tests {
     fn standard(list: &str) -> Option<String> {
         let forwarded = Forwarded {
             standard: Some(list.to_owned()),
-            x_forwarded_for: None,
+            ..Forwarded::default()
         };
         assert!(forwarded.is_there());
         client(&forwarded).ok().flatten()
@@ -102,8 +110,8 @@ mod tests {
 
     fn x_forwarded_for(list: &str) -> Option<String> {
         let forwarded = Forwarded {
-            standard: None,
             x_forwarded_for: Some(list.to_owned()),
+            ..Forwarded::default()
         };
         assert!(forwarded.is_there());
         client(&forwarded).ok().flatten()
@@ -126,6 +134,13 @@ mod tests {
         for (list, expected) in [
             ("for=192.0.2.7", "192.0.2.7:0"),
             ("proto=https; For=\"192.0.2.7:81\" ;by=_x", "192.0.2.7:81"),
+            ("for=\"\\1\\92.0.2.7:_http\"", "192.0.2.7:0"),
+            ("for=\"[2001:db8::7]:_a\";;", "[2001:db8::7]:0"),
+            ("for=192.0.2.7;host=\"x, for=127.0.0.1;y=\"", "192.0.2.7:0"),
+            (
+                r#"for=192.0.2.7;host="\",for=127.0.0.1;y=\"""#,
+                "192.0.2.7:0",
+            ),
             (
                 "for=127.0.0.1, for=\"[2001:db8::7]:9\", for=10.0.0.9",
                 "[2001:db8::7]:9",
@@ -155,6 +170,13 @@ mod tests {
             "for=192.0.2.7;for=192.0.2.8",
             "for=\"192.0.2.7",
             "192.0.2.7",
+            "for=192.0.2.7:80",
+            "for=\"192.0.2.7\"8",
+            "for=\"2001:db8::7:80\"",
+            "for=\"192.0.2.7:_\"",
+            "for=192.0.2.7;host=x y",
+            "for=192.0.2.7 by=_x",
+            "for=(192.0.2.7)",
             "for=10.0.0.3, for=\"10.0.0.2:80\"",
         ] {
             assert_eq!(standard(list), None, "{list}");
@@ -164,7 +186,47 @@ mod tests {
         let both = Forwarded {
             standard: Some("for=192.0.2.7".to_owned()),
             x_forwarded_for: Some("192.0.2.8".to_owned()),
+            ..Forwarded::default()
         };
         assert!(client(&both).is_err());
+    }
+
+    /// A client may write any text in front of the proxy's element, or on a line of its own, and
+    /// into a parameter that the proxy quotes. `None`: the request is refused.
+    fn client_behind_proxy(lines: &[&str]) -> Option<String> {
+        let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+        let head = format!("GET / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
+        let limits = crate::http::Limits {
+            head_bytes_max: 4096,
+            head_fields_max: 16,
+            takes_old_sources: false,
+        };
+        let mut reader = crate::http::HeadReader::default();
+        let (head, _) = reader.read(head.as_bytes(), &limits).ok()??;
+        client(&head.forwarded).ok().flatten()
+    }
+
+    #[test]
+    fn no_text_of_a_client_names_another_client() {
+        let own = "192.0.2.7:0".to_owned();
+        let mut refused = 0;
+        for text in super::super::grammar::texts(4) {
+            let text = text.replace('a', "for=127.0.0.1");
+            for (name, element) in [("Forwarded", "for="), ("X-Forwarded-For", "")] {
+                let real = format!("{element}192.0.2.7");
+                for lines in [
+                    [format!("{name}: {text}, {real}"), "X: y".to_owned()],
+                    [format!("{name}: {text}"), format!("{name}: {real}")],
+                ] {
+                    let found = client_behind_proxy(&[&lines[0], &lines[1]]);
+                    refused += usize::from(found.is_none());
+                    assert!(found.is_none_or(|found| found == own), "{lines:?}");
+                }
+            }
+            let escaped = text.replace('\\', r"\\").replace('"', r#"\""#);
+            let line = format!("Forwarded: for=192.0.2.7;host=\"{escaped}\"");
+            assert_eq!(client_behind_proxy(&[&line]).as_ref(), Some(&own), "{line}");
+        }
+        assert!(refused > 0);
     }
 }

@@ -4,7 +4,7 @@
 //! A source, or an origin, says what it likes; what it says reaches viewers on this server's own
 //! origin, beside the API.
 
-use super::grammar::is_token_byte;
+use super::grammar::{elements, is_token_byte, parameter};
 
 /// Longer ones say nothing that a player needs.
 const BYTES_MAX: usize = 256;
@@ -45,37 +45,12 @@ pub fn stream_type(given: &str) -> Option<String> {
 
 /// `; NAME=VALUE` any number of times, as RFC 9110 section 5.6.6 has it, with values that need no
 /// escapes.
-fn are_parameters(mut text: &str) -> bool {
-    while let Some(rest) = text.strip_prefix(';') {
-        let rest = rest.trim_start_matches([' ', '\t']);
-        let Some((name, value)) = rest.split_once('=') else {
-            return false;
-        };
-        if name.is_empty() || !name.bytes().all(is_token_byte) {
-            return false;
-        }
-        let Some(rest) = behind_value(value) else {
-            return false;
-        };
-        text = rest.trim_start_matches([' ', '\t']);
-    }
+fn are_parameters(text: &str) -> bool {
+    let is_plain = |value: &str| value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     text.is_empty()
-}
-
-/// What follows a token or a quoted string.
-fn behind_value(text: &str) -> Option<&str> {
-    if let Some(quoted) = text.strip_prefix('"') {
-        let (inner, rest) = quoted.split_once('"')?;
-        let is_plain = inner
-            .bytes()
-            .all(|byte| matches!(byte, b' '..=b'~') && byte != b'\\');
-        return is_plain.then_some(rest);
-    }
-    let end = text
-        .bytes()
-        .position(|byte| !is_token_byte(byte))
-        .unwrap_or(text.len());
-    (end > 0).then(|| &text[end..])
+        || elements(text, ';').skip(1).all(|pair| {
+            !pair.contains('\\') && parameter(pair).is_some_and(|(_, value)| is_plain(&value))
+        })
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub use body::{Body, Framing, Part};
 pub use chunk::{ChunkWriter, LAST_CHUNK};
 pub use date::HttpDate;
 pub use fields::Forwarded;
+pub use grammar::elements;
 pub use head::{Head, HeadReader, Limits, Method};
 pub use media_type::stream_type;
 pub use refusal::{Refusal, quoted};

@@ -18,15 +18,18 @@ use crate::http::{Framing, Head, Method, Refusal, Status};
 use crate::moment::Moment;
 use crate::stamp::Stamp;
 
+pub(super) use kept::KeptClaim;
 pub(super) use place::{Beyond, Door, Others};
 use refusals::{
-    barred, busy, for_source_only, for_watching_only, forbidden, from_elsewhere, kept_out,
-    no_token, no_token_of_origin, not_running, of_nobody, of_stranger_proxy, token_is_over,
+    barred, busy, for_source_only, for_watching_only, forbidden, from_elsewhere, from_other_host,
+    kept_out, no_token, no_token_of_origin, not_running, of_nobody, of_proxys_host,
+    of_stranger_proxy, token_is_over,
 };
 pub(super) use refusals::{kicked, no_viewer, not_found, tokens_are_off};
 
 /// By which way somebody comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Way {
     /// A source's PUT.
     Put,
@@ -90,7 +93,7 @@ pub(super) struct Claim<'a> {
     pub to: Option<SocketAddr>,
     /// A proxy brings it, perhaps out of TLS.
     pub is_proxied: bool,
-    /// It has a field of proxies that says whose it is, whoever wrote that.
+    /// It has a field that proxies write. The client may have written it.
     pub is_forwarded: bool,
     /// The authority that it is for.
     pub host: &'a str,
@@ -240,8 +243,8 @@ impl Gate<'_> {
                     self.check_caller(claim)?;
                 }
                 check_no_stranger_proxy(claim)?;
-                self.check_calling_page(claim)?;
-                self.check_host(claim)
+                self.check_host(claim)?;
+                self.check_calling_page(claim)
             }
             // For everyone where nothing is kept from anyone; for others than the API's hosts there
             // is none.
@@ -249,11 +252,12 @@ impl Gate<'_> {
             Way::Page => {
                 self.check_caller(claim).map_err(|_| not_found())?;
                 check_no_stranger_proxy(claim)?;
+                self.check_host(claim)?;
                 // A link may lead to it: what it shows it gets by calls, and it stands in no frame.
-                if claim.origin.is_some() {
-                    self.check_calling_page(claim)?;
+                match claim.origin {
+                    Some(_) => self.check_calling_page(claim),
+                    None => Ok(()),
                 }
-                self.check_host(claim)
             }
             Way::Health | Way::Options => Ok(()),
         }
@@ -307,15 +311,35 @@ impl Gate<'_> {
         }
     }
 
-    /// A name that a stranger has pointed here (DNS rebinding) is not the server's.
+    /// A name that a stranger has pointed here (DNS rebinding) is not the server's. Some proxies
+    /// replace it by the address at which they call the server: then nobody knows it.
     fn check_host(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
-        if self.is_own_host(claim.host) {
-            return Ok(());
+        if claim.is_proxied && claim.is_forwarded && self.is_listener(claim.host) {
+            return Err(of_proxys_host());
         }
-        Err(forbidden(
-            "the API answers under addresses, localhost, the machine's own name and those that --hostname=NAME gives; this Host is \
-             none of them",
-        ))
+        match self.is_own_host(claim.host) {
+            true => Ok(()),
+            false => Err(from_other_host()),
+        }
+    }
+
+    /// Whether a browser that names this Host would call this server and no proxy.
+    fn is_listener(&self, host: &str) -> bool {
+        let (name, port) = split_host(host);
+        let Some(port) = port.map_or(Some(80), |port| port.parse().ok()) else {
+            return false;
+        };
+        let address = name.parse().ok().map(|it: IpAddr| it.to_canonical());
+        let mut listeners = self.settings.listeners.iter();
+        listeners.any(|own| {
+            let ip = own.ip().to_canonical();
+            let takes_loopback = ip.is_loopback() || ip.is_unspecified();
+            let is_its = match address {
+                Some(address) => address == ip || (ip.is_unspecified() && address.is_loopback()),
+                None => takes_loopback && name.eq_ignore_ascii_case("localhost"),
+            };
+            is_its && own.port() == port
+        })
     }
 
     /// No page of another site calls the API.
@@ -324,7 +348,7 @@ impl Gate<'_> {
             return Ok(());
         }
         Err(forbidden(
-            "the Origin is another site's, or one under a name that --hostname does not give; the API is not for its pages",
+            "the Origin is another site's, and the API is not for its pages; or a proxy in front does not pass on the client's Host",
         ))
     }
 
@@ -339,7 +363,8 @@ impl Gate<'_> {
             return Ok(());
         }
         Err(forbidden(
-            "the Origin is another site's, whose pages may not publish here; --cors=ORIGIN would let them",
+            "the Origin is another site's, whose pages may not publish here; --cors=ORIGIN would let them. Where it is this server's own, \
+             --hostname=NAME must give its name, and a proxy in front must pass on the client's Host",
         ))
     }
 
@@ -363,16 +388,9 @@ impl Gate<'_> {
     /// machine's own name may be a short one: who answers for DNS where the operator is can point
     /// it at a page of theirs first, and here then.
     fn is_own_host(&self, host: &str) -> bool {
-        let name = match host.rfind(':') {
-            Some(colon) if !host.ends_with(']') => &host[..colon],
-            _ => host,
-        };
-        let address = name
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-            .unwrap_or(name);
+        let (name, _) = split_host(host);
         let mut names = self.settings.hostnames.iter();
-        address.parse::<IpAddr>().is_ok()
+        name.parse::<IpAddr>().is_ok()
             || name.eq_ignore_ascii_case("localhost")
             || (!name.is_empty() && names.any(|own| own.eq_ignore_ascii_case(name)))
     }
@@ -462,8 +480,7 @@ impl Gate<'_> {
         if is_there { Ok(()) } else { Err(no_token()) }
     }
 
-    /// By what who was admitted is inside. A source is as slow as its token says, and the
-    /// session's.
+    /// Returns the record of a client that was admitted this way.
     pub fn pass(&self, name: SessionId, session: &SessionId, way: Way) -> Option<Pass> {
         let tokens = self.tokens?;
         let role = match way {
@@ -478,10 +495,9 @@ impl Gate<'_> {
                 return None;
             }
         };
-        let most = self.bits_per_second_max(&name, session);
         let ends = tokens.grant(&name).and_then(|grant| grant.terms.ends);
         let names = (name, session.clone());
-        Some(Pass::new(names, role, ends, most))
+        Some(Pass::new(names, role, ends))
     }
 
     /// How fast a source of the session may be that came by this sessionid, or by none but the
@@ -499,10 +515,11 @@ impl Gate<'_> {
         self.time
     }
 
-    /// Whether who comes by a sessionid may see what becomes of a session: it need not run, nor be
-    /// of a kind that goes out over HTTP.
+    /// Whether a viewer with this sessionid and address may see what becomes of a session: it
+    /// need not run, nor be of a kind that goes out over HTTP.
     pub fn see(
         &self,
+        from: Option<IpAddr>,
         name: &SessionId,
         session: &SessionId,
         standing: &Standing,
@@ -513,27 +530,16 @@ impl Gate<'_> {
         match token {
             Ok(()) => {}
             Err(Shut::Over) => return Err(token_is_over()),
+            // The origin is asked about the session, and knows nothing of a key to it here.
+            Err(Shut::Direction) if name != session => return Err(for_source_only()),
             Err(Shut::NoToken | Shut::Direction) if self.origin_decides(standing) => {}
             Err(_) if self.settings.asks_origin => return Err(no_token_of_origin()),
             Err(Shut::NoToken) => return Err(no_token()),
             Err(Shut::Direction) => return Err(for_source_only()),
         }
         self.check_block(session)?;
-        self.check_open()
-    }
-
-    /// Whether a session may be watched by who has been admitted to it by a sessionid before.
-    pub fn may_go_on(
-        &self,
-        name: &SessionId,
-        session: &SessionId,
-        standing: &Standing,
-    ) -> Result<(), Refusal> {
-        self.see(name, session, standing)?;
-        match &standing.http_fault {
-            Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
-            None => Ok(()),
-        }
+        self.check_open()?;
+        self.check_barred(from, name)
     }
 
     /// Whether those who watch what an origin sent may watch a source of this server's own, too.
@@ -619,6 +625,20 @@ impl Gate<'_> {
     }
 }
 
+/// The parts of an authority: a name or an address without brackets, and the port if there is one.
+fn split_host(host: &str) -> (&str, Option<&str>) {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !host.ends_with(']') => {
+            (name, Some(port).filter(|it| !it.is_empty()))
+        }
+        _ => (host, None),
+    };
+    let inner = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    (inner.unwrap_or(name), port)
+}
+
 fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
     subnets.iter().any(|subnet| subnet.contains(address))
 }
@@ -640,6 +660,7 @@ fn check_no_stranger_proxy(claim: &Claim<'_>) -> Result<(), Refusal> {
     }
 }
 
+mod kept;
 mod late;
 mod place;
 mod refusals;

@@ -15,7 +15,7 @@ use super::parameters::{Parameters, bad, no_parameters};
 use super::terms;
 use super::viewer_id::ListedId;
 use crate::events::EventId;
-use crate::gate::{self, Carriage, Grant, Matrix, RtpTuple, SessionId, UdpClient};
+use crate::gate::{self, Carriage, GrantChange, Matrix, RtpTuple, SessionId, UdpClient};
 use crate::http::{Method, Refusal, Status, Target, percent_decoded, quoted};
 use crate::stamp::Stamp;
 
@@ -75,7 +75,7 @@ pub(super) struct AddToken {
     /// Whose it will be.
     pub session: SessionId,
     /// What may be done over HTTP; `None` if nothing is named that concerns it.
-    pub http: Option<Grant>,
+    pub http: Option<GrantChange>,
     /// Where datagrams come from or go to.
     pub clients: Vec<UdpClient>,
     /// Of all of these.
@@ -104,7 +104,7 @@ impl Call {
             .iter()
             .map(|client| size_of::<UdpClient>() + client.held_bytes());
         let grant = match self {
-            Call::AddToken(add) => add.http.as_ref().map_or(0, Grant::held_bytes),
+            Call::AddToken(add) => add.http.as_ref().map_or(0, |http| http.terms.held_bytes()),
             Call::WatchPage(Some(refusal)) => size_of::<Refusal>() + refusal.detail.capacity(),
             Call::Moved(address) => address.len(),
             _ => 0,

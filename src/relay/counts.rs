@@ -77,6 +77,12 @@ pub struct Counts {
     files: Files,
     #[cfg_attr(feature = "handover", serde(skip))]
     process: Process,
+    /// Processor time of this process and of those whose place it took.
+    #[cfg_attr(feature = "handover", serde(default))]
+    cpu: Duration,
+    /// Of those alone.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    cpu_before: Duration,
     turns: Turns,
 }
 
@@ -131,6 +137,7 @@ impl Counts {
 
     /// What the process takes, as the kernel says.
     pub fn set_process(&mut self, process: Process) {
+        self.cpu = process.cpu.saturating_add(self.cpu_before);
         self.process = process;
     }
 
@@ -190,6 +197,11 @@ impl Counts {
     /// What is known of file descriptors.
     pub(super) fn files(&self) -> Files {
         self.files
+    }
+
+    /// Processor time of this process and of those whose place it took.
+    pub(super) fn cpu(&self) -> Duration {
+        self.cpu
     }
 
     /// What the process takes.
@@ -282,6 +294,6 @@ mod tests {
             ..Process::default()
         });
         assert_eq!((counts.files().own, counts.files().max), (3, 9));
-        assert_eq!((counts.threads_bytes(), counts.process().cpu), (17, cpu));
+        assert_eq!((counts.threads_bytes(), counts.cpu()), (17, cpu));
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::counts::{Count, Counts};
 use super::errand::Ticket;
 use super::happening::{self, Happening};
+use super::rations::Rations;
 use super::report::Report;
 use super::settings::Settings;
 use super::timers::{Armed, Owner, Timers};
@@ -24,6 +25,7 @@ use crate::http::{HttpDate, Refusal, Reply, Status, Version};
 use crate::moment::Moment;
 use crate::random::Random;
 use crate::stamp::{Calendar, Stamp};
+use crate::token_bucket::{Rate, TokenBucket};
 
 pub(super) struct Desk {
     settings: Settings,
@@ -38,6 +40,8 @@ pub(super) struct Desk {
     is_closing: bool,
     report: Report,
     events: Events,
+    rations: Rations,
+    /// Of refused sources.
     refusals: Ration,
     /// Of lines about tokens.
     changes: Ration,
@@ -48,31 +52,23 @@ pub(super) struct Desk {
     return_armed: Armed,
 }
 
-/// How many of a kind have been told of in this second.
+/// How many of a kind have been reported lately.
 #[derive(Default)]
 struct Ration {
-    second: u64,
-    told: u32,
+    bucket: TokenBucket,
     left_out: u64,
 }
 
-/// Whoever is refused may ask again at once, and a control server may give out a thousand keys:
+/// A refused source may ask again at once, and a control server may give out a thousand keys:
 /// neither must drive out what else has happened.
-const TOLD_PER_SECOND_MAX: u32 = 16;
+const REPORTED: Rate = Rate::per_second(16);
 
 impl Ration {
-    /// Whether this one is told of, and how many were not before it.
+    /// Returns how many were left out before this one, or `None` if this one is left out.
     fn admit(&mut self, now: Moment) -> Option<u64> {
-        let second = now.since_start().as_secs();
-        if second != self.second {
-            (self.second, self.told) = (second, 0);
-        }
-        if self.told >= TOLD_PER_SECOND_MAX {
-            self.left_out += 1;
-            return None;
-        }
-        self.told += 1;
-        Some(std::mem::take(&mut self.left_out))
+        let is_reported = self.bucket.try_take(1, REPORTED, now);
+        self.left_out += u64::from(!is_reported);
+        is_reported.then(|| std::mem::take(&mut self.left_out))
     }
 }
 
@@ -97,6 +93,7 @@ impl Desk {
             is_closing: false,
             report: Report::new(settings.limits.report),
             events: Events::default(),
+            rations: Rations::default(),
             refusals: Ration::default(),
             changes: Ration::default(),
             ticket_next: 1,
@@ -109,6 +106,11 @@ impl Desk {
     /// What the operator wants; it never changes while the server runs.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Adds an address at which the server listens for HTTP.
+    pub fn add_listener(&mut self, bound: SocketAddr) {
+        self.settings.listeners.push(bound);
     }
 
     /// When the input arrived that is being dealt with.
@@ -210,7 +212,9 @@ impl Desk {
 
     /// Bytes that its allocations take. (Lines of the log are the shell's at the end of a turn.)
     pub fn held_bytes(&self) -> usize {
-        self.timers.held_bytes() + self.actions.capacity() * size_of::<Action>()
+        self.timers.held_bytes()
+            + self.actions.capacity() * size_of::<Action>()
+            + self.rations.held_bytes()
     }
 
     /// Tells this run of the server from every other: what is named by it is not mistaken for what
@@ -234,9 +238,17 @@ impl Desk {
         self.events.take_new()
     }
 
-    /// Something has happened to a session.
+    /// Something has happened to a session. It is reported unless the session's clients have caused
+    /// too much already.
     pub fn tell(&mut self, session: &SessionId, what: &Happening<'_>) {
-        self.tell_about((Some(session), Some(session)), what);
+        if self.events.is_kept() && self.rations.admit(session, what, self.now) {
+            self.tell_about((Some(session), Some(session)), what);
+        }
+    }
+
+    /// Which viewers and streams readers of the events know of.
+    pub fn rations(&self) -> &Rations {
+        &self.rations
     }
 
     /// Something has happened about a sessionid, which is a session's own or opens one: `of`.
@@ -261,7 +273,9 @@ impl Desk {
         if !self.events.is_kept() {
             return;
         }
-        if let Some(left_out) = self.refusals.admit(self.now) {
+        if !self.rations.admit_refusal(address.ip(), self.now) {
+            self.refusals.left_out += 1;
+        } else if let Some(left_out) = self.refusals.admit(self.now) {
             let what = Happening::PublisherRefused {
                 address,
                 status: refusal.status.code(),

@@ -41,12 +41,15 @@ use super::desk::Desk;
 use super::fetch::{self, Fetch, ToldPulls};
 use super::grants::Grants;
 use super::lists::{Lists, ToldErrand, errand};
+use super::old_options::OldOptions;
 use super::rtp_in::RtpIn;
 use super::streams::{Cut, Feed, Streams, ToldStreams};
 use super::viewer_id::ListedId;
-use super::{ConnectionId, LiveId, Relay, Settings};
+use super::{ConnectionId, Limits, LiveId, Relay, Settings};
+use crate::gate::SessionId;
 use crate::handover::{Line, Reader, Unfit, Writer, must};
 use crate::moment::Moment;
+use crate::token_bucket::TokenBucket;
 
 /// The bytes of each stream that are at hand.
 pub fn media(relay: &Relay) -> impl Iterator<Item = (LiveId, Range<u64>)> {
@@ -75,6 +78,7 @@ pub fn hand_over(relay: &mut Relay, now: Moment, out: &mut dyn FnMut(&[u8])) -> 
         connections: relay.clients.next_id(),
         streams: relay.streams.next_ids(),
         pulls: relay.fetch.next_id(),
+        buckets: relay.streams.buckets(),
     };
     writer.put("ids", 0, &ids);
     relay.grants.hand_over(&mut writer);
@@ -109,6 +113,9 @@ struct Ids {
     connections: u32,
     streams: (u32, u64),
     pulls: (u32, u64),
+    /// What sessions without a source have drawn by `max-bitrate`.
+    #[serde(default)]
+    buckets: Vec<(SessionId, TokenBucket)>,
 }
 
 /// A server that is to take another's place, as far as it has been told.
@@ -122,6 +129,8 @@ struct Told {
     desk: Desk,
     /// The desk has been told of, which comes first.
     has_begun: bool,
+    /// What the other server had as options.
+    old: OldOptions,
     ids: Option<Ids>,
     grants: Grants,
     clients: ToldClients,
@@ -132,10 +141,23 @@ struct Told {
     is_kept: bool,
 }
 
+impl Limits {
+    /// Returns the longest line of a hand-over, in bytes. The longest one is a stream's, with the rest of its
+    /// last source. A byte takes at most six, as `\\u0000`.
+    fn told_line_bytes_max(&self) -> usize {
+        let beside = self.stream.held_beside_buffer_max() + 4 * 1024 * 1024;
+        self.stream
+            .buffer_bytes
+            .saturating_add(beside)
+            .saturating_mul(6)
+    }
+}
+
 impl Successor {
     /// Nothing yet. `is_kept`: there is a token file here.
     pub fn new(settings: Settings, is_kept: bool) -> Successor {
         let streams = ToldStreams::new(&settings.limits);
+        let line_bytes_max = settings.limits.told_line_bytes_max();
         let mut desk = Desk::new(settings);
         let told = Told {
             grants: Grants::new(desk.settings()),
@@ -144,13 +166,14 @@ impl Successor {
             errands: Vec::new(),
             desk,
             has_begun: false,
+            old: OldOptions::default(),
             ids: None,
             clients: ToldClients::default(),
             streams,
             is_kept,
         };
         Successor {
-            reader: Reader::default(),
+            reader: Reader::new(line_bytes_max),
             told,
         }
     }
@@ -188,7 +211,8 @@ impl Told {
         match line.name {
             "desk" => {
                 self.has_begun = true;
-                self.desk.hear(line)
+                self.old = self.desk.hear(line)?;
+                Ok(())
             }
             "counts" => self.desk.hear_counts(line, &Cut::ALL.map(Cut::name)),
             "events" => self.desk.hear_events(line),
@@ -200,6 +224,7 @@ impl Told {
             "token" | "tokens" => self.grants.hear_token(line),
             "blocks" | "barred" => self.grants.hear_blocks(line, &self.desk),
             "pull" => self.pulls.hear(line),
+            "origins" if self.old.had_other_origins(self.desk.settings()) => Ok(()),
             "origins" => self.fetch.hear(line),
             "errand" => {
                 self.errands.push(errand(line, &self.desk)?);
@@ -216,10 +241,12 @@ impl Told {
     fn relay(mut self) -> Result<Relay, Unfit> {
         let ids = self.ids.ok_or_else(|| Unfit("no ids".to_owned()))?;
         let clients = Clients::take_over(self.clients, ids.connections, &mut self.desk)?;
-        let streams = Streams::take_over(self.streams, ids.streams, &mut self.desk)?;
+        let mut streams = Streams::take_over(self.streams, ids.streams, &mut self.desk)?;
+        streams.set_buckets(ids.buckets, self.desk.now());
         self.grants.rearm(&mut self.desk);
+        let has_other_origins = self.old.had_other_origins(self.desk.settings());
         self.fetch
-            .take_over(self.pulls, ids.pulls, &mut self.desk)?;
+            .take_over(self.pulls, ids.pulls, has_other_origins, &mut self.desk)?;
         let mut relay = Relay {
             clients,
             streams,
@@ -243,7 +270,9 @@ impl Told {
             if let Feed::Rtp(address) = feed {
                 relay.rtp_in.is_source(address, id);
             }
+            relay.limit_source(id);
         }
+        relay.readmit(&self.old);
         Ok(relay)
     }
 }

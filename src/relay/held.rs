@@ -103,7 +103,7 @@ mod tests {
         let parts = |settings: &Settings| settings.held_bytes_max();
         let beyond = CONNECTIONS_BEYOND_MAX;
         let mut expected = [
-            ("clients", beyond * 100 * KIB + 5 * MIB),
+            ("clients", beyond * 100 * KIB + 8 * MIB),
             ("streams", 2 * MIB),
             ("rtp", 768 * KIB),
             ("origins", 2 * MIB),

@@ -265,9 +265,9 @@ impl Seen<'_> {
             &mut text,
             name,
             "counter",
-            "Time that it has had of the processors.",
+            "Processor time of this process, and of those that handed over to it.",
         );
-        let seconds = self.counts.process().cpu.as_secs_f64();
+        let seconds = self.counts.cpu().as_secs_f64();
         let _ = writeln!(text, "{name} {seconds}");
         text
     }

@@ -15,7 +15,6 @@
 //! One thread owns all of it. What would block is an action whose result is an input.
 
 mod admission;
-mod allowance;
 mod api;
 mod clients;
 mod counts;
@@ -31,11 +30,17 @@ mod held;
 mod icecast;
 mod lists;
 mod metrics;
+#[cfg(feature = "handover")]
+mod old_options;
 #[cfg_attr(not(feature = "page"), path = "page/absent.rs")]
 mod page;
 mod parameters;
 mod pass;
 mod pieces;
+mod quota;
+mod rations;
+#[cfg(feature = "handover")]
+mod readmission;
 mod report;
 mod requests;
 mod route;
@@ -98,7 +103,7 @@ const RETRY_AFTER_SECONDS: u32 = 5;
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
 
 /// Addresses that watch by HLS and are counted, where tokens say how many may watch.
-const SEATS_MAX: usize = 4096;
+const SEATS_MAX: usize = 8192;
 
 /// What the shell is to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -169,9 +174,23 @@ impl Relay {
         self.desk.settings().limits.tokens
     }
 
+    /// Adds an address at which the server listens for HTTP.
+    pub fn add_listener(&mut self, bound: SocketAddr) {
+        self.desk.add_listener(bound);
+    }
+
     /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
         self.rtp_in.set_bound(bound, self.desk.settings());
+        // Streams that were taken over have the UDP clients that another server's options admitted.
+        for id in self.streams.ids() {
+            self.refresh_clients(id);
+        }
+    }
+
+    /// The port above the RTP socket's is bound for RTCP.
+    pub fn set_has_rtcp(&mut self) {
+        self.rtp_in.set_has_rtcp();
     }
 
     /// Who knows whether an address is this machine's. It is asked for UDP clients at the RTP
@@ -194,10 +213,7 @@ impl Relay {
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
         match self.clients.appetite(id, &self.desk) {
             Appetite::Bytes(bytes) => bytes,
-            Appetite::OfStream(live, bytes_max) => {
-                let wanted = self.streams.source_appetite(live, &mut self.desk);
-                wanted.min(bytes_max)
-            }
+            Appetite::OfStream(live) => self.streams.source_appetite(live, &mut self.desk),
         }
     }
 
@@ -217,8 +233,14 @@ impl Relay {
         let input = self.clients.take_input(id, bytes, &self.desk);
         let mut rest = input.bytes();
         loop {
+            // The rest is read when the source may send again.
+            let live = self.clients.source_of(id);
+            if live.is_some_and(|live| self.streams.rests(live)) {
+                break;
+            }
             match self.clients.read_on(id, &mut rest, &mut self.desk) {
                 Step::Media(live, content) => {
+                    self.streams.draw(live, content.len(), &mut self.desk);
                     let anew = self.streams.append(live, content, &mut self.desk);
                     self.follow(anew);
                 }
@@ -301,8 +323,8 @@ impl Relay {
         while let Some(owner) = self.desk.next_called() {
             match owner {
                 Owner::Connection(id) => {
-                    let is_paused = |live| self.streams.is_paused(live);
-                    if let Some(event) = self.clients.due(id, is_paused, &mut self.desk) {
+                    let is_slowed = |live| self.streams.take_slowed(live);
+                    if let Some(event) = self.clients.due(id, is_slowed, &mut self.desk) {
                         self.act(id, event);
                     }
                     // What was due is over, or was put off: its next deadline is found.

@@ -20,7 +20,10 @@ pub(super) struct Pass {
     session: SessionId,
     role: Role,
     ends: Option<Stamp>,
-    bits_per_second_max: Option<u64>,
+    /// Format 1 of a hand-over has this field, which says nothing any more.
+    #[cfg_attr(feature = "handover", serde(skip_deserializing))]
+    #[cfg_attr(not(feature = "handover"), expect(dead_code))]
+    bits_per_second_max: (),
 }
 
 /// As what somebody comes in.
@@ -38,20 +41,15 @@ pub(super) enum Role {
 }
 
 impl Pass {
-    /// For who comes in so by a sessionid, which opens `session`, until `ends`; a source is read
-    /// no faster than it says.
-    pub fn new(
-        (name, session): (SessionId, SessionId),
-        role: Role,
-        ends: Option<Stamp>,
-        bits_per_second_max: Option<u64>,
-    ) -> Pass {
+    /// Records a client that was admitted with the sessionid `name`, which opens `session`, until
+    /// `ends`.
+    pub fn new((name, session): (SessionId, SessionId), role: Role, ends: Option<Stamp>) -> Pass {
         Pass {
             name,
             session,
             role,
             ends,
-            bits_per_second_max,
+            bits_per_second_max: (),
         }
     }
 
@@ -75,11 +73,6 @@ impl Pass {
         self.role == Role::Sitter
     }
 
-    /// As a source it is read no faster.
-    pub fn bits_per_second_max(&self) -> Option<u64> {
-        self.bits_per_second_max
-    }
-
     /// Until when it is inside.
     pub fn deadline(&self, desk: &Desk) -> Option<Moment> {
         self.ends.map(|ends| desk.moment_of(ends))
@@ -98,7 +91,7 @@ mod tests {
     #[test]
     fn a_pass_says_whether_its_end_is_new() {
         let name = SessionId::parse(b"a").expect("a good sessionid");
-        let mut pass = Pass::new((name.clone(), name), Role::Viewer, None, None);
+        let mut pass = Pass::new((name.clone(), name), Role::Viewer, None);
         let at = |seconds| {
             Some(Stamp {
                 unix_seconds: seconds,

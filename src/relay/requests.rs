@@ -51,9 +51,6 @@ impl Relay {
                 self.streams
                     .source_lost(live, Feed::Http(id), reason, &mut self.desk)
             }
-            Event::Slowed { live, most } => {
-                self.streams.tell_of_excess(live, most, &mut self.desk);
-            }
             Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
             Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
             Event::Cut(cut) => self.cut_viewer(id, cut),
@@ -68,7 +65,7 @@ impl Relay {
                 let name = self.clients.came_by(id).unwrap_or(&session).clone();
                 let from = self.clients.peer(id).map(|peer| peer.ip());
                 let standing = self.standing(&session);
-                let standing = self.clients.standing((&name, from), standing);
+                let standing = self.clients.standing(&session, (&name, from), standing);
                 let gate = self.grants.gate(&self.desk);
                 let verdict = match fault {
                     None => {
@@ -106,11 +103,14 @@ impl Relay {
             settings: self.desk.settings(),
             standing: &|session, name| {
                 let whom = (name, Some(caller.peer.ip()));
-                self.clients.standing(whom, self.standing(session))
+                self.clients.standing(session, whom, self.standing(session))
             },
             may_pass: &|| self.fetch.check_via(head.via.as_deref()),
         };
-        match asked.wish() {
+        let wish = asked.wish();
+        let claim = wish.as_ref().ok().and_then(|wish| asked.kept(wish));
+        self.clients.keep_claim(id, claim);
+        match wish {
             Err(refusal) => {
                 if let Some(about) = route::published(head, self.desk.settings()) {
                     let of = self.grants.gate(&self.desk).opened_by(&about).clone();
@@ -173,7 +173,26 @@ impl Relay {
             .streams
             .begin_live(session, content_type, source, address, &mut self.desk);
         self.refresh_clients(id);
+        self.limit_source(id);
         id
+    }
+
+    /// Tells a stream how fast its source may be, as the tokens say now. A source keeps
+    /// its limit when its token is revoked.
+    pub(super) fn limit_source(&mut self, id: LiveId) {
+        let Some(session) = self.streams.session(id) else {
+            return;
+        };
+        let name = match self.streams.source_of(id) {
+            Some((Feed::Http(source), _)) => self.clients.came_by(source),
+            Some((Feed::Rtp(_), _)) => None,
+            Some((Feed::Held { .. } | Feed::Shadow | Feed::Gone, _)) | None => return,
+        };
+        let gate = self.grants.gate(&self.desk);
+        let most = gate.bits_per_second_max(name.unwrap_or(&session), &session);
+        if let Some(most) = most {
+            self.streams.limit_source(id, most, &mut self.desk);
+        }
     }
 
     /// A source's stream has begun anew, if it has, with these bytes: whoever knows it by its
@@ -262,7 +281,7 @@ impl Relay {
                 let is_inside = aborts && !self.clients.all_by(&session).is_empty();
                 match self.grants.abort_forgotten(&session, is_inside) {
                     Some((status, body)) => Ok(Outcome::Json(status, body)),
-                    None => return self.change(id, Change::revocation(session, aborts), reply),
+                    None => return self.change(id, Change::Revocation { session, aborts }, reply),
                 }
             }
             Call::Collect(rows) => match self.lists.collect(id, rows, reply, &mut self.desk) {
@@ -391,13 +410,11 @@ impl Relay {
         if !gate.may_publish(&claim, &session, &standing) {
             return self.clients.give_up_asking(id, Fault::Busy, &mut self.desk);
         }
-        let most = gate.bits_per_second_max(&session, &session);
         let live = self.begin(session.clone(), answer.content_type, Feed::Http(id), peer);
         let now = self.desk.now();
         let via = self.fetch.brought(pull, live, via, now);
         self.streams.is_fetched(live, pull, via);
-        let body = (answer.framing, most);
-        self.clients.receive(id, live, body, &self.desk);
+        self.clients.receive(id, live, answer.framing, &self.desk);
         self.admit_waiting(&session);
         self.tend_pull(&session);
     }
@@ -529,11 +546,6 @@ impl Relay {
         let media_type = Format::MpegTs.media_type().to_owned();
         let given = packet.is_none_or(is_transport).then_some(media_type);
         let id = self.begin(session.clone(), given, source, address);
-        let most = self
-            .grants
-            .gate(&self.desk)
-            .bits_per_second_max(&session, &session);
-        self.streams.limit_source(id, most, &self.desk);
         match packet {
             Some(packet) => self.streams.begin_rtp(id, address, packet, &mut self.desk),
             None => {

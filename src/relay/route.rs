@@ -4,7 +4,7 @@
 //! parameters, token, length, conflict. Who may do what is answered by [`super::admission`];
 //! nothing is changed here.
 
-use super::admission::{Caller, Claim, Gate, Standing, Way, not_found};
+use super::admission::{Caller, Claim, Gate, KeptClaim, Standing, Way, not_found};
 use super::api::{Call, Name};
 use super::lists::is_of_peer;
 use super::page::Page;
@@ -65,17 +65,34 @@ impl<'a> Asked<'a> {
     pub fn wish(&self) -> Result<Wish, Refusal> {
         let wish = self.wish_of_path();
         // Beyond a limit there are no streams, and nothing is told of them.
-        let way = match &wish {
-            Ok(Wish::Call(Call::Follow { .. })) => Way::Events,
-            Ok(Wish::Call(Call::WatchPage(_))) => Way::WatchPage,
-            Ok(Wish::Call(Call::Moved(_))) => Way::Hls,
-            Ok(Wish::Call(_)) => Way::Call,
-            Ok(Wish::Publish { .. }) => Way::Put,
-            Ok(Wish::Watch { view, .. }) => view.way(),
-            Err(_) => Way::Viewer,
-        };
+        let way = wish.as_ref().map_or(Way::Viewer, |wish| self.way(wish));
         self.gate.place(way, self.caller.beyond)?;
         wish
+    }
+
+    fn way(&self, wish: &Wish) -> Way {
+        match wish {
+            Wish::Call(Call::Follow { .. }) => Way::Events,
+            Wish::Call(Call::WatchPage(_)) => Way::WatchPage,
+            Wish::Call(Call::Moved(_)) => Way::Hls,
+            Wish::Call(Call::Metrics) => Way::Figures,
+            Wish::Call(Call::Page) => Way::Page,
+            Wish::Call(Call::Health) => Way::Health,
+            Wish::Call(Call::Options { .. }) => Way::Options,
+            Wish::Call(_) => Way::Call,
+            Wish::Publish { .. } if icecast::is_source(self.head) => Way::Icecast,
+            Wish::Publish { .. } if self.head.method == Method::Post => Way::Post,
+            Wish::Publish { .. } => Way::Put,
+            Wish::Watch { view, .. } => view.way(),
+        }
+    }
+
+    /// What is kept of a request that may last. A viewer's shows nothing that is asked for again.
+    pub fn kept(&self, wish: &Wish) -> Option<KeptClaim> {
+        match wish {
+            Wish::Call(_) | Wish::Publish { .. } => Some(self.claim(self.way(wish)).keep()),
+            Wish::Watch { .. } => None,
+        }
     }
 
     fn claim(&self, way: Way) -> Claim<'a> {
@@ -219,11 +236,13 @@ impl<'a> Asked<'a> {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        self.gate.enter(&self.claim(Way::WatchPage))?;
+        let claim = self.claim(Way::WatchPage);
+        self.gate.enter(&claim)?;
         let name = self.session_named(segment)?;
         let session = self.gate.opened_by(&name);
         let standing = (self.standing)(session, &name);
-        let verdict = self.gate.see(&name, session, &standing);
+        let from = claim.from.map(|from| from.ip());
+        let verdict = self.gate.see(from, &name, session, &standing);
         Ok(Wish::Call(Call::WatchPage(verdict.err().map(Box::new))))
     }
 

@@ -40,6 +40,8 @@ pub enum UdpPort {
 pub(super) struct RtpIn {
     /// Where the RTP socket is bound, if there is one.
     bound: Option<SocketAddr>,
+    /// Whether there is a socket for RTCP at the port above.
+    has_rtcp: bool,
     /// Whether an address is this machine's, as the shell finds out.
     is_own: Option<fn(SocketAddr) -> bool>,
     /// Groups that are listened to, and that nothing may be sent to.
@@ -73,6 +75,10 @@ pub(super) struct Known {
     /// When its newest datagram came.
     pub heard: Moment,
 }
+
+/// Why the server is no UDP client of itself.
+const OWN_ADDRESS: &str =
+    "that is this server's own RTP address, or its RTCP address, one port above";
 
 /// While a source has been heard within this, no other SSRC from its address counts: who spoofs
 /// must guess it.
@@ -144,6 +150,11 @@ impl RtpIn {
         self.listened = groups
             .filter(|group| !settings.may_receive(*group))
             .collect();
+    }
+
+    /// The port above the RTP socket's is bound for RTCP.
+    pub fn set_has_rtcp(&mut self) {
+        self.has_rtcp = true;
     }
 
     /// Who knows whether an address is this machine's.
@@ -334,12 +345,13 @@ impl RtpIn {
             return Some("there is no RTP here, so it would get nothing; see --rtp");
         };
         let mut ports = carriage.ports(address.port()).into_iter().flatten();
-        let is_own_port = ports.any(|port| port == bound.port());
+        let rtcp = bound.port().checked_add(1).filter(|_| self.has_rtcp);
+        let is_own_port = ports.any(|port| port == bound.port() || Some(port) == rtcp);
         let is_listened = || self.listened.contains(&address.ip().to_canonical());
         if !is_reachable(bound, address.ip()) {
             Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
         } else if is_own_port && self.is_here(bound.ip(), address) {
-            Some("that is this server's own RTP address")
+            Some(OWN_ADDRESS)
         } else if address.port() != bound.port() && is_listened() {
             Some(
                 "nothing may be sent to this group (--rtp-to), and what comes in does at the port of --rtp",
@@ -381,12 +393,17 @@ mod tests {
 
     /// What is sent there would come back, and be taken for a source's.
     #[test]
-    fn no_address_of_this_machine_is_a_client_at_the_rtp_sockets_port() {
-        let own = "that is this server's own RTP address";
+    fn no_address_of_this_machine_is_a_client_at_the_servers_udp_ports() {
+        let own = OWN_ADDRESS;
         for (bound, client, is_refused) in [
             ("0.0.0.0:5004", "10.9.0.7:5004", true),
             ("0.0.0.0:5004", "127.0.0.1:5004", true),
-            ("0.0.0.0:5004", "10.9.0.7:5005", false),
+            ("0.0.0.0:5004", "10.9.0.7:5005", true),
+            ("0.0.0.0:5004", "10.9.0.8:5005", false),
+            ("0.0.0.0:5004", "10.9.0.7:5006", false),
+            ("[::]:5004", "127.0.0.1:5005", true),
+            ("10.9.0.7:5004", "10.9.0.7:5005", true),
+            ("10.9.0.6:5004", "10.9.0.7:5005", false),
             ("0.0.0.0:5004", "10.9.0.8:5004", false),
             ("[::]:5004", "10.9.0.7:5004", true),
             ("[::]:5004", "[::ffff:10.9.0.7]:5004", true),
@@ -400,12 +417,17 @@ mod tests {
             let is_own =
                 |address: SocketAddr| address.ip().to_canonical() == IpAddr::from([10, 9, 0, 7]);
             stage.relay.set_own_addresses(is_own);
+            stage.relay.set_has_rtcp();
             let call = stage.client(&format!(
                 "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients={client} HTTP/1.1\r\nHost: localhost\r\n\r\n"
             ));
             stage.assert_status(call, if is_refused { 400 } else { 201 });
             assert_eq!(stage.text(call).contains(own), is_refused, "{client}");
         }
+        // Where another program has the port above, that is no address of the server's.
+        let mut stage = stage(&[]);
+        add(&mut stage, "a", "rtp-udp", "127.0.0.1:5005", 201);
+        add(&mut stage, "a", "rtp-udp", "127.0.0.1:5004", 400);
     }
 
     const GROUP: &str = "239.1.2.3:5004";
@@ -854,7 +876,7 @@ mod tests {
     fn who_cannot_be_reached_or_would_be_heard_is_no_client() {
         let none = "there is no RTP here, so it would get nothing; see --rtp";
         let version = "the RTP socket is of the other IP version and cannot reach it; see --rtp";
-        let own = "that is this server's own RTP address";
+        let own = OWN_ADDRESS;
         let group = "nothing may be sent to this group (--rtp-to), and what comes in does at the port of --rtp";
         for (bound, client, fault) in [
             (None, "10.2.0.1:6000", Some(none)),

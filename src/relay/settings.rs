@@ -21,6 +21,8 @@ pub struct Settings {
     pub forwarders: Vec<Subnet>,
     /// Names under which the API may be called, besides addresses and `localhost`.
     pub hostnames: Vec<String>,
+    /// Where the server listens for HTTP. A socket in the file system counts as 127.0.0.1:80.
+    pub listeners: Vec<SocketAddr>,
     /// Where sources may come from. None: from anywhere.
     pub publish_from: Vec<Subnet>,
     /// Hosts that may read the figures, beside those that may call the API, whether there are any

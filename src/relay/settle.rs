@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use super::admission::Way;
+use super::admission::{Standing, Way};
 use super::api::Outcome;
 use super::clients::{Clients, Expelled, Fate, Room};
 use super::fetch::Fault;
@@ -61,6 +61,7 @@ impl Relay {
                 // Its stream has ended already, and an origin is told nothing.
                 self.clients.expel(source, reason, &mut self.desk);
             }
+            streams::Said::ReadAgain(source) => self.clients.wait_ahead(source),
             streams::Said::Unattended(session) => self.tend_pull(&session),
             streams::Said::Grown(id) => {
                 if let Some((session, reached)) = self.streams.reached(id) {
@@ -71,7 +72,7 @@ impl Relay {
             streams::Said::CaughtUp(id) => self.streams.has_caught_up(id, &mut self.desk),
             streams::Said::MayCast(id) => self.refresh_clients(id),
             streams::Said::RemuxFails { id, why } => {
-                self.streams.let_shadow_go(id, why, &mut self.desk);
+                self.streams.let_shadow_go(id, &why, &mut self.desk);
             }
             streams::Said::Shown(id) => {
                 self.refresh_clients(id);
@@ -145,6 +146,10 @@ impl Relay {
             grants::Said::Changed(session) => {
                 for id in self.streams.with_clients(&session) {
                     self.refresh_clients(id);
+                }
+                let opened = self.grants.gate(&self.desk).opened_by(&session).clone();
+                if let Some((id, _)) = self.streams.running_source(&opened) {
+                    self.limit_source(id);
                 }
                 if let Some((id, source, is_bare)) = self.streams.rtp_source_of(&session)
                     && !self.grants.is_client(&session, source, is_bare)
@@ -251,11 +256,17 @@ impl Relay {
     ) {
         let desk = &mut self.desk;
         let how = (reply, may_wait);
+        let is_head = reply.head_only;
         let watched = match &view {
             View::Whole => self.streams.watch(id, &session, reply, desk),
             View::In(target) => self.streams.watch_in(id, (&session, *target), how, desk),
             View::Part(wanted) => self.streams.play(id, (&session, wanted), how, desk),
         };
+        if let Some(Watched::Segment(..) | Watched::Whole(..)) = &watched
+            && !is_head
+        {
+            self.clients.take_seat(id, desk);
+        }
         match watched {
             Some(Watched::Viewing(viewing)) => {
                 self.clients.begin_watching(id, viewing, &session, desk);
@@ -311,12 +322,12 @@ impl Relay {
             return;
         }
         let (gate, standing) = (self.grants.gate(&self.desk), self.standing(session));
-        let may_watch = |name: &SessionId, from: Option<IpAddr>| {
+        let may_watch = |name: &SessionId, from: Option<IpAddr>, standing: &Standing| {
             let how = (Way::Viewer, from);
-            let verdict = gate.go_on_late((name, session), how, &standing, || Fault::NotFound);
+            let verdict = gate.go_on_late((name, session), how, standing, || Fault::NotFound);
             verdict.is_ok()
         };
-        self.clients.call_others(session, may_watch);
+        self.clients.call_others(session, &standing, may_watch);
         for (id, view, reply) in self.clients.end_waiting(session) {
             self.watch(id, (session.clone(), view), None, (reply, true));
         }

@@ -68,7 +68,8 @@ fn piece(
                     is_over = false;
                     break;
                 }
-                if of.is_none_or(|of| row.is_of(of)) {
+                let is_reported = known.desk().rations().reports_stream(row.id());
+                if is_reported && of.is_none_or(|of| row.is_of(of)) {
                     begin_unit(&mut text, "stream", None);
                     end_unit(&mut text, &row);
                 }
@@ -80,7 +81,7 @@ fn piece(
             let viewers = known.piece(after, of);
             is_over = viewers.is_empty();
             for (its, row) in viewers {
-                if row.is_told_of() {
+                if row.is_told_of() && known.desk().rations().reports_viewer(row.id()) {
                     begin_unit(&mut text, "viewer", None);
                     end_unit(&mut text, &row);
                 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::parameters::{Parameters, bad};
-use crate::gate::{Direction, Grant, Note, SessionId, Terms};
+use crate::gate::{Direction, GrantChange, Note, SessionId, Terms};
 use crate::http::{Refusal, percent_decoded, quoted};
 use crate::stamp::Stamp;
 
@@ -32,7 +32,7 @@ pub(super) fn read(
     parameters: &Parameters<'_>,
     is_http: bool,
     now: Stamp,
-) -> Result<Option<Grant>, Refusal> {
+) -> Result<Option<GrantChange>, Refusal> {
     if !is_http {
         let mut given = NAMES.iter().filter(|name| parameters.raw(name).is_some());
         return match given.next() {
@@ -55,13 +55,13 @@ pub(super) fn read(
                 "direction is missing: a key says what it is for; give in, out or both",
             ));
         }
-        None => Direction::Both,
-        Some(name) => Direction::parse(name).ok_or_else(|| {
+        None => None,
+        Some(name) => Some(Direction::parse(name).ok_or_else(|| {
             bad(format!(
                 "direction: '{}' is none of in, out and both",
                 quoted(name, 64)
             ))
-        })?,
+        })?),
     };
     let viewers_max = number(parameters, "max-viewers", (1, VIEWERS_MAX), "a number")?;
     let terms = Terms {
@@ -77,7 +77,7 @@ pub(super) fn read(
         )?,
         note: note(parameters)?,
     };
-    Ok(Some(Grant { direction, terms }))
+    Ok(Some(GrantChange { direction, terms }))
 }
 
 fn decoded(parameters: &Parameters<'_>, name: &str) -> Result<Vec<u8>, Refusal> {
@@ -171,7 +171,7 @@ mod tests {
     const NOW: Stamp = Stamp { unix_seconds: 1000 };
 
     /// What a query grants, or why nothing.
-    fn granted(query: &str, is_http: bool) -> Result<Option<Grant>, String> {
+    fn granted(query: &str, is_http: bool) -> Result<Option<GrantChange>, String> {
         let target = Target {
             segments: Vec::new(),
             is_plain: true,
@@ -283,11 +283,11 @@ mod tests {
         let direction =
             |query| granted(query, true).map(|grant| grant.map(|grant| grant.direction));
         for (query, expected) in [
-            ("", Direction::Both),
-            ("direction=both", Direction::Both),
-            ("direction=in", Direction::In),
-            ("direction=out", Direction::Out),
-            ("for=a&direction=out", Direction::Out),
+            ("", None),
+            ("direction=both", Some(Direction::Both)),
+            ("direction=in", Some(Direction::In)),
+            ("direction=out", Some(Direction::Out)),
+            ("for=a&direction=out", Some(Direction::Out)),
         ] {
             assert_eq!(direction(query), Ok(Some(expected)), "{query}");
         }

@@ -209,6 +209,11 @@ impl<'a> Known<'a> {
 }
 
 impl Row {
+    /// Returns by what the viewer is known.
+    pub fn id(&self) -> ListedId {
+        self.id
+    }
+
     /// Whether events tell of it: of whom nothing is known between two requests they do not, nor of
     /// UDP clients, whom tokens name.
     pub fn is_told_of(&self) -> bool {

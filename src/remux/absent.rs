@@ -33,7 +33,7 @@ impl Remuxer {
         None
     }
 
-    pub fn feed(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn feed(&mut self, _: &[u8], _: &mut usize, _: &mut Vec<u8>) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -44,6 +44,10 @@ impl Remuxer {
     #[cfg(feature = "handover")]
     pub fn fits(&self, _: usize) -> bool {
         true
+    }
+
+    pub fn carries_any(&self) -> bool {
+        false
     }
 
     pub fn carries_nothing(&self) -> bool {

@@ -55,6 +55,9 @@ enum Content<'a> {
 }
 
 const TICKS_PER_SECOND: u32 = 1000;
+/// Flags of the head.
+const HAS_AUDIO: u8 = 4;
+const HAS_VIDEO: u8 = 1;
 /// Metadata that are looked through for a size.
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 
@@ -105,10 +108,20 @@ impl Flv {
             return Ok(Step::Hold(HEAD_BYTES));
         };
         self.has_head = true;
-        match head {
-            [b'F', b'L', b'V', _, _, 0, 0, 0, 9, ..] => Ok(Step::Pass(HEAD_BYTES as u64)),
-            _ => Err(ear.let_go("FLV does not begin with its head of 9 bytes")),
+        let [b'F', b'L', b'V', _, flags, 0, 0, 0, 9, ..] = *head else {
+            return Err(ear.let_go("FLV does not begin with its head of 9 bytes"));
+        };
+        // What the head promises is waited for. The first tag tells the codec: until then it is the
+        // usual one.
+        if flags & HAS_VIDEO != 0 {
+            self.pictures.begin(&mut self.roll, VIDEO, Codec::H264);
         }
+        if flags & HAS_AUDIO != 0 {
+            self.sound.begin(&mut self.roll, AUDIO, Codec::Aac);
+        }
+        let said = self.roll.say_tracks(ear.sink);
+        ear.check(said)?;
+        Ok(Step::Pass(HEAD_BYTES as u64))
     }
 
     fn tag(&mut self, kind: u8, time: i64, body: &[u8], ear: &mut Ear<'_>) -> Result<(), LetGo> {
@@ -128,7 +141,7 @@ impl Flv {
             Content::Nothing => return Ok(()),
             Content::Unknown(name) => {
                 if !std::mem::replace(&mut self.has_left_out[usize::from(kind == VIDEO)], true) {
-                    ear.leave_out(number, name);
+                    ear.leave_out(number, name)?;
                 }
                 if matches!(part, Part::Unknown) {
                     *part = Part::LeftOut;
@@ -278,13 +291,14 @@ fn enhanced_video(packet_type: u8, body: &[u8]) -> Content<'_> {
         b"avc1" => Codec::H264,
         b"hvc1" => Codec::H265,
         b"av01" => Codec::Av1,
+        b"vp08" => Codec::Vp8,
         b"vp09" => Codec::Vp9,
         _ => return Content::Unknown(name),
     };
     let has_offset = matches!(codec, Codec::H264 | Codec::H265);
     match packet_type {
         // Its frames tell the same, and more.
-        0 if codec == Codec::Vp9 => Content::Nothing,
+        0 if matches!(codec, Codec::Vp8 | Codec::Vp9) => Content::Nothing,
         0 => Content::Setup(codec, rest),
         1 if has_offset => packet(codec, rest),
         1 | 3 => Content::Packet(codec, 0, rest),

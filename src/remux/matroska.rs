@@ -198,7 +198,7 @@ impl Matroska {
             let setup = Setup::read(entry);
             let track = setup.track(clock);
             let Some(index) = track.and_then(|track| self.roll.add(track)) else {
-                ear.leave_out(setup.number, setup.codec_id);
+                ear.leave_out(setup.number, setup.codec_id)?;
                 continue;
             };
             let Some(codec) = setup.codec else {
@@ -220,8 +220,8 @@ impl Matroska {
             });
         }
         self.has_tracks = true;
-        self.roll.say_tracks(ear.sink);
-        Ok(())
+        let said = self.roll.say_tracks(ear.sink);
+        ear.check(said)
     }
 
     /// When a block is shown, so many ticks behind its Cluster's time.
@@ -250,20 +250,15 @@ impl Matroska {
         };
         let mut time = self.time(i16::from_be_bytes([*t0, *t1]), ear)?;
         let is_key = is_key(*flags);
-        let mut said = Ok(());
         let roll = &mut self.roll;
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
-        let frames = frames(rest, flags & LACING, |frame| {
-            if said.is_ok() {
-                said = track.say(roll, index, (time, is_key), frame, &mut self.room, ear.sink);
-                time = track.after(time, frame);
-            }
+        let said = frames(rest, flags & LACING, |frame| {
+            track.say(roll, index, (time, is_key), frame, &mut self.room, ear.sink)?;
+            time = track.after(time, frame);
+            Ok(())
         });
-        if frames.is_none() {
-            return Err(ear.let_go("the frames of a block of Matroska are not whole"));
-        }
         ear.check(said)
     }
 
@@ -323,7 +318,7 @@ impl Carried {
             Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 => {
                 sound::head(self.codec, frame).and_then(|head| head.lasts())
             }
-            Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 | Codec::Aac => None,
+            Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9 | Codec::Aac => None,
         };
         let lasts = own.or(self.frame).unwrap_or(0);
         Time::from_nanoseconds(time.nanoseconds().saturating_add(lasts)).unwrap_or(time)
@@ -339,25 +334,35 @@ fn scale(info: &[u8]) -> u64 {
     scale.clamp(1, 1_000_000_000)
 }
 
-/// Hands on each frame of a block; `None` if they are not whole.
-fn frames(body: &[u8], lacing: u8, mut frame: impl FnMut(&[u8])) -> Option<()> {
+/// Passes each frame of a block that has bytes to `frame`, whose first error ends it.
+fn frames(
+    body: &[u8],
+    lacing: u8,
+    mut frame: impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    const FAULT: Fault = Fault("the frames of a block of Matroska are not whole");
     let mut rest = body;
     if lacing != 0 {
-        let more = usize::from(*take(&mut rest, 1)?.first()?);
+        let more = usize::from(take(&mut rest, 1).ok_or(FAULT)?[0]);
         let mut sizes = [0usize; 255];
         let sizes = &mut sizes[..more];
         match lacing {
-            0x02 => xiph_sizes(sizes, &mut rest)?,
-            0x04 if rest.len().is_multiple_of(more + 1) => sizes.fill(rest.len() / (more + 1)),
-            0x04 => return None,
-            _ => ebml_sizes(sizes, &mut rest)?,
+            0x02 => xiph_sizes(sizes, &mut rest),
+            0x04 => {
+                sizes.fill(rest.len() / (more + 1));
+                rest.len().is_multiple_of(more + 1).then_some(())
+            }
+            _ => ebml_sizes(sizes, &mut rest),
         }
-        for size in sizes {
-            frame(take(&mut rest, *size)?);
+        .ok_or(FAULT)?;
+        for size in sizes.iter().filter(|size| **size > 0) {
+            frame(take(&mut rest, *size).ok_or(FAULT)?)?;
         }
     }
-    frame(rest);
-    Some(())
+    match rest {
+        [] => Ok(()),
+        rest => frame(rest),
+    }
 }
 
 /// All but the last one's, each a sum of bytes of which the last is below 255.
@@ -382,9 +387,12 @@ fn ebml_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
         let field = take(rest, bytes).filter(|_| bytes <= 8)?;
         let value = i64::try_from(ebml::number(field)?).ok()?;
         let middle = (1i64 << (7 * bytes - 1)) - 1;
+        // A size that fits is below 2^56, as each difference is.
         let own = last.map_or(value, |last: i64| last + value - middle);
         last = Some(own);
-        *size = usize::try_from(own).ok()?;
+        *size = usize::try_from(own)
+            .ok()
+            .filter(|size| *size <= rest.len())?;
     }
     Some(())
 }

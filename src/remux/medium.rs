@@ -11,7 +11,8 @@
 /// | H.264 | NAL units behind lengths of 4 bytes, no delimiter | `avcC` that says 4 bytes |
 /// | H.265 | the same | `hvcC`, the same |
 /// | AV1 | a temporal unit: OBUs with sizes, no temporal delimiter | `av1C` |
-/// | VP9 | a frame or superframe | `vpcC`, version and flags in front |
+/// | VP8 | a frame | `vpcC`, version and flags in front |
+/// | VP9 | a frame or superframe | the same |
 /// | AAC | a raw block without ADTS | AudioSpecificConfig |
 /// | MPEG audio | a frame with its head, layer I to III | nothing |
 /// | AC-3 | a frame | `dac3` |
@@ -29,6 +30,8 @@ pub enum Codec {
     H265,
     /// AV1
     Av1,
+    /// VP8
+    Vp8,
     /// VP9
     Vp9,
     /// AAC
@@ -63,17 +66,7 @@ pub struct Track {
 impl Track {
     /// Whether what a writer says of it is known: units may come.
     pub fn is_known(&self) -> bool {
-        match self.codec {
-            Codec::MpegAudio => matches!(self.shape, Shape::Sound { rate: 1.., .. }),
-            Codec::H264
-            | Codec::H265
-            | Codec::Av1
-            | Codec::Vp9
-            | Codec::Aac
-            | Codec::Ac3
-            | Codec::Eac3
-            | Codec::Opus => self.setup.is_some(),
-        }
+        self.setup.is_some()
     }
 }
 
@@ -96,7 +89,7 @@ impl Codec {
     /// Whether it is of pictures; the others are of sound.
     pub fn is_video(self) -> bool {
         match self {
-            Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => true,
+            Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9 => true,
             Codec::Aac | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 | Codec::Opus => false,
         }
     }
@@ -196,6 +189,9 @@ pub enum Heard<'a> {
     Tracks(&'a [Track]),
     /// The next unit.
     Unit(Unit<'a>),
+    /// The tracks whose units are announced and have not come: bit N is of the track at place N of
+    /// the list. Units of other tracks wait for them.
+    Announced(u16),
     /// A track that cannot be carried: said once, when it shows.
     LeftOut {
         /// As [`Track::number`].
@@ -205,11 +201,25 @@ pub enum Heard<'a> {
     },
 }
 
+impl Heard<'_> {
+    /// What it costs to write this, as the number of bytes that cost as much to copy.
+    pub fn work(&self) -> usize {
+        match self {
+            Heard::Unit(unit) => UNIT_WORK + unit.bytes.len(),
+            Heard::Tracks(_) | Heard::Announced(_) | Heard::LeftOut { .. } => UNIT_WORK,
+        }
+    }
+}
+
+/// The work that each unit makes, however small it is.
+pub const UNIT_WORK: usize = 256;
+
 /// More tracks of a source are left out.
 pub const TRACKS_MAX: usize = 16;
 
-/// What takes what a reader says, as it is said.
-pub type Sink<'a> = dyn FnMut(Heard<'_>) + 'a;
+/// Takes what a reader says, one thing at a time. An error ends the reader there: nothing more is
+/// made of the bytes that it was fed.
+pub type Sink<'a> = dyn FnMut(Heard<'_>) -> Result<(), Fault> + 'a;
 
 /// The source is not understood (any more), and why. The reader says nothing more; the stream
 /// itself is as good as it was.

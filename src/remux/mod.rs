@@ -22,7 +22,7 @@ mod remuxer;
 mod roll;
 mod sequence;
 mod sound;
-mod vp9;
+mod vpx;
 mod write;
 
 pub use medium::{Codec, Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
@@ -39,6 +39,9 @@ use matroska::Matroska;
 use mp4::Mp4;
 use mpegts::MpegTs;
 use packets::Ear;
+
+/// The work of looking at an element, a tag, a box or a sample.
+const LOOK_WORK: usize = 32;
 
 /// Reads one stream.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -90,11 +93,17 @@ impl Reader {
     }
 
     /// The stream is over: says the units that were waited with.
-    pub fn finish(&mut self, sink: &mut Sink<'_>) {
+    pub fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         match &mut self.container {
             Container::MpegTs(reader) => reader.finish(sink),
-            Container::Flv(_) | Container::Matroska(_) | Container::Mp4(_) => {}
+            Container::Flv(_) | Container::Matroska(_) | Container::Mp4(_) => Ok(()),
         }
+    }
+
+    /// What has been looked at since this was last asked and was no unit, as work
+    /// ([`Heard::work`]).
+    pub fn take_work(&mut self) -> usize {
+        LOOK_WORK * self.window.take_passes()
     }
 
     /// Bytes that its allocations take: [`Reader::held_bytes_max`] at the most.

@@ -9,7 +9,7 @@ mod setup;
 
 use std::ops::Range;
 
-use super::medium::{Fault, Time, Track};
+use super::medium::{Fault, Heard, Time, Track};
 use super::packets::{Ear, Packet, Packets};
 use super::roll::{Roll, Times};
 use crate::format::LetGo;
@@ -28,10 +28,27 @@ pub(super) struct Mp4 {
     tracks: Vec<Carried>,
     has_moov: bool,
     fragment: Fragment,
+    #[cfg_attr(feature = "handover", serde(default))]
+    round: Round,
     /// Of the `mdat` that is at hand.
     mdat_end: Option<u64>,
     #[cfg_attr(feature = "handover", serde(skip))]
     room: Vec<u8>,
+}
+
+/// Tracks that follow each other in fragments, until one comes again: bit N is of the track at place
+/// N of the roll.
+#[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+struct Round {
+    /// Tracks of the round before; at first all tracks of `moov`.
+    expected: u16,
+    /// Tracks that this round's `moof`s name.
+    named: u16,
+    /// Those whose samples have come.
+    done: u16,
+    /// As it was said last.
+    announced: u16,
 }
 
 /// A track of `moov`.
@@ -95,6 +112,8 @@ impl Walker<Ear<'_>> for Mp4 {
                 return self.sample(seen, at, end, ear);
             }
             self.mdat_end = None;
+            self.round.done = self.round.named;
+            self.announce(ear)?;
         }
         let head = match box_head(seen) {
             Look::Found(head) => head,
@@ -150,6 +169,11 @@ impl Mp4 {
         } else {
             let begun = self.fragment.begin(content, at, &mut self.tracks);
             ear.check(begun)?;
+            let runs = self.fragment.runs.iter();
+            let places = runs.filter_map(|run| self.tracks.get(run.track)?.packets.as_ref());
+            let named = places.fold(0, |named, (place, _)| named | 1 << place);
+            self.round.begin(named);
+            self.announce(ear)?;
         }
         Ok(Step::Pass(head.length))
     }
@@ -183,8 +207,28 @@ impl Mp4 {
         }
         self.extend(extends);
         self.has_moov = true;
-        self.roll.say_tracks(ear.sink);
-        Ok(())
+        let said = self.roll.say_tracks(ear.sink);
+        ear.check(said)?;
+        let places = self
+            .tracks
+            .iter()
+            .filter_map(|track| track.packets.as_ref());
+        self.round = Round {
+            expected: places.fold(0, |all, (place, _)| all | 1 << place),
+            ..Round::default()
+        };
+        self.announce(ear)
+    }
+
+    /// Says of which tracks samples are to come before others go on.
+    fn announce(&mut self, ear: &mut Ear<'_>) -> Result<(), LetGo> {
+        let round = &mut self.round;
+        let announced = (round.expected | round.named) & !round.done;
+        if std::mem::replace(&mut round.announced, announced) == announced {
+            return Ok(());
+        }
+        let said = (ear.sink)(Heard::Announced(announced));
+        ear.check(said)
     }
 
     /// What counts for each track where a fragment says nothing.
@@ -220,7 +264,7 @@ impl Mp4 {
             })
         });
         let Some((index, codec)) = track.zip(setup.codec) else {
-            ear.leave_out(u64::from(setup.number), &setup.kind);
+            ear.leave_out(u64::from(setup.number), &setup.kind)?;
             return Ok(None);
         };
         let mut packets = Packets::new(codec);
@@ -291,6 +335,21 @@ impl Mp4 {
             + self.fragment.content.capacity()
             + self.fragment.runs.capacity() * size_of::<Run>()
             + self.room.capacity()
+    }
+}
+
+impl Round {
+    /// A `moof` names these tracks. Samples of the `moof` before that are missing stay missing.
+    fn begin(&mut self, tracks: u16) {
+        self.done = self.named;
+        if self.named & tracks != 0 {
+            *self = Round {
+                expected: self.named,
+                announced: self.announced,
+                ..Round::default()
+            };
+        }
+        self.named |= tracks;
     }
 }
 

@@ -28,6 +28,12 @@ pub(super) struct MpegTs {
     /// The map that counts, and of which PID it is.
     map: Vec<u8>,
     map_pid: Option<u16>,
+    /// The programs of which nothing can be carried, by their places.
+    #[cfg_attr(feature = "handover", serde(default))]
+    fruitless: u16,
+    /// Packets that were scrambled, if all were.
+    #[cfg_attr(feature = "handover", serde(default))]
+    scrambled: Option<u16>,
     roll: Roll,
     streams: Vec<Stream>,
     clock: pes::Clock,
@@ -62,11 +68,15 @@ struct Voice<'a, 'b> {
 }
 
 const PROGRAMS_MAX: usize = 16;
+/// After this many scrambled packets and no clear one, the stream is left out: 0.4 MB. A receiver may need a
+/// moment until it descrambles.
+const SCRAMBLED_MAX: u16 = 2048;
 
 impl MpegTs {
     pub(super) fn new(unit_bytes_max: usize) -> MpegTs {
         MpegTs {
             unit_bytes_max,
+            scrambled: Some(0),
             ..MpegTs::default()
         }
     }
@@ -100,7 +110,8 @@ impl MpegTs {
     }
 
     /// Says what only the next unit would have shown to be whole.
-    pub(super) fn finish(&mut self, sink: &mut super::Sink<'_>) {
+    pub(super) fn finish(&mut self, sink: &mut super::Sink<'_>) -> Result<(), Fault> {
+        let mut finished = Ok(());
         for (index, stream) in self.streams.iter_mut().enumerate() {
             let mut voice = Voice {
                 roll: &mut self.roll,
@@ -108,12 +119,12 @@ impl MpegTs {
                 room: &mut self.room,
                 sink,
             };
-            // There is nothing to be done any more.
-            let _ = match &mut stream.content {
+            finished = finished.and(match &mut stream.content {
                 Content::Pictures(pictures) => pictures.finish(&mut voice),
                 Content::Sound(sound) => sound.finish(&mut voice),
-            };
+            });
         }
+        finished
     }
 
     fn packet(&mut self, packet: Packet<'_>, sink: &mut super::Sink<'_>) -> Result<(), Fault> {
@@ -161,6 +172,7 @@ impl MpegTs {
             let is_known = maps().eq(programs.iter().map(|(pid, _)| *pid));
             if !is_known && psi::is_undamaged(section.bytes) {
                 *programs = maps().map(|pid| (pid, Assembler::default())).collect();
+                self.fruitless = 0;
             }
         });
         let counts = |map: &u16| self.programs.iter().any(|(pid, _)| pid == map);
@@ -184,6 +196,12 @@ impl MpegTs {
         }
         let named = || psi::elementary_streams(body).map(Named::read);
         if self.map_pid.is_none() && named().all(|named| named.codec.is_none()) {
+            // Another program may have something.
+            let place = self.programs.iter().position(|(map, _)| *map == pid);
+            self.fruitless |= place.map_or(0, |place| 1 << place);
+            if self.fruitless.count_ones() as usize == self.programs.len() {
+                named().try_for_each(|named| leave_out(&named, sink))?;
+            }
             return Ok(());
         }
         self.map_pid = Some(pid);
@@ -192,15 +210,10 @@ impl MpegTs {
         let (had_tracks, mut had) = (self.roll.clear(), std::mem::take(&mut self.streams));
         for named in named() {
             if !self.carry(&named, &had_tracks, &mut had) {
-                let (number, name) = (u64::from(named.pid), named.name());
-                sink(Heard::LeftOut {
-                    number,
-                    codec: &name,
-                });
+                leave_out(&named, sink)?;
             }
         }
-        self.roll.say_tracks(sink);
-        Ok(())
+        self.roll.say_tracks(sink)
     }
 
     /// Says whether a stream that the map names is carried: if it was there before, it goes on.
@@ -243,13 +256,25 @@ impl MpegTs {
         packet: Packet<'_>,
         sink: &mut super::Sink<'_>,
     ) -> Result<(), Fault> {
-        let Some(stream) = self.streams.get_mut(index) else {
-            return Ok(());
-        };
         let mut payload = packet.payload();
         if payload.is_empty() {
             return Ok(());
         }
+        self.scrambled = match packet.is_scrambled() {
+            true => self.scrambled.map(|packets| packets.saturating_add(1)),
+            false => None,
+        };
+        if self.scrambled == Some(SCRAMBLED_MAX) {
+            for stream in &self.streams {
+                sink(Heard::LeftOut {
+                    number: u64::from(stream.pid),
+                    codec: "scrambled content",
+                })?;
+            }
+        }
+        let Some(stream) = self.streams.get_mut(index) else {
+            return Ok(());
+        };
         if !stream.follows(packet) {
             return Ok(());
         }
@@ -289,6 +314,13 @@ impl MpegTs {
             + streams.sum::<usize>()
             + self.room.capacity()
     }
+}
+
+fn leave_out(named: &Named<'_>, sink: &mut super::Sink<'_>) -> Result<(), Fault> {
+    sink(Heard::LeftOut {
+        number: u64::from(named.pid),
+        codec: &named.name(),
+    })
 }
 
 fn of_table(_: LetGo) -> Fault {

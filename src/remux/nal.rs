@@ -48,6 +48,7 @@ pub(super) enum Kind {
 
 /// More are looked through for each that comes.
 const SETS_MAX: usize = 64;
+const START_CODE: [u8; 4] = [0, 0, 0, 1];
 /// In front of each NAL unit of the medium.
 const LENGTH_BYTES: usize = 4;
 /// What these may take more than the lengths or start codes that came.
@@ -73,6 +74,9 @@ impl Pictures {
     /// Takes an `avcC` or `hvcC`, and gives it back in the form of the medium.
     pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>, Fault> {
         const FAULT: Fault = Fault("the configuration of H.264 or H.265 is not whole");
+        if is_annex_b(record) {
+            return Err(ANNEX_B);
+        }
         if record.len() > SETUP_BYTES_MAX {
             return Err(Fault("a codec's setup is longer than 4096 bytes"));
         }
@@ -160,6 +164,9 @@ impl Pictures {
     /// has already. What it needs room for is written there.
     pub fn unit<'a>(&mut self, unit: &'a [u8], room: &'a mut Vec<u8>) -> Result<&'a [u8], Fault> {
         let mut rest = unit;
+        if self.sets.is_empty() && is_annex_b(unit) {
+            return Err(ANNEX_B);
+        }
         // As long as nothing is left out but in front.
         let (mut front, mut is_plain) = (0, self.length_bytes == LENGTH_BYTES);
         let mut length = 0;
@@ -312,6 +319,16 @@ impl Pictures {
         let sets = self.sets.iter().map(|set| set.nal.capacity());
         self.sets.capacity() * size_of::<Set>() + sets.sum::<usize>()
     }
+}
+
+const ANNEX_B: Fault = Fault(
+    "its H.264 or H.265 has start codes (Annex B), where this container wants lengths and avcC or hvcC",
+);
+
+/// Whether NAL units stand behind start codes. Where lengths belong that is a unit of 1 byte, and
+/// none begins with that.
+fn is_annex_b(bytes: &[u8]) -> bool {
+    bytes.starts_with(&START_CODE) || bytes.starts_with(&START_CODE[1..])
 }
 
 /// Writes a NAL unit as the medium has it.

@@ -3,7 +3,7 @@
 use super::medium::{Codec, Fault, Heard, Shape, Sink, Time};
 use super::nal::Pictures;
 use super::roll::{Roll, Times};
-use super::{sound, vp9};
+use super::{sound, vpx};
 use crate::format::LetGo;
 
 /// What a walker says is said to, and why it lets go.
@@ -35,14 +35,15 @@ impl<'a> Ear<'a> {
     }
 
     /// A track is left out; its codec's name may be anything.
-    pub fn leave_out(&mut self, number: u64, codec: &[u8]) {
+    pub fn leave_out(&mut self, number: u64, codec: &[u8]) -> Result<(), LetGo> {
         let name = codec.get(..NAME_BYTES_MAX).unwrap_or(codec);
         let is_printable = name
             .iter()
             .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
         let name = str::from_utf8(name).ok().filter(|_| is_printable);
         let codec = name.unwrap_or("unknown");
-        (self.sink)(Heard::LeftOut { number, codec });
+        let said = (self.sink)(Heard::LeftOut { number, codec });
+        self.check(said)
     }
 }
 
@@ -134,24 +135,28 @@ impl Packets {
                     if let Some(setup) = pictures.new_setup() {
                         roll.set_up(index, &setup, pictures.shape())?;
                     }
-                    roll.say(index, times, is_join, unit, sink);
+                    roll.say(index, times, is_join, unit, sink)?;
                 }
             }
-            Codec::Vp9 => {
+            Codec::Vp8 | Codec::Vp9 => {
+                let read = match self.codec {
+                    Codec::Vp8 => vpx::vp8,
+                    _ => vpx::vp9,
+                };
                 if !self.is_configured
                     && is_join
-                    && let Some((setup, shape)) = vp9::setup(bytes)
+                    && let Some((setup, shape)) = read(bytes)
                 {
                     roll.set_up(index, &setup, shape)?;
                 }
-                roll.say(index, times, is_join, bytes, sink);
+                roll.say(index, times, is_join, bytes, sink)?;
             }
             // A temporal delimiter is told by the container.
             Codec::Av1 => {
                 let unit = bytes.strip_prefix(&[0x12, 0]).unwrap_or(bytes);
-                roll.say(index, times, is_join, unit, sink);
+                roll.say(index, times, is_join, unit, sink)?;
             }
-            Codec::Aac | Codec::Opus => roll.say(index, times, true, bytes, sink),
+            Codec::Aac | Codec::Opus => roll.say(index, times, true, bytes, sink)?,
             Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 => {
                 return self.say_frames(roll, index, times.present, bytes, sink);
             }
@@ -187,7 +192,7 @@ impl Packets {
                 decode: time,
                 present: time,
             };
-            roll.say(index, times, true, &rest[..length], sink);
+            roll.say(index, times, true, &rest[..length], sink)?;
             rest = behind;
             time = head.after(time).unwrap_or(time);
         }

@@ -5,12 +5,13 @@
 //! ```
 //!
 //! The same bytes give the same however they are cut: what goes out hangs on the units, one by one.
-//! What is held is at most [`Remuxer::held_bytes_max`]; what goes out is at most
-//! [`OUT_PER_BYTE`](super::OUT_PER_BYTE) times as much as came in,
-//! [`OUT_PER_UNIT`](super::OUT_PER_UNIT) a unit, and [`OUT_ONCE`](super::OUT_ONCE).
+//! It holds at most [`Remuxer::held_bytes_max`]. The reader passes on one unit at a time, and stops
+//! where the work that it may make is used up. The output is at most
+//! [`OUT_PER_BYTE`](super::OUT_PER_BYTE) times the input, [`OUT_PER_UNIT`](super::OUT_PER_UNIT) for
+//! each unit, and [`OUT_ONCE`](super::OUT_ONCE).
 
 use super::Reader;
-use super::medium::{Fault, Heard, TRACKS_MAX, Track};
+use super::medium::{Fault, Heard, TRACKS_MAX, Time, Track, Unit};
 use super::write::{Interleave, Kept, Target, Timeline, Writer};
 use crate::format::Format;
 
@@ -19,6 +20,8 @@ use crate::format::Format;
 pub struct Remuxer {
     reader: Reader,
     making: Making,
+    #[cfg_attr(feature = "handover", serde(skip))]
+    fault: Option<Fault>,
 }
 
 /// What is made of what the reader says.
@@ -29,10 +32,30 @@ struct Making {
     timeline: Timeline,
     writer: Writer,
     left_out: Vec<String>,
-    #[cfg_attr(feature = "handover", serde(skip))]
-    fault: Option<Fault>,
+    /// The numbers of the tracks that the reader leaves out.
+    #[cfg_attr(feature = "handover", serde(default))]
+    numbers_left_out: Vec<u64>,
+    /// By the place of their tracks.
+    #[cfg_attr(feature = "handover", serde(default))]
+    starts: Vec<Start>,
 }
 
+/// Whether decoding of a track has begun.
+#[derive(Clone, Copy, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+enum Start {
+    /// Nothing of it has come.
+    #[default]
+    None,
+    /// It waits for a unit with which decoding can begin, since this time in nanoseconds.
+    Awaited(i64),
+    /// Its units go out.
+    Passed,
+}
+
+/// Pictures in front of the first with which decoding can begin are dropped for this long, in
+/// nanoseconds: a source may never send one.
+const START_MAX: i64 = 20 * Time::SECOND;
 /// So many lines are told of what is left out.
 const LEFT_OUT_MAX: usize = 2 * TRACKS_MAX;
 /// And of a codec's name so many letters.
@@ -46,6 +69,7 @@ impl Remuxer {
         Some(Remuxer {
             reader: Reader::new(from, unit_bytes_max)?,
             making: Making::new(to, unit_bytes_max),
+            fault: None,
         })
     }
 
@@ -54,37 +78,55 @@ impl Remuxer {
         Reader::new(from, 1).is_some()
     }
 
-    /// Takes the stream's next bytes and appends what comes of them. Behind a fault nothing more
-    /// comes; what was appended before it is whole.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
-        if let Some(fault) = self.making.fault {
+    /// Reads the stream's next bytes and appends the output. Takes the work of each unit from
+    /// `work_left`, and stops with a fault at the first unit for which too little is left. So the
+    /// output is bounded while it is made. Nothing follows a fault; the output before it is whole.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        work_left: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        if let Some(fault) = self.fault {
             return Err(fault);
         }
         let making = &mut self.making;
-        let fed = self
-            .reader
-            .feed(bytes, &mut |heard| making.hear(heard, out));
-        self.making.fault = self.making.fault.or(fed.err());
-        self.making.fault.map_or(Ok(()), Err)
+        let fed = self.reader.feed(bytes, &mut |heard| {
+            spend(work_left, heard.work())?;
+            making.hear(heard, out)
+        });
+        let fed = fed.and_then(|()| spend(work_left, self.reader.take_work()));
+        self.fault = fed.err();
+        fed
     }
 
     /// The stream is over: appends what has waited.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let making = &mut self.making;
-        if making.fault.is_none() {
-            self.reader.finish(&mut |heard| making.hear(heard, out));
-            self.making.drain(out);
-            self.making.finish(out);
+        if let Some(fault) = self.fault {
+            return Err(fault);
         }
-        self.making.fault.map_or(Ok(()), Err)
+        let making = &mut self.making;
+        // What only the end shows to be wrong is left out, and the rest goes out.
+        let _ = self.reader.finish(&mut |heard| making.hear(heard, out));
+        making.drain(out)?;
+        making.writer.finish(out)
+    }
+
+    /// Whether a track is known that goes out.
+    pub fn carries_any(&self) -> bool {
+        let making = &self.making;
+        let mut tracks = making.tracks.iter().filter(|track| track.is_known());
+        tracks.any(|track| making.writer.left_out(track).is_none())
     }
 
     /// Whether tracks are known, and none of them goes out.
     pub fn carries_nothing(&self) -> bool {
         let making = &self.making;
         let mut tracks = making.tracks.iter();
-        let is_left_out =
-            |track: &Track| track.is_known() && making.writer.left_out(track).is_some();
+        let is_left_out = |track: &Track| match track.is_known() {
+            true => making.writer.left_out(track).is_some(),
+            false => making.numbers_left_out.contains(&track.number),
+        };
         !making.left_out.is_empty() && tracks.all(is_left_out)
     }
 
@@ -106,6 +148,14 @@ impl Remuxer {
     }
 }
 
+/// Takes `work` from `work_left`.
+fn spend(work_left: &mut usize, work: usize) -> Result<(), Fault> {
+    let left = work_left.checked_sub(work);
+    *work_left = left.unwrap_or(0);
+    left.map(|_| ())
+        .ok_or(Fault("its frames are too small for other containers"))
+}
+
 impl Making {
     fn new(to: Target, bytes_max: usize) -> Making {
         Making {
@@ -114,34 +164,41 @@ impl Making {
             timeline: Timeline::default(),
             writer: Writer::new(to, bytes_max),
             left_out: Vec::new(),
-            fault: None,
+            numbers_left_out: Vec::new(),
+            starts: Vec::new(),
         }
     }
 
-    fn hear(&mut self, heard: Heard<'_>, out: &mut Vec<u8>) {
-        if self.fault.is_some() {
-            return;
-        }
-        let done = match heard {
+    fn hear(&mut self, heard: Heard<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        match heard {
             Heard::Tracks(tracks) => self.set_tracks(tracks, out),
+            Heard::Unit(unit) if !self.begins(&unit) => Ok(()),
             Heard::Unit(unit) => {
                 if self.interleave.is_seam(&unit) {
-                    self.drain(out);
+                    self.drain(out)?;
                     self.interleave.seam();
                     self.interleave.begin(self.tracks.len());
                 }
                 self.interleave.push(&unit);
                 self.pass_on(out)
             }
+            Heard::Announced(tracks) => {
+                self.interleave.announce(tracks);
+                self.pass_on(out)
+            }
             // Thousands may be named, and few are told.
-            Heard::LeftOut { .. } if self.left_out.len() >= LEFT_OUT_MAX => Ok(()),
+            Heard::LeftOut { .. } if self.numbers_left_out.len() >= LEFT_OUT_MAX => Ok(()),
             Heard::LeftOut { number, codec } => {
                 let codec: String = codec.chars().take(NAME_MAX).collect();
                 self.leave_out(format!("track {number}: {codec} is not remuxed"));
-                Ok(())
+                self.numbers_left_out.push(number);
+                let mut tracks = self.tracks.iter();
+                if let Some(place) = tracks.position(|track| track.number == number) {
+                    self.interleave.leave_out(place);
+                }
+                self.pass_on(out)
             }
-        };
-        self.fault = self.fault.or(done.err());
+        }
     }
 
     fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), Fault> {
@@ -149,8 +206,10 @@ impl Making {
             return Ok(());
         }
         if !Track::are_more(&self.tracks, tracks) {
-            self.drain(out);
+            self.drain(out)?;
+            self.starts.clear();
         }
+        self.starts.resize(tracks.len(), Start::None);
         for track in tracks.iter().filter(|track| track.is_known()) {
             if let Some(why) = self.writer.left_out(track) {
                 self.leave_out(format!("track {}: {why}", track.number));
@@ -159,6 +218,21 @@ impl Making {
         self.tracks = tracks.to_vec();
         self.interleave.begin(tracks.len());
         self.writer.set_tracks(tracks, out)
+    }
+
+    /// Whether decoding of a unit's track has begun, or begins with it.
+    fn begins(&mut self, unit: &Unit<'_>) -> bool {
+        let Some(start) = self.starts.get_mut(unit.track) else {
+            return true;
+        };
+        let now = unit.decode.nanoseconds();
+        *start = match *start {
+            _ if unit.is_join => Start::Passed,
+            Start::None => Start::Awaited(now),
+            Start::Awaited(since) if now.saturating_sub(since) > START_MAX => Start::Passed,
+            waits_or_not => waits_or_not,
+        };
+        matches!(start, Start::Passed)
     }
 
     /// Writes what waits for nothing any more.
@@ -171,13 +245,13 @@ impl Making {
     }
 
     /// Writes what waits.
-    fn drain(&mut self, out: &mut Vec<u8>) {
+    fn drain(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let mut drained = Ok(());
         while let Some(unit) = self.interleave.pop_last() {
-            if let Err(fault) = self.write(unit, out) {
-                self.fault = Some(fault);
-            }
+            drained = drained.and(self.write(unit, out));
         }
         self.writer.settle(out);
+        drained
     }
 
     fn write(&mut self, mut unit: Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
@@ -185,10 +259,6 @@ impl Making {
             return Ok(());
         }
         self.writer.write(unit, out)
-    }
-
-    fn finish(&mut self, out: &mut Vec<u8>) {
-        self.fault = self.fault.or(self.writer.finish(out).err());
     }
 
     fn leave_out(&mut self, line: String) {
@@ -206,6 +276,8 @@ impl Making {
         setups.chain(lines).sum::<usize>()
             + self.tracks.capacity() * size_of::<Track>()
             + self.left_out.capacity() * size_of::<String>()
+            + self.numbers_left_out.capacity() * size_of::<u64>()
+            + self.starts.capacity() * size_of::<Start>()
             + self.interleave.held_bytes()
             + self.timeline.held_bytes()
             + self.writer.held_bytes()
@@ -228,6 +300,8 @@ impl Making {
         let tracks = self.tracks.len();
         tracks <= TRACKS_MAX
             && self.left_out.len() <= LEFT_OUT_MAX
+            && self.numbers_left_out.len() <= LEFT_OUT_MAX
+            && self.starts.len() <= tracks
             && self.interleave.fits(tracks, unit_bytes_max)
             && self.timeline.fits()
             && self.writer.fits(tracks, unit_bytes_max)

@@ -33,6 +33,10 @@ pub(super) struct Roll {
 struct Clock {
     shift: i64,
     newest: Option<Time>,
+    /// How long before its decode time a unit was shown, at most, in nanoseconds: decode times are
+    /// moved back by it.
+    #[cfg_attr(feature = "handover", serde(default))]
+    ahead: i64,
 }
 
 /// What a reader knows of a unit.
@@ -84,6 +88,7 @@ impl Roll {
             self.clocks.push(Clock {
                 shift: self.shift,
                 newest: None,
+                ahead: 0,
             });
         }
         self.has_changed = true;
@@ -121,10 +126,11 @@ impl Roll {
     }
 
     /// Says the tracks, if they are others than those that were said last.
-    pub fn say_tracks(&mut self, sink: &mut Sink<'_>) {
+    pub fn say_tracks(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         let said = std::mem::take(&mut self.said);
-        if std::mem::take(&mut self.has_changed) && said != self.tracks {
-            sink(Heard::Tracks(&self.tracks));
+        match std::mem::take(&mut self.has_changed) && said != self.tracks {
+            true => sink(Heard::Tracks(&self.tracks)),
+            false => Ok(()),
         }
     }
 
@@ -136,15 +142,15 @@ impl Roll {
         is_join: bool,
         bytes: &[u8],
         sink: &mut Sink<'_>,
-    ) {
+    ) -> Result<(), Fault> {
         let track = self.tracks.get(index);
         if bytes.is_empty() || track.is_none_or(|track| track.setup.is_none()) {
-            return;
+            return Ok(());
         }
-        self.say_tracks(sink);
+        self.say_tracks(sink)?;
         self.unit_bytes += bytes.len() as u64;
         let Some((decode, present)) = self.place(index, times) else {
-            return;
+            return Ok(());
         };
         sink(Heard::Unit(Unit {
             track: index,
@@ -152,12 +158,16 @@ impl Roll {
             present,
             is_join,
             bytes,
-        }));
+        }))
     }
 
     fn place(&mut self, index: usize, times: Times) -> Option<(Time, Time)> {
         let clock = self.clocks.get_mut(index)?;
-        let decode = times.decode.nanoseconds();
+        let (decode, present) = (times.decode.nanoseconds(), times.present.nanoseconds());
+        if (1..=BACK).contains(&decode.saturating_sub(present)) {
+            clock.ahead = clock.ahead.max(decode - present);
+        }
+        let decode = decode.saturating_sub(clock.ahead);
         let is_near = |moved: i64, newest: Option<Time>| {
             newest.is_some_and(|newest| {
                 (-BACK..=JUMP).contains(&moved.saturating_sub(newest.nanoseconds()))
@@ -177,7 +187,7 @@ impl Roll {
         }
         let moved = Time::from_nanoseconds(decode.saturating_add(clock.shift))?;
         let moved = clock.newest.map_or(moved, |newest| newest.max(moved));
-        let present = times.present.nanoseconds().saturating_add(clock.shift);
+        let present = present.saturating_add(clock.shift);
         let present = Time::from_nanoseconds(present.max(moved.nanoseconds()))?;
         clock.newest = Some(moved);
         self.newest = self.newest.max(Some(moved));
@@ -200,6 +210,66 @@ impl Roll {
     pub fn fits(&self) -> bool {
         let lengths = [self.tracks.len(), self.said.len(), self.clocks.len()];
         lengths.into_iter().all(|length| length <= TRACKS_MAX)
+            && self
+                .clocks
+                .iter()
+                .all(|clock| (0..=BACK).contains(&clock.ahead))
             && are_counts([self.changes, self.unit_bytes])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::medium::Codec;
+    use super::*;
+
+    /// As Apple's segmenter writes them: each decode time is that of the picture's place in the
+    /// stream.
+    #[test]
+    fn pictures_that_are_shown_before_their_decode_time_keep_their_place() {
+        let ms = |time: i64| Time::from_nanoseconds(time * 1_000_000).expect("a time");
+        let mut roll = Roll::default();
+        let shape = Shape::Pictures {
+            width: 2,
+            height: 2,
+        };
+        roll.add(Track {
+            number: 1,
+            codec: Codec::H264,
+            clock: 90_000,
+            setup: Some([1].into()),
+            shape,
+        });
+        let mut said = Vec::new();
+        for (decode, present) in [
+            (0, 0),
+            (40, 120),
+            (80, 40),
+            (120, 80),
+            (160, 240),
+            (200, 160),
+        ] {
+            let times = Times {
+                decode: ms(decode),
+                present: ms(present),
+            };
+            let mut hear = |heard: Heard<'_>| {
+                if let Heard::Unit(unit) = heard {
+                    let times = [unit.decode, unit.present];
+                    said.push(times.map(|time| time.nanoseconds() / 1_000_000));
+                }
+                Ok(())
+            };
+            assert_eq!(roll.say(0, times, false, &[7], &mut hear), Ok(()));
+        }
+        let expected = [
+            [0, 0],
+            [40, 120],
+            [40, 40],
+            [80, 80],
+            [120, 240],
+            [160, 160],
+        ];
+        assert_eq!(said, expected);
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn head(codec: Codec, frame: &[u8]) -> Option<Head> {
         Codec::MpegAudio => mpeg(frame),
         Codec::Ac3 => ac3(frame),
         Codec::Eac3 => eac3(frame),
-        Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 | Codec::Opus => None,
+        Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9 | Codec::Opus => None,
     }
 }
 
@@ -124,18 +124,20 @@ fn mpeg(frame: &[u8]) -> Option<Head> {
     })
 }
 
+/// Returns the function that reads bits of a frame of AC-3 or E-AC-3: `count` of them, from bit `at`
+/// on. `None` if no such frame begins here.
+fn dolby_bits(frame: &[u8]) -> Option<impl Fn(u32, u32) -> u32> {
+    let head = u64::from_be_bytes(*frame.first_chunk::<HEAD_BYTES>()?);
+    (head >> 48 == 0x0b77).then_some(move |at, count| (head << at >> (64 - count)) as u32)
+}
+
 fn ac3(frame: &[u8]) -> Option<Head> {
-    let mut bits = Bits::plain(frame);
-    if bits.number(16)? != 0x0b77 {
-        return None;
-    }
-    bits.skip(16)?;
-    let (rate_code, size_code) = (bits.number(2)?, bits.number(6)?);
-    let (stream, mode, coded) = (bits.number(5)?, bits.number(3)?, bits.number(3)?);
+    let bits = dolby_bits(frame)?;
+    let (rate_code, size_code) = (bits(32, 2), bits(34, 6));
+    let (stream, mode, coded) = (bits(40, 5), bits(45, 3), bits(48, 3));
     // Levels that come with a centre, with surround, or with two channels only.
     let levels = u32::from(coded & 1 != 0 && coded != 1) + u32::from(coded & 4 != 0);
-    bits.skip(2 * (levels + u32::from(coded == 2)))?;
-    let effects = bits.bit()?;
+    let effects = bits(51 + 2 * (levels + u32::from(coded == 2)), 1);
     let rate = *DOLBY_RATES.get(rate_code as usize)?;
     let kilobits = *DOLBY_KILOBITS.get(size_code as usize / 2)?;
     // Words of 16 bits in 1,536 samples; those of 44.1 kHz come out uneven.
@@ -158,14 +160,10 @@ fn ac3(frame: &[u8]) -> Option<Head> {
 }
 
 fn eac3(frame: &[u8]) -> Option<Head> {
-    let mut bits = Bits::plain(frame);
-    if bits.number(16)? != 0x0b77 {
-        return None;
-    }
-    let (kind, substream) = (bits.number(2)?, bits.number(3)?);
-    let length = 2 * (bits.number(11)? as usize + 1);
-    let rate_code = bits.number(2)?;
-    let half_or_blocks = bits.number(2)?;
+    let bits = dolby_bits(frame)?;
+    let (kind, substream) = (bits(16, 2), bits(18, 3));
+    let length = 2 * (bits(21, 11) as usize + 1);
+    let (rate_code, half_or_blocks) = (bits(32, 2), bits(34, 2));
     let (rate, blocks) = match rate_code {
         3 => (DOLBY_RATES.get(half_or_blocks as usize)? / 2, 6),
         code => {
@@ -173,7 +171,7 @@ fn eac3(frame: &[u8]) -> Option<Head> {
             (*DOLBY_RATES.get(code as usize)?, blocks)
         }
     };
-    let (coded, effects, stream) = (bits.number(3)?, bits.bit()?, bits.number(5)?);
+    let (coded, effects, stream) = (bits(36, 3), bits(39, 1), bits(40, 5));
     if kind == 3 || !(11..=16).contains(&stream) || length < HEAD_BYTES {
         return None;
     }

@@ -21,13 +21,16 @@ pub(super) use token_file::TokenFile;
 
 /// The loop's end of the two channels.
 pub(super) struct Disk {
-    /// Room for one: the core asks for the next write when the one before is done.
+    /// Room for two: the core asks for the next write when the one before is done, and the file is
+    /// asked for once at a time.
     orders: SyncSender<Order>,
     results: Receiver<Told>,
     /// What is being written.
     held_bytes: usize,
     /// The file as it is, if that was asked for and nothing has been written since.
     shared: Option<TokenFile>,
+    /// That was asked for, and has not been answered.
+    is_asked: bool,
 }
 
 /// What the thread is to do.
@@ -41,7 +44,7 @@ enum Order {
 /// What it has to tell.
 enum Told {
     Done(Ticket, Done),
-    Shared(TokenFile),
+    Shared(Option<TokenFile>),
 }
 
 impl Disk {
@@ -68,7 +71,7 @@ impl Disk {
         token_file: TokenFile,
         (waker, sandbox): (&'static Waker, Sandbox),
     ) -> io::Result<Disk> {
-        let (orders, to_do) = sync_channel(1);
+        let (orders, to_do) = sync_channel(2);
         let (told, results) = channel();
         let role = Role::Disk(token_file.folder().to_owned());
         sandbox.spawn("disk", role, move || work(&to_do, token_file, &told, waker))?;
@@ -77,13 +80,13 @@ impl Disk {
             results,
             held_bytes: 0,
             shared: None,
+            is_asked: false,
         })
     }
 
     /// Asks for the file as it is when all that was ordered before is done.
     pub fn share(&mut self) {
-        // Where there is no room something is being written still: it is asked for again.
-        let _ = self.orders.try_send(Order::Share);
+        self.is_asked = self.is_asked || self.orders.try_send(Order::Share).is_ok();
     }
 
     /// The file as it is, for another process, if that was asked for and nothing has been written
@@ -113,8 +116,11 @@ impl Disk {
                     }
                     return Some((ticket, done));
                 }
-                Told::Shared(file) if self.held_bytes == 0 => self.shared = Some(file),
-                Told::Shared(_) => {}
+                // What has been ordered meanwhile makes it another.
+                Told::Shared(file) => {
+                    self.is_asked = false;
+                    self.shared = file.filter(|_| self.held_bytes == 0);
+                }
             }
         }
     }
@@ -140,12 +146,8 @@ fn work(orders: &Receiver<Order>, mut token_file: TokenFile, told: &Sender<Told>
                     tell(Told::Done(ticket, Done::NotCompacted(error)));
                 }
             }
-            // Without descriptors there is nothing to tell, and who waits for it gives up.
-            Order::Share => {
-                if let Ok(file) = token_file.share() {
-                    tell(Told::Shared(file));
-                }
-            }
+            // Without descriptors there is none: it is asked for again.
+            Order::Share => tell(Told::Shared(token_file.share().ok())),
         }
     }
 }

@@ -30,6 +30,9 @@ mod handover;
 mod health;
 mod log;
 mod names;
+#[cfg(test)]
+#[path = "../../tests/support/needs.rs"]
+mod needs;
 mod own;
 #[cfg_attr(not(feature = "sandbox"), path = "sandbox/absent.rs")]
 mod sandbox;

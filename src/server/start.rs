@@ -52,7 +52,8 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     // Every thread wakes the loop, and some may hang for longer than there is one.
     let waker: &'static Waker = Box::leak(Box::new(waker));
     let settings = settings(config, files_max)?;
-    let mut legacy = Legacy::ask(config, &settings, poll.registry()).map_err(StartError)?;
+    let (handover, mut legacy) =
+        Handover::start(config, &settings, poll.registry()).map_err(StartError)?;
     let (relay, began) = match &mut legacy {
         Some(legacy) => legacy.relay().map_err(StartError)?,
         None => (Relay::new(settings), Instant::now()),
@@ -76,7 +77,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         own: Own::new(),
         manager: Manager::connect(),
         ends_at: None,
-        handover: Handover::default(),
+        handover,
     };
     server
         .poll
@@ -277,17 +278,14 @@ impl Server {
 
     /// What another server had is this one's, if there is one, and others may take over in turn.
     /// Says how many clients have come so.
-    fn take_over(
-        &mut self,
-        config: &Config,
-        mut legacy: Option<Legacy>,
-    ) -> Result<usize, StartError> {
+    fn take_over(&mut self, config: &Config, legacy: Option<Legacy>) -> Result<usize, StartError> {
         let failed = |error: io::Error| StartError(format!("cannot wait for a successor: {error}"));
-        self.handover =
-            Handover::start(config, legacy.as_mut(), self.poll.registry()).map_err(failed)?;
         let Some(mut legacy) = legacy else {
             return Ok(0);
         };
+        let registry = self.poll.registry();
+        let goes_on = self.handover.go_on(config, &mut legacy, registry);
+        goes_on.map_err(failed)?;
         self.sockets = legacy.sockets();
         let connections = self.sockets.len();
         legacy.taken().map_err(StartError)?;
@@ -309,6 +307,7 @@ impl Server {
             .register(token, self.poll.registry())
             .map_err(failed)?;
         self.console.tell(&format!("listening http {listener}"));
+        self.relay.add_listener(listener.address().map_err(failed)?);
         self.listeners.push(Accepting {
             listener,
             is_passed,
@@ -355,8 +354,11 @@ impl Server {
                 .map_err(failed)?;
         }
         let bound = udp.bound().map_err(failed)?;
-        self.relay.set_rtp(bound);
+        if udp.has_rtcp() {
+            self.relay.set_has_rtcp();
+        }
         self.relay.set_own_addresses(is_own_address);
+        self.relay.set_rtp(bound);
         self.udp = Some(udp);
         self.console.tell(&format!("listening rtp {bound}"));
         Ok(())

@@ -5,11 +5,13 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{TcpListener, UdpSocket};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+use super::sys::sending;
 use super::sys::sockets::{self, SocketKind};
 
 /// Sockets that were opened before the server was started.
@@ -21,24 +23,14 @@ pub(super) struct Inherited {
     pub rtp: Option<UdpSocket>,
 }
 
-/// More are not looked at.
-const SOCKETS_MAX: i32 = 64;
-
 impl Inherited {
     /// The sockets that the environment says are this process's. Errors name the one at fault.
     pub fn take() -> io::Result<Inherited> {
-        let variable = |name| env::var(name).ok().and_then(|value| value.parse().ok());
         let mut inherited = Inherited::default();
-        if variable("LISTEN_PID") != Some(i64::from(std::process::id())) {
-            return Ok(inherited);
-        }
-        let count = variable("LISTEN_FDS")
-            .unwrap_or(0)
-            .clamp(0, SOCKETS_MAX.into()) as i32;
-        for index in 0..count {
+        for (index, socket) in sockets::inherited_sockets().into_iter().enumerate() {
             let wrong =
                 |what: &str| io::Error::other(format!("the socket {index} that was passed {what}"));
-            match sockets::inherited_socket(index).map_err(|error| wrong(&error.to_string()))? {
+            match socket.map_err(|error| wrong(&error.to_string()))? {
                 (SocketKind::Listener, socket) => inherited.listeners.push(socket.into()),
                 (SocketKind::Datagram, socket) if inherited.rtp.is_none() => {
                     inherited.rtp = Some(socket.into());
@@ -72,7 +64,7 @@ impl Manager {
     pub fn notify(&self, state: &str) {
         if let Some(socket) = &self.socket {
             // Where the manager does not listen it is not told.
-            let _ = socket.send(state.as_bytes());
+            let _ = sending::send(socket.as_fd(), &[IoSlice::new(state.as_bytes())]);
         }
     }
 }

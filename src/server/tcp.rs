@@ -9,10 +9,11 @@ mod handover;
 
 use std::collections::VecDeque;
 use std::fmt::{self, Display, Formatter};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::{self, Ipv4Addr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 
@@ -35,8 +36,46 @@ const BACKLOG: i32 = 65_535;
 /// A socket at which clients are waited for.
 pub(super) enum Listener {
     Tcp(TcpListener),
-    /// And the file that names it, which goes with it.
-    Unix(unix::UnixListener, PathBuf),
+    Unix(unix::UnixListener, SocketFile),
+}
+
+/// The file that names a listener. It is removed with the listener, unless another file has taken
+/// its place meanwhile.
+pub(super) struct SocketFile {
+    pub path: PathBuf,
+    /// Device and inode. `None`: no socket was at the path.
+    identity: Option<(u64, u64)>,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.identity.is_some() && self.identity == socket_at(&self.path) {
+            // Somebody may have removed it already.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Device and inode of the socket that has this name itself, not by a link.
+fn socket_at(path: &Path) -> Option<(u64, u64)> {
+    let file = fs::symlink_metadata(path).ok()?;
+    let is_socket = file.file_type().is_socket();
+    is_socket.then(|| (file.dev(), file.ino()))
+}
+
+/// Removes a socket at which nobody listens. An error of the kind `AddrInUse`: somebody listens.
+fn remove_abandoned(path: &Path) -> io::Result<()> {
+    if socket_at(path).is_none() && fs::symlink_metadata(path).is_ok() {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is a file, a folder or a link, and no socket; it was left as it is",
+        ));
+    }
+    match unix::UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(_) | Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+    }
 }
 
 impl Listener {
@@ -48,17 +87,17 @@ impl Listener {
         Ok(Listener::Tcp(TcpListener::from_std(listener)))
     }
 
-    /// Binds a path. A socket that a server left there when it was killed is taken away, one that
-    /// somebody listens at is not.
+    /// Binds a path. Removes the socket that a killed server left there, and nothing else: a
+    /// regular file, a link and a socket at which another server listens stay as they are.
     pub fn unix(path: &Path) -> io::Result<Listener> {
-        let is_left = |error: &io::Error| {
-            error.kind() == io::ErrorKind::AddrInUse
-                && unix::UnixStream::connect(path)
-                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-        };
         let listener = match unix::UnixListener::bind(path) {
-            Err(error) if is_left(&error) => {
-                fs::remove_file(path)?;
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                // Of two servers that find the same old socket, the second one waits here, and
+                // finds the socket of the first.
+                let folder = path.parent().filter(|folder| *folder != Path::new(""));
+                let folder = File::open(folder.unwrap_or(Path::new(".")))?;
+                folder.lock()?;
+                remove_abandoned(path)?;
                 unix::UnixListener::bind(path)?
             }
             bound => bound?,
@@ -70,7 +109,11 @@ impl Listener {
     pub fn unix_again(listener: unix::UnixListener, path: &Path) -> io::Result<Listener> {
         listener.set_nonblocking(true)?;
         sys::options::set_backlog(listener.as_fd(), BACKLOG)?;
-        Ok(Listener::Unix(listener, path.to_owned()))
+        let file = SocketFile {
+            path: path.to_owned(),
+            identity: socket_at(path),
+        };
+        Ok(Listener::Unix(listener, file))
     }
 
     /// From now on the poll tells, with this token, when somebody waits to be accepted.
@@ -82,6 +125,14 @@ impl Listener {
                 token,
                 Interest::READABLE,
             ),
+        }
+    }
+
+    /// Returns where it is bound. A socket in the file system counts as port 80 of this host.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr(),
+            Listener::Unix(..) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 80))),
         }
     }
 
@@ -106,16 +157,7 @@ impl Display for Listener {
                 Ok(bound) => write!(formatter, "{bound}"),
                 Err(error) => write!(formatter, "somewhere: {error}"),
             },
-            Listener::Unix(_, path) => write!(formatter, "unix:{}", path.display()),
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
-            // Somebody may have taken it away already.
-            let _ = fs::remove_file(path);
+            Listener::Unix(_, file) => write!(formatter, "unix:{}", file.path.display()),
         }
     }
 }

@@ -120,6 +120,12 @@ impl Udp {
         self.rtp().local_addr()
     }
 
+    /// Returns whether the port above the RTP socket's is bound for RTCP.
+    pub fn has_rtcp(&self) -> bool {
+        let mut inlets = self.inlets.iter();
+        inlets.any(|inlet| inlet.port == UdpPort::Rtcp)
+    }
+
     /// All sockets that datagrams come to.
     pub fn sockets(&mut self) -> impl Iterator<Item = &mut UdpSocket> {
         self.inlets.iter_mut().map(|inlet| &mut inlet.socket)

@@ -54,7 +54,7 @@ impl<C: Copy> Stream<C> {
     /// Where a viewer would begin that came at `now`, and what it would get first, which is copied.
     pub fn opening(&self, now: Moment) -> (Vec<u8>, u64) {
         let (start, needs_header) = self.start(now);
-        let header = needs_header.then(|| self.header().to_vec());
+        let header = needs_header.then(|| self.header().at(start.counter));
         let mut lead = header.unwrap_or_default();
         lead.extend_from_slice(start.prelude.as_slice());
         (lead, start.offset)
@@ -62,7 +62,11 @@ impl<C: Copy> Stream<C> {
 
     /// What goes out before a start: the header only where the viewer has not had it.
     pub(super) fn lead(&mut self, start: &Start, needs_header: bool) -> Lead {
-        let header = needs_header.then(|| self.versions.current(self.scanner.header()));
+        if needs_header && self.versions.is_other(start.counter) {
+            self.replace_header();
+        }
+        let header = || self.versions.current(self.scanner.header(), start.counter);
+        let header = needs_header.then(header);
         Lead::of_start(header, start.prelude.as_slice())
     }
 

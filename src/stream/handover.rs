@@ -10,7 +10,7 @@ use super::points::Points;
 use super::versions::{REPLACED_MAX, Version, Versions};
 use super::viewer::{Front, Lead, Position};
 use super::{Figures, Limits, Pool, Stream, Viewer, ViewerId};
-use crate::format::HEADER_BYTES_MAX;
+use crate::format::{HEADER_BYTES_MAX, Start};
 use crate::handover::{COUNT_MAX, Unfit, must};
 use crate::slots::Slots;
 
@@ -146,9 +146,13 @@ impl Versions {
             return Ok(same);
         }
         drop(known);
-        match *header == current {
-            true => self.current = Rc::downgrade(&header),
-            false => self.replaced.push(Rc::downgrade(&header)),
+        let is_full = self.replaced.len() >= REPLACED_MAX && self.current.strong_count() == 0;
+        if *header == current || is_full {
+            self.current = Rc::downgrade(&header);
+            // For which start it was made is not told: for none that comes.
+            self.counter = (*header != current).then_some(u8::MAX);
+        } else {
+            self.replaced.push(Rc::downgrade(&header));
         }
         let is_fit = self.replaced.len() <= REPLACED_MAX && header.len() <= HEADER_BYTES_MAX;
         must(is_fit, || {
@@ -172,7 +176,7 @@ impl Points {
                 .units
                 .iter()
                 .all(|offset| (oldest..=newest).contains(offset))
-            && starts.into_iter().all(|start| start.prelude.fits());
+            && starts.into_iter().all(Start::fits);
         must(is_fit, || {
             "places to begin that lie outside of its bytes".to_owned()
         })

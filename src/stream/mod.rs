@@ -286,14 +286,20 @@ impl<C: Copy> Stream<C> {
         self.rate.count(bytes, now.since(self.started));
     }
 
-    /// How much of the source is to be read at once: no more than can be kept beside what viewers
-    /// whose sockets are open have yet to get. Nothing while that is half of what can be kept: then
-    /// it is this server that is slow, and nobody should lose bytes for that.
+    /// Returns how many bytes to read from the source at once: no more than the buffer can keep
+    /// beside what viewers whose sockets are open have yet to get. Returns 0 while these have half
+    /// of the buffer to get: then this server is slow, and no viewer should lose bytes for that.
+    /// Returns a quarter after a first piece that does not show the format: viewers who wait for it
+    /// have to find the first byte still.
     pub fn wanted_bytes(&self, pool: &Pool) -> usize {
         let half = self.buffer.keepable_bytes(pool) / 2;
         let is_slow =
             self.lines.has_ready() && self.buffer.newest() - self.pace_floor >= half as u64;
-        if is_slow { 0 } else { half }
+        match self.points.told {
+            _ if is_slow => 0,
+            Told::Undecided if self.buffer.newest() > 0 => half / 2,
+            Told::Undecided | Told::Unknown | Told::Known(_) => half,
+        }
     }
 
     /// So many bytes at the most are to be promised to a viewer at once: should it fall out of the
@@ -420,6 +426,11 @@ impl<C: Copy> Stream<C> {
                 cutter.take(finding, header, now);
             }
         });
+        if let Some(cutter) = cutter
+            && self.scanner.needs_first_byte()
+        {
+            cutter.refuse("its fragments count positions from the file's first byte");
+        }
         if self.points.header_serial != serial {
             self.replace_header();
         }

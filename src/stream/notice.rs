@@ -25,7 +25,9 @@ impl<C: Copy> Stream<C> {
         if self.scanner.needs_first_byte() && !std::mem::replace(&mut self.told_of_no_join, true) {
             return Some(Notice::NeedsFirstByte);
         }
-        let is_large = self.figures.bytes_received > self.buffer.bytes_max() as u64
+        let newest = self.buffer.newest();
+        let without_joins = newest - self.points.header_offset(newest);
+        let is_large = without_joins > self.buffer.bytes_max() as u64
             && matches!(self.points.told, Told::Known(_))
             && !self.points.has_joins();
         if is_large && !std::mem::replace(&mut self.told_of_no_join, true) {

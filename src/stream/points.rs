@@ -34,7 +34,7 @@ pub(super) struct Points {
     /// stream itself.
     pub(super) header_end: Option<u64>,
     pub(super) joins: VecDeque<Join>,
-    /// Since the container was told.
+    /// A join point came since the newest header.
     has_had_joins: bool,
     /// Offsets at which a viewer may be cut off.
     pub(super) units: VecDeque<u64>,
@@ -82,6 +82,7 @@ impl Points {
             Finding::Header => {
                 self.header_serial += 1;
                 (self.header_end, self.newest_unit) = (None, None);
+                self.has_had_joins = false;
                 // Their room stays: headers may come often.
                 self.joins.clear();
                 self.units.clear();
@@ -163,7 +164,16 @@ impl Points {
         self.joins.len()
     }
 
-    /// Whether there has been one, though it may be gone.
+    /// Returns the offset from which join points count, in a stream whose newest byte is at
+    /// `newest`. Points before the newest header do not count.
+    pub fn header_offset(&self, newest: u64) -> u64 {
+        match self.header_serial {
+            0 | 1 => 0,
+            _ => self.header_end.unwrap_or(newest),
+        }
+    }
+
+    /// Whether there has been one since the header, though it may be gone.
     pub fn has_had_joins(&self) -> bool {
         self.has_had_joins
     }
@@ -279,6 +289,22 @@ mod tests {
         let most = Points::held_bytes_max(BUFFER_BYTES as usize);
         assert!((least..=most).contains(&points.held_bytes()));
         assert!(most < BUFFER_BYTES as usize / 20);
+    }
+
+    #[test]
+    fn points_before_another_header_do_not_count() {
+        let mut points = points(&[20_000], &[10_000]);
+        assert_eq!(
+            (points.has_had_joins(), points.header_offset(70_000)),
+            (true, 0)
+        );
+        points.take(Finding::Header, at(0));
+        assert_eq!(
+            (points.has_had_joins(), points.header_offset(70_000)),
+            (false, 70_000)
+        );
+        points.take(Finding::Unit(Start::at(60_000)), at(0));
+        assert_eq!(points.header_offset(70_000), 60_000);
     }
 
     #[test]

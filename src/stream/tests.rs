@@ -39,6 +39,31 @@ fn what_comes_with_a_head_is_kept_for_who_waited_though_the_pool_is_empty() {
     assert_eq!(stream.figures().skips, 0);
 }
 
+/// Seed 90005471 of the simulation: the second read of a turn overwrote the first byte.
+#[test]
+fn a_viewer_that_waited_for_the_format_loses_nothing_before_its_first_write() {
+    let now = Moment::after_start(Duration::ZERO);
+    let mut pool = Pool::new(1 << 20);
+    let mut stream = stream(64 * 1024);
+    // Sound could begin anywhere in it, so the format is open for 12 KiB.
+    let binary: Vec<u8> = (0..1 << 17)
+        .map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    stream.append(&binary[..9_070], &mut pool, now);
+    stream.append(&binary[9_070..9_077], &mut pool, now);
+    let mut sent = 9_077;
+    assert_eq!(stream.told(), Told::Undecided);
+    let viewer = stream.join(1, now);
+    while stream.wanted_bytes(&pool) > 0 {
+        let read = stream.wanted_bytes(&pool).min(30_000);
+        stream.append(&binary[sent..sent + read], &mut pool, now);
+        sent += read;
+    }
+    assert_eq!(stream.told(), Told::Unknown);
+    assert_eq!(stream.supply(viewer, 0), Supply::Bytes(sent));
+    assert_eq!(stream.figures().skips, 0);
+}
+
 #[test]
 fn of_the_rest_of_a_unit_only_what_is_left_is_kept() {
     let mut lead = viewer::Lead::of_rest(media(100_000));

@@ -20,16 +20,24 @@ pub(super) const REPLACED_MAX: usize = 2;
 #[derive(Default)]
 pub(super) struct Versions {
     pub(super) current: Weak<Vec<u8>>,
+    /// The start for which the current one was made.
+    pub(super) counter: Option<u8>,
     /// Oldest first.
     pub(super) replaced: Vec<Weak<Vec<u8>>>,
 }
 
 impl Versions {
+    /// Whether the current one is for starts with another counter: then it must be replaced.
+    pub fn is_other(&self, counter: Option<u8>) -> bool {
+        self.counter != counter && self.current.strong_count() > 0
+    }
+
     /// The current one, made of what is lent if it is not alive.
-    pub fn current(&mut self, header: Header<'_>) -> Version {
+    pub fn current(&mut self, header: Header<'_>, counter: Option<u8>) -> Version {
         self.current.upgrade().unwrap_or_else(|| {
-            let version = Rc::new(header.to_vec());
+            let version = Rc::new(header.at(counter));
             self.current = Rc::downgrade(&version);
+            self.counter = counter;
             version
         })
     }

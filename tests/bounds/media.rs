@@ -504,6 +504,12 @@ fn sound() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
         (
+            "sound, heads of long frames in a search for frames",
+            fill(adts.repeat(3), |_, out| {
+                out.extend([0xff, 0xf1, 0x50, 0x80, 0xfa, 0x7f, 0xfc, 0]);
+            }),
+        ),
+        (
             "text",
             fill(Vec::new(), |_, out| {
                 out.extend_from_slice(b"no container\n")

@@ -15,6 +15,7 @@ pub enum Said {
         is_join: bool,
         bytes: Vec<u8>,
     },
+    Announced(u16),
     LeftOut(u64, String),
 }
 
@@ -29,6 +30,7 @@ impl Said {
                 is_join: unit.is_join,
                 bytes: unit.bytes.to_vec(),
             },
+            Heard::Announced(tracks) => Said::Announced(tracks),
             Heard::LeftOut { number, codec } => Said::LeftOut(number, codec.to_string()),
         }
     }
@@ -48,7 +50,10 @@ pub fn read(
     let (mut said, mut rest) = (Vec::new(), bytes);
     for piece in pieces {
         let (now, later) = rest.split_at(piece.clamp(1, rest.len().max(1)).min(rest.len()));
-        let fed = reader.feed(now, &mut |heard| said.push(Said::of(heard)));
+        let fed = reader.feed(now, &mut |heard| {
+            said.push(Said::of(heard));
+            Ok(())
+        });
         assert!(reader.held_bytes() <= Reader::held_bytes_max(unit_bytes_max));
         if let Err(fault) = fed {
             return (said, Some(fault));
@@ -58,7 +63,11 @@ pub fn read(
             break;
         }
     }
-    reader.finish(&mut |heard| said.push(Said::of(heard)));
+    // What only the end shows to be wrong is left out.
+    let _ = reader.finish(&mut |heard| {
+        said.push(Said::of(heard));
+        Ok(())
+    });
     (said, None)
 }
 
@@ -113,6 +122,8 @@ pub fn check(said: &[Said], bytes: usize, unit_bytes_max: usize) {
                     assert_lengths(bytes);
                 }
             }
+            // Of at most as many tracks as there are.
+            Said::Announced(announced) => assert!(announced >> tracks.len() == 0),
             Said::LeftOut(_, codec) => assert!(codec.len() <= 48),
         }
     }

@@ -19,7 +19,7 @@ fn remuxed(
     while !rest.is_empty() && fault.is_none() {
         let piece = pieces.next().unwrap_or(rest.len()).clamp(1, rest.len());
         let (now, later) = rest.split_at(piece);
-        fault = remuxer.feed(now, &mut out).err();
+        fault = remuxer.feed(now, &mut (1 << 40), &mut out).err();
         assert!(remuxer.held_bytes() <= Remuxer::held_bytes_max(UNIT_BYTES_MAX));
         rest = later;
     }
@@ -59,7 +59,7 @@ fn bounded((format, bytes): (Format, &[u8]), written: usize) {
     let (said, _) = remux::read(format, UNIT_BYTES_MAX, bytes, once);
     let units = said.iter().filter_map(|said| match said {
         Said::Unit { bytes, .. } => Some(bytes.len()),
-        Said::Tracks(_) | Said::LeftOut(..) => None,
+        Said::Tracks(_) | Said::Announced(_) | Said::LeftOut(..) => None,
     });
     let most: usize = units.map(|bytes| bytes * OUT_PER_BYTE + OUT_PER_UNIT).sum();
     assert!(written <= OUT_ONCE + most, "{written} bytes, not {most}");

@@ -107,7 +107,7 @@ fn marked_in(source: &Source) -> Vec<Marked> {
 fn table(sources: &[Source]) -> String {
     let extras = extras(sources);
     let mut text = String::from(
-        "| feature | what it is | its options | its files in `src/` | lines |\n|---|---|---|---|---|\n",
+        "| feature | what it is | its options | its files in `src/` | lines, in hundreds |\n|---|---|---|---|---|\n",
     );
     let is_read = |source: &&Source| !source.is_absent() && !source.is_for_tests;
     let here = sources.iter().filter(is_read);
@@ -124,21 +124,23 @@ fn table(sources: &[Source]) -> String {
             feature.what,
             if options.is_empty() { "none" } else { &options },
             extra.names.join(", "),
-            thousands(extra.lines)
+            hundreds(extra.lines)
         );
     }
     text += &format!(
-        "\n{} lines of code with all of them, {} with none.\n",
-        thousands(all),
-        thousands(none)
+        "\nAbout {} lines of code with all of them, {} with none.\n",
+        hundreds(all),
+        hundreds(none)
     );
     text
 }
 
-fn thousands(number: usize) -> String {
-    match number {
-        0..1000 => number.to_string(),
-        _ => format!("{},{:03}", number / 1000, number % 1000),
+/// The number rounded to hundreds, so that a small change does not need a new table.
+fn hundreds(number: usize) -> String {
+    match (number + 50) / 100 {
+        0 => "below 50".to_owned(),
+        hundreds @ 1..10 => format!("{hundreds}00"),
+        hundreds => format!("{},{}00", hundreds / 10, hundreds % 10),
     }
 }
 

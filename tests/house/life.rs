@@ -15,50 +15,33 @@
 //! Each item of the list begins with a function: its module, its type if it has one, its name. Each
 //! must exist, and must be called, by name, by one that stands before it in the same list. Words
 //! between two lists say how it comes from the one to the other.
-//!
-//! Changes of file are counted as one reads: from each function to the next, by way of the one that
-//! calls it. So a function that is returned to counts if that means another file.
 
-use crate::figures::{Count, House};
 use crate::items::Function;
-use crate::sources::Source;
+use crate::sources::{Source, sources};
 use crate::tokens::stands;
 
 /// A step of a life: a function, and where it stands.
 type Step<'a> = (&'a Source, &'a Function);
 
-/// How often the file changes in the life of a byte.
-pub fn changes_of_file(house: &House) -> Count {
-    let lib = house.sources.iter().find(|source| source.path == "lib.rs");
-    let text = &lib.expect("src/lib.rs").text;
-    match changes(text, "byte", house) {
-        Ok(None) => Count::Nowhere,
-        Ok(Some(changes)) => Count::Number(changes),
-        Err(fault) => panic!("src/lib.rs: {fault}"),
-    }
-}
-
-/// All lives but that of a byte, which has a figure.
 #[test]
 fn lives_are_told_as_they_are() {
-    let house = House::read();
-    let lib = house.sources.iter().find(|source| source.path == "lib.rs");
+    let sources = sources();
+    let lib = sources.iter().find(|source| source.path == "lib.rs");
     let text = &lib.expect("src/lib.rs").text;
     for line in text.lines() {
         if let Some(whose) = line.strip_prefix("//! # The life of a ") {
-            changes(text, whose, &house).unwrap_or_else(|fault| panic!("src/lib.rs: {fault}"));
+            follow(text, whose, &sources).unwrap_or_else(|fault| panic!("src/lib.rs: {fault}"));
         }
     }
 }
 
-/// How often the file changes in the life of this; `None`, if it is not told.
-fn changes(text: &str, whose: &str, house: &House) -> Result<Option<usize>, String> {
+/// Follows the life of `whose`, as `text` tells it. `Ok(false)`: `text` does not tell it.
+fn follow(text: &str, whose: &str, sources: &[Source]) -> Result<bool, String> {
     let heading = format!("//! # The life of a {whose}");
     let mut lines = text.lines().skip_while(|line| *line != heading);
     if lines.next().is_none() {
-        return Ok(None);
+        return Ok(false);
     }
-    let mut changes = 0;
     let mut list: Vec<Step> = Vec::new();
     let mut last: Option<Step> = None;
     for line in lines.map_while(|line| line.strip_prefix("//!")) {
@@ -74,7 +57,7 @@ fn changes(text: &str, whose: &str, house: &House) -> Result<Option<usize>, Stri
         };
         let path = item.split('`').nth(1);
         let path = path.ok_or_else(|| format!("'{item}' does not begin with a function in `…`"))?;
-        let step = function(path, house)?;
+        let step = function(path, sources)?;
         let callers = list.iter().rev();
         let caller = callers.copied().find(|caller| calls(*caller, step));
         if caller.is_none() && !list.is_empty() {
@@ -82,28 +65,22 @@ fn changes(text: &str, whose: &str, house: &House) -> Result<Option<usize>, Stri
                 "`{path}` is not called by a function before it in the list"
             ));
         }
-        for place in caller.into_iter().chain([step]) {
-            changes += usize::from(last.is_some_and(|last| last.0.path != place.0.path));
-            last = Some(place);
-        }
+        last = Some(step);
         list.push(step);
     }
     if last.is_none() {
         return Err(format!("the life of a {whose} has no list of functions"));
     }
-    Ok(Some(changes))
+    Ok(true)
 }
 
 /// The function with this path: modules, perhaps a type, a name.
-fn function<'a>(path: &str, house: &'a House) -> Result<Step<'a>, String> {
+fn function<'a>(path: &str, sources: &'a [Source]) -> Result<Step<'a>, String> {
     let mut modules: Vec<&str> = path.split("::").collect();
     let name = modules.pop().unwrap_or_default();
     let is_type = |name: &mut &str| name.starts_with(|first: char| first.is_uppercase());
     let owner = modules.pop_if(is_type);
-    let source = house
-        .sources
-        .iter()
-        .find(|source| source.modules() == modules);
+    let source = sources.iter().find(|source| source.modules() == modules);
     let source = source.ok_or_else(|| format!("`{path}`: there is no such module"))?;
     let mut functions = source.functions.iter();
     let function = functions.find(|item| item.name == name && item.owner.as_deref() == owner);
@@ -119,21 +96,20 @@ fn calls(caller: Step, step: Step) -> bool {
 #[test]
 fn a_life_is_followed() {
     let source = |path: &str, text: &str| Source::new(path, text.to_owned());
-    let house = House::of(vec![
+    let sources = vec![
         source("a/mod.rs", "impl A { fn b() { c(); e() } fn f() {} }"),
         source("a/c.rs", "fn c() { c::d(x) }"),
         source("a/d.rs", "fn d() {} fn e() {}"),
-    ]);
+    ];
     let told = |steps: &str| {
         let text = format!("//! A.\n//! # The life of a byte\n//!\n{steps}//! # B\n//! - c\n");
-        changes(&text, "byte", &house)
+        follow(&text, "byte", &sources)
     };
-    // To c, to d, back to b and to e, and to f.
     let steps =
         "//! - `a::A::b` and\n//!   on\n//! - `a::c::c`\n//! - `a::d::d`\n//! - `a::d::e`\n";
     assert_eq!(
         told(&format!("{steps}//!\n//! Then.\n//! - `a::A::f`\n")),
-        Ok(Some(5))
+        Ok(true)
     );
     assert!(
         told(&format!("{steps}//! - `a::A::f`\n"))
@@ -156,5 +132,5 @@ fn a_life_is_followed() {
             .contains("does not begin")
     );
     assert!(told("//! Words.\n").unwrap_err().contains("no list"));
-    assert_eq!(changes("//! A.\n", "byte", &house), Ok(None));
+    assert_eq!(follow("//! A.\n", "byte", &sources), Ok(false));
 }

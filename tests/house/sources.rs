@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::items::{Function, Struct, functions, structs};
+use crate::items::{Function, functions};
 use crate::tokens::{Token, tokens};
 
 /// A source file without its tests.
@@ -15,7 +15,6 @@ pub struct Source {
     pub code: String,
     pub tokens: Vec<Token>,
     pub functions: Vec<Function>,
-    pub structs: Vec<Struct>,
     /// It is compiled for tests only, as a stage on which they play is.
     pub is_for_tests: bool,
 }
@@ -28,7 +27,6 @@ impl Source {
         Source {
             path: path.to_owned(),
             functions: functions(&tokens),
-            structs: structs(&tokens),
             text,
             code,
             tokens,
@@ -70,12 +68,6 @@ impl Source {
     pub fn code_lines(&self) -> usize {
         let lines = self.code.lines();
         lines.filter(|line| !line.trim().is_empty()).count()
-    }
-
-    /// A line of it, for people to read.
-    pub fn line(&self, number: usize) -> String {
-        let line = self.text.lines().nth(number).unwrap_or_default();
-        format!("{}: {}", self.path, line.trim())
     }
 
     /// What is in the function's braces.

@@ -22,6 +22,9 @@ struct Cache {
     address: SocketAddr,
 }
 
+/// Starts a cache before this server. Returns its address.
+type Start = fn(&Server) -> (Background, SocketAddr);
+
 /// An example, with what is this test's own in the place of what stands in it.
 fn written(example: &str, name: &str, own: &[(&str, String)]) -> PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
@@ -41,7 +44,7 @@ fn folder_of(name: &str) -> PathBuf {
     folder(&format!("cache-{name}-{id}-{thread:?}"))
 }
 
-fn nginx(server: &Server) -> Cache {
+pub fn nginx_cache(server: &Server) -> (Background, SocketAddr) {
     let address = free_address();
     let place = folder_of("nginx");
     let at = |name: &str| format!("{}/{name}", place.display());
@@ -63,7 +66,7 @@ fn nginx(server: &Server) -> Cache {
     start("nginx", &["-c", &path, "-e", &log, "-g", &globals], address)
 }
 
-fn varnish(server: &Server) -> Cache {
+pub fn varnish(server: &Server) -> (Background, SocketAddr) {
     let address = free_address();
     let port = server.address().port().to_string();
     let path = written(
@@ -91,18 +94,23 @@ fn varnish(server: &Server) -> Cache {
     start("varnishd", &arguments, address)
 }
 
-fn start(program: &str, arguments: &[&str], address: SocketAddr) -> Cache {
+fn start(program: &str, arguments: &[&str], address: SocketAddr) -> (Background, SocketAddr) {
     let program = Background::start(program, arguments);
     until("the cache answers", || {
         std::net::TcpStream::connect(address).ok()
     });
-    Cache {
-        _program: program,
-        address,
-    }
+    (program, address)
 }
 
 impl Cache {
+    fn before(server: &Server, start: Start) -> Cache {
+        let (program, address) = start(server);
+        Cache {
+            _program: program,
+            address,
+        }
+    }
+
     fn get(&self, target: &str) -> Response {
         request(self.address, "GET", target, &[])
     }
@@ -122,14 +130,14 @@ impl Cache {
     }
 }
 
-fn many_are_one(cache_of: fn(&Server) -> Cache) {
+fn many_are_one(start: Start) {
     let server = Server::gated(&["--hls-segment=1"]);
     server.admit("demo");
     let mut encoder = Encoder::new(Kind::Ts);
     encoder.group = 1.0;
     let mut source = Source::open(server.address(), "/stream/demo");
     source.send(&encoder.run(4.5));
-    let cache = cache_of(&server);
+    let cache = Cache::before(&server, start);
     let text = until("it is listed", || {
         let list = cache.get(LIST);
         (list.status() == 200).then(|| list.text())
@@ -179,14 +187,14 @@ fn many_are_one(cache_of: fn(&Server) -> Cache) {
     }
 }
 
-fn what_ends_ends(cache_of: fn(&Server) -> Cache) {
+fn what_ends_ends(start: Start) {
     let server = Server::gated(&["--hls-segment=1"]);
     server.admit("demo");
     let mut encoder = Encoder::new(Kind::Ts);
     encoder.group = 1.0;
     let mut source = Source::open(server.address(), "/stream/demo");
     source.send(&encoder.run(4.5));
-    let cache = cache_of(&server);
+    let cache = Cache::before(&server, start);
     let text = until("it is listed", || {
         let list = cache.get(LIST);
         (list.status() == 200).then(|| list.text())
@@ -226,7 +234,7 @@ fn what_ends_ends(cache_of: fn(&Server) -> Cache) {
 #[test]
 #[ignore = "needs nginx"]
 fn for_the_origin_many_behind_nginx_are_one() {
-    many_are_one(nginx);
+    many_are_one(nginx_cache);
 }
 
 /// What the cache does not keep nobody waits for: it has others wait half a second each.
@@ -239,7 +247,7 @@ fn another_spelling_goes_by_the_cache_of_nginx() {
     encoder.group = 1.0;
     let mut source = Source::open(server.address(), "/stream/a%40b");
     source.send(&encoder.run(9.0));
-    let cache = nginx(&server);
+    let cache = Cache::before(&server, nginx_cache);
     let list = until("it is listed", || {
         let response = cache.get("/stream/a@b/index.m3u8");
         let is_listed = response.status() == 200;
@@ -263,7 +271,7 @@ fn another_spelling_goes_by_the_cache_of_nginx() {
 #[test]
 #[ignore = "needs nginx"]
 fn what_is_revoked_ends_behind_nginx() {
-    what_ends_ends(nginx);
+    what_ends_ends(nginx_cache);
 }
 
 #[test]

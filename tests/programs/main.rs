@@ -17,6 +17,7 @@ mod devtools;
 mod docs;
 mod ffmpeg;
 mod firefox;
+mod fronts;
 mod gstreamer;
 mod hls;
 mod icecast;

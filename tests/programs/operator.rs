@@ -5,6 +5,7 @@
 //! With `PICTURES=FOLDER` pictures of it are left there.
 
 use super::devtools::Browser;
+use super::fronts::nginx_front;
 use super::support::server::Server;
 use super::support::streaming::{Source, Viewer};
 use super::support::until;
@@ -258,4 +259,24 @@ fn the_page_is_used_by_keyboard() {
     browser.await_true(&format!(
         "{ROWS} == 0 && document.activeElement.id == 'streams-title'"
     ));
+}
+
+/// The page calls the API beside itself, not at the top of the site.
+#[test]
+#[ignore = "needs Chromium and nginx"]
+fn below_a_path_of_nginx_the_page_follows_events_and_adds_tokens() {
+    let front = nginx_front("/live", false);
+    let mut browser = Browser::open("below", &format!("{}/", front.base));
+    browser.await_true("typeof isTold === 'function' && isTold()");
+    browser.evaluate("document.querySelector('#add-id').value = 'desk'; true");
+    click(&mut browser, "#add-button");
+    until("the token is there", || {
+        (front.servers[0].tokens().len() == 1).then_some(())
+    });
+    let addresses = browser.evaluate("[streamUrl('desk'), watchUrl('desk')].join(' ')");
+    let base = &front.base;
+    assert_eq!(addresses, format!("{base}/stream/desk {base}/watch/desk"));
+    let links = browser
+        .evaluate("[...document.querySelectorAll('footer a')].map((it) => it.href).join(' ')");
+    assert_eq!(links, format!("{base}/metrics {base}/api/openapi.json"));
 }

@@ -23,22 +23,26 @@ fn written(name: &str, text: &str) -> PathBuf {
     path
 }
 
-fn await_proxy(program: Background, address: SocketAddr) -> Background {
+pub fn await_proxy(program: Background, address: SocketAddr) -> Background {
     until("the proxy answers", || {
         std::net::TcpStream::connect(address).ok()
     });
     program
 }
 
-/// nginx, with this location of its own; tests have one each.
-fn nginx(location: &str) -> (Background, SocketAddr) {
+/// nginx, with this location of its own; tests have one each. `certificate`: a file with the
+/// certificate of its TLS, and the key.
+pub fn nginx(location: &str, certificate: Option<&str>) -> (Background, SocketAddr) {
+    let tls = certificate.map_or(String::new(), |file| {
+        format!(" ssl; ssl_certificate {file}; ssl_certificate_key {file}")
+    });
     let address = free_address();
     let text = format!(
         "daemon off; user root; pid FOLDER/pid; error_log FOLDER/log; events {{}}
          http {{
            access_log off; client_body_temp_path FOLDER/a; proxy_temp_path FOLDER/b;
            fastcgi_temp_path FOLDER/c; uwsgi_temp_path FOLDER/d; scgi_temp_path FOLDER/e;
-           server {{ listen {address}; {location} }}
+           server {{ listen {address}{tls}; {location} }}
          }}"
     );
     let path = written(&format!("nginx-{}", address.port()), &text);
@@ -70,13 +74,16 @@ fn sources_are_told_why(server: &Server, proxy: SocketAddr) {
 #[ignore = "needs nginx"]
 fn nginx_passes_the_answer_to_an_aborted_source_on() {
     let server = Server::gated(&[]);
-    let (_nginx, address) = nginx(&format!(
-        "location / {{
+    let (_nginx, address) = nginx(
+        &format!(
+            "location / {{
            proxy_pass http://{}; proxy_http_version 1.1;
            proxy_request_buffering off; proxy_buffering off; client_max_body_size 0;
          }}",
-        server.address()
-    ));
+            server.address()
+        ),
+        None,
+    );
     sources_are_told_why(&server, address);
 }
 
@@ -89,7 +96,10 @@ fn nginx_as_the_example_has_it_says_whose_a_request_is() {
     let example = std::fs::read_to_string(example).expect("an example");
     let usual = "http://127.0.0.1:8000";
     assert!(example.contains(usual));
-    let (_nginx, proxy) = nginx(&example.replace(usual, &format!("http://{}", server.address())));
+    let (_nginx, proxy) = nginx(
+        &example.replace(usual, &format!("http://{}", server.address())),
+        None,
+    );
     let asked = |from: &str, path: &str| {
         let url = format!("http://{proxy}{path}");
         let code = ["-s", "-o", "/dev/null", "-w", "%{http_code}"];
@@ -120,9 +130,10 @@ fn nginx_as_the_example_has_it_says_whose_a_request_is() {
 fn below_a_path_of_nginx_a_stream_of_any_name_plays() {
     let server = Server::start(&["--hls-segment=1"]);
     let own = server.address();
-    let (_nginx, proxy) = nginx(&format!(
-        "location /live/ {{ proxy_pass http://{own}/; proxy_buffering off; }}"
-    ));
+    let (_nginx, proxy) = nginx(
+        &format!("location /live/ {{ proxy_pass http://{own}/; proxy_buffering off; }}"),
+        None,
+    );
     let media = Encoder::new(Kind::Ts).run(9.0);
     for name in [
         "demo",

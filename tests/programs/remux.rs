@@ -24,26 +24,30 @@ type Row = (f64, f64, usize);
 fn read(file: &[u8], format: Format) -> Vec<(Track, Vec<Row>)> {
     let mut reader = Reader::new(format, 1 << 20).expect("a reader");
     let (mut tracks, mut rows): (Vec<Track>, Vec<Vec<Row>>) = (Vec::new(), Vec::new());
-    let mut take = |heard: Heard<'_>| match heard {
-        Heard::Tracks(told) => {
-            tracks = told.to_vec();
-            rows.resize(tracks.len().max(rows.len()), Vec::new());
+    let mut take = |heard: Heard<'_>| {
+        match heard {
+            Heard::Tracks(told) => {
+                tracks = told.to_vec();
+                rows.resize(tracks.len().max(rows.len()), Vec::new());
+            }
+            Heard::Unit(unit) => {
+                let seconds = |time: tollgate::remux::Time| time.nanoseconds() as f64 / 1e9;
+                let row = (
+                    seconds(unit.decode),
+                    seconds(unit.present),
+                    unit.bytes.len(),
+                );
+                rows[unit.track].push(row);
+            }
+            Heard::Announced(_) => {}
+            Heard::LeftOut { number, codec } => println!("  left out: {number} {codec}"),
         }
-        Heard::Unit(unit) => {
-            let seconds = |time: tollgate::remux::Time| time.nanoseconds() as f64 / 1e9;
-            let row = (
-                seconds(unit.decode),
-                seconds(unit.present),
-                unit.bytes.len(),
-            );
-            rows[unit.track].push(row);
-        }
-        Heard::LeftOut { number, codec } => println!("  left out: {number} {codec}"),
+        Ok(())
     };
     if let Err(fault) = reader.feed(file, &mut take) {
         println!("  fault: {}", fault.0);
     }
-    reader.finish(&mut take);
+    reader.finish(&mut take).expect("no fault");
     tracks.into_iter().zip(rows).collect()
 }
 
@@ -52,6 +56,7 @@ fn name_of(codec: Codec) -> &'static [&'static str] {
         Codec::H264 => &["h264"],
         Codec::H265 => &["hevc"],
         Codec::Av1 => &["av1"],
+        Codec::Vp8 => &["vp8"],
         Codec::Vp9 => &["vp9"],
         Codec::Aac => &["aac"],
         Codec::MpegAudio => &["mp1", "mp2", "mp3"],
@@ -144,7 +149,9 @@ fn compare(path: &Path) -> Vec<String> {
             other => other.to_string(),
         };
         let is_told = match track.codec {
-            Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => [told("width"), told("height")],
+            Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9 => {
+                [told("width"), told("height")]
+            }
             _ => [told("sample_rate"), told("channels")],
         };
         if !is_told.iter().all(|value| shape.contains(value.as_str())) {
@@ -213,17 +220,20 @@ fn the_units_are_the_packets_that_ffprobe_finds() {
 fn bytes_of(file: &[u8], format: Format) -> Vec<(Codec, Vec<Vec<u8>>)> {
     let mut reader = Reader::new(format, 1 << 20).expect("a reader");
     let mut found: Vec<(Codec, Vec<Vec<u8>>)> = Vec::new();
-    let mut take = |heard: Heard<'_>| match heard {
-        Heard::Tracks(tracks) => {
-            for track in tracks.iter().skip(found.len()) {
-                found.push((track.codec, Vec::new()));
+    let mut take = |heard: Heard<'_>| {
+        match heard {
+            Heard::Tracks(tracks) => {
+                for track in tracks.iter().skip(found.len()) {
+                    found.push((track.codec, Vec::new()));
+                }
             }
+            Heard::Unit(unit) => found[unit.track].1.push(unit.bytes.to_vec()),
+            Heard::Announced(_) | Heard::LeftOut { .. } => {}
         }
-        Heard::Unit(unit) => found[unit.track].1.push(unit.bytes.to_vec()),
-        Heard::LeftOut { .. } => {}
+        Ok(())
     };
     let _ = reader.feed(file, &mut take);
-    reader.finish(&mut take);
+    reader.finish(&mut take).expect("no fault");
     found
 }
 

@@ -22,7 +22,7 @@ fn remuxed(name: &str, format: Format, to: Target, times: usize) -> Vec<u8> {
     let mut remuxer = Remuxer::new(format, to, 1 << 20).expect("it can be read");
     let mut out = Vec::new();
     let stream = spliced((format, &corpus::file(name)), times);
-    let fed = remuxer.feed(&stream, &mut out);
+    let fed = remuxer.feed(&stream, &mut (1 << 40), &mut out);
     fed.expect("it is understood");
     remuxer.finish(&mut out).expect("it is understood");
     out
@@ -209,9 +209,8 @@ fn mp4box_js_reads_the_same_samples() {
 fn own_samples(path: &Path) -> Vec<Vec<String>> {
     let (mut samples, mut tracks) = (vec![Vec::new(); 2], Vec::<Track>::new());
     let mut reader = Reader::new(Format::Mp4, 1 << 20).expect("a reader");
-    let fed = reader.feed(
-        &std::fs::read(path).expect("a file"),
-        &mut |heard| match heard {
+    let fed = reader.feed(&std::fs::read(path).expect("a file"), &mut |heard| {
+        match heard {
             Heard::Tracks(told) => tracks = told.to_vec(),
             Heard::Unit(unit) => {
                 let track = &tracks[unit.track];
@@ -235,9 +234,10 @@ fn own_samples(path: &Path) -> Vec<Vec<String>> {
                     unit.bytes.len()
                 ));
             }
-            Heard::LeftOut { .. } => {}
-        },
-    );
+            Heard::Announced(_) | Heard::LeftOut { .. } => {}
+        }
+        Ok(())
+    });
     fed.expect("it is understood");
     samples
 }

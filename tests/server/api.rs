@@ -1,9 +1,10 @@
 //! The API: each call, what it answers, and what it refuses.
 
 use crate::support::client::Client;
+use crate::support::needs::lacks_ipv6;
 use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
-use crate::support::{has_ipv6, until};
+use crate::support::until;
 use serde_json::{Value, json};
 
 /// All that a request can be refused for before it reaches its call, in the order of the contract.
@@ -369,7 +370,7 @@ fn a_query_is_percent_decoded_and_a_plus_is_a_plus() {
 
 #[test]
 fn the_same_address_written_in_two_ways_is_one_tuple() {
-    if !has_ipv6() {
+    if lacks_ipv6() {
         return;
     }
     let server = Server::gated(&["--rtp=[::]:0"]);

@@ -3,6 +3,7 @@
 use crate::support;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::process::Output;
 
 use crate::support::client::Client;
@@ -47,6 +48,27 @@ fn only_line(output: &Output) -> String {
     text
 }
 
+/// So none has a default that somebody forgets to change.
+#[test]
+fn no_option_and_no_call_has_a_password() {
+    let help = String::from_utf8(run(&["--help"]).stdout).expect("UTF-8");
+    let words = help.split_whitespace().map(str::to_owned);
+    let options = words.filter(|word| word.starts_with("--"));
+    let calls = Server::gated(&[])
+        .request("GET", "/api/openapi.json")
+        .json();
+    let parameters = calls["components"]["parameters"].as_object();
+    let parameters = parameters.expect("its parameters").values();
+    let names = parameters.map(|parameter| parameter["name"].as_str().expect("a name").to_owned());
+    let names: Vec<String> = options.chain(names).collect();
+    for there in ["--token-server", "sessionid"] {
+        assert!(names.iter().any(|name| name.contains(there)), "{names:?}");
+    }
+    for secret in ["pass", "secret", "user", "credential"] {
+        assert!(!names.iter().any(|name| name.contains(secret)), "{names:?}");
+    }
+}
+
 #[test]
 fn help_goes_to_stdout_and_names_every_option_of_the_contract() {
     let output = run(&["--help"]);
@@ -64,7 +86,7 @@ fn version_goes_to_stdout() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
     let version = String::from_utf8(output.stdout).expect("UTF-8");
-    let named = format!("tollgate {}, ", env!("CARGO_PKG_VERSION"));
+    let named = format!("tollgate {}", env!("CARGO_PKG_VERSION"));
     let features = version.strip_prefix(&named).expect(&version);
     for feature in FEATURES {
         let mut words = features.split([' ', ',', '\n']);
@@ -411,6 +433,72 @@ fn a_server_that_runs_is_found_well_and_another_is_not() {
         assert_eq!(asked.status.code(), Some(1), "{asked:?}");
         assert!(only_line(&asked).contains(&address.to_string()));
     }
+}
+
+/// Every option that makes a socket in the file system: a file that is there already is not the
+/// server's, and it may be anything.
+#[test]
+fn only_a_socket_that_nobody_listens_at_is_removed() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(folder.join("folder")).expect("a folder");
+    let path = |name: &str| folder.join(name);
+    let read = |name: &str| std::fs::read_to_string(path(name)).expect("it is there still");
+    std::fs::write(path("file"), "precious").expect("a file");
+    drop(UnixListener::bind(path("abandoned")).expect("a socket"));
+    for (link, to) in [
+        ("link", "file"),
+        ("to-abandoned", "abandoned"),
+        ("to-nothing", "none"),
+    ] {
+        std::os::unix::fs::symlink(path(to), path(link)).expect("a link");
+    }
+    let listening = UnixListener::bind(path("listening")).expect("a socket");
+    let options: &[&str] = match cfg!(feature = "handover") {
+        true => &["--listen", "--handover"],
+        false => &["--listen"],
+    };
+    for option in options {
+        for name in [
+            "file",
+            "link",
+            "to-abandoned",
+            "to-nothing",
+            "folder",
+            "listening",
+        ] {
+            if (*option, name) == ("--handover", "listening") {
+                continue;
+            }
+            let option = format!("{option}=unix:{}", path(name).display());
+            let output = run(&["--listen=127.0.0.1:0", "--rtp=off", &option]);
+            assert_eq!(output.status.code(), Some(1), "{option}: {output:?}");
+            assert!(std::fs::symlink_metadata(path(name)).is_ok(), "{option}");
+        }
+        assert_eq!(
+            (read("file"), read("link")),
+            ("precious".into(), "precious".into())
+        );
+        assert!(path("abandoned").exists() && path("folder").is_dir());
+        // One that was killed has left a socket, and the next one takes its place.
+        let option = format!("{option}=unix:{}", path("left").display());
+        let start = || Server::start(&["--listen=127.0.0.1:0", &option]);
+        drop(start());
+        assert!(path("left").exists(), "it was killed");
+        let mut server = start();
+        // What somebody has put in the place of the socket meanwhile stays.
+        std::fs::remove_file(path("left")).expect("it is there");
+        std::fs::write(path("left"), "other").expect("a file");
+        server.signal("TERM");
+        assert_eq!(server.exit_status().code(), Some(0));
+        assert_eq!(read("left"), "other");
+        std::fs::remove_file(path("left")).expect("it is there");
+        let mut server = start();
+        server.signal("TERM");
+        assert_eq!(server.exit_status().code(), Some(0));
+        assert!(!path("left").exists(), "it goes with its server");
+    }
+    drop(listening);
 }
 
 #[test]

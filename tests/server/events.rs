@@ -230,6 +230,32 @@ fn so_many_follow_and_no_more_and_who_may_not_call_does_not() {
         .assert_problem(403, &["token server's subnet"]);
 }
 
+/// A reader that does not read meanwhile misses nothing that the operator relies on.
+#[test]
+fn viewers_that_come_and_go_do_not_drive_out_what_happens() {
+    let server = Server::gated(&["--connections-per-host=1000"]);
+    server.admit("busy");
+    let _source = Source::open(server.address(), "/stream/busy");
+    let mut follower = follow(&server, "");
+    let snapshot = follower.until("snapshot-end");
+    assert_eq!(
+        names(&snapshot),
+        ["snapshot", "token", "stream", "snapshot-end"]
+    );
+    // What each leaves behind is more than the kernel and the server keep for who does not read.
+    for _ in 0..2_000 {
+        let mut viewer = support::client::Client::connect(server.address());
+        viewer.send_head("GET", "/stream/busy", &[]);
+    }
+    server.await_viewers("busy", 0);
+    server.admit("last");
+    let units = follower.until("token-added");
+    assert!(names(&units).iter().all(|name| *name != "missed"));
+    let count = |name: &str| units.iter().filter(|unit| unit.event == name).count();
+    assert!((1..2_000).contains(&count("viewer-comes")));
+    assert_eq!(count("viewer-comes"), count("viewer-goes"));
+}
+
 #[test]
 fn refusals_do_not_drive_out_what_happens() {
     let server = Server::gated(&["--connections-per-host=1000"]);

@@ -351,7 +351,8 @@ fn who_comes_by_a_proxy_that_names_nobody_is_nobody() {
     ]);
     server_for_nobody(&server, "");
     let field = ["X-Forwarded-For: 127.0.0.9"];
-    let add = "/api/add-token?type=http&sessionid=demo";
+    // A proxy that passes on the Host of its clients.
+    let add = "http://127.0.0.1:9/api/add-token?type=http&sessionid=demo";
     assert_eq!(request(server.address(), "POST", add, &field).status(), 201);
     let server = Server::gated(&["--proxy-protocol=127.0.0.1", "--publish-from=127.0.0.0/8"]);
     server_for_nobody(&server, "PROXY UNKNOWN\r\n");

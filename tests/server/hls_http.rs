@@ -418,7 +418,8 @@ fn who_waits_for_a_list_is_let_in_anew_when_it_is_there() {
         request(
             server.address(),
             method,
-            target,
+            // A proxy that passes on the Host of its clients.
+            &format!("http://127.0.0.1:9{target}"),
             &["X-Forwarded-For: 127.0.0.9"],
         )
     };

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use crate::support::client::Client;
 use crate::support::media::media;
+use crate::support::needs::lacks_ipv6;
 use crate::support::process::{cpu_ticks, descriptors, resident_kib};
 use crate::support::response::{Body, End};
 use crate::support::server::{LOOPBACK, Server};
 use crate::support::streaming::{Source, Viewer};
-use crate::support::{has_ipv6, until};
+use crate::support::until;
 
 const PIECE_BYTES: usize = 16 * 1024;
 
@@ -279,7 +280,7 @@ fn twenty_thousand_refused_requests_leave_no_memory_behind() {
 
 #[test]
 fn the_api_is_reached_when_viewers_have_filled_the_connections() {
-    if !has_ipv6() {
+    if lacks_ipv6() {
         return;
     }
     let options = [
@@ -319,7 +320,7 @@ fn the_api_is_reached_when_viewers_have_filled_the_connections() {
 /// else: not even while it is not known that it says nothing.
 #[test]
 fn a_silent_host_beyond_its_limit_keeps_nobody_out() {
-    if !has_ipv6() {
+    if lacks_ipv6() {
         return;
     }
     let options = [
@@ -342,7 +343,7 @@ fn a_silent_host_beyond_its_limit_keeps_nobody_out() {
 /// What is kept back for the API's hosts is not for others to sit on, not even without a word.
 #[test]
 fn the_api_is_reached_when_silent_strangers_take_all_that_they_can() {
-    if !has_ipv6() {
+    if lacks_ipv6() {
         return;
     }
     let options = [

@@ -436,6 +436,81 @@ fn a_thousand_keys_are_revoked_one_by_one() {
     });
 }
 
+/// A lowered limit holds for viewers that wait, with a key and with the session's own sessionid.
+#[test]
+fn as_many_who_have_waited_watch_as_may_when_the_stream_begins() {
+    for (name, terms) in [("show", "show"), ("key", "key&for=show&direction=out")] {
+        let server = Server::start(&["--token-server=127.0.0.0/8", "--wait=60"]);
+        server.add_token("sessionid=send&for=show&direction=in");
+        server.add_token(&format!("sessionid={terms}&max-viewers=4"));
+        let mut waiting = Vec::new();
+        for _ in 0..4 {
+            let mut client = Client::connect(server.address());
+            client.send_head("GET", &format!("/stream/{name}"), &[]);
+            waiting.push(client);
+            until("it waits", || {
+                let rows = server.request("GET", "/api/list-viewers").json();
+                (rows.as_array()?.len() == waiting.len()).then_some(())
+            });
+        }
+        server.add_token(&format!("sessionid={terms}&max-viewers=2"));
+        let mut source = Source::open(server.address(), "/stream/send");
+        source.send(b"begins");
+        let mut answers: Vec<u16> = waiting
+            .iter_mut()
+            .map(|client| client.head().status)
+            .collect();
+        answers.sort_unstable();
+        assert_eq!(answers, [200, 200, 503, 503], "{name}");
+    }
+}
+
+/// An expired right to publish does not come back with a right to watch, nor its end with it; and
+/// a call that names another direction changes it.
+#[test]
+fn the_direction_and_the_times_of_a_token_are_those_of_the_last_call() {
+    let server = Server::start(&["--token-server=127.0.0.0/8"]);
+    let add = |terms: &str| {
+        let call = format!("/api/add-token?type=http&sessionid={terms}");
+        server.request("POST", &call).status()
+    };
+    let assert_may = |name: &str, publishes: &str, watches: &str| {
+        for (method, expected) in [("PUT", publishes), ("GET", watches)] {
+            let response = server.request(method, &format!("/stream/{name}"));
+            match expected {
+                // A body without a length; a stream that does not run.
+                "" => assert!(matches!(response.status(), 404 | 411), "{method}"),
+                detail => response.assert_problem(403, &[detail]),
+            }
+        }
+    };
+    let (over, to_watch, to_send) = ("over", "for watching only", "for a source only");
+    for key in ["", "&for=show"] {
+        let name = if key.is_empty() { "own" } else { "key" };
+        let add = |terms: &str| add(&format!("{name}{key}&{terms}"));
+        assert_eq!(add("direction=in&expires=1&note=desk"), 201);
+        until("it is over", || {
+            let response = server.request("GET", &format!("/stream/{name}"));
+            response.text().contains("over").then_some(())
+        });
+        assert_may(name, over, over);
+        assert_eq!(add("direction=out"), 201);
+        assert_may(name, to_watch, "");
+        assert_eq!(add("direction=out"), 200);
+        assert_eq!(add("direction=both"), 201);
+        assert_may(name, "", "");
+        assert_eq!(add("direction=out"), 201);
+        assert_may(name, to_watch, "");
+        assert_eq!(add("direction=in&expires=3600"), 201);
+        assert_may(name, "", to_send);
+        assert_eq!(add("direction=out"), 201);
+        assert_may(name, to_watch, "");
+    }
+    // A limit alone widens nothing.
+    assert_eq!(add("own&max-viewers=3"), 201);
+    assert_may("own", to_watch, "");
+}
+
 /// What is over makes room: the limits that a session's own token sets for its keys do not go with
 /// it, and whoever is inside by a key that did can be ended by its name still.
 #[test]

@@ -178,13 +178,19 @@ fn a_source_that_goes_silent_is_lost_and_its_session_free() {
 
 #[test]
 fn a_source_that_drips_is_lost_as_a_silent_one() {
-    let server = Server::gated(&["--source-idle-time=0.5", "--body-rate=1000"]);
-    server.admit("demo");
-    let mut source = Source::open(server.address(), "/stream/demo");
+    let server = Server::gated(&["--source-idle-time=2", "--body-rate=1000"]);
+    server.admit("drips");
+    server.admit("flows");
+    let mut drips = Source::open(server.address(), "/stream/drips");
+    let mut flows = Source::open(server.address(), "/stream/flows");
+    // Both send as often; one sends enough.
     until("a source of a byte now and then is cut", || {
-        (!source.try_send(b"x")).then_some(())
+        assert!(flows.try_send(&[b'x'; 1000]), "the other one is cut");
+        (!drips.try_send(b"x")).then_some(())
     });
-    server.await_end_of_stream("demo");
+    assert_eq!(flows.finish().status(), 200);
+    server.await_line(&["event=stream-ends", "its source was too slow"]);
+    server.await_end_of_stream("drips");
 }
 
 #[test]
@@ -266,7 +272,7 @@ fn past_the_limit_for_one_host_it_gets_429_and_those_inside_go_on() {
 
 #[test]
 fn one_hosts_limit_is_not_anothers() {
-    if !support::has_ipv6() {
+    if support::needs::lacks_ipv6() {
         return;
     }
     let server = Server::start(&[

@@ -219,6 +219,46 @@ fn the_origin_can_be_asked_who_may_watch() {
     viewer.assert_rest(&media);
 }
 
+/// The origin has a token for the session. It is not asked about a key that may not watch.
+#[test]
+fn an_origin_lets_nobody_watch_by_a_key_of_the_edge_that_may_only_publish() {
+    let origin = Server::gated(&[]);
+    origin.admit("demo");
+    let edge = edge_of(origin.address(), &["--origin-tokens"]);
+    edge.add_token("sessionid=send&for=demo&direction=in");
+    edge.add_token("sessionid=watch&for=demo&direction=out");
+    let assert_refused = || {
+        let refused = |target: &str| {
+            let refused = edge.request("GET", target);
+            refused.assert_problem(403, &["for a source only"]);
+        };
+        refused("/stream/send");
+        if cfg!(feature = "hls") {
+            refused("/stream/send/index.m3u8");
+        }
+        if cfg!(feature = "page") {
+            assert_eq!(edge.request("GET", "/watch/send").status(), 403);
+        }
+    };
+    assert_refused();
+    // By the origin's word, and by the edge's.
+    let mut source = Source::open(origin.address(), "/stream/demo");
+    let viewers = ["demo", "watch"].map(|name| {
+        let target = format!("/stream/{name}");
+        Viewer::ask(edge.address(), &target)
+    });
+    until("both wait", || {
+        let rows = edge.request("GET", "/api/list-viewers").json();
+        (rows.as_array()?.len() == 2).then_some(())
+    });
+    origin.await_viewers("demo", 1);
+    source.send(b"begins");
+    for mut viewer in viewers {
+        assert_eq!(viewer.read(6), b"begins");
+        assert_refused();
+    }
+}
+
 #[test]
 fn without_an_origin_that_answers_viewers_are_told() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -12,6 +12,8 @@ use crate::support::response::Response;
 use crate::support::server::{Server, command};
 
 const ADD: &str = "/api/add-token?type=http&sessionid=a";
+/// As by a proxy that passes on the Host of its clients, here in the target.
+const LIST: &str = "http://127.0.0.1:9/api/list-tokens";
 
 /// What a proxy puts before a connection, in version 2.
 fn binary_header(client: SocketAddr) -> Vec<u8> {
@@ -144,7 +146,7 @@ fn fields_of_requests_are_believed_from_proxies_only() {
         "--forwarded-from=127.0.0.0/8",
     ]);
     let mut client = Client::connect(server.address());
-    let mut asked = |fields: &[&str]| client.request("GET", "/api/list-tokens", fields).status();
+    let mut asked = |fields: &[&str]| client.request("GET", LIST, fields).status();
     // One connection, which the proxy uses for everybody.
     assert_eq!(asked(&[]), 403);
     assert_eq!(asked(&["X-Forwarded-For: 192.0.2.7"]), 200);
@@ -164,24 +166,19 @@ fn fields_of_requests_are_believed_from_proxies_only() {
     );
     assert_eq!(asked(&[]), 403);
     // The page that the proxy brought to a browser by TLS may call.
-    let page = format!("Origin: https://{}", server.address());
-    assert_eq!(asked(&["X-Forwarded-For: 192.0.2.7", &page]), 200);
+    let page = "Origin: https://127.0.0.1:9";
+    assert_eq!(asked(&["X-Forwarded-For: 192.0.2.7", page]), 200);
     assert_eq!(
         asked(&["X-Forwarded-For: 192.0.2.7", "Origin: https://elsewhere"]),
         403
     );
-    let refused = |fields: &[&str]| {
-        Client::connect(server.address()).request("GET", "/api/list-tokens", fields)
-    };
+    let refused = |fields: &[&str]| Client::connect(server.address()).request("GET", LIST, fields);
     refused(&["X-Forwarded-For: 192.0.2.7", "Forwarded: for=192.0.2.7"])
         .assert_problem(400, &["both Forwarded and X-Forwarded-For"]);
     refused(&["X-Forwarded-For: unknown"]).assert_problem(400, &["'unknown' in X-Forwarded-For"]);
     let server = Server::start(&["--token-server=192.0.2.0/24", "--forwarded-from=127.0.0.2"]);
-    let answer = Client::connect(server.address()).request(
-        "GET",
-        "/api/list-tokens",
-        &["X-Forwarded-For: 192.0.2.7"],
-    );
+    let answer =
+        Client::connect(server.address()).request("GET", LIST, &["X-Forwarded-For: 192.0.2.7"]);
     answer.assert_problem(403, &["token server's subnet"]);
 }
 
@@ -195,15 +192,8 @@ fn who_is_named_by_the_addresses_of_proxies_alone_is_nobody() {
         "--forwarded-from=127.0.0.2",
         "--proxy-protocol=127.0.0.3",
     ]);
-    let call = |start: &str, field: &str| {
-        request_behind(
-            &server,
-            start.as_bytes(),
-            "GET",
-            "/api/list-tokens",
-            &[field],
-        )
-    };
+    let call =
+        |start: &str, field: &str| request_behind(&server, start.as_bytes(), "GET", LIST, &[field]);
     for list in [
         "127.0.0.1",
         "127.0.0.2, 127.0.0.1",
@@ -227,13 +217,7 @@ fn who_is_named_by_the_addresses_of_proxies_alone_is_nobody() {
     ]);
     let call = |client: &str, field: &str| {
         let start = line(client);
-        request_behind(
-            &server,
-            start.as_bytes(),
-            "GET",
-            "/api/list-tokens",
-            &[field],
-        )
+        request_behind(&server, start.as_bytes(), "GET", LIST, &[field])
     };
     let field = "X-Forwarded-For: 127.0.0.9";
     for proxy in ["127.0.0.1", "127.0.0.3"] {
@@ -243,6 +227,22 @@ fn who_is_named_by_the_addresses_of_proxies_alone_is_nobody() {
     assert_eq!(call("127.0.0.2", field).status(), 200);
     call("127.0.0.2", "X-Forwarded-For: 127.0.0.3").assert_problem(403, &[nobody]);
     assert_eq!(call("127.0.0.9", "X: y").status(), 200);
+}
+
+/// By default nginx and Apache write the address that they call as Host.
+#[test]
+fn a_proxy_that_passes_on_no_host_is_told_so() {
+    let server = Server::start(&["--token-server=127.0.0.9", "--forwarded-from=127.0.0.1"]);
+    for path in [
+        "/api/list-tokens",
+        "/api/events",
+        "/list-streams",
+        "/metrics",
+    ] {
+        let field = ["X-Forwarded-For: 127.0.0.9"];
+        let answer = request_behind(&server, b"", "GET", path, &field);
+        answer.assert_problem(403, &["proxy_set_header Host"]);
+    }
 }
 
 /// Its host may call the API, and nobody has said that it is one: all who come by it would be that
@@ -256,6 +256,8 @@ fn what_a_forgotten_proxy_brings_has_no_rights_of_its_host() {
         "X-Forwarded-For: 198.51.100.7",
         "X-Forwarded-For:",
         "Forwarded: for=198.51.100.7",
+        "X-Real-IP: 198.51.100.7",
+        "x-forwarded-proto: https",
     ] {
         for (method, target) in [
             ("GET", "/api/list-tokens"),
@@ -281,7 +283,7 @@ fn what_a_forgotten_proxy_brings_has_no_rights_of_its_host() {
     let server = Server::start(&["--token-server=127.0.0.9", "--proxy-protocol=127.0.0.1"]);
     let start = line("127.0.0.9");
     let field = ["X-Forwarded-For: 127.0.0.9"];
-    let answer = request_behind(&server, start.as_bytes(), "GET", "/api/list-tokens", &field);
+    let answer = request_behind(&server, start.as_bytes(), "GET", LIST, &field);
     assert_eq!(answer.status(), 200);
 }
 

@@ -143,6 +143,26 @@ fn a_source_that_waits_is_told_of_once() {
     server.await_line(&["event=source-too-fast", "what=waits"]);
 }
 
+/// A source that comes back with every few bytes is as slow as one that stays.
+#[test]
+fn bodies_one_after_another_share_the_rate_of_their_token() {
+    let server = Server::gated(&[]);
+    // 100,000 bytes a second, and as many at once to begin with.
+    server.add_token("sessionid=show&max-bitrate=800000");
+    let began = Instant::now();
+    for _ in 0..30 {
+        let mut client = Client::connect(server.address());
+        client.send_head("PUT", "/stream/show", &["Content-Length: 10000"]);
+        client.send(vec![b'x'; 10_000]);
+        assert_eq!(client.response("PUT").json()["bytes_received"], 10_000);
+    }
+    let took = began.elapsed();
+    assert!(
+        took >= Duration::from_millis(1_900),
+        "it took {took:?} for what lasts 2 s"
+    );
+}
+
 /// What is fetched from another relay is read no faster than the token here says: that waits, and
 /// loses nothing as long as the origin has it still.
 #[test]

@@ -337,7 +337,7 @@ fn revoking_a_source_ends_its_stream_at_once() {
     assert_eq!(end, support::response::End::CutShort);
 }
 
-/// Whatever is thrown at the socket, by whomever: nobody is answered.
+/// No datagram of any sender gets an answer: the server cannot be turned on somebody else.
 #[test]
 fn nobody_is_ever_answered() {
     let (server, rtp) = start();
@@ -355,17 +355,29 @@ fn nobody_is_ever_answered() {
     kinds.extend((0..=255).map(|byte| vec![byte; 60]));
     kinds.push([0x81, 203, 0, 1, 0, 0, 0, 7].to_vec());
     kinds.push(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec());
-    for kind in &kinds {
+    // The server has judged each before the next, so none is lost in a full buffer.
+    for (index, kind) in kinds.iter().enumerate() {
         stranger.send_to(kind, rtp).expect("sent");
-        named.send_to(kind, rtp).expect("sent");
+        until("the stranger's datagram is dropped", || {
+            (dropped(&server, "stranger") == index as u64 + 1).then_some(())
+        });
     }
+    for kind in &kinds {
+        named.send_to(kind, rtp).expect("sent");
+        dropped(&server, "malformed");
+    }
+    assert!(dropped(&server, "malformed") > 0, "the named one was heard");
+    // The last one is judged before the call that these make is answered.
     assert_silent(&stranger, &server);
     assert_silent(&named, &server);
+}
+
+/// How many datagrams were dropped for this reason.
+fn dropped(server: &Server, reason: &str) -> u64 {
     let text = server.request("GET", "/metrics").text();
-    assert!(
-        text.contains("tollgate_datagrams_dropped_total{reason=\"stranger\"}"),
-        "{text}"
-    );
+    let name = format!("tollgate_datagrams_dropped_total{{reason=\"{reason}\"}} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(&name));
+    value.and_then(|value| value.parse().ok()).expect("the row")
 }
 
 #[test]
@@ -438,7 +450,19 @@ fn the_servers_own_address_is_no_client_whichever_of_the_machines_it_is() {
     let hosts = outside.map(|outside| outside.ip().to_string());
     for host in hosts.into_iter().chain(["127.0.0.1".to_owned()]) {
         add(&host, port).assert_problem(400, &["this server's own RTP address"]);
-        assert!(add(&host, port ^ 1).status() < 300);
+        assert!(add(&host, port ^ 2).status() < 300);
     }
     assert_eq!(add("198.51.100.1", port).status(), 201);
+}
+
+#[test]
+fn the_servers_own_rtcp_address_is_no_client() {
+    // Another program may have the port above the first of them.
+    let is_refused = (0..5).any(|_| {
+        let (server, rtp) = start();
+        let above = format!("udp-clients=127.0.0.1:{}", rtp.port() + 1);
+        let target = format!("/api/add-token?type=rtp-udp&sessionid=s&{above}");
+        server.request("POST", &target).status() == 400
+    });
+    assert!(is_refused);
 }

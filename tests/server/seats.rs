@@ -11,7 +11,8 @@ use crate::support::streaming::Source;
 const PROXIED: &[&str] = &["--forwarded-from=127.0.0.1"];
 
 fn add(server: &Server, query: &str) {
-    let target = format!("/api/add-token?type=http&{query}");
+    // A proxy that passes on the Host of its clients.
+    let target = format!("http://127.0.0.1:9/api/add-token?type=http&{query}");
     let response = request(
         server.address(),
         "POST",

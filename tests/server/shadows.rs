@@ -165,7 +165,7 @@ fn who_cannot_have_it_is_told_why() {
         let told = ts(&server);
         (told.status() != 503).then_some(told)
     });
-    told.assert_problem(406, &["track 1", "V_VP8"]);
+    told.assert_problem(406, &["track 1: VP8 has no place in MPEG-TS"]);
     assert_eq!(server.figure("tollgate_remuxed"), 0);
 
     let flv = corpus::file("h264.flv");

@@ -141,6 +141,11 @@ fn a_viewer_that_is_ended_is_gone_and_kept_out_for_its_time_by_its_key() {
     let refused = server.request("GET", "/stream/one");
     refused.assert_problem(429, &["ended by the operator"]);
     assert!(refused.head.field("Retry-After").is_some());
+    if cfg!(feature = "page") {
+        let page = server.request("GET", "/watch/one");
+        assert_eq!(page.status(), 429);
+        assert!(page.head.field("Retry-After").is_some());
+    }
     if cfg!(feature = "hls") {
         let list = server.request("GET", "/stream/one/index.m3u8");
         list.assert_problem(429, &["ended by the operator"]);

@@ -106,7 +106,7 @@ fn remuxed(format: Format, to: Target, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if let Some(mut remuxer) = Remuxer::new(format, to, UNIT_BYTES_MAX) {
         // What comes before a fault is whole.
-        let _ = remuxer.feed(bytes, &mut out);
+        let _ = remuxer.feed(bytes, &mut (1 << 40), &mut out);
         let _ = remuxer.finish(&mut out);
     }
     out
@@ -168,14 +168,24 @@ impl Given<'_> {
             .streams_of(self.session)
             .filter(|stream| knowledge.kind(*stream) == Kind::Film)
             .collect();
-        let is_of = |stream: &StreamNumber| self.is_of(&given, *stream, knowledge);
-        assert!(
-            count == 0 || films.iter().any(is_of),
-            "{:?} {:?}: {count} units of no film: {}",
-            self.to,
-            self.end,
-            self.whereabouts(&given, &films, knowledge)
-        );
+        if count == 0 {
+            return;
+        }
+        let gaps = |stream: &StreamNumber| Some((*stream, self.gaps(&given, *stream, knowledge)?));
+        let Some((stream, gaps)) = films.iter().find_map(gaps) else {
+            panic!(
+                "{:?} {:?}: {count} units of no film: {}",
+                self.to,
+                self.end,
+                self.whereabouts(&given, &films, knowledge)
+            );
+        };
+        assert!(gaps == 0 || !self.is_segment, "a segment with {gaps} gaps");
+        // A viewer that has just come may fall behind a source that sends as fast as it can, however
+        // promptly it reads. Each such gap has to be among the skips that the server counts.
+        if self.is_prompt && !self.is_segment {
+            knowledge.saw_gaps(stream, gaps);
+        }
     }
 
     /// For who looks into a failure: of each film where the first of each track is, how many are as
@@ -210,7 +220,14 @@ impl Given<'_> {
         films.iter().map(of).collect::<Vec<_>>().join("; ")
     }
 
-    fn is_of(&self, given: &[Vec<Vec<u8>>], stream: StreamNumber, knowledge: &Knowledge) -> bool {
+    /// Returns how many gaps the given units have, beside this stream's film. `None`: a unit is not of
+    /// this film, or is not in its order, or the end is missing.
+    fn gaps(
+        &self,
+        given: &[Vec<Vec<u8>>],
+        stream: StreamNumber,
+        knowledge: &Knowledge,
+    ) -> Option<u64> {
         let source = knowledge.arrived(stream);
         let whole = units(
             self.to.format(),
@@ -221,33 +238,38 @@ impl Given<'_> {
             State::Announced | State::Refused | State::Running => false,
         };
         let must_end = self.end == End::Complete && !self.is_segment && is_clean;
-        // Who has just come may fall behind a source that sends as fast as it can, and whoever
-        // falls out of the buffer may have a part of a picture before the gap, be it the first.
+        // A viewer that falls out of the buffer may have a part of a picture before the gap, be it
+        // the first.
         let is_whole = self.is_prompt || self.is_segment;
         let parts_max = if is_whole { 0 } else { PARTS_MAX };
-        given.iter().all(|given| {
-            // Who came behind the last key frame has the sound alone, as the first track.
+        let mut gaps_max = 0;
+        for given in given {
+            // A viewer that came behind the last key frame has the sound alone, as the first track.
             let from = |first| whole.iter().find_map(|whole| behind(whole, first));
             let firsts = given.iter().enumerate().take(parts_max + 1);
             let mut firsts = firsts.filter_map(|(parts, first)| Some((parts, from(first)?)));
-            let Some((first_parts, whole)) = firsts.next() else {
-                return given.len() <= parts_max;
+            let Some((mut parts, mut rest)) = firsts.next() else {
+                if given.len() > parts_max {
+                    return None;
+                }
+                continue;
             };
-            match is_whole {
-                true => whole.starts_with(given) && (!must_end || whole.len() == given.len()),
-                false => {
-                    let mut rest = whole;
-                    let mut parts = first_parts;
-                    for unit in &given[first_parts..] {
-                        match rest.iter().position(|other| other == unit) {
-                            Some(at) => rest = &rest[at + 1..],
-                            None => parts += 1,
-                        }
+            let mut gaps = 0;
+            for unit in &given[parts..] {
+                match rest.iter().position(|other| other == unit) {
+                    Some(at) => {
+                        gaps += u64::from(at > 0);
+                        rest = &rest[at + 1..];
                     }
-                    parts <= parts_max
+                    None => parts += 1,
                 }
             }
-        })
+            if parts > parts_max || (is_whole && must_end && !rest.is_empty()) {
+                return None;
+            }
+            gaps_max = gaps.max(gaps_max);
+        }
+        Some(gaps_max)
     }
 }
 
@@ -278,6 +300,34 @@ fn who_falls_out_within_its_first_picture_may_have_a_part_of_it() {
             is_prompt,
             is_segment: false,
         };
-        assert_eq!(what.is_of(&given, stream, &knowledge), !is_prompt);
+        assert_eq!(what.gaps(&given, stream, &knowledge).is_some(), !is_prompt);
     }
+}
+
+/// Seeds 90011842 and 95000627: the source sent more than the buffer before the viewer's first turn.
+#[test]
+fn the_gap_of_a_viewer_that_reads_promptly_is_counted_once_for_all_tracks() {
+    let film = flv(60_000, &mut Chance::new(1));
+    let to = Target::MpegTs;
+    let whole = units(to.format(), &remuxed(Format::Flv, to, &film));
+    let mut knowledge = Knowledge::new(vec![Session::new("film")], 1);
+    let (length, source) = (film.len(), ([10, 0, 0, 1], 1).into());
+    let stream = knowledge.announce(0, Kind::Film, film, vec![(0, 0, length)], source);
+    knowledge.handed(stream, length);
+    let what = Given {
+        session: 0,
+        to,
+        content: &[],
+        end: End::CutShort,
+        is_prompt: true,
+        is_segment: false,
+    };
+    let mut given = whole.clone();
+    assert_eq!(what.gaps(&given, stream, &knowledge), Some(0));
+    for track in &mut given {
+        track.drain(1..4);
+    }
+    assert_eq!(what.gaps(&given, stream, &knowledge), Some(1));
+    given[0].swap(0, 1);
+    assert_eq!(what.gaps(&given, stream, &knowledge), None);
 }

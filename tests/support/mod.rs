@@ -16,6 +16,7 @@ pub mod encoder;
 pub mod events;
 pub mod made;
 pub mod media;
+pub mod needs;
 pub mod picture;
 pub mod playlist;
 pub mod process;
@@ -85,9 +86,4 @@ pub fn free_udp_port() -> u16 {
 fn own_ports(taken: &'static AtomicU16, step: u16) -> impl Iterator<Item = u16> {
     let begin = 10_000 + (std::process::id() % 2_000) as u16 * 10;
     std::iter::repeat_with(move || begin + taken.fetch_add(step, Ordering::Relaxed))
-}
-
-/// Whether this machine has the address `::1`; what needs a second host beside 127.0.0.1 uses it.
-pub fn has_ipv6() -> bool {
-    std::net::TcpListener::bind("[::1]:0").is_ok()
 }

@@ -12,7 +12,12 @@ use super::process;
 use super::response::Response;
 use super::until;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_tollgate");
+/// The program that the tests start: `TESTS_PROGRAM`, such as the one that ships, or that which
+/// was built with them.
+fn program() -> String {
+    let given = std::env::var("TESTS_PROGRAM").ok();
+    given.unwrap_or_else(|| env!("CARGO_BIN_EXE_tollgate").to_owned())
+}
 
 /// The hosts that may call the API, in most tests.
 pub const LOOPBACK: &str = "--token-server=127.0.0.1/32";
@@ -39,7 +44,7 @@ const PATIENT: [(&str, &str); 5] = [
 
 /// The program, with its output held back.
 pub fn command(options: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command
         .args(options)
         .envs(PATIENT)
@@ -73,7 +78,7 @@ impl Server {
     #[track_caller]
     pub fn start_after(script: &str, options: &[&str]) -> Server {
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("{script}; exec \"$0\" \"$@\""), PROGRAM]);
+        shell.args(["-c", &format!("{script}; exec \"$0\" \"$@\""), &program()]);
         shell
             .envs(PATIENT)
             .stdin(Stdio::null())

@@ -28,7 +28,7 @@ pub fn packet(pid: u16, begins: bool, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A table of one section in one packet.
-fn table(pid: u16, id: u8, body: &[u8]) -> Vec<u8> {
+pub fn table(pid: u16, id: u8, body: &[u8]) -> Vec<u8> {
     let mut section = vec![id, 0xb0, body.len() as u8 + 9, 0, 1, 0xc1, 0, 0];
     section.extend_from_slice(body);
     section.extend(checksum(&section));

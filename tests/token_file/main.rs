@@ -216,6 +216,34 @@ fn a_compaction_that_broke_off_loses_nothing() {
     }
 }
 
+/// The thread that compacts is in its sandbox when it finds what a failure left.
+#[test]
+fn an_unfinished_journal_does_not_stop_the_next_compaction() {
+    let path = fresh("unfinished");
+    fs::write(&path, long_journal()).expect("a journal");
+    let server = start(&path);
+    fs::write(path.with_extension("new"), journal::HEADER).expect("what a failure left");
+    server.admit("a");
+    until("it is compacted", || {
+        (fs::metadata(&path).expect("the file").len() < 1000).then_some(())
+    });
+}
+
+/// A file that has the name of the unfinished journal, and is none, is somebody's.
+#[test]
+fn another_file_beside_a_token_file_is_left_alone() {
+    let path = fresh("beside");
+    let new_path = path.with_extension("new");
+    fs::write(&new_path, "precious").expect("a file");
+    assert_refuses_to_start(&path, &["is no journal of tokens"]);
+    assert_eq!(fs::read(&new_path).expect("it is there"), b"precious");
+    fs::remove_file(&new_path).expect("it is there");
+    symlink("/dev/null", &new_path).expect("a link");
+    assert_refuses_to_start(&path, &["is no journal of tokens"]);
+    fs::remove_file(&new_path).expect("it is there");
+    drop(start(&path));
+}
+
 /// Two names of one file have one lock, and compaction leaves the link where it is.
 #[test]
 fn a_link_to_a_token_file_is_followed() {

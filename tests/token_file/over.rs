@@ -129,7 +129,43 @@ fn a_kill_in_any_state_of_a_key_leaves_it_as_it_was() {
     }
 }
 
-/// Keys for an hour each, for a year: the table and the file hold those of a day.
+/// A token that made room is gone from the file, too: a later one of its name does not get its
+/// right back, whether the room was made by a call or by a lower limit at the start.
+#[test]
+fn a_token_that_made_room_does_not_come_back_after_a_restart() {
+    for at_start in [false, true] {
+        let path = fresh(&format!("made-room-{at_start}"));
+        let add = "/api/add-token?type=http&sessionid=";
+        let server = Server::gated(&["--tokens=3", &option(&path)]);
+        let send = format!("{add}key&for=show&direction=in&expires=1");
+        call(&server, "POST", &send, 201);
+        until("it is over", || {
+            let response = server.request("GET", "/stream/key");
+            response.text().contains("over").then_some(())
+        });
+        let others = if at_start { 2 } else { 3 };
+        for number in 0..others {
+            call(&server, "POST", &format!("{add}other{number}"), 201);
+        }
+        drop(server);
+        let server = Server::gated(&[&format!("--tokens={others}"), &option(&path)]);
+        assert_eq!(detail(&server, "key"), None, "it made room");
+        call(&server, "DELETE", "/api/revoke-token?sessionid=other0", 200);
+        let watch = format!("{add}key&for=show&direction=out&expires=3600");
+        call(&server, "POST", &watch, 201);
+        let said = detail(&server, "key");
+        drop(server);
+        for _ in 0..2 {
+            let server = start(&path);
+            assert_eq!(detail(&server, "key"), said);
+            assert_open(&server, "key");
+            let response = server.request("PUT", "/stream/key");
+            response.assert_problem(403, &["for watching only"]);
+        }
+    }
+}
+
+/// Keys for an hour each, for a year: the table and the file hold as many as may be.
 #[test]
 fn what_was_over_long_ago_takes_no_room() {
     let path = fresh("over-long-ago");

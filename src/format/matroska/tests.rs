@@ -395,6 +395,7 @@ fn without_video_clusters_are_joins_and_blocks_some_way_apart() {
     let own = |number, time| Start {
         offset: place(number),
         prelude: Prelude::new(&prelude(time)).expect("it fits"),
+        counter: None,
     };
     let points: Vec<_> = findings[1..].iter().map(|(finding, _)| *finding).collect();
     // The first block's join is the cluster; the second is exactly so far behind that.

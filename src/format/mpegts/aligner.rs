@@ -64,8 +64,8 @@ impl Shape {
 
     /// Whether the bytes begin with packets, as far as they go.
     fn fits(self, bytes: &[u8]) -> bool {
-        let sync = bytes.iter().skip(self.before).step_by(self.length);
-        sync.take(self.proof).all(|byte| *byte == SYNC_BYTE)
+        let sync = |number: usize| bytes.get(self.before + number * self.length);
+        (0..self.proof).all(|number| sync(number).is_none_or(|byte| *byte == SYNC_BYTE))
     }
 
     /// Whether the newest byte is the one that proves it.
@@ -136,21 +136,16 @@ impl Aligner {
         let mut dropped = 0;
         loop {
             let known = self.shape;
-            let shapes = || {
-                let mut shapes = Shape::ALL.into_iter();
-                std::iter::from_fn(move || {
-                    shapes.find(|shape| known.is_none_or(|known| known == *shape))
-                })
-            };
-            let may_begin = |at: &usize| shapes().any(|shape| shape.fits(&self.held[*at..]));
+            let shapes = known.as_ref().map_or(&Shape::ALL[..], std::slice::from_ref);
+            let may_begin = |at: &usize| shapes.iter().any(|shape| shape.fits(&self.held[*at..]));
             let begin = (0..self.held.len()).find(may_begin);
             let begin = begin.unwrap_or(self.held.len());
             self.held.drain(..begin);
             dropped += begin;
             // What is shorter to prove comes first, so that the verdict falls at the same byte
             // however they come.
-            let fitting = shapes().filter(|shape| shape.fits(&self.held));
-            let Some(shape) = fitting.min_by_key(|shape| shape.proof_bytes()) else {
+            let fitting = shapes.iter().filter(|shape| shape.fits(&self.held));
+            let Some(&shape) = fitting.min_by_key(|shape| shape.proof_bytes()) else {
                 continue;
             };
             let missing = shape.proof_bytes().saturating_sub(self.held.len());

@@ -12,6 +12,7 @@ mod open;
 mod packet;
 mod picture;
 pub(crate) mod psi;
+mod sets;
 mod streams;
 mod tables;
 
@@ -22,10 +23,13 @@ pub use packet::{PACKET_BYTES, Packet, SYNC_BYTE};
 pub(crate) use psi::checksum;
 pub(super) use tables::Tables;
 
-use super::header::{Header, Parts};
+use super::header::{Header, InParts, Parts, Repetition};
 use super::{Finding, Findings, LetGo, MediaTime, Start, UNIT_SPACING};
 use open::Open;
-use picture::{Codec, Look, Search};
+#[cfg(feature = "remux")]
+pub(crate) use picture::may_begin;
+use picture::{Codec, Search};
+use sets::Sets;
 
 /// The scanner.
 #[derive(Debug, Default)]
@@ -36,10 +40,26 @@ pub struct MpegTs {
     /// Where the unit that was reported last begins.
     last_unit: Option<u64>,
     last_join: Option<u64>,
-    /// An encoder that has set the random-access indicator once sets it always.
+    /// An encoder that has set the random-access indicator once sets it always: of video in which
+    /// nothing else tells.
     has_indicator: bool,
     /// What is looked through for a key picture.
     search: Option<Search>,
+    /// The parameter sets that came last.
+    #[cfg_attr(feature = "handover", serde(default))]
+    sets: Sets,
+    /// The packets of those in the header: none before the first key picture that lacks its own.
+    #[cfg_attr(feature = "handover", serde(default, with = "crate::handover::bytes"))]
+    told_sets: Vec<u8>,
+    /// Bytes before each packet's sync byte, and the length of a packet with these bytes.
+    #[cfg_attr(feature = "handover", serde(default))]
+    told_shape: (usize, usize),
+    /// The continuity counter of the video's last packet.
+    #[cfg_attr(feature = "handover", serde(default))]
+    counter: u8,
+    /// Whether the newest join point is a scrambled packet.
+    #[cfg_attr(feature = "handover", serde(default))]
+    is_scrambled: bool,
     /// What has begun beside the video, and is not whole.
     open: Open,
     /// Where something was open when a picture began, or sound: the newest.
@@ -99,12 +119,15 @@ impl MpegTs {
 
     /// The header that was told last.
     pub fn header(&self) -> Header<'_> {
-        Header(Parts::Several(&self.tables))
+        Header(Parts::Several(self))
     }
 
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        self.aligner.held_bytes() + self.tables.held_bytes()
+        self.aligner.held_bytes()
+            + self.tables.held_bytes()
+            + self.sets.held_bytes()
+            + self.told_sets.capacity()
     }
 
     fn packet(
@@ -128,11 +151,19 @@ impl MpegTs {
             self.open = Open::default();
             if self.tables.streams().video != video {
                 self.video = Arrival::default();
+                (self.sets, self.told_sets) = (Sets::default(), Vec::new());
             }
         }
         if self.last_unit.is_none_or(|last| at >= last + UNIT_SPACING) {
             self.last_unit = Some(at);
-            findings(Finding::Unit(Start::at(at)), self.header());
+            let next = self.counter.wrapping_add(1) & 0x0f;
+            findings(Finding::Unit(self.start(at, next)), self.header());
+        }
+        if self.is_video(packet.pid()) && !packet.payload().is_empty() {
+            if packet.counter() != self.counter.wrapping_add(1) & 0x0f {
+                self.sets.lose();
+            }
+            self.counter = packet.counter();
         }
         self.look_whether_it_splits(at, packet);
         let join = self.join(at, packet);
@@ -142,14 +173,37 @@ impl MpegTs {
         {
             findings(Finding::Time(at, time), self.header());
         }
-        if let Some(join) = join {
+        if let Some((join, counter)) = join {
+            self.is_scrambled = packet.is_scrambled();
+            if self.lacks_sets() {
+                let pid = packet.pid();
+                self.told_sets = self.sets.packets(pid, packet.around());
+                self.told_shape = (packet.around().0.len(), packet.whole().len());
+                findings(Finding::Header, self.header());
+                self.last_unit = None;
+            }
             self.last_join = Some(join);
             if self.last_split == Some(join) {
                 findings(Finding::Split(join), self.header());
             }
-            findings(Finding::Join(Start::at(join)), self.header());
+            findings(Finding::Join(self.start(join, counter)), self.header());
         }
         Ok(())
+    }
+
+    /// Whether the header is to have other parameter sets, with the key picture that came last.
+    fn lacks_sets(&self) -> bool {
+        match self.told_sets.is_empty() {
+            true => !self.sets.are_brought(),
+            false => self.sets.have_changed(),
+        }
+    }
+
+    fn start(&self, at: u64, counter: u8) -> Start {
+        Start {
+            counter: (!self.told_sets.is_empty()).then_some(counter),
+            ..Start::at(at)
+        }
     }
 
     fn is_video(&self, pid: u16) -> bool {
@@ -169,8 +223,8 @@ impl MpegTs {
         }
     }
 
-    /// Where decoding can begin, if this packet shows a place.
-    fn join(&mut self, at: u64, packet: Packet<'_>) -> Option<u64> {
+    /// Where decoding can begin, if this packet shows a place, and the counter of the packet there.
+    fn join(&mut self, at: u64, packet: Packet<'_>) -> Option<(u64, u8)> {
         let streams = self.tables.streams();
         let pid = packet.pid();
         match streams.video {
@@ -186,25 +240,37 @@ impl MpegTs {
             Some(_) | None => return None,
         }
         let is_spaced = self.last_join.is_none_or(|last| at >= last + AUDIO_SPACING);
-        is_spaced.then_some(at)
+        is_spaced.then_some((at, 0))
     }
 
-    fn video_join(&mut self, at: u64, packet: Packet<'_>, codec: Codec) -> Option<u64> {
+    fn video_join(&mut self, at: u64, packet: Packet<'_>, codec: Codec) -> Option<(u64, u8)> {
+        let sets = &mut self.sets;
         if packet.unit_starts() {
             self.video = Arrival::Come;
-            self.has_indicator |= packet.is_random_access();
-            if packet.is_random_access() {
-                self.search = None;
-                return Some(at);
+            let is_readable = !packet.is_scrambled();
+            let has_flag = packet.is_random_access();
+            self.has_indicator |= has_flag;
+            // No picture was in the one before: its mark is this one's.
+            let was_marked = self.search.take().is_some_and(|search| search.is_marked());
+            if is_readable && (codec.has_nals() || !self.has_indicator) {
+                let is_marked = has_flag || was_marked;
+                self.search = Some(Search::begin(
+                    codec,
+                    at,
+                    packet.counter(),
+                    packet.payload(),
+                    is_marked,
+                    sets,
+                ));
+            } else if has_flag {
+                return Some((at, packet.counter()));
             }
-            let is_readable = !self.has_indicator && !packet.is_scrambled();
-            self.search = is_readable.then(|| Search::begin(codec, at, packet.payload()));
         } else if let Some(search) = &mut self.search {
-            search.feed(packet.payload());
+            search.feed(packet.payload(), sets);
         }
-        let (look, begin) = self.search.as_ref()?.verdict()?;
+        let (is_join, begin, counter) = self.search.as_ref()?.verdict()?;
         self.search = None;
-        (look == Look::Key).then_some(begin)
+        is_join.then_some((begin, counter))
     }
 
     /// A PES packet of sound begins while it is not clear whether video comes.
@@ -219,6 +285,36 @@ impl MpegTs {
         } else if elapsed >= SOUND_ONLY_TICKS {
             self.video = Arrival::Missing;
         }
+    }
+}
+
+/// The packets of the tables, then the packets of the parameter sets.
+impl InParts for MpegTs {
+    fn each(&self, counter: Option<u8>, part: &mut dyn FnMut(&[u8])) {
+        self.tables.each(part);
+        if let Some(sets) = self.numbered_sets(counter) {
+            part(&sets);
+        }
+    }
+
+    fn tables(&self, counter: Option<u8>) -> Option<Repetition> {
+        let mut repetition = self.tables.repetition();
+        let sets = self.numbered_sets(counter);
+        repetition.packets.extend(sets.into_iter().flatten());
+        Some(repetition)
+    }
+
+    fn is_scrambled(&self) -> bool {
+        self.is_scrambled
+    }
+}
+
+impl MpegTs {
+    /// The packets of parameter sets for a start with this counter.
+    fn numbered_sets(&self, counter: Option<u8>) -> Option<Vec<u8>> {
+        let mut packets = self.told_sets.clone();
+        sets::number(&mut packets, self.told_shape, counter?);
+        Some(packets)
     }
 }
 
@@ -242,9 +338,13 @@ pub(super) fn decoding_time(pes: &[u8]) -> Option<MediaTime> {
 impl MpegTs {
     /// Whether what was told of it can be, of bytes up to this offset.
     pub fn fits(&self, offset: u64) -> bool {
-        let begin = self.search.as_ref().map(|search| search.begins_at());
-        let places = [self.last_unit, self.last_join, self.last_split, begin];
+        let places = [self.last_unit, self.last_join, self.last_split];
+        let mut search = self.search.iter();
         self.aligner.fits()
+            && search.all(|search| search.fits(offset))
+            && self.sets.fits()
+            && sets::are_packets(&self.told_sets, self.told_shape)
+            && self.counter < 16
             && self.tables.fits()
             && self.open.fits()
             && places.into_iter().flatten().all(|place| place <= offset)

@@ -1,8 +1,10 @@
-//! Whether a picture can be decoded by itself, for encoders that do not say so: a look at the
-//! beginning of its PES packet.
+//! Whether a picture can be decoded by itself: a look at the beginning of its PES packet, as some
+//! encoders say so of none, and some of all.
 //!
 //! (H.264: ISO/IEC 14496-10 table 7-1; HEVC: ISO/IEC 23008-2 table 7-1; MPEG-2 video: ISO/IEC
 //! 13818-2 section 6.2.)
+
+use super::sets::Sets;
 
 /// The video codings that matter to where decoding can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,69 +29,173 @@ impl Codec {
         }
     }
 
-    /// What a unit says of the picture that is looked for, by the byte that names its kind; nothing
-    /// if another must. Behind a picture's rest the next one begins with a delimiter or a parameter
-    /// set.
-    fn look(self, unit: u8, may_be_rest: bool) -> Option<Look> {
+    /// Whether streams of this codec are sequences of NAL units.
+    pub fn has_nals(self) -> bool {
+        matches!(self, Codec::H264 | Codec::Hevc)
+    }
+
+    /// How many bytes of a unit tell what it is, of one that begins with this byte.
+    fn telling_bytes(self, first: u8) -> usize {
         match self {
-            Codec::Mpeg12 => match unit {
-                0xb3 => Some(Look::Key),
-                // Slices
-                0x01..=0xaf if may_be_rest => None,
-                _ => Some(Look::Other),
-            },
-            // Messages may stand in front; a parameter set stands in front of a key picture.
-            Codec::H264 => match unit & 0x1f {
-                5 | 7 => Some(Look::Key),
-                1..=4 if !may_be_rest => Some(Look::Other),
-                _ => None,
-            },
-            Codec::Hevc => match unit >> 1 & 0x3f {
-                16..=21 | 32 => Some(Look::Key),
-                0..=15 if !may_be_rest => Some(Look::Other),
-                _ => None,
-            },
-            Codec::Other => Some(Look::Other),
+            Codec::H264 if matches!(first & 0x1f, 1 | 2 | 6) => 2,
+            Codec::Hevc if first >> 1 & 0x3f == 39 => 3,
+            _ => 1,
         }
     }
 
-    /// Whether a picture begins with this unit.
-    fn is_delimiter(self, unit: u8) -> bool {
+    /// Returns what the first bytes of a NAL unit show about the picture.
+    fn look(self, unit: &[u8], may_be_rest: bool) -> Look {
+        let first = unit.first().copied().unwrap_or(0);
         match self {
-            Codec::Mpeg12 => matches!(unit, 0x00 | 0xb3 | 0xb8),
-            Codec::H264 => unit & 0x1f == 9,
-            Codec::Hevc => unit >> 1 & 0x3f == 35,
-            Codec::Other => false,
+            Codec::Mpeg12 => match first {
+                0xb3 => Look::Key,
+                // Slices
+                0x01..=0xaf if may_be_rest => Look::Nothing,
+                _ => Look::Other,
+            },
+            Codec::H264 | Codec::Hevc => {
+                let is_hevc = self == Codec::Hevc;
+                let kind = if is_hevc {
+                    first >> 1 & 0x3f
+                } else {
+                    first & 0x1f
+                };
+                match (is_hevc, kind) {
+                    (false, 5) | (true, 16..=21) => Look::Key,
+                    (false, 7) | (true, 32 | 33) => Look::Sequence,
+                    (false, 8) | (true, 34) => Look::Set,
+                    (false, 9) | (true, 35) => Look::Begin,
+                    (false, 6) | (true, 39) if may_begin(is_hevc, unit) => Look::Recovery,
+                    (false, 1..=4) | (true, 0..=15) if may_be_rest => Look::Nothing,
+                    (false, 1..=4) | (true, 0..=15) if may_begin(is_hevc, unit) => Look::Intra,
+                    (false, 1..=4) | (true, 0..=15) => Look::Other,
+                    _ => Look::Nothing,
+                }
+            }
+            Codec::Other => Look::Other,
         }
+    }
+
+    /// The type and the number of a parameter set; `None` of any other NAL unit.
+    pub fn set_name(self, nal: &[u8]) -> Option<(u8, u32)> {
+        let first = *nal.first()?;
+        let kind = if self == Codec::Hevc {
+            first >> 1 & 0x3f
+        } else {
+            first & 0x1f
+        };
+        let number = match (self, kind) {
+            (Codec::H264, 7) => golomb(nal.get(4..)?)?,
+            (Codec::H264, 8) => golomb(nal.get(1..)?)?,
+            (Codec::Hevc, 32) => u32::from(nal.get(2)? >> 4),
+            // Its number stands behind much that is hard to read: there is hardly more than one.
+            (Codec::Hevc, 33) => 0,
+            (Codec::Hevc, 34) => golomb(nal.get(2..)?)?,
+            _ => return None,
+        };
+        Some((kind, number))
     }
 }
 
-/// What is told of a picture.
+/// Whether a NAL unit shows that a picture which its encoder marks can be decoded by itself, or
+/// with the next ones: the first slice of H.264 that is one of an I picture, or a recovery point.
+pub(crate) fn may_begin(is_hevc: bool, nal: &[u8]) -> bool {
+    match (is_hevc, nal) {
+        (true, [first, _, payload, ..]) => first >> 1 & 0x3f == 39 && *payload == RECOVERY_POINT,
+        (false, [first, second, ..]) => match first & 0x1f {
+            6 => *second == RECOVERY_POINT,
+            // Macroblock 0, then slice type 2 or 7, as Exp-Golomb codes.
+            1 | 2 => second & 0xf0 == 0xb0 || *second == 0x88,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// The payload type of the message (ISO/IEC 14496-10 section D.1, 23008-2 section D.2.1).
+const RECOVERY_POINT: u8 = 6;
+
+/// Reads an Exp-Golomb code of at most 17 bits, which holds every number of a parameter set.
+fn golomb(bytes: &[u8]) -> Option<u32> {
+    let mut bits = [0; 4];
+    bits.iter_mut()
+        .zip(bytes)
+        .for_each(|(bit, byte)| *bit = *byte);
+    let bits = u32::from_be_bytes(bits);
+    let zeros = bits.leading_zeros();
+    (zeros <= 8).then(|| (bits >> (31 - 2 * zeros)) - 1)
+}
+
+/// Of a unit of which no more must be seen.
+const TOLD: u8 = 3;
+
+#[cfg(feature = "handover")]
+fn told() -> u8 {
+    TOLD
+}
+
+/// What a NAL unit shows about a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) enum Look {
+enum Look {
+    /// It can be decoded by itself.
     Key,
+    /// A parameter set, which marks it.
+    Sequence,
+    /// Another one.
+    Set,
+    /// It begins.
+    Begin,
+    /// Decoding can begin with it if it is marked.
+    Recovery,
+    /// The same, and the unit is its first slice.
+    Intra,
+    /// It needs others.
     Other,
+    Nothing,
 }
 
 /// Looks through a PES packet for the first picture that begins in it, over as many packets as it
 /// takes: messages in front of it may be long, and a PES packet may begin within a picture, whose
-/// rest is no one's.
+/// rest is no one's. Encoders that set the random-access flag, or send parameter sets, with every
+/// picture mark none: so a mark counts only where the picture itself can be one to begin with.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Search {
     codec: Codec,
     /// Where the PES packet begins.
     begin: u64,
+    /// The continuity counter of its first packet.
+    #[cfg_attr(feature = "handover", serde(default))]
+    counter: u8,
     /// The bytes looked at last, the newest lowest.
     last: u32,
     may_be_rest: bool,
-    verdict: Option<Look>,
+    /// Its encoder says that decoding can begin with it.
+    #[cfg_attr(feature = "handover", serde(default))]
+    is_marked: bool,
+    #[cfg_attr(feature = "handover", serde(default))]
+    may_begin: bool,
+    /// The first bytes of the unit at hand,
+    #[cfg_attr(feature = "handover", serde(default))]
+    unit: [u8; 3],
+    /// and how many there are: [`TOLD`] once they have told what it is.
+    #[cfg_attr(feature = "handover", serde(default = "told"))]
+    told: u8,
+    #[cfg_attr(feature = "handover", serde(default))]
+    is_join: Option<bool>,
 }
 
 impl Search {
-    /// With the first packet's payload, which is at this offset.
-    pub fn begin(codec: Codec, begin: u64, pes: &[u8]) -> Search {
+    /// With the first packet's payload, its offset and its counter. It is marked if it has the flag,
+    /// or if one was before it that had no picture.
+    pub fn begin(
+        codec: Codec,
+        begin: u64,
+        counter: u8,
+        pes: &[u8],
+        is_marked: bool,
+        sets: &mut Sets,
+    ) -> Search {
         let coded = elementary(pes);
         let may_be_rest = !coded.is_some_and(|coded| {
             let zeros = coded.iter().take_while(|byte| **byte == 0).count();
@@ -98,32 +204,71 @@ impl Search {
         let mut search = Search {
             codec,
             begin,
+            counter,
             last: u32::MAX,
             may_be_rest,
+            is_marked,
+            may_begin: false,
+            unit: [0; 3],
+            told: TOLD,
             // Without a head it says nothing.
-            verdict: coded.is_none().then_some(Look::Other),
+            is_join: coded.is_none().then_some(is_marked),
         };
-        search.feed(coded.unwrap_or_default());
+        sets.begin_picture(|nal| codec.set_name(nal));
+        search.feed(coded.unwrap_or_default(), sets);
         search
     }
 
     /// What follows of the PES packet.
-    pub fn feed(&mut self, coded: &[u8]) {
+    pub fn feed(&mut self, coded: &[u8], sets: &mut Sets) {
         for byte in coded {
-            if self.verdict.is_some() {
+            if self.is_join.is_some() {
                 return;
             }
+            sets.take(*byte);
             self.last = self.last << 8 | u32::from(*byte);
-            if self.last >> 8 == 1 {
-                self.verdict = self.codec.look(*byte, self.may_be_rest);
-                self.may_be_rest &= !self.codec.is_delimiter(*byte);
+            if self.last & 0xff_ffff == 1 {
+                sets.end(|nal| self.codec.set_name(nal), 3);
+                self.told = 0;
+            } else if let Some(place) = self.unit.get_mut(usize::from(self.told)) {
+                *place = *byte;
+                self.told += 1;
+                let unit = self.unit;
+                let unit = &unit[..usize::from(self.told)];
+                if unit.len() == self.codec.telling_bytes(unit[0]) {
+                    self.told = TOLD;
+                    self.note(self.codec.look(unit, self.may_be_rest), *byte, sets);
+                }
             }
         }
     }
 
-    /// What the picture is, once that is clear, and where it may be begun.
-    pub fn verdict(&self) -> Option<(Look, u64)> {
-        self.verdict.map(|look| (look, self.begin))
+    fn note(&mut self, look: Look, first: u8, sets: &mut Sets) {
+        match look {
+            Look::Key => self.is_join = Some(true),
+            Look::Intra => self.is_join = Some(self.is_marked),
+            Look::Other => self.is_join = Some(self.is_marked && self.may_begin),
+            Look::Recovery => self.may_begin = true,
+            Look::Begin => self.may_be_rest = false,
+            Look::Sequence | Look::Set => {
+                self.may_be_rest = false;
+                self.is_marked |= look == Look::Sequence;
+                sets.begin(first);
+            }
+            Look::Nothing => {}
+        }
+    }
+
+    /// Whether it is marked, if no picture has begun in it so far.
+    pub fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// Whether decoding can begin with the picture, once that is clear, and where: with the counter
+    /// of the packet there.
+    pub fn verdict(&self) -> Option<(bool, u64, u8)> {
+        self.is_join
+            .map(|is_join| (is_join, self.begin, self.counter))
     }
 }
 
@@ -148,9 +293,9 @@ fn elementary(pes: &[u8]) -> Option<&[u8]> {
 
 #[cfg(feature = "handover")]
 impl Search {
-    /// Where the PES packet begins.
-    pub fn begins_at(&self) -> u64 {
-        self.begin
+    /// Returns whether the state in a hand-over is possible for bytes up to this offset.
+    pub fn fits(&self, offset: u64) -> bool {
+        self.begin <= offset && self.counter < 16
     }
 }
 
@@ -160,105 +305,141 @@ mod tests {
 
     const PES: [u8; 9] = [0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0];
 
-    /// What a picture is taken for whose PES packet has this behind its head.
-    fn look(codec: Codec, coded: &[u8]) -> Option<Look> {
-        let whole = Search::begin(codec, 7, &[&PES, coded].concat());
+    fn begin(codec: Codec, pes: &[u8], is_marked: bool) -> (Search, Sets) {
+        let mut sets = Sets::default();
+        let search = Search::begin(codec, 7, 3, pes, is_marked, &mut sets);
+        (search, sets)
+    }
+
+    /// Whether decoding can begin with a picture whose PES packet has this behind its head.
+    fn is_join(codec: Codec, coded: &[u8], is_marked: bool) -> Option<bool> {
+        let (whole, _) = begin(codec, &[&PES, coded].concat(), is_marked);
         // It comes to the same if it goes on in further packets.
         for cut in 0..=coded.len() {
-            let mut search = Search::begin(codec, 7, &[&PES, &coded[..cut]].concat());
-            search.feed(&coded[cut..]);
+            let pes = [&PES, &coded[..cut]].concat();
+            let (mut search, mut sets) = begin(codec, &pes, is_marked);
+            search.feed(&coded[cut..], &mut sets);
             let is_same = search.verdict() == whole.verdict();
             // With fewer bytes it cannot be told whether a unit begins here.
             assert!(is_same || cut < 5, "{codec:?} {coded:x?} cut at {cut}");
         }
-        whole.verdict().map(|(look, begin)| {
-            assert_eq!(begin, 7);
-            look
+        whole.verdict().map(|(is_join, begin, counter)| {
+            assert_eq!((begin, counter), (7, 3));
+            is_join
         })
     }
 
     /// Each unit that may stand in front of a picture; then behind the rest of one.
     #[test]
     fn a_unit_tells_whether_its_picture_is_a_key() {
-        let (key, other) = (Some(Look::Key), Some(Look::Other));
         for unit in 0..=0xff {
-            let mpeg = if unit == 0xb3 { key } else { other };
-            let mpeg_rest = match unit {
-                0x01..=0xaf => None,
-                _ => mpeg,
-            };
+            let mpeg = Some(unit == 0xb3);
+            let mpeg_rest = mpeg.filter(|_| !matches!(unit, 0x01..=0xaf));
             let h264 = match unit % 32 {
-                5 | 7 => key,
-                1..=4 => other,
+                5 => Some(true),
+                1..=4 => Some(false),
                 _ => None,
             };
-            let h264_rest = h264.filter(|look| *look == Look::Key);
             let hevc = match unit / 2 % 64 {
-                16..=21 | 32 => key,
-                0..=15 => other,
+                16..=21 => Some(true),
+                0..=15 => Some(false),
                 _ => None,
             };
-            let hevc_rest = hevc.filter(|look| *look == Look::Key);
             for (codec, first, rest) in [
                 (Codec::Mpeg12, mpeg, mpeg_rest),
-                (Codec::H264, h264, h264_rest),
-                (Codec::Hevc, hevc, hevc_rest),
-                (Codec::Other, other, other),
+                (Codec::H264, h264, h264.filter(|is_join| *is_join)),
+                (Codec::Hevc, hevc, hevc.filter(|is_join| *is_join)),
+                (Codec::Other, Some(false), Some(false)),
             ] {
-                assert_eq!(look(codec, &[0, 0, 1, unit]), first, "{codec:?} {unit:#x}");
-                assert_eq!(look(codec, &[0, 0, 0, 0, 1, unit]), first);
-                assert_eq!(
-                    look(codec, &[9, 0, 0, 1, unit]),
-                    rest,
-                    "{codec:?} {unit:#x}"
-                );
-                assert_eq!(look(codec, &[0, 1, unit]), None, "no start code");
+                let is_join =
+                    |coded: &[u8]| is_join(codec, &[coded, &[unit, 0xe0]].concat(), false);
+                assert_eq!(is_join(&[0, 0, 1]), first, "{codec:?} {unit:#x}");
+                assert_eq!(is_join(&[0, 0, 0, 0, 1]), first);
+                assert_eq!(is_join(&[9, 0, 0, 1]), rest, "{codec:?} {unit:#x}");
+                assert_eq!(is_join(&[0, 1]), None, "no start code");
                 // What looks like the beginning of a start code is the rest of a picture too.
-                assert_eq!(look(codec, &[0, 1, 0, 0, 1, unit]), rest);
-                assert_eq!(look(codec, &[0, 0, 5, 0, 0, 1, unit]), rest);
+                assert_eq!(is_join(&[0, 1, 0, 0, 1]), rest);
+                assert_eq!(is_join(&[0, 0, 5, 0, 0, 1]), rest);
             }
         }
     }
 
-    /// Behind a delimiter what follows is the picture's own.
+    /// NAL units behind start codes.
+    fn coded(units: &[&[u8]]) -> Vec<u8> {
+        let each = units.iter().map(|unit| [&[0, 0, 1], *unit].concat());
+        each.collect::<Vec<_>>().concat()
+    }
+
+    /// The flag or the sets may come with every picture: slices of type I, IDR, IRAP and recovery
+    /// points tell.
+    #[test]
+    fn a_mark_counts_where_decoding_can_begin() {
+        const SPS: &[u8] = &[0x67, 100, 0, 30, 0x80, 7];
+        const PPS: &[u8] = &[0x68, 0x80, 7];
+        let [intra, all_intra, all_p, all_b] = [0xb0, 0x88, 0x9a, 0x9e].map(|byte| [0x41, byte, 7]);
+        let later_slice = [0x41, 0x30, 7];
+        let recovery: &[u8] = &[6, 6, 1, 0x80];
+        let timing: &[u8] = &[6, 1, 1, 6];
+        let vps: &[u8] = &[0x40, 1, 0x0c];
+        let (trail, cra, clean): (&[u8], &[u8], &[u8]) =
+            (&[2, 1, 0x80], &[0x2a, 1], &[0x4e, 1, 6, 9]);
+        for (codec, units, plain, flagged) in [
+            (Codec::H264, vec![&intra[..]], false, true),
+            (Codec::H264, vec![&all_intra], false, true),
+            (Codec::H264, vec![&all_p], false, false),
+            (Codec::H264, vec![&all_b], false, false),
+            (Codec::H264, vec![&later_slice], false, false),
+            (Codec::H264, vec![SPS, PPS, &all_p], false, false),
+            (Codec::H264, vec![SPS, PPS, &all_intra], true, true),
+            (Codec::H264, vec![PPS, &all_intra], false, true),
+            (Codec::H264, vec![recovery, &all_p], false, true),
+            (Codec::H264, vec![SPS, recovery, &all_p], true, true),
+            (Codec::H264, vec![timing, &all_p], false, false),
+            (Codec::H264, vec![SPS, PPS, &[0x65, 0x88]], true, true),
+            (Codec::Hevc, vec![trail], false, false),
+            (Codec::Hevc, vec![vps, trail], false, false),
+            (Codec::Hevc, vec![clean, trail], false, true),
+            (Codec::Hevc, vec![vps, clean, trail], true, true),
+            (Codec::Hevc, vec![cra], true, true),
+        ] {
+            let coded = coded(&units);
+            assert_eq!(is_join(codec, &coded, false), Some(plain), "{units:x?}");
+            assert_eq!(is_join(codec, &coded, true), Some(flagged), "{units:x?}");
+        }
+    }
+
+    /// Behind a delimiter what follows is the picture's own, and behind parameter sets.
     #[test]
     fn the_rest_of_a_picture_ends_with_a_delimiter() {
-        for (codec, picture, delimiters) in [
-            (Codec::H264, 1, &[0x09, 0x29, 0xe9][..]),
-            (Codec::Hevc, 2, &[0x46, 0x47, 0xc6]),
+        for (codec, picture, begins) in [
+            (Codec::H264, 0x41, [9, 7, 8].as_slice()),
+            (Codec::Hevc, 2, &[35, 32, 33, 34]),
         ] {
-            for delimiter in 0..=0xff {
-                let seen = look(codec, &[0x55, 0, 0, 1, delimiter, 0, 0, 1, picture]);
-                if look(codec, &[0x55, 0, 0, 1, delimiter]).is_some() {
+            for unit in 0..=0xff_u8 {
+                let rest = [0x55, 0, 0, 1, unit, 9, 9];
+                if is_join(codec, &rest, false).is_some() {
                     continue;
                 }
-                let expected = delimiters_of(codec, delimiter).then_some(Look::Other);
-                assert_eq!(seen, expected, "{codec:?} {delimiter:#x}");
+                let kind = if codec == Codec::H264 {
+                    unit % 32
+                } else {
+                    unit / 2 % 64
+                };
+                let seen = is_join(
+                    codec,
+                    &[&rest[..], &[0, 0, 1, picture, 0xe0]].concat(),
+                    false,
+                );
+                let expected = begins.contains(&kind).then_some(false);
+                assert_eq!(seen, expected, "{codec:?} {unit:#x}");
             }
-            for delimiter in delimiters {
-                assert!(delimiters_of(codec, *delimiter));
-            }
-        }
-        for unit in [0x00, 0xb3, 0xb8] {
-            assert!(Codec::Mpeg12.is_delimiter(unit));
-        }
-        for unit in [0x01, 0xaf, 0xb2, 0xb5, 0xb7] {
-            assert!(!Codec::Mpeg12.is_delimiter(unit));
-        }
-        assert!((0..=0xff).all(|unit| !Codec::Other.is_delimiter(unit)));
-    }
-
-    fn delimiters_of(codec: Codec, unit: u8) -> bool {
-        match codec {
-            Codec::H264 => unit % 32 == 9,
-            Codec::Hevc => unit / 2 % 64 == 35,
-            Codec::Mpeg12 | Codec::Other => false,
         }
     }
 
     #[test]
     fn what_has_no_head_of_video_says_nothing() {
         let key = [0, 0, 1, 0x65];
+        let verdict = |pes: &[u8]| begin(Codec::H264, pes, false).0.verdict();
         for (at, byte, is_read) in [
             (0, 1, false),
             (1, 1, false),
@@ -280,17 +461,19 @@ mod tests {
         ] {
             let mut pes = [&PES[..], &[0][..usize::from(at == 8 && byte == 1)], &key].concat();
             pes[at] = byte;
-            let search = Search::begin(Codec::H264, 3, &pes);
-            let expected = if is_read { Look::Key } else { Look::Other };
-            assert_eq!(search.verdict(), Some((expected, 3)), "{byte:#x} at {at}");
+            assert_eq!(verdict(&pes), Some((is_read, 7, 3)), "{byte:#x} at {at}");
         }
         for length in 0..PES.len() {
-            let search = Search::begin(Codec::H264, 3, &PES[..length]);
-            assert_eq!(search.verdict(), Some((Look::Other, 3)), "{length} bytes");
+            assert_eq!(
+                verdict(&PES[..length]),
+                Some((false, 7, 3)),
+                "{length} bytes"
+            );
         }
-        let open = Search::begin(Codec::H264, 3, &PES);
-        assert_eq!(open.verdict(), None);
+        assert_eq!(verdict(&PES), None);
         #[cfg(feature = "handover")]
-        assert_eq!(open.begins_at(), 3);
+        assert!(
+            begin(Codec::H264, &PES, false).0.fits(7) && !begin(Codec::H264, &PES, false).0.fits(6)
+        );
     }
 }

@@ -6,7 +6,7 @@
 //! bound.
 
 use super::super::LetGo;
-use super::super::header::{InParts, Repetition};
+use super::super::header::Repetition;
 use super::psi::{self, Assembler, Section};
 use super::streams::Streams;
 use super::{PACKET_BYTES, Packet};
@@ -57,21 +57,16 @@ const PROGRAMS_MAX: usize = 32;
 /// section, in the table and while it comes; allocations may be twice as long.
 const HELD_BYTES_MAX: usize = 128 * 1024;
 
-/// The packets of each table; none where they name no stream.
-impl InParts for Tables {
-    fn each(&self, part: &mut dyn FnMut(&[u8])) {
+impl Tables {
+    /// Shows the packets of each table; none where they name no stream.
+    pub(super) fn each(&self, part: &mut dyn FnMut(&[u8])) {
         let maps = self.programs[..self.named].iter();
         let tables = std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt));
         tables
             .filter(|_| !self.streams.is_empty())
             .for_each(|table| part(&table.packets));
     }
-    fn tables(&self) -> Option<Repetition> {
-        Some(self.repetition())
-    }
-}
 
-impl Tables {
     /// Reads a packet that may carry a table; says whether the header has changed with that.
     pub(super) fn read(&mut self, packet: Packet<'_>) -> Result<bool, LetGo> {
         let pid = packet.pid();

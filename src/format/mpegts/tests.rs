@@ -116,7 +116,9 @@ fn pes_head(bytes: u16, ticks: u64) -> Vec<u8> {
 
 const RANDOM_ACCESS: u8 = 0x40;
 const KEY: &[u8] = &[0, 0, 1, 0x65];
-const NO_KEY: &[u8] = &[0, 0, 1, 0x41];
+const NO_KEY: &[u8] = &[0, 0, 1, 0x41, 0x9a];
+/// Its first slice is of type 7, behind macroblock 0.
+const INTRA: &[u8] = &[0, 0, 1, 0x41, 0x88];
 
 /// One that begins in a packet, of no length that it says.
 fn begins(pid: u16, flags: u8, ticks: u64, coded: &[u8]) -> Vec<u8> {
@@ -182,14 +184,27 @@ fn pictures_that_can_be_decoded_are_joins() {
             ],
             vec![time(0, 1), join(0), time(1, 2), time(2, 3), join(2)],
         ),
-        // An encoder that says it says it always.
+        // The flag counts where decoding can begin: not in front of a P picture.
         (
             vec![
                 begins(VIDEO, RANDOM_ACCESS, 1, NO_KEY),
                 begins(VIDEO, 0, 2, KEY),
-                begins(VIDEO, RANDOM_ACCESS, 3, &[]),
+                begins(VIDEO, RANDOM_ACCESS, 3, INTRA),
+                begins(VIDEO, 0, 4, INTRA),
+                begins(VIDEO, RANDOM_ACCESS, 5, &[]),
+                begins(VIDEO, 0, 6, INTRA),
             ],
-            vec![time(0, 1), join(0), time(1, 2), time(2, 3), join(2)],
+            vec![
+                time(0, 1),
+                time(1, 2),
+                join(1),
+                time(2, 3),
+                join(2),
+                time(3, 4),
+                time(4, 5),
+                time(5, 6),
+                join(5),
+            ],
         ),
         // It takes several packets to tell.
         (
@@ -600,7 +615,7 @@ fn tables_are_repeated_with_the_counters_that_came_last() {
     let header = |scanner: &MpegTs| scanner.header().to_vec();
     for counters in [[3, 15, 0], [4, 1, 2], [15, 9, 10]] {
         assert_eq!(scanner.feed(&told(counters), 0, &mut |_, _| {}), Ok(()));
-        let repetition = scanner.header().tables().expect("tables");
+        let repetition = scanner.header().tables(None).expect("tables");
         assert_eq!((repetition.programs, repetition.is_plain), (1, true));
         assert_eq!(repetition.packets, told(counters));
         // The header is as it came first.
@@ -615,13 +630,13 @@ fn tables_are_repeated_with_the_counters_that_came_last() {
         let mut scanner = MpegTs::default();
         assert_eq!(scanner.feed(&wrapped.repeat(2), 0, &mut |_, _| {}), Ok(()));
         assert_eq!(header(&scanner), wrapped);
-        let repetition = scanner.header().tables().expect("tables");
+        let repetition = scanner.header().tables(None).expect("tables");
         assert!(!repetition.is_plain);
         // Nor if each table has one.
         let small = [whole(&pat), whole(&pmt(0x100, 1, 0x101))].concat();
         let mut scanner = MpegTs::default();
         assert_eq!(scanner.feed(&small.repeat(3), 0, &mut |_, _| {}), Ok(()));
-        let repetition = scanner.header().tables().expect("tables");
+        let repetition = scanner.header().tables(None).expect("tables");
         assert!(!repetition.is_plain);
     }
 }
@@ -650,7 +665,7 @@ fn so_many_programs_are_known_and_their_maps_hold_so_much() {
         "{held} of {least} bytes"
     );
     assert_eq!(
-        scanner.header().tables().map(|tables| tables.programs),
+        scanner.header().tables(None).map(|tables| tables.programs),
         Some(32)
     );
 
@@ -686,4 +701,118 @@ fn so_many_programs_are_known_and_their_maps_hold_so_much() {
         ended.is_some() && (20_000..128 * 1024 / 2).contains(&fed),
         "{fed} bytes"
     );
+}
+
+const SETS: &[u8] = &[
+    0, 0, 0, 1, 0x67, 100, 0, 30, 0x80, 7, 0, 0, 0, 1, 0x68, 0x80, 7,
+];
+
+/// A PES packet of parameter sets behind the tables, for starts with this counter.
+fn sets(coded: &[u8], counter: u8) -> Vec<u8> {
+    let [high, low] = (coded.len() as u16 + 3).to_be_bytes();
+    let pes = [&[0, 0, 1, 0xe0, high, low, 0x80, 0, 0], coded].concat();
+    let mut packet = carrying(VIDEO, true, 0, &pes);
+    packet[3] |= counter.wrapping_sub(1) & 0x0f;
+    packet
+}
+
+/// The header at each join point, behind the tables.
+fn headers_at_joins(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut scanner = MpegTs::default();
+    let tables = tables(&[(0x1b, VIDEO)]);
+    let bytes = [tables.clone(), packets.concat()].concat();
+    let mut headers = Vec::new();
+    let fed = scanner.feed(&bytes, 0, &mut |finding, header| {
+        if let Finding::Join(start) = finding {
+            let of_viewer = header.at(start.counter);
+            let repeated = header.tables(start.counter).expect("tables").packets;
+            assert_eq!(of_viewer[..tables.len()], tables);
+            assert_eq!(repeated[tables.len()..], of_viewer[tables.len()..]);
+            headers.push(of_viewer[tables.len()..].to_vec());
+        }
+    });
+    assert_eq!(fed, Ok(()));
+    #[cfg(feature = "handover")]
+    assert!(scanner.fits(bytes.len() as u64));
+    headers
+}
+
+#[test]
+fn who_begins_at_a_key_picture_without_parameter_sets_gets_those_that_came_last() {
+    let picture = |counter: u8, flags, coded: &[&[u8]]| {
+        let mut packet = begins(VIDEO, flags, 1, &coded.concat());
+        packet[3] |= counter;
+        packet
+    };
+    // One packet is missing within a set.
+    let mut torn = vec![
+        picture(1, 0, &[SETS, KEY]),
+        picture(2, 0, &[&SETS[..7]]),
+        carrying(VIDEO, false, 0, &[SETS, KEY].concat()[7..]),
+    ];
+    torn[2][3] |= 4;
+    torn.push(picture(5, 0, &[KEY]));
+    let other_sets = [SETS, &[9]].concat();
+    let more_sets = [SETS, &[0, 0, 0, 1, 0x68, 0x40, 5]].concat();
+    for (packets, headers) in [
+        // Each brings its own.
+        (
+            vec![picture(0, 0, &[SETS, KEY]), picture(1, 0, &[SETS, KEY])],
+            vec![vec![], vec![]],
+        ),
+        // The later ones do not, with the flag or without.
+        (
+            vec![
+                picture(0, 0, &[SETS, KEY]),
+                picture(1, 0, &[NO_KEY]),
+                picture(2, 0, &[KEY]),
+                picture(3, RANDOM_ACCESS, &[INTRA]),
+                picture(0, 0, &[SETS, KEY]),
+            ],
+            vec![vec![], sets(SETS, 2), sets(SETS, 3), sets(SETS, 0)],
+        ),
+        // They were in front of the picture, in a PES packet of their own.
+        (
+            vec![picture(4, 0, &[SETS]), picture(5, 0, &[KEY])],
+            vec![sets(SETS, 5)],
+        ),
+        // A picture in between brings others, or one more.
+        (
+            vec![
+                picture(0, 0, &[SETS, KEY]),
+                picture(1, 0, &[KEY]),
+                picture(2, 0, &[&other_sets, NO_KEY]),
+                picture(3, 0, &[KEY]),
+                picture(4, 0, &[&more_sets[SETS.len()..], NO_KEY]),
+                picture(5, 0, &[KEY]),
+            ],
+            vec![
+                vec![],
+                sets(SETS, 1),
+                sets(&other_sets, 3),
+                sets(&[&other_sets[..], &more_sets[SETS.len()..]].concat(), 5),
+            ],
+        ),
+        (torn, vec![vec![], sets(SETS, 2), sets(SETS, 5)]),
+        // None have come.
+        (vec![picture(0, 0, &[KEY])], vec![vec![]]),
+    ] {
+        assert_eq!(headers_at_joins(&packets), headers);
+    }
+}
+
+#[test]
+fn parameter_sets_that_are_too_long_are_not_kept() {
+    let long = |bytes: usize| {
+        let sps = [&[0, 0, 1, 0x67, 100, 0, 30, 0x80][..], &[7; 160]].concat();
+        let mut packets = vec![begins(VIDEO, 0, 1, &sps)];
+        packets.extend((0..bytes / 160).map(|_| carrying(VIDEO, false, 0, &[7; 160])));
+        packets.push(carrying(VIDEO, false, 0, KEY));
+        packets.push(begins(VIDEO, 0, 2, KEY));
+        let counted = packets.iter_mut().enumerate();
+        counted.for_each(|(index, packet)| packet[3] |= index as u8 & 0x0f);
+        headers_at_joins(&packets).pop().expect("a join")
+    };
+    assert_eq!(long(640).len(), 5 * 188);
+    assert!(long(960).is_empty() && long(8_000).is_empty());
 }

@@ -531,3 +531,130 @@ fn a_page_of_sound_is_told_as_soon_as_its_head_has_come() {
         );
     }
 }
+
+/// Packets one behind another on pages of at most this many segments, from the second page on.
+fn pages_of(packets: &[&[u8]], segments_max: usize) -> Vec<u8> {
+    let mut lacing = Vec::new();
+    for packet in packets {
+        lacing.resize(lacing.len() + packet.len() / 255, 255);
+        lacing.push((packet.len() % 255) as u8);
+    }
+    let (mut pages, mut payload, mut is_continued) = (Vec::new(), &packets.concat()[..], false);
+    for (number, lacing) in (1_u32..).zip(lacing.chunks(segments_max)) {
+        let length = lacing.iter().map(|lacing| usize::from(*lacing)).sum();
+        let mut head = page(7, u8::from(is_continued), 0, &[]);
+        head[18..22].copy_from_slice(&number.to_le_bytes());
+        head[26] = lacing.len() as u8;
+        pages.extend([&head, lacing, &payload[..length]].concat());
+        payload = &payload[length..];
+        is_continued = lacing.last() == Some(&255);
+    }
+    pages
+}
+
+/// The packets of pages whose numbers and checksums are right, as far as they were written anew.
+fn packets_of(mut pages: &[u8]) -> Vec<Vec<u8>> {
+    let (mut packets, mut packet, mut number) = (Vec::new(), Vec::new(), 0);
+    while let Look::Found(page) = Page::read(pages) {
+        assert_eq!(page.sequence, number);
+        number += 1;
+        let (bytes, behind) = pages.split_at(page.length());
+        let sum = bytes.iter().enumerate().fold(0_u32, |sum, (at, byte)| {
+            let byte = if (22..26).contains(&at) { 0 } else { *byte };
+            (0..8).fold(sum ^ u32::from(byte) << 24, |sum, _| {
+                sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
+            })
+        });
+        assert!(page.begins_stream() || bytes[22..26] == sum.to_le_bytes());
+        assert_eq!(page.is_continued(), !packet.is_empty());
+        let mut payload = page.payload;
+        for lacing in page.lacing {
+            let (part, rest) = payload.split_at(usize::from(*lacing));
+            packet.extend_from_slice(part);
+            payload = rest;
+            if *lacing < 255 {
+                packets.push(std::mem::take(&mut packet));
+            }
+        }
+        pages = behind;
+    }
+    assert!(pages.is_empty() && packet.is_empty());
+    packets
+}
+
+fn comments(before: &[u8], comments: &[&[u8]], behind: &[u8]) -> Vec<u8> {
+    let mut bytes = [before, b"\x06\0\0\0vendor"].concat();
+    bytes.extend((comments.len() as u32).to_le_bytes());
+    for comment in comments {
+        bytes.extend((comment.len() as u32).to_le_bytes());
+        bytes.extend(*comment);
+    }
+    [&bytes, behind].concat()
+}
+
+/// A FLAC block: its head has its length.
+fn block(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = (body.len() as u32).to_be_bytes();
+    [&[kind], &length[1..], body].concat()
+}
+
+#[test]
+fn a_late_viewer_gets_long_headers_without_their_pictures() {
+    let cover = [&b"METADATA_BLOCK_PICTURE="[..], &vec![b'A'; 300_000]].concat();
+    let lyrics = vec![b'l'; 16 * 1024];
+    let setup = [&b"\x05vorbis"[..], &vec![5; 70_000]].concat();
+    let all: [&[u8]; 6] = [b"T=1", &cover, b"", &lyrics, &cover, b"A=2"];
+    let kept: [&[u8]; 4] = [b"T=1", b"", &lyrics, b"A=2"];
+    let flac = |comments_: &[&[u8]]| block(4, &comments(b"", comments_, b""));
+    let vorbis = |comments_: &[&[u8]]| comments(b"\x03vorbis", comments_, b"\x01");
+    let cases = [
+        (
+            &b"\x01vorbis"[..],
+            vec![vorbis(&all), setup.clone()],
+            vec![vorbis(&kept), setup],
+        ),
+        (
+            b"OpusHead",
+            vec![comments(b"OpusTags", &all, b"\0\0")],
+            vec![comments(b"OpusTags", &kept, b"\0\0")],
+        ),
+        (b"\x7fFLAC\x01\0\0\x01", vec![flac(&all)], vec![flac(&kept)]),
+        (
+            b"\x7fFLAC\x01\0\0\x01",
+            vec![block(0x86, &cover)],
+            vec![block(0x81, b"")],
+        ),
+    ];
+    for (first, came, expected) in cases {
+        for segments_max in [17, 255] {
+            let begin = page(7, BEGIN, 0, &[first]);
+            let packets: Vec<&[u8]> = came.iter().map(Vec::as_slice).collect();
+            let data = page(7, 0, 960, &[b"\xffsound"]);
+            let bytes = [begin, pages_of(&packets, segments_max), data].concat();
+            let (findings, result) = scan_in(&bytes, &[100, 65_536], Ogg::default, |_, _| ());
+            assert_eq!(result, Ok(()), "{first:x?}");
+            let headers = headers(&findings);
+            let packets = packets_of(headers[0]);
+            assert!(packets[1..] == expected, "{first:x?}");
+            let end = bytes.len() as u64 - 34;
+            assert_eq!(joins(&findings), [end], "{first:x?}");
+        }
+    }
+}
+
+#[test]
+fn comments_that_are_cut_off_stay_only_where_none_is_left_out() {
+    for (comment, expected) in [(16 * 1024, Ok(())), (300_000, Err(LetGo))] {
+        let whole = comments(b"OpusTags", &[&vec![b'A'; comment], b"A=2"], b"");
+        for length in [10_000, comment, whole.len() - 1] {
+            let packet = &whole[..length];
+            let begin = page(7, BEGIN, 0, &[b"OpusHead"]);
+            let bytes = [begin, pages_of(&[packet], 17)].concat();
+            let (findings, result) = scan_in(&bytes, &[65_536], Ogg::default, |_, _| ());
+            assert_eq!(result, expected, "{length} of {comment}");
+            let packets = headers(&findings).first().map(|header| packets_of(header));
+            let as_it_came = vec![b"OpusHead".to_vec(), packet.to_vec()];
+            assert!(packets == expected.ok().map(|()| as_it_came));
+        }
+    }
+}

@@ -372,7 +372,7 @@ impl Joining {
                 Finding::Join(start) => {
                     // Only now: before its first point a source may change its header as often as
                     // it likes.
-                    self.shown_header = header.to_vec();
+                    self.shown_header = header.at(start.counter);
                     join = Some(start);
                 }
                 Finding::Header

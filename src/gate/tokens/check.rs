@@ -10,6 +10,12 @@ impl Tokens {
     /// Panics unless the views agree and the limits hold. For tests and simulations: it looks
     /// at everything.
     pub fn check(&self) {
+        assert!(self.trial.is_none(), "a trial was not taken back");
+        assert!(self.len() <= self.limits.tokens_max, "too many tuples");
+        self.check_views();
+    }
+
+    pub(super) fn check_views(&self) {
         self.check_sessions();
         self.check_inbound();
         self.check_shuts();
@@ -17,7 +23,6 @@ impl Tokens {
         let lists = self.sessions.values().map(Session::destinations_bytes);
         let bytes = tuples.chain(lists).sum::<usize>();
         assert_eq!(bytes, self.tuples_bytes, "tuples' bytes");
-        assert!(self.len() <= self.limits.tokens_max, "too many tuples");
         for (serial, tuple) in &self.in_order {
             assert_eq!(*serial, tuple.serial, "a tuple in the wrong place");
             assert!(*serial < self.serial_next, "a serial will be given again");

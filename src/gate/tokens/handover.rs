@@ -167,7 +167,7 @@ mod tests {
         let mut writer = Writer::new(&mut out);
         assert!(writer.put(name, number, value));
         writer.finish();
-        Reader::default().hear(&text, take)
+        Reader::new(1 << 20).hear(&text, take)
     }
 
     #[test]

@@ -20,10 +20,14 @@ impl Gate<'_> {
         standing: &Standing,
         fault: impl FnOnce() -> Fault,
     ) -> Result<(), Refusal> {
-        // One that counts as a connection counts already.
         let opened = match way {
             Way::Hls => self.watch_in_segments(from, name, standing)?,
-            _ => self.come_to_watch(from, name, standing)?,
+            // A viewer that waits counts, and there may be fewer since it came.
+            _ => {
+                let opened = self.come_to_watch(from, name, standing)?;
+                self.check_viewers(name, opened, standing, true)?;
+                opened
+            }
         };
         if opened != session {
             return Err(no_token());

@@ -107,8 +107,24 @@ pub fn of_nobody() -> Refusal {
 /// 403 for who comes by a proxy that nobody has named.
 pub fn of_stranger_proxy() -> Refusal {
     forbidden(
-        "a proxy brings this request, as its Forwarded or X-Forwarded-For says, and this server has been told of none there, so that \
+        "a proxy brings this request, as a field such as Forwarded, X-Forwarded-For or X-Real-IP shows, and this server has been told of none there, so that \
          all who come by it would have its rights; --forwarded-from=ADDR names it, and then the client's own address counts",
+    )
+}
+
+/// 403 for a call under a name that is not the server's.
+pub fn from_other_host() -> Refusal {
+    forbidden(
+        "the API answers under addresses, localhost, the machine's own name and those that --hostname=NAME gives; this Host is \
+         none of them. A proxy in front must pass on the client's Host",
+    )
+}
+
+/// 403 for a call whose proxy has replaced the name that the browser asked for.
+pub fn of_proxys_host() -> Refusal {
+    forbidden(
+        "the proxy in front replaces the client's Host by the address at which it calls this server, so that nobody knows whether \
+         another site's page calls; the proxy must pass on the client's Host (nginx: proxy_set_header Host $http_host)",
     )
 }
 

@@ -204,8 +204,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Barred => match way {
-            Viewer | Remuxed | Hls => Refused(429),
-            WatchPage => DoesNotApply("it asks for the stream, and waits as it is told"),
+            Viewer | Remuxed | Hls | WatchPage => Refused(429),
             Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("it is about viewers")
             }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::refusals::busy;
 use super::{Claim, Gate, Standing};
 use crate::gate::SessionId;
-use crate::http::Refusal;
+use crate::http::{Refusal, Status};
 
 impl Gate<'_> {
     /// Whether the session that a sessionid opens may be watched by one more who has that, told
@@ -18,18 +18,21 @@ impl Gate<'_> {
     ) -> Result<(), Refusal> {
         let from = claim.from.map(|from| from.ip());
         let session = self.come_to_watch(from, name, standing)?;
-        self.check_viewers(name, session, standing)
+        self.check_viewers(name, session, standing, false)
     }
 
-    /// Whether one more may watch.
-    fn check_viewers(
+    /// Whether one more may watch, or a viewer that counts already.
+    pub(super) fn check_viewers(
         &self,
         name: &SessionId,
         session: &SessionId,
         standing: &Standing,
+        counts_already: bool,
     ) -> Result<(), Refusal> {
-        let is_full =
-            |token, viewers: usize| self.viewers_max(token).is_some_and(|most| viewers >= most);
+        let is_full = |token, viewers: usize| {
+            let others = viewers.saturating_sub(usize::from(counts_already));
+            self.viewers_max(token).is_some_and(|most| others >= most)
+        };
         // By a session's own sessionid all count who watch it.
         if is_full(session, standing.viewers) {
             return Err(busy("this session has as many viewers as its token allows"));
@@ -49,9 +52,11 @@ impl Gate<'_> {
         standing: &Standing,
     ) -> Result<&'a SessionId, Refusal> {
         let session = self.opened_by(name);
-        self.may_go_on(name, session, standing)?;
-        self.check_barred(from, name)?;
-        Ok(session)
+        self.see(from, name, session, standing)?;
+        match &standing.http_fault {
+            Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
+            None => Ok(session),
+        }
     }
 
     /// How many may watch, as this sessionid's token says.
@@ -80,7 +85,7 @@ impl Gate<'_> {
         match standing.seat {
             _ if !self.counts_viewers(name, session) => {}
             Some(true) => {}
-            Some(false) => self.check_viewers(name, session, standing)?,
+            Some(false) => self.check_viewers(name, session, standing, false)?,
             None => {
                 return Err(busy(
                     "as many addresses watch by HLS as can be counted, where tokens say how many may watch (max-viewers); without HLS \

@@ -117,7 +117,8 @@ impl Clients {
         let peer = canonical(client);
         // A proxy that another one introduces is nobody, as one that speaks for itself.
         let is_nobody = desk.settings().is_proxy(peer.ip());
-        connection.peer = peer;
+        let introducer = std::mem::replace(&mut connection.peer, peer);
+        connection.introducer = Some(Box::new(introducer));
         connection.is_proxied = true;
         connection.forwarder = desk
             .settings()

@@ -136,14 +136,8 @@ impl Clients {
     }
 
     /// What an origin sends from now on is this stream's media.
-    pub fn receive(
-        &mut self,
-        id: ConnectionId,
-        live: LiveId,
-        (framing, most): (Framing, Option<u64>),
-        desk: &Desk,
-    ) {
-        let source = Source::new(live, (framing, None), most, desk.now());
+    pub fn receive(&mut self, id: ConnectionId, live: LiveId, framing: Framing, desk: &Desk) {
+        let source = Source::new(live, (framing, None), desk.now());
         self.enter(id, Phase::Source(source));
     }
 }

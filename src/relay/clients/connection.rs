@@ -25,7 +25,7 @@ use super::output::Output;
 use super::{Clients, Phase, Room};
 use crate::http::HeadReader;
 use crate::moment::Moment;
-use crate::relay::admission::{Beyond, Caller};
+use crate::relay::admission::{Beyond, Caller, KeptClaim};
 use crate::relay::desk::Desk;
 use crate::relay::pass::Pass;
 use crate::relay::timers::{Armed, Owner};
@@ -76,6 +76,18 @@ pub struct Connection {
     pub(super) is_beyond_limit: Option<Beyond>,
     /// By what it is inside, if it is and there are tokens.
     pub(super) pass: Option<Pass>,
+    /// What the request showed that goes on: a source's, or a call's.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub(super) claim: Option<Box<KeptClaim>>,
+    /// The proxy that said with a PROXY protocol header who the peer is.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub(super) introducer: Option<Box<SocketAddr>>,
 }
 
 /// The end of a connection.
@@ -126,6 +138,8 @@ impl Connection {
             access: None,
             is_beyond_limit,
             pass: None,
+            claim: None,
+            introducer: None,
         }
     }
 
@@ -165,7 +179,13 @@ impl Connection {
             .forwarder
             .as_ref()
             .map_or(0, |_| size_of::<SocketAddr>());
-        self.input.capacity() + self.output.held_bytes() + phase + access + forwarder
+        let introducer = self
+            .introducer
+            .as_ref()
+            .map_or(0, |_| size_of::<SocketAddr>());
+        let claim = self.claim.as_ref().map_or(0, |claim| claim.held_bytes());
+        let proxies = forwarder + introducer;
+        self.input.capacity() + self.output.held_bytes() + phase + access + proxies + claim
     }
 
     /// Whose its requests are.

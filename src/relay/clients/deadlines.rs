@@ -98,12 +98,12 @@ impl Clients {
         }
     }
 
-    /// A deadline may have come, if it was not put off. The caller rearms. `is_paused` says whether
-    /// a stream's source is not read.
+    /// A deadline may have come, if it was not put off. The caller rearms. `is_slowed` says whether
+    /// a stream's source was not read.
     pub fn due(
         &mut self,
         id: ConnectionId,
-        is_paused: impl Fn(LiveId) -> bool,
+        is_slowed: impl FnOnce(LiveId) -> bool,
         desk: &mut Desk,
     ) -> Option<Event> {
         let connection = self.connections.get_mut(id)?;
@@ -111,14 +111,14 @@ impl Clients {
         let (_, reason) = connection
             .deadline(desk)
             .filter(|(deadline, _)| *deadline <= desk.now())?;
-        self.time_out(id, reason, is_paused, desk)
+        self.time_out(id, reason, is_slowed, desk)
     }
 
     fn time_out(
         &mut self,
         id: ConnectionId,
         reason: Reason,
-        is_paused: impl Fn(LiveId) -> bool,
+        is_slowed: impl FnOnce(LiveId) -> bool,
         desk: &mut Desk,
     ) -> Option<Event> {
         match (&self.connections.get(id)?.phase, reason) {
@@ -137,7 +137,7 @@ impl Clients {
             }
             // What else there would be to say it would not take either.
             (_, Reason::Stalled) => self.close(id, desk),
-            (_, Reason::Source(lapse)) => return self.source_due(id, lapse, is_paused, desk),
+            (_, Reason::Source(lapse)) => return self.source_due(id, lapse, is_slowed, desk),
             (_, Reason::Phase(words)) => return self.phase_over(id, words, desk),
         }
         None

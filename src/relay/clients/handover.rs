@@ -9,7 +9,10 @@ use super::request::DEPRECATION;
 use super::{Clients, Fate, Phase, Room};
 use crate::handover::{Line, Unfit, Writer, must};
 use crate::http::{HeadReader, Reply};
+use crate::relay::admission::{Caller, Door, KeptClaim, Way};
 use crate::relay::desk::Desk;
+use crate::relay::old_options::OldOptions;
+use crate::relay::pass::Pass;
 use crate::relay::settings::{Fields, VARIES};
 use crate::relay::streams::Place;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, LiveId, PullId, Settings, Ticket};
@@ -31,7 +34,74 @@ pub enum Concern {
     Viewer { place: Place, is_blocked: bool },
 }
 
+/// What a client does, as far as admission asks about it.
+pub enum Stand {
+    /// It has asked for nothing that is not answered.
+    Idle,
+    /// It is a source, or waits for the answer of a call, or reads it. This way counts
+    /// where an earlier version did not tell the request's own.
+    Asks(Way),
+    /// It watches this stream so, or waits for one.
+    Watches(Way, Option<LiveId>),
+}
+
 impl Clients {
+    /// Returns what a client does; `None` for a connection that this server made.
+    pub fn stand(&self, id: ConnectionId) -> Option<Stand> {
+        Some(match &self.connections.get(id)?.phase {
+            Phase::Introduction | Phase::Head(_) | Phase::Lingering(_) => Stand::Idle,
+            Phase::Source(source) if source.reply.is_some() => Stand::Asks(Way::Put),
+            Phase::Following(_) => Stand::Asks(Way::Events),
+            Phase::Payload(_) | Phase::Listing(_) | Phase::Errand(_) | Phase::Recording => {
+                Stand::Asks(Way::Call)
+            }
+            Phase::Viewer(viewing) => Stand::Watches(Way::Viewer, Some(viewing.place().0)),
+            Phase::Waiting(waiting) => Stand::Watches(waiting.view.way(), None),
+            Phase::Source(_) | Phase::Asking(_) | Phase::Telling(_) => return None,
+        })
+    }
+
+    /// What a client's request showed, and whose it is.
+    pub fn claim(&self, id: ConnectionId) -> Option<(Option<&KeptClaim>, Caller)> {
+        let connection = self.connections.get(id)?;
+        Some((connection.claim.as_deref(), connection.caller()))
+    }
+
+    /// By what a client is inside.
+    pub fn pass(&self, id: ConnectionId) -> Option<&Pass> {
+        self.connections.get(id)?.pass.as_ref()
+    }
+
+    /// Whether it would be known in the same way now whose a connection is.
+    pub fn is_named_still(&self, id: ConnectionId, old: &OldOptions, settings: &Settings) -> bool {
+        let Some(connection) = self.connections.get(id) else {
+            return false;
+        };
+        let Connection {
+            peer, is_proxied, ..
+        } = connection;
+        let is_idle = matches!(
+            connection.phase,
+            Phase::Introduction | Phase::Head(_) | Phase::Lingering(_)
+        );
+        let forwarder = connection.forwarder.as_deref();
+        let by_door = match (connection.introducer.as_deref(), forwarder) {
+            (Some(proxy), forwarder) => {
+                settings.door(proxy.ip()) == Door::Header
+                    && forwarder.is_none_or(|proxy| settings.is_forwarder(proxy.ip()))
+            }
+            (None, Some(proxy)) => settings.door(proxy.ip()) == Door::Field,
+            // An earlier version did not tell who introduced it.
+            (None, None) if *is_proxied => !settings.proxies.is_empty(),
+            (None, None) if connection.is_named => settings.door(peer.ip()) == Door::Own,
+            (None, None) => settings.door(peer.ip()) == Door::Header,
+        };
+        let is_a_proxy = connection.is_named && settings.is_proxy(peer.ip());
+        // Which proxies a request came through is not kept. The next request says so again.
+        let is_by_others = forwarder.is_some() && !is_idle && old.had_other_proxies(settings);
+        by_door && !is_a_proxy && !is_by_others
+    }
+
     /// Tells of each that can go; returns those. The others stay: so does who waits for a ticket
     /// that is none of those that are told.
     pub fn hand_over(

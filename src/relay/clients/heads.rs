@@ -5,7 +5,9 @@
 //! seat by the sessionid that it asks by, for a while after it has asked last. So it counts once
 //! however many requests it makes; and so do all who are behind one address.
 //!
-//! Bounds: [`SEATS_MAX`] seats, and a count for each sessionid by which somebody watches.
+//! Bounds: [`SEATS_MAX`] seats, and a count for each sessionid by which somebody watches. A session
+//! gets a seat while more are free than it has: it leaves seats to others, however many addresses
+//! its viewers have.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -33,6 +35,8 @@ struct Seat {
 pub(super) struct Heads {
     counts: HashMap<SessionId, usize>,
     seats: BTreeMap<Sitter, Seat>,
+    /// How many seats each session has.
+    of_sessions: HashMap<SessionId, usize>,
     /// The same seats, by when they are over.
     due: BTreeSet<(Moment, Sitter)>,
 }
@@ -57,42 +61,58 @@ impl Heads {
         }
     }
 
-    /// Whether whoever asks from there has a seat by this sessionid.
-    pub fn has_seat(&self, name: &SessionId, address: IpAddr) -> bool {
-        self.seats
-            .contains_key(&(name.clone(), network_of(address)))
+    /// Returns whether the address counts as a viewer of the session by this sessionid. A
+    /// sessionid that opened another session before does not count.
+    pub fn has_seat(&self, (name, session): (&SessionId, &SessionId), address: IpAddr) -> bool {
+        let seat = self.seats.get(&(name.clone(), network_of(address)));
+        seat.is_some_and(|seat| seat.session == *session)
     }
 
-    /// Whether there is a seat for one more.
-    pub fn has_free(&self) -> bool {
-        self.seats.len() < SEATS_MAX
+    /// Returns whether there is a seat for one more viewer of this session.
+    pub fn has_free(&self, session: &SessionId) -> bool {
+        let its = self.of_sessions.get(session).copied().unwrap_or(0);
+        its < SEATS_MAX.saturating_sub(self.seats.len())
     }
 
     /// Whoever has asked from there has a seat until then.
     pub fn sit(&mut self, pass: &Pass, address: IpAddr, until: Moment) {
         let sitter = (pass.name().clone(), network_of(address));
-        if let Some(seat) = self.seats.get_mut(&sitter) {
+        let session = pass.session().clone();
+        if let Some(seat) = self.seats.get_mut(&sitter)
+            && seat.session == session
+        {
             let was = std::mem::replace(&mut seat.until, until);
             self.due.remove(&(was, sitter.clone()));
-        } else if self.has_free() {
-            let session = pass.session().clone();
-            self.add(pass.name(), &session);
-            self.seats.insert(sitter.clone(), Seat { session, until });
         } else {
-            return;
+            self.remove_seat(&sitter);
+            if !self.has_free(&session) {
+                return;
+            }
+            self.add(pass.name(), &session);
+            *self.of_sessions.entry(session.clone()).or_insert(0) += 1;
+            self.seats.insert(sitter.clone(), Seat { session, until });
         }
         self.due.insert((until, sitter));
+    }
+
+    fn remove_seat(&mut self, sitter: &Sitter) {
+        if let Some(Seat { session, until }) = self.seats.remove(sitter) {
+            self.due.remove(&(until, sitter.clone()));
+            self.take(&sitter.0, &session);
+            take_one(&mut self.of_sessions, &session);
+        }
     }
 
     /// Seats whose time is over are free.
     pub fn clear(&mut self, now: Moment) {
         let over = self.due.iter().take_while(|(until, _)| *until <= now);
         for _ in 0..over.take(CLEARED_MAX).count() {
-            if let Some((_, sitter)) = self.due.pop_first()
-                && let Some(seat) = self.seats.remove(&sitter)
-            {
-                self.take(&sitter.0, &seat.session);
+            if let Some((_, sitter)) = self.due.pop_first() {
+                self.remove_seat(&sitter);
             }
+        }
+        if self.seats.is_empty() {
+            self.of_sessions = HashMap::new();
         }
     }
 
@@ -104,21 +124,12 @@ impl Heads {
     }
 
     fn take(&mut self, name: &SessionId, session: &SessionId) {
-        self.take_one(name);
+        take_one(&mut self.counts, name);
         if name != session {
-            self.take_one(session);
+            take_one(&mut self.counts, session);
         }
         if self.counts.is_empty() {
             self.counts = HashMap::new();
-        }
-    }
-
-    fn take_one(&mut self, name: &SessionId) {
-        if let Some(count) = self.counts.get_mut(name) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(name);
-            }
         }
     }
 
@@ -126,6 +137,7 @@ impl Heads {
     pub fn held_bytes(&self) -> usize {
         let names = self.seats.keys().map(|(name, _)| name.held_bytes());
         hash_map_bytes(&self.counts)
+            + hash_map_bytes(&self.of_sessions)
             + tree_map_bytes(&self.seats)
             + tree_set_bytes(&self.due)
             + names.sum::<usize>()
@@ -135,6 +147,7 @@ impl Heads {
     pub fn check<'a>(&self, passes: impl Iterator<Item = &'a Pass>) {
         assert_eq!(self.seats.len(), self.due.len());
         assert!(self.seats.len() <= SEATS_MAX);
+        assert_eq!(self.of_sessions.values().sum::<usize>(), self.seats.len());
         let mut counts: HashMap<&SessionId, usize> = HashMap::new();
         let viewers = passes.filter(|pass| pass.is_viewer());
         let viewers = viewers.map(|pass| (pass.name(), pass.session()));
@@ -159,6 +172,16 @@ impl Heads {
     }
 }
 
+/// One less of this name.
+fn take_one(counts: &mut HashMap<SessionId, usize>, name: &SessionId) {
+    if let Some(count) = counts.get_mut(name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(name);
+        }
+    }
+}
+
 #[cfg(test)]
 #[cfg(feature = "hls")]
 mod tests {
@@ -167,17 +190,17 @@ mod tests {
     use crate::relay::stage::Stage;
     use std::time::Duration;
 
-    /// What an address is told that asks by HLS for what does not run.
+    /// Returns the status of the answer to a host that asks for a playlist.
     fn ask(stage: &mut Stage, host: u32, name: &str) -> u16 {
-        ask_from(stage, host.to_be_bytes().into(), name)
+        ask_from(stage, host.to_be_bytes().into(), "GET", name)
     }
 
-    fn ask_from(stage: &mut Stage, host: IpAddr, name: &str) -> u16 {
+    fn ask_from(stage: &mut Stage, host: IpAddr, method: &str, name: &str) -> u16 {
         let peer = (host, 1_000).into();
         let id = stage.relay.accepted(peer, stage.now).expect("room");
         stage.send(
             id,
-            &format!("HEAD /stream/{name}/index.m3u8 HTTP/1.0\r\n\r\n"),
+            &format!("{method} /stream/{name}/index.m3u8 HTTP/1.0\r\n\r\n"),
         );
         stage.lose(id);
         let text = stage.text(id);
@@ -200,52 +223,154 @@ mod tests {
         stage
     }
 
+    /// Nine seconds of AAC in ADTS, which are enough for a playlist.
+    fn publish(stage: &mut Stage, name: &str) {
+        let frame = [
+            &[0xff, 0xf1, 0x4c, 0x80, 0x20, 0x1f, 0xfc][..],
+            &[0x11; 249],
+        ];
+        let media = frame.concat().repeat(9 * 47);
+        let head =
+            format!("PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n");
+        let source = stage.client(&head);
+        stage.send(source, &media);
+    }
+
     #[test]
     fn a_seat_is_free_when_nobody_has_asked_for_a_while() {
         let mut stage = stage(&["sessionid=a&max-viewers=1"]);
-        assert_eq!(ask(&mut stage, 1, "a"), 404);
+        publish(&mut stage, "a");
+        assert_eq!(ask(&mut stage, 1, "a"), 200);
         assert_eq!(ask(&mut stage, 2, "a"), 503);
         for _ in 0..10 {
             stage.now = stage.now + Duration::from_secs(20);
-            assert_eq!(ask(&mut stage, 1, "a"), 404, "it asks again and again");
+            assert_eq!(ask(&mut stage, 1, "a"), 200, "it asks again and again");
             assert_eq!(ask(&mut stage, 2, "a"), 503);
         }
         stage.now = stage.now + Duration::from_secs(60);
-        assert_eq!(ask(&mut stage, 2, "a"), 404);
+        assert_eq!(ask(&mut stage, 2, "a"), 200);
         assert_eq!(ask(&mut stage, 1, "a"), 503);
         stage.now = stage.now + Duration::from_secs(60);
         assert_eq!(ask(&mut stage, 3, "none"), 403);
-        assert_eq!(stage.relay.clients.inside.held_bytes(), 0);
+        let heads = &stage.relay.clients.inside.heads;
+        assert!(heads.seats.is_empty() && heads.of_sessions.is_empty());
     }
 
-    /// Or one who has a key would take all seats there are, and those of other sessions with them.
+    #[test]
+    fn a_request_that_gets_nothing_takes_no_seat() {
+        let mut stage = stage(&["sessionid=a&max-viewers=1", "sessionid=b&max-viewers=1"]);
+        publish(&mut stage, "b");
+        let host = |last: u8| IpAddr::from([10, 1, 0, last]);
+        for last in 0..9 {
+            assert_eq!(ask_from(&mut stage, host(last), "GET", "a"), 404);
+            assert_eq!(ask_from(&mut stage, host(last), "HEAD", "a"), 404);
+            assert_eq!(ask_from(&mut stage, host(last), "HEAD", "b"), 200);
+            assert_eq!(ask_from(&mut stage, host(last), "GET", "b/no"), 404);
+        }
+        assert!(stage.relay.clients.inside.heads.seats.is_empty());
+        assert_eq!(ask_from(&mut stage, host(10), "GET", "b"), 200);
+        assert_eq!(ask_from(&mut stage, host(11), "GET", "b"), 503);
+    }
+
+    #[test]
+    fn a_key_that_opens_another_session_counts_its_viewers_there() {
+        let mut stage = stage(&[
+            "sessionid=a&max-viewers=1",
+            "sessionid=b&max-viewers=1",
+            "sessionid=k&for=a&direction=out",
+        ]);
+        publish(&mut stage, "a");
+        publish(&mut stage, "b");
+        assert_eq!(ask(&mut stage, 1, "k"), 200);
+        assert_eq!(ask(&mut stage, 2, "b"), 200);
+        for (call, status) in [
+            ("DELETE /api/revoke-token?sessionid=k", 200),
+            (
+                "POST /api/add-token?type=http&sessionid=k&for=b&direction=out",
+                201,
+            ),
+        ] {
+            let id = stage.client(&format!("{call} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            stage.assert_status(id, status);
+        }
+        assert_eq!(ask(&mut stage, 1, "k"), 503, "b has as many as it may");
+        stage.now = stage.now + Duration::from_secs(30);
+        assert_eq!(ask(&mut stage, 3, "a"), 503, "a has its viewer still");
+        let b = SessionId::parse(b"b").expect("a sessionid");
+        let k = SessionId::parse(b"k").expect("a sessionid");
+        let pass = Pass::new((k, b.clone()), Role::Sitter, None);
+        let heads = &mut stage.relay.clients.inside.heads;
+        heads.sit(
+            &pass,
+            [0, 0, 0, 1].into(),
+            stage.now + Duration::from_secs(9),
+        );
+        assert_eq!((heads.of(&b), heads.seats.len()), (2, 2));
+        heads.check([].into_iter());
+        assert_eq!(ask(&mut stage, 3, "a"), 200, "its viewer watches b now");
+    }
+
+    /// A viewer with a key cannot take all seats, however many addresses it has.
     #[test]
     fn a_network_of_ipv6_has_one_seat() {
         let mut stage = stage(&["sessionid=a&max-viewers=2"]);
+        publish(&mut stage, "a");
         let host = |text: &str| text.parse::<IpAddr>().expect("an address");
         for own in ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:0:0:1"] {
-            assert_eq!(ask_from(&mut stage, host(own), "a"), 404);
+            assert_eq!(ask_from(&mut stage, host(own), "GET", "a"), 200);
         }
-        assert_eq!(ask_from(&mut stage, host("2001:db8:0:1::1"), "a"), 404);
-        assert_eq!(ask_from(&mut stage, host("2001:db8:0:2::1"), "a"), 503);
+        assert_eq!(
+            ask_from(&mut stage, host("2001:db8:0:1::1"), "GET", "a"),
+            200
+        );
+        assert_eq!(
+            ask_from(&mut stage, host("2001:db8:0:2::1"), "GET", "a"),
+            503
+        );
+    }
+
+    /// However many addresses a key's viewers have: half of the seats, and always one for a session
+    /// that has none.
+    #[test]
+    fn one_session_leaves_seats_to_the_others() {
+        let mut stage = stage(&[
+            "sessionid=a&max-viewers=1000000",
+            "sessionid=key&for=a&direction=out",
+            "sessionid=b&max-viewers=1000000",
+        ]);
+        publish(&mut stage, "a");
+        publish(&mut stage, "b");
+        let mut seats = 0;
+        for host in 0..5_000 {
+            let status = ask(&mut stage, 0x0a02_0000 + host, "key");
+            assert_eq!(status == 200, seats < SEATS_MAX / 2, "{status} {seats}");
+            seats += usize::from(status == 200);
+        }
+        assert_eq!(ask(&mut stage, 1, "a"), 503);
+        for host in 0..1_000 {
+            assert_eq!(ask(&mut stage, host, "b"), 200, "{host}");
+        }
+        // Whoever has a seat keeps it.
+        assert_eq!(ask(&mut stage, 0x0a02_0000, "key"), 200);
     }
 
     /// There are so many seats, whoever has them, and they take no more memory than is said.
     #[test]
     fn there_are_so_many_seats() {
         let session = |name: &str| SessionId::parse(name.as_bytes()).expect("a sessionid");
-        let (name, opened) = (session(&"n".repeat(256)), session("s"));
+        let name = session(&"n".repeat(256));
         let mut heads = Heads::default();
         let at = |second| Moment::after_start(Duration::from_secs(second));
         for host in 0..SEATS_MAX as u32 + 9 {
             // Each request has read its sessionid anew.
             let name = session(name.as_str());
-            let pass = Pass::new((name, opened.clone()), Role::Sitter, None, None);
+            let opened = session(&format!("s{host}"));
+            let pass = Pass::new((name, opened), Role::Sitter, None);
             heads.sit(&pass, host.to_be_bytes().into(), at(u64::from(host)));
         }
         heads.check([].into_iter());
-        assert!(!heads.has_free());
-        assert_eq!((heads.of(&name), heads.of(&opened)), (SEATS_MAX, SEATS_MAX));
+        assert!(!heads.has_free(&name));
+        assert_eq!((heads.of(&name), heads.of(&session("s9"))), (SEATS_MAX, 1));
         let held = heads.held_bytes();
         assert!(held <= SEATS_MAX * 768, "{held}");
         let each = 256 + size_of::<(Sitter, Seat)>() + size_of::<(Moment, Sitter)>();

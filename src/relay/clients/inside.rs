@@ -31,7 +31,7 @@ pub(super) struct Inside {
     /// How many they are together.
     count: usize,
     /// How many of them watch, and who does so by HLS.
-    heads: Heads,
+    pub(super) heads: Heads,
 }
 
 /// Who was expelled.
@@ -111,15 +111,21 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(pass) = pass
         {
-            if pass.is_sitter() {
-                let address = connection.peer.ip();
-                let until = desk.now() + seat_time(desk);
-                self.inside.heads.sit(&pass, address, until);
-            }
             self.inside.enter(&pass, id);
             connection.pass = Some(pass);
         }
         self.rearm(id, desk);
+    }
+
+    /// Counts the address of a client that gets a playlist or a segment, for a while. A request
+    /// that gets nothing takes no seat.
+    pub fn take_seat(&mut self, id: ConnectionId, desk: &Desk) {
+        if let Some(connection) = self.connections.get(id)
+            && let Some(pass) = connection.pass.as_ref().filter(|pass| pass.is_sitter())
+        {
+            let (address, until) = (connection.peer.ip(), desk.now() + seat_time(desk));
+            self.inside.heads.sit(pass, address, until);
+        }
     }
 
     /// It is not inside any more.
@@ -140,18 +146,19 @@ impl Clients {
         self.inside.heads.of(name)
     }
 
-    /// What runs of a session, for who asks by this sessionid from there: by HLS it does not count
-    /// anew if it has a seat.
+    /// What runs of a session, for a client that asks by this sessionid from there: by HLS it does
+    /// not count anew if it has a seat.
     pub fn standing(
         &self,
+        session: &SessionId,
         (name, from): (&SessionId, Option<IpAddr>),
         standing: Standing,
     ) -> Standing {
         let heads = &self.inside.heads;
-        let has_seat = from.is_some_and(|from| heads.has_seat(name, from));
+        let has_seat = from.is_some_and(|from| heads.has_seat((name, session), from));
         Standing {
             viewers_by_name: self.viewers_by(name),
-            seat: (has_seat || heads.has_free()).then_some(has_seat),
+            seat: (has_seat || heads.has_free(session)).then_some(has_seat),
             ..standing
         }
     }
@@ -327,7 +334,7 @@ mod tests {
         for (name, viewers) in [("s", 3), ("k", 1), ("none", 0)] {
             assert_eq!(clients.viewers_by(&session(name)), viewers, "{name}");
             let from = (&session(name), None);
-            let standing = clients.standing(from, Standing::default());
+            let standing = clients.standing(&session("s"), from, Standing::default());
             assert_eq!(standing.viewers_by_name, viewers, "{name}");
             assert_eq!(standing.seat, Some(false));
         }
@@ -449,16 +456,23 @@ mod tests {
             let ask = |stage: &mut Stage, host: u8| {
                 let peer = ([10, 1, 0, host], 1_000).into();
                 let id = stage.relay.accepted(peer, stage.now).expect("room");
-                stage.send(id, "HEAD /stream/a/index.m3u8 HTTP/1.0\r\n\r\n");
+                stage.send(id, "GET /stream/a/index.m3u8 HTTP/1.0\r\n\r\n");
                 stage.text(id)[9..12].to_owned()
             };
             stage.now = Moment::after_start(Duration::from_secs(7));
-            assert_eq!(ask(&mut stage, 1), "404");
+            let put = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n";
+            let source = stage.client(put);
+            let frame = [
+                &[0xff, 0xf1, 0x4c, 0x80, 0x20, 0x1f, 0xfc][..],
+                &[0x11; 249],
+            ];
+            stage.send(source, &frame.concat().repeat(40 * 47));
+            assert_eq!(ask(&mut stage, 1), "200");
             let over = stage.now + Duration::from_secs(30 + 3 * segment);
             stage.now = Moment::after_start(over.since_start() - Duration::from_millis(1));
             assert_eq!(ask(&mut stage, 2), "503", "{segment}");
             stage.now = over;
-            assert_eq!(ask(&mut stage, 2), "404", "{segment}");
+            assert_eq!(ask(&mut stage, 2), "200", "{segment}");
         }
     }
 
@@ -479,7 +493,7 @@ mod tests {
         ] {
             let pass = |number: usize| {
                 let name = session(&format!("name{}", name.replace("{}", &number.to_string())));
-                Pass::new((name, session("s")), role, None, None)
+                Pass::new((name, session("s")), role, None)
             };
             let mut inside = Inside::default();
             assert_eq!(inside.held_bytes(), 0);
@@ -492,7 +506,7 @@ mod tests {
         }
         // As many by one name as by a few.
         let mut inside = Inside::default();
-        let pass = || Pass::new((session("n"), session("s")), Role::Passer, None, None);
+        let pass = || Pass::new((session("n"), session("s")), Role::Passer, None);
         (0..TIMES).for_each(|number| inside.enter(&pass(), id(number)));
         assert!(
             inside.held_bytes() <= TIMES * 6 * each,

@@ -17,7 +17,6 @@ mod hosts;
 mod inside;
 mod listing;
 mod output;
-mod pace;
 mod reading;
 mod request;
 mod source;
@@ -35,7 +34,7 @@ use connection::Lingering;
 use following::Following;
 pub(super) use following::{Due as DueToReader, Snapshot};
 #[cfg(feature = "handover")]
-pub(super) use handover::{Concern, ToldClients};
+pub(super) use handover::{Concern, Stand, ToldClients};
 use hosts::Hosts;
 pub(super) use inside::Expelled;
 use inside::Inside;
@@ -181,12 +180,6 @@ pub(super) enum Event {
     Complete { received: Received, is_sure: bool },
     /// A source is gone before its time.
     SourceLost { live: LiveId, reason: &'static str },
-    /// A source has been faster than it may be, and was not read for a while for the first time.
-    Slowed {
-        live: LiveId,
-        /// Bits a second.
-        most: u64,
-    },
     /// An origin has the stream.
     Found {
         pull: PullId,
@@ -470,7 +463,7 @@ mod tests {
     }
 
     fn pass(number: usize) -> Pass {
-        Pass::new((session(number), session(0)), Role::Viewer, None, None)
+        Pass::new((session(number), session(0)), Role::Viewer, None)
     }
 
     fn id(number: usize) -> ConnectionId {

@@ -77,8 +77,8 @@ impl Input<'_> {
 pub enum Appetite {
     /// So many.
     Bytes(usize),
-    /// As many as this stream wants, and no more than that.
-    OfStream(LiveId, usize),
+    /// As many as this stream wants.
+    OfStream(LiveId),
 }
 
 /// What is read at once from a client that has no media to send.
@@ -111,7 +111,7 @@ impl Reading {
 
 impl Clients {
     /// More of what this client has sent can be read at once: it waits for its turn.
-    pub(super) fn wait_ahead(&mut self, id: ConnectionId) {
+    pub fn wait_ahead(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && !connection.is_ahead
         {
@@ -167,6 +167,14 @@ impl Clients {
         }
     }
 
+    /// Returns the stream whose source a client is.
+    pub fn source_of(&self, id: ConnectionId) -> Option<LiveId> {
+        match &self.connections.get(id)?.phase {
+            Phase::Source(source) => Some(source.live),
+            _ => None,
+        }
+    }
+
     /// How many bytes of a client are wanted now.
     pub fn appetite(&self, id: ConnectionId, desk: &Desk) -> Appetite {
         let connection = self.connections.get(id);
@@ -189,10 +197,7 @@ impl Clients {
             | Phase::Following(_)
             | Phase::Errand(_)
             | Phase::Recording => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
-            Phase::Source(source) => match source.appetite(desk.now()) {
-                0 => 0,
-                bytes_max => return Appetite::OfStream(source.live, bytes_max),
-            },
+            Phase::Source(source) => return Appetite::OfStream(source.live),
         })
     }
 
@@ -271,7 +276,7 @@ impl Clients {
             Phase::Source(source) => match source.read(input) {
                 Ok(Part::More) => Step::Stop,
                 Ok(Part::Content(content)) => {
-                    let content = source.take(content, input, &mut self.pieces, desk.now());
+                    let content = source.take(content, input, &mut self.pieces);
                     Step::Media(source.live, content)
                 }
                 Ok(Part::End) => Step::Came(Event::Complete {
@@ -541,6 +546,24 @@ mod tests {
             .map(|n| char::from(b'a' + (n % 26) as u8))
             .collect();
         assert_eq!(stage.content(viewer), (expected, true));
+    }
+
+    /// The cost is not only reported: the stream is given one piece for thousands of chunks.
+    #[test]
+    fn small_chunks_reach_the_stream_together() {
+        let mut stage = Stage::new(&[]);
+        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let source = stage.client(head);
+        let chunks = "1\r\na\r\n".repeat(6000);
+        let (mut rest, mut pieces, mut bytes) = (chunks.as_bytes(), 0, 0);
+        let relay = &mut stage.relay;
+        while let Step::Media(_, content) =
+            relay.clients.read_on(source, &mut rest, &mut relay.desk)
+        {
+            (pieces, bytes) = (pieces + 1, bytes + content.len());
+        }
+        assert_eq!(bytes, 6000);
+        assert!(pieces <= 2, "{pieces} pieces");
     }
 
     /// What was sent ahead of a long answer is read after it, as is what is in the socket still.

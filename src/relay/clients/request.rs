@@ -6,6 +6,7 @@ use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::relay::Ticket;
+use crate::relay::admission::KeptClaim;
 use crate::relay::api::{Call, Name, Outcome, Rows};
 use crate::relay::desk::Desk;
 use crate::relay::page::Page;
@@ -191,6 +192,13 @@ impl Clients {
         self.queue(id);
     }
 
+    /// What this request showed is kept until it is answered.
+    pub fn keep_claim(&mut self, id: ConnectionId, claim: Option<KeptClaim>) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.claim = claim.map(Box::new);
+        }
+    }
+
     /// Queues a whole response, or the rest of one whose head, with the status, is out already.
     pub fn respond(
         &mut self,
@@ -207,6 +215,7 @@ impl Clients {
         let answer_bytes = bytes.len();
         self.reading.count(answer_bytes);
         connection.output.push_whole(bytes);
+        connection.claim = None;
         connection.phase = Phase::Head(HeadReader::default());
         if let Some(mut entry) = connection.access.take() {
             if status.is_some() {

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::pace::Pace;
 use super::reading::READ_BYTES_MAX;
 use super::request::CONTINUE;
 use super::{Clients, Event, Phase, Received, Step};
@@ -10,9 +9,8 @@ use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
-use crate::relay::pass::Pass;
 use crate::relay::streams::SILENT;
-use crate::relay::{Action, ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
+use crate::relay::{ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
 
 /// A client, or an origin, whose body is a stream's media.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -27,8 +25,10 @@ pub(super) struct Source {
     /// Bytes since the beginning of the window over which the slowest rate is judged.
     window_bytes: u64,
     window_began: Moment,
-    /// How fast it may be, if that is said.
-    pace: Option<Pace>,
+    /// Unused. Format 1 of the hand-over has this field.
+    #[cfg_attr(feature = "handover", serde(skip_deserializing))]
+    #[cfg_attr(not(feature = "handover"), expect(dead_code))]
+    pace: (),
 }
 
 /// The answer to a complete body.
@@ -41,8 +41,6 @@ struct Receipt<'a> {
 /// What a source's time may be over for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lapse {
-    /// It was as fast as it may be, and may send again.
-    Rested,
     /// Nothing has come.
     Silent,
     /// Too little has come.
@@ -53,7 +51,6 @@ impl Lapse {
     /// As the log and who is refused are told of it.
     pub fn words(self) -> &'static str {
         match self {
-            Lapse::Rested => "it may send again",
             Lapse::Silent => SILENT,
             Lapse::TooSlow => "its source was too slow",
         }
@@ -61,13 +58,8 @@ impl Lapse {
 }
 
 impl Source {
-    /// Nothing has come yet. It may be so fast, in bits a second.
-    pub fn new(
-        live: LiveId,
-        (framing, reply): (Framing, Option<Reply>),
-        most: Option<u64>,
-        now: Moment,
-    ) -> Source {
+    /// Nothing has come yet.
+    pub fn new(live: LiveId, (framing, reply): (Framing, Option<Reply>), now: Moment) -> Source {
         Source {
             live,
             body: Body::new(framing),
@@ -75,14 +67,14 @@ impl Source {
             reply,
             window_bytes: 0,
             window_began: now,
-            pace: most.map(|most| Pace::new(most, now)),
+            pace: (),
         }
     }
 
     /// Whether what was told of it can be.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
-        self.body.fits() && self.pace.as_ref().is_none_or(Pace::fits)
+        self.body.fits()
     }
 
     /// It was told by another process, which cannot have seen what is to come.
@@ -104,12 +96,8 @@ impl Source {
         content: &'a [u8],
         input: &mut &[u8],
         pieces: &'a mut Vec<u8>,
-        now: Moment,
     ) -> &'a [u8] {
         let content = gather_pieces(&mut self.body, content, input, pieces);
-        if let Some(pace) = &mut self.pace {
-            pace.count(content.len(), now);
-        }
         self.window_bytes += content.len() as u64;
         self.bytes += content.len() as u64;
         content
@@ -152,30 +140,11 @@ impl Source {
         let idle_time = desk.settings().limits.source_idle_time;
         let silent = progress + idle_time;
         let window_ends = self.window_began + idle_time;
-        if let Some(rests) = self.pace.as_ref().and_then(Pace::rests) {
-            return (rests, Lapse::Rested);
-        }
         if silent <= window_ends {
             (silent, Lapse::Silent)
         } else {
             (window_ends, Lapse::TooSlow)
         }
-    }
-
-    /// How many bytes may be read of it.
-    pub fn appetite(&self, now: Moment) -> usize {
-        let pace = self.pace.as_ref();
-        pace.map_or(usize::MAX, |pace| pace.appetite(now))
-    }
-
-    /// It has been as fast as it may be, and rested for that. The first time says how fast.
-    fn go_on(&mut self) -> Option<u64> {
-        self.pace.as_mut().and_then(Pace::goes_on)
-    }
-
-    /// Whether it is not its own fault how slow it was.
-    fn is_slowed(&mut self) -> bool {
-        self.pace.as_mut().is_some_and(Pace::take_rested)
     }
 
     /// Another window begins. Says whether the source was too slow in the one before.
@@ -205,10 +174,7 @@ impl Clients {
             Method::Source => icecast::GO_ON,
             _ => b"",
         };
-        let connection = self.connections.get(id);
-        let pass = connection.and_then(|connection| connection.pass.as_ref());
-        let most = pass.and_then(Pass::bits_per_second_max);
-        let source = Source::new(live, (framing, Some(reply)), most, desk.now());
+        let source = Source::new(live, (framing, Some(reply)), desk.now());
         self.begin(id, Phase::Source(source), first);
     }
 
@@ -298,30 +264,24 @@ impl Clients {
         Some(Event::SourceLost { live, reason })
     }
 
-    /// A source's deadline has come. If its stream is not paused, it may be at fault.
+    /// A source's deadline has come. If its stream has not slowed it, it may be at fault.
     pub(super) fn source_due(
         &mut self,
         id: ConnectionId,
         lapse: Lapse,
-        is_paused: impl Fn(LiveId) -> bool,
+        is_slowed: impl FnOnce(LiveId) -> bool,
         desk: &mut Desk,
     ) -> Option<Event> {
         let connection = self.connections.get_mut(id)?;
         let Phase::Source(source) = &mut connection.phase else {
             return None;
         };
-        if lapse == Lapse::Rested {
-            let live = source.live;
-            desk.act(Action::ReadOn(id));
-            let most = source.go_on()?;
-            return Some(Event::Slowed { live, most });
-        }
         let is_too_slow = source.begin_window(desk);
-        let is_paused = is_paused(source.live) || source.is_slowed();
-        if is_paused {
+        let is_slowed = is_slowed(source.live);
+        if is_slowed {
             connection.progress = desk.now();
         }
-        if is_paused || !(lapse == Lapse::Silent || is_too_slow) {
+        if is_slowed || !(lapse == Lapse::Silent || is_too_slow) {
             return None;
         }
         let reason = lapse.words();
@@ -524,7 +484,7 @@ mod tests {
     /// The end of a connection is the media's where nothing else can be.
     #[test]
     fn a_body_without_an_end_of_its_own_ends_with_the_connection() {
-        let of = |framing| Source::new(LiveId::from_u64(0), (framing, None), None, Moment::START);
+        let of = |framing| Source::new(LiveId::from_u64(0), (framing, None), Moment::START);
         for (framing, ends) in [
             (Framing::UntilClose, true),
             (Framing::Chunked, false),
@@ -574,15 +534,11 @@ mod tests {
         ] {
             let body: String = chunks.iter().map(|bytes| chunk(*bytes)).collect();
             let mut input = body.as_bytes();
-            let mut source = Source::new(
-                LiveId::from_u64(0),
-                (Framing::Chunked, None),
-                None,
-                Moment::START,
-            );
+            let mut source =
+                Source::new(LiveId::from_u64(0), (Framing::Chunked, None), Moment::START);
             let (mut pieces, mut seen) = (Vec::new(), Vec::new());
             while let Ok(Part::Content(content)) = source.read(&mut input) {
-                let content = source.take(content, &mut input, &mut pieces, Moment::START);
+                let content = source.take(content, &mut input, &mut pieces);
                 assert!(content.iter().all(|byte| *byte == b'x'));
                 seen.push(content.len());
             }
@@ -591,21 +547,13 @@ mod tests {
         }
         // Alone it is lent as it is.
         let (mut source, mut pieces) = (
-            Source::new(
-                LiveId::from_u64(0),
-                (Framing::Chunked, None),
-                None,
-                Moment::START,
-            ),
+            Source::new(LiveId::from_u64(0), (Framing::Chunked, None), Moment::START),
             Vec::new(),
         );
         let body = chunk(5);
         let mut input = &body.as_bytes()[..8];
         if let Ok(Part::Content(content)) = source.read(&mut input) {
-            assert_eq!(
-                source.take(content, &mut input, &mut pieces, Moment::START),
-                b"xxxxx"
-            );
+            assert_eq!(source.take(content, &mut input, &mut pieces), b"xxxxx");
         }
         assert_eq!(pieces.capacity(), 0);
     }
@@ -615,12 +563,7 @@ mod tests {
     #[test]
     fn a_source_that_was_told_is_fitted_into_this_time() {
         let at = |seconds| Moment::after_start(Duration::from_secs(seconds));
-        let source = Source::new(
-            LiveId::from_u64(0),
-            (Framing::Length(99), None),
-            Some(8_000),
-            at(5),
-        );
+        let source = Source::new(LiveId::from_u64(0), (Framing::Length(99), None), at(5));
         let told = serde_json::to_value(&source).expect("JSON");
         for (field, value, seen) in [
             ("bytes", u64::MAX, u64::MAX / 4),
@@ -642,14 +585,6 @@ mod tests {
             source.fit(at(3));
             assert_eq!(source.window_began, at(3));
             assert!(source.fits());
-        }
-        let mut slow = told.clone();
-        slow["pace"]["allowance"]["bytes_per_second"] = 0.into();
-        let mut unpaced = told.clone();
-        unpaced["pace"] = serde_json::Value::Null;
-        for (told, fits) in [(slow, false), (unpaced, true)] {
-            let source: Source = serde_json::from_value(told).expect("a source");
-            assert_eq!(source.fits(), fits);
         }
     }
 

@@ -18,6 +18,7 @@ use crate::held::{string_bytes, table_bytes, tree_map_bytes, tree_set_bytes};
 use crate::hls::Reach;
 use crate::http::{HeadReader, Reply};
 use crate::moment::Moment;
+use crate::relay::admission::Standing;
 use crate::relay::fetch::Fault;
 use crate::relay::view::View;
 use crate::relay::{ConnectionId, fetch};
@@ -267,13 +268,16 @@ impl Clients {
     pub fn call_others(
         &mut self,
         session: &SessionId,
-        may_watch: impl Fn(&SessionId, Option<IpAddr>) -> bool,
+        standing: &Standing,
+        may_watch: impl Fn(&SessionId, Option<IpAddr>, &Standing) -> bool,
     ) {
         let waiters = self.waiting.sessions.get(session).into_iter();
         let ids = waiters.flat_map(|waiters| &waiters.ids).map(|(_, id)| *id);
         let is_other = |id: &ConnectionId| {
             let from = self.peer(*id).map(|peer| peer.ip());
-            !may_watch(self.came_by(*id).unwrap_or(session), from)
+            let name = self.came_by(*id).unwrap_or(session);
+            let standing = self.standing(session, (name, from), standing.clone());
+            !may_watch(name, from, &standing)
         };
         for id in ids.filter(is_other).collect::<Vec<_>>() {
             self.call_one(id);

@@ -9,7 +9,7 @@ use super::listing::Listing;
 use super::{Clients, Phase, Said};
 use crate::gate::SessionId;
 use crate::gather::Gather;
-use crate::http::{HeadReader, Status};
+use crate::http::{HeadReader, Refusal, Status};
 use crate::relay::ConnectionId;
 use crate::relay::desk::Desk;
 use crate::relay::happening::Happening;
@@ -241,8 +241,9 @@ impl Clients {
         Some((connection.watches()?, connection.peer))
     }
 
-    /// A viewer has everything; it learns how the stream ended.
-    pub fn end_viewer(&mut self, id: ConnectionId, end: End, desk: &mut Desk) {
+    /// A viewer has everything, and learns how the stream ended; or it gets an answer instead of
+    /// the stream.
+    pub fn end_viewer(&mut self, id: ConnectionId, end: Result<End, Refusal>, desk: &mut Desk) {
         let connection = self.connections.get_mut(id);
         let connection = connection.filter(|connection| connection.watches().is_some());
         let phase = connection.map(|connection| {
@@ -250,6 +251,10 @@ impl Clients {
         });
         if let Some(Phase::Viewer(viewing)) = phase {
             self.said.push_back(Said::ViewerGone(viewing.place()));
+            let end = match end {
+                Ok(end) => end,
+                Err(refusal) => return self.refuse(id, &refusal, viewing.reply(), desk),
+            };
             let (last, keep_alive) = viewing.last(end);
             let keep_alive = keep_alive && !desk.is_closing();
             self.respond(id, None, last.to_vec(), keep_alive, desk);

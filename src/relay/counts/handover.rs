@@ -33,6 +33,12 @@ pub mod numbers {
 }
 
 impl Counts {
+    /// Goes on counting where another process ended.
+    pub fn go_on_from(&mut self, told: Counts) {
+        *self = told;
+        self.cpu_before = self.cpu;
+    }
+
     /// Viewers were cut so often for each reason that has a name here.
     pub fn take_over_cuts(&mut self, told: &BTreeMap<String, u64>, names: &[&'static str]) {
         let cuts = names
@@ -41,5 +47,36 @@ impl Counts {
         self.cuts = cuts
             .map(|(name, count)| (name, count.min(u64::MAX / 2)))
             .collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::relay::Process;
+
+    /// It is a counter: a rate over it must not show a process that began anew.
+    #[test]
+    fn processor_time_never_goes_back() {
+        let mut counts = Counts::default();
+        let mut shown = Duration::ZERO;
+        for process in 1..4 {
+            for seconds in [1, 5] {
+                let cpu = Duration::from_secs(seconds);
+                counts.set_process(Process {
+                    cpu,
+                    ..Process::default()
+                });
+                assert!(counts.cpu() > shown, "{process}");
+                shown = counts.cpu();
+            }
+            let told = serde_json::to_string(&counts).expect("it is told");
+            counts = Counts::default();
+            counts.go_on_from(serde_json::from_str(&told).expect("it is read"));
+            assert_eq!(counts.cpu(), shown);
+        }
+        assert_eq!(shown, Duration::from_secs(15));
     }
 }

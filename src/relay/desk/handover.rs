@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{Counts, Desk, Events};
 use crate::handover::{Line, Unfit, Writer};
 use crate::moment::Moment;
+use crate::relay::old_options::OldOptions;
 use crate::stamp::Calendar;
 
 #[derive(Serialize, Deserialize)]
@@ -22,6 +23,8 @@ struct Told {
     /// one goes on where the other has ended; the key itself is not told.
     #[serde(default)]
     drawn: u64,
+    #[serde(default)]
+    options: OldOptions,
 }
 
 impl Desk {
@@ -34,27 +37,29 @@ impl Desk {
             started: self.calendar.start(),
             ticket_next: self.ticket_next,
             drawn: self.random.drawn(),
+            options: OldOptions::of(&self.settings),
         };
         writer.put("desk", 0, &told);
         writer.put("counts", 0, &(&self.counts, self.counts.cuts()));
         writer.put("events", 0, &self.events);
     }
 
-    /// It goes on as the other one, with its own settings.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+    /// Takes over the state of the predecessor, with this server's settings. Returns the
+    /// predecessor's options.
+    pub fn hear(&mut self, line: Line<'_>) -> Result<OldOptions, Unfit> {
         let told: Told = line.read()?;
         self.settings.started_unix_seconds = told.started_unix_seconds;
         (self.run, self.now) = (told.run, told.now);
         self.calendar = Calendar::new(told.started);
         self.ticket_next = told.ticket_next.min(u64::MAX / 2);
         self.random.go_on_behind(told.drawn);
-        Ok(())
+        Ok(told.options)
     }
 
     /// What has been counted; viewers are cut for reasons of these names.
     pub fn hear_counts(&mut self, line: Line<'_>, names: &[&'static str]) -> Result<(), Unfit> {
         let (counts, cuts): (Counts, BTreeMap<String, u64>) = line.read()?;
-        self.counts = counts;
+        self.counts.go_on_from(counts);
         self.counts.take_over_cuts(&cuts, names);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::pull::{Pull, Pulls, Stage};
 use super::{Fetch, WITHOUT_STREAM_MAX};
+use crate::gate::SessionId;
 use crate::handover::{Line, Unfit, Writer, must};
 use crate::moment::Moment;
 use crate::relay::desk::Desk;
@@ -33,6 +34,12 @@ impl Fetch {
         writer.put("origins", 0, &(self.origins.pseudonym(), known));
     }
 
+    /// The sessions that are fetched.
+    pub fn sessions(&self) -> Vec<SessionId> {
+        let pulls = self.pulls.entries.iter();
+        pulls.map(|(_, pull)| pull.session.clone()).collect()
+    }
+
     /// They are another process's.
     pub fn let_go(&mut self, desk: &mut Desk) {
         let ids: Vec<PullId> = self.pulls.entries.iter().map(|(id, _)| id).collect();
@@ -53,11 +60,13 @@ impl Fetch {
         Ok(())
     }
 
-    /// The pulls that were told are this server's from now on.
+    /// Takes over the predecessor's pulls. With `has_other_origins` the caller
+    /// drops them: they count the origins of the other server.
     pub fn take_over(
         &mut self,
         ToldPulls(told): ToldPulls,
         (next, failures): (u32, u64),
+        has_other_origins: bool,
         desk: &mut Desk,
     ) -> Result<(), Unfit> {
         let places_max = 2 * (WITHOUT_STREAM_MAX + desk.settings().limits.streams_max);
@@ -69,7 +78,7 @@ impl Fetch {
         for (id, pull) in &told {
             let has_one = pulls.by_session.insert(pull.session.clone(), *id).is_some();
             let has_origin = match pull.stage {
-                Stage::Asking { origin, .. } => origin < origins,
+                Stage::Asking { origin, .. } => has_other_origins || origin < origins,
                 Stage::Running { .. } | Stage::Resolving { .. } | Stage::Pausing { .. } => true,
                 Stage::Calling { .. } | Stage::Failed => false,
             };

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::gate::SessionId;
-use crate::http::{Refusal, Status, percent_encoded};
+use crate::http::{Refusal, Status, elements, percent_encoded};
 use crate::moment::Moment;
 use crate::relay::Ticket;
 use crate::relay::settings::OriginUrl;
@@ -186,9 +186,10 @@ impl Origins {
         let Some(via) = via.filter(|_| !self.is_empty()) else {
             return Ok(());
         };
-        let detail = if via.contains(&self.pseudonym) {
+        let mut names = elements(via, ',').filter_map(|hop| hop.split_ascii_whitespace().nth(1));
+        let detail = if names.any(|name| name == self.pseudonym) {
             "the request comes from this server itself: its origins form a loop"
-        } else if via.len() > VIA_BYTES_MAX || via.split(',').count() > HOPS_MAX {
+        } else if via.len() > VIA_BYTES_MAX || elements(via, ',').count() > HOPS_MAX {
             "the request came through too many relays; at most 16 may stand in Via"
         } else {
             return Ok(());
@@ -203,12 +204,8 @@ pub fn common(one: Option<String>, other: Option<&str>) -> Option<String> {
     if one == other {
         return Some(one);
     }
-    let hops = |via: &str| -> Vec<String> {
-        let hops = via.split(',').map(|hop| hop.trim().to_owned());
-        hops.collect()
-    };
-    let others = hops(other);
-    let mut both = hops(&one);
+    let others: Vec<&str> = elements(other, ',').collect();
+    let mut both: Vec<&str> = elements(&one, ',').collect();
     both.retain(|hop| others.contains(hop));
     (!both.is_empty()).then(|| both.join(", "))
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Grants, Ledger};
+use super::{Gate, Grants, Ledger};
 use crate::gate::{SessionId, Tokens, network_of};
 use crate::handover::{Line, Unfit, Writer, must};
 use crate::moment::Moment;
@@ -44,6 +44,17 @@ impl Grants {
         self.told = told;
         self.ledger = is_kept.then(Ledger::default);
         Ok(())
+    }
+
+    /// UDP clients have only those addresses still that a token may name by these settings. Returns
+    /// how many have none any more.
+    pub fn silence(&mut self, desk: &Desk) -> usize {
+        let (blocks, times) = ((&self.blocks, &self.barred), (desk.now(), desk.date().0));
+        let gate = Gate::new(desk.settings(), None, blocks, desk.is_closing(), times);
+        let tokens = self.tokens.as_mut();
+        tokens.map_or(0, |tokens| {
+            tokens.retain_addresses(|address, _| gate.may_be_named(&address))
+        })
     }
 
     /// A line of the table.

@@ -3,13 +3,13 @@
 //!
 //! So nobody is admitted on a token that a crash could take back, and a revoked one counts until
 //! its revocation cannot be lost. What is asked for while a write is under way is written together
-//! next, as long as no two changes are of one session: each is judged by the table that it will
-//! change.
+//! next. Each change is judged by the table that it will change: those before it are tried out on
+//! the table, and taken back until they are on disk. An answer that depends on them waits, too.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
-use super::{Caller, Change, Decided, Done, Fault, Grants, Said};
-use crate::gate::{Entry, SessionId};
+use super::{Caller, Change, Done, Fault, Grants, Said};
+use crate::gate::{Addition, Entry, Record};
 use crate::http::{Refusal, Status, quoted};
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
@@ -22,12 +22,15 @@ struct Asked {
     change: Change,
 }
 
+/// A change, and what it does or why it is refused.
+type Judged = (Asked, Result<Addition, Refusal>);
+
 /// Changes on their way to the disk.
 #[derive(Default)]
 pub(super) struct Ledger {
     queue: VecDeque<Asked>,
     /// What is being written, and the ticket of it.
-    writing: Option<(Ticket, Vec<(Asked, Decided)>)>,
+    writing: Option<(Ticket, Vec<Judged>)>,
     /// How late it is must be written, whether there is a change or not.
     owes_time: bool,
 }
@@ -52,24 +55,24 @@ impl Ledger {
 
     /// Bytes that it takes: what waits, and what is being written.
     pub fn held_bytes(&self) -> usize {
-        let writing = self.writing.iter().flat_map(|(_, batch)| batch);
-        let asked = self.queue.iter().chain(writing.map(|(asked, _)| asked));
-        let records: usize = asked.map(|asked| asked.change.record.held_bytes()).sum();
-        let batch = self
-            .writing
-            .as_ref()
-            .map_or(0, |(_, batch)| batch.capacity());
-        // What is decided holds as much again as what is asked.
-        2 * records + (self.queue.capacity() + batch) * size_of::<(Asked, Decided)>()
+        let writing = self.writing.as_ref();
+        let batch = writing.into_iter().flat_map(|(_, batch)| batch);
+        let judged = batch.map(|(asked, judged)| {
+            let addition = judged.as_ref().ok();
+            let records = addition.map_or(&[][..], |addition| &addition.records);
+            let bytes = records.iter().map(Record::held_bytes).sum::<usize>();
+            asked.change.held_bytes() + bytes + size_of_val(records)
+        });
+        // What will be decided takes as much again.
+        let queue = self.queue.iter().map(|asked| 2 * asked.change.held_bytes());
+        queue.chain(judged).sum::<usize>()
+            + self.queue.capacity() * size_of::<Asked>()
+            + writing.map_or(0, |(_, batch)| batch.capacity() * size_of::<Judged>())
     }
 
-    /// The next change, unless it has to wait: for a write, or for one of the same session that is
-    /// to be written now.
-    fn next(&mut self, batch: &HashSet<SessionId>, reserved: usize) -> Option<Asked> {
-        let session = self.queue.front()?.change.record.session();
-        let must_wait =
-            self.writing.is_some() || reserved >= BATCH_TUPLES_MAX || batch.contains(session);
-        if must_wait {
+    /// The next change, unless it has to wait for a write.
+    fn next(&mut self, tuples: usize) -> Option<Asked> {
+        if self.writing.is_some() || tuples >= BATCH_TUPLES_MAX {
             return None;
         }
         self.queue.pop_front()
@@ -109,29 +112,26 @@ impl Grants {
 
     /// Has what waits written, unless a write is under way.
     fn write_changes(&mut self, fault: Fault<'_>, desk: &mut Desk) {
-        let mut batch: Vec<(Asked, Decided)> = Vec::new();
-        let mut sessions = HashSet::new();
-        let mut reserved = 0;
-        while let Some(asked) = self
-            .ledger
-            .as_mut()
-            .and_then(|ledger| ledger.next(&sessions, reserved))
-        {
-            match self.decide(&asked.change, reserved, fault, desk) {
-                // Nothing changes, so nothing has to be written.
-                Ok(Decided::Addition(addition)) if addition.is_empty() => {
-                    let done = self.carry_out(asked.change, Decided::Addition(addition), desk);
-                    self.answer(asked.caller, done);
-                }
-                Ok(decided) => {
-                    if let Decided::Addition(addition) = &decided {
-                        reserved += addition.tuples();
-                    }
-                    sessions.insert(asked.change.record.session().clone());
-                    batch.push((asked, decided));
-                }
-                Err(refusal) => self.answer(asked.caller, Err(refusal)),
+        let mut batch: Vec<Judged> = Vec::new();
+        let mut tuples = 0;
+        let mut at_once = Vec::new();
+        self.begin_trial();
+        while let Some(asked) = self.ledger.as_mut().and_then(|ledger| ledger.next(tuples)) {
+            let judged = self.decide(&asked.change, fault, desk);
+            let records = judged.as_ref().map(|addition| &addition.records[..]);
+            let records = records.unwrap_or_default();
+            if records.is_empty() && batch.is_empty() {
+                at_once.push((asked, judged));
+                continue;
             }
+            tuples += records.iter().map(Record::tuples).sum::<usize>();
+            batch.push((asked, judged));
+        }
+        self.end_trial();
+        // Nothing changes by these, and nothing that is not on disk counted.
+        for (asked, judged) in at_once {
+            let done = judged.and_then(|addition| self.carry_out(asked.change, addition, desk));
+            self.answer(asked.caller, done);
         }
         let time = desk.date().0;
         let tokens = self.tokens.as_ref();
@@ -140,9 +140,10 @@ impl Grants {
             && ledger.writing.is_none()
             && (!batch.is_empty() || ledger.owes_time)
         {
-            let records = batch.iter().map(|(asked, _)| asked.change.record.clone());
+            let additions = batch.iter().filter_map(|(_, judged)| judged.as_ref().ok());
+            let records = additions.flat_map(|addition| &addition.records);
             let entry = Entry {
-                records: records.collect(),
+                records: records.cloned().collect(),
                 time: has_times.then_some(time),
             };
             ledger.owes_time = false;
@@ -166,12 +167,7 @@ impl Grants {
         }
     }
 
-    fn written(
-        &mut self,
-        batch: Vec<(Asked, Decided)>,
-        result: &Result<(), String>,
-        desk: &mut Desk,
-    ) {
+    fn written(&mut self, batch: Vec<Judged>, result: &Result<(), String>, desk: &mut Desk) {
         match result {
             Ok(()) => desk.count(Count::TokenWrites, 1),
             Err(error) => {
@@ -185,9 +181,9 @@ impl Grants {
                 );
             }
         }
-        for (asked, decided) in batch {
+        for (asked, judged) in batch {
             let done = match result {
-                Ok(()) => self.carry_out(asked.change, decided, desk),
+                Ok(()) => judged.and_then(|addition| self.carry_out(asked.change, addition, desk)),
                 Err(error) => Err(Refusal::new(
                     Status::InsufficientStorage,
                     format!("the token file cannot be written ({error}); nothing was changed"),
@@ -227,7 +223,7 @@ impl Grants {
     }
 
     /// What is written under this ticket; none, if that is another's.
-    fn take_written(&mut self, ticket: Ticket) -> Option<Vec<(Asked, Decided)>> {
+    fn take_written(&mut self, ticket: Ticket) -> Option<Vec<Judged>> {
         let writing = self.ledger.as_mut().map(|ledger| &mut ledger.writing);
         let written = writing.and_then(|writing| writing.take_if(|(its, _)| *its == ticket));
         written.map(|(_, batch)| batch)

@@ -26,7 +26,8 @@ use super::timers::Armed;
 use super::viewer_id::Mark;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{
-    self, Addition, BLOCKS_MAX, Blocks, Carriage, Destination, Record, RtpTuple, SessionId, Tokens,
+    self, Addition, BLOCKS_MAX, Blocks, Carriage, Destination, GrantChange, Record, RtpTuple,
+    SessionId, Tokens,
 };
 use crate::http::{Framing, Refusal, Reply, Status};
 use crate::stamp::Stamp;
@@ -73,11 +74,20 @@ pub(super) enum Said {
 }
 
 /// A change that a call asks for.
-#[derive(Debug)]
-pub(super) struct Change {
-    record: Record,
-    /// A revocation ends the session's stream too.
-    aborts: bool,
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Addition {
+        session: SessionId,
+        http: Option<GrantChange>,
+        /// With the addresses of each.
+        rtp: Vec<RtpTuple>,
+    },
+    /// Of all tuples of the session.
+    Revocation {
+        session: SessionId,
+        /// The session's stream ends, too.
+        aborts: bool,
+    },
 }
 
 /// Who asked, and how it is answered.
@@ -89,12 +99,6 @@ pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr, Carriage) -> Option<&'static 
 
 /// A host:port may be named by every session there is; of so many a free one is sought.
 pub(super) const SESSIONS_TRIED_MAX: usize = 64;
-
-/// A change that can be made.
-enum Decided {
-    Addition(Addition),
-    Revocation,
-}
 
 #[derive(Serialize)]
 struct Added<'a> {
@@ -112,18 +116,25 @@ impl Change {
     /// What is to be added, with the addresses of its clients.
     pub fn addition(add: AddToken, rtp: Vec<RtpTuple>) -> Change {
         let AddToken { session, http, .. } = add;
-        Change {
-            record: Record::Add { session, http, rtp },
-            aborts: false,
+        Change::Addition { session, http, rtp }
+    }
+
+    fn session(&self) -> &SessionId {
+        match self {
+            Change::Addition { session, .. } | Change::Revocation { session, .. } => session,
         }
     }
 
-    /// All tuples of a session; with `aborts` its stream ends in the same turn.
-    pub fn revocation(session: SessionId, aborts: bool) -> Change {
-        Change {
-            record: Record::Revoke { session },
-            aborts,
-        }
+    /// Bytes that its allocations take.
+    fn held_bytes(&self) -> usize {
+        let tuples = match self {
+            Change::Addition { http, rtp, .. } => {
+                let http = http.as_ref().map_or(0, |http| http.terms.held_bytes());
+                http + gate::clients_bytes(rtp)
+            }
+            Change::Revocation { .. } => 0,
+        };
+        self.session().held_bytes() + tuples
     }
 }
 
@@ -330,8 +341,10 @@ impl Grants {
             self.record(caller, change, fault, desk)?;
             return Ok(None);
         }
-        let decided = self.decide(&change, 0, fault, desk)?;
-        self.carry_out(change, decided, desk).map(Some)
+        self.begin_trial();
+        let decided = self.decide(&change, fault, desk);
+        self.end_trial();
+        self.carry_out(change, decided?, desk).map(Some)
     }
 
     /// The table of a token file, at the start. From now on changes are written. Options may be
@@ -353,7 +366,6 @@ impl Grants {
         let may_stay =
             |address, carriage| gate.may_be_named(&address) && fault(address, carriage).is_none();
         let silenced = tokens.retain_addresses(may_stay);
-        drop(tokens.take_forgotten());
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
         self.take_over(fault, desk);
@@ -367,34 +379,43 @@ impl Grants {
         }
     }
 
+    fn begin_trial(&mut self) {
+        self.tokens.iter_mut().for_each(Tokens::begin_trial);
+    }
+
+    fn end_trial(&mut self) {
+        self.tokens.iter_mut().for_each(Tokens::end_trial);
+    }
+
+    /// Judges a change by the table, and makes it there for the rest of the trial: the next change
+    /// is judged by the table that it will change. Returns the records that make the change.
     fn decide(
-        &self,
+        &mut self,
         change: &Change,
-        reserved: usize,
         fault: Fault<'_>,
         desk: &Desk,
-    ) -> Result<Decided, Refusal> {
-        let Some(tokens) = &self.tokens else {
+    ) -> Result<Addition, Refusal> {
+        let gate = self.gate(desk);
+        match change {
+            Change::Addition { rtp, .. } => check_destinations(rtp, fault, &gate)?,
+            Change::Revocation { .. } => {}
+        }
+        let Some(tokens) = &mut self.tokens else {
             return Err(tokens_are_off());
         };
-        match &change.record {
-            Record::Add { session, http, rtp } => {
+        match change {
+            Change::Addition { session, http, rtp } => {
                 tokens
                     .check_key(session, http.as_ref(), !rtp.is_empty())
                     .map_err(|bad| Refusal::new(Status::Conflict, bad.to_string()))?;
-                check_destinations(rtp, fault, &self.gate(desk))?;
-                let addition = tokens.plan(
-                    session,
-                    http.clone(),
-                    rtp.clone(),
-                    (reserved, desk.date().0),
-                );
-                addition.map(Decided::Addition).map_err(|full| {
+                let (http, rtp) = (http.clone(), rtp.clone());
+                let addition = tokens.try_add(session, http, rtp, desk.date().0);
+                addition.map_err(|full| {
                     let status = Status::ServiceUnavailable;
                     Refusal::busy(status, full.to_string(), RETRY_AFTER_SECONDS)
                 })
             }
-            Record::Revoke { session } if tokens.of(session).next().is_none() => {
+            Change::Revocation { session, .. } if tokens.of(session).next().is_none() => {
                 let detail = match tokens.has_keys(session) {
                     true => {
                         "sessionid: this session has no tokens of its own; it has keys, which list-tokens with details=1 names: revoke those"
@@ -403,66 +424,80 @@ impl Grants {
                 };
                 Err(Refusal::new(Status::NotFound, detail))
             }
-            Record::Revoke { .. } => Ok(Decided::Revocation),
+            Change::Revocation { session, .. } => {
+                let session = session.clone();
+                let revoke = Record::Revoke { session };
+                tokens.carry_out(&revoke);
+                Ok(Addition {
+                    records: vec![revoke],
+                    new: 0,
+                })
+            }
         }
     }
 
+    /// Makes a change that was decided.
     fn carry_out(
         &mut self,
         change: Change,
-        decided: Decided,
+        decided: Addition,
         desk: &mut Desk,
     ) -> Result<Done, Refusal> {
-        let session = change.record.session();
         let Some(tokens) = &mut self.tokens else {
             return Err(tokens_are_off());
         };
-        match decided {
-            Decided::Addition(addition) => {
-                let new = tokens.carry_out(addition, desk.date().0);
-                for (name, of) in tokens.take_forgotten() {
-                    tell(desk, (&name, &of), &Happening::TokenForgotten {});
-                }
+        let session = change.session();
+        let of = tokens.opened_by(session).clone();
+        let held_bytes = tokens.held_bytes();
+        let mut removed = Vec::new();
+        for record in &decided.records {
+            let tuples = tokens.carry_out(record);
+            if let Record::Forget { session } = record {
+                let grant = tuples.first().and_then(|tuple| tuple.http());
+                let opens = grant.and_then(|grant| grant.terms.opens.as_ref());
+                let of = opens.unwrap_or(session);
+                tell(desk, (session, of), &Happening::TokenForgotten {});
+            } else {
+                removed.extend(tuples);
+            }
+        }
+        match change {
+            Change::Addition { session, .. } => {
+                let new = decided.new;
                 let body = Added {
-                    sessionid: session,
-                    tokens: tokens.of(session).collect(),
+                    sessionid: &session,
+                    tokens: tokens.of(&session).collect(),
                 };
                 let status = if new > 0 { Status::Created } else { Status::Ok };
                 let done = (status, json(&body));
-                let grant = tokens.grant(session);
+                let grant = tokens.grant(&session);
                 let ends = grant.and_then(|grant| grant.terms.ends);
                 if new > 0 {
                     let what = Happening::TokenAdded {
                         opens: grant.and_then(|grant| grant.terms.opens.as_ref()),
-                        tuples: tokens.of(session).count(),
+                        tuples: tokens.of(&session).count(),
                         new,
                     };
-                    tell(desk, (session, tokens.opened_by(session)), &what);
+                    tell(desk, (&session, tokens.opened_by(&session)), &what);
                 }
                 self.said.push_back(Said::Changed(session.clone()));
-                self.said.push_back(Said::Ends(session.clone(), ends));
+                self.said.push_back(Said::Ends(session, ends));
                 self.rearm(desk);
                 Ok(done)
             }
-            Decided::Revocation => {
-                let of = tokens.opened_by(session).clone();
-                let is_key = of != *session;
-                let held_bytes = tokens.held_bytes();
-                let removed = tokens.revoke(session);
+            Change::Revocation { session, aborts } => {
                 desk.freed(held_bytes.saturating_sub(tokens.held_bytes()));
-                let what = Happening::TokenRevoked {
-                    revoked: removed.len(),
-                };
-                tell(desk, (session, &of), &what);
+                let revoked = removed.len();
+                tell(desk, (&session, &of), &Happening::TokenRevoked { revoked });
                 let body = json(&Revoked {
-                    sessionid: session,
-                    revoked: removed.len(),
+                    sessionid: &session,
+                    revoked,
                 });
-                let aborted = change.aborts.then(|| match is_key {
-                    true => Said::KeyAborted(session.clone()),
-                    false => Said::Aborted(session.clone()),
+                let aborted = aborts.then(|| match of == session {
+                    true => Said::Aborted(session.clone()),
+                    false => Said::KeyAborted(session.clone()),
                 });
-                let said = [Said::Removed(removed), Said::Changed(session.clone())];
+                let said = [Said::Removed(removed), Said::Changed(session)];
                 self.said.extend(said.into_iter().chain(aborted));
                 Ok((Status::Ok, body))
             }

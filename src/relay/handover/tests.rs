@@ -293,3 +293,25 @@ fn what_happens_is_told_on() {
     }
     assert_eq!(told(&|_| true), as_it_was, "at each");
 }
+
+/// A successor with fewer streams takes nothing, also where they would fit beside each other while
+/// the first ones end.
+#[test]
+fn more_streams_than_may_run_are_not_taken_over() {
+    for (streams, fits) in [(2, true), (3, false), (4, false)] {
+        let mut stage = Stage::new(&["--streams=4"]);
+        for number in 0..streams {
+            let target = format!("/stream/s{number}");
+            stage.client(&format!(
+                "PUT {target} HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n"
+            ));
+        }
+        let (successor, _) = tell(&mut stage, &["--streams=2"]);
+        let taken = successor.take_over().map(drop).map_err(|unfit| unfit.0);
+        assert_eq!(taken.is_ok(), fits, "{streams}");
+        if let Err(why) = taken {
+            assert!(why.contains(&format!("has {streams} streams")), "{why}");
+            assert!(why.contains("--streams=2"), "{why}");
+        }
+    }
+}

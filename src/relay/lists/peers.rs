@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use super::{Lists, Said, Whole};
 use crate::held::table_bytes;
-use crate::http::{self, AnswerReader, Body, Part, Refusal, Reply, Status, percent_encoded};
+use crate::http::{
+    self, AnswerReader, Body, Part, Refusal, Reply, Status, elements, percent_encoded,
+};
 use crate::json;
 use crate::moment::Moment;
 use crate::relay::api::Rows;
@@ -152,7 +154,7 @@ fn request(peer: &Peer, rows: &Rows) -> String {
 
 /// Whether a request is a peer's.
 pub fn is_of_peer(via: Option<&str>) -> bool {
-    via.is_some_and(|via| via.split(',').any(|hop| hop.trim() == VIA))
+    via.is_some_and(|via| elements(via, ',').any(|hop| hop == VIA))
 }
 
 impl Lists {

@@ -369,7 +369,7 @@ fn a_call_that_waits_for_names_is_told_to_another_process() {
     lists.hand_over(&mut writer);
     writer.finish();
     let mut heard = Vec::new();
-    let all = Reader::default().hear(&told, |line| {
+    let all = Reader::new(1 << 20).hear(&told, |line| {
         let (its, connection, _, add) = errand(line, desk)?;
         heard.push((its, connection, add.clients.len()));
         Ok(())

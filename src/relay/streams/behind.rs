@@ -14,7 +14,7 @@
 
 use super::Said;
 use super::Streams;
-use super::cast::{GO_BYTES, LARGER, PIECE_BYTES, READ_PER_BYTE};
+use super::cast::{GO_BYTES, GO_WORK, LARGER, PIECE_BYTES, READ_PER_BYTE};
 use crate::relay::LiveId;
 use crate::relay::desk::Desk;
 
@@ -39,7 +39,7 @@ impl Streams {
             let Some(wanted) = wanted else {
                 continue;
             };
-            self.catch_up(id, GO_BYTES.min(wanted / LARGER), desk);
+            self.catch_up(id, GO_BYTES.min(wanted / LARGER), GO_WORK, desk);
             if self.is_behind(id) {
                 self.behind.push_back(id);
             }
@@ -53,14 +53,23 @@ impl Streams {
     /// So much is about to come of a stream: its shadows that are behind read on before.
     pub(super) fn make_way(&mut self, id: LiveId, bytes: usize, desk: &mut Desk) {
         for shadow in self.shadows_of(id).into_iter().flatten() {
-            self.catch_up(shadow, READ_PER_BYTE.saturating_mul(bytes), desk);
+            let bytes_max = READ_PER_BYTE.saturating_mul(bytes);
+            self.catch_up(shadow, bytes_max, usize::MAX, desk);
         }
     }
 
-    /// A shadow that is behind reads on, so many bytes at the most.
-    pub(super) fn catch_up(&mut self, id: LiveId, bytes_max: usize, desk: &mut Desk) {
-        let mut bytes_left = bytes_max;
+    /// Lets a shadow that is behind read at most `bytes_max`. It reads no further piece when it has
+    /// made `work_max`.
+    pub(super) fn catch_up(
+        &mut self,
+        id: LiveId,
+        bytes_max: usize,
+        work_max: usize,
+        desk: &mut Desk,
+    ) {
+        let (mut bytes_left, before) = (bytes_max, self.work);
         while bytes_left > 0
+            && self.work - before < work_max
             && let Some(bytes) = self.read_kept(id, bytes_left, desk)
         {
             bytes_left -= bytes;
@@ -86,24 +95,19 @@ impl Streams {
             of.stream.slice(cursor, bytes_max.min(PIECE_BYTES))
         });
         let bytes = piece.len();
-        let unit_max = desk.settings().limits.remuxed_unit_bytes_max();
         let mut out = std::mem::take(&mut self.remuxed);
-        let fed = shadow.read_on(piece, unit_max, &mut out);
+        let fed = shadow.read_on(piece, &mut out);
         self.lives.get_mut(id)?.shadow = Some(shadow);
-        self.comes_of_shadow(id, (bytes, fed), out, desk);
+        self.comes_of_shadow(id, fed, out, desk);
         Some(bytes)
     }
 
     /// A shadow has read all that there was.
     pub fn has_caught_up(&mut self, id: LiveId, desk: &mut Desk) {
-        let shadow = self.lives.get(id).and_then(|live| live.shadow.as_ref());
-        let is_empty = shadow.is_some_and(|shadow| shadow.emptiness().is_some());
         let original = self.lives.get(self.original_of(id));
         let end = original.and_then(|original| original.stream.end());
         if let Some(end) = end {
             self.end_shadow(id, end, desk);
-        } else if is_empty {
-            self.let_shadow_go(id, "none of its tracks can be carried", desk);
         } else {
             self.begin_transport(id, desk);
         }

@@ -15,7 +15,7 @@ pub(super) struct Shadow {
     pub target: Target,
     /// `None`: nothing more comes of it.
     remuxer: Option<Box<Remuxer>>,
-    /// So many bytes may come out beside what goes in.
+    /// The work that it may make beside what each byte that goes in allows.
     allowance: usize,
     /// The offset in its original of what it has yet to read; `None`: it is given what comes.
     behind: Option<u64>,
@@ -38,14 +38,18 @@ pub(super) const PIECE_BYTES: usize = 16 * 1024;
 /// Read at one go of what a shadow has yet to read: a block at least, or what comes next might be
 /// overwritten; and so much that few goes are needed for a `--buffer`.
 pub(super) const GO_BYTES: usize = 64 * 1024;
+/// The work after which no further piece is read at one go. A go of ordinary bytes makes less.
+pub(super) const GO_WORK: usize = 4 * GO_BYTES;
 /// Beside each byte that comes so many of those are read. One at least, or what has yet to be read
 /// would be overwritten.
 pub(super) const READ_PER_BYTE: usize = 2;
 /// A part of `--buffer` that a unit may have.
 const UNIT_PART: usize = 4;
-/// What comes out for a byte that goes in, at the most and for long: frames of a few bytes become
-/// packets of 188. A source that makes more of it is there to make work.
-const OUT_PER_BYTE: usize = 32;
+/// The work that each byte of a source may make ([`crate::remux::Heard::work`]). An ordinary source
+/// makes 1 to 4; frames of 10 bytes make 27.
+const WORK_PER_BYTE: usize = 32;
+/// The work that a source may save up. What it makes at once is held in memory.
+const WORK_SAVED_MAX: usize = 256 * 1024;
 /// What mostly comes out for a byte at the most.
 pub(super) const LARGER: usize = 4;
 /// Tracks that are named to who cannot have them.
@@ -75,21 +79,23 @@ impl Limits {
     }
 }
 
+/// What was done with a piece of a source.
+pub(super) struct Fed {
+    /// In bytes that are only passed on.
+    pub work: usize,
+    /// A fault ends the shadow.
+    pub result: Result<(), Fault>,
+}
+
 impl Shadow {
     /// Of this stream, from its first byte on.
-    pub fn new(
-        (original, serial): (LiveId, u64),
-        target: Target,
-        remuxer: Remuxer,
-        unit_bytes_max: usize,
-    ) -> Shadow {
+    pub fn new((original, serial): (LiveId, u64), target: Target, remuxer: Remuxer) -> Shadow {
         Shadow {
             original,
             serial,
             target,
             remuxer: Some(Box::new(remuxer)),
-            // All that it holds may come at once.
-            allowance: Shadow::allowance_max(unit_bytes_max),
+            allowance: WORK_SAVED_MAX,
             behind: None,
         }
     }
@@ -119,30 +125,23 @@ impl Shadow {
     }
 
     /// Takes what its original keeps of what it has yet to read.
-    pub fn read_on(
-        &mut self,
-        kept: &[u8],
-        unit_max: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
+    pub fn read_on(&mut self, kept: &[u8], out: &mut Vec<u8>) -> Fed {
         if kept.is_empty() {
             self.remuxer = None;
-            return Err(Fault("what it has yet to read is kept no more"));
+            let result = Err(Fault("what it has yet to read is kept no more"));
+            return Fed { work: 0, result };
         }
         self.behind = self.behind.map(|offset| offset + kept.len() as u64);
-        self.feed(kept, unit_max, out)
-    }
-
-    fn allowance_max(unit_bytes_max: usize) -> usize {
-        2 * Remuxer::held_bytes_max(unit_bytes_max)
+        self.feed(kept, out)
     }
 
     /// Whether what was told of it can be, where a unit has at most so many bytes.
     #[cfg(feature = "handover")]
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
         let remuxer = self.remuxer.as_deref();
-        remuxer.is_none_or(|remuxer| remuxer.fits(unit_bytes_max))
-            && self.allowance <= Shadow::allowance_max(unit_bytes_max)
+        // The version before this one saved up as much work as this.
+        let saved_max = 2 * Remuxer::held_bytes_max(unit_bytes_max);
+        remuxer.is_none_or(|remuxer| remuxer.fits(unit_bytes_max)) && self.allowance <= saved_max
     }
 
     /// Bytes that its allocations take.
@@ -152,25 +151,26 @@ impl Shadow {
     }
 
     /// Takes the original's next bytes and appends what comes of them.
-    pub fn feed(&mut self, bytes: &[u8], unit_max: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let Some(remuxer) = &mut self.remuxer else {
-            return Ok(());
-        };
-        let before = out.len();
-        let fed = remuxer.feed(bytes, out);
-        let most = Shadow::allowance_max(unit_max);
-        let may_come = self.allowance + bytes.len() * OUT_PER_BYTE;
-        let left = may_come.checked_sub(out.len() - before);
-        let fed = match left {
-            Some(_) => fed,
-            None => Err(Fault("its frames are too small for other containers")),
-        };
-        self.allowance = left.unwrap_or(0).min(most);
-        if fed.is_err() {
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Fed {
+        let (mut work, mut result) = (0, Ok(()));
+        if let Some(remuxer) = &mut self.remuxer {
+            let (allowed, before) = (bytes.len() * WORK_PER_BYTE, out.len());
+            let allowed = self.allowance.min(WORK_SAVED_MAX) + allowed;
+            let mut left = allowed;
+            result = remuxer.feed(bytes, &mut left, out);
+            work = bytes.len() + (allowed - left) + (out.len() - before);
+            self.allowance = left.min(WORK_SAVED_MAX);
+        }
+        if result.is_err() {
             // It is said once.
             self.remuxer = None;
         }
-        fed
+        Fed { work, result }
+    }
+
+    /// Whether a track is known that can be carried.
+    pub fn carries_any(&self) -> bool {
+        self.remuxer.as_deref().is_some_and(Remuxer::carries_any)
     }
 
     /// Why nothing will come of it, as far as is known.
@@ -214,7 +214,7 @@ mod tests {
 
     fn shadow(format: Format, target: Target) -> Shadow {
         let remuxer = Remuxer::new(format, target, UNIT_MAX).expect("it is read");
-        Shadow::new((LiveId::from_u64(1), 1), target, remuxer, UNIT_MAX)
+        Shadow::new((LiveId::from_u64(1), 1), target, remuxer)
     }
 
     fn transport() -> Target {
@@ -267,34 +267,23 @@ mod tests {
     fn what_comes_of_a_source_is_measured_by_what_goes_in() {
         let mut shadow = shadow(Format::Flv, transport());
         let mut out = vec![0; 4 << 20];
-        shadow
-            .feed(&FILE[..9_000], UNIT_MAX, &mut out)
-            .expect("it is sound");
+        let fed = shadow.feed(&FILE[..9_000], &mut out);
+        fed.result.expect("it is sound");
         shadow.allowance = 0;
         let mut tail = FILE[9_000..].to_vec();
         tail.truncate(20_000);
-        shadow.feed(&tail, UNIT_MAX, &mut out).expect("it is sound");
+        let fed = shadow.feed(&tail, &mut out);
+        fed.result.expect("it is sound");
+        assert!(fed.work > 2 * tail.len());
+        assert!((1..=WORK_SAVED_MAX).contains(&shadow.allowance));
         assert!(shadow.fits(UNIT_MAX));
-        let most = 2 * Remuxer::held_bytes_max(UNIT_MAX);
-        assert!((1..=most).contains(&shadow.allowance));
-        shadow.allowance = most;
-        assert!(shadow.fits(UNIT_MAX));
-        shadow.allowance += 1;
-        assert!(!shadow.fits(UNIT_MAX), "no shadow has so much");
         let remuxer = shadow.remuxer.as_ref().expect("it goes on");
         let beside = remuxer.held_bytes();
         assert!(beside > 1);
         assert_eq!(shadow.held_bytes(), size_of::<Remuxer>() + beside);
         shadow.finish(&mut out);
         assert_eq!(shadow.held_bytes(), 0);
-        assert!(
-            shadow.feed(FILE, UNIT_MAX, &mut out).is_ok(),
-            "it takes all"
-        );
-        assert!(
-            !shadow.fits(UNIT_MAX),
-            "nor does one of which nothing comes"
-        );
+        assert!(shadow.feed(FILE, &mut out).result.is_ok(), "it takes all");
     }
 
     #[test]
@@ -306,7 +295,8 @@ mod tests {
             let mut shadow = shadow(format, transport());
             let mut out = Vec::new();
             for piece in media.chunks(PIECE_BYTES) {
-                shadow.feed(piece, UNIT_MAX, &mut out).expect("it is sound");
+                let fed = shadow.feed(piece, &mut out);
+                fed.result.expect("it is sound");
             }
             let why = shadow.emptiness();
             assert_eq!(why.is_some(), is_empty, "{why:?}");

@@ -118,13 +118,22 @@ impl Streams {
         }
     }
 
-    /// Somebody could not have a stream in another container: for who comes next there is room, if
-    /// what is left of a stream still goes out so.
-    pub(super) fn make_room_for_shadow(&mut self, desk: &mut Desk) {
-        let mut drained = self.draining.all.values();
-        if let Some(shadow) =
-            drained.find_map(|id| self.shadows_of(*id).into_iter().flatten().next())
-        {
+    /// A client could not have a stream of this session in another container. What is left of an
+    /// ended stream makes room for the next client, if it is the same session's, or that of a
+    /// session with more such streams than this one would have.
+    pub(super) fn make_room_for_shadow(&mut self, session: &SessionId, desk: &mut Desk) {
+        let mut counts: HashMap<&SessionId, usize> = HashMap::new();
+        for (_, live) in self.shadows() {
+            *counts.entry(&live.session).or_default() += 1;
+        }
+        let count = |session: &SessionId| counts.get(session).copied().unwrap_or(0);
+        let in_order = self.draining.first_for(session, usize::MAX);
+        let shadow = in_order.into_iter().find_map(|id| {
+            let its = &self.lives.get(id)?.session;
+            let may_go = its == session || count(its) > count(session) + 1;
+            self.shadows_of(id).into_iter().flatten().find(|_| may_go)
+        });
+        if let Some(shadow) = shadow {
             self.cut_off_one(shadow, "another stream takes its place", desk);
         }
     }

@@ -1,50 +1,151 @@
-//! What of a source is more than its token allows. One that comes over HTTP waits, for it is not
-//! read; of datagrams what is too much is dropped, whole and counted, as a network does that has no
-//! room for them. Of each source it is said once.
+//! `max-bitrate`: how fast a session's sources may send, by HTTP or in datagrams.
+//!
+//! A session has one [`TokenBucket`], from which its sources draw one after another: bodies,
+//! datagrams, what an origin sends, and sources that take over. A source over HTTP or from an
+//! origin is not read while the bucket is empty. Datagrams cannot wait: the server
+//! drops and counts those beyond the rate, whole, as a full network does. Each source is reported
+//! once.
 
-use super::{Live, Streams};
-use crate::relay::allowance::Allowance;
+use super::{Feed, Live, Said, Streams};
+#[cfg(feature = "handover")]
+use crate::gate::SessionId;
+use crate::moment::Moment;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::happening::Happening;
+use crate::relay::quota::Quota;
 use crate::relay::{Level, LiveId};
+#[cfg(feature = "handover")]
+use crate::token_bucket::TokenBucket;
+
+/// Sessions whose last source has gone and left a bucket that is not full: 0.8 MiB at most. A
+/// bucket beyond them counts as full.
+pub(super) const BUCKETS_MAX: usize = 2048;
 
 impl Streams {
-    /// A stream's source, which sends datagrams, may be so fast, in bits a second.
-    pub fn limit_source(&mut self, id: LiveId, most: Option<u64>, desk: &Desk) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.quota = most.map(|most| Allowance::new(most, desk.now()));
+    /// Sets how fast a stream's source may be, in bits a second. A source that has just come draws
+    /// from the bucket that the session's last one left.
+    pub fn limit_source(&mut self, id: LiveId, most: u64, desk: &mut Desk) {
+        let Some(live) = self.lives.get_mut(id) else {
+            return;
+        };
+        match &mut live.quota {
+            Some(quota) => quota.set_rate(most),
+            None => {
+                let bucket = self.buckets.remove(&live.session);
+                live.quota = Some(Quota::new(most, bucket));
+            }
+        }
+        live.rest_if_empty(desk);
+        self.rearm(id, desk);
+    }
+
+    /// A stream has lost its source: the session's next one draws from the same bucket.
+    pub(super) fn keep_bucket(&mut self, id: LiveId, now: Moment) {
+        if let Some(live) = self.lives.get_mut(id)
+            && let Some(quota) = live.quota.take()
+        {
+            self.buckets
+                .insert(live.session.clone(), quota.bucket(), now);
         }
     }
 
-    /// A stream's source, which sends no datagrams, is faster than its token allows, in bits a
-    /// second.
-    pub fn tell_of_excess(&self, id: LiveId, most: u64, desk: &mut Desk) {
-        if let Some(live) = self.lives.get(id) {
-            live.tell_of_excess("waits", most, desk);
+    /// Returns the buckets of sessions without a source.
+    #[cfg(feature = "handover")]
+    pub fn buckets(&self) -> Vec<(SessionId, TokenBucket)> {
+        let buckets = self.buckets.iter();
+        buckets
+            .map(|(name, bucket)| (name.clone(), *bucket))
+            .collect()
+    }
+
+    /// Takes over the buckets of sessions without a source.
+    #[cfg(feature = "handover")]
+    pub fn set_buckets(&mut self, buckets: Vec<(SessionId, TokenBucket)>, now: Moment) {
+        for (name, bucket) in buckets {
+            self.buckets.insert(name, bucket, now);
+        }
+    }
+
+    /// Counts bytes of a body that is a stream's source.
+    pub fn draw(&mut self, id: LiveId, bytes: usize, desk: &mut Desk) {
+        if let Some(live) = self.lives.get_mut(id)
+            && let Some(quota) = &mut live.quota
+        {
+            quota.draw(bytes, desk.now());
+            live.rest_if_empty(desk);
+            if live.rests_until().is_some() {
+                self.rearm(id, desk);
+            }
+        }
+    }
+
+    /// Returns whether a stream's source is not read now, or was not since this was last asked.
+    pub fn take_slowed(&mut self, id: LiveId) -> bool {
+        let Some(live) = self.lives.get_mut(id) else {
+            return false;
+        };
+        let has_rested = live.quota.as_mut().is_some_and(Quota::take_rested);
+        live.is_paused || has_rested
+    }
+
+    /// Returns whether a stream's source has to wait for its bucket.
+    pub fn rests(&self, id: LiveId) -> bool {
+        let live = self.lives.get(id);
+        live.is_some_and(|live| live.rests_until().is_some())
+    }
+
+    /// Reads a source again that has waited for its bucket.
+    pub(super) fn end_rest_of_source(&mut self, id: LiveId) {
+        if let Some(live) = self.lives.get_mut(id)
+            && let Some(quota) = &mut live.quota
+        {
+            quota.end_rest();
+            if let Feed::Http(connection) = live.source {
+                self.say(Said::ReadAgain(connection));
+            }
         }
     }
 }
 
 impl Live {
-    /// Whether a datagram of its source, of so many bytes, is not too much.
-    pub(super) fn admits(&mut self, bytes: usize, desk: &mut Desk) -> bool {
-        let quota = self.quota.as_mut();
-        let refused = quota.and_then(|quota| {
-            let is_admitted = quota.admits(bytes, desk.now());
-            (!is_admitted).then(|| (quota.refused(), quota.bits_per_second()))
-        });
-        if let Some((count, most)) = refused {
-            desk.count(Count::TooFast, 1);
-            if count == 1 {
-                self.tell_of_excess("dropped", most, desk);
-            }
-        }
-        refused.is_none()
+    /// Returns until when its source is not read, if that is so.
+    pub(super) fn rests_until(&self) -> Option<Moment> {
+        self.quota.as_ref().and_then(Quota::rests_until)
     }
 
-    /// What is too much of its source becomes this, as the events name it.
-    fn tell_of_excess(&self, what: &'static str, most: u64, desk: &mut Desk) {
+    /// Returns how many bytes of its source may be read.
+    pub(super) fn bytes_left(&self, now: Moment) -> usize {
+        let quota = self.quota.as_ref();
+        quota.map_or(usize::MAX, |quota| quota.bytes_left(now))
+    }
+
+    /// Stops reading a source over HTTP if its bucket is empty.
+    fn rest_if_empty(&mut self, desk: &mut Desk) {
+        if let Feed::Http(_) = self.source
+            && let Some(quota) = &mut self.quota
+            && quota.rest_if_empty(desk.now())
+        {
+            self.report_excess("waits", desk);
+        }
+    }
+
+    /// Returns whether a datagram of its source is not too much.
+    pub(super) fn admits(&mut self, bytes: usize, desk: &mut Desk) -> bool {
+        let quota = self.quota.as_mut();
+        let is_admitted = quota.is_none_or(|quota| quota.admits(bytes, desk.now()));
+        if !is_admitted {
+            desk.count(Count::TooFast, 1);
+            self.report_excess("dropped", desk);
+        }
+        is_admitted
+    }
+
+    /// Reports once what happens to the bytes beyond its source's rate.
+    fn report_excess(&mut self, what: &'static str, desk: &mut Desk) {
+        let Some(most) = self.quota.as_mut().and_then(Quota::take_report) else {
+            return;
+        };
         let digest = self.session.digest();
         let source = self.source_address;
         desk.log(

@@ -8,8 +8,8 @@ use super::viewer::{Place, Viewing};
 use super::{Feed, Live, Streams, hold};
 use crate::handover::{Line, Unfit, Writer, must};
 use crate::http::Reply;
-use crate::relay::allowance::Allowance;
 use crate::relay::desk::Desk;
+use crate::relay::quota::Quota;
 use crate::relay::timers::Owner;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, LiveId};
 use crate::slots::Slots;
@@ -86,6 +86,13 @@ impl Streams {
             pool: told.pool,
             ..Streams::new(limits)
         };
+        let listed = streams.lives.len() - streams.shadows().count();
+        must(listed <= limits.streams_max, || {
+            format!(
+                "it has {listed} streams, and --streams={} is less",
+                limits.streams_max
+            )
+        })?;
         let (mut media, mut viewers) = (told.media, told.viewers);
         let ids: Vec<LiveId> = streams.lives.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -210,6 +217,12 @@ impl Streams {
         lives.map(|(_, live)| live.stream.viewer_count()).sum()
     }
 
+    /// Whether a stream is made of another one.
+    pub fn is_shadow(&self, id: LiveId) -> bool {
+        let live = self.lives.get(id);
+        live.is_some_and(|live| live.shadow.is_some())
+    }
+
     /// Who has this place.
     pub fn viewer_at(&self, (id, viewer): Place, desk: &Desk) -> Option<ConnectionId> {
         let live = self.lives.get(id)?;
@@ -235,7 +248,7 @@ impl Live {
             && shadow.is_none_or(|shadow| shadow.fits(unit_bytes_max))
             && self.input.as_ref().is_none_or(|input| input.fits())
             && self.bare.as_ref().is_none_or(|bare| bare.fits())
-            && self.quota.as_ref().is_none_or(Allowance::fits)
+            && self.quota.as_ref().is_none_or(Quota::fits)
             && transport.is_none_or(|transport| transport.fits(newest))
             && self.cuts.fit();
         must(is_fit, || {

@@ -84,6 +84,7 @@ impl Streams {
                 reason,
             },
         );
+        self.keep_bucket(id, now);
         self.say(Said::SourceLeft { source, id });
         if let Some(pull) = pull {
             self.say(Said::PullOver {
@@ -114,7 +115,6 @@ impl Streams {
         live.is_paused = false;
         live.stream.begin_seam();
         (live.input, live.bare, live.via) = (None, None, None);
-        live.quota = None;
         let digest = live.session.digest();
         desk.log(
             Level::Info,

@@ -20,10 +20,10 @@ use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::moment::Moment;
-use crate::relay::allowance::Allowance;
 use crate::relay::counts::Count;
 use crate::relay::desk::Desk;
 use crate::relay::happening::Happening;
+use crate::relay::quota::Quota;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::viewer_id::StreamId;
 use crate::relay::{Action, ConnectionId, Level, LiveId, PullId, SOURCE_READ_BYTES_MAX};
@@ -53,8 +53,8 @@ pub struct Live {
     pub(super) input: Option<Box<RtpInput>>,
     /// The same, if that is datagrams without RTP.
     pub(super) bare: Option<Box<BareInput>>,
-    /// What its source may send, if that is datagrams and a token says how fast.
-    pub(super) quota: Option<Allowance>,
+    /// What its source may send, if a token says how fast.
+    pub(super) quota: Option<Quota>,
     /// Somebody has asked for its playlist, or a segment, and is taken to watch until then.
     pub(super) attended_until: Option<Moment>,
     /// Viewers that were cut.
@@ -427,6 +427,7 @@ impl Streams {
             skips: figures.skips,
         };
         desk.tell(&session, &what);
+        self.keep_bucket(id, desk.now());
         self.say(Said::SourceLeft { source, id });
         if let Some(pull) = pull {
             self.say(Said::PullOver {
@@ -512,7 +513,8 @@ impl Streams {
         if live.is_paused {
             0
         } else {
-            SOURCE_READ_BYTES_MAX.min(wanted_bytes)
+            let wanted_bytes = SOURCE_READ_BYTES_MAX.min(wanted_bytes);
+            wanted_bytes.min(live.bytes_left(desk.now()))
         }
     }
 }

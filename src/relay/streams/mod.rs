@@ -31,6 +31,7 @@ use super::desk::Desk;
 use serde::Serialize;
 
 use draining::Draining;
+use excess::BUCKETS_MAX;
 use frame::Frame;
 #[cfg(feature = "handover")]
 pub(super) use handover::ToldStreams;
@@ -53,6 +54,7 @@ use crate::moment::Moment;
 use crate::post::ClientFigures;
 use crate::slots::Slots;
 use crate::stream::{End, Figures, Pool};
+use crate::token_bucket::TokenBuckets;
 use turns::Turns;
 
 /// The streams, and the lines in which they stand.
@@ -79,6 +81,8 @@ pub(super) struct Streams {
     posting: VecDeque<LiveId>,
     /// Whose datagrams were lent last.
     posted: Option<LiveId>,
+    /// What sessions without a source have drawn by `max-bitrate`.
+    buckets: TokenBuckets<SessionId>,
     said: VecDeque<Said>,
 }
 
@@ -106,7 +110,8 @@ pub(super) enum Cut {
     Stalled,
     /// It fell out of the buffer within a unit that could not be kept for it.
     LostUnit,
-    /// The token by which it came is over, or was revoked.
+    /// The token by which it came is over, or was revoked; or a successor's options do not admit
+    /// it.
     Token,
     /// The operator has ended it.
     Kicked,
@@ -174,6 +179,8 @@ pub(super) enum Said {
     CutOff(ConnectionId),
     /// What this client sends is wanted no more, for this reason.
     Dismissed(ConnectionId, &'static str),
+    /// What this client sends is wanted again.
+    ReadAgain(ConnectionId),
     /// This stream's playlist is longer, or the stream is over.
     Grown(LiveId),
     /// This stream has shown what it is.
@@ -183,7 +190,7 @@ pub(super) enum Said {
     /// What is made of another stream has read all that there was when it began.
     CaughtUp(LiveId),
     /// What is made of another stream cannot go on, for this reason.
-    RemuxFails { id: LiveId, why: &'static str },
+    RemuxFails { id: LiveId, why: String },
     /// Nobody has asked for a playlist of this session for long.
     Unattended(SessionId),
     /// A stream has lost its source.
@@ -214,6 +221,7 @@ impl Streams {
             work: 0,
             posting: VecDeque::new(),
             posted: None,
+            buckets: TokenBuckets::new(BUCKETS_MAX),
             said: VecDeque::new(),
         }
     }
@@ -232,6 +240,7 @@ impl Streams {
             + self.pool.held_bytes()
             + self.spliced.capacity()
             + self.remuxed.capacity()
+            + self.buckets.held_bytes()
             + self.said.capacity() * size_of::<Said>()
     }
 
@@ -335,6 +344,11 @@ impl Streams {
         Some((live.source, live.pull))
     }
 
+    /// Each of them.
+    pub fn ids(&self) -> Vec<LiveId> {
+        self.lives.iter().map(|(id, _)| id).collect()
+    }
+
     /// A session's stream, if it runs, and where its media comes from.
     pub fn running_source(&self, session: &SessionId) -> Option<(LiveId, Feed)> {
         let id = *self.running.get(session)?;
@@ -357,11 +371,6 @@ impl Streams {
         })
     }
 
-    /// Whether a stream's source is not read for now.
-    pub fn is_paused(&self, id: LiveId) -> bool {
-        self.lives.get(id).is_some_and(|live| live.is_paused)
-    }
-
     /// When a stream has something to do, if nothing arrives.
     fn deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
         let now = desk.now();
@@ -382,7 +391,8 @@ impl Streams {
         let rest = live.rtp_out.rest_until;
         let attended = live.attended_until;
         let cast = live.cast_again_at;
-        let all = [paced, reordered, gone, rest, attended, cast];
+        let rests = live.rests_until();
+        let all = [paced, reordered, gone, rest, attended, cast, rests];
         all.into_iter().flatten().min()
     }
 
@@ -425,6 +435,10 @@ impl Streams {
         if live.cast_again_at.is_some_and(|at| at <= desk.now()) {
             live.cast_again_at = None;
             self.say(Said::MayCast(id));
+            return false;
+        }
+        if live.rests_until().is_some_and(|until| until <= desk.now()) {
+            self.end_rest_of_source(id);
             return false;
         }
         let rest_until = live.rtp_out.rest_until;

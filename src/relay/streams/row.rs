@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::{Cuts, Feed, Live};
 use crate::gate::{Digest, SessionId};
 use crate::post::ClientFigures;
-use crate::relay::allowance::Allowance;
 use crate::relay::desk::Desk;
 use crate::relay::metrics::OfStream;
+use crate::relay::quota::Quota;
 use crate::relay::viewer_id::StreamId;
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
@@ -67,6 +67,11 @@ struct RowSource {
 }
 
 impl Row<'_> {
+    /// Returns by what the stream is known.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
     /// Whether it is this session's.
     pub fn is_of(&self, session: &SessionId) -> bool {
         self.sessionid == session
@@ -109,6 +114,7 @@ impl Live {
 
     fn row_source(&self) -> RowSource {
         let input = self.input.as_ref();
+        let is_datagrams = input.is_some() || self.bare.is_some();
         RowSource {
             protocol: match (input, &self.bare) {
                 (Some(_), _) => "rtp-udp",
@@ -119,7 +125,11 @@ impl Live {
             packets: input
                 .filter(|input| input.is_transport())
                 .map(|input| input.disorder()),
-            too_fast: self.quota.as_ref().map(Allowance::refused),
+            too_fast: self
+                .quota
+                .as_ref()
+                .filter(|_| is_datagrams)
+                .map(Quota::refused),
         }
     }
 

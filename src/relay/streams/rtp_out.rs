@@ -868,7 +868,7 @@ mod tests {
         let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
         assert!(streams.is_ahead(id, desk));
         assert_eq!(streams.source_appetite(id, desk), 0);
-        assert!(streams.is_paused(id));
+        assert!(streams.take_slowed(id));
         // To the byte: what waits is counted from where it goes out.
         for (waits, is_ahead) in [(32_767, false), (32_768, true), (60_000, true), (0, false)] {
             let live = streams.lives.get_mut(id).expect("it is there");
@@ -882,7 +882,7 @@ mod tests {
         }
         // When its time has come it is read on, and not before it is less than that.
         let mut steps = 0;
-        while stage.relay.streams.is_paused(id) {
+        while stage.relay.streams.take_slowed(id) {
             let now = stage.now;
             assert!(stage.relay.streams.is_ahead(id, &stage.relay.desk));
             while stage.relay.next_datagrams(now, &[]).is_some() {}

@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use super::cast::{Cast, GO_BYTES, PIECE_BYTES, Shadow};
+use super::cast::{Cast, Fed, GO_BYTES, PIECE_BYTES, Shadow};
 use super::live::plan;
 use super::viewer::Watched;
 use super::{Live, Said, Streams};
@@ -32,9 +32,6 @@ use crate::relay::{ConnectionId, Level, LiveId, RETRY_AFTER_SECONDS};
 use crate::remux::{Fault, Remuxer, Target};
 use crate::stream::{End, Stream, Told};
 
-/// What it costs to make a byte into another container, in bytes that are only passed on, beside
-/// those that come of it.
-const REMUX_COST: usize = 2;
 /// Kept for what comes out next, of whichever stream.
 const ROOM_BYTES: usize = 256 * 1024;
 
@@ -66,7 +63,7 @@ impl NotCast {
                 Status::NotAcceptable,
                 format!(
                     "the stream cannot be had as {name}: {why}; H.264, H.265, AAC, MP3, AC-3 and Opus in FLV, Matroska, fragmented MP4 \
-                     or MPEG-TS can, and AV1 and VP9 as mp4; it goes out as it is where the path ends with its sessionid"
+                     or MPEG-TS can, and AV1, VP8 and VP9 as mp4; it goes out as it is where the path ends with its sessionid"
                 ),
             ),
             NotCast::NoRoom => Refusal::busy(
@@ -242,7 +239,10 @@ impl Streams {
     ) -> Result<LiveId, NotCast> {
         let found = self.shadow_of(original, target, desk);
         if matches!(found, Err(NotCast::NoRoom)) {
-            self.make_room_for_shadow(desk);
+            let session = self.lives.get(original).map(|live| live.session.clone());
+            if let Some(session) = session {
+                self.make_room_for_shadow(&session, desk);
+            }
         }
         if let Some(live) = found? {
             return Ok(live);
@@ -302,24 +302,23 @@ impl Streams {
             stream.cut_into_segments(plan);
         }
         let (lead, mut at) = live.stream.opening(now);
-        let mut shadow = Shadow::new((original, live.serial), target, remuxer, unit_max);
+        let mut shadow = Shadow::new((original, live.serial), target, remuxer);
         let mut out = std::mem::take(&mut self.remuxed);
         let mut piece: &[u8] = &lead;
         // A part of what it can keep, or nobody would have its beginning.
         let mut bytes_left = GO_BYTES.min(limits.stream.buffer_bytes / BEGIN_PART);
         let mut fed = Ok(());
-        self.work += REMUX_COST * lead.len();
         loop {
             for piece in piece.chunks(PIECE_BYTES) {
-                fed = fed.and_then(|()| shadow.feed(piece, unit_max, &mut out));
+                let of_piece = shadow.feed(piece, &mut out);
                 stream.append(&out, &mut self.pool, now);
-                self.work += out.len();
                 out.clear();
+                self.work += of_piece.work;
+                fed = fed.and(of_piece.result);
             }
             piece = live.stream.slice(at, bytes_left);
             at += piece.len() as u64;
             bytes_left -= piece.len();
-            self.work += REMUX_COST * piece.len();
             if piece.is_empty() || fed.is_err() {
                 break;
             }
@@ -341,7 +340,6 @@ impl Streams {
 
     /// Media of a stream has come: those of its shadows that keep up get it, too.
     pub(super) fn feed_shadows(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
-        let unit_max = desk.settings().limits.remuxed_unit_bytes_max();
         for id in self.shadows_of(id).into_iter().flatten() {
             if self.is_behind(id) {
                 continue;
@@ -350,28 +348,45 @@ impl Streams {
                 let mut out = std::mem::take(&mut self.remuxed);
                 let live = self.lives.get_mut(id);
                 let shadow = live.and_then(|live| live.shadow.as_mut());
-                let fed = shadow.map_or(Ok(()), |shadow| shadow.feed(piece, unit_max, &mut out));
-                self.comes_of_shadow(id, (piece.len(), fed), out, desk);
+                if let Some(fed) = shadow.map(|shadow| shadow.feed(piece, &mut out)) {
+                    self.comes_of_shadow(id, fed, out, desk);
+                }
             }
         }
     }
 
-    /// This comes of so many bytes in a shadow.
+    /// Gives a shadow the output of a piece.
     pub(super) fn comes_of_shadow(
         &mut self,
         id: LiveId,
-        (bytes, fed): (usize, Result<(), Fault>),
+        fed: Fed,
         mut out: Vec<u8>,
         desk: &mut Desk,
     ) {
-        self.work += REMUX_COST * bytes + out.len();
+        self.work += fed.work;
         self.give(id, &out, desk);
         out.clear();
         out.shrink_to(ROOM_BYTES);
         self.remuxed = out;
-        if let Err(Fault(why)) = fed {
+        let live = self.lives.get(id).filter(|live| live.stream.newest() == 0);
+        let shadow = live.and_then(|live| live.shadow.as_ref());
+        let emptiness = shadow.and_then(Shadow::emptiness);
+        let fault = fed.result.err().map(|Fault(why)| why.to_owned());
+        if let Some(why) = fault.or(emptiness) {
             self.say(Said::RemuxFails { id, why });
         }
+    }
+
+    /// Returns the answer for a remuxed stream that has ended without output.
+    pub(super) fn emptiness(&self, id: LiveId) -> Option<Refusal> {
+        let live = self.lives.get(id)?;
+        let shadow = live.shadow.as_ref()?;
+        live.stream.end().filter(|_| live.stream.newest() == 0)?;
+        let casts = self.lives.get(shadow.original).map(|live| &live.casts);
+        let mut casts = casts.into_iter().flatten();
+        let fault = casts.find_map(|cast| cast.fault.as_deref().filter(|_| cast.live == Some(id)));
+        let why = fault.unwrap_or("it has ended before anything that can be carried has come");
+        Some(NotCast::Unfit(why.to_owned()).refusal(shadow.target))
     }
 
     /// What was done for shadows since this was last asked, in bytes that are only passed on.

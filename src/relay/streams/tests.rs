@@ -137,6 +137,132 @@ fn a_source_over_http_that_waits_for_its_tokens_rate_is_told_of_once() {
     assert!(text.contains("\"what\":\"waits\""), "{text}");
 }
 
+/// Sends as much of a body as the server wants to read.
+fn send_wanted(stage: &mut Stage, source: ConnectionId, mut media: &[u8]) {
+    loop {
+        let wanted = stage.relay.appetite(source).min(media.len());
+        if wanted == 0 {
+            return stage.settle();
+        }
+        stage.relay.received(source, &media[..wanted], stage.now);
+        media = &media[wanted..];
+    }
+}
+
+/// Ten seconds of a rate of 100,000 bytes a second: a source that goes away and comes back ten
+/// times a second gets no more than one that stays.
+#[test]
+fn all_sources_of_a_session_share_its_rate() {
+    let file = include_bytes!("../../../tests/media/h264.ts").repeat(2);
+    let body = |media: &[u8]| {
+        let bytes = media.len();
+        let head = format!("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: {bytes}\r\n\r\n");
+        [head.as_bytes(), media].concat()
+    };
+    let ways = [
+        "bodies", "ahead", "keys", "hold", "takeover", "clients", "handover",
+    ];
+    let is_here = |way: &&str| cfg!(feature = "hold") || *way != "hold";
+    for way in ways.into_iter().filter(is_here) {
+        let options: &[&str] = match way {
+            "hold" => &["--hold=60"],
+            "takeover" => &["--takeover"],
+            _ => &[],
+        };
+        let mut stage = stage(options);
+        let cameras: Vec<String> = (0..16)
+            .map(|port| format!("10.2.0.3:{}", 6000 + 2 * port))
+            .collect();
+        let cameras = cameras.join(",");
+        add(
+            &mut stage,
+            &format!("type=http,rtp-udp&sessionid=s&udp-clients={cameras}&max-bitrate=800000"),
+        );
+        for key in 0..10 {
+            add(
+                &mut stage,
+                &format!("type=http&sessionid=k{key}&for=s&direction=in&max-bitrate=8M"),
+            );
+        }
+        stage.viewer("s");
+        let ahead = stage.client("");
+        // Bodies that come along with the heads before them.
+        let mut requests = body(&file[..1_000]).repeat(2_000);
+        for step in 0..100_u16 {
+            let media = &file[..60_000];
+            match way {
+                "ahead" => loop {
+                    let wanted = stage.relay.appetite(ahead).min(requests.len()).min(4_096);
+                    let sent: Vec<u8> = requests.drain(..wanted).collect();
+                    if wanted > 0 {
+                        stage.relay.received(ahead, &sent, stage.now);
+                    }
+                    let is_read = stage.relay.read_ahead(stage.now).is_some();
+                    stage.settle();
+                    if wanted == 0 && !is_read {
+                        break;
+                    }
+                },
+                "clients" => {
+                    let from = format!("10.2.0.3:{}", 6000 + 2 * (step % 16));
+                    for number in 0..40 {
+                        let header = Packet::header(33, number, 0, u32::from(step));
+                        arrive(&mut stage, &from, &[&header[..], &packets(7)].concat());
+                    }
+                    let ssrc = u32::from(step).to_be_bytes();
+                    arrive(&mut stage, &from, &[&[0x81, 203, 0, 1][..], &ssrc].concat());
+                }
+                _ => {
+                    let name = match way {
+                        "keys" => format!("k{}", step % 10),
+                        _ => "s".to_owned(),
+                    };
+                    let bytes = media.len() + usize::from(way != "bodies");
+                    let head = format!(
+                        "PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Length: {bytes}\r\n\r\n"
+                    );
+                    let source = stage.client(&head);
+                    send_wanted(&mut stage, source, media);
+                    if way != "takeover" {
+                        stage.lose(source);
+                    }
+                }
+            }
+            #[cfg(feature = "handover")]
+            if way == "handover" {
+                stage.change_hands(&["--token-server=10.0.0.0/24"]);
+            }
+            stage.wait(std::time::Duration::from_millis(100));
+        }
+        let sums = stage.relay.streams.sums(&stage.relay.desk);
+        let received = sums.figures.bytes_received;
+        assert!(
+            (900_000..=1_110_000).contains(&received),
+            "{way}: {received}"
+        );
+    }
+}
+
+/// A limit that a token gets while its session has a source is for that source, too.
+#[test]
+fn a_new_limit_slows_the_source_that_runs() {
+    let mut stage = stage(&[]);
+    add(&mut stage, "type=http&sessionid=s");
+    let source = put(&mut stage, "s", &[7; 300_000]);
+    let call = request(
+        &mut stage,
+        "POST /api/add-token?type=http&sessionid=s&max-bitrate=800000",
+    );
+    stage.assert_status(call, 201);
+    for _ in 0..100 {
+        send_wanted(&mut stage, source, &[7; 60_000]);
+        stage.wait(std::time::Duration::from_millis(100));
+    }
+    let sums = stage.relay.streams.sums(&stage.relay.desk);
+    let received = sums.figures.bytes_received - 300_000;
+    assert!((1_000_000..=1_110_000).contains(&received), "{received}");
+}
+
 /// What of a source goes out over HTTP is a matter of what its packets carry.
 #[test]
 fn who_wants_a_session_over_http_whose_source_sends_no_mpeg_ts_is_told_so() {

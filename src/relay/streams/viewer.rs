@@ -79,6 +79,11 @@ impl Viewing {
         }
     }
 
+    /// How the request is answered.
+    pub fn reply(&self) -> Reply {
+        self.reply
+    }
+
     /// What is watched, and by which of its viewers.
     pub fn place(&self) -> Place {
         (self.live, self.viewer)
@@ -101,8 +106,13 @@ impl Viewing {
         }
     }
 
-    /// The head of the answer, if it is owed and can be made.
+    /// The head of the answer, if it is owed and can be made. Of a remuxed stream a track that can
+    /// be carried has to be known first.
     fn take_head(&mut self, live: &Live) -> Option<Vec<u8>> {
+        let shadow = live.shadow.as_ref();
+        if live.stream.newest() == 0 && shadow.is_some_and(|shadow| !shadow.carries_any()) {
+            return None;
+        }
         let media_type = live.stream.media_type().filter(|_| self.owes_head)?;
         self.owes_head = false;
         let is_chunked = matches!(self.framing, Outgoing::Chunked(_));
@@ -205,15 +215,22 @@ impl Streams {
     }
 
     /// What goes out next to a viewer is made ready: a chunk's line. Returns the head of its
-    /// answer, if that goes out before, and how the stream has ended, if nothing goes out any more.
-    pub fn prepare(&mut self, viewing: &mut Viewing) -> (Option<Vec<u8>>, Option<End>) {
+    /// answer, if that goes out before, and how the stream has ended, if nothing goes out any more:
+    /// of a remuxed stream of which nothing came, with the answer instead.
+    pub fn prepare(
+        &mut self,
+        viewing: &mut Viewing,
+    ) -> (Option<Vec<u8>>, Option<Result<End, Refusal>>) {
         let Some(live) = self.lives.get_mut(viewing.live) else {
             return (None, None);
         };
         let head = viewing.take_head(live);
         if viewing.owes_head {
-            return (None, None);
+            return (None, self.emptiness(viewing.live).map(Err));
         }
+        let Some(live) = self.lives.get_mut(viewing.live) else {
+            return (None, None);
+        };
         let turn_bytes = TURN_BYTES_MAX.min(live.stream.promise_bytes_max());
         let owed = match &viewing.framing {
             Outgoing::Chunked(chunk) => chunk.content_left(),
@@ -244,7 +261,7 @@ impl Streams {
                 Outgoing::Chunked(_) | Outgoing::UntilClose | Outgoing::Length,
             ) => None,
         };
-        (head, end)
+        (head, end.map(Ok))
     }
 
     /// Lends what the stream has for a viewer, framed.

@@ -78,7 +78,9 @@ impl Setup<'_> {
                 Some(setup.ok_or(Fault("the head of Opus is not whole"))?)
             }
             // Their frames tell.
-            Some(Codec::Vp9 | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3) | None => None,
+            Some(Codec::Vp8 | Codec::Vp9 | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3) | None => {
+                None
+            }
         })
     }
 }
@@ -97,6 +99,7 @@ fn codec(codec_id: &[u8]) -> Option<Codec> {
         b"V_MPEG4/ISO/AVC" => Some(Codec::H264),
         b"V_MPEGH/ISO/HEVC" => Some(Codec::H265),
         b"V_AV1" => Some(Codec::Av1),
+        b"V_VP8" => Some(Codec::Vp8),
         b"V_VP9" => Some(Codec::Vp9),
         b"A_AAC" => Some(Codec::Aac),
         b"A_MPEG/L1" | b"A_MPEG/L2" | b"A_MPEG/L3" => Some(Codec::MpegAudio),

@@ -9,7 +9,7 @@ use crate::format::mp4::{BASE_DATA_OFFSET, child, header_of, number, places};
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Run {
     /// Of those of `moov`.
-    track: usize,
+    pub track: usize,
     /// Where the next one lies.
     pub at: u64,
     /// When it is to be decoded.

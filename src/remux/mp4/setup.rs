@@ -67,6 +67,7 @@ impl<'a> Setup<'a> {
             b"avc1" | b"avc3" => (Codec::H264, b"avcC"),
             b"hvc1" | b"hev1" => (Codec::H265, b"hvcC"),
             b"av01" => (Codec::Av1, b"av1C"),
+            b"vp08" => (Codec::Vp8, b"vpcC"),
             b"vp09" => (Codec::Vp9, b"vpcC"),
             _ => return Some(()),
         };

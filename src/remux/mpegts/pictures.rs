@@ -9,6 +9,7 @@ use super::super::nal::{self, Kind, MORE_BYTES_MAX, Pictures};
 use super::super::roll::Times;
 use super::Voice;
 use super::pes::{Mark, Marks};
+use crate::format::mpegts::may_begin;
 #[cfg(feature = "handover")]
 use crate::handover::are_times;
 
@@ -99,7 +100,13 @@ impl PictureStream {
                 self.say(at, voice)?;
                 self.begin(at);
             }
-            if let State::Within { has_picture, .. } = &mut self.unit {
+            if let State::Within { mark, has_picture } = &mut self.unit {
+                let is_timed = mark.is_some_and(|mark| mark.times.is_some());
+                // Parameter sets in a PES packet of their own need not have times: the picture's
+                // count.
+                if is_picture && !*has_picture && !is_timed {
+                    *mark = self.marks.take(at).or(*mark);
+                }
                 *has_picture |= is_picture;
             }
         }
@@ -159,7 +166,7 @@ impl PictureStream {
         let room = &mut *voice.room;
         room.clear();
         room.reserve_exact(length);
-        let Found { is_key, has_sets } = write(&mut self.pictures, unit, room)?;
+        let found = write(&mut self.pictures, self.is_h265, unit, room)?;
         let index = voice.index;
         if let Some(setup) = self.pictures.new_setup() {
             voice.roll.set_up(index, &setup, self.pictures.shape())?;
@@ -170,9 +177,9 @@ impl PictureStream {
         };
         self.note(times);
         let is_random_access = mark.is_some_and(|mark| mark.is_random_access);
-        let is_join = is_key || (has_sets && is_random_access);
-        voice.roll.say(index, times, is_join, room, voice.sink);
-        Ok(())
+        let is_marked = is_random_access || found.has_sets;
+        let is_join = found.is_key || (is_marked && found.may_begin);
+        voice.roll.say(index, times, is_join, room, voice.sink)
     }
 
     fn note(&mut self, times: Times) {
@@ -211,12 +218,20 @@ impl PictureStream {
 struct Found {
     is_key: bool,
     has_sets: bool,
+    /// Decoding can begin with it if its encoder says so.
+    may_begin: bool,
 }
 
 /// Writes a unit as the medium has it, and takes the parameter sets that are in it.
-fn write(pictures: &mut Pictures, unit: &[u8], room: &mut Vec<u8>) -> Result<Found, Fault> {
+fn write(
+    pictures: &mut Pictures,
+    is_h265: bool,
+    unit: &[u8],
+    room: &mut Vec<u8>,
+) -> Result<Found, Fault> {
     let mut found = Found::default();
     for nal in nals(unit) {
+        found.may_begin |= may_begin(is_h265, nal);
         match pictures.kind(nal) {
             None | Some(Kind::Delimiter) => continue,
             Some(Kind::Set) => {

@@ -119,7 +119,11 @@ impl SoundStream {
         for _ in 0..PARTS_MAX {
             match self.frame(behind) {
                 Look::More if !is_last => return Look::More,
-                Look::Nothing if !self.is_in_step => return Look::Nothing,
+                // Two frames in a row are in step. More are not looked at in vain: each would be
+                // looked at again from every frame in front of it.
+                Look::Nothing if !self.is_in_step && length == front.length => {
+                    return Look::Nothing;
+                }
                 Look::Found(part) if part.head.is_some_and(|head| head.is_part) => {
                     let Some(others) = behind.get(part.length..) else {
                         return Look::More;
@@ -174,8 +178,7 @@ impl SoundStream {
         };
         let unit = self.bytes.get(at + front.head_bytes..at + front.length);
         let unit = unit.unwrap_or_default();
-        voice.roll.say(voice.index, times, true, unit, voice.sink);
-        Ok(())
+        voice.roll.say(voice.index, times, true, unit, voice.sink)
     }
 
     /// Of what is held until a unit is whole.
@@ -236,5 +239,35 @@ impl SoundStream {
     /// Whether what was told of it can be.
     pub fn fits(&self) -> bool {
         self.marks.fits() && self.setup.fits()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: [u8; 8] = [0x0b, 0x77, 0x00, 0x03, 0x34, 0x80, 0, 0];
+    const PART: [u8; 8] = [0x0b, 0x77, 0x08, 0x03, 0x34, 0x80, 0, 0];
+
+    /// Or a chain of parts that ends wrong would be looked at from each of its frames on.
+    #[test]
+    fn two_frames_of_e_ac_3_are_in_step_whatever_stands_behind_them() {
+        let length = |parts: usize| {
+            let mut stream = SoundStream::new(Codec::Eac3);
+            stream.bytes = [&FRAME[..], &PART.repeat(parts), &[0xff; 8]].concat();
+            match stream.look(0, false) {
+                Look::Found(front) => Some(front.length),
+                Look::Nothing => None,
+                Look::More => unreachable!("all of it is there"),
+            }
+        };
+        assert_eq!(length(0), None);
+        for parts in 1..20 {
+            assert_eq!(
+                length(parts),
+                Some(8 * (1 + parts.min(PARTS_MAX))),
+                "{parts}"
+            );
+        }
     }
 }

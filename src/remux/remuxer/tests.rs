@@ -1,6 +1,6 @@
 //! What a hostile source can do to what is made of it: nothing.
 
-use super::super::medium::{Codec, Shape, Time, Unit};
+use super::super::medium::{Codec, Shape, Time, UNIT_WORK, Unit};
 use super::super::write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT};
 use super::*;
 use crate::random::Random;
@@ -44,7 +44,9 @@ fn tracks() -> Vec<Track> {
 /// Feeds units, and checks after each what is held and what went out.
 fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i64, bool, usize)>) {
     let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
-    making.hear(Heard::Tracks(tracks), &mut out);
+    making
+        .hear(Heard::Tracks(tracks), &mut out)
+        .expect("no fault");
     let (mut bytes, mut count, mut written) = (0, 0, 0);
     let payload = vec![0; UNIT_BYTES_MAX];
     for (track, decode, later, is_join, length) in units {
@@ -59,8 +61,7 @@ fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i
             is_join,
             bytes: &payload[..length],
         };
-        making.hear(Heard::Unit(unit), &mut out);
-        assert_eq!(making.fault, None);
+        making.hear(Heard::Unit(unit), &mut out).expect("no fault");
         (bytes, count) = (bytes + length, count + 1);
         written += out.len();
         out.clear();
@@ -70,9 +71,8 @@ fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i
         );
         assert!(making.held_bytes() <= 4 * UNIT_BYTES_MAX + 2 * 1024 * 1024);
     }
-    making.drain(&mut out);
-    making.finish(&mut out);
-    assert_eq!(making.fault, None);
+    making.drain(&mut out).expect("no fault");
+    making.writer.finish(&mut out).expect("no fault");
 }
 
 #[test]
@@ -123,9 +123,10 @@ fn many_units_at_once_are_no_flood() {
 #[test]
 fn tracks_that_change_with_each_unit_end_it() {
     let (mut making, mut out) = (Making::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
+    let mut fault = None;
     for number in 0..10_000u16 {
         let setup = [AVC, &number.to_be_bytes(), &[0; 2000]].concat();
-        making.hear(Heard::Tracks(&[track(1, Codec::H264, &setup)]), &mut out);
+        let tracks = [track(1, Codec::H264, &setup)];
         let unit = Unit {
             track: 0,
             decode: Time::default(),
@@ -133,8 +134,213 @@ fn tracks_that_change_with_each_unit_end_it() {
             is_join: true,
             bytes: &[0; 5],
         };
-        making.hear(Heard::Unit(unit), &mut out);
+        let said = making.hear(Heard::Tracks(&tracks), &mut out);
+        fault = said
+            .and_then(|()| making.hear(Heard::Unit(unit), &mut out))
+            .err();
+        if fault.is_some() {
+            break;
+        }
     }
-    assert!(making.fault.is_some());
+    assert!(fault.is_some());
     assert!(out.len() <= OUT_ONCE + 10_000 * (OUT_PER_UNIT + 5 * OUT_PER_BYTE));
+}
+
+/// An element with an identifier of these bytes, and a size of two bytes.
+fn element(id: &[u8], body: &[u8]) -> Vec<u8> {
+    let size = (body.len() as u16 | 0x4000).to_be_bytes();
+    [id, &size, body].concat()
+}
+
+/// 16 KiB of Matroska whose blocks have 256 frames each, and a track that leaves out a NAL unit in
+/// front of each frame.
+fn laced(lacing: u8, frames: &[u8]) -> Vec<u8> {
+    let front = [&[0, 0, 0, 200, 0x65], &[7; 199][..]].concat();
+    let compression = [element(&[0x42, 0x54], &[3]), element(&[0x42, 0x55], &front)].concat();
+    let encoding = element(&[0x62, 0x40], &element(&[0x50, 0x34], &compression));
+    let track = [
+        element(&[0xd7], &[1]),
+        element(&[0x83], &[1]),
+        element(&[0x86], b"V_MPEG4/ISO/AVC"),
+        element(&[0x63, 0xa2], AVC),
+        element(&[0x6d, 0x80], &encoding),
+    ]
+    .concat();
+    let tracks = element(&[0x16, 0x54, 0xae, 0x6b], &element(&[0xae], &track));
+    let mut stream = element(&[0x1a, 0x45, 0xdf, 0xa3], &[]);
+    stream.extend_from_slice(&[0x18, 0x53, 0x80, 0x67, 0xff]);
+    stream.extend_from_slice(&tracks);
+    stream.extend_from_slice(&[0x1f, 0x43, 0xb6, 0x75, 0xff, 0xe7, 0x81, 0]);
+    let block = [&[0x81, 0, 0, 0x80 | lacing, 255], frames].concat();
+    let block = element(&[0xa3], &block);
+    while stream.len() < 16 * 1024 {
+        stream.extend_from_slice(&block);
+    }
+    stream
+}
+
+/// Returns the output's length, the work that is left, and the result, where each byte allows
+/// `work_per_byte`.
+fn remuxed(stream: &[u8], work_per_byte: usize) -> (usize, usize, Result<(), Fault>) {
+    let mut remuxer =
+        Remuxer::new(Format::Matroska, Target::MpegTs, UNIT_BYTES_MAX).expect("it is");
+    let (mut left, mut out) = (stream.len() * work_per_byte, Vec::new());
+    let fed = remuxer.feed(stream, &mut left, &mut out);
+    (out.len(), left, fed)
+}
+
+#[test]
+fn a_frame_without_bytes_is_no_unit() {
+    let sizes = vec![0; 255];
+    for (lacing, frames) in [
+        (0x04, &[][..]),
+        (0x02, &sizes),
+        (0x06, &[&[0x80][..], &[0xbf; 254]].concat()),
+    ] {
+        let (out, _, fed) = remuxed(&laced(lacing, frames), 1 << 20);
+        assert_eq!((out, fed), (0, Ok(())), "lacing {lacing}");
+    }
+}
+
+/// No reader makes more of a piece than the work that it allows, and a unit.
+#[test]
+fn the_output_is_bounded_while_it_is_made() {
+    let stream = laced(0x04, &[0, 0, 0, 1, 0x65].repeat(256));
+    let (all, _, fed) = remuxed(&stream, 1 << 20);
+    assert_eq!(fed, Ok(()));
+    assert!(all > 1 << 20, "{all}");
+    for work_per_byte in [1, 8, 32] {
+        let (out, left, fed) = remuxed(&stream, work_per_byte);
+        let units = stream.len() * work_per_byte / UNIT_WORK;
+        assert!(out <= units * (OUT_PER_UNIT + 205 * OUT_PER_BYTE) + OUT_ONCE);
+        assert_eq!((fed.is_err(), left), (true, 0), "{work_per_byte}");
+    }
+}
+
+/// Elements of which nothing comes are looked at, too.
+#[test]
+fn what_is_passed_is_work() {
+    let mut stream = laced(0x04, &[]);
+    stream.extend([0xec, 0x80].repeat(8 * 1024));
+    let (out, left, fed) = remuxed(&stream, 32);
+    assert_eq!((out, fed), (0, Ok(())));
+    assert!(left < stream.len() * 32 - 8 * 1024 * 32, "{left}");
+}
+
+/// Each size is as far above the one before as a field of eight bytes can say.
+#[test]
+fn sizes_of_a_lace_that_sum_past_any_number_end_it() {
+    let sizes = [0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe].repeat(255);
+    let (_, _, fed) = remuxed(&laced(0x06, &sizes), 32);
+    assert!(fed.is_err());
+}
+
+/// A unit of 100 bytes, by milliseconds.
+fn hear(making: &mut Making, (track, decode, is_join): (usize, i64, bool), out: &mut Vec<u8>) {
+    let decode = Time::from_nanoseconds(decode * 1_000_000).expect("a time");
+    let unit = Unit {
+        track,
+        decode,
+        present: decode,
+        is_join,
+        bytes: &[0, 0, 0, 96, 0x65, 1, 2, 3].repeat(13)[..100],
+    };
+    assert_eq!(making.hear(Heard::Unit(unit), out), Ok(()));
+}
+
+/// The PIDs of packets in which units begin.
+fn pids(transport: &[u8]) -> Vec<u16> {
+    let packets = transport.chunks(188).filter(|packet| packet[1] & 0x40 != 0);
+    let pids = packets.map(|packet| u16::from_be_bytes([packet[1] & 0x1f, packet[2]]));
+    pids.filter(|pid| (0x100..0x110).contains(pid)).collect()
+}
+
+#[test]
+fn sound_that_a_long_fragment_announces_goes_out_beside_its_pictures() {
+    for seconds in [2, 4, 9] {
+        let (mut making, mut out) = (Making::new(Target::MpegTs, UNIT_BYTES_MAX), Vec::new());
+        assert_eq!(making.hear(Heard::Tracks(&tracks()[..2]), &mut out), Ok(()));
+        for fragment in 0..3 {
+            assert_eq!(making.hear(Heard::Announced(0b11), &mut out), Ok(()));
+            let from = fragment * seconds * 1000;
+            for at in (0..seconds * 25).map(|picture| from + picture * 40) {
+                hear(&mut making, (0, at, at == from), &mut out);
+            }
+            for at in (0..seconds * 10).map(|frame| from + frame * 100) {
+                hear(&mut making, (1, at, true), &mut out);
+            }
+            assert_eq!(making.hear(Heard::Announced(0), &mut out), Ok(()));
+        }
+        assert_eq!(making.drain(&mut out), Ok(()));
+        let pids = pids(&out);
+        // Two or three pictures, then a frame of sound, and so on.
+        let runs = pids.chunk_by(|a, b| a == b);
+        let longest = runs.map(<[u16]>::len).max();
+        assert!(longest <= Some(4), "{longest:?} of a kind, of {seconds} s");
+    }
+}
+
+#[test]
+fn pictures_before_the_first_that_decodes_alone_are_dropped() {
+    for to in Target::ALL {
+        let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
+        assert_eq!(making.hear(Heard::Tracks(&tracks()[..1]), &mut out), Ok(()));
+        for at in 0..77 {
+            hear(&mut making, (0, at * 40, false), &mut out);
+        }
+        assert_eq!(making.drain(&mut out), Ok(()));
+        assert_eq!(out.len(), 0);
+        for at in 77..120 {
+            hear(&mut making, (0, at * 40, at == 77), &mut out);
+        }
+        assert_eq!(making.drain(&mut out), Ok(()));
+        assert_eq!(making.writer.finish(&mut out), Ok(()));
+        assert!(out.len() > 43 * 100);
+        // A source that never sends one is not waited for without end.
+        let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
+        assert_eq!(making.hear(Heard::Tracks(&tracks()[..1]), &mut out), Ok(()));
+        for at in 0..1000 {
+            hear(&mut making, (0, at * 40, false), &mut out);
+        }
+        assert!(out.len() > 100 * 100);
+    }
+}
+
+#[test]
+fn a_track_that_shows_what_it_is_late_is_in_the_first_header() {
+    let mut unknown = tracks()[..2].to_vec();
+    unknown[1].setup = None;
+    let (mut making, mut out) = (Making::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
+    assert_eq!(making.hear(Heard::Tracks(&unknown), &mut out), Ok(()));
+    for at in 0..100 {
+        if at == 20 {
+            assert_eq!(making.hear(Heard::Tracks(&tracks()[..2]), &mut out), Ok(()));
+        }
+        hear(&mut making, (0, at * 40, at % 25 == 0), &mut out);
+        if at >= 20 {
+            hear(&mut making, (1, at * 40, true), &mut out);
+        }
+    }
+    assert_eq!(making.drain(&mut out), Ok(()));
+    assert_eq!(making.writer.finish(&mut out), Ok(()));
+    let headers = out.windows(4).filter(|bytes| bytes == b"moov").count();
+    let sounds = out.windows(4).filter(|bytes| bytes == b"mp4a").count();
+    assert_eq!((headers, sounds), (1, 1));
+}
+
+#[test]
+fn what_cannot_be_carried_is_known_when_all_tracks_are() {
+    let mut promised = tracks()[..2].to_vec();
+    promised.iter_mut().for_each(|track| track.setup = None);
+    let (mut making, mut out) = (Making::new(Target::MpegTs, UNIT_BYTES_MAX), Vec::new());
+    assert_eq!(making.hear(Heard::Tracks(&promised), &mut out), Ok(()));
+    let mut remuxer = Remuxer::new(Format::Flv, Target::MpegTs, UNIT_BYTES_MAX).expect("FLV");
+    remuxer.making = making;
+    assert!(!remuxer.carries_nothing() && !remuxer.carries_any());
+    for (number, carries_nothing) in [(1, false), (2, true)] {
+        let codec = "nothing known";
+        let heard = Heard::LeftOut { number, codec };
+        assert_eq!(remuxer.making.hear(heard, &mut out), Ok(()));
+        assert_eq!(remuxer.carries_nothing(), carries_nothing);
+    }
 }

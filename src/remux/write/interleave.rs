@@ -3,7 +3,8 @@
 //! A source may have one track far ahead of another: in fragmented MP4 by a whole fragment, in
 //! broadcasts by what a decoder's buffer takes. What goes out is woven, so a unit waits until each
 //! other track has come as far: of a source that is woven itself, for the next unit of the other
-//! track. It waits no longer than that track was behind before, and a little.
+//! track. It waits no longer than that track was behind before, and a little; for what a fragment
+//! announces it waits until that is over.
 //!
 //! It owns the bytes of what waits: at most `bytes_max`, one unit more, and [`UNITS_MAX`] entries.
 
@@ -40,6 +41,9 @@ pub struct Interleave {
     units: usize,
     /// The latest decode time of all.
     newest: i64,
+    /// Of which tracks units are announced: see [`Heard::Announced`](super::super::Heard).
+    #[cfg_attr(feature = "handover", serde(default))]
+    announced: u16,
 }
 
 /// What waits of a track.
@@ -61,8 +65,9 @@ const GRACE: i64 = 200 * MILLISECOND;
 const FIRST_PATIENCE: i64 = 1_000 * MILLISECOND;
 /// A track that is further behind has another clock: for that nothing waits.
 const BEHIND_MAX: i64 = 10_000 * MILLISECOND;
-/// How slowly it is forgotten: over so many units.
-const MEMORY: i64 = 1024;
+/// A lag is forgotten by a 600th part a second. Within the ten seconds of the longest lag that is
+/// less than the grace.
+const MEMORY_SECONDS: i64 = 600;
 /// Ten seconds of pictures and sound have some thousand.
 const UNITS_MAX: usize = 4096;
 
@@ -93,6 +98,18 @@ impl Interleave {
         newest.is_some_and(|newest| newest.saturating_sub(unit.decode.nanoseconds()) > BEHIND_MAX)
     }
 
+    /// Units of these tracks are announced, and of no others.
+    pub fn announce(&mut self, tracks: u16) {
+        self.announced = tracks;
+    }
+
+    /// Other tracks do not wait for this track.
+    pub fn leave_out(&mut self, track: usize) {
+        if let Some(lane) = self.lanes.get_mut(track) {
+            lane.is_missing = true;
+        }
+    }
+
     /// Takes the next unit of the source; one of a track that nobody named is dropped.
     pub fn push(&mut self, unit: &Unit<'_>) {
         let Some(lane) = self.lanes.get_mut(unit.track) else {
@@ -101,7 +118,11 @@ impl Interleave {
         let decode = unit.decode.nanoseconds();
         self.newest = self.newest.max(decode);
         let behind = self.newest.saturating_sub(decode);
-        lane.behind -= lane.behind / MEMORY;
+        let passed = lane
+            .newest
+            .map_or(0, |newest| decode.saturating_sub(newest));
+        let passed = passed.clamp(0, BEHIND_MAX) / MILLISECOND;
+        lane.behind -= lane.behind / 1000 * passed / MEMORY_SECONDS;
         if behind <= BEHIND_MAX {
             lane.behind = lane.behind.max(behind);
         }
@@ -123,8 +144,10 @@ impl Interleave {
         let first = self.first()?;
         let decode = self.lanes[first].waiting.front()?.decode;
         let is_full = self.bytes > self.bytes_max || self.units > UNITS_MAX;
-        let mut lanes = self.lanes.iter_mut();
-        let may_go = is_full || lanes.all(|lane| lane.lets(decode, self.newest));
+        let (announced, newest) = (self.announced, self.newest);
+        let mut lanes = self.lanes.iter_mut().enumerate();
+        let may_go = is_full
+            || lanes.all(|(place, lane)| lane.lets(decode, newest, announced >> place & 1 == 1));
         if may_go { self.take(first) } else { None }
     }
 
@@ -160,10 +183,13 @@ impl Interleave {
 impl Lane {
     /// Whether a unit of this time need not wait for the track. Who has waited in vain waits no
     /// more: what goes out is no later for it from then on.
-    fn lets(&mut self, decode: i64, newest: i64) -> bool {
+    fn lets(&mut self, decode: i64, newest: i64, is_announced: bool) -> bool {
         let has_come = self.newest.is_some_and(|own| own >= decode);
-        if has_come || self.is_missing || !self.waiting.is_empty() {
+        if has_come || !self.waiting.is_empty() {
             return true;
+        }
+        if self.is_missing || is_announced {
+            return !is_announced;
         }
         let patience = match self.newest {
             None => FIRST_PATIENCE,

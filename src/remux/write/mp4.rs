@@ -23,8 +23,11 @@ use super::timeline::ticks;
 use crate::{handover::are_times, remux::medium::TRACKS_MAX};
 use fragment::{Run, Sample};
 
-/// A fragment lasts so long at the most, in nanoseconds.
+/// Longest fragment, in nanoseconds.
 pub const FRAGMENT_TIME: i64 = 500_000_000;
+/// Longest first fragment where video is named and has not come, in nanoseconds. Joins wait for
+/// video as long.
+const VIDEO_TIME: i64 = 4_000_000_000;
 /// And has so many samples.
 const SAMPLES_MAX: usize = 2048;
 /// Around a unit: what a fragment of it alone needs.
@@ -118,8 +121,12 @@ impl Mp4 {
             return Ok(());
         };
         let sample = lane.sample(unit.decode, unit.present, unit.is_join, unit.bytes);
+        let time_max = match self.awaits_video() {
+            true => VIDEO_TIME,
+            false => FRAGMENT_TIME,
+        };
         let is_over = self.since.is_some_and(|since| {
-            unit.decode.saturating_sub(since) >= FRAGMENT_TIME
+            unit.decode.saturating_sub(since) >= time_max
                 || self.leader == Some(unit.track) && sample.is_join
                 || self.bytes + sample.bytes.len() > self.bytes_max
                 || self.samples >= SAMPLES_MAX
@@ -133,6 +140,12 @@ impl Mp4 {
         self.samples += 1;
         self.lanes[unit.track].samples.push(sample);
         Ok(())
+    }
+
+    /// Whether there is video of which nothing is known, before the first header.
+    fn awaits_video(&self) -> bool {
+        let mut video = self.tracks.iter().filter(|track| track.codec.is_video());
+        self.header.is_empty() && video.any(|track| !track.is_known())
     }
 
     /// Nothing more comes: the fragment is whole.
@@ -229,7 +242,7 @@ impl Lane {
             (Codec::Ac3, _) => Some(1536),
             (Codec::MpegAudio, Shape::Sound { rate: 32_000.., .. }) => Some(1152),
             (Codec::MpegAudio, _) => Some(576),
-            (Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9, _) => None,
+            (Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9, _) => None,
             (Codec::Eac3 | Codec::Opus, _) => None,
         };
         Lane {

@@ -81,6 +81,7 @@ impl TokenFile {
         };
         let (mut tokens, end) = read(&file, u64::MAX).map_err(unusable)?;
         tokens.tell_time(now);
+        let tuples = tokens.len();
         let tokens = tokens
             .with_limits(limits)
             .map_err(|full| unusable(full.to_string()))?;
@@ -93,6 +94,12 @@ impl TokenFile {
             lock,
         };
         token_file.take_over(end).map_err(failed)?;
+        // What made room must not come back at the next start.
+        if tokens.len() < tuples {
+            token_file
+                .replace(&journal::compact(&tokens))
+                .map_err(failed)?;
+        }
         Ok((token_file, tokens, end.torn_bytes))
     }
 
@@ -185,7 +192,7 @@ impl TokenFile {
         let (tokens, _) = read(&self.file, self.bytes)?;
         self.replace(&journal::compact(&tokens)).map_err(|error| {
             // Where there is no room, at least this makes none less.
-            let _ = fs::remove_file(with_suffix(&self.path, "new"));
+            let _ = remove_unfinished(&with_suffix(&self.path, "new"));
             error.to_string()
         })
     }
@@ -193,11 +200,7 @@ impl TokenFile {
     /// Puts another journal in the place of this one.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         let new_path = with_suffix(&self.path, "new");
-        // What a crash has left, perhaps.
-        match fs::remove_file(&new_path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_unfinished(&new_path)?;
         let new = options().create_new(true).open(&new_path)?;
         new.write_all_at(bytes, 0)?;
         new.sync_all()?;
@@ -247,6 +250,28 @@ fn open(path: &Path) -> io::Result<File> {
     options().create(true).truncate(false).open(path)
 }
 
+/// Removes a journal that a crash left unfinished. Another file that has its name is an error, and
+/// stays.
+fn remove_unfinished(path: &Path) -> io::Result<()> {
+    let is_file = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?.is_file(),
+    };
+    let mut beginning = [0; journal::HEADER.len()];
+    let bytes = match is_file {
+        // The sandbox lets the thread of the disk read so, and not by read(2).
+        true => File::open(path)?.read_at(&mut beginning, 0)?,
+        false => 0,
+    };
+    match is_file && journal::HEADER.starts_with(&beginning[..bytes]) {
+        true => fs::remove_file(path),
+        false => Err(io::Error::other(format!(
+            "'{}' is no journal of tokens, and was left as it is; move it away",
+            path.display()
+        ))),
+    }
+}
+
 /// Where a file is, whatever links lead there; it is made if it is not there. By another name it
 /// would have another lock, and a link would be replaced instead of the file.
 fn settle(path: &Path) -> io::Result<PathBuf> {
@@ -278,7 +303,7 @@ fn read(file: &File, bytes_max: u64) -> Result<(Tokens, journal::End), String> {
             .read(&mut input)
             .map_err(|damage| damage.to_string())?
         {
-            entry.apply(&mut tokens).map_err(|full| full.to_string())?;
+            tokens.replay(&entry);
         }
     }
     let end = replay.finish().map_err(|damage| damage.to_string())?;

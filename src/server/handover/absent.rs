@@ -18,15 +18,22 @@ use crate::moment::Moment;
 use crate::relay::{Relay, Settings};
 
 /// What there is none of.
-#[derive(Default)]
 pub struct Handover {}
 
 /// Nor of this.
 pub enum Legacy {}
 
 impl Handover {
-    pub fn start(_: &Config, _: Option<&mut Legacy>, _: &Registry) -> io::Result<Handover> {
-        Ok(Handover {})
+    pub fn start(
+        _: &Config,
+        _: &Settings,
+        _: &Registry,
+    ) -> Result<(Handover, Option<Legacy>), String> {
+        Ok((Handover {}, None))
+    }
+
+    pub fn go_on(&mut self, _: &Config, legacy: &mut Legacy, _: &Registry) -> io::Result<()> {
+        match *legacy {}
     }
 
     pub fn has_more(&self) -> bool {
@@ -45,10 +52,6 @@ impl Server {
 }
 
 impl Legacy {
-    pub fn ask(_: &Config, _: &Settings, _: &Registry) -> Result<Option<Legacy>, String> {
-        Ok(None)
-    }
-
     pub fn relay(&mut self) -> Result<(Relay, Instant), String> {
         match *self {}
     }

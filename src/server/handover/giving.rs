@@ -1,7 +1,7 @@
 //! The predecessor's side: streams are copied while they go on, then all else while nothing does.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -11,13 +11,14 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use serde::Serialize;
 
+use super::taking::{self, Found};
 use super::wire::{self, FRAME_BYTES_MAX, Kind, TAKEN};
 use super::{Greeting, Legacy, Place, Port, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::moment::Moment;
 use crate::relay::handover::{hand_over, is_quiet, let_go, media, media_bytes};
-use crate::relay::{ConnectionId, LiveId, Relay, UdpPort};
+use crate::relay::{ConnectionId, LiveId, Relay, Settings, UdpPort};
 use crate::server::disk::Disk;
 use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
 use crate::server::tcp::{Listener, Sockets};
@@ -71,25 +72,47 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 const PLACE_BYTES: usize = 16;
 
 impl Handover {
-    /// Nobody comes yet: to the socket that the predecessor had, or to one that is made.
+    /// Takes the path of `--handover`, or hears all that the server tells which has it. This comes
+    /// before anything else is bound: so of two servers that are started at once one takes over
+    /// from the other. Errors are sentences.
     pub fn start(
         config: &Config,
-        legacy: Option<&mut Legacy>,
+        settings: &Settings,
         registry: &Registry,
-    ) -> io::Result<Handover> {
+    ) -> Result<(Handover, Option<Legacy>), String> {
+        let mut handover = Handover::default();
         let Some(path) = &config.handover else {
-            return Ok(Handover::default());
+            return Ok((handover, None));
         };
-        let mut listener = match legacy.and_then(Legacy::handover) {
-            Some(listener) => Listener::unix_again(listener, path)?,
-            None => Listener::unix(path)?,
-        };
+        match taking::find(path, (config, settings), registry)? {
+            Found::Server(legacy) => Ok((handover, Some(*legacy))),
+            Found::Nobody(listener) => {
+                let waits = handover.wait_at(listener, registry);
+                waits.map_err(|error| format!("cannot wait for a successor: {error}"))?;
+                Ok((handover, None))
+            }
+        }
+    }
+
+    /// Waits for the next successor where the predecessor did.
+    pub fn go_on(
+        &mut self,
+        config: &Config,
+        legacy: &mut Legacy,
+        registry: &Registry,
+    ) -> io::Result<()> {
+        match (&config.handover, legacy.handover()) {
+            (Some(path), Some(listener)) => {
+                self.wait_at(Listener::unix_again(listener, path)?, registry)
+            }
+            (_, _) => Ok(()),
+        }
+    }
+
+    fn wait_at(&mut self, mut listener: Listener, registry: &Registry) -> io::Result<()> {
         listener.register(HEIR, registry)?;
-        Ok(Handover {
-            listener: Some(listener),
-            is_ready: true,
-            ..Handover::default()
-        })
+        (self.listener, self.is_ready) = (Some(listener), true);
+        Ok(())
     }
 
     /// Whether there is something to do at once.
@@ -185,7 +208,7 @@ impl Heir {
                 self.rest = self.next_frame(relay).unwrap_or_default();
             }
             let sent = match (self.rest.is_empty(), self.has_all_sockets()) {
-                (false, _) => self.socket.write(&self.rest),
+                (false, _) => descriptors::send(self.socket.as_fd(), &self.rest, &[]),
                 (true, false) => self.pass_some(sockets),
                 (true, true) => break,
             };
@@ -294,9 +317,14 @@ impl Server {
         let Some(heir) = &mut self.handover.heir else {
             return Ok(());
         };
-        let is_near = heir.copy(&self.relay, &mut self.sockets)?;
-        // Nobody is to have two who end it, and no change of the table may be between them.
-        if !is_near || self.ends_at.is_some() || !is_quiet(&self.relay) {
+        // A server that has been told to end hands nothing over. The successor waits until this
+        // process has left, and starts anew.
+        if self.ends_at.is_some() {
+            heir.has_more = false;
+            return Ok(());
+        }
+        // No change of the table may be on its way to the disk.
+        if !heir.copy(&self.relay, &mut self.sockets)? || !is_quiet(&self.relay) {
             return Ok(());
         }
         if self.handover.rests(now) {
@@ -418,7 +446,7 @@ impl Accepting {
                 };
                 (place, listener.as_fd())
             }
-            Listener::Unix(listener, path) => (Place::Unix(path.clone()), listener.as_fd()),
+            Listener::Unix(listener, file) => (Place::Unix(file.path.clone()), listener.as_fd()),
         })
     }
 }

@@ -21,7 +21,8 @@ use crate::moment::Moment;
 use crate::relay::handover::{Successor, connections};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, LiveId, Relay, Settings};
 use crate::server::disk::TokenFile;
-use crate::server::tcp::Sockets;
+use crate::server::sys::process::await_end;
+use crate::server::tcp::{Listener, Sockets};
 
 /// What another server had, which waits for this one's word.
 pub struct Legacy {
@@ -37,6 +38,8 @@ pub struct Legacy {
 
 /// How long the other server may be silent: it may wait for its disk.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a process may take to end when it has closed its sockets.
+const EXIT_TIME: Duration = Duration::from_secs(2);
 /// More sockets at which clients are waited for, or for datagrams, are none of a server's.
 const PLACES_MAX: usize = 4096;
 
@@ -49,37 +52,60 @@ struct Hearing<'a> {
     places_max: usize,
 }
 
-impl Legacy {
-    /// All that a server tells which runs and waits at the path of `--handover`; its clients'
-    /// sockets are registered as they come. `None`: there is none. Errors are sentences.
-    pub fn ask(
-        config: &Config,
-        settings: &Settings,
-        registry: &Registry,
-    ) -> Result<Option<Legacy>, String> {
-        let Some(path) = &config.handover else {
-            return Ok(None);
-        };
-        let failed = |error: &dyn Display| {
-            format!(
-                "cannot take over from the server at '{}': {error}",
-                path.display()
-            )
-        };
+/// The owner of the path of `--handover`.
+pub enum Found {
+    /// A server that has told all. It waits for the word of this one.
+    Server(Box<Legacy>),
+    /// Nobody had it. This server has it now.
+    Nobody(Listener),
+}
+
+/// Takes the path, or hears all that the server tells which waits there; the sockets of its clients
+/// are registered as they come. A server that ends without handing over, after a signal, is
+/// waited for. Errors are sentences.
+pub fn find(
+    path: &Path,
+    (config, settings): (&Config, &Settings),
+    registry: &Registry,
+) -> Result<Found, String> {
+    let failed = |error: &dyn Display| {
+        format!(
+            "cannot take over from the server at '{}': {error}",
+            path.display()
+        )
+    };
+    loop {
         let socket = match UnixStream::connect(path) {
             Ok(socket) => socket,
-            Err(error) if is_nobody(&error) => return Ok(None),
+            Err(error) if is_nobody(&error) => match Listener::unix(path) {
+                Ok(listener) => return Ok(Found::Nobody(listener)),
+                // Another server that starts was faster.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => continue,
+                Err(error) => {
+                    let path = path.display();
+                    return Err(format!("cannot wait for a successor at '{path}': {error}"));
+                }
+            },
             Err(error) => return Err(failed(&error)),
         };
-        let legacy = peer_of_same_user(&socket)
-            .map(|_| {
-                let is_kept = config.token_file.is_some();
-                Hearing::of(socket, (settings.clone(), is_kept), registry)
-            })
-            .and_then(|hearing| hearing.hear(config));
-        legacy.map(Some).map_err(|error| failed(&error))
+        let process = peer_of_same_user(&socket).map_err(|error| failed(&error))?;
+        let is_kept = config.token_file.is_some();
+        let hearing = Hearing::of(socket, (settings.clone(), is_kept), registry);
+        let error = match hearing.hear(config) {
+            Ok(legacy) => return Ok(Found::Server(Box::new(legacy))),
+            Err(error) => error,
+        };
+        let is_cut = matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+        );
+        if !(is_cut && await_end(process, EXIT_TIME)) {
+            return Err(failed(&error));
+        }
     }
+}
 
+impl Legacy {
     /// The core, and when the clock began that its moments count from.
     pub fn relay(&mut self) -> Result<(Relay, Instant), String> {
         let began = self.heard.checked_sub(self.now.since_start());

@@ -57,8 +57,7 @@ impl Errands {
     }
 }
 
-/// What every thread needs: memory, waiting for others, the time, and to end. To write and to close
-/// is nothing that it has not been given before.
+/// What every thread needs: memory, waiting for others, the time, to close, and to end.
 const EVERY: &[&str] = &[
     "brk",
     "clock_gettime",
@@ -80,7 +79,6 @@ const EVERY: &[&str] = &[
     "sched_getaffinity",
     "sched_yield",
     "sigaltstack",
-    "write",
 ];
 
 const LOOP: &[&str] = &[
@@ -94,20 +92,20 @@ const LOOP: &[&str] = &[
     "pread64",
     "read",
     "recvfrom",
-    "sendmsg",
-    "sendto",
     "shutdown",
 ];
 
-/// To open files, as far as it may, and to look what they are.
+/// To open files as far as the folders allow, to ask about them, and to write to open ones.
 const FILES: &[&str] = &[
     "fstat",
     "lseek",
+    "lstat",
     "newfstatat",
     "open",
     "openat",
     "stat",
     "statx",
+    "write",
 ];
 
 const DISK: &[&str] = &[
@@ -129,11 +127,6 @@ const NAMES: &[&str] = &[
     "bind",
     "connect",
     "dup",
-    "epoll_create1",
-    "epoll_ctl",
-    "epoll_pwait",
-    "epoll_wait",
-    "eventfd2",
     "faccessat",
     "faccessat2",
     "getcwd",
@@ -147,9 +140,6 @@ const NAMES: &[&str] = &[
     "gettimeofday",
     "getuid",
     "lstat",
-    "memfd_create",
-    // Modules are programs that are mapped.
-    "mmap",
     "mprotect",
     "nanosleep",
     "poll",
@@ -164,14 +154,9 @@ const NAMES: &[&str] = &[
     "recvmmsg",
     "recvmsg",
     "select",
-    "sendmmsg",
-    "sendmsg",
-    "sendto",
     "setsockopt",
     "shutdown",
     "sysinfo",
-    "timerfd_create",
-    "timerfd_settime",
     "uname",
     "writev",
 ];
@@ -181,7 +166,6 @@ const NAMES_FOLDERS: &[&str] = &[
     "/etc",
     "/lib",
     "/lib64",
-    "/run/nscd",
     "/run/systemd/resolve",
     "/usr/lib",
     "/usr/lib64",
@@ -214,21 +198,28 @@ impl Role {
     pub fn rules(&self) -> Vec<Rule> {
         let mut rules = match self {
             Role::Loop(errands) => errands.rules(),
-            Role::Console | Role::AccessLog(None) => Vec::new(),
-            Role::AccessLog(Some(_)) => all(FILES).chain([descriptors()]).collect(),
+            Role::Console => vec![errors()],
+            Role::AccessLog(None) => vec![only("write", vec![Vec::new()])],
+            Role::AccessLog(Some(_)) => all(FILES).chain([descriptors(&[])]).collect(),
             Role::Disk(_) => {
                 let mut rules: Vec<Rule> = all(FILES).chain(all(DISK)).collect();
-                rules.extend([descriptors(), removal()]);
+                rules.extend([descriptors(COPIES), removal()]);
                 rules
             }
             Role::Names => {
                 let mut rules: Vec<Rule> = all(FILES).chain(all(NAMES)).collect();
-                rules.extend([descriptors(), socket(NAMES_FAMILIES, None), questions()]);
+                rules.extend(["sendto", "sendmsg", "sendmmsg"].map(send));
+                rules.extend([descriptors(COPIES), socket(NAMES_SOCKETS), questions()]);
+                // Modules are programs that are mapped. What is written there stays in memory.
+                rules.push(only(
+                    "mmap",
+                    vec![vec![masked(3, 0xf, libc::MAP_PRIVATE as u32)]],
+                ));
                 rules
             }
         };
         rules.extend(all(EVERY));
-        rules.extend(memory_without_programs());
+        rules.extend(memory());
         rules.push(abort());
         rules
     }
@@ -283,7 +274,9 @@ impl Role {
 
 impl Errands {
     fn rules(&self) -> Vec<Rule> {
-        let mut rules: Vec<Rule> = all(LOOP).collect();
+        // Sends come first: the filter tests their flags at each call.
+        let mut rules = vec![send("sendto"), send("sendmsg"), errors()];
+        rules.extend(all(LOOP));
         let mut modes = vec![libc::FIONBIO, libc::FIOCLEX];
         if self.hands_over {
             // How much the successor has not read yet.
@@ -291,18 +284,18 @@ impl Errands {
         }
         let modes = modes.into_iter().map(|mode| vec![is(1, mode as i32)]);
         rules.push(only("ioctl", modes.collect()));
-        rules.push(descriptors());
+        rules.push(descriptors(&[]));
         let mut kinds = Vec::new();
         let mut options = Vec::new();
         if self.has_rtp {
             // Whether an address is this machine's is tried by binding a socket to it.
-            rules.extend(all(&["bind", "sendmmsg"]));
-            kinds.push(libc::SOCK_DGRAM);
+            rules.extend(all(&["bind"]).chain([send("sendmmsg")]));
+            kinds.push((libc::SOCK_DGRAM, 0));
             options.push(vec![is(1, libc::SOL_UDP), is(2, libc::UDP_SEGMENT)]);
         }
         if !self.ports.is_empty() {
             rules.extend(all(&["connect"]));
-            kinds.push(libc::SOCK_STREAM);
+            kinds.push((libc::SOCK_STREAM, 0));
         }
         if self.hands_over {
             rules.extend(all(&["geteuid"]));
@@ -310,11 +303,12 @@ impl Errands {
             options.extend(times.map(|time| vec![is(1, libc::SOL_SOCKET), is(2, time)]));
         }
         if !self.sockets.is_empty() {
-            rules.extend(all(&["unlink"]));
+            // A file is removed only if it is the socket still that was made.
+            rules.extend(all(&["lstat", "newfstatat", "statx", "unlink"]));
             rules.push(removal());
         }
         if !kinds.is_empty() {
-            rules.push(socket(&[libc::AF_INET, libc::AF_INET6], Some(&kinds)));
+            rules.push(socket(&kinds));
         }
         if !options.is_empty() {
             rules.push(only("setsockopt", options));
@@ -323,11 +317,13 @@ impl Errands {
     }
 }
 
-const NAMES_FAMILIES: &[i32] = &[
-    libc::AF_UNIX,
-    libc::AF_INET,
-    libc::AF_INET6,
-    libc::AF_NETLINK,
+/// Kinds of sockets with their protocols. Not those by which a resolver would talk to other programs
+/// of this machine or to the kernel: nobody could say to which.
+const NAMES_SOCKETS: &[(i32, i32)] = &[
+    (libc::SOCK_DGRAM, 0),
+    (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+    (libc::SOCK_STREAM, 0),
+    (libc::SOCK_STREAM, libc::IPPROTO_TCP),
 ];
 
 fn all(calls: &'static [&'static str]) -> impl Iterator<Item = Rule> {
@@ -338,30 +334,44 @@ fn only(call: &'static str, ways: Vec<Vec<super::program::Test>>) -> Rule {
     Rule { call, ways }
 }
 
-/// Sockets of these families, of any kind, or of these kinds and of what the family has for each.
-fn socket(families: &[i32], kinds: Option<&[i32]>) -> Rule {
-    let ways = families.iter().flat_map(|family| match kinds {
-        None => vec![vec![is(0, *family)]],
-        Some(kinds) => {
-            let kinds = kinds.iter();
-            kinds
-                .map(|kind| vec![is(0, *family), masked(1, 0xf, *kind as u32), is(2, 0)])
-                .collect()
-        }
+/// Sockets of the Internet, of these kinds and protocols.
+fn socket(kinds: &[(i32, i32)]) -> Rule {
+    let families = [libc::AF_INET, libc::AF_INET6].into_iter();
+    let ways = families.flat_map(|family| {
+        let way = move |(kind, protocol): &(i32, i32)| {
+            vec![
+                is(0, family),
+                masked(1, 0xf, *kind as u32),
+                is(2, *protocol),
+            ]
+        };
+        kinds.iter().map(way)
     });
     only("socket", ways.collect())
 }
 
-/// Copies of descriptors, and what they are like.
-fn descriptors() -> Rule {
-    let wishes = [
-        libc::F_DUPFD_CLOEXEC,
-        libc::F_GETFD,
-        libc::F_SETFD,
-        libc::F_GETFL,
-        libc::F_SETFL,
-    ];
-    only("fcntl", wishes.map(|wish| vec![is(1, wish)]).into())
+/// Sends, but never connects: `MSG_FASTOPEN` connects to ports that Landlock does not ask about.
+fn send(call: &'static str) -> Rule {
+    let flags = if call == "sendmsg" { 2 } else { 3 };
+    only(
+        call,
+        vec![vec![masked(flags, libc::MSG_FASTOPEN as u32, 0)]],
+    )
+}
+
+/// Writes to stderr, where a panic says why, and to no other descriptor: all threads share them.
+fn errors() -> Rule {
+    only("write", vec![vec![is(0, libc::STDERR_FILENO)]])
+}
+
+/// Copies a descriptor. The copy can get the number of stderr, which every thread may write to.
+const COPIES: &[i32] = &[libc::F_DUPFD_CLOEXEC];
+
+/// Asks what descriptors are like and changes that, and these commands of fcntl(2).
+fn descriptors(more: &[i32]) -> Rule {
+    let commands = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
+    let commands = commands.iter().chain(more);
+    only("fcntl", commands.map(|one| vec![is(1, *one)]).collect())
 }
 
 /// Of files, never of folders.
@@ -376,10 +386,15 @@ fn questions() -> Rule {
     only("ioctl", asked.map(|one| vec![is(1, one)]).collect())
 }
 
-/// Memory that nothing in it can be run of.
-fn memory_without_programs() -> [Rule; 2] {
+/// Memory that is of no file, and of which nothing can be run.
+fn memory() -> [Rule; 2] {
     let cannot_be_run = masked(2, libc::PROT_EXEC as u32, 0);
-    ["mmap", "mprotect"].map(|call| only(call, vec![vec![cannot_be_run]]))
+    let anonymous = libc::MAP_ANONYMOUS as u32;
+    let is_of_no_file = masked(3, anonymous, anonymous);
+    [
+        only("mmap", vec![vec![cannot_be_run, is_of_no_file]]),
+        only("mprotect", vec![vec![cannot_be_run]]),
+    ]
 }
 
 /// To end itself where something is wrong, and nobody else.

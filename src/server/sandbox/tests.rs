@@ -4,16 +4,19 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
-use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixDatagram;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
 
 use super::calls::{CALLS, Machine};
 use super::program::{ALLOWED, Rule};
 use super::*;
-use crate::server::sys::confine::{Instruction, attempt};
+use crate::server::needs::lacks;
+use crate::server::sys::attempts;
+use crate::server::sys::confine::Instruction;
 
 /// A call as the kernel hands it to a filter.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +120,7 @@ fn programs_say_what_the_rules_mean_of_every_call() {
                     .flat_map(|a| numbers.iter().map(move |b| (a, b)))
                 {
                     tuples.extend([0, 1, 4].map(|c| [*a, *b, c, 0, 0, 0]));
-                    tuples.push([0, *a, *b, 0, 0, 0]);
+                    tuples.extend([[0, *a, *b, 0, 0, 0], [0, 0, *a, *b, 0, 0]]);
                 }
             }
             for arguments in tuples {
@@ -168,7 +171,10 @@ fn every_call_of_a_role_is_in_the_table_and_stands_there_once() {
 /// The table's numbers are those of the C library, where it knows the call.
 #[test]
 fn the_numbers_are_this_machines() {
-    let Some(machine) = MACHINE else { return };
+    if lacks("seccomp", MACHINE.is_some()) {
+        return;
+    }
+    let machine = MACHINE.expect("it is here");
     macro_rules! same {
         ($($name:literal $number:ident),* $(,)?) => {
             $(assert_eq!(machine.number($name).map(i64::from), Some(libc::$number), $name);)*
@@ -177,8 +183,8 @@ fn the_numbers_are_this_machines() {
     same!(
         "accept4" SYS_accept4, "bind" SYS_bind, "brk" SYS_brk, "clock_gettime" SYS_clock_gettime,
         "clock_nanosleep" SYS_clock_nanosleep, "close" SYS_close, "connect" SYS_connect,
-        "dup" SYS_dup, "epoll_create1" SYS_epoll_create1, "epoll_ctl" SYS_epoll_ctl,
-        "epoll_pwait" SYS_epoll_pwait, "eventfd2" SYS_eventfd2, "exit" SYS_exit,
+        "dup" SYS_dup, "epoll_ctl" SYS_epoll_ctl,
+        "epoll_pwait" SYS_epoll_pwait, "exit" SYS_exit,
         "exit_group" SYS_exit_group, "faccessat" SYS_faccessat, "faccessat2" SYS_faccessat2,
         "fcntl" SYS_fcntl, "fdatasync" SYS_fdatasync, "fstat" SYS_fstat, "fsync" SYS_fsync,
         "ftruncate" SYS_ftruncate, "futex" SYS_futex, "getcwd" SYS_getcwd,
@@ -186,8 +192,7 @@ fn the_numbers_are_this_machines() {
         "getgid" SYS_getgid, "getpeername" SYS_getpeername, "getpid" SYS_getpid,
         "getrandom" SYS_getrandom, "getrusage" SYS_getrusage, "getsockname" SYS_getsockname,
         "getsockopt" SYS_getsockopt, "gettid" SYS_gettid, "gettimeofday" SYS_gettimeofday,
-        "getuid" SYS_getuid, "ioctl" SYS_ioctl, "lseek" SYS_lseek, "madvise" SYS_madvise,
-        "memfd_create" SYS_memfd_create, "mmap" SYS_mmap, "mprotect" SYS_mprotect,
+        "getuid" SYS_getuid, "ioctl" SYS_ioctl, "lseek" SYS_lseek, "madvise" SYS_madvise, "mmap" SYS_mmap, "mprotect" SYS_mprotect,
         "mremap" SYS_mremap, "munmap" SYS_munmap, "nanosleep" SYS_nanosleep,
         "newfstatat" SYS_newfstatat, "openat" SYS_openat, "ppoll" SYS_ppoll,
         "pread64" SYS_pread64, "pselect6" SYS_pselect6, "pwrite64" SYS_pwrite64, "read" SYS_read,
@@ -199,42 +204,31 @@ fn the_numbers_are_this_machines() {
         "sendmmsg" SYS_sendmmsg, "sendmsg" SYS_sendmsg, "sendto" SYS_sendto,
         "setsockopt" SYS_setsockopt, "shutdown" SYS_shutdown, "sigaltstack" SYS_sigaltstack,
         "socket" SYS_socket, "statx" SYS_statx, "sysinfo" SYS_sysinfo, "tgkill" SYS_tgkill,
-        "timerfd_create" SYS_timerfd_create, "timerfd_settime" SYS_timerfd_settime,
         "uname" SYS_uname, "unlinkat" SYS_unlinkat, "write" SYS_write, "writev" SYS_writev,
     );
 }
 
-/// What `within` finds out in the box of a role; `None` where this kernel has none.
+/// Returns what `within` finds out in the box of a role; `None` where this kernel has no filters,
+/// or not this version of Landlock.
 fn in_box<T: Send + 'static>(
     mode: SandboxMode,
+    landlock: u32,
     role: Role,
     within: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
+    if lacks("seccomp", confine::has_verdict(LOGGED)) || lacks_landlock(landlock) {
+        return None;
+    }
     let thread = thread::spawn(move || {
         let sandbox = Sandbox::new(mode).expect("it looks");
-        if !sandbox.has_filters || sandbox.landlock < 4 {
-            return None;
-        }
         sandbox.enter(&role).expect("it enters");
-        Some(within())
+        within()
     });
-    thread.join().expect("it ends")
+    Some(thread.join().expect("it ends"))
 }
 
-/// A thread with Landlock alone.
-fn in_walls<T: Send + 'static>(
-    role: Role,
-    within: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let thread = thread::spawn(move || {
-        let sandbox = Sandbox::new(SandboxMode::On).expect("it looks");
-        if sandbox.landlock < 4 {
-            return None;
-        }
-        give_up_places(sandbox.landlock, &role).expect("it gives up");
-        Some(within())
-    });
-    thread.join().expect("it ends")
+fn lacks_landlock(version: u32) -> bool {
+    lacks("landlock", confine::landlock_version() >= version)
 }
 
 fn denied<T>(result: io::Result<T>) -> bool {
@@ -249,75 +243,11 @@ fn folder_for(name: &str) -> PathBuf {
     folder
 }
 
-/// Calls that no thread here has a use for: to run something, to look into others or to end them,
-/// to change who one is, to mount, to load, to watch, and ways around what is refused.
-const FOR_NOBODY: &[(&str, i64)] = &[
-    ("acct", libc::SYS_acct),
-    ("add_key", libc::SYS_add_key),
-    ("bpf", libc::SYS_bpf),
-    ("capset", libc::SYS_capset),
-    ("chdir", libc::SYS_chdir),
-    ("chroot", libc::SYS_chroot),
-    ("clone", libc::SYS_clone),
-    ("clone3", libc::SYS_clone3),
-    ("delete_module", libc::SYS_delete_module),
-    ("execve", libc::SYS_execve),
-    ("execveat", libc::SYS_execveat),
-    ("fanotify_init", libc::SYS_fanotify_init),
-    ("fchmodat", libc::SYS_fchmodat),
-    ("fchownat", libc::SYS_fchownat),
-    ("init_module", libc::SYS_init_module),
-    ("inotify_init1", libc::SYS_inotify_init1),
-    ("io_uring_setup", libc::SYS_io_uring_setup),
-    ("kcmp", libc::SYS_kcmp),
-    ("keyctl", libc::SYS_keyctl),
-    ("kill", libc::SYS_kill),
-    ("landlock_restrict_self", 446),
-    ("linkat", libc::SYS_linkat),
-    ("listen", libc::SYS_listen),
-    ("mkdirat", libc::SYS_mkdirat),
-    ("mknodat", libc::SYS_mknodat),
-    ("mount", libc::SYS_mount),
-    ("open_by_handle_at", libc::SYS_open_by_handle_at),
-    ("openat2", libc::SYS_openat2),
-    ("perf_event_open", libc::SYS_perf_event_open),
-    ("personality", libc::SYS_personality),
-    ("pidfd_getfd", libc::SYS_pidfd_getfd),
-    ("pidfd_open", libc::SYS_pidfd_open),
-    ("pivot_root", libc::SYS_pivot_root),
-    ("prctl", libc::SYS_prctl),
-    ("prlimit64", libc::SYS_prlimit64),
-    ("process_vm_readv", libc::SYS_process_vm_readv),
-    ("process_vm_writev", libc::SYS_process_vm_writev),
-    ("ptrace", libc::SYS_ptrace),
-    ("quotactl", libc::SYS_quotactl),
-    ("reboot", libc::SYS_reboot),
-    ("rt_sigqueueinfo", libc::SYS_rt_sigqueueinfo),
-    ("seccomp", libc::SYS_seccomp),
-    ("sethostname", libc::SYS_sethostname),
-    ("setns", libc::SYS_setns),
-    ("setuid", libc::SYS_setuid),
-    ("shmget", libc::SYS_shmget),
-    ("swapon", libc::SYS_swapon),
-    ("symlinkat", libc::SYS_symlinkat),
-    ("tkill", libc::SYS_tkill),
-    ("umount2", libc::SYS_umount2),
-    ("unshare", libc::SYS_unshare),
-    ("userfaultfd", libc::SYS_userfaultfd),
-];
-
 #[test]
 fn what_nobody_needs_is_refused_to_every_thread() {
     for role in roles() {
         let what = format!("{role:?}");
-        let made = in_box(SandboxMode::On, role, || {
-            let refused = |number: i64| {
-                let made = attempt(number as u32, [0; 6]);
-                made.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
-            };
-            let made = FOR_NOBODY.iter().filter(|(_, number)| !refused(*number));
-            made.map(|(name, _)| *name).collect::<Vec<_>>()
-        });
+        let made = in_box(SandboxMode::On, 0, role, attempts::not_refused);
         assert_eq!(made.unwrap_or_default(), [""; 0], "{what}");
     }
 }
@@ -327,16 +257,11 @@ fn no_thread_runs_another_program_or_makes_memory_that_can_be_run() {
     for role in roles() {
         let is_names = matches!(role, Role::Names);
         let what = format!("{role:?}");
-        let refused = in_box(SandboxMode::On, role, || {
-            let exec = (libc::PROT_READ | libc::PROT_EXEC) as usize;
-            let mmap = Machine::number(MACHINE.expect("one"), "mmap").expect("its number");
-            let private = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-            let mapped = attempt(mmap, [0, 4096, exec, private, usize::MAX, 0]);
-            let threads = thread::Builder::new().spawn(|| ());
+        let refused = in_box(SandboxMode::On, 0, role, || {
             (
                 denied(Command::new("/bin/true").spawn()),
-                denied(threads),
-                denied(mapped),
+                denied(thread::Builder::new().spawn(|| ())),
+                denied(attempts::map(libc::PROT_EXEC, None, false)),
             )
         });
         if let Some(refused) = refused {
@@ -346,67 +271,38 @@ fn no_thread_runs_another_program_or_makes_memory_that_can_be_run() {
     }
 }
 
-/// Where the loop has no errand outside it has no way out.
 #[test]
-fn the_loop_opens_no_file_and_no_socket_that_it_has_no_errand_for() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let here = listener.local_addr().expect("its address");
-    type Found = (bool, bool, bool, bool, bool);
-    let find = move |to: SocketAddr| -> Found {
-        (
-            denied(fs::read("/etc/hostname")) && denied(fs::write("/tmp/tollgate-no", "")),
-            denied(UdpSocket::bind("127.0.0.1:0")),
-            denied(UnixDatagram::unbound()),
-            denied(TcpStream::connect(to)),
-            denied(fs::remove_file("/tmp/tollgate-no")),
-        )
+fn sockets_of_other_families_and_kinds_are_refused() {
+    let opened = |role| {
+        in_box(SandboxMode::On, 0, role, || {
+            let protocols = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_MPTCP];
+            let kinds = (0..64).flat_map(|family| [1, 2, 3, 4, 5, 10].map(|kind| (family, kind)));
+            let all = kinds.flat_map(|(family, kind)| protocols.map(|one| (family, kind, one)));
+            let is_open = |(family, kind, protocol): &(i32, i32, i32)| {
+                let opened = attempts::socket(*family, *kind, *protocol);
+                !opened.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
+            };
+            all.filter(is_open).collect::<Vec<_>>()
+        })
     };
-    let idle = in_box(SandboxMode::On, Role::Loop(Errands::default()), move || {
-        find(here)
-    });
-    assert!(matches!(idle, None | Some((true, true, true, true, true))));
-    let errands = Errands {
-        has_rtp: true,
-        ports: vec![here.port()],
-        hands_over: false,
-        sockets: Vec::new(),
+    let each = |kinds: &[(i32, i32)]| {
+        let families = [libc::AF_INET, libc::AF_INET6].into_iter();
+        let all = families.flat_map(|family| kinds.iter().map(move |(a, b)| (family, *a, *b)));
+        all.collect::<Vec<_>>()
     };
-    let busy = in_box(SandboxMode::On, Role::Loop(errands), move || find(here));
-    assert!(matches!(
-        busy,
-        None | Some((true, false, true, false, true))
-    ));
-    let elsewhere = Errands {
-        has_rtp: false,
-        ports: vec![here.port() ^ 1],
-        ..Errands::default()
-    };
-    let elsewhere = in_box(SandboxMode::On, Role::Loop(elsewhere), move || find(here));
-    assert!(matches!(
-        elsewhere,
-        None | Some((true, true, true, true, true))
-    ));
-}
-
-#[test]
-fn sockets_of_other_families_and_kinds_are_refused_to_the_loop() {
-    let role = roles().swap_remove(1);
-    let made = in_box(SandboxMode::On, role, || {
-        let socket = Machine::number(MACHINE.expect("one"), "socket").expect("its number");
-        let kinds = [1, 2, 3, 4, 5, 10].map(|kind| kind | libc::SOCK_CLOEXEC as usize);
-        let all = (0..64).flat_map(|family| kinds.map(|kind| (family, kind)));
-        let made = all.filter(|(family, kind)| {
-            let made = attempt(socket, [*family, *kind, 0, 0, 0, 0]);
-            !made.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
-        });
-        made.map(|(family, kind)| (family, kind & 0xf))
-            .collect::<Vec<_>>()
-    });
-    let (four, six) = (libc::AF_INET as usize, libc::AF_INET6 as usize);
+    let of_the_loop = each(&[(libc::SOCK_STREAM, 0), (libc::SOCK_DGRAM, 0)]);
+    let of_names = each(&[
+        (libc::SOCK_STREAM, 0),
+        (libc::SOCK_STREAM, libc::IPPROTO_TCP),
+        (libc::SOCK_DGRAM, 0),
+        (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+    ]);
+    let full_loop = roles().swap_remove(1);
     assert_eq!(
-        made.unwrap_or(vec![(four, 1), (four, 2), (six, 1), (six, 2)]),
-        [(four, 1), (four, 2), (six, 1), (six, 2)]
+        opened(full_loop).unwrap_or(of_the_loop.clone()),
+        of_the_loop
     );
+    assert_eq!(opened(Role::Names).unwrap_or(of_names.clone()), of_names);
 }
 
 #[test]
@@ -414,7 +310,7 @@ fn the_disks_thread_writes_in_its_folder_and_nowhere_else() {
     let (folder, other) = (folder_for("disk"), folder_for("elsewhere"));
     fs::write(other.join("file"), "here").expect("written");
     let (inside, outside) = (folder.clone(), other.clone());
-    let found = in_box(SandboxMode::On, Role::Disk(folder.clone()), move || {
+    let found = in_box(SandboxMode::On, 4, Role::Disk(folder.clone()), move || {
         let new = inside.join("tokens.new");
         let made = fs::write(&new, "new")
             .and_then(|()| fs::rename(&new, inside.join("tokens")))
@@ -446,7 +342,7 @@ fn the_access_log_is_opened_anew_where_it_was_and_nowhere_else() {
     let (path, outside) = (folder.join("access.log"), other.clone());
     fs::write(&path, "").expect("written");
     let role = Role::AccessLog(Some(path.clone()));
-    let found = in_box(SandboxMode::On, role, move || {
+    let found = in_box(SandboxMode::On, 4, role, move || {
         let mut options = OpenOptions::new();
         options.create(true).append(true);
         let again = options.open(&path).map(drop);
@@ -471,7 +367,7 @@ fn the_access_log_is_opened_anew_where_it_was_and_nowhere_else() {
 fn names_are_found_and_nothing_else_is() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let here = listener.local_addr().expect("its address");
-    let found = in_box(SandboxMode::On, Role::Names, move || {
+    let found = in_box(SandboxMode::On, 4, Role::Names, move || {
         let localhost = ("localhost", 7).to_socket_addrs();
         let refused = [
             denied(fs::read("/proc/self/environ")),
@@ -498,7 +394,13 @@ fn landlock_alone_leaves_the_loop_no_file_and_no_port() {
     let folder = folder_for("walls");
     let path = folder.join("file");
     fs::write(&path, "here").expect("written");
-    let refused = in_walls(Role::Loop(Errands::default()), move || {
+    if lacks_landlock(4) {
+        return;
+    }
+    let thread = thread::spawn(move || {
+        let sandbox = Sandbox::new(SandboxMode::On).expect("it looks");
+        let role = Role::Loop(Errands::default());
+        give_up_places(sandbox.landlock, &role).expect("it gives up");
         [
             denied(fs::read(&path)),
             denied(fs::write(&path, "")),
@@ -511,14 +413,14 @@ fn landlock_alone_leaves_the_loop_no_file_and_no_port() {
             denied(TcpListener::bind("127.0.0.1:0")),
         ]
     });
-    assert_eq!(refused.unwrap_or([true; 9]), [true; 9]);
+    assert_eq!(thread.join().expect("it ends"), [true; 9]);
     fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn log_refuses_nothing() {
     let role = Role::Loop(Errands::default());
-    let found = in_box(SandboxMode::Log, role, || {
+    let found = in_box(SandboxMode::Log, 0, role, || {
         let status = fs::read_to_string("/proc/thread-self/status");
         let is_filtered = |status: String| status.contains("Seccomp:\t2");
         (
@@ -574,5 +476,223 @@ fn the_operator_is_told_what_was_taken() {
         (Off, true, 7, ""),
     ] {
         assert_eq!(report(mode, has_filters, landlock), said);
+    }
+}
+
+/// What a thread tries, and whether it is done.
+type Attempts = Vec<(&'static str, bool)>;
+
+/// Tries all that `docs/sandbox.md` has a row for. `own` is the folder of the thread, `other` has
+/// what other threads and programs have opened.
+fn try_all(role: Role, own: &Path, other: &Path) -> Option<Attempts> {
+    let (file, below) = (own.join("file"), own.join("below"));
+    fs::create_dir_all(&below).expect("a folder");
+    for path in [&file, &below.join("file"), &other.join("file")] {
+        fs::write(path, "here").expect("written");
+    }
+    let sockets = [other.join("stream"), other.join("datagrams")];
+    let of_files = UnixListener::bind(&sockets[0]).expect("a socket");
+    let datagrams = UnixDatagram::bind(&sockets[1]).expect("a socket");
+    let [named, unnamed] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [named_at, at] = [&named, &unnamed].map(|each| each.local_addr().expect("its address"));
+    let role = match role {
+        Role::Loop(errands) => Role::Loop(Errands {
+            ports: errands.ports.iter().map(|_| named_at.port()).collect(),
+            ..errands
+        }),
+        role => role,
+    };
+    let closed = ["sendto", "sendmsg", "sendmmsg"].map(|call| {
+        let socket = attempts::socket(libc::AF_INET, libc::SOCK_STREAM, 0).expect("a socket");
+        (call, socket)
+    });
+    let tokens = File::options()
+        .read(true)
+        .write(true)
+        .open(other.join("file"))
+        .expect("it is there");
+    let unbound = UnixDatagram::unbound().expect("a socket");
+    let (own, other, unconnected) = (
+        own.to_owned(),
+        other.to_owned(),
+        UdpSocket::bind("127.0.0.1:0").expect("a port"),
+    );
+    let to_itself = unconnected.local_addr().expect("its address");
+    let tried = in_box(SandboxMode::On, 6, role, move || {
+        fn can<T>(result: io::Result<T>) -> bool {
+            !denied(result)
+        }
+        let read = |mut file: &File| can(file.read(&mut [0])) || can(file.read_at(&mut [0], 0));
+        let read_file = |path: &Path| File::open(path).is_ok_and(|file| read(&file));
+        let open = |family, kind, protocol| can(attempts::socket(family, kind, protocol));
+        let change = |path: &Path| can(File::options().write(true).open(path));
+        let make = |path: &Path| can(File::options().write(true).create_new(true).open(path));
+        let dns = SocketAddr::from((Ipv4Addr::LOCALHOST, 53));
+        let by_sending =
+            closed.map(|(call, socket)| can(attempts::connect_by_sending(call, &socket, at)));
+        vec![
+            ("start a program", can(Command::new("/bin/true").status())),
+            ("start a thread", can(thread::Builder::new().spawn(|| ()))),
+            (
+                "make memory that can be run",
+                can(attempts::map(libc::PROT_EXEC, None, false)),
+            ),
+            ("signal another process", can(attempts::signal_parent())),
+            (
+                "read what other threads have opened",
+                read(&tokens) || can(attempts::map(libc::PROT_READ, Some(tokens.as_fd()), false)),
+            ),
+            (
+                "write to what other threads have opened",
+                can((&tokens).write(b"x"))
+                    || can(tokens.write_at(b"x", 0))
+                    || can(attempts::map(libc::PROT_WRITE, Some(tokens.as_fd()), true)),
+            ),
+            (
+                "read files below `/etc`",
+                read_file(Path::new("/etc/passwd")),
+            ),
+            ("read files elsewhere", read_file(&other.join("file"))),
+            ("change, make or remove files elsewhere", {
+                change(&other.join("file"))
+                    || make(&other.join("new"))
+                    || can(fs::remove_file(other.join("file")))
+            }),
+            (
+                "read files in its folder, and in all below it",
+                read_file(&file) && read_file(&below.join("file")),
+            ),
+            (
+                "change files there",
+                change(&file) && change(&below.join("file")),
+            ),
+            (
+                "make files there",
+                make(&own.join("new")) && make(&below.join("new")),
+            ),
+            (
+                "rename files there, within one folder",
+                can(fs::rename(&file, own.join("renamed"))),
+            ),
+            (
+                "remove files there",
+                can(fs::remove_file(below.join("file"))),
+            ),
+            ("make folders or links there", {
+                can(fs::create_dir(own.join("folder"))) || can(symlink("file", own.join("link")))
+            }),
+            (
+                "open a TCP socket",
+                open(libc::AF_INET, libc::SOCK_STREAM, 0),
+            ),
+            (
+                "open a socket of Multipath TCP",
+                open(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP),
+            ),
+            ("open a raw socket", {
+                open(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)
+                    || open(libc::AF_PACKET, libc::SOCK_RAW, 0)
+            }),
+            (
+                "open a socket to the kernel (netlink)",
+                open(libc::AF_NETLINK, libc::SOCK_RAW, 0),
+            ),
+            (
+                "listen at a TCP port",
+                can(TcpListener::bind("127.0.0.1:0")),
+            ),
+            (
+                "connect to a TCP port that an option names",
+                can(TcpStream::connect(named_at)),
+            ),
+            ("connect to the TCP port 53", can(TcpStream::connect(dns))),
+            ("connect to another TCP port", can(TcpStream::connect(at))),
+            (
+                "connect to a TCP port with `MSG_FASTOPEN`",
+                by_sending.contains(&true),
+            ),
+            (
+                "open a UDP socket, and bind it to any port",
+                can(UdpSocket::bind("127.0.0.1:0")),
+            ),
+            (
+                "send datagrams to any address, by a socket that is open",
+                can(unconnected.send_to(b"x", to_itself)),
+            ),
+            (
+                "open a socket for the file system, and connect it",
+                can(UnixStream::connect(&sockets[0])),
+            ),
+            (
+                "send datagrams to a socket in the file system, by one that is open",
+                can(unbound.send_to(b"x", &sockets[1])),
+            ),
+        ]
+    });
+    drop((of_files, datagrams));
+    tried
+}
+
+/// `TOLLGATE_WRITE_README=1 cargo test --lib sandbox` writes the table anew.
+#[test]
+fn what_each_thread_can_still_do_is_what_the_docs_say() {
+    let mut columns = Vec::new();
+    for name in [
+        "the loop",
+        "… with all options",
+        "the log on stderr",
+        "the access log on stdout",
+        "… in a file",
+        "the token file",
+        "names",
+    ] {
+        let [own, other] = ["own", "other"].map(|folder| folder_for(&format!("table-{folder}")));
+        let role = match name {
+            "the loop" => Role::Loop(Errands::default()),
+            "… with all options" => Role::Loop(Errands {
+                has_rtp: true,
+                ports: vec![1],
+                hands_over: true,
+                sockets: vec![own.join("socket")],
+            }),
+            "the log on stderr" => Role::Console,
+            "the access log on stdout" => Role::AccessLog(None),
+            "… in a file" => Role::AccessLog(Some(own.join("log"))),
+            "the token file" => Role::Disk(own.clone()),
+            _ => Role::Names,
+        };
+        let tried = try_all(role, &own, &other);
+        for folder in [own, other] {
+            fs::remove_dir_all(folder).expect("it was there");
+        }
+        let Some(tried) = tried else { return };
+        columns.push((name, tried));
+    }
+    let row = |first: &str, cells: Vec<&str>| format!("| {first} | {} |\n", cells.join(" | "));
+    let mut table = row("", columns.iter().map(|(name, _)| *name).collect());
+    table += &row("---", vec!["---"; columns.len()]);
+    for (index, (what, _)) in columns[0].1.iter().enumerate() {
+        let is_done = |tried: &Attempts| if tried[index].1 { "yes" } else { "" };
+        table += &row(
+            what,
+            columns.iter().map(|(_, tried)| is_done(tried)).collect(),
+        );
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sandbox.md");
+    let page = fs::read_to_string(&path).expect("the page");
+    let (before, rest) = page
+        .split_once("<!-- threads -->\n")
+        .expect("where the table begins");
+    let (there, behind) = rest
+        .split_once("<!-- /threads -->")
+        .expect("where the table ends");
+    if env::var_os("TOLLGATE_WRITE_README").is_some() {
+        let page = format!("{before}<!-- threads -->\n{table}<!-- /threads -->{behind}");
+        fs::write(&path, page).expect("it can be written");
+    } else {
+        assert!(
+            there == table,
+            "docs/sandbox.md has another table; this is what they do:\n{table}"
+        );
     }
 }

@@ -189,12 +189,3 @@ pub fn enter(rules: BorrowedFd<'_>) -> io::Result<()> {
     let result = unsafe { libc::syscall(LANDLOCK_RESTRICT_SELF, rules.as_raw_fd(), 0_u32) };
     checked(result).map(drop)
 }
-
-/// A system call by its number, as the tests of what is refused try it.
-#[cfg(test)]
-pub fn attempt(number: u32, arguments: [usize; 6]) -> io::Result<c_long> {
-    let [a, b, c, d, e, f] = arguments;
-    // SAFETY: the tests hand in numbers, null pointers, and pointers to what lives for as long as
-    // the program; what is refused touches nothing, and what is not has nothing to touch.
-    checked(unsafe { libc::syscall(number.into(), a, b, c, d, e, f) })
-}

@@ -128,7 +128,8 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
         uid: 0,
         gid: 0,
     };
-    let peer = super::options::option(socket.as_raw_fd(), libc::SO_PEERCRED, unknown)?;
+    // SAFETY: it has three integers.
+    let peer = unsafe { super::options::option(socket.as_raw_fd(), libc::SO_PEERCRED, unknown) }?;
     Ok((peer.pid as u32, peer.uid))
 }
 

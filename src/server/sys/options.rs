@@ -30,11 +30,19 @@ pub(super) fn set_option<T>(
     }
 }
 
-/// An option of a socket, in the place of `value`, which is an integer or a structure of C's.
-pub(super) fn option<T: Copy>(descriptor: c_int, name: c_int, mut value: T) -> io::Result<T> {
+/// Returns an option of a socket. `value` is what it is if the kernel writes less.
+///
+/// # Safety
+///
+/// Any bytes have to be a value of `T`: it is an integer, or a structure of C's with integers only.
+pub(super) unsafe fn option<T: Copy>(
+    descriptor: c_int,
+    name: c_int,
+    mut value: T,
+) -> io::Result<T> {
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the pointers are to a live value and to its size, which the kernel does not exceed;
-    // it fills it with plain data. A descriptor that is not open or no socket is an error.
+    // SAFETY: the pointers are to a live value and to its size, which the kernel does not exceed. Any
+    // bytes are a value, as the caller says. A descriptor that is not open or no socket is an error.
     let result = unsafe {
         libc::getsockopt(
             descriptor,

@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 use std::io;
+#[cfg(feature = "handover")]
+use std::os::fd::AsRawFd;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -75,6 +77,27 @@ pub fn page_bytes() -> u64 {
     // SAFETY: it takes a number and gives one.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).unwrap_or(0)
+}
+
+/// Waits until a process has ended, and with it all that it had open. Returns whether it has.
+#[cfg(feature = "handover")]
+pub fn await_end(process: u32, time: Duration) -> bool {
+    // SAFETY: it takes two numbers, and opens a descriptor for nobody else.
+    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
+    if opened < 0 {
+        // There is no such process any more; or this kernel has no such call.
+        return io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+    }
+    // SAFETY: the call above opened it for nobody else.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(opened as c_int) };
+    let mut waited = libc::pollfd {
+        fd: descriptor.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let milliseconds = c_int::try_from(time.as_millis()).unwrap_or(c_int::MAX);
+    // SAFETY: the pointer is to one live pollfd, whose descriptor is open.
+    unsafe { libc::poll(&raw mut waited, 1, milliseconds) == 1 }
 }
 
 /// Raises the limit on open files as far as this process may, and says what it is then.

@@ -1,9 +1,11 @@
 //! Sockets that are opened here, or inherited, and how the system calls write addresses.
 
+use std::env;
 use std::ffi::{CString, c_int};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Once;
 
 use super::options::{option, set_option, set_shared, take_joined_only};
 
@@ -32,23 +34,45 @@ pub fn accept_unnamed(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// The socket number `index` of those that a service manager passed, which are behind the standard
-/// streams. Each is to be taken once.
-pub fn inherited_socket(index: c_int) -> io::Result<(SocketKind, OwnedFd)> {
-    let descriptor = 3 + index;
-    let domain = option(descriptor, libc::SO_DOMAIN, 0)?;
-    let kind = match (
-        option(descriptor, libc::SO_TYPE, 0)?,
-        option(descriptor, libc::SO_ACCEPTCONN, 0)?,
-    ) {
+/// More inherited sockets are not taken.
+const INHERITED_MAX: c_int = 64;
+
+/// Takes the sockets that a service manager passed to this process, by `LISTEN_PID` and
+/// `LISTEN_FDS` (sd_listen_fds(3)), in their order. Only the first call returns any.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the environment says whose they are"
+)]
+pub fn inherited_sockets() -> Vec<io::Result<(SocketKind, OwnedFd)>> {
+    static TAKEN: Once = Once::new();
+    let variable = |name| env::var(name).ok().and_then(|value| value.parse().ok());
+    let is_ours = variable("LISTEN_PID") == Some(i64::from(std::process::id()));
+    let count = variable("LISTEN_FDS").filter(|_| is_ours).unwrap_or(0);
+    let count = count.clamp(0, INHERITED_MAX.into()) as c_int;
+    let mut sockets = Vec::new();
+    TAKEN.call_once(|| {
+        sockets.extend((3..3 + count).map(|descriptor| {
+            let kind = socket_kind(descriptor)?;
+            // SAFETY: it is open, as the call above found. The manager opened it for this process,
+            // as the environment says, and nobody has taken it before: this is called once.
+            Ok((kind, unsafe { OwnedFd::from_raw_fd(descriptor) }))
+        }));
+    });
+    sockets
+}
+
+/// Returns what the socket with this number is for.
+fn socket_kind(descriptor: c_int) -> io::Result<SocketKind> {
+    // SAFETY: the option is an integer.
+    let number = |name| unsafe { option::<c_int>(descriptor, name, 0) };
+    let domain = number(libc::SO_DOMAIN)?;
+    let kind = (number(libc::SO_TYPE)?, number(libc::SO_ACCEPTCONN)?);
+    Ok(match kind {
         _ if domain != libc::AF_INET && domain != libc::AF_INET6 => SocketKind::Other,
         (libc::SOCK_STREAM, 1) => SocketKind::Listener,
         (libc::SOCK_DGRAM, _) => SocketKind::Datagram,
         _ => SocketKind::Other,
-    };
-    // SAFETY: it is open, as the calls above found; the manager opened it for this process, and
-    // nobody here has taken it before.
-    Ok((kind, unsafe { OwnedFd::from_raw_fd(descriptor) }))
+    })
 }
 
 /// A socket that takes datagrams to this group and port, and shares them with others that do. It

@@ -242,7 +242,7 @@ fn a_header_is_copied_once_for_all() {
     let mut stage = Stage::new();
     stage.send_groups(1);
     let header = stage.stream.scanner.header();
-    let first = stage.stream.versions.current(header);
-    let second = stage.stream.versions.current(header);
+    let first = stage.stream.versions.current(header, None);
+    let second = stage.stream.versions.current(header, None);
     assert!(Rc::ptr_eq(&first, &second) && *first == HEAD);
 }

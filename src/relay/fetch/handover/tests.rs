@@ -247,12 +247,17 @@ fn what_cannot_be_so_of_pulls_is_refused() {
         });
         assert!(is_so, "{what}: {why:?}");
     }
-    // Where there are fewer origins, who asks the last of them has nobody.
+    // A pull that names an origin which the other server does not have asks nobody. Where this
+    // server has other origins, the pull is dropped.
     let asks_second = change(&told, "asking", |_, it| {
         it["stage"]["Asking"]["origin"] = 1.into()
     });
     let fewer = [NAMED, "--streams=9"];
     assert!(told.taken_over(&fewer).is_ok());
+    assert!(asks_second.taken_over(&fewer).is_ok());
+    let asks_second = asks_second.but("desk", |_, it| {
+        it["options"]["origins"] = ["http://one.example:8001"].into()
+    });
     let why = asks_second.taken_over(&fewer).err();
     assert!(why.is_some_and(|why| why.contains(place)));
 }

@@ -213,7 +213,7 @@ fn all_that_a_stream_keeps_counts_with_what_it_takes() {
         live: None,
         fault,
     });
-    live.shadow = Some(Shadow::new((id, 1), target, remuxer, 9_000));
+    live.shadow = Some(Shadow::new((id, 1), target, remuxer));
     type Part = (&'static str, fn(&mut Live) -> usize);
     let parts: [Part; 7] = [
         ("what joins its sources", |live| {

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Cast, NotCast, REMUX_COST};
+use super::{Cast, NotCast};
 use crate::format::Format;
 use crate::relay::stage::Stage;
 use crate::relay::streams::cast::GO_BYTES;
@@ -14,6 +14,8 @@ use crate::remux::{Heard, Reader, Target};
 use crate::stream::{End, Outcome};
 
 const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
+/// The cost of reading a byte and taking it, without its output.
+const READ_COST: usize = 2;
 const CLIENT: &str = "10.0.0.9:6000";
 const PUT: &str = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
 
@@ -63,9 +65,12 @@ fn group(from: u32, bytes: usize) -> (Vec<u8>, usize) {
 fn pictures(format: Format, media: &[u8]) -> usize {
     let mut reader = Reader::new(format, 1 << 20).expect("a reader");
     let mut count = 0;
-    let mut hear = |heard: Heard<'_>| count += usize::from(matches!(heard, Heard::Unit(_)));
+    let mut hear = |heard: Heard<'_>| {
+        count += usize::from(matches!(heard, Heard::Unit(_)));
+        Ok(())
+    };
     reader.feed(media, &mut hear).expect("no fault");
-    reader.finish(&mut hear);
+    reader.finish(&mut hear).expect("no fault");
     count
 }
 
@@ -124,7 +129,7 @@ fn what_there_is_is_read_a_share_at_a_time() {
         let source = source(&mut stage, &[&head[..], &media].concat());
         let (viewer, cost) = ask(&mut stage, 1, path);
         assert!(
-            (REMUX_COST * GO_BYTES..AHEAD_COST_MAX).contains(&cost),
+            (READ_COST * GO_BYTES..AHEAD_COST_MAX).contains(&cost),
             "{cost} for the first"
         );
         let (mut goes, mut all) = (0, cost);
@@ -139,7 +144,7 @@ fn what_there_is_is_read_a_share_at_a_time() {
             }
             while stage.write_next() {}
         }
-        assert!(goes >= media.len() / GO_BYTES && all >= REMUX_COST * media.len());
+        assert!(goes >= media.len() / GO_BYTES && all >= READ_COST * media.len());
         stage.settle();
         stage.lose(source);
         let (got, _) = stage.media(viewer);
@@ -162,7 +167,7 @@ fn what_is_made_of_it_is_a_sources_work() {
         stage.settle();
     }
     // And what comes of it, which is as much again and a little.
-    let made = 2 * (REMUX_COST + 1) * media.len();
+    let made = 2 * (READ_COST + 1) * media.len();
     let all = cost(&mut stage) - alone;
     assert!((made..made + made / 4).contains(&all), "{all} of {made}");
 }
@@ -264,28 +269,41 @@ fn each_shadow_has_its_buffer_from_its_beginning_on() {
     assert!(pool_bytes(&stage) <= 4 << 20);
 }
 
-/// Its viewer takes nothing, and may do so for as long as it likes.
+/// The viewers of an ended stream take nothing, without a time limit. They make
+/// room for their own session, and for others only where their session has more than its share.
 #[test]
-fn what_is_left_of_one_makes_room_for_another() {
+fn what_is_left_of_a_session_makes_room_for_itself_and_for_those_with_less() {
     let media = [&tags().0[..], &group(0, 9_000).0].concat();
-    let mut stage = Stage::new(&["--buffer=1M", "--buffers=2M"]);
-    let first = source(&mut stage, &media);
-    let (slow, _) = ask(&mut stage, 1, "live.ts");
-    stage.settle();
-    stage.assert_status(slow, 200);
-    stage
-        .relay
-        .received(first, &group(9_000, 60_000).0, stage.now);
-    while write_next(&mut stage.relay, stage.now, |_, _| Outgoing::Part(0)).is_some() {}
-    stage.lose(first);
-    assert_eq!(stage.relay.streams.shadows().count(), 1);
-    let other = stage.client(&PUT.replace("/s ", "/t "));
-    stage.send_media(other, &media);
-    for status in [503, 200] {
-        let id = stage.client("GET /stream/t/live.ts HTTP/1.1\r\nHost: h\r\n\r\n");
-        stage.assert_status(id, status);
+    for (session, ended, buffers, statuses) in [
+        ("t", 1, "--buffers=2M", [503, 503]),
+        ("s", 1, "--buffers=2M", [503, 200]),
+        ("t", 2, "--buffers=4M", [503, 200]),
+    ] {
+        let mut stage = Stage::new(&["--buffer=1M", buffers]);
+        let mut slow = Vec::new();
+        for port in 0..ended {
+            let first = source(&mut stage, &media);
+            let (viewer, _) = ask(&mut stage, 1 + port, "live.ts");
+            stage.settle();
+            stage.assert_status(viewer, 200);
+            stage
+                .relay
+                .received(first, &group(9_000, 60_000).0, stage.now);
+            while write_next(&mut stage.relay, stage.now, |_, _| Outgoing::Part(0)).is_some() {}
+            stage.lose(first);
+            slow.push(viewer);
+        }
+        assert_eq!(stage.relay.streams.shadows().count(), slow.len());
+        let other = stage.client(&PUT.replace("/s ", &format!("/{session} ")));
+        stage.send_media(other, &media);
+        for status in statuses {
+            let request = format!("GET /stream/{session}/live.ts HTTP/1.1\r\nHost: h\r\n\r\n");
+            let id = stage.client(&request);
+            stage.assert_status(id, status);
+        }
+        let is_cut = stage.closed.contains(&slow[0]);
+        assert_eq!(is_cut, statuses == [503, 200], "{session} {ended}");
     }
-    assert!(stage.closed.contains(&slow));
 }
 
 /// UDP clients of a stream that came when there was no room get it when there is.
@@ -741,7 +759,7 @@ fn a_long_header_costs_who_asks_as_much_as_what_follows() {
         cost
     };
     let (short, long) = (cost(100), cost(30_100));
-    assert_eq!(long - short, REMUX_COST * 30_000);
+    assert_eq!(long - short, 30_000);
 }
 
 /// What is read at once is a part of what can be kept: of the beginning, and of all that follows.
@@ -753,7 +771,7 @@ fn a_small_buffer_is_read_in_small_shares() {
     let source = source(&mut stage, &[&head[..], &media].concat());
     let (viewer, first) = ask(&mut stage, 1, "live.ts");
     // Little comes of it: what players leave out is left out.
-    let share = REMUX_COST * 32 * 1024;
+    let share = READ_COST * 32 * 1024;
     let may = share..share + share / 2;
     assert!(may.contains(&first), "{first} for the first of {share}");
     let mut costs = Vec::new();
@@ -764,7 +782,7 @@ fn a_small_buffer_is_read_in_small_shares() {
         while stage.write_next() {}
     }
     assert!(costs.len() > 4 && costs.len() < 16, "{costs:?}");
-    assert!(costs.iter().all(|cost| *cost < may.end), "{costs:?}");
+    assert!(costs.iter().all(|cost| *cost < 2 * share), "{costs:?}");
     stage.settle();
     stage.lose(source);
     let (got, _) = stage.media(viewer);
@@ -869,5 +887,116 @@ fn skips_are_counted_in_all_containers() {
     let row = serde_json::to_value(&row).expect("a row");
     assert_eq!(row["skips"], own + other);
     drop(rows);
+    stage.lose(source);
+}
+
+/// Whoever is early is answered when the tracks are known, however the header comes.
+#[test]
+fn a_viewer_who_is_early_is_refused_once_nothing_is_known_to_be_carried() {
+    let webm = include_bytes!("../../../../tests/media/vp8.webm");
+    let mpeg2 = include_bytes!("../../../../tests/media/mpeg2.ts");
+    for (media, path) in [(&webm[..], "live.ts"), (&mpeg2[..], "live.mp4")] {
+        for piece in [media.len(), 4_000, 188, 50] {
+            let mut stage = Stage::new(&["--wait=10"]);
+            let (viewer, _) = ask(&mut stage, 1, path);
+            let source = stage.client(PUT);
+            for piece in media.chunks(piece) {
+                stage.send_media(source, piece);
+                stage.settle();
+            }
+            stage.assert_status(viewer, 406);
+            stage.lose(source);
+            stage.assert_nothing_left();
+        }
+    }
+}
+
+/// The source ends before a track is known.
+#[test]
+fn a_viewer_of_whom_nothing_came_is_refused_at_the_end() {
+    let mut stage = Stage::new(&["--wait=10"]);
+    let (viewer, _) = ask(&mut stage, 1, "live.mp4");
+    let source = source(&mut stage, &FILE[..20]);
+    assert_eq!(stage.text(viewer), "");
+    stage.lose(source);
+    stage.settle();
+    stage.assert_status(viewer, 406);
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn hls_of_positions_in_the_file_is_refused_at_once() {
+    let mut media = include_bytes!("../../../../tests/media/h264.mp4").to_vec();
+    let places = media.windows(4).enumerate();
+    let heads = places.filter(|(_, kind)| *kind == b"tfhd");
+    let flags: Vec<usize> = heads.map(|(place, _)| place + 5).collect();
+    for place in flags {
+        media[place..place + 3].copy_from_slice(&[0, 0, 0x11]);
+    }
+    let mut stage = Stage::new(&["--wait=10"]);
+    let (list, _) = ask(&mut stage, 1, "index.m3u8");
+    let source = stage.client(PUT);
+    for piece in media.chunks(1000) {
+        stage.send_media(source, piece);
+        stage.settle();
+    }
+    stage.assert_status(list, 406);
+    assert!(stage.text(list).contains("from the file's first byte"));
+    stage.lose(source);
+}
+
+/// FLV has no setup of MP3: the first frame tells, and comes behind the first pictures.
+#[test]
+fn mp3_in_flv_is_in_the_first_segment_and_settles_no_length() {
+    let (head, key, other) = tags();
+    // The file's head, and the tag that sets up H.264.
+    let mut media = head[..13].to_vec();
+    let mut rest = &head[13..];
+    while let Some([kind, a, b, c]) = rest.first_chunk::<4>() {
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize + 15;
+        if *kind == 9 {
+            media.extend_from_slice(&rest[..length]);
+        }
+        rest = &rest[length..];
+    }
+    let mp3 = |milliseconds: u32| {
+        let frame = [&[0xff, 0xfb, 0x90, 0][..], &[0; 413]].concat();
+        let [_, t0, t1, t2] = milliseconds.to_be_bytes();
+        let tag = [8, 0, 1, 0xa2, t0, t1, t2, 0, 0, 0, 0, 0x2f];
+        [&tag[..], &frame, &[0, 0, 1, 0xad]].concat()
+    };
+    let mut frames = 0;
+    for picture in 0..500 {
+        let now = picture * 40;
+        let tag = if picture % 50 == 0 { &key } else { &other };
+        media.extend(longer(tag, now, 9));
+        while frames * 26_122 / 1000 < now {
+            media.extend(mp3(frames * 26_122 / 1000));
+            frames += 1;
+        }
+    }
+    let mut stage = Stage::new(&["--wait=10"]);
+    let (early, _) = ask(&mut stage, 1, "index.m3u8");
+    let source = stage.client(PUT);
+    for piece in media.chunks(3000) {
+        stage.send_media(source, piece);
+        stage.settle();
+    }
+    let (late, _) = ask(&mut stage, 2, "index.m3u8");
+    stage.settle();
+    for list in [early, late] {
+        let text = stage.text(list);
+        assert!(text.contains("#EXT-X-TARGETDURATION:2\n"), "{text}");
+        assert!(!text.contains("#EXT-X-DISCONTINUITY\n"), "{text}");
+        let durations = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("#EXTINF:"));
+        let durations: Vec<&str> = durations.collect();
+        assert!(durations.len() >= 3);
+        assert!(
+            durations.iter().all(|lasts| lasts.starts_with("2.000")),
+            "{text}"
+        );
+    }
     stage.lose(source);
 }

@@ -1,5 +1,5 @@
 //! `ftyp` and `moov` of fragmented MP4: what the tracks are, and no samples (ISO/IEC 14496-12,
-//! 14496-14 and 14496-15; the Opus, AV1 and VP9 mappings; ETSI TS 102 366 annex F).
+//! 14496-14 and 14496-15; the Opus, AV1, VP8 and VP9 mappings; ETSI TS 102 366 annex F).
 
 use super::boxes::{boxed, full, numbers, put};
 use crate::remux::medium::{Codec, Shape, Track};
@@ -110,6 +110,7 @@ fn write_entry(track: &Track, out: &mut Vec<u8>) {
         Codec::H264 => (b"avc1", b"avcC"),
         Codec::H265 => (b"hvc1", b"hvcC"),
         Codec::Av1 => (b"av01", b"av1C"),
+        Codec::Vp8 => (b"vp08", b"vpcC"),
         Codec::Vp9 => (b"vp09", b"vpcC"),
         Codec::Aac | Codec::MpegAudio => (b"mp4a", b"esds"),
         Codec::Ac3 => (b"ac-3", b"dac3"),
@@ -149,6 +150,7 @@ fn write_entry(track: &Track, out: &mut Vec<u8>) {
             Codec::H264
             | Codec::H265
             | Codec::Av1
+            | Codec::Vp8
             | Codec::Vp9
             | Codec::Ac3
             | Codec::Eac3

@@ -108,7 +108,7 @@ impl Carriage {
                 descriptors.extend_from_slice(&[0x7f, 2, 0x80, opus_channels(setup)]);
                 sound(0x06, 0xbd, descriptors, Framing::Opus)
             }
-            Codec::Av1 | Codec::Vp9 => return Ok(None),
+            Codec::Av1 | Codec::Vp8 | Codec::Vp9 => return Ok(None),
         }))
     }
 }
@@ -128,6 +128,7 @@ impl Carriage {
 pub(in super::super) fn left_out(track: &Track) -> Option<&'static str> {
     match track.codec {
         Codec::Av1 => Some("AV1 has no place in MPEG-TS"),
+        Codec::Vp8 => Some("VP8 has no place in MPEG-TS"),
         Codec::Vp9 => Some("VP9 has no place in MPEG-TS"),
         Codec::Aac => match track.setup.as_deref() {
             Some(setup) if adts_head(setup).is_none() => {
@@ -223,15 +224,18 @@ fn adts_head(setup: &[u8]) -> Option<[u8; 7]> {
         object = bits.take(5)?;
     }
     let is_sayable = matches!(object, 1..=4) && matches!(channels, 1..=7);
-    is_sayable.then_some([
-        0xff,
-        0xf1,
-        (object as u8 - 1) << 6 | index << 2 | channels >> 2,
-        (channels & 3) << 6,
-        0,
-        0x1f,
-        0xfc,
-    ])
+    // Lazily: an object of 0 has no such number.
+    is_sayable.then(|| {
+        [
+            0xff,
+            0xf1,
+            (object as u8 - 1) << 6 | index << 2 | channels >> 2,
+            (channels & 3) << 6,
+            0,
+            0x1f,
+            0xfc,
+        ]
+    })
 }
 
 struct Bits<'a> {
@@ -266,20 +270,31 @@ fn h264_sets(setup: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Those of an `hvcC`, of which messages may be a part: they are left.
+/// Those of an `hvcC`, then its messages about all pictures: light and colours of HDR. The message
+/// that names the encoder is left out.
 fn h265_sets(setup: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
+    const PREFIX_MESSAGE: u8 = 39;
+    const OF_THE_USER: u8 = 5;
+    let (mut out, mut messages) = (Vec::new(), Vec::new());
     let (arrays, mut rest) = setup.get(22..)?.split_first()?;
     for _ in 0..*arrays {
         let ([kind, high, low], behind) = rest.split_first_chunk::<3>()?;
         rest = behind;
         for _ in 0..u16::from_be_bytes([*high, *low]) {
-            let before = out.len();
-            rest = take_set(rest, &mut out)?;
-            if !matches!(kind & 0x3f, 32..=34) {
-                out.truncate(before);
+            let before = messages.len();
+            rest = match kind & 0x3f {
+                32..=34 => take_set(rest, &mut out)?,
+                _ => take_set(rest, &mut messages)?,
+            };
+            let message = messages.get(before + START_CODE.len()..);
+            let kind_of_message = message.and_then(|nal| nal.get(2));
+            if kind & 0x3f != PREFIX_MESSAGE || kind_of_message == Some(&OF_THE_USER) {
+                messages.truncate(before);
             }
         }
+    }
+    if out.len() + messages.len() <= SETS_BYTES_MAX {
+        out.extend_from_slice(&messages);
     }
     Some(out)
 }
@@ -332,6 +347,8 @@ mod tests {
         assert_eq!(adts_head(&[0xf9, 0x46, 0x40]), None);
         assert_eq!(adts_head(&[0x12, 0x00]), None);
         assert_eq!(adts_head(&[0x12]), None);
+        // Replicated bands over no object at all.
+        assert_eq!(adts_head(&[0x29, 0x91, 0x80]), None);
         assert_eq!(adts_head_of([0; 7], 8185), None);
     }
 
@@ -352,6 +369,21 @@ mod tests {
         for cut in 0..setup.len() {
             assert_eq!(h264_sets(&setup[..cut]), None);
         }
+    }
+
+    #[test]
+    fn what_hdr_says_of_light_stands_behind_the_parameter_sets() {
+        let array = |kind: u8, nal: &[u8]| [&[kind, 0, 1, 0, nal.len() as u8], nal].concat();
+        let set = |kind: u8| array(0x80 | kind, &[kind << 1, 1, 9]);
+        // Mastering display, its encoder's name, and light levels.
+        let messages = [137u8, 5, 144].map(|payload| array(0x80 | 39, &[78, 1, payload, 1, 7]));
+        let arrays = [set(32), messages.concat(), set(33), set(34)].concat();
+        let setup = [&[0; 22][..], &[6], &arrays].concat();
+        let code = [0, 0, 0, 1];
+        let set = |kind: u8| [&code[..], &[kind << 1, 1, 9]].concat();
+        let message = |payload: u8| [&code[..], &[78, 1, payload, 1, 7]].concat();
+        let expected = [set(32), set(33), set(34), message(137), message(144)].concat();
+        assert_eq!(h265_sets(&setup), Some(expected));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! What a key frame of VP9 says of its stream, for containers that do not ("VP9 Bitstream &
-//! Decoding Process Specification", section 6.2).
+//! What a key frame of VP8 or VP9 says of its stream, for containers that do not (RFC 6386, section
+//! 9.1; "VP9 Bitstream & Decoding Process Specification", section 6.2; "VP Codec ISO Media File
+//! Format Binding").
 
 use super::bits::Bits;
 use super::medium::Shape;
@@ -17,8 +18,21 @@ const LEVELS: [(u32, u8); 9] = [
     (u32::MAX, 60),
 ];
 
-/// The content of `vpcC`, and the size of the pictures; `None` if it is no key frame.
-pub(super) fn setup(frame: &[u8]) -> Option<(Vec<u8>, Shape)> {
+/// Returns the content of `vpcC` and the size of the pictures, of VP8; `None` if it is no key frame.
+pub(super) fn vp8(frame: &[u8]) -> Option<(Vec<u8>, Shape)> {
+    let (first, rest) = frame.split_first()?;
+    let [_, _, 0x9d, 0x01, 0x2a, w0, w1, h0, h1, ..] = *rest else {
+        return None;
+    };
+    if first & 1 != 0 {
+        return None;
+    }
+    let side = |low, high| u32::from(u16::from_le_bytes([low, high]) & 0x3fff);
+    record(first >> 1 & 3, 8 << 4, side(w0, w1), side(h0, h1))
+}
+
+/// The same of VP9.
+pub(super) fn vp9(frame: &[u8]) -> Option<(Vec<u8>, Shape)> {
     let mut bits = Bits::plain(frame);
     let marker = bits.number(2)?;
     let profile = (bits.bit()? | bits.bit()? << 1) as u8;
@@ -45,8 +59,6 @@ pub(super) fn setup(frame: &[u8]) -> Option<(Vec<u8>, Shape)> {
     };
     bits.skip(u32::from(has_fields))?;
     let (width, height) = (bits.number(16)? + 1, bits.number(16)? + 1);
-    let samples = width.saturating_mul(height);
-    let level = LEVELS.iter().find(|(most, _)| samples <= *most)?.1;
     // 4:2:0 with samples at the left, 4:2:2, 4:4:4.
     let chroma = match (halves_width, halves_height) {
         (true, true) => 0,
@@ -54,10 +66,37 @@ pub(super) fn setup(frame: &[u8]) -> Option<(Vec<u8>, Shape)> {
         _ => 3,
     };
     let form = depth << 4 | chroma << 1 | u8::from(is_full);
+    record(profile, form, width, height)
+}
+
+/// Depth, chroma and range make the form.
+fn record(profile: u8, form: u8, width: u32, height: u32) -> Option<(Vec<u8>, Shape)> {
+    let samples = width.saturating_mul(height);
+    let level = LEVELS.iter().find(|(most, _)| samples <= *most)?.1;
     let shape = Shape::Pictures {
         width: u16::try_from(width).ok()?,
         height: u16::try_from(height).ok()?,
     };
     // Colours: not told.
     Some((vec![1, 0, 0, 0, profile, level, form, 2, 2, 2, 0, 0], shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_frame_of_vp8_says_what_it_is() {
+        let key = [0x50, 0x31, 0, 0x9d, 0x01, 0x2a, 0x40, 0x41, 0xf0, 0x80];
+        let (setup, shape) = vp8(&key).expect("a key frame");
+        assert_eq!(setup, [1, 0, 0, 0, 0, 20, 0x80, 2, 2, 2, 0, 0]);
+        let (width, height) = (320, 240);
+        assert_eq!(shape, Shape::Pictures { width, height });
+        let mut other = key;
+        other[0] |= 1;
+        assert_eq!(vp8(&other), None);
+        for cut in 0..key.len() {
+            assert_eq!(vp8(&key[..cut]), None);
+        }
+    }
 }

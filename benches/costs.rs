@@ -1,0 +1,156 @@
+//! What a byte costs each scanner, splicer and remuxer: instructions, as callgrind counts them, and
+//! allocated bytes. Ordinary files stand beside the hostile sources of the tests.
+//!
+//! `cargo bench --bench costs` prints the table. It needs valgrind. `cargo bench --bench costs --
+//! remux` prints the rows whose names contain that word.
+
+use std::path::Path;
+use std::process::Command;
+
+use tollgate::format::splice::Splicer;
+use tollgate::format::{Finding, Format, Scanner};
+use tollgate::remux::{Remuxer, Target};
+
+#[path = "../tests/bounds/counting.rs"]
+#[allow(dead_code, reason = "peaks belong to the tests")]
+mod counting;
+#[path = "../tests/bounds/media.rs"]
+mod media;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
+/// Of each source. A longer one costs the same for each byte.
+const BYTES: usize = 64 * 1024;
+const PIECE: usize = 16 * 1024;
+const UNIT_BYTES_MAX: usize = 2 << 20;
+const KINDS: [&str; 4] = ["scan", "splice", "remux to ts", "remux to mp4"];
+/// The work that a byte may make, and that a source may save up, as the relay has them.
+const WORK_PER_BYTE: usize = 32;
+const WORK_SAVED_MAX: usize = 256 * 1024;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [mode, kind, source, rounds] = &arguments[..]
+        && mode == "once"
+    {
+        let rounds = rounds.parse().expect("a number of rounds");
+        return once(kind, source.parse().expect("a source's number"), rounds);
+    }
+    let wanted = arguments.iter().find(|word| !word.starts_with('-'));
+    println!("| what | source | instructions a byte | allocated bytes a byte |");
+    println!("|---|---|---|---|");
+    for (number, (source, bytes)) in sources().iter().enumerate() {
+        for kind in KINDS {
+            let row = format!("{kind} {source}");
+            if wanted.is_some_and(|word| !row.contains(word.as_str())) {
+                continue;
+            }
+            let before = counting::allocated();
+            let Some(read) = run(kind, bytes) else {
+                continue;
+            };
+            let allocated = (counting::allocated() - before) as f64 / read as f64;
+            let rounds = |rounds| instructions(kind, number, rounds);
+            // What the process does beside it is the same in both.
+            let each = (rounds(3) - rounds(1)) as f64 / 2.0 / read as f64;
+            println!("| {kind} | {source} | {each:.1} | {allocated:.1} |");
+        }
+    }
+}
+
+fn sources() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/media");
+    let files = [
+        "h264.ts",
+        "h264.flv",
+        "h264.mkv",
+        "h264.mp4",
+        "theora.ogg",
+        "sound.mp3",
+        "sound.aac",
+    ];
+    let ordinary = files.map(|name| {
+        let bytes = std::fs::read(folder.join(name)).expect("a file of the corpus");
+        (format!("ordinary {name}"), bytes)
+    });
+    let hostile = media::all().into_iter();
+    let hostile = hostile.map(|(name, bytes)| (name.to_string(), bytes));
+    let all = ordinary.into_iter().chain(hostile);
+    all.map(|(name, mut bytes)| {
+        bytes.truncate(BYTES);
+        (name, bytes)
+    })
+    .collect()
+}
+
+/// Returns how many bytes were read: fewer than there are if a reader stops. `None` if there is no
+/// such reader.
+fn run(kind: &str, bytes: &[u8]) -> Option<usize> {
+    let mut read = 0;
+    let mut out = Vec::new();
+    let mut scanner = Scanner::new();
+    let mut splicer = Splicer::new(UNIT_BYTES_MAX);
+    let mut remuxer = match kind {
+        "remux to ts" => Some(Remuxer::new(
+            format(bytes)?,
+            Target::MpegTs,
+            UNIT_BYTES_MAX,
+        )?),
+        "remux to mp4" => Some(Remuxer::new(format(bytes)?, Target::Mp4, UNIT_BYTES_MAX)?),
+        _ => None,
+    };
+    let mut saved = WORK_SAVED_MAX;
+    for piece in bytes.chunks(PIECE) {
+        read += piece.len();
+        out.clear();
+        let goes_on = match &mut remuxer {
+            Some(remuxer) => {
+                let mut left = saved + WORK_PER_BYTE * piece.len();
+                let fed = remuxer.feed(piece, &mut left, &mut out);
+                saved = left.min(WORK_SAVED_MAX);
+                fed.is_ok()
+            }
+            None if kind == "scan" => {
+                scanner.feed(piece, &mut |_, _| {});
+                true
+            }
+            None => splicer.feed(piece, &mut out).is_ok(),
+        };
+        if !goes_on {
+            break;
+        }
+    }
+    Some(read)
+}
+
+fn format(bytes: &[u8]) -> Option<Format> {
+    let mut format = None;
+    Scanner::new().feed(bytes, &mut |finding, _| {
+        if let Finding::Format(known) = finding {
+            format = Some(known);
+        }
+    });
+    format
+}
+
+fn once(kind: &str, source: usize, rounds: usize) {
+    let sources = sources();
+    for _ in 0..rounds {
+        run(kind, &sources[source].1);
+    }
+}
+
+/// Instructions of a process of its own that reads a source so many times.
+fn instructions(kind: &str, source: usize, rounds: usize) -> i64 {
+    let ran = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(std::env::current_exe().expect("the path of this program"))
+        .args(["once", kind, &source.to_string(), &rounds.to_string()])
+        .output()
+        .expect("valgrind has to be installed");
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let line = said.lines().find(|line| line.contains("Collected :"));
+    let count = line.and_then(|line| line.split_whitespace().last()?.parse().ok());
+    count.unwrap_or_else(|| panic!("callgrind counts no instructions: {said}"))
+}

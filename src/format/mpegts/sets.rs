@@ -1,0 +1,180 @@
+//! The parameter sets of H.264 and H.265 that came last, for decoders that begin at a key picture
+//! which does not bring them: ffmpeg writes such MPEG-TS from MP4.
+//!
+//! At most [`SETS_BYTES_MAX`] are kept: of streams with more nothing is.
+
+use super::packet::{PACKET_BYTES, SYNC_BYTE};
+
+/// See the module.
+#[derive(Debug, Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Sets {
+    /// Those in force, in the order in which their names came first.
+    kept: Vec<Set>,
+    /// The one that is being read; empty between two of them.
+    coming: Vec<u8>,
+    /// The kinds that came since [`Sets::begin_picture`].
+    brought: u64,
+    has_changed: bool,
+}
+
+#[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+struct Set {
+    /// NAL unit type, and number of the set within that type.
+    name: (u8, u32),
+    nal: Vec<u8>,
+}
+
+/// Those of real streams have 40 to 600 bytes together.
+const SETS_BYTES_MAX: usize = 1024;
+const START_CODE: [u8; 4] = [0, 0, 0, 1];
+/// A PES head without times (ISO/IEC 13818-1 section 2.4.3.6): the next PES packet has them.
+const HEAD_BYTES: usize = 9;
+/// The most that [`Sets::packets`] makes, of receivers' packets.
+#[cfg(feature = "handover")]
+const PACKETS_BYTES_MAX: usize =
+    ((HEAD_BYTES + SETS_BYTES_MAX) / (PACKET_BYTES - 4) + 1) * (PACKET_BYTES + 16);
+
+impl Sets {
+    /// A PES packet begins: the set that came last in the one before is whole.
+    pub fn begin_picture(&mut self, name: impl Fn(&[u8]) -> Option<(u8, u32)>) {
+        self.end(name, 0);
+        self.brought = 0;
+    }
+
+    /// Packets are missing.
+    pub fn lose(&mut self) {
+        self.coming.clear();
+    }
+
+    /// A parameter set begins with this byte.
+    pub fn begin(&mut self, first: u8) {
+        self.coming.clear();
+        self.coming.push(first);
+    }
+
+    /// Takes the next byte, if a set has begun.
+    pub fn take(&mut self, byte: u8) {
+        if !self.coming.is_empty() && self.coming.len() <= SETS_BYTES_MAX {
+            self.coming.push(byte);
+        }
+    }
+
+    /// Ends the set, of which the last `others` bytes belong to the next unit. `name` returns the
+    /// type and the number of a set.
+    pub fn end(&mut self, name: impl Fn(&[u8]) -> Option<(u8, u32)>, others: usize) {
+        if self.coming.len() > SETS_BYTES_MAX {
+            self.coming.clear();
+        }
+        let end = self.coming.len().saturating_sub(others);
+        let zeros = self.coming[..end]
+            .iter()
+            .rev()
+            .take_while(|byte| **byte == 0);
+        let nal = &self.coming[..end - zeros.count()];
+        if let Some(name) = name(nal) {
+            self.brought |= 1 << name.0;
+            let place = self.kept.iter().position(|set| set.name == name);
+            match place.map(|place| &mut self.kept[place]) {
+                Some(set) if set.nal == nal => {}
+                Some(set) => (set.nal, self.has_changed) = (nal.to_vec(), true),
+                None => {
+                    let nal = nal.to_vec();
+                    self.kept.push(Set { name, nal });
+                    self.has_changed = true;
+                }
+            }
+            if self.bytes() > SETS_BYTES_MAX {
+                self.kept.clear();
+            }
+        }
+        self.coming.clear();
+    }
+
+    /// Whether the picture that began last has a set of each kind that is known.
+    pub fn are_brought(&self) -> bool {
+        self.kept
+            .iter()
+            .all(|set| self.brought & 1 << set.name.0 != 0)
+    }
+
+    /// Returns whether the sets have changed since packets were last made of them.
+    pub fn have_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// Returns the packets of a PES packet with all of them, counted from 0 on; each with what a
+    /// recorder puts in front of it and behind.
+    pub fn packets(&mut self, pid: u16, (before, behind): (&[u8], &[u8])) -> Vec<u8> {
+        self.has_changed = false;
+        if self.kept.is_empty() {
+            return Vec::new();
+        }
+        let [high, low] = ((HEAD_BYTES - 6 + self.bytes()) as u16).to_be_bytes();
+        let mut pes = vec![0, 0, 1, 0xe0, high, low, 0x80, 0, 0];
+        for set in &self.kept {
+            pes.extend_from_slice(&START_CODE);
+            pes.extend_from_slice(&set.nal);
+        }
+        let [high, low] = pid.to_be_bytes();
+        let mut packets = Vec::new();
+        for (index, payload) in pes.chunks(PACKET_BYTES - 4).enumerate() {
+            packets.extend_from_slice(before);
+            let begins = u8::from(index == 0) << 6;
+            packets.extend([SYNC_BYTE, begins | high, low, 0x10 | index as u8 & 0x0f]);
+            if let Some(stuffing) = (PACKET_BYTES - 5).checked_sub(payload.len()) {
+                // An adaptation field of this length: flags, and what fills it.
+                let head = packets.len() - 1;
+                packets[head] |= 0x20;
+                packets.push(stuffing as u8);
+                packets.extend((0..stuffing).map(|at| if at == 0 { 0 } else { 0xff }));
+            }
+            packets.extend_from_slice(payload);
+            packets.extend_from_slice(behind);
+        }
+        packets.shrink_to_fit();
+        packets
+    }
+
+    fn bytes(&self) -> usize {
+        let sets = self.kept.iter().map(|set| START_CODE.len() + set.nal.len());
+        sets.sum()
+    }
+
+    /// Bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let sets = self.kept.iter().map(|set| set.nal.capacity());
+        self.kept.capacity() * size_of::<Set>() + sets.sum::<usize>() + self.coming.capacity()
+    }
+}
+
+/// Writes continuity counters into `packets`, so that the last packet has the counter before
+/// `counter`. Each packet has `length` bytes, and its sync byte at `before`.
+pub(super) fn number(packets: &mut [u8], (before, length): (usize, usize), counter: u8) {
+    for (behind, packet) in packets.rchunks_mut(length.max(1)).enumerate() {
+        let own = counter.wrapping_sub(behind as u8 + 1);
+        if let Some(byte) = packet.get_mut(before + 3) {
+            *byte = *byte & 0xf0 | own & 0x0f;
+        }
+    }
+}
+
+/// Whether these can be such packets.
+#[cfg(feature = "handover")]
+pub(super) fn are_packets(packets: &[u8], (before, length): (usize, usize)) -> bool {
+    let is_shape = before + PACKET_BYTES <= length && length <= PACKET_BYTES + 16;
+    packets.len() <= PACKETS_BYTES_MAX
+        && (packets.is_empty() || is_shape && packets.len().is_multiple_of(length))
+}
+
+#[cfg(feature = "handover")]
+impl Sets {
+    /// Returns whether the state in a hand-over is possible.
+    pub fn fits(&self) -> bool {
+        let names = |set: &Set| set.name.0 < 64;
+        self.bytes() <= SETS_BYTES_MAX
+            && self.coming.len() <= SETS_BYTES_MAX + 1
+            && self.kept.iter().all(names)
+    }
+}

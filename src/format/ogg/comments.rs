@@ -1,0 +1,228 @@
+//! Header packets that are written anew, without pictures.
+//!
+//! A cover in the comments is longer than all that viewers need to decode. So where the comments do
+//! not end on their first page, late viewers get them without the long ones.
+
+use super::{CAPTURE, Codec, Page};
+use crate::format::{HEADER_BYTES_MAX, LetGo, header::Elements, window::grow};
+
+/// A longer comment is left out. Titles and lyrics are shorter; pictures are longer.
+const COMMENT_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes that the segments of a page can have.
+const PAGE_PAYLOAD_BYTES_MAX: usize = 255 * 255;
+
+/// What of the packet is read.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+enum Field {
+    Vendor,
+    Count,
+    /// So many comments have yet to come.
+    Comments(u32),
+    /// Nothing: the rest stays as it is.
+    #[default]
+    Rest,
+    /// A picture block of FLAC, of which nothing stays.
+    Picture,
+}
+
+/// The packets of the pages from the one on which the comments begin, to the next at whose end a
+/// packet ends.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Rewriter {
+    pub serial: u32,
+    /// Number of the next page that is written.
+    sequence: u32,
+    /// What is kept of the packet that has not ended.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
+    packet: Vec<u8>,
+    is_flac: bool,
+    field: Field,
+    /// Position in the packet at which the field begins.
+    at: u32,
+    /// Position of the number of comments.
+    count_at: u32,
+    /// Comments that are left out.
+    left_out: u32,
+    /// Bytes of the last of these that have yet to come.
+    skipped: u32,
+}
+
+impl Rewriter {
+    /// Returns one if comments or a picture begin with this page, and do not end on it.
+    pub fn begin(page: &Page, codec: Codec) -> Option<Rewriter> {
+        if page.is_continued() || page.packets() > 0 {
+            return None;
+        }
+        let is_flac = codec == Codec::Flac;
+        let (field, at) = match page.payload {
+            [kind, ..] if is_flac && kind & 0x7F == 4 => (Field::Vendor, 4),
+            [kind, ..] if is_flac && kind & 0x7F == 6 => (Field::Picture, 4),
+            [0x03, b'v', b'o', b'r', b'b', b'i', b's', ..]
+            | [0x81, b't', b'h', b'e', b'o', b'r', b'a', ..] => (Field::Vendor, 7),
+            [b'O', b'p', b'u', b's', b'T', b'a', b'g', b's', ..] => (Field::Vendor, 8),
+            _ => return None,
+        };
+        Some(Rewriter {
+            serial: page.serial,
+            sequence: page.sequence,
+            packet: Vec::new(),
+            is_flac,
+            field,
+            at,
+            count_at: 0,
+            left_out: 0,
+            skipped: 0,
+        })
+    }
+
+    /// Reads a whole page, and writes the packets that end on it. Returns whether one goes on.
+    pub fn page(&mut self, page: &Page, header: &mut Elements) -> Result<bool, LetGo> {
+        let mut payload = page.payload;
+        for segments in page.lacing.split_inclusive(|lacing| *lacing < 255) {
+            let length = segments.iter().map(|lacing| usize::from(*lacing)).sum();
+            let (part, rest) = payload.split_at_checked(length).ok_or(LetGo)?;
+            payload = rest;
+            self.read(part, header.bytes_left())?;
+            if segments.last().is_some_and(|lacing| *lacing < 255) {
+                self.end_packet(header)?;
+            }
+        }
+        Ok(page.lacing.last() == Some(&255))
+    }
+
+    pub fn held_bytes(&self) -> usize {
+        self.packet.capacity()
+    }
+
+    /// Keeps at most `bytes_max` of the packet.
+    fn read(&mut self, part: &[u8], bytes_max: usize) -> Result<(), LetGo> {
+        let skipped = part.len().min(self.skipped as usize);
+        self.skipped -= skipped as u32;
+        let part = part.get(skipped..).unwrap_or_default();
+        if self.packet.len() + part.len() > bytes_max {
+            return Err(LetGo);
+        }
+        grow(&mut self.packet, part.len(), HEADER_BYTES_MAX);
+        self.packet.extend_from_slice(part);
+        while let Some(length) = self.number() {
+            let at = self.at.saturating_add(4);
+            match self.field {
+                Field::Vendor => {
+                    self.field = Field::Count;
+                    self.at = at.saturating_add(length);
+                }
+                Field::Count => {
+                    self.field = Field::Comments(length);
+                    self.count_at = self.at;
+                    self.at = at;
+                }
+                Field::Comments(0) | Field::Rest => break,
+                Field::Comments(left) if length as usize > COMMENT_BYTES_MAX => {
+                    let come = self.packet.len() - at as usize;
+                    let out = come.min(length as usize);
+                    self.packet.drain(self.at as usize..at as usize + out);
+                    self.skipped = length - out as u32;
+                    self.left_out = self.left_out.saturating_add(1);
+                    self.field = Field::Comments(left - 1);
+                }
+                Field::Comments(left) => {
+                    self.at = at.saturating_add(length);
+                    self.field = Field::Comments(left - 1);
+                }
+                Field::Picture => {
+                    self.packet.truncate(4);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The number at the field's position, if it has come.
+    fn number(&self) -> Option<u32> {
+        let number = self.packet.get(self.at as usize..)?.first_chunk()?;
+        Some(u32::from_le_bytes(*number))
+    }
+
+    fn end_packet(&mut self, header: &mut Elements) -> Result<(), LetGo> {
+        let mut packet = std::mem::take(&mut self.packet);
+        let field = std::mem::take(&mut self.field);
+        match field {
+            Field::Comments(0)
+                if self.left_out > 0 && self.skipped == 0 && self.at as usize <= packet.len() =>
+            {
+                let count = packet.get_mut(self.count_at as usize..).unwrap_or_default();
+                let count = count.first_chunk_mut().ok_or(LetGo)?;
+                *count = u32::from_le_bytes(*count)
+                    .saturating_sub(self.left_out)
+                    .to_le_bytes();
+            }
+            // Padding, so that there are as many blocks as the first page says.
+            Field::Picture => {
+                packet.truncate(4);
+                *packet.first_mut().ok_or(LetGo)? = packet.first().ok_or(LetGo)? & 0x80 | 1;
+            }
+            _ if self.left_out == 0 => return self.write(&packet, header),
+            _ => return Err(LetGo),
+        }
+        if self.is_flac {
+            let length = packet.len().checked_sub(4).ok_or(LetGo)? as u32;
+            let [first, ..] = packet.first_chunk_mut::<4>().ok_or(LetGo)?;
+            let head = u32::from(*first) << 24 | length;
+            *packet.first_chunk_mut().ok_or(LetGo)? = head.to_be_bytes();
+        }
+        self.left_out = 0;
+        self.write(&packet, header)
+    }
+
+    /// Writes a packet, on pages of its own.
+    fn write(&mut self, packet: &[u8], header: &mut Elements) -> Result<(), LetGo> {
+        let mut rest = packet;
+        let mut is_continued = false;
+        loop {
+            let ends = rest.len() < PAGE_PAYLOAD_BYTES_MAX;
+            let (payload, behind) = rest.split_at(rest.len().min(PAGE_PAYLOAD_BYTES_MAX));
+            let mut page = CAPTURE.to_vec();
+            page.push(u8::from(is_continued));
+            page.extend(if ends { 0_i64 } else { -1 }.to_le_bytes());
+            page.extend(self.serial.to_le_bytes());
+            page.extend(self.sequence.to_le_bytes());
+            page.extend([0; 4]);
+            let full = payload.len() / 255;
+            page.push((full + usize::from(ends)) as u8);
+            page.resize(page.len() + full, 255);
+            if ends {
+                page.push((payload.len() % 255) as u8);
+            }
+            page.extend(payload);
+            let checksum = checksum(&page).to_le_bytes();
+            page.iter_mut()
+                .skip(22)
+                .zip(checksum)
+                .for_each(|(to, byte)| *to = byte);
+            header.append(&page)?;
+            self.sequence = self.sequence.wrapping_add(1);
+            if ends {
+                return Ok(());
+            }
+            (rest, is_continued) = (behind, true);
+        }
+    }
+
+    /// Whether what another server said of it can be.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        self.packet.len() <= HEADER_BYTES_MAX
+    }
+}
+
+/// The checksum of a page whose own is zero.
+fn checksum(page: &[u8]) -> u32 {
+    page.iter().fold(0, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte) << 24, |sum: u32, _| {
+            sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
+        })
+    })
+}

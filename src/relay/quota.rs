@@ -1,0 +1,183 @@
+//! How fast one source may send: its token's `max-bitrate`, and what it has used of it.
+
+use std::time::Duration;
+
+#[cfg(feature = "handover")]
+use crate::handover::are_counts;
+use crate::moment::Moment;
+use crate::token_bucket::{Rate, TokenBucket};
+
+/// What a stream's source may send. The stream keeps it until it loses the source.
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Quota {
+    bytes_per_second: u64,
+    /// The session's bucket, which holds one second's worth.
+    #[cfg_attr(feature = "handover", serde(rename = "worth"))]
+    bucket: TokenBucket,
+    /// Datagrams that were dropped.
+    refused: u64,
+    /// The source is not read before then.
+    #[cfg_attr(feature = "handover", serde(default))]
+    rests_until: Option<Moment>,
+    /// The source was not read for a while since this was last asked.
+    #[cfg_attr(feature = "handover", serde(default))]
+    has_rested: bool,
+    /// The log has said that the source is too fast.
+    #[cfg_attr(feature = "handover", serde(default))]
+    is_told: bool,
+}
+
+/// A source that was not read is read again so long before its bucket is full, when a tenth of a
+/// second's worth is in it: reading every few bytes would cost more than it brings.
+const READ_AGAIN_BEFORE_FULL: Duration = Duration::from_millis(900);
+
+impl Quota {
+    /// Lets a source that has just come draw from the session's bucket.
+    pub fn new(bits_per_second: u64, bucket: TokenBucket) -> Quota {
+        Quota {
+            bytes_per_second: (bits_per_second / 8).max(1),
+            bucket,
+            refused: 0,
+            rests_until: None,
+            has_rested: false,
+            is_told: false,
+        }
+    }
+
+    /// Sets another rate, in bits a second.
+    pub fn set_rate(&mut self, bits_per_second: u64) {
+        self.bytes_per_second = (bits_per_second / 8).max(1);
+    }
+
+    fn rate(&self) -> Rate {
+        Rate::per_second(self.bytes_per_second)
+    }
+
+    /// Returns the session's bucket.
+    pub fn bucket(&self) -> TokenBucket {
+        self.bucket
+    }
+
+    /// Counts bytes that have come.
+    pub fn draw(&mut self, bytes: usize, now: Moment) {
+        self.bucket.take(bytes as u64, self.rate(), now);
+    }
+
+    /// Stops reading the source if its bucket is empty. Returns whether it is not read now.
+    pub fn rest_if_empty(&mut self, now: Moment) -> bool {
+        if self.bucket.tokens(self.rate(), now) == 0 {
+            let fill_time = self.bucket.fill_time(now);
+            self.rests_until = Some(now + fill_time.saturating_sub(READ_AGAIN_BEFORE_FULL));
+            self.has_rested = true;
+        }
+        self.rests_until.is_some()
+    }
+
+    /// Returns until when the source is not read.
+    pub fn rests_until(&self) -> Option<Moment> {
+        self.rests_until
+    }
+
+    /// Lets the source be read again.
+    pub fn end_rest(&mut self) {
+        self.rests_until = None;
+    }
+
+    /// Returns whether the source is not read now, or was not since this was last asked.
+    pub fn take_rested(&mut self) -> bool {
+        std::mem::take(&mut self.has_rested) || self.rests_until.is_some()
+    }
+
+    /// Returns how many bytes may be read.
+    pub fn bytes_left(&self, now: Moment) -> usize {
+        let tokens = match self.rests_until {
+            Some(_) => 0,
+            None => self.bucket.tokens(self.rate(), now).max(1),
+        };
+        usize::try_from(tokens).unwrap_or(usize::MAX)
+    }
+
+    /// Counts a datagram. Returns whether it is admitted: it is if the bucket is not empty, also if
+    /// the datagram has more bytes than the bucket.
+    pub fn admits(&mut self, bytes: usize, now: Moment) -> bool {
+        let is_admitted = self.bucket.try_take(bytes as u64, self.rate(), now);
+        self.refused += u64::from(!is_admitted);
+        is_admitted
+    }
+
+    /// Returns how many datagrams were dropped.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Returns the rate in bits a second the first time that this is asked.
+    pub fn take_report(&mut self) -> Option<u64> {
+        let is_told = std::mem::replace(&mut self.is_told, true);
+        (!is_told).then(|| self.bytes_per_second.saturating_mul(8))
+    }
+
+    /// Returns whether its fields, which another process sent, are within bounds.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        let rates = 1..=u64::MAX / 8;
+        rates.contains(&self.bytes_per_second) && are_counts([self.refused])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However much is there, and however it comes: a second's worth at once, and then the rate.
+    #[test]
+    fn what_is_read_keeps_to_the_rate() {
+        for piece in [1_000, 60_000, usize::MAX] {
+            let mut now = Moment::START;
+            let mut quota = Quota::new(800_000, TokenBucket::default());
+            let (mut bytes, mut reads) = (0, 0);
+            while now.since_start() < Duration::from_secs(10) {
+                let read = quota.bytes_left(now).min(piece);
+                if read > 0 {
+                    quota.draw(read, now);
+                    (bytes, reads) = (bytes + read, reads + 1);
+                }
+                if quota.rest_if_empty(now) {
+                    let rests_until = quota.rests_until().expect("it is not read");
+                    assert!(rests_until > now, "it would be asked again and again");
+                    assert_eq!(quota.bytes_left(now), 0);
+                    now = rests_until;
+                    quota.end_rest();
+                }
+                assert!(bytes as f64 <= 100_000.0 * (now.since_start().as_secs_f64() + 1.01));
+            }
+            assert!(bytes >= 1_000_000, "{bytes} in ten seconds");
+            assert!(reads <= 110 + bytes / piece.min(bytes), "{reads} reads");
+            assert!(quota.take_rested() && !quota.take_rested());
+        }
+    }
+
+    #[test]
+    fn datagrams_beyond_the_rate_are_counted_and_the_rate_is_reported_once() {
+        let at = |milliseconds| Moment::after_start(Duration::from_millis(milliseconds));
+        // No rate is lower: such a source would never end.
+        assert_eq!(Quota::new(7, TokenBucket::default()).take_report(), Some(8));
+        let mut quota = Quota::new(8_000, TokenBucket::default());
+        for (milliseconds, bytes, is_admitted, refused) in [
+            (0, 999, true, 0),
+            (0, 600, true, 0),
+            (0, 1, false, 1),
+            (599, 1, false, 2),
+            (600, 1, true, 2),
+            (600, 1, false, 3),
+        ] {
+            let seen = quota.admits(bytes, at(milliseconds));
+            assert_eq!(seen, is_admitted, "{milliseconds} {bytes}");
+            assert_eq!(quota.refused(), refused);
+        }
+        quota.set_rate(16_000);
+        assert_eq!(
+            (quota.take_report(), quota.take_report()),
+            (Some(16_000), None)
+        );
+    }
+}

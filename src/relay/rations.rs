@@ -1,0 +1,266 @@
+//! Limits how many events clients may cause. Clients of one session that come and go all the time
+//! do not push the events that an operator relies on out of `/api/events`.
+//!
+//! Each session has a [`TokenBucket`](crate::token_bucket::TokenBucket) for its viewers and one for
+//! its streams. A viewer or a stream that comes while the bucket is empty is not reported, neither
+//! now nor later: readers see all of its events or none. The lists have it all the same.
+//!
+//! Bounds: [`NAMES_MAX`] buckets, and a number for each viewer and each stream that is not reported.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::happening::Happening;
+use super::viewer_id::{ListedId, StreamId};
+use crate::gate::{SessionId, network_of};
+use crate::held::tree_set_bytes;
+use crate::moment::Moment;
+use crate::token_bucket::{Rate, TokenBuckets};
+
+/// What has several events, of which readers see all or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    /// A viewer, by its connection.
+    Viewer(u64),
+    /// A stream, by its number.
+    Stream(u64),
+    /// The time for which this stream waits for a source.
+    Hold(u64),
+}
+
+/// Which bucket of a session an event draws from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Viewers,
+    Streams,
+}
+
+/// What clients may cause still.
+pub(super) struct Rations {
+    sessions: TokenBuckets<(Kind, SessionId)>,
+    /// Of refused sources.
+    hosts: TokenBuckets<IpAddr>,
+    unreported: BTreeSet<Subject>,
+}
+
+/// Sessions, and hosts, whose buckets are not full.
+const NAMES_MAX: usize = 2048;
+/// Events of a session's new viewers. A full burst, with the other events of these viewers, takes
+/// less than half of what [`crate::events`] keeps.
+const VIEWERS: Rate = Rate {
+    per_second: 16,
+    burst: 1024,
+};
+/// Streams of a session that begin, or lose their source.
+const STREAMS: Rate = Rate {
+    per_second: 16,
+    burst: 256,
+};
+/// Refused sources of a host.
+const REFUSALS: Rate = Rate {
+    per_second: 4,
+    burst: 16,
+};
+
+impl Default for Rations {
+    fn default() -> Rations {
+        Rations {
+            sessions: TokenBuckets::new(NAMES_MAX),
+            hosts: TokenBuckets::new(NAMES_MAX),
+            unreported: BTreeSet::new(),
+        }
+    }
+}
+
+impl Rations {
+    /// Returns whether an event of a session is reported.
+    pub fn admit(&mut self, session: &SessionId, what: &Happening<'_>, now: Moment) -> bool {
+        match what {
+            Happening::ViewerComes { id, .. } => {
+                viewer(*id).is_none_or(|viewer| self.begin(viewer, session, now))
+            }
+            Happening::ViewerCut { id, .. } => self.reports_viewer(*id),
+            Happening::ViewerGoes { id, .. } => {
+                viewer(*id).is_none_or(|viewer| !self.unreported.remove(&viewer))
+            }
+            Happening::StreamBegins { id, .. } => {
+                self.begin(Subject::Stream(id.serial), session, now)
+            }
+            Happening::StreamHeld { id, .. } => {
+                self.reports_stream(*id) && self.begin(Subject::Hold(id.serial), session, now)
+            }
+            Happening::StreamGoesOn { id, .. } => {
+                let is_held_known = !self.unreported.remove(&Subject::Hold(id.serial));
+                is_held_known && self.reports_stream(*id)
+            }
+            Happening::SourceTooFast { id, .. } => {
+                self.reports_stream(*id) && self.take(Kind::Streams, session, now)
+            }
+            Happening::StreamEnds { id, .. } => {
+                self.unreported.remove(&Subject::Hold(id.serial));
+                self.reports_stream(*id)
+            }
+            Happening::StreamOver { id } => !self.unreported.remove(&Subject::Stream(id.serial)),
+            Happening::TokenAdded { .. }
+            | Happening::TokenRevoked { .. }
+            | Happening::TokenForgotten {}
+            | Happening::TokenOver {}
+            | Happening::TokensOver { .. }
+            | Happening::PublisherRefused { .. } => true,
+        }
+    }
+
+    /// Returns whether a source that is refused is reported, as far as its host is concerned.
+    pub fn admit_refusal(&mut self, address: IpAddr, now: Moment) -> bool {
+        let host = network_of(address);
+        let mut bucket = self.hosts.remove(&host);
+        let has_some = bucket.try_take(1, REFUSALS, now);
+        // Strangers may have any number of addresses.
+        self.hosts.insert(host, bucket, now) && has_some
+    }
+
+    /// Returns whether readers know of a viewer.
+    pub fn reports_viewer(&self, id: ListedId) -> bool {
+        viewer(id).is_none_or(|viewer| !self.unreported.contains(&viewer))
+    }
+
+    /// Returns whether readers know of a stream.
+    pub fn reports_stream(&self, id: StreamId) -> bool {
+        !self.unreported.contains(&Subject::Stream(id.serial))
+    }
+
+    fn begin(&mut self, subject: Subject, session: &SessionId, now: Moment) -> bool {
+        let kind = match subject {
+            Subject::Viewer(_) => Kind::Viewers,
+            Subject::Stream(_) | Subject::Hold(_) => Kind::Streams,
+        };
+        let is_reported = self.take(kind, session, now);
+        if !is_reported {
+            self.unreported.insert(subject);
+        }
+        is_reported
+    }
+
+    fn take(&mut self, kind: Kind, session: &SessionId, now: Moment) -> bool {
+        let rate = match kind {
+            Kind::Viewers => VIEWERS,
+            Kind::Streams => STREAMS,
+        };
+        let name = (kind, session.clone());
+        let mut bucket = self.sessions.remove(&name);
+        let has_some = bucket.try_take(1, rate, now);
+        // Where more sessions are busy than there are places, each is reported: nobody has as many
+        // tokens but the operator.
+        !self.sessions.insert(name, bucket, now) || has_some
+    }
+
+    /// Returns the bytes that its allocations take.
+    pub fn held_bytes(&self) -> usize {
+        let names = self.sessions.iter().map(|((_, name), _)| name.held_bytes());
+        self.sessions.held_bytes()
+            + names.sum::<usize>()
+            + self.hosts.held_bytes()
+            + tree_set_bytes(&self.unreported)
+    }
+}
+
+fn viewer(id: ListedId) -> Option<Subject> {
+    match id {
+        ListedId::Connection { connection, .. } => Some(Subject::Viewer(connection)),
+        ListedId::Client { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    fn session(name: &str) -> SessionId {
+        SessionId::parse(name.as_bytes()).expect("a good sessionid")
+    }
+
+    fn comes(connection: u64) -> Happening<'static> {
+        Happening::ViewerComes {
+            id: ListedId::Connection { run: 1, connection },
+            key: None,
+            address: None,
+        }
+    }
+
+    fn goes(connection: u64) -> Happening<'static> {
+        Happening::ViewerGoes {
+            id: ListedId::Connection { run: 1, connection },
+            bytes: 0,
+            skips: 0,
+        }
+    }
+
+    /// Readers see a viewer come and go, or neither, and other sessions' viewers as ever.
+    #[test]
+    fn viewers_that_come_and_go_all_the_time_are_reported_at_a_bounded_rate() {
+        let mut rations = Rations::default();
+        let (busy, other) = (session("busy"), session("other"));
+        let mut reported = 0;
+        for number in 0..100_000 {
+            let now = Moment::after_start(Duration::from_micros(100 * number));
+            let has_come = rations.admit(&busy, &comes(number), now);
+            let id = ListedId::Connection {
+                run: 1,
+                connection: number,
+            };
+            assert_eq!(rations.reports_viewer(id), has_come);
+            assert_eq!(rations.admit(&busy, &goes(number), now), has_come);
+            reported += u64::from(has_come);
+            if number % 1_000 == 0 {
+                let viewer = 1_000_000 + number;
+                assert!(rations.admit(&other, &comes(viewer), now));
+                assert!(rations.admit(&other, &goes(viewer), now));
+                assert!(rations.admit(&busy, &Happening::TokenOver {}, now));
+            }
+        }
+        assert!((1_100..=1_024 + 16 * 10).contains(&reported), "{reported}");
+        assert!(rations.unreported.is_empty());
+        assert!(rations.held_bytes() < 4_096);
+    }
+
+    #[test]
+    fn streams_that_begin_and_end_all_the_time_are_reported_whole_or_not() {
+        let mut rations = Rations::default();
+        let name = session("s");
+        let source = SocketAddr::from(([10, 0, 0, 1], 7));
+        let mut reported = 0;
+        for serial in 0..1_000 {
+            let id = StreamId { run: 1, serial };
+            let now = Moment::START;
+            let reason = "";
+            let mut admit = |what| rations.admit(&name, &what, now);
+            let has_begun = admit(Happening::StreamBegins { id, source });
+            let is_held = admit(Happening::StreamHeld { id, reason });
+            assert_eq!(admit(Happening::StreamGoesOn { id, source }), is_held);
+            admit(Happening::StreamHeld { id, reason });
+            let has_ended = admit(Happening::StreamEnds {
+                id,
+                reason,
+                bytes_received: 0,
+                bytes_sent: 0,
+                skips: 0,
+            });
+            assert_eq!(has_ended, has_begun);
+            assert_eq!(admit(Happening::StreamOver { id }), has_begun);
+            reported += u64::from(has_begun);
+        }
+        assert!((80..=256).contains(&reported), "{reported}");
+        assert!(rations.unreported.is_empty());
+    }
+
+    #[test]
+    fn a_host_that_is_refused_all_the_time_leaves_room_for_the_others() {
+        let mut rations = Rations::default();
+        let host = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let admitted = (0..1_000).filter(|_| rations.admit_refusal(host(1), Moment::START));
+        assert_eq!(admitted.count(), 16);
+        assert!(rations.admit_refusal(host(2), Moment::START));
+    }
+}

@@ -1,0 +1,169 @@
+//! A successor may have other options than its predecessor. At the end of a take-over it checks each
+//! client once, with the rules of [`super::admission`] for newcomers. It also checks each source of
+//! datagrams and each stream that is fetched. It ends each one that these options do not admit, and
+//! the log says why.
+//!
+//! Limits (`--connections-per-host`, `max-viewers`) count newcomers, as they do when a call of the
+//! API lowers one. The predecessor has checked tokens already.
+
+use std::net::IpAddr;
+
+use super::admission::{Gate, KeptClaim, Way};
+use super::clients::{Event, Expelled, Stand};
+use super::old_options::OldOptions;
+use super::rtp_in::Sender;
+use super::streams::{Cut, Feed};
+use super::{ConnectionId, Relay};
+use crate::gate::Shut;
+use crate::http::{Refusal, Status};
+use crate::stream::End;
+
+/// Reason in the log, and in the answer to a source.
+const REASON: &str = "the options of this server do not admit it any more";
+
+impl Relay {
+    /// Ends every client that these options would not admit.
+    pub(super) fn readmit(&mut self, old: &OldOptions) {
+        self.readmit_udp();
+        if old.had_other_origins(self.desk.settings()) {
+            self.end_pulls();
+        }
+        self.settle();
+        let ids: Vec<ConnectionId> = self.clients.ids().collect();
+        for id in ids {
+            if let Err(refusal) = self.may_stay(id, old) {
+                self.end_client(id, &refusal);
+                self.settle();
+            }
+        }
+    }
+
+    /// Checks whether these options would admit a client for what it does now.
+    fn may_stay(&self, id: ConnectionId, old: &OldOptions) -> Result<(), Refusal> {
+        let settings = self.desk.settings();
+        let refused = |detail: &str| Err(Refusal::new(Status::Forbidden, detail));
+        let (Some(stand), Some((claim, caller))) = (self.clients.stand(id), self.clients.claim(id))
+        else {
+            return Ok(());
+        };
+        if !self.clients.is_named_still(id, old, settings) {
+            return refused("another proxy would have to say whose this connection is");
+        }
+        let gate = self.grants.gate(&self.desk);
+        match stand {
+            Stand::Idle => Ok(()),
+            Stand::Asks(way) => {
+                let unknown = KeptClaim::of_way(way);
+                let claim = claim.unwrap_or(&unknown).claim(caller);
+                if claim.way == Way::Icecast && !settings.admits_icecast {
+                    return refused("sources do not come as Icecast's do here (--icecast)");
+                }
+                gate.enter(&claim)
+            }
+            Stand::Watches(way, live) => {
+                let is_remuxed = live.is_some_and(|live| self.streams.is_shadow(live));
+                if (is_remuxed || way == Way::Remuxed) && !settings.remuxes {
+                    return refused("streams are not given out in other containers here (--remux)");
+                }
+                if way == Way::Hls && !settings.serves_hls {
+                    return refused("streams are not given out as HLS here (--hls)");
+                }
+                let claim = KeptClaim::of_way(way);
+                gate.enter(&claim.claim(caller))?;
+                match old.asks_origin && !settings.asks_origin {
+                    true => self.may_watch(id, &gate),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Checks a viewer that perhaps only the origin had admitted.
+    fn may_watch(&self, id: ConnectionId, gate: &Gate<'_>) -> Result<(), Refusal> {
+        let Some(pass) = self.clients.pass(id) else {
+            return Ok(());
+        };
+        // A token that has expired keeps out newcomers alone. No origin lets them in by it.
+        let tokens = self.grants.tokens();
+        let verdict = tokens.map(|tokens| tokens.watch(pass.name(), gate.time()));
+        if verdict == Some(Err(Shut::Over)) {
+            return Ok(());
+        }
+        let standing = self.standing(pass.session());
+        let from = self.clients.peer(id).map(|peer| peer.ip());
+        gate.see(from, pass.name(), pass.session(), &standing)
+    }
+
+    fn end_client(&mut self, id: ConnectionId, refusal: &Refusal) {
+        let from = self.clients.peer(id).map(|peer| peer.ip());
+        self.tell_of_end(from, &refusal.detail);
+        if let Some(Event::Waited { session, reply, .. }) = self.clients.end_wait(id) {
+            self.clients.refuse(id, refusal, reply, &mut self.desk);
+            return self.tend_pull(&session);
+        }
+        match self.clients.expel(id, REASON, &mut self.desk) {
+            Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
+            Some(Expelled::Source(live)) => {
+                let source = Feed::Http(id);
+                self.streams
+                    .source_lost(live, source, REASON, &mut self.desk);
+            }
+            None => self.clients.close(id, &mut self.desk),
+        }
+    }
+
+    fn tell_of_end(&mut self, from: Option<IpAddr>, detail: &str) {
+        let from = from.map_or("nobody".to_owned(), |from| from.to_string());
+        self.desk.log_change(format_args!(
+            "event=not-readmitted peer={from} detail=\"{detail}\""
+        ));
+    }
+
+    /// Forgets addresses of tokens that `--rtp-to` or `--join` do not admit now, and ends sources of
+    /// datagrams that may not send.
+    fn readmit_udp(&mut self) {
+        let silenced = self.grants.silence(&self.desk);
+        if silenced > 0 {
+            self.desk.log_change(format_args!(
+                "event=udp-clients-silenced count={silenced} detail=\"--rtp-to or --join does not admit them now\""
+            ));
+        }
+        let feeds: Vec<_> = self.streams.feeds().collect();
+        for (id, feed) in feeds {
+            let Feed::Rtp(named) = feed else { continue };
+            let Some(known) = self.streams.known(id) else {
+                continue;
+            };
+            let is_bare = known.ssrc.is_none();
+            let sender = Sender {
+                named,
+                from: known.from,
+            };
+            let session = self.streams.session(id);
+            let is_client =
+                session.is_some_and(|session| self.grants.is_client(&session, named, is_bare));
+            let gate = self.grants.gate(&self.desk);
+            if !is_client || gate.enter(&sender.claim(is_bare)).is_err() {
+                self.tell_of_end(Some(known.from.ip()), REASON);
+                self.streams.end(id, End::Lost, REASON, &mut self.desk);
+            }
+        }
+    }
+
+    /// Ends all streams that are fetched. The successor cannot tell which origin each comes from, or
+    /// that origin is gone. Viewers that come again have the stream fetched anew.
+    fn end_pulls(&mut self) {
+        for session in self.fetch.sessions() {
+            self.tell_of_end(None, "--origin names others than before");
+            self.fetch.drop(&session, &mut self.desk);
+            self.streams.abort(&session, &mut self.desk);
+            if self.fetch.has_origins() && self.clients.waiting().is_awaited(&session) {
+                self.fetch.want(&session, &mut self.desk);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "default")]
+mod tests;

@@ -1,0 +1,203 @@
+//! Token buckets: how much may come at a time, and how much at once.
+//!
+//! A bucket is one point in time: when it is full again. It needs no timer. What a caller may take
+//! depends on the rate that it hands in, so that one bucket serves several rates.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+use crate::held::hash_map_bytes;
+use crate::moment::Moment;
+
+/// How fast a bucket fills, and how much it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Tokens that come in each second.
+    pub per_second: u64,
+    /// Tokens that a full bucket holds.
+    pub burst: u64,
+}
+
+impl Rate {
+    /// Returns the rate at which one second's worth may come at once.
+    pub const fn per_second(per_second: u64) -> Rate {
+        Rate {
+            per_second,
+            burst: per_second,
+        }
+    }
+
+    /// Returns how long it takes until `tokens` have come, rounded down.
+    fn time_of(self, tokens: u64) -> Duration {
+        let nanoseconds = u128::from(tokens) * NANOSECONDS / u128::from(self.per_second.max(1));
+        Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+}
+
+const NANOSECONDS: u128 = 1_000_000_000;
+
+/// A bucket of tokens. A new one is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(transparent))]
+pub struct TokenBucket {
+    full_at: Moment,
+}
+
+impl TokenBucket {
+    /// Returns how long the bucket takes to be full.
+    pub fn fill_time(&self, now: Moment) -> Duration {
+        self.full_at.since(now)
+    }
+
+    /// Returns how many tokens are in the bucket.
+    pub fn tokens(&self, rate: Rate, now: Moment) -> u64 {
+        let fill_time = self.fill_time(now).as_nanos();
+        let missing = fill_time.saturating_mul(u128::from(rate.per_second));
+        let missing = u64::try_from(missing.div_ceil(NANOSECONDS)).unwrap_or(u64::MAX);
+        rate.burst.saturating_sub(missing)
+    }
+
+    /// Takes tokens. The bucket may go into debt.
+    pub fn take(&mut self, tokens: u64, rate: Rate, now: Moment) {
+        self.full_at = self.full_at.max(now) + rate.time_of(tokens);
+    }
+
+    /// Takes tokens if the bucket is not empty; it may go into debt. Returns whether it took them.
+    pub fn try_take(&mut self, tokens: u64, rate: Rate, now: Moment) -> bool {
+        let has_some = self.tokens(rate, now) > 0;
+        if has_some {
+            self.take(tokens, rate, now);
+        }
+        has_some
+    }
+}
+
+/// Buckets by name. One that is full again is forgotten when its place is needed.
+///
+/// Bound: as many names as [`TokenBuckets::new`] was given.
+pub struct TokenBuckets<Name> {
+    buckets: HashMap<Name, TokenBucket>,
+    names_max: usize,
+}
+
+impl<Name: Eq + Hash> TokenBuckets<Name> {
+    /// Returns buckets that are all full.
+    pub fn new(names_max: usize) -> TokenBuckets<Name> {
+        TokenBuckets {
+            buckets: HashMap::new(),
+            names_max,
+        }
+    }
+
+    /// Returns the bucket of this name, which is full if nothing else is known, and forgets it.
+    pub fn remove(&mut self, name: &Name) -> TokenBucket {
+        self.buckets.remove(name).unwrap_or_default()
+    }
+
+    /// Keeps a bucket until it is full. Returns whether there was a place for it.
+    pub fn insert(&mut self, name: Name, bucket: TokenBucket, now: Moment) -> bool {
+        if bucket.fill_time(now).is_zero() {
+            return true;
+        }
+        if self.buckets.len() >= self.names_max {
+            self.buckets
+                .retain(|_, bucket| !bucket.fill_time(now).is_zero());
+            self.buckets.shrink_to(2 * self.buckets.len());
+        }
+        let has_place = self.buckets.len() < self.names_max;
+        if has_place {
+            self.buckets.insert(name, bucket);
+        }
+        has_place
+    }
+
+    /// Returns the buckets that may not be full, each with its name.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &TokenBucket)> {
+        self.buckets.iter()
+    }
+
+    /// Returns the bytes that the table takes, without what the names hold.
+    pub fn held_bytes(&self) -> usize {
+        hash_map_bytes(&self.buckets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::after_start(Duration::from_millis(milliseconds))
+    }
+
+    #[test]
+    fn a_bucket_gives_its_burst_at_once_and_its_rate_from_then_on() {
+        for (per_second, burst) in [(1, 1), (3, 3), (16, 16), (32, 1_000), (1_000_000, 7)] {
+            let rate = Rate { per_second, burst };
+            let mut bucket = TokenBucket::default();
+            let mut taken = 0;
+            for millisecond in 0..=20_000 {
+                let now = at(5_000 + millisecond);
+                for _ in 0..10 {
+                    taken += u64::from(bucket.try_take(1, rate, now));
+                }
+                if millisecond == 0 {
+                    assert_eq!(taken, burst.min(10), "{rate:?}");
+                }
+            }
+            let most = burst + 20 * per_second;
+            assert!(taken <= most, "{rate:?}: {taken}");
+            assert!(
+                taken >= (most - 1).min(20_000 * burst.min(10)),
+                "{rate:?}: {taken}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_taken_beyond_a_bucket_is_missing_later() {
+        let rate = Rate::per_second(1_000);
+        let mut bucket = TokenBucket::default();
+        for (milliseconds, taken, fill_time, left) in [
+            (5_000, 0, 0, 1_000),
+            (5_000, 250, 250, 750),
+            (5_000, 250, 500, 500),
+            (5_100, 0, 400, 600),
+            (5_100, 900, 1_300, 0),
+            (6_100, 0, 300, 700),
+            (9_000, 0, 0, 1_000),
+            (9_000, 1_000, 1_000, 0),
+        ] {
+            let now = at(milliseconds);
+            bucket.take(taken, rate, now);
+            assert_eq!(bucket.fill_time(now), Duration::from_millis(fill_time));
+            assert_eq!(bucket.tokens(rate, now), left, "{milliseconds} {taken}");
+            assert_eq!({ bucket }.try_take(1, rate, now), left > 0);
+        }
+        bucket.take(u64::MAX, Rate::per_second(0), at(9_000));
+        assert_eq!(bucket.tokens(Rate::per_second(u64::MAX), at(9_000)), 0);
+    }
+
+    #[test]
+    fn a_bucket_is_kept_until_it_is_full() {
+        let mut buckets = TokenBuckets::new(100);
+        let rate = Rate::per_second(1);
+        let mut bucket = TokenBucket::default();
+        assert!(buckets.insert(0, bucket, at(0)));
+        assert_eq!(buckets.held_bytes(), 0, "it is full");
+        bucket.take(1, rate, at(0));
+        for name in 0..200 {
+            let has_place = buckets.insert(name, bucket, at(0));
+            assert_eq!(has_place, name < 100, "{name}");
+        }
+        assert_eq!(buckets.remove(&7), bucket);
+        assert_eq!(buckets.remove(&7), TokenBucket::default());
+        // Those that are full by now make room.
+        bucket.take(9, rate, at(1_000));
+        assert!((200..300).all(|name| buckets.insert(name, bucket, at(1_000))));
+        assert_eq!(buckets.iter().count(), 100);
+        assert!(buckets.held_bytes() < 100 * 100);
+    }
+}
