@@ -1,6 +1,6 @@
 //! The pages: the operator's, which calls the API, the one on which a session is watched, and what
-//! is shown in its place to who may not. Each is one document, compiled in. It gets nothing from
-//! elsewhere, and the browser sees to that.
+//! is shown in its place to who may not. The files of each page are joined to one document when the
+//! program is built. It gets nothing from elsewhere, and the browser sees to that.
 
 use crate::random::Random;
 
@@ -15,54 +15,89 @@ pub(super) enum Document<'a> {
     Refused(&'a str),
 }
 
-/// A page's number for one answer, and the policy under which it is shown.
+/// A page for one answer, and the policy under which it is shown.
 pub(super) struct Page {
     html: &'static Html,
-    /// The attribute that its script and its style carry.
-    nonce: String,
-    /// What stands in it for who has no script: why there is no more.
-    words: Option<String>,
+    /// The start tag of its style, with the nonce of this answer.
+    style_tag: String,
+    /// What is inserted in front of `rest`: the start tag of the script, or the words of a refusal.
+    inserted: String,
     policy: String,
 }
 
-/// A document in UTF-8, and where in it the nonces go, or in the place of the second the words.
+/// A document's files, cut where one goes into another. The HTML names its style sheet and its
+/// scripts as files, so a browser also shows it from the folder of the sources.
 struct Html {
-    text: &'static str,
-    in_style: usize,
-    second: usize,
+    head: &'static str,
+    style: &'static str,
+    body: &'static str,
+    script: &'static str,
+    rest: &'static str,
 }
 
-static OPERATOR: Html = Html::new(include_str!("page/operator.html"), "<script");
-static WATCH: Html = Html::new(include_str!("page/watch.html"), "<script");
-static REFUSED: Html = Html::new(
-    include_str!("page/refused.html"),
-    "<small>The server says: ",
+const STYLE_LINK: &str = "<link rel=\"stylesheet\" href=\"style.css\">\n";
+const SCRIPT_END: &str = "</script>\n</body>\n</html>\n";
+
+static OPERATOR: Html = Html::with_script(
+    include_str!("page/operator/index.html"),
+    include_str!("page/operator/style.css"),
+    concat!(
+        include_str!("page/operator/common.js"),
+        include_str!("page/operator/player.js"),
+        include_str!("page/operator/streams.js"),
+        include_str!("page/operator/tokens.js"),
+        include_str!("page/operator/updates.js"),
+    ),
+);
+static WATCH: Html = Html::with_script(
+    include_str!("page/watch/index.html"),
+    include_str!("page/watch/style.css"),
+    include_str!("page/watch/watch.js"),
+);
+static REFUSED: Html = Html::cut(
+    include_str!("page/refused/index.html"),
+    include_str!("page/refused/style.css"),
+    "</small>",
 );
 
 impl Html {
-    const fn new(text: &'static str, second: &str) -> Html {
+    /// A document whose HTML ends with the tags of its scripts. `script` takes their place.
+    const fn with_script(html: &'static str, style: &'static str, script: &'static str) -> Html {
         Html {
-            text,
-            in_style: behind(text, b"<style"),
-            second: behind(text, second.as_bytes()),
+            script,
+            rest: SCRIPT_END,
+            ..Html::cut(html, style, "<script")
+        }
+    }
+
+    /// A document that is cut at its link to the style sheet, and in front of `mark`.
+    const fn cut(html: &'static str, style: &'static str, mark: &str) -> Html {
+        let (head, linked) = html.split_at(find(html, STYLE_LINK));
+        let (_, below) = linked.split_at(STYLE_LINK.len());
+        let (body, rest) = below.split_at(find(below, mark));
+        Html {
+            head,
+            style,
+            body,
+            script: "",
+            rest,
         }
     }
 }
 
-/// Where a page goes on behind the first of these tags. (Without one it does not compile.)
-const fn behind(html: &str, tag: &[u8]) -> usize {
-    let html = html.as_bytes();
-    let (mut end, mut same) = (0, 0);
-    while same < tag.len() {
-        same = match html[end] {
-            // It stands nowhere else in a tag.
-            b'<' => 1,
-            byte if same > 0 && byte == tag[same] => same + 1,
-            _ => 0,
-        };
-        end += 1;
+/// Returns where `mark` begins in a document. Without it the program does not compile.
+const fn find(html: &str, mark: &str) -> usize {
+    let (html, mark) = (html.as_bytes(), mark.as_bytes());
+    let (mut start, mut same) = (0, 0);
+    while same < mark.len() {
+        if html[start + same] == mark[same] {
+            same += 1;
+        } else {
+            start += 1;
+            same = 0;
+        }
     }
-    end
+    start
 }
 
 impl Page {
@@ -71,25 +106,19 @@ impl Page {
 
     /// A page for one answer; `None` where there is none.
     pub fn draw(document: Document<'_>, random: &mut Random) -> Option<Page> {
-        let (html, words) = match document {
-            Document::Operator => (&OPERATOR, None),
-            Document::Watch => (&WATCH, None),
-            Document::Refused(words) => (&REFUSED, Some(escaped(words))),
-        };
         let nonce = format!("{:016x}{:016x}", random.draw(), random.draw());
-        let of_script = match words {
-            None => format!(
-                "script-src 'nonce-{nonce}'; connect-src 'self'; media-src 'self'; img-src 'self' data:; "
-            ),
-            Some(_) => String::new(),
+        let (html, inserted, of_script) = match document {
+            Document::Operator => script(&OPERATOR, &nonce),
+            Document::Watch => script(&WATCH, &nonce),
+            Document::Refused(words) => (&REFUSED, escaped(words), String::new()),
         };
         let policy = format!(
             "default-src 'none'; style-src 'nonce-{nonce}'; {of_script}form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
         );
         Some(Page {
             html,
-            nonce: format!(" nonce=\"{nonce}\""),
-            words,
+            style_tag: format!("<style nonce=\"{nonce}\">\n"),
+            inserted,
             policy,
         })
     }
@@ -100,15 +129,30 @@ impl Page {
         &self.policy
     }
 
-    /// The document, as it lies there, and the nonces and words in their places.
-    pub fn body(&self) -> [&[u8]; 5] {
+    /// The document in pieces: its files, the tags with the nonces, and the words.
+    pub fn body(&self) -> [&[u8]; 8] {
         let html = self.html;
-        let (begin, rest) = html.text.as_bytes().split_at(html.in_style);
-        let (style, rest) = rest.split_at(html.second - html.in_style);
-        let nonce = self.nonce.as_str();
-        let second = self.words.as_deref().unwrap_or(nonce);
-        [begin, nonce.as_bytes(), style, second.as_bytes(), rest]
+        [
+            html.head,
+            &self.style_tag,
+            html.style,
+            "</style>\n",
+            html.body,
+            &self.inserted,
+            html.script,
+            html.rest,
+        ]
+        .map(str::as_bytes)
     }
+}
+
+/// Returns a document with a script, the start tag of the script, and what the policy says of it.
+fn script(html: &'static Html, nonce: &str) -> (&'static Html, String, String) {
+    let tag = format!("<script nonce=\"{nonce}\">\n");
+    let policy = format!(
+        "script-src 'nonce-{nonce}'; connect-src 'self'; media-src 'self'; img-src 'self' data:; "
+    );
+    (html, tag, policy)
 }
 
 /// Words as they stand in a document.
@@ -126,10 +170,10 @@ mod tests {
     fn a_page_runs_by_a_number_that_was_drawn_for_it() {
         let mut random = Random::new(7);
         let mut seen = Vec::new();
-        for (document, text) in [
-            (Document::Operator, OPERATOR.text),
-            (Document::Watch, WATCH.text),
-            (Document::Operator, OPERATOR.text),
+        for (document, files) in [
+            (Document::Operator, &OPERATOR),
+            (Document::Watch, &WATCH),
+            (Document::Operator, &OPERATOR),
         ] {
             let page = Page::draw(document, &mut random).expect("a page");
             let html = String::from_utf8(page.body().concat()).expect("UTF-8");
@@ -141,7 +185,10 @@ mod tests {
             for tag in ["<style", "<script"] {
                 assert!(html.contains(&format!("{tag}{attribute}")), "{tag}");
             }
-            assert_eq!(html.replace(&attribute, ""), text);
+            assert!(!html.contains("href=\"style.css\"") && !html.contains("src=\""));
+            for file in [files.head, files.style, files.body, files.script] {
+                assert!(!file.is_empty() && html.contains(file));
+            }
             for allowed in [
                 "default-src 'none'",
                 "style-src 'nonce-",

@@ -106,12 +106,12 @@ fn a_page_is_copied_once() {
     let mut hall = Hall::new(&[]);
     let client = hall.connect(STRANGER, usize::MAX, b"");
     hall.turn(Duration::ZERO);
-    let pages = [
-        ("/", include_str!("../../src/relay/page/operator.html")),
-        ("/watch/x", include_str!("../../src/relay/page/watch.html")),
-    ];
-    for (path, page) in pages {
-        let page = page.len() as u64;
+    for (path, folder) in [("/", "operator"), ("/watch/x", "watch")] {
+        let folder = format!("{}/src/relay/page/{folder}", env!("CARGO_MANIFEST_DIR"));
+        let files = std::fs::read_dir(folder).expect("the page's files");
+        let page = files
+            .map(|file| file.and_then(|file| file.metadata()).expect("a file").len())
+            .sum::<u64>();
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         for _ in 0..10 {
             let before = meter::allocated();

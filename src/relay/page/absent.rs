@@ -24,7 +24,7 @@ impl Page {
         match *self {}
     }
 
-    pub fn body(&self) -> [&[u8]; 5] {
+    pub fn body(&self) -> [&[u8]; 8] {
         match *self {}
     }
 }

@@ -1,0 +1,203 @@
+// What all parts of the page use: words and numbers, the API, dialogs. The files of this page are one
+// script: `relay/page.rs` joins them in the order of index.html.
+"use strict";
+
+// What a browser may be able to play, and the media type to ask it about.
+const PLAYABLE = { webm: "video/webm", mp4: "video/mp4", ogg: "application/ogg", mp3: "audio/mpeg", aac: "audio/aac" };
+const FORMATS = { webm: "WebM", matroska: "Matroska", mpegts: "MPEG-TS", ogg: "Ogg", mp4: "MP4", flv: "FLV", mp3: "MP3", aac: "AAC" };
+const WINDOW_SECONDS = 300;
+// What a browser cannot play may be had as MP4, which it can.
+const REMUXED = ["mpegts", "flv", "matroska"];
+const TYPES = {
+	"video/webm": "webm", "audio/webm": "webm", "video/x-matroska": "matroska", "audio/x-matroska": "matroska", "video/matroska": "matroska", "video/mp2t": "mpegts",
+	"video/mp4": "mp4", "audio/mp4": "mp4", "video/x-flv": "flv", "video/ogg": "ogg", "audio/ogg": "ogg", "application/ogg": "ogg", "audio/mpeg": "mp3", "audio/aac": "aac", "audio/aacp": "aac",
+};
+// What has happened is told; figures are asked for, and everything where nobody tells.
+const FIGURES_EVERY_SECONDS = 5;
+const NOTHING_EVERY_SECONDS = 30;
+const UNTOLD_EVERY_SECONDS = 2;
+const TOKENS_EVERY_SECONDS = 10;
+// A browser has six connections to a server: one for what happens, one for each player, and the API needs some.
+const PLAYERS_MAX = 3;
+const AUDIENCE_SHOWN_MAX = 100;
+const COMPACT_FROM = 12;
+const SESSIONS_STEP = 100;
+const CHIPS_MAX = 8;
+
+const $ = (id) => document.getElementById(id);
+const clone = (id) => $(id).content.firstElementChild.cloneNode(true);
+function make(name, className, ...content) {
+	const node = document.createElement(name);
+	node.className = className;
+	node.append(...content);
+	return node;
+}
+
+// Writes only what has changed, into the text that is there: selections stay.
+function write(place, text) {
+	const node = typeof place === "string" ? $(place) : place;
+	if (node.textContent === text) return;
+	if (text && node.firstChild) node.firstChild.data = text;
+	else node.textContent = text;
+}
+function say(text) { write("said", ""); write("said", text); }
+
+// ---- Words and numbers
+
+function threeDigits(value, ...units) {
+	while (value >= 999.5 && units.length > 1) { value /= 1000; units.shift(); }
+	const isWhole = Number.isInteger(value) || value >= 99.95;
+	return `${value.toFixed(isWhole ? 0 : value >= 9.995 ? 1 : 2)} ${units[0]}`;
+}
+const rateText = (bits) => threeDigits(Math.round(bits), "bit/s", "kbit/s", "Mbit/s", "Gbit/s");
+const bytesText = (bytes) => threeDigits(bytes, "B", "kB", "MB", "GB", "TB");
+const countText = (count) => count.toLocaleString("en");
+const plural = (count, word) => `${countText(count)} ${word}${count === 1 ? "" : "s"}`;
+
+function durationText(seconds) {
+	const s = Math.max(0, Math.floor(seconds)), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
+	return d ? `${d} d ${h % 24} h` : h ? `${h} h ${m % 60} min` : m ? `${m} min ${s % 60} s` : `${s} s`;
+}
+
+// Percent-encoded, for a shell, too.
+const encode = (text) => encodeURIComponent(text).replace(/[!'()*]/g, (c) => "%" + c.charCodeAt(0).toString(16).toUpperCase());
+// A proxy may have the server below a path of its own.
+const root = new URL(".", location.href).href;
+// In a path, a browser would take "." and ".." for folders.
+const streamUrl = (id) => root + (/^\.\.?$/.test(id) ? "stream?sessionid=" : "stream/") + encode(id);
+const watchUrl = (id) => root + (/^\.\.?$/.test(id) ? "watch?sessionid=" : "watch/") + encode(id);
+const pictureCommand = (id) => `ffmpeg -re -f lavfi -i testsrc2=size=640x360:rate=25 -c:v libvpx -deadline realtime -b:v 1M -g 50 -cluster_time_limit 1000 -f webm -method PUT ${streamUrl(id)}`;
+
+// ---- Session ids: secrets, shown whole only on request
+
+const shown = new Set();
+
+function shortened(id) {
+	const letters = Array.from(id);
+	return letters.slice(0, Math.min(4, Math.ceil(letters.length / 3))).join("") + "…" + (letters.length < 16 ? "" : letters.slice(-2).join(""));
+}
+const visibleName = (id) => (shown.has(id) ? id : shortened(id));
+function sessionName(id) {
+	const node = clone("sid-template"), [name, show, copying] = node.children;
+	node.repaint = () => {
+		write(name, visibleName(id));
+		show.ariaPressed = shown.has(id);
+	};
+	show.ariaLabel = show.title = `Show session id ${shortened(id)}`;
+	copying.ariaLabel = copying.title = `Copy session id ${shortened(id)}`;
+	show.onclick = () => {
+		if (!shown.delete(id)) shown.add(id);
+		for (const other of document.querySelectorAll("span.sid")) other.repaint();
+	};
+	copying.onclick = () => copy(id, copying);
+	node.repaint();
+	return node;
+}
+
+async function copy(text, button) {
+	try {
+		await navigator.clipboard.writeText(text);
+	} catch {
+		// Without TLS there is no clipboard but on localhost; this older way is.
+		const area = make("textarea", "unseen", text);
+		document.body.append(area);
+		area.select();
+		const isCopied = document.execCommand("copy");
+		area.remove();
+		button.focus();
+		if (!isCopied) return say("The browser does not let this page copy.");
+	}
+	button.classList.add("done");
+	setTimeout(() => button.classList.remove("done"), 1500);
+	say("Copied.");
+}
+function copyButton(words, text) {
+	const button = make("button", "", words);
+	button.type = "button";
+	button.onclick = () => copy(text, button);
+	return button;
+}
+const commandLine = (text) => make("div", "together", make("code", "", text), copyButton("Copy", text));
+
+// ---- The API
+
+const problem = (message, status = 0, retryAfter = 0) => Object.assign(new Error(message), { status, retryAfter });
+
+async function get(path, options) {
+	let response;
+	try {
+		response = await fetch(path, { cache: "no-store", ...options });
+	} catch {
+		throw problem("The server does not answer.");
+	}
+	if (response.ok) return response;
+	const { detail, title } = await response.json().catch(() => ({}));
+	throw problem(detail || title || `HTTP status ${response.status}`, response.status, Number(response.headers.get("Retry-After")));
+}
+const call = (method, what) => get(root + "api/" + what, { method, signal: AbortSignal.timeout(20000) });
+
+// Runs `turn` again and again while the page is in view, one at a time; it says after how many seconds.
+function repeat(turn) {
+	let timer = 0, isRunning = false, isWanted = false;
+	async function run() {
+		clearTimeout(timer);
+		isWanted = isRunning;
+		if (document.hidden || isRunning) return;
+		isRunning = true;
+		const seconds = await turn();
+		isRunning = false;
+		if (isWanted) run();
+		else if (!document.hidden) timer = setTimeout(run, seconds * 1000);
+	}
+	document.addEventListener("visibilitychange", run);
+	return run;
+}
+
+// ---- A question first
+
+// On yes runs `act`; if that is refused, the dialog stays and says why. `choice`: what else may be done; `block`: who may be kept out.
+function ask(title, id, text, yes, { choice, block }, act) {
+	const button = $("ask-yes");
+	write("ask-title", title);
+	write("ask-id", visibleName(id));
+	write("ask-text", text);
+	write("ask-trouble", "");
+	write(button, yes);
+	$("ask-choice").hidden = !choice;
+	write("ask-box-text", choice || "");
+	$("ask-box").checked = false;
+	$("ask-block-row").hidden = !block;
+	write("ask-block-label", block || "");
+	$("ask-block").value = "";
+	button.onclick = async () => {
+		button.disabled = true;
+		write("ask-trouble", "");
+		try {
+			await act(Boolean(choice) && $("ask-box").checked, block && $("ask-block").value ? `&block=${$("ask-block").value}` : "");
+			$("ask").close();
+		} catch (refusal) {
+			write("ask-trouble", refusal.message);
+		}
+		button.disabled = false;
+	};
+	$("ask").showModal();
+}
+$("ask-no").onclick = () => $("ask").close();
+
+// Focus in a node that is taken away goes to `refuge`, not to the top of the page.
+function takeAway(node, refuge) {
+	const hadFocus = node.contains(document.activeElement);
+	node.remove();
+	if (hadFocus) refuge.focus({ preventScroll: true });
+}
+
+// One row that cannot be shown does not keep the others from being shown: an operator needs them.
+function each(rows, show) {
+	for (const row of rows) {
+		try {
+			show(row);
+		} catch (error) {
+			console.error(error);
+		}
+	}
+}

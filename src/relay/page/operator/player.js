@@ -1,0 +1,79 @@
+// The player of one session, which opens below its row.
+
+// Where a browser gets the stream of this session, and as what, or in words why it cannot.
+async function playable(url, format, media) {
+	const ask = async (url) => {
+		const stop = new AbortController();
+		// Nothing is read of a live body, and only of that is there a HEAD without words.
+		const head = await get(url, { method: "HEAD" }).catch((refusal) => refusal);
+		if (!(head instanceof Error)) return head;
+		const refusal = await get(url, { signal: stop.signal }).catch((refusal) => refusal);
+		stop.abort();
+		if (refusal instanceof Error) throw refusal;
+		return refusal;
+	};
+	const type = ((await ask(url)).headers.get("Content-Type") || "").split(";")[0].trim().toLowerCase();
+	const known = format || TYPES[type], name = FORMATS[known] || type || "an unknown format";
+	if (PLAYABLE[known] && media.canPlayType(PLAYABLE[known])) return { url, isSound: PLAYABLE[known].startsWith("audio") };
+	const words = `A browser does not play ${name}`;
+	if (!REMUXED.includes(known) || url.includes("?") || !media.canPlayType("video/mp4")) throw problem(`${words}; ffplay, mpv or VLC may.`);
+	try {
+		await ask(url + "/live.mp4");
+	} catch (refusal) {
+		throw problem(`${words}, and as MP4 it cannot be had: ${refusal.message} ffplay, mpv or VLC may play it.`);
+	}
+	return { url: url + "/live.mp4", isSound: false, words: `${name}, as MP4` };
+}
+
+// Fills `place` with the session's address and, if a browser can play it, a player. Gives what tears it down.
+function openPlayer(place, id, format) {
+	const key = watchName(id), url = streamUrl(key ?? id), word = make("p", "");
+	const isFull = document.querySelectorAll("video, audio").length >= PLAYERS_MAX;
+	const copying = key === null ? [] : [copyButton("Copy watch link", watchUrl(key)), copyButton("Copy address", url), copyButton("Copy ffplay command", `ffplay "${url}"`)];
+	const side = make("div", "aside", word, make("div", "buttons", ...copying)), media = make("video", "");
+	let isClosed = false;
+	word.role = "status";
+	place.replaceChildren(make("div", "player", side));
+	const tell = (text, isTrouble) => {
+		write(word, text);
+		word.className = isTrouble ? "trouble" : "";
+	};
+	// The stream may be over, or what is asked for may not be there: that is no fault.
+	const tellRefusal = (refusal) => (refusal.status === 404 ? tell("The stream has ended.") : tell(refusal.message, refusal.status > 0));
+	async function begin() {
+		if (key === null) return tell("No token lets anybody watch this session now: add a key for it below, with “watch only”.");
+		if (isFull) return tell(`${PLAYERS_MAX} players are open, as many as a browser has connections for. Close one first.`);
+		const { url: source, isSound, words } = await playable(url, format, media);
+		if (isClosed) return;
+		if (words) tell(words);
+		media.controls = media.playsInline = true;
+		media.ariaLabel = `Stream of session ${shortened(id)}`;
+		media.onloadedmetadata = () => {
+			media.classList.toggle("sound", media.videoWidth === 0);
+			if (media.videoWidth === 0 && !isSound) tell("There is no picture: it has none, or one in a codec that this browser does not have.");
+		};
+		media.onended = () => tell("The stream has ended.");
+		media.onerror = async () => {
+			if (!media.hasAttribute("src")) return;
+			media.hidden = media.readyState === 0;
+			// A media element does not tell what the server said: ask again.
+			const refusal = await playable(url, format, media).catch((refusal) => refusal);
+			if (isClosed) return;
+			if (refusal instanceof Error) tellRefusal(refusal);
+			else tell(`The browser cannot play on: ${media.error?.message || "it does not say why"}`, true);
+		};
+		media.src = source;
+		side.before(media);
+		media.play().catch(() => {});
+	}
+	begin().catch((refusal) => isClosed || tellRefusal(refusal));
+	const close = () => {
+		isClosed = true;
+		media.removeAttribute("src");
+		media.load();
+		place.replaceChildren();
+	};
+	// What it has still to show it shows. A player is not always told that nothing more comes.
+	close.over = () => tell("The stream has ended.");
+	return close;
+}

@@ -1,0 +1,272 @@
+// The running streams: totals, rows, curves, and the viewers of one stream.
+
+// ---- Curves
+
+function remember(samples, sample) {
+	samples.push(sample);
+	while (samples[0].at < sample.at - WINDOW_SECONDS - FIGURES_EVERY_SECONDS) samples.shift();
+}
+const peakOf = (samples) => samples.reduce((peak, { value }) => Math.max(peak, value), 0);
+
+// A curve of `{at, value}` over the last minutes. Where nothing was asked for a while, it has a gap.
+function draw(svg, samples, now) {
+	const scale = 36 / Math.max(1, peakOf(samples) * 1.1);
+	let line = "", area = "", before = -Infinity;
+	for (const { at, value } of samples) {
+		const x = (WINDOW_SECONDS - (now - at)).toFixed(1), y = (39 - value * scale).toFixed(1);
+		const isFirst = at - before > 4 * FIGURES_EVERY_SECONDS;
+		if (isFirst && area) area += "V40Z";
+		line += `${isFirst ? "M" : "L"}${x} ${y}`;
+		area += isFirst ? `M${x} 40V${y}` : `L${x} ${y}`;
+		before = at;
+	}
+	svg.children[0].setAttribute("d", area && area + "V40Z");
+	svg.children[1].setAttribute("d", line);
+}
+
+// ---- Streams
+
+const streams = new Map();
+const totals = {};
+for (const name of ["Streams", "Viewers", "UDP", "Skips", "In", "Out"]) {
+	const tile = clone("total-template");
+	$("totals").append(tile);
+	totals[name] = { samples: [], label: tile.firstChild, figure: tile.lastChild };
+	write(tile.firstChild, name);
+	if (name === "In" || name === "Out") tile.append((totals[name].curve = clone("curve-template")));
+}
+const isLive = (id) => [...streams.values()].some((stream) => stream.row.sessionid === id && !stream.isEnded);
+// Curves out of view are not drawn.
+const sight = new IntersectionObserver((entries) => {
+	for (const { target, isIntersecting } of entries) {
+		target.stream.isInView = isIntersecting;
+		if (isIntersecting) target.stream.draw();
+	}
+});
+
+class Stream {
+	samples = [];
+	isEnded = false;
+	isInView = false;
+	closePlayer = null;
+	showsAudience = false;
+
+	constructor(key, row) {
+		this.key = key;
+		this.row = row;
+		this.body = clone("stream-template");
+		this.body.stream = this;
+		this.part("source").before(sessionName(row.sessionid));
+		this.part("bitrate").before(clone("curve-template"));
+		this.part("uptime").title = `Since ${new Date(row.started_at * 1000).toLocaleString()}`;
+		this.part("watch").onclick = () => this.toggle();
+		this.part("viewers").onclick = () => this.toggleAudience();
+		this.part("more").onclick = () => {
+			this.part("more").ariaExpanded = this.body.classList.toggle("whole");
+			write(this.part("more"), this.body.classList.contains("whole") ? "Less" : "More");
+		};
+		this.part("more").ariaLabel = `All of ${shortened(row.sessionid)}`;
+		this.part("abort").onclick = () => askAbort(this.row);
+		this.part("abort").ariaLabel = `Abort ${shortened(row.sessionid)}`;
+		this.paintWatch();
+		sight.observe(this.body);
+	}
+	part(name) { return this.body.querySelector("." + name); }
+
+	update(row, now, serverSeconds) {
+		this.row = row;
+		this.now = now;
+		// Of the time before this page only the average is known.
+		const age = serverSeconds - row.started_at;
+		if (this.samples.length === 0 && age > 2 * FIGURES_EVERY_SECONDS) {
+			const value = (row.bytes_received * 8) / age, from = now - Math.min(age, WINDOW_SECONDS);
+			for (let at = from; at < now - FIGURES_EVERY_SECONDS; at += FIGURES_EVERY_SECONDS) this.samples.push({ at, value, isMean: true });
+		}
+		remember(this.samples, { at: now, value: row.bitrate, sent: row.bytes_sent });
+		const texts = {
+			source: row.source
+				? `${row.source?.protocol} ${row.source?.address}${row.held ? ", broken: viewers wait" : ""}`
+				: "gone: the rest goes out",
+			bitrate: rateText(row.bitrate),
+			format: FORMATS[row.format] || row.format || "unknown",
+			type: row.content_type || "",
+			udp: countText(row.udp_clients),
+			rtp: (row.udp_clients > 0 && row.rtp) || "",
+			skips: countText(row.skips),
+			uptime: durationText(serverSeconds - row.started_at),
+			received: `${bytesText(row.bytes_received)} in`,
+			sent: `${bytesText(row.bytes_sent)} out`,
+		};
+		for (const name in texts) write(this.part(name), texts[name]);
+		write(this.part("viewers"), countText(row.viewers));
+		this.part("viewers").ariaLabel = `${plural(row.viewers, "viewer")} of ${shortened(row.sessionid)}`;
+		if (this.showsAudience) this.askAudience();
+		this.part("skips").classList.toggle("warn", row.skips > 0);
+		if (this.isInView) this.draw();
+	}
+	draw() {
+		draw(this.part("curve"), this.samples, this.now);
+		const isMean = this.samples.some((sample) => sample.isMean);
+		this.part("rate").title = `Peak ${rateText(peakOf(this.samples))}${isMean ? "; flat where only the average is known, before this page was opened" : ""}`;
+	}
+	// Bits a second that went out, over the last few answers.
+	get rateOut() {
+		const known = this.samples.filter((sample) => !sample.isMean), last = known.at(-1), first = known.at(-3) || known[0];
+		return this.isEnded || last === first ? 0 : Math.max(0, ((last.sent - first.sent) * 8) / (last.at - first.at));
+	}
+	toggle() {
+		if (!this.closePlayer) {
+			this.closePlayer = openPlayer(this.part("panel").firstElementChild, this.row.sessionid, this.row.format);
+		} else {
+			this.closePlayer();
+			this.closePlayer = null;
+			if (this.isEnded) return this.leave();
+		}
+		this.paintWatch();
+	}
+	toggleAudience() {
+		this.showsAudience = !this.showsAudience;
+		this.part("audience").hidden = !this.showsAudience;
+		this.part("viewers").ariaExpanded = this.showsAudience;
+		if (this.showsAudience) this.askAudience();
+		else this.part("who").replaceChildren();
+	}
+	async askAudience() {
+		const trouble = this.part("audience").querySelector(".trouble");
+		try {
+			const rows = await (await call("GET", `list-viewers?sessionid=${encode(this.row.sessionid)}`)).json();
+			write(trouble, "");
+			if (this.showsAudience) showAudience(this.part("who"), rows, this.row);
+		} catch (refusal) {
+			write(trouble, refusal.message);
+		}
+	}
+	paintWatch() {
+		const isOpen = this.closePlayer !== null, watch = this.part("watch");
+		this.part("panel").hidden = !isOpen;
+		this.body.classList.toggle("open", isOpen);
+		watch.ariaExpanded = isOpen;
+		write(watch, isOpen ? "Close" : "Watch");
+		watch.ariaLabel = `${isOpen ? "Close" : "Watch"} ${shortened(this.row.sessionid)}`;
+	}
+	// The stream is over. An open player shows the rest of it, and stays until it is closed.
+	end() {
+		if (this.isEnded) return;
+		this.isEnded = true;
+		if (!this.closePlayer) return this.leave();
+		this.body.classList.add("ended");
+		this.closePlayer.over();
+		takeAway(this.part("abort"), this.part("watch"));
+		if (this.showsAudience) this.toggleAudience();
+		write(this.part("bitrate"), "ended");
+	}
+	leave() {
+		sight.unobserve(this.body);
+		streams.delete(this.key);
+		takeAway(this.body, $("streams-title"));
+		filterStreams();
+	}
+	matches(words) {
+		const { sessionid, source, format, content_type } = this.row;
+		return [sessionid, source?.protocol, source?.address, FORMATS[format], content_type].join("\n").toLowerCase().includes(words);
+	}
+}
+
+// Who watches a stream. A row that is there still stays, and with it the focus.
+function showAudience(list, rows, { sessionid }) {
+	const before = new Map([...list.children].map((row) => [row.key, row]));
+	for (const viewer of rows.slice(0, AUDIENCE_SHOWN_MAX)) {
+		const row = before.get(viewer.id) || clone("viewer-template"), [who, figures, kick] = row.children;
+		before.delete(viewer.id);
+		row.key = viewer.id;
+		const ways = { http: "HTTP", hls: "HLS", "rtp-udp": "RTP", udp: "UDP" }, isUdp = viewer.datagrams_sent !== null;
+		write(who, `${viewer.address || "somewhere"}, ${ways[viewer.way] || viewer.way}${viewer.state === "waiting" ? ", waits" : ""}`);
+		const late = viewer.behind_ms > 1500 ? `, ${durationText(viewer.behind_ms / 1000)} behind` : "", skips = viewer.skips ? `, ${plural(viewer.skips, "skip")}` : "";
+		write(figures, isUdp
+			? `${plural(viewer.datagrams_sent, "datagram")}, ${countText(viewer.datagrams_dropped)} dropped`
+			: `${viewer.since === null ? "" : durationText(serverNow() - viewer.since)}${viewer.bytes === null ? "" : `, ${bytesText(viewer.bytes)}`}${late}${skips}`);
+		kick.hidden = isUdp;
+		kick.ariaLabel = `Kick ${viewer.address}`;
+		kick.onclick = () => askKick(viewer, sessionid);
+		if (!row.isConnected) list.append(row);
+	}
+	for (const row of before.values()) takeAway(row, $("streams-title"));
+	const more = rows.length - AUDIENCE_SHOWN_MAX;
+	if (rows.length === 0 || more > 0) list.append(make("li", "quiet small", rows.length === 0 ? "Nobody watches." : `and ${countText(more)} more`));
+}
+
+function askKick({ id, address }, sessionid) {
+	const text = `The viewer at ${address} is disconnected.`;
+	ask("Kick this viewer?", sessionid, text, "Kick", { block: "Keep that address out, by the key it came by, for" }, async (_, block) => {
+		await call("DELETE", `kick-viewer?id=${encode(id)}${block}`);
+		say(`Kicked ${address}.`);
+		askStreams();
+	});
+}
+
+function askAbort({ sessionid, source, viewers }) {
+	const who = source ? `Its source, ${source?.address}, and` : "Its source is gone already;";
+	const text = `${who} ${plural(viewers, "viewer")} are disconnected. Its tokens stay.`;
+	ask("Abort this stream?", sessionid, text, "Abort stream", { block: "Keep everybody out of the session for" }, async (_, block) => {
+		const done = await (await call("DELETE", `abort-stream?sessionid=${encode(sessionid)}${block}`)).json();
+		say(`Aborted; ${plural(done.viewers, "viewer")} disconnected.`);
+		askStreams();
+	});
+}
+
+function showStreams(rows, now, serverSeconds) {
+	const gone = new Map(streams);
+	each(rows, (row) => {
+		const key = row.id;
+		gone.delete(key);
+		if (!streams.has(key)) {
+			streams.set(key, new Stream(key, row));
+			$("stream-table").firstElementChild.append(streams.get(key).body);
+		}
+		streams.get(key).update(row, now, serverSeconds);
+	});
+	each(gone.values(), (stream) => stream.end());
+
+	const sum = (name) => rows.reduce((total, row) => total + row[name], 0);
+	const counts = { Streams: rows.length, Viewers: sum("viewers"), UDP: sum("udp_clients"), Skips: sum("skips") };
+	for (const name in counts) write(totals[name].figure, countText(counts[name]));
+	const rates = { In: sum("bitrate"), Out: [...streams.values()].reduce((total, stream) => total + stream.rateOut, 0) };
+	for (const name in rates) {
+		const { samples, label, figure, curve } = totals[name];
+		remember(samples, { at: now, value: rates[name] });
+		write(figure, rateText(rates[name]));
+		write(label, `${name}, peak ${rateText(peakOf(samples))}`);
+		draw(curve, samples, now);
+	}
+	write("stream-count", countText(rows.length));
+	if (rows.length >= COMPACT_FROM && !hasChosenForm) setCompact(true);
+	filterStreams();
+}
+let hasChosenForm = false;
+function setCompact(isCompact) {
+	$("stream-table").classList.toggle("compact", isCompact);
+	$("stream-compact").ariaPressed = isCompact;
+}
+$("stream-compact").onclick = () => {
+	hasChosenForm = true;
+	setCompact($("stream-compact").ariaPressed !== "true");
+};
+function filterStreams() {
+	const words = $("stream-filter").value.toLowerCase();
+	let matches = 0;
+	each(streams.values(), (stream) => {
+		stream.body.hidden = !stream.matches(words) && !stream.closePlayer;
+		matches += !stream.body.hidden;
+	});
+	write("stream-matches", words && `${matches} of ${streams.size}`);
+	$("stream-tools").hidden = streams.size < 6 && !words;
+	$("stream-table").hidden = matches === 0;
+	$("stream-empty").hidden = streams.size > 0;
+}
+$("stream-filter").oninput = filterStreams;
+$("stream-sort").onchange = () => {
+	const by = $("stream-sort").value;
+	const order = [...streams.values()].sort((a, b) => (by ? b.row[by] - a.row[by] : a.row.started_at - b.row.started_at));
+	// A player that is moved starts anew: those that are open stay where they are, before the others.
+	for (const { body, closePlayer } of order) if (!closePlayer) body.parentNode.append(body);
+};

@@ -1,0 +1,175 @@
+// The tokens: the list, the form that adds one, and what an open relay shows in their place.
+
+let sessions = new Map();
+let tokenCount = 0;
+let hasTokens = false;
+let sessionsMax = SESSIONS_STEP;
+const tokenRows = new Map();
+
+const clockTime = (seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short" });
+const RIGHTS = { both: "HTTP", in: "publish only", out: "watch only" };
+
+// What is granted over HTTP, in a few words each.
+function labelsOf({ direction, for: opens, expires, ends, max_viewers, max_bitrate }) {
+	const shuts = Math.min(expires ?? Infinity, ends ?? Infinity), isOver = shuts <= serverNow();
+	return [
+		RIGHTS[direction] || "HTTP",
+		opens && `key to ${visibleName(opens)}`,
+		expires && !isOver && `lets in until ${clockTime(expires)}`,
+		ends && !isOver && `ends ${clockTime(ends)}`,
+		isOver && `over since ${clockTime(shuts)}`,
+		max_viewers && `at most ${plural(max_viewers, "viewer")}`,
+		max_bitrate && `at most ${rateText(max_bitrate)}`,
+	].filter(Boolean);
+}
+const isOpen = ({ direction, expires, ends }) => direction !== "in" && Math.min(expires ?? Infinity, ends ?? Infinity) > serverNow();
+
+// By which sessionid the session can be watched: its own, or else a key that is for that; null: by none.
+function watchName(session) {
+	const http = (id) => sessions.get(id)?.http;
+	if (!hasTokens || (http(session) && isOpen(http(session)))) return session;
+	for (const [id, { http }] of sessions) if (http?.for === session && isOpen(http)) return id;
+	return null;
+}
+
+function readTokens(tokens) {
+	sessions = new Map();
+	tokenCount = tokens.length;
+	for (const row of tokens) {
+		const { sessionid, host, port } = row;
+		if (!sessions.has(sessionid)) sessions.set(sessionid, { http: null, clients: [] });
+		if (host === null) sessions.get(sessionid).http = row;
+		else sessions.get(sessionid).clients.push(host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`);
+	}
+	hasTokens = true;
+}
+const labelsAll = ({ http, clients }) => [...(http ? labelsOf(http) : []), ...clients];
+function showTokens() {
+	const words = $("token-filter").value.toLowerCase();
+	const found = ([id, entry]) => [id, entry.http?.for, entry.http?.note, ...labelsAll(entry)].join("\n").toLowerCase().includes(words);
+	const matches = [...sessions].filter(found);
+	const visible = new Map(matches.slice(0, sessionsMax));
+	for (const [id, row] of tokenRows) {
+		if (visible.has(id)) continue;
+		tokenRows.delete(id);
+		takeAway(row, $("tokens-title"));
+	}
+	let next = $("token-list").firstChild;
+	each(visible, ([id, entry]) => {
+		const row = tokenRows.get(id) || newTokenRow(id);
+		if (row === next) next = next.nextSibling;
+		else $("token-list").insertBefore(row, next);
+		paintToken(row, id, entry);
+	});
+	write("token-count", countText(tokenCount));
+	write("token-matches", words && `${countText(matches.length)} of ${plural(sessions.size, "session")}`);
+	write("token-empty", sessions.size ? "No token matches." : "No tokens: nobody can publish or watch. Add one for a session, and give its id to those who may.");
+	write("more-note", `${countText(visible.size)} of ${plural(matches.length, "session")}`);
+	$("token-tools").hidden = sessions.size < 6 && !words;
+	$("token-empty").hidden = matches.length > 0;
+	$("more").hidden = matches.length <= sessionsMax;
+}
+function newTokenRow(id) {
+	const row = clone("token-template"), revoke = row.querySelector(".revoke");
+	tokenRows.set(id, row);
+	row.prepend(sessionName(id));
+	revoke.ariaLabel = `Revoke the tokens of ${shortened(id)}`;
+	revoke.onclick = () => askRevoke(id);
+	return row;
+}
+function paintToken(row, id, entry) {
+	const labels = labelsAll(entry), { http } = entry, isPublisher = http?.direction === "in";
+	const signature = [isLive(http?.for || id), http?.note, ...labels].join();
+	if (row.signature === signature) return;
+	row.signature = signature;
+	const chips = labels.map((text) => make("span", text.startsWith("over ") ? "chip over" : "chip", text)), rest = chips.splice(CHIPS_MAX);
+	if (isLive(http?.for || id)) chips.unshift(make("span", "chip live", "live"));
+	if (rest.length) chips.push(make("details", "", make("summary", "small", `${rest.length} more`), ...rest));
+	if (http?.note) chips.push(make("span", "note", http.note));
+	row.querySelector("div").replaceChildren(...chips);
+	const link = row.querySelector(".link");
+	link.hidden = !http;
+	write(link, isPublisher ? "Copy address" : "Copy link");
+	link.ariaLabel = `${isPublisher ? "Copy the address to publish by" : "Copy the watch link of"} ${shortened(id)}`;
+	link.onclick = () => copy(isPublisher ? streamUrl(id) : watchUrl(id), link);
+}
+$("token-filter").oninput = () => { sessionsMax = SESSIONS_STEP; showTokens(); };
+$("more-button").onclick = () => { sessionsMax += SESSIONS_STEP; showTokens(); };
+
+function askRevoke(id) {
+	const entry = sessions.get(id), labels = labelsAll(entry), isKey = Boolean(entry.http?.for), count = entry.clients.length + (entry.http ? 1 : 0), listed = labels.slice(0, 4).join(", ") + (labels.length > 4 ? " and more" : "");
+	const text = `${plural(count, "token")}: ${listed}. RTP stops at once; HTTP clients that are in stay until their stream ends.`;
+	const choice = isKey ? "End whoever is in by this key, too" : isLive(id) && "End its running stream, too";
+	ask(isKey ? "Revoke this key?" : "Revoke this session’s tokens?", id, text, "Revoke", { choice }, async (ends) => {
+		const done = await (await call("DELETE", `revoke-token?sessionid=${encode(id)}${ends ? "&abort=true" : ""}`)).json();
+		say(`${plural(done.revoked, "token")} revoked.`);
+		askTokens();
+		askStreams();
+	});
+}
+
+$("add-random").onclick = () => {
+	const bytes = crypto.getRandomValues(new Uint8Array(16));
+	$("add-id").value = btoa(String.fromCharCode(...bytes)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
+};
+$("add-form").onchange = () => {
+	$("add-clients-row").hidden = !$("add-rtp").checked;
+	$("add-direction-row").hidden = $("add-terms").hidden = !$("add-http").checked;
+};
+$("add-form").onsubmit = async (event) => {
+	event.preventDefault();
+	const id = $("add-id").value, isHttp = $("add-http").checked, isRtp = $("add-rtp").checked, direction = $("add-direction").value;
+	const terms = { for: $("add-for"), expires: $("add-expires"), ends: $("add-ends"), "max-viewers": $("add-viewers"), "max-bitrate": $("add-bitrate"), note: $("add-note") };
+	const fields = { "udp-clients": $("add-clients"), ...terms, sessionid: $("add-id"), type: $("add-http") };
+	const types = [isHttp && "http", isRtp && "rtp-udp"].filter(Boolean);
+	let query = `add-token?type=${types}&sessionid=${encode(id)}`;
+	if (isRtp) query += `&udp-clients=${fields["udp-clients"].value.split(/[\s,]+/).filter(Boolean).map(encode)}`;
+	if (isHttp) query += `&direction=${direction}`;
+	for (const name in terms) if (isHttp && terms[name].value) query += `&${name}=${encode(terms[name].value)}`;
+	for (const name in fields) fields[name].ariaInvalid = null;
+	write("add-trouble", "");
+	$("add-result").hidden = $("add-button").disabled = true;
+	try {
+		const response = await call("POST", query), { tokens } = await response.json();
+		const words = response.status === 201 ? `Added: the session has ${plural(tokens.length, "token")} now.` : "Nothing new: the session had all that.";
+		const forWatching = direction === "in" ? [] : [copyButton("Copy watch link", watchUrl(id))];
+		const forPublishing = direction === "out" ? [] : [copyButton("Copy address", streamUrl(id)), copyButton("Copy ffmpeg command", pictureCommand(id))];
+		const buttons = make("div", "buttons", ...(isHttp ? [...forWatching, ...forPublishing] : []));
+		$("add-result").replaceChildren(make("p", "", words), sessionName(id), buttons);
+		$("add-result").hidden = false;
+		for (const name of ["sessionid", "udp-clients", "note"]) fields[name].value = "";
+		say(words);
+		askTokens();
+	} catch (refusal) {
+		write("add-trouble", refusal.message);
+		const name = Object.keys(fields).find((field) => new RegExp(`^${field}\\b|'${field}'`).test(refusal.message)) || Object.keys(fields).find((field) => refusal.message.includes(field));
+		if (name) {
+			if (name in terms) $("add-terms").open = true;
+			fields[name].ariaInvalid = "true";
+			fields[name].focus();
+		}
+	}
+	$("add-button").disabled = false;
+};
+
+// ---- Without a stream, and without the API
+
+function howToPublish(place, title, ...first) {
+	$(place).append(make("h3", "", title), ...first,
+		make("p", "quiet", "A test picture, which a browser plays:"), commandLine(pictureCommand("demo")),
+		make("p", "quiet", "A file, as MPEG-TS:"), commandLine(`ffmpeg -re -i film.mp4 -c copy -f mpegts -method PUT ${streamUrl("demo")}`));
+}
+howToPublish("stream-empty", "No stream is running", make("p", "", "To publish one, give its session an HTTP token first; the form is below."));
+howToPublish("open-publish", "Publish a session");
+
+let closeWatch = () => {};
+$("watch-form").onsubmit = (event) => {
+	event.preventDefault();
+	closeWatch();
+	closeWatch = openPlayer($("watch-panel"), $("watch-id").value, null);
+};
+
+// Narrow screens show cards: say the table's roles.
+for (const [selector, role] of Object.entries({ table: "table", "thead, tbody": "rowgroup", tr: "row", "thead th": "columnheader", "tbody th": "rowheader", td: "cell" })) {
+	for (const root of [document, $("stream-template").content]) for (const node of root.querySelectorAll(selector)) node.role = role;
+}

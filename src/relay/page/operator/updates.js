@@ -1,0 +1,94 @@
+// Asks the API again and again, and follows its events. The last file: it starts the page.
+
+let failures = 0;
+let tokensBefore = null;
+let clockAhead = 0;
+const serverNow = () => Date.now() / 1000 + clockAhead;
+
+function setState(text, className, trouble) {
+	write("state", text);
+	$("state").className = className;
+	write("failing", trouble);
+}
+function showSections(works, isOpenRelay) {
+	for (const part of document.querySelectorAll(".works")) part.hidden = !works;
+	$("closed").hidden = works;
+	$("open-relay").hidden = !isOpenRelay;
+}
+
+const askStreams = repeat(async () => {
+	try {
+		const response = await call("GET", "list-streams"), rows = await response.json(), now = Date.now() / 1000;
+		failures = 0;
+		setState("live", "live", "");
+		showSections(true, false);
+		// Up-times go by the server's clock.
+		clockAhead = (Date.parse(response.headers.get("Date")) / 1000 || now) - now;
+		showStreams(rows, now, serverNow());
+		each(tokenRows, ([id, row]) => sessions.has(id) && paintToken(row, id, sessions.get(id)));
+		follow();
+		return !isTold() ? UNTOLD_EVERY_SECONDS : rows.length ? FIGURES_EVERY_SECONDS : NOTHING_EVERY_SECONDS;
+	} catch (refusal) {
+		if (refusal.status === 403) {
+			// Where tokens are off, the server says how to turn them on.
+			const isOpenRelay = refusal.message.includes("--token-server");
+			setState(isOpenRelay ? "open relay" : "closed", "", "");
+			write("closed-title", isOpenRelay ? "An open relay: anyone may publish and watch" : "The API is closed to this page");
+			write("closed-detail", refusal.message);
+			showSections(false, isOpenRelay);
+			return TOKENS_EVERY_SECONDS;
+		}
+		failures += 1;
+		setState("failing", "failing", refusal.message);
+		return Math.max(refusal.retryAfter | 0, Math.min(30, UNTOLD_EVERY_SECONDS * 2 ** failures));
+	}
+});
+
+const askTokens = repeat(async () => {
+	if ($("tokens").hidden) return TOKENS_EVERY_SECONDS;
+	try {
+		const text = await (await call("GET", "list-tokens?details=1")).text();
+		write("token-trouble", "");
+		if (text !== tokensBefore) {
+			readTokens(JSON.parse(text));
+			showTokens();
+			tokensBefore = text;
+		}
+		// Where it is told that it changes it is asked for then; a table of a hundred thousand not so often.
+		return isTold() ? 600 : Math.min(60, TOKENS_EVERY_SECONDS * Math.ceil(text.length / 1e6));
+	} catch (refusal) {
+		write("token-trouble", refusal.message);
+		return Math.max(refusal.retryAfter | 0, TOKENS_EVERY_SECONDS);
+	}
+});
+
+// ---- What happens
+
+let happenings = null;
+const isTold = () => happenings?.readyState === EventSource.OPEN;
+// What is to be asked about what has happened is asked once for all that happens within a moment.
+function soon(act) {
+	let timer = 0;
+	return () => { timer ||= setTimeout(() => { timer = 0; act(); }, 300); };
+}
+const streamsSoon = soon(() => askStreams()), tokensSoon = soon(() => askTokens());
+const HEARD = {
+	"stream-begins": streamsSoon, "stream-held": streamsSoon, "stream-goes-on": streamsSoon, "stream-ends": streamsSoon, "stream-over": streamsSoon,
+	"viewer-comes": streamsSoon, "viewer-goes": streamsSoon, "snapshot-end": () => { streamsSoon(); tokensSoon(); },
+	"token-added": tokensSoon, "token-revoked": tokensSoon, "token-over": tokensSoon, "tokens-over": tokensSoon, "token-forgotten": tokensSoon,
+};
+function follow() {
+	if (happenings || document.hidden || !window.EventSource) return;
+	happenings = new EventSource(root + "api/events");
+	for (const name in HEARD) happenings.addEventListener(name, HEARD[name]);
+	// Where there is no place for another reader it is asked for again and again, as before there were events.
+	happenings.onerror = () => { if (happenings?.readyState === EventSource.CLOSED) setTimeout(leave, 10e3); };
+}
+function leave() {
+	happenings?.close();
+	happenings = null;
+}
+// Who does not look needs no connection.
+document.addEventListener("visibilitychange", () => (document.hidden ? leave() : follow()));
+
+askStreams().then(askTokens);
