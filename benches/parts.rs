@@ -5,9 +5,11 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tollgate::gate::{self, Carriage, Direction, Record, RtpTuple, SessionId, Tokens, udp_clients};
+use tollgate::gate::{
+    self, Direction, Record, RtpTuple, SessionId, Tokens, Transport, udp_clients,
+};
 use tollgate::http::{HeadReader, Limits};
-use tollgate::stamp::Stamp;
+use tollgate::stamp::UnixTime;
 
 const CURL: &[u8] = b"GET /stream/demo HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n";
 
@@ -76,7 +78,7 @@ fn tokens(criterion: &mut Criterion) {
             http: Some(Direction::Both.into()),
             rtp: vec![RtpTuple {
                 client,
-                carriage: Carriage::Rtp(None),
+                transport: Transport::Rtp(None),
                 addresses,
             }],
         });
@@ -84,17 +86,23 @@ fn tokens(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("100,000 tokens");
     let (known, unknown) = (session(31_415), session(SESSIONS));
     group.bench_function("a session that is there", |bencher| {
-        bencher.iter(|| assert!(table.watch(black_box(&known), Stamp::default()).is_ok()))
+        bencher.iter(|| assert!(table.watch(black_box(&known), UnixTime::default()).is_ok()))
     });
     group.bench_function("a session that is not", |bencher| {
-        bencher.iter(|| assert!(table.watch(black_box(&unknown), Stamp::default()).is_err()))
+        bencher.iter(|| {
+            assert!(
+                table
+                    .watch(black_box(&unknown), UnixTime::default())
+                    .is_err()
+            )
+        })
     });
     let address: SocketAddr = "10.0.122.183:5004".parse().expect("an address");
     group.bench_function("the sender of a datagram", |bencher| {
         bencher.iter(|| {
             assert_eq!(
                 table.sessions_from(black_box(address)).next(),
-                Some((&known, Carriage::Rtp(None)))
+                Some((&known, Transport::Rtp(None)))
             )
         });
     });

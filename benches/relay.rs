@@ -7,7 +7,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use tollgate::config::Config;
 use tollgate::gather::Gather;
-use tollgate::moment::Moment;
+use tollgate::moment::Instant;
 use tollgate::relay::{ConnectionId, Outgoing, Relay, write_next};
 
 const PIECE_BYTES: usize = 16 * 1024;
@@ -16,14 +16,14 @@ const PIECE_BYTES: usize = 16 * 1024;
 struct Scene {
     relay: Relay,
     source: ConnectionId,
-    now: Moment,
+    now: Instant,
     chunk: Vec<u8>,
 }
 
 impl Scene {
     fn new(viewers: usize) -> Scene {
         let mut relay = Relay::new(Config::default().settings(viewers + 10, 0, 0));
-        let now = Moment::START;
+        let now = Instant::START;
         let mut connect = |number: usize, request: &str| {
             let address = SocketAddr::from((
                 [10, 0, (number >> 8) as u8, number as u8],

@@ -2,7 +2,7 @@
 //! it is about, its number, and what is to be known of it in JSON.
 //!
 //! ```text
-//!   tollgate 1 "0.1.0"
+//!   tollgate 2 "0.2.0"
 //!   core 0 {"run":…}
 //!   connection 4294967296 {"peer":"192.0.2.1:4711",…}
 //!   …
@@ -21,7 +21,7 @@
 //! `tests/handover.rs` keeps it, with what each format that is read still has told. Media is not
 //! among it: see [`crate::relay::handover`].
 //!
-//! Nothing that is read is believed: what does not fit is [`Unfit`], in words.
+//! Nothing that is read is believed: what does not fit is [`HandoverError`], in words.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -30,13 +30,13 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What is told here. Raised when it could not be read by the version before.
-pub const FORMAT: u64 = 1;
+pub const FORMAT: u64 = 2;
 
 /// The first of those that are still read. Raised when what was told in it cannot be any more.
-pub const OLDEST: u64 = 1;
+pub const OLDEST: u64 = 2;
 
 /// Whether what this version tells in this format can be read.
-pub fn is_known(format: u64, version: &str) -> Result<(), Unfit> {
+pub fn is_known(format: u64, version: &str) -> Result<(), HandoverError> {
     must((OLDEST..=FORMAT).contains(&format), || {
         let version: String = version.chars().take(32).collect();
         format!(
@@ -48,15 +48,15 @@ pub fn is_known(format: u64, version: &str) -> Result<(), Unfit> {
 
 /// Why what is told cannot be taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfit(pub String);
+pub struct HandoverError(pub String);
 
-impl Display for Unfit {
+impl Display for HandoverError {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for HandoverError {}
 
 /// More was never counted: so much may come on top.
 pub const COUNT_MAX: u64 = u64::MAX / 4;
@@ -80,10 +80,10 @@ pub fn are_spans<const N: usize>(spans: [Duration; N]) -> bool {
 }
 
 /// `Err` with these words unless it is so.
-pub fn must(is_so: bool, what: impl FnOnce() -> String) -> Result<(), Unfit> {
+pub fn must(is_so: bool, what: impl FnOnce() -> String) -> Result<(), HandoverError> {
     match is_so {
         true => Ok(()),
-        false => Err(Unfit(what())),
+        false => Err(HandoverError(what())),
     }
 }
 
@@ -149,9 +149,9 @@ pub struct Line<'a> {
 
 impl Line<'_> {
     /// What is to be known of it.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Unfit> {
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, HandoverError> {
         serde_json::from_slice(self.value)
-            .map_err(|error| Unfit(format!("{} {}: {error}", self.name, self.number)))
+            .map_err(|error| HandoverError(format!("{} {}: {error}", self.name, self.number)))
     }
 }
 
@@ -183,8 +183,8 @@ impl Reader {
     pub fn hear(
         &mut self,
         piece: &[u8],
-        mut take: impl FnMut(Line<'_>) -> Result<(), Unfit>,
-    ) -> Result<(), Unfit> {
+        mut take: impl FnMut(Line<'_>) -> Result<(), HandoverError>,
+    ) -> Result<(), HandoverError> {
         let mut rest = piece;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let (text, behind) = rest.split_at(end);
@@ -211,8 +211,8 @@ impl Reader {
     fn hear_line(
         &mut self,
         line: Line<'_>,
-        take: &mut impl FnMut(Line<'_>) -> Result<(), Unfit>,
-    ) -> Result<(), Unfit> {
+        take: &mut impl FnMut(Line<'_>) -> Result<(), HandoverError>,
+    ) -> Result<(), HandoverError> {
         must(!self.has_ended, || "it goes on behind its end".to_owned())?;
         let before = self.lines;
         self.lines += 1;
@@ -232,14 +232,14 @@ impl Reader {
     }
 
     /// Whether all has come.
-    pub fn finish(&self) -> Result<(), Unfit> {
+    pub fn finish(&self) -> Result<(), HandoverError> {
         must(self.has_ended && self.begun.is_empty(), || {
             format!("{} lines have come, and not the last", self.lines)
         })
     }
 }
 
-fn line(line: &[u8]) -> Result<Line<'_>, Unfit> {
+fn line(line: &[u8]) -> Result<Line<'_>, HandoverError> {
     let mut words = line.splitn(3, |byte| *byte == b' ');
     let name = words.next().and_then(text_of);
     let number = words.next().and_then(text_of);
@@ -250,7 +250,9 @@ fn line(line: &[u8]) -> Result<Line<'_>, Unfit> {
             number,
             value,
         }),
-        _ => Err(Unfit("a line that is no name, number and value".to_owned())),
+        _ => Err(HandoverError(
+            "a line that is no name, number and value".to_owned(),
+        )),
     }
 }
 
@@ -365,7 +367,7 @@ mod tests {
     /// What is read of these pieces: each line's name, number and value.
     fn read<'a>(
         pieces: impl IntoIterator<Item = &'a [u8]>,
-    ) -> Result<Vec<(String, u64, String)>, Unfit> {
+    ) -> Result<Vec<(String, u64, String)>, HandoverError> {
         let (mut reader, mut read) = (Reader::new(1024), Vec::new());
         for piece in pieces {
             reader.hear(piece, |line| {
@@ -419,9 +421,9 @@ mod tests {
     fn a_line_that_does_not_end_is_refused() {
         let mut reader = Reader::new(1024);
         let mut take = |piece: &[u8]| reader.hear(piece, |_| Ok(()));
-        assert_eq!(take(b"tollgate 1 \"0.1\"\nstream 1 \""), Ok(()));
+        assert_eq!(take(b"tollgate 2 \"0.1\"\nstream 1 \""), Ok(()));
         assert_eq!(take(&[b'x'; 1014]), Ok(()));
-        let Err(Unfit(why)) = take(b"x") else {
+        let Err(HandoverError(why)) = take(b"x") else {
             panic!("it is kept");
         };
         assert!(why.contains("line 2 is longer than 1024 bytes"), "{why}");
@@ -429,13 +431,13 @@ mod tests {
 
     #[test]
     fn another_format_is_refused_in_words() {
-        let text = b"tollgate 2 \"9.1\"\nend 1 null\n";
-        let Err(Unfit(why)) = read([text.as_slice()]) else {
+        let text = b"tollgate 3 \"9.1\"\nend 1 null\n";
+        let Err(HandoverError(why)) = read([text.as_slice()]) else {
             panic!("it is taken");
         };
         assert_eq!(
             why,
-            "it is told in format 2, by version \"9.1\"; this one reads 1 to 1"
+            "it is told in format 3, by version \"9.1\"; this one reads 2 to 2"
         );
     }
 

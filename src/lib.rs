@@ -34,18 +34,18 @@
 //! - `relay::Relay::read` asks piece by piece what comes of it:
 //! - `relay::clients::reading::Clients::read_on` knows in which phase its connection is, and
 //!   unframes it;
-//! - `relay::streams::live::Streams::append` is given the media,
-//! - `relay::streams::live::Streams::take_media` joins sources that follow each other,
-//! - `relay::streams::live::Streams::pass_on` to all who want it, in whichever container,
-//! - `relay::streams::live::Streams::give` to those of one stream:
-//! - `stream::Stream::append` copies it, the only copy there is,
+//! - `relay::streams::stream::Streams::append` is given the media,
+//! - `relay::streams::stream::Streams::take_media` joins sources that follow each other,
+//! - `relay::streams::stream::Streams::pass_on` to all who want it, in whichever container,
+//! - `relay::streams::stream::Streams::give` to those of one stream:
+//! - `stream::StreamBuffer::append` copies it, the only copy there is,
 //! - `stream::buffer::Buffer::fill` into a block.
 //!
 //! It waits in the buffer until a viewer can be written to.
 //!
 //! - `relay::Relay::output` is asked for what a client is to get,
 //! - `relay::streams::viewer::Streams::lend` frames
-//! - `stream::Stream::lend` what lies from the viewer's cursor on, where it lies.
+//! - `stream::StreamBuffer::lend` what lies from the viewer's cursor on, where it lies.
 //!
 //! # The life of a datagram
 //!
@@ -55,7 +55,7 @@
 //! - `relay::streams::rtp::Streams::take_packet` has it forwarded as it came
 //! - `post::Post::forward` to the stream's UDP clients,
 //! - `rtp::reorder::Reorder::insert` put in its place,
-//! - `relay::streams::live::Streams::append` and its media goes the way of a byte.
+//! - `relay::streams::stream::Streams::append` and its media goes the way of a byte.
 //!
 //! # The life of a hand-over
 //!
@@ -81,7 +81,7 @@
 //! - `relay::clients::handover::Clients::take_over` and
 //! - `relay::streams::handover::Streams::take_over` put everybody where they were,
 //! - `relay::streams::handover::Streams::seat` each stream,
-//! - `stream::handover::Stream::become_whole` with its bytes and viewers;
+//! - `stream::handover::StreamBuffer::become_whole` with its bytes and viewers;
 //! - `relay::handover::agree` compares what the parts know of each other.
 //!
 //! # The life of a token

@@ -9,15 +9,15 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "handover", serde(try_from = "Duration"))]
-pub struct Moment(Duration);
+pub struct Instant(Duration);
 
-impl Moment {
+impl Instant {
     /// When the server started.
-    pub const START: Moment = Moment(Duration::ZERO);
+    pub const START: Instant = Instant(Duration::ZERO);
 
     /// So long after the start.
-    pub const fn after_start(elapsed: Duration) -> Moment {
-        Moment(elapsed)
+    pub const fn after_start(elapsed: Duration) -> Instant {
+        Instant(elapsed)
     }
 
     /// How long after the start it is.
@@ -26,27 +26,27 @@ impl Moment {
     }
 
     /// How long ago `earlier` was; zero if it lies ahead.
-    pub const fn since(self, earlier: Moment) -> Duration {
+    pub const fn since(self, earlier: Instant) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
 
 #[cfg(feature = "handover")]
-impl TryFrom<Duration> for Moment {
+impl TryFrom<Duration> for Instant {
     type Error = &'static str;
 
-    fn try_from(elapsed: Duration) -> Result<Moment, &'static str> {
+    fn try_from(elapsed: Duration) -> Result<Instant, &'static str> {
         match crate::handover::are_spans([elapsed]) {
-            true => Ok(Moment(elapsed)),
+            true => Ok(Instant(elapsed)),
             false => Err("no server has run for so long"),
         }
     }
 }
 
-impl Add<Duration> for Moment {
-    type Output = Moment;
+impl Add<Duration> for Instant {
+    type Output = Instant;
 
-    fn add(self, wait: Duration) -> Moment {
-        Moment(self.0.saturating_add(wait))
+    fn add(self, wait: Duration) -> Instant {
+        Instant(self.0.saturating_add(wait))
     }
 }

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use crate::gate::{Carriage, Destination, MATRICES_MAX, Matrix};
+use crate::gate::{Destination, FecMatrix, MATRICES_MAX, Transport};
 use crate::rtp::{self, DATAGRAM_BYTES, Fec, Side};
 
 /// The clients of a stream, and their letters.
@@ -33,13 +33,13 @@ pub struct Post {
     source: Option<SocketAddr>,
     /// How many get something.
     client_count: usize,
-    letters: VecDeque<Letter>,
+    letters: VecDeque<DatagramBatch>,
     #[cfg_attr(feature = "handover", serde(skip))]
     letters_bytes: usize,
     /// Which client gets the first letter next: none before it does.
     next_place: usize,
     /// One for each matrix that a client asked for.
-    corrections: Vec<(Matrix, Fec)>,
+    corrections: Vec<(FecMatrix, Fec)>,
     /// Some client gets MPEG-TS alone.
     has_bare: bool,
     /// Who gets the first letter now, and their places among the clients: at most
@@ -63,7 +63,7 @@ pub struct ClientFigures {
 
 /// Datagrams that go out with one call.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Letter {
+struct DatagramBatch {
     kind: Kind,
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
@@ -78,7 +78,7 @@ enum Kind {
     Rtp,
     /// MPEG-TS alone.
     Bare,
-    Corrections(Matrix, Side),
+    Corrections(FecMatrix, Side),
 }
 
 /// Datagrams that go out together: what the kernel takes in one call.
@@ -91,20 +91,20 @@ const AT_ONCE_MAX: usize = 64;
 const LETTERS_TRIED_MAX: usize = 16;
 
 impl Kind {
-    fn is_for(self, carriage: Carriage) -> bool {
-        match (self, carriage) {
-            (Kind::Rtp, Carriage::Rtp(_)) | (Kind::Bare, Carriage::Bare) => true,
-            (Kind::Corrections(of, _), Carriage::Rtp(Some(asked))) => of == asked,
-            (Kind::Rtp, Carriage::Bare) | (Kind::Bare, Carriage::Rtp(_)) => false,
-            (Kind::Corrections(..), Carriage::Rtp(None) | Carriage::Bare) => false,
+    fn is_for(self, transport: Transport) -> bool {
+        match (self, transport) {
+            (Kind::Rtp, Transport::Rtp(_)) | (Kind::Bare, Transport::Bare) => true,
+            (Kind::Corrections(of, _), Transport::Rtp(Some(asked))) => of == asked,
+            (Kind::Rtp, Transport::Bare) | (Kind::Bare, Transport::Rtp(_)) => false,
+            (Kind::Corrections(..), Transport::Rtp(None) | Transport::Bare) => false,
         }
     }
 
     fn port_offset(self) -> u16 {
         match self {
             Kind::Rtp | Kind::Bare => 0,
-            Kind::Corrections(_, Side::Columns) => Matrix::COLUMNS_ABOVE,
-            Kind::Corrections(_, Side::Rows) => Matrix::ROWS_ABOVE,
+            Kind::Corrections(_, Side::Columns) => FecMatrix::COLUMNS_ABOVE,
+            Kind::Corrections(_, Side::Rows) => FecMatrix::ROWS_ABOVE,
         }
     }
 }
@@ -127,7 +127,7 @@ impl Post {
                     break;
                 }
                 self.next_place = place + 1;
-                if self.source == Some(client.address) || !letter.kind.is_for(client.carriage) {
+                if self.source == Some(client.address) || !letter.kind.is_for(client.transport) {
                     continue;
                 }
                 let mut to = client.address;
@@ -221,15 +221,15 @@ impl Post {
         }
         self.correct(&datagrams, DATAGRAM_BYTES);
         if self.has_bare {
-            self.push_front(Letter {
+            self.push_front(DatagramBatch {
                 kind: Kind::Bare,
                 bytes: rtp::without_headers(&datagrams),
                 datagram_bytes: rtp::PAYLOAD_BYTES,
             });
         }
         let mut clients = self.clients.iter();
-        if clients.any(|client| Kind::Rtp.is_for(client.carriage)) {
-            self.push_front(Letter {
+        if clients.any(|client| Kind::Rtp.is_for(client.transport)) {
+            self.push_front(DatagramBatch {
                 kind: Kind::Rtp,
                 bytes: datagrams,
                 datagram_bytes: DATAGRAM_BYTES,
@@ -238,7 +238,7 @@ impl Post {
     }
 
     /// Before the corrections of it.
-    fn push_front(&mut self, letter: Letter) {
+    fn push_front(&mut self, letter: DatagramBatch) {
         self.letters_bytes += letter.held_bytes();
         self.letters.push_front(letter);
     }
@@ -270,7 +270,7 @@ impl Post {
     /// A datagram goes behind those of its kind, unless too much waits: then all who are to get it
     /// have one dropped. Several of one size share a letter that is not being sent yet.
     fn put(&mut self, kind: Kind, datagram: &[u8]) -> bool {
-        if self.letters_bytes + datagram.len() + 2 * size_of::<Letter>() > POST_BYTES_MAX {
+        if self.letters_bytes + datagram.len() + 2 * size_of::<DatagramBatch>() > POST_BYTES_MAX {
             self.drop_one(kind);
             return false;
         }
@@ -285,7 +285,7 @@ impl Post {
                 letter.add(datagram);
                 self.letters_bytes += letter.held_bytes();
             }
-            Some(_) | None => self.push(Letter {
+            Some(_) | None => self.push(DatagramBatch {
                 kind,
                 bytes: datagram.to_vec(),
                 datagram_bytes: datagram.len(),
@@ -296,11 +296,11 @@ impl Post {
 
     fn drop_one(&mut self, kind: Kind) {
         for (client, figures) in self.clients.iter().zip(&mut self.figures) {
-            figures.dropped += u64::from(kind.is_for(client.carriage));
+            figures.dropped += u64::from(kind.is_for(client.transport));
         }
     }
 
-    fn push(&mut self, letter: Letter) {
+    fn push(&mut self, letter: DatagramBatch) {
         self.letters_bytes += letter.held_bytes();
         self.letters.push_back(letter);
     }
@@ -311,10 +311,10 @@ impl Post {
         let corrections = self.corrections.iter().map(|(_, fec)| fec.held_bytes());
         letters.sum::<usize>()
             + corrections.sum::<usize>()
-            + self.letters.capacity() * size_of::<Letter>()
+            + self.letters.capacity() * size_of::<DatagramBatch>()
             + self.to.capacity() * size_of::<SocketAddr>()
             + self.places.capacity() * size_of::<usize>()
-            + self.corrections.capacity() * size_of::<(Matrix, Fec)>()
+            + self.corrections.capacity() * size_of::<(FecMatrix, Fec)>()
             + self.own_clients_bytes()
     }
 
@@ -363,17 +363,17 @@ impl Post {
             .map(|known| known.copied().unwrap_or_default())
             .collect();
         self.client_count = self.clients.len() - usize::from(self.source.is_some());
-        let mut carriages = self.clients.iter().map(|client| client.carriage);
-        self.has_bare = carriages.any(|carriage| carriage == Carriage::Bare);
-        let asked = |matrix: &Matrix| {
+        let mut carriages = self.clients.iter().map(|client| client.transport);
+        self.has_bare = carriages.any(|transport| transport == Transport::Bare);
+        let asked = |matrix: &FecMatrix| {
             let mut clients = self.clients.iter();
-            clients.any(|client| client.carriage.matrix() == Some(*matrix))
+            clients.any(|client| client.transport.matrix() == Some(*matrix))
         };
         self.corrections.retain(|(matrix, _)| asked(matrix));
         for matrix in self
             .clients
             .iter()
-            .filter_map(|client| client.carriage.matrix())
+            .filter_map(|client| client.transport.matrix())
         {
             let is_made = self.corrections.iter().any(|(made, _)| *made == matrix);
             if !is_made && self.corrections.len() < MATRICES_MAX {
@@ -401,11 +401,11 @@ impl Post {
     }
 }
 
-impl Letter {
+impl DatagramBatch {
     /// Bytes that it takes, and those of its place in the queue, which has twice as many as are
     /// taken at the most.
     fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + 2 * size_of::<Letter>()
+        self.bytes.capacity() + 2 * size_of::<DatagramBatch>()
     }
 
     /// It grows by doubling, and never beyond what it may hold.

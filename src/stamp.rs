@@ -5,12 +5,12 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// A second of the calendar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Stamp {
+pub struct UnixTime {
     /// Seconds since 1970 began.
     pub unix_seconds: u64,
 }
@@ -34,15 +34,15 @@ pub struct Civil {
 /// 719,468 days lie between 0000-03-01 and 1970-01-01.
 const DAYS_TO_1970: u64 = 719_468;
 
-impl Stamp {
+impl UnixTime {
     /// The last second that four digits of a year can name.
-    pub const MAX: Stamp = Stamp {
+    pub const MAX: UnixTime = UnixTime {
         unix_seconds: 253_402_300_799,
     };
 
     /// `2026-11-22T02:03:04Z`, or with another offset; a fraction of a second is rounded up. `None`
     /// for anything else, for what is no day of the calendar, and for what lies before 1970.
-    pub fn parse(text: &str) -> Option<Stamp> {
+    pub fn parse(text: &str) -> Option<UnixTime> {
         let (date, rest) = (text.get(..10)?, text.get(10..)?);
         let (year, month, day) = (
             digits(date.get(..4)?)?,
@@ -78,15 +78,15 @@ impl Stamp {
             + second
             + u64::from(is_more);
         let unix_seconds = local.checked_add_signed(offset_seconds(offset)?)?;
-        Some(Stamp { unix_seconds })
+        Some(UnixTime { unix_seconds })
     }
 
     /// Not before so long after it.
-    pub fn after(self, time: Duration) -> Stamp {
+    pub fn after(self, time: Duration) -> UnixTime {
         let part = u64::from(time.subsec_nanos() > 0);
         let whole = time.as_secs().saturating_add(part);
         let unix_seconds = self.unix_seconds.saturating_add(whole);
-        Stamp { unix_seconds }
+        UnixTime { unix_seconds }
     }
 
     /// The Gregorian calendar, counted in eras of 400 years that begin on the first of March.
@@ -163,7 +163,7 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     days.checked_sub(DAYS_TO_1970)
 }
 
-impl Display for Stamp {
+impl Display for UnixTime {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let Civil {
             year,
@@ -203,21 +203,21 @@ impl Calendar {
     }
 
     /// The second that it is.
-    pub fn at(&self, now: Moment) -> Stamp {
+    pub fn at(&self, now: Instant) -> UnixTime {
         let unix_seconds = self.start.saturating_add(now.since_start()).as_secs();
-        Stamp { unix_seconds }
+        UnixTime { unix_seconds }
     }
 
     /// When that second begins; the start, if it lies before that.
-    pub fn moment_of(&self, stamp: Stamp) -> Moment {
+    pub fn moment_of(&self, stamp: UnixTime) -> Instant {
         let since_1970 = Duration::from_secs(stamp.unix_seconds);
-        Moment::after_start(since_1970.saturating_sub(self.start))
+        Instant::after_start(since_1970.saturating_sub(self.start))
     }
 
     /// Somebody's clock says that it is so long since 1970 began. It is believed if it is ahead:
     /// what it had been set back by would open again what is over. Says whether it is ahead; what
     /// two clocks differ by that go on together does not count.
-    pub fn hear(&mut self, since_1970: Duration, now: Moment) -> bool {
+    pub fn hear(&mut self, since_1970: Duration, now: Instant) -> bool {
         let start = since_1970.saturating_sub(now.since_start());
         let is_ahead = start > self.start.saturating_add(DRIFT_MAX);
         if is_ahead {
@@ -240,21 +240,21 @@ mod tests {
             (4_107_542_399, "2100-02-28T23:59:59Z"),
             (253_402_300_799, "9999-12-31T23:59:59Z"),
         ] {
-            let stamp = Stamp { unix_seconds };
+            let stamp = UnixTime { unix_seconds };
             assert_eq!(stamp.to_string(), text);
-            assert_eq!(Stamp::parse(text), Some(stamp));
+            assert_eq!(UnixTime::parse(text), Some(stamp));
         }
         let mut unix_seconds = 1;
         while unix_seconds < 253_402_300_799 {
-            let stamp = Stamp { unix_seconds };
-            assert_eq!(Stamp::parse(&stamp.to_string()), Some(stamp));
+            let stamp = UnixTime { unix_seconds };
+            assert_eq!(UnixTime::parse(&stamp.to_string()), Some(stamp));
             unix_seconds += 86_400 * 13 + 12_347;
         }
     }
 
     #[test]
     fn offsets_and_fractions_count() {
-        let unix = |text| Stamp::parse(text).map(|stamp| stamp.unix_seconds);
+        let unix = |text| UnixTime::parse(text).map(|stamp| stamp.unix_seconds);
         assert_eq!(unix("1970-01-01T01:00:00+01:00"), Some(0));
         assert_eq!(
             unix("1969-12-31T23:30:00-00:30"),
@@ -295,7 +295,7 @@ mod tests {
     fn a_clock_is_believed_when_it_goes_ahead_and_never_when_it_goes_back() {
         let seconds = Duration::from_secs;
         let mut calendar = Calendar::new(seconds(1_000));
-        let now = Moment::after_start(seconds(10));
+        let now = Instant::after_start(seconds(10));
         let unix = |calendar: Calendar, now| calendar.at(now).unix_seconds;
         assert_eq!(unix(calendar, now), 1_010);
         for behind in [0, 1, 500, 1_009, 1_010] {
@@ -306,17 +306,17 @@ mod tests {
         assert_eq!(unix(calendar, now), 5_000);
         assert!(!calendar.hear(seconds(1_010), now), "set back again");
         assert_eq!(unix(calendar, now + seconds(1)), 5_001);
-        let moment = calendar.moment_of(Stamp {
+        let moment = calendar.moment_of(UnixTime {
             unix_seconds: 5_003,
         });
         assert_eq!(moment, now + seconds(3));
         assert_eq!(unix(calendar, moment), 5_003);
-        assert_eq!(calendar.moment_of(Stamp::default()), Moment::START);
+        assert_eq!(calendar.moment_of(UnixTime::default()), Instant::START);
     }
 
     #[test]
     fn a_time_is_never_cut_short() {
-        let stamp = Stamp { unix_seconds: 7 };
+        let stamp = UnixTime { unix_seconds: 7 };
         assert_eq!(stamp.after(Duration::from_millis(1_001)).unix_seconds, 9);
         assert_eq!(stamp.after(Duration::MAX).unix_seconds, u64::MAX);
     }

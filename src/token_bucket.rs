@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use crate::held::hash_map_bytes;
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// How fast a bucket fills, and how much it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,17 +42,17 @@ const NANOSECONDS: u128 = 1_000_000_000;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "handover", serde(transparent))]
 pub struct TokenBucket {
-    full_at: Moment,
+    full_at: Instant,
 }
 
 impl TokenBucket {
     /// Returns how long the bucket takes to be full.
-    pub fn fill_time(&self, now: Moment) -> Duration {
+    pub fn fill_time(&self, now: Instant) -> Duration {
         self.full_at.since(now)
     }
 
     /// Returns how many tokens are in the bucket.
-    pub fn tokens(&self, rate: Rate, now: Moment) -> u64 {
+    pub fn tokens(&self, rate: Rate, now: Instant) -> u64 {
         let fill_time = self.fill_time(now).as_nanos();
         let missing = fill_time.saturating_mul(u128::from(rate.per_second));
         let missing = u64::try_from(missing.div_ceil(NANOSECONDS)).unwrap_or(u64::MAX);
@@ -60,12 +60,12 @@ impl TokenBucket {
     }
 
     /// Takes tokens. The bucket may go into debt.
-    pub fn take(&mut self, tokens: u64, rate: Rate, now: Moment) {
+    pub fn take(&mut self, tokens: u64, rate: Rate, now: Instant) {
         self.full_at = self.full_at.max(now) + rate.time_of(tokens);
     }
 
     /// Takes tokens if the bucket is not empty; it may go into debt. Returns whether it took them.
-    pub fn try_take(&mut self, tokens: u64, rate: Rate, now: Moment) -> bool {
+    pub fn try_take(&mut self, tokens: u64, rate: Rate, now: Instant) -> bool {
         let has_some = self.tokens(rate, now) > 0;
         if has_some {
             self.take(tokens, rate, now);
@@ -97,7 +97,7 @@ impl<Name: Eq + Hash> TokenBuckets<Name> {
     }
 
     /// Keeps a bucket until it is full. Returns whether there was a place for it.
-    pub fn insert(&mut self, name: Name, bucket: TokenBucket, now: Moment) -> bool {
+    pub fn insert(&mut self, name: Name, bucket: TokenBucket, now: Instant) -> bool {
         if bucket.fill_time(now).is_zero() {
             return true;
         }
@@ -128,8 +128,8 @@ impl<Name: Eq + Hash> TokenBuckets<Name> {
 mod tests {
     use super::*;
 
-    fn at(milliseconds: u64) -> Moment {
-        Moment::after_start(Duration::from_millis(milliseconds))
+    fn at(milliseconds: u64) -> Instant {
+        Instant::after_start(Duration::from_millis(milliseconds))
     }
 
     #[test]

@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use tollgate::format::splice::{Splicer, Unlike};
+use tollgate::format::splice::{Incompatible, Splicer};
 use tollgate::format::{Finding, Format, HELD_BYTES_MAX, Scanner};
 use tollgate::gather::Gather;
 use tollgate::hls::{Cutter, Plan};
-use tollgate::moment::Moment;
-use tollgate::stream::{Limits, Outcome, Pool, Stream, Supply, Told, ViewerId};
+use tollgate::moment::Instant;
+use tollgate::stream::{Limits, Outcome, Pool, StreamBuffer, Supply, Told, ViewerId};
 
 #[path = "bounds/counting.rs"]
 #[allow(dead_code, reason = "peaks are looked at for the core only")]
@@ -144,13 +144,13 @@ const STALLED_MAX: usize = 100;
 const VIEWER_BYTES: usize = 1024;
 
 struct Scene {
-    stream: Stream<usize>,
+    stream: StreamBuffer<usize>,
     splicer: Option<Splicer>,
     spliced: Vec<u8>,
     pool: Pool,
     audience: Audience,
     viewers: Vec<ViewerId<usize>>,
-    now: Moment,
+    now: Instant,
     /// What it has allocated for media, and not for viewers who came.
     cost: usize,
 }
@@ -158,13 +158,13 @@ struct Scene {
 impl Scene {
     fn new(audience: Audience) -> Scene {
         Scene {
-            stream: Stream::new(LIMITS, None, Moment::START),
+            stream: StreamBuffer::new(LIMITS, None, Instant::START),
             splicer: None,
             spliced: Vec::new(),
             pool: Pool::new(1 << 30),
             audience,
             viewers: Vec::with_capacity(STALLED_MAX),
-            now: Moment::START,
+            now: Instant::START,
             cost: 0,
         }
     }
@@ -210,7 +210,7 @@ impl Scene {
         while let Some(viewer) = self.stream.take_cut() {
             self.stream.leave(self.viewers[viewer]);
         }
-        !matches!(fed, Err(Unlike(_)))
+        !matches!(fed, Err(Incompatible(_)))
     }
 
     fn break_off(&mut self) {
@@ -331,7 +331,7 @@ fn a_header_that_segments_cannot_have_is_looked_at_once() {
         segment: Duration::from_millis(1),
         buffer_bytes: 8 << 20,
         tag: 0,
-        began: Moment::START,
+        began: Instant::START,
         number_min: 0,
         started: Duration::ZERO,
     })
@@ -340,7 +340,7 @@ fn a_header_that_segments_cannot_have_is_looked_at_once() {
     Scanner::new().feed(&source, &mut |finding, header| {
         joins += usize::from(matches!(finding, Finding::Join(_)));
         let before = allocated();
-        cutter.take(finding, header, Moment::default());
+        cutter.take(finding, header, Instant::default());
         cost += allocated() - before;
     });
     assert!(joins > 2, "{joins} join points");

@@ -12,7 +12,7 @@ use tollgate::gate::{SessionId, udp_clients};
 use tollgate::http::credentials::basic_password;
 use tollgate::http::{Body, Framing, Part};
 use tollgate::proxy_header;
-use tollgate::stamp::Stamp;
+use tollgate::stamp::UnixTime;
 
 const BYTES_MAX: usize = 6;
 
@@ -285,7 +285,7 @@ fn short_credentials_are_read_or_refused() {
 fn short_texts_are_read_or_refused() {
     for beginning in ["", "2026-02-28T23:5", "2026-02-28T23:59:59"] {
         each_behind(beginning, b"09-:.+Z", |text| {
-            if let Some(stamp) = Stamp::parse(text) {
+            if let Some(stamp) = UnixTime::parse(text) {
                 assert!(stamp.unix_seconds > 0, "{text}");
             }
         });

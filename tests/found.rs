@@ -7,8 +7,8 @@ use std::time::Duration;
 use tollgate::format::splice::Splicer;
 use tollgate::format::{Finding, Format};
 use tollgate::gather::Gather;
-use tollgate::moment::Moment;
-use tollgate::stream::{Limits, Notice, Pool, Stream};
+use tollgate::moment::Instant;
+use tollgate::stream::{Limits, Notice, Pool, StreamBuffer};
 
 #[path = "support/corpus.rs"]
 #[allow(dead_code, reason = "it is used for bytes that are made here")]
@@ -423,20 +423,20 @@ fn who_comes_where_there_are_no_points_is_near_live_and_it_is_said() {
         join_back_time: Duration::ZERO,
     };
     let mut pool = Pool::new(8 << 20);
-    let mut stream = Stream::new(limits, None, Moment::START);
-    stream.append(&tables.repeat(3), &mut pool, Moment::START);
+    let mut stream = StreamBuffer::new(limits, None, Instant::START);
+    stream.append(&tables.repeat(3), &mut pool, Instant::START);
     let mut begins = Vec::new();
     let mut notices = Vec::new();
     for number in 0..600_u64 {
-        let viewer = stream.join((), Moment::START);
+        let viewer = stream.join((), Instant::START);
         let mut gather = Gather::default();
         begins.push((
             stream.newest(),
             stream.lend(viewer, usize::MAX, &mut gather, 0),
         ));
         stream.leave(viewer);
-        stream.count(other.len(), Moment::START);
-        stream.append(&other, &mut pool, Moment::START);
+        stream.count(other.len(), Instant::START);
+        stream.append(&other, &mut pool, Instant::START);
         notices.extend(stream.take_notice());
         assert!(
             stream.joins() == 0 && stream.no_joins_reason().is_some(),
@@ -449,7 +449,7 @@ fn who_comes_where_there_are_no_points_is_near_live_and_it_is_said() {
     }
     assert_eq!(notices, [Notice::NoJoin]);
     let key = pes(VIDEO, 2.0, &[DELIMITER, PARAMETERS, KEY_PICTURE].concat());
-    stream.append(&[key.repeat(3)].concat(), &mut pool, Moment::START);
+    stream.append(&[key.repeat(3)].concat(), &mut pool, Instant::START);
     assert!(stream.joins() > 0 && stream.no_joins_reason().is_none());
 }
 

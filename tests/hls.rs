@@ -15,9 +15,9 @@ use encoder::{Encoder, KINDS, Kind, Splits};
 use playlist::{Checker, Playlist};
 use tollgate::format::Scanner;
 use tollgate::gather::Gather;
-use tollgate::hls::{Ahead, Content, Cutter, Found, Plan, Unlisted, Wanted};
-use tollgate::moment::Moment;
-use tollgate::stream::{End, Limits, Outcome, Pool, Stream, Supply, ViewerId};
+use tollgate::hls::{BlockingReload, Content, Cutter, HlsRequest, HlsResponse, NoPlaylist, Plan};
+use tollgate::moment::Instant;
+use tollgate::stream::{End, Limits, Outcome, Pool, StreamBuffer, Supply, ViewerId};
 
 /// A stream of which all bytes are known.
 struct Rig {
@@ -34,7 +34,7 @@ fn plan(buffer_bytes: u64) -> Plan {
         buffer_bytes,
         tag: 0x5eed,
         started: Duration::from_secs(1_763_776_800),
-        began: Moment::START,
+        began: Instant::START,
         number_min: 0,
     }
 }
@@ -52,7 +52,7 @@ impl Rig {
 
     fn feed(&mut self, bytes: &[u8], seconds: f64) {
         self.seconds += seconds;
-        let now = Moment::after_start(Duration::from_secs_f64(self.seconds));
+        let now = Instant::after_start(Duration::from_secs_f64(self.seconds));
         let cutter = &mut self.cutter;
         self.scanner.feed(bytes, &mut |finding, header| {
             cutter.take(finding, header, now)
@@ -62,7 +62,7 @@ impl Rig {
         cutter.check();
     }
 
-    fn list(&mut self) -> Result<String, Unlisted> {
+    fn list(&mut self) -> Result<String, NoPlaylist> {
         let list = self.cutter.list()?;
         Ok(String::from_utf8(list.to_vec()).unwrap())
     }
@@ -73,14 +73,14 @@ impl Rig {
 
     /// A segment or a map.
     fn fetch(&mut self, name: &str) -> Option<Vec<u8>> {
-        match self.cutter.find(&Wanted::Named(name.into()), false)? {
-            Found::Object(object) => Some(match object.content {
+        match self.cutter.find(&HlsRequest::Named(name.into()), false)? {
+            HlsResponse::Object(object) => Some(match object.content {
                 Content::Bytes(bytes) => bytes.to_vec(),
                 Content::Range { lead, from, to } => {
                     [&lead[..], &self.source[from as usize..to as usize]].concat()
                 }
             }),
-            Found::NotYet(_) | Found::Refused(_) => None,
+            HlsResponse::NotYet(_) | HlsResponse::Refused(_) => None,
         }
     }
 
@@ -484,13 +484,13 @@ fn what_comes_next_is_waited_for_and_nothing_else() {
     let parts = list.parts[&(newest + 1)].len() as u64;
     assert_eq!(parts, 2);
     let hint = list.hint.unwrap();
-    let mut find = |wanted: Wanted| match rig.cutter.find(&wanted, true) {
+    let mut find = |wanted: HlsRequest| match rig.cutter.find(&wanted, true) {
         None => "nothing",
-        Some(Found::Object(_)) => "an object",
-        Some(Found::NotYet(_)) => "not yet",
-        Some(Found::Refused(_)) => "refused",
+        Some(HlsResponse::Object(_)) => "an object",
+        Some(HlsResponse::NotYet(_)) => "not yet",
+        Some(HlsResponse::Refused(_)) => "refused",
     };
-    let named = |name: &str| Wanted::Named(name.into());
+    let named = |name: &str| HlsRequest::Named(name.into());
     assert_eq!(find(named(&hint)), "not yet");
     assert_eq!(find(named(&hint.replace(".2.", ".1."))), "an object");
     assert_eq!(find(named(&hint.replace(".2.", ".3."))), "nothing");
@@ -506,8 +506,8 @@ fn what_comes_next_is_waited_for_and_nothing_else() {
         (newest + 3, Some(0), "refused"),
     ];
     for (number, part, found) in cases {
-        let ahead = Some(Ahead { number, part });
-        assert_eq!(find(Wanted::List(ahead)), found, "{ahead:?}");
+        let ahead = Some(BlockingReload { number, part });
+        assert_eq!(find(HlsRequest::List(ahead)), found, "{ahead:?}");
     }
 }
 
@@ -623,21 +623,21 @@ fn of_a_stream_that_was_lost_what_may_be_torn_off_is_not_listed() {
 fn what_cannot_be_listed_says_why() {
     let mut rig = Rig::new(BUFFER_BYTES);
     let mut encoder = Encoder::new(Kind::Ts);
-    assert_eq!(rig.list(), Err(Unlisted::TooFew));
+    assert_eq!(rig.list(), Err(NoPlaylist::TooFew));
     rig.feed(&encoder.run(4.5), 4.5);
-    assert_eq!(rig.list(), Err(Unlisted::TooFew));
+    assert_eq!(rig.list(), Err(NoPlaylist::TooFew));
     rig.feed(&encoder.run(2.0), 2.0);
     assert_eq!(rig.playlist().segments.len(), 3);
     // Ten seconds of four megabits fit into no mebibyte.
     encoder.unit_bytes = 20_000;
     rig.feed(&encoder.run(10.0), 10.0);
-    assert_eq!(rig.list(), Err(Unlisted::TooLarge));
+    assert_eq!(rig.list(), Err(NoPlaylist::TooLarge));
 
     let unfit = |bytes: &[u8]| {
         let mut rig = Rig::new(BUFFER_BYTES);
         rig.feed(bytes, 9.0);
         let found = rig.list();
-        assert!(matches!(found, Err(Unlisted::Unfit(_))), "{found:?}");
+        assert!(matches!(found, Err(NoPlaylist::Unfit(_))), "{found:?}");
     };
     for name in ["vp8.webm", "h264.mkv", "theora.ogg", "h264.flv"] {
         unfit(&std::fs::read(format!("tests/media/{name}")).unwrap());
@@ -667,7 +667,7 @@ fn what_comes_faster_than_it_plays_has_no_numbers_ahead_of_time() {
     assert!(seams.count() > 1, "some were left out");
     let newest = list.segments.pop().unwrap();
     let later = Plan {
-        began: Moment::after_start(Duration::from_secs_f64(rig.seconds + 8.0)),
+        began: Instant::after_start(Duration::from_secs_f64(rig.seconds + 8.0)),
         ..plan(1 << 20)
     };
     let mut later = Rig {
@@ -741,22 +741,22 @@ fn what_is_scrambled_is_said_to_be() {
     let mut rig = Rig::new(BUFFER_BYTES);
     rig.feed(&bytes, 9.0);
     let reason = "its packets are scrambled, and their times with them";
-    assert_eq!(rig.list(), Err(Unlisted::Unfit(reason)));
+    assert_eq!(rig.list(), Err(NoPlaylist::Unfit(reason)));
 }
 
 /// A stream that keeps a buffer of so many bytes.
-fn stream(buffer_bytes: usize) -> (Stream<u8>, Pool) {
+fn stream(buffer_bytes: usize) -> (StreamBuffer<u8>, Pool) {
     let limits = Limits {
         buffer_bytes,
         ..Limits::default()
     };
-    let mut stream = Stream::new(limits, None, Moment::START);
+    let mut stream = StreamBuffer::new(limits, None, Instant::START);
     stream.cut_into_segments(plan(0));
     (stream, Pool::new(1 << 30))
 }
 
 /// Takes so many bytes of what a viewer is lent.
-fn take(stream: &mut Stream<u8>, viewer: ViewerId<u8>, bytes_max: usize) -> Vec<u8> {
+fn take(stream: &mut StreamBuffer<u8>, viewer: ViewerId<u8>, bytes_max: usize) -> Vec<u8> {
     let mut gather = Gather::default();
     let lent = stream.lend(viewer, bytes_max, &mut gather, 0);
     let bytes: Vec<u8> = gather
@@ -776,7 +776,7 @@ fn who_asks_for_a_segment_is_lent_it_and_no_byte_more() {
     for kind in KINDS {
         let (mut stream, mut pool) = stream(1 << 20);
         let source = Encoder::new(kind).run(20.0);
-        stream.append(&source, &mut pool, Moment::START);
+        stream.append(&source, &mut pool, Instant::START);
         let cutter = stream.segments().unwrap();
         let list = String::from_utf8(cutter.list().unwrap().to_vec()).unwrap();
         for entry in Playlist::read(&list).segments {
@@ -787,7 +787,7 @@ fn who_asks_for_a_segment_is_lent_it_and_no_byte_more() {
                 .unwrap()
                 .clone();
             let range = (segment.from, segment.to);
-            let viewer = stream.join_range(1, range, segment.lead.clone(), Moment::START);
+            let viewer = stream.join_range(1, range, segment.lead.clone(), Instant::START);
             assert_eq!(
                 stream.supply(viewer, 0),
                 Supply::Bytes(segment.lead.len() + (segment.to - segment.from) as usize)
@@ -808,7 +808,7 @@ fn who_asks_for_a_segment_is_lent_it_and_no_byte_more() {
 fn who_is_overtaken_within_a_segment_is_cut_and_gets_nothing_else() {
     let (mut stream, mut pool) = stream(256 << 10);
     let mut encoder = Encoder::new(Kind::Ts);
-    stream.append(&encoder.run(6.5), &mut pool, Moment::START);
+    stream.append(&encoder.run(6.5), &mut pool, Instant::START);
     let list = stream.segments().unwrap().list().unwrap().to_vec();
     let list = Playlist::read(&String::from_utf8(list).unwrap());
     let name = &list.segments[0].name;
@@ -817,15 +817,15 @@ fn who_is_overtaken_within_a_segment_is_cut_and_gets_nothing_else() {
         7,
         (segment.from, segment.to),
         segment.lead.clone(),
-        Moment::START,
+        Instant::START,
     );
     assert_eq!(take(&mut stream, viewer, 1_000).len(), 1_000);
     // It has not even taken what stands in front.
     let range = (segment.from, segment.to);
-    let other = stream.join_range(8, range, segment.lead.clone(), Moment::START);
+    let other = stream.join_range(8, range, segment.lead.clone(), Instant::START);
     let mut cuts = Vec::new();
     for _ in 0..40 {
-        stream.append(&encoder.run(1.0), &mut pool, Moment::START);
+        stream.append(&encoder.run(1.0), &mut pool, Instant::START);
         cuts.extend(std::iter::from_fn(|| stream.take_cut()));
         stream.check();
     }

@@ -18,7 +18,7 @@ mod transport;
 use analyser::analyse;
 use spliced::spliced;
 use tollgate::format::Format;
-use tollgate::remux::{Heard, Reader, Remuxer, Target};
+use tollgate::remux::{Reader, ReaderEvent, Remuxer, Target};
 
 const UNIT_BYTES_MAX: usize = 1 << 20;
 /// AAC of two channels, 48,000 samples a second, as a tag of FLV sets it up.
@@ -109,8 +109,8 @@ fn a_key_picture_behind_a_pes_packet_of_its_sets_is_carried() {
     let pictures = |file: &[u8]| {
         let mut times = Vec::new();
         let mut reader = Reader::new(Format::MpegTs, UNIT_BYTES_MAX).expect("it can be read");
-        let mut hear = |heard: Heard<'_>| {
-            if let Heard::Unit(unit) = heard {
+        let mut hear = |heard: ReaderEvent<'_>| {
+            if let ReaderEvent::Unit(unit) = heard {
                 times.push((unit.track, unit.present, unit.is_join));
             }
             Ok(())
@@ -299,7 +299,7 @@ impl Pictures {
     fn feed(&mut self, bytes: &[u8]) {
         let (count, decode) = (&mut self.count, &mut self.decode);
         let fed = self.reader.feed(bytes, &mut |heard| {
-            if let Heard::Unit(unit) = heard
+            if let ReaderEvent::Unit(unit) = heard
                 && unit.track == 0
             {
                 *count += 1;

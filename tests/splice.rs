@@ -2,7 +2,7 @@
 //! wherever the first breaks off, and said to be another stream where it is one.
 #![cfg(feature = "hold")]
 
-use tollgate::format::splice::{Splicer, Unlike};
+use tollgate::format::splice::{Incompatible, Splicer};
 use tollgate::format::{Finding, Format};
 
 #[path = "support/corpus.rs"]
@@ -15,7 +15,7 @@ use corpus::{file, findings, had};
 
 /// What viewers get of a source that breaks off, and of one that follows. `None` if nobody can go
 /// on with the first.
-fn spliced(first: &[u8], second: &[u8]) -> Option<Result<Vec<u8>, Unlike>> {
+fn spliced(first: &[u8], second: &[u8]) -> Option<Result<Vec<u8>, Incompatible>> {
     let mut splicer = Splicer::new(1 << 20);
     let mut out = Vec::new();
     splicer
@@ -110,7 +110,7 @@ fn other_tracks_and_other_containers_are_another_stream() {
                 || (name, other) == ("opus.ogg", "theora.ogg");
             match spliced(&file, &next) {
                 Some(Ok(_)) => assert!(is_alike, "{other} goes on with {name}"),
-                Some(Err(Unlike(bytes))) => {
+                Some(Err(Incompatible(bytes))) => {
                     assert!(!is_alike, "{other} does not go on with {name}");
                     assert!(
                         bytes == next,

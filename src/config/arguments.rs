@@ -14,7 +14,7 @@ use super::features::left_out;
 use super::options::options;
 use super::row::{Asked, Fallback, Row, Takes};
 use super::{Command, Config, Outgoing, SandboxMode};
-use crate::gate::Excerpt;
+use crate::gate::Quoted;
 use crate::relay::Settings;
 
 /// What the names of our variables begin with.
@@ -203,7 +203,7 @@ fn set_from_variable(
             _ => {
                 return Err(bad(format!(
                     "{} is wrong; give 1 or 0",
-                    Excerpt(text.as_bytes())
+                    Quoted(text.as_bytes())
                 )));
             }
         },
@@ -219,7 +219,7 @@ fn set_from_variable(
 }
 
 fn text_of(value: &OsStr) -> Result<&str, String> {
-    let shown = Excerpt(value.as_encoded_bytes());
+    let shown = Quoted(value.as_encoded_bytes());
     value
         .to_str()
         .ok_or_else(|| format!("{shown} is not UTF-8; give UTF-8"))
@@ -377,7 +377,7 @@ impl Display for BadArgument {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match self {
             BadArgument::Unknown { name, nearest } => {
-                let shown = Excerpt(name.as_bytes());
+                let shown = Quoted(name.as_bytes());
                 let meant = nearest.map(|nearest| format!("--{nearest}"));
                 let meant = suggestion(meant, "see --help");
                 write!(formatter, "there is no option {shown}; {meant}")
@@ -387,7 +387,7 @@ impl Display for BadArgument {
                 "{origin}: this program is built without `{feature}`; build one with it"
             ),
             BadArgument::UnknownVariable { name, nearest } => {
-                let shown = Excerpt(name.as_encoded_bytes());
+                let shown = Quoted(name.as_encoded_bytes());
                 let meant = suggestion(
                     nearest.map(variable),
                     "unset it, or see --help for what there is",
@@ -396,7 +396,7 @@ impl Display for BadArgument {
             }
             BadArgument::Short { letter } => {
                 let mut bytes = [0; 4];
-                let shown = Excerpt(letter.encode_utf8(&mut bytes).as_bytes());
+                let shown = Quoted(letter.encode_utf8(&mut bytes).as_bytes());
                 let meant = suggestion(meant_by(*letter), "see --help");
                 write!(
                     formatter,
@@ -404,14 +404,14 @@ impl Display for BadArgument {
                 )
             }
             BadArgument::Stray { value } => {
-                let shown = Excerpt(value.as_encoded_bytes());
+                let shown = Quoted(value.as_encoded_bytes());
                 write!(
                     formatter,
                     "{shown} is no option; all begin with two dashes, see --help"
                 )
             }
             BadArgument::Unwanted { name, value } => {
-                let shown = Excerpt(value.as_encoded_bytes());
+                let shown = Quoted(value.as_encoded_bytes());
                 write!(
                     formatter,
                     "--{name}: {shown} is too much; give --{name} alone"

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use super::{AccessLog, Bind, CorsOrigin, Listen};
 use crate::gate::host::{BadHost, host_and_port};
-use crate::gate::{Excerpt, HostName, InterfaceName, Join, Subnet};
+use crate::gate::{HostName, InterfaceName, Join, Quoted, Subnet};
 use crate::relay::{Level, OriginUrl, Peer};
 
 /// What is wrong with a value, and what would be right.
 pub(super) type Read<T> = Result<T, String>;
 
 fn wrong<T>(text: &str, right: impl std::fmt::Display) -> Read<T> {
-    let shown = Excerpt(text.as_bytes());
+    let shown = Quoted(text.as_bytes());
     Err(match text.is_empty() {
         true => format!("it is empty; give {right}"),
         false => format!("{shown} is wrong; give {right}"),
@@ -179,7 +179,7 @@ pub(super) fn subnet(text: &str) -> Read<Subnet> {
 pub(super) fn hostname(text: &str) -> Read<String> {
     let name = HostName::parse(text);
     name.map(|name| name.as_str().to_owned()).map_err(|bad| {
-        let shown = Excerpt(text.as_bytes());
+        let shown = Quoted(text.as_bytes());
         match bad {
             BadHost::BadIpv4 => format!("{shown} is no name; addresses are answered to anyway"),
             _ => format!("{shown}: {bad}"),

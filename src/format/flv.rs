@@ -3,7 +3,7 @@
 
 use super::header::{HEADER_BYTES_MAX, Header, InParts, Parts};
 use super::window::{Step, Walker};
-use super::{Finding, Findings, LetGo, Start, UNIT_SPACING};
+use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 
 /// The scanner.
 #[derive(Default)]
@@ -77,7 +77,12 @@ enum Kind {
 }
 
 impl Walker<Findings<'_>> for Flv {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<Step, LetGo> {
+    fn look(
+        &mut self,
+        seen: &[u8],
+        at: u64,
+        findings: &mut Findings<'_>,
+    ) -> Result<Step, Unsupported> {
         if self.tags.head.is_none() {
             return match seen.first_chunk::<HEAD_BYTES>() {
                 None => Ok(Step::Hold(HEAD_BYTES)),
@@ -85,7 +90,7 @@ impl Walker<Findings<'_>> for Flv {
                     self.tags.head = Some(*head);
                     Ok(Step::Pass(HEAD_BYTES as u64))
                 }
-                Some(_) => Err(LetGo),
+                Some(_) => Err(Unsupported),
             };
         }
         let Some([first, s0, s1, s2, t0, t1, t2, t3, ..]) =
@@ -112,7 +117,7 @@ impl Walker<Findings<'_>> for Flv {
         };
         if let Some((kept, bytes_max)) = kept {
             if whole > bytes_max {
-                return Err(LetGo);
+                return Err(Unsupported);
             }
             let Some(tag) = seen.get(..whole) else {
                 return Ok(Step::Hold(whole));

@@ -7,7 +7,8 @@
 
 use super::window::{Look, Step, Walker};
 use super::{
-    Finding, Findings, Format, Header, LetGo, MediaTime, SEARCH_BYTES_MAX, Start, UNIT_SPACING,
+    Finding, Findings, Format, Header, MediaTime, SEARCH_BYTES_MAX, Start, UNIT_SPACING,
+    Unsupported,
 };
 #[cfg(feature = "handover")]
 use crate::handover::are_counts;
@@ -392,7 +393,12 @@ impl Walk {
 }
 
 impl Walker<Findings<'_>> for Walk {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<Step, LetGo> {
+    fn look(
+        &mut self,
+        seen: &[u8],
+        at: u64,
+        findings: &mut Findings<'_>,
+    ) -> Result<Step, Unsupported> {
         if let Place::Search(searched) = self.place {
             return self.search(searched, seen, at, findings);
         }
@@ -422,7 +428,7 @@ impl Walk {
         seen: &[u8],
         at: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<Step, LetGo> {
+    ) -> Result<Step, Unsupported> {
         self.place = Place::Search(searched);
         let frames = if self.codec.is_some() {
             RESYNC_FRAMES
@@ -431,7 +437,7 @@ impl Walk {
         };
         match row(seen, self.codec, frames) {
             Look::Needs(length) => Ok(Step::Hold(length)),
-            Look::Nothing if searched >= SEARCH_BYTES_MAX => Err(LetGo),
+            Look::Nothing if searched >= SEARCH_BYTES_MAX => Err(Unsupported),
             Look::Nothing => {
                 self.place = Place::Search(searched + 1);
                 Ok(Step::Pass(1))

@@ -6,9 +6,9 @@
 //! from what is lent: so a source that changes its header with every packet costs no more than one
 //! that never does.
 
-use super::LetGo;
 #[cfg(doc)]
 use super::Start;
+use super::Unsupported;
 use super::window::grow;
 
 /// The longest header that is kept. Those of real files have some hundred bytes to some ten
@@ -130,9 +130,9 @@ impl Elements {
     }
 
     /// Keeps an element.
-    pub fn append(&mut self, element: &[u8]) -> Result<(), LetGo> {
+    pub fn append(&mut self, element: &[u8]) -> Result<(), Unsupported> {
         if element.len() > self.bytes_left() {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         grow(&mut self.next, element.len(), HEADER_BYTES_MAX);
         self.next.extend_from_slice(element);
@@ -227,11 +227,11 @@ mod tests {
     fn a_header_has_so_many_bytes_and_no_more() {
         let mut elements = Elements::default();
         assert_eq!(elements.append(&vec![1; MOST - 2]), Ok(()));
-        assert_eq!(elements.append(&[1; 3]), Err(LetGo));
+        assert_eq!(elements.append(&[1; 3]), Err(Unsupported));
         assert_eq!(elements.append(&[1; 2]), Ok(()));
         assert_eq!(
             (elements.append(&[1]), elements.bytes_left()),
-            (Err(LetGo), 0)
+            (Err(Unsupported), 0)
         );
         elements.tell();
         assert_eq!(elements.lend().length(), MOST);

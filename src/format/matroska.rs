@@ -9,7 +9,7 @@
 use super::ebml::{self, Head, Read};
 use super::header::{Elements, Header};
 use super::window::{Step, Walker};
-use super::{Finding, Findings, Format, LetGo, Prelude, Start, UNIT_SPACING};
+use super::{Finding, Findings, Format, Prelude, Start, UNIT_SPACING, Unsupported};
 
 pub(crate) const EBML: u32 = 0x1a45_dfa3;
 pub(crate) const SEGMENT: u32 = 0x1853_8067;
@@ -114,10 +114,15 @@ pub(super) fn doc_type(bytes: &[u8]) -> Option<Option<Format>> {
 }
 
 impl Walker<Findings<'_>> for Matroska {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<Step, LetGo> {
+    fn look(
+        &mut self,
+        seen: &[u8],
+        at: u64,
+        findings: &mut Findings<'_>,
+    ) -> Result<Step, Unsupported> {
         let head = match ebml::head(seen) {
             Read::More => return Ok(Step::More),
-            Read::Malformed => return Err(LetGo),
+            Read::Malformed => return Err(Unsupported),
             Read::Whole(head) => head,
         };
         self.leave_levels(at, head, findings);
@@ -170,7 +175,7 @@ impl Walker<Findings<'_>> for Matroska {
                 let end = head.size.and_then(|size| body_at.checked_add(size));
                 self.group = Group {
                     start: at,
-                    end: end.ok_or(LetGo)?,
+                    end: end.ok_or(Unsupported)?,
                     ..Group::default()
                 };
                 self.level = Level::Group;
@@ -181,7 +186,7 @@ impl Walker<Findings<'_>> for Matroska {
                 past(head)
             }
             (Level::Top, VOID) | (Level::Segment | Level::Cluster | Level::Group, _) => past(head),
-            (Level::Top, _) => Err(LetGo),
+            (Level::Top, _) => Err(Unsupported),
         }
     }
 }
@@ -207,10 +212,10 @@ impl Matroska {
     }
 
     /// The element belongs to the header.
-    fn keep(&mut self, seen: &[u8], head: Head) -> Result<Step, LetGo> {
+    fn keep(&mut self, seen: &[u8], head: Head) -> Result<Step, Unsupported> {
         let length = length(head)?;
         if length > self.header.bytes_left() as u64 {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         let Some(element) = seen.get(..length as usize) else {
             return Ok(Step::Hold(length as usize));
@@ -245,7 +250,7 @@ impl Matroska {
         at: u64,
         head: Head,
         findings: &mut Findings<'_>,
-    ) -> Result<Step, LetGo> {
+    ) -> Result<Step, Unsupported> {
         let track_at = head.bytes();
         let Some(&first) = seen.get(track_at) else {
             return Ok(Step::More);
@@ -254,12 +259,12 @@ impl Matroska {
         let flags_at = track_at + track_bytes + 2;
         let length = length(head)?;
         if track_bytes > 8 || length <= flags_at as u64 {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         let Some(&flags) = seen.get(flags_at) else {
             return Ok(Step::More);
         };
-        let track = ebml::number(&seen[track_at..track_at + track_bytes]).ok_or(LetGo)?;
+        let track = ebml::number(&seen[track_at..track_at + track_bytes]).ok_or(Unsupported)?;
         if self.level == Level::Group {
             self.group.track = Some(track);
         } else {
@@ -327,12 +332,12 @@ impl Matroska {
 }
 
 /// Of the whole element.
-pub(crate) fn length(head: Head) -> Result<u64, LetGo> {
-    let size = head.size.ok_or(LetGo)?;
+pub(crate) fn length(head: Head) -> Result<u64, Unsupported> {
+    let size = head.size.ok_or(Unsupported)?;
     Ok(head.bytes() as u64 + size)
 }
 
-fn past(head: Head) -> Result<Step, LetGo> {
+fn past(head: Head) -> Result<Step, Unsupported> {
     length(head).map(Step::Pass)
 }
 

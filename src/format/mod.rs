@@ -48,7 +48,6 @@ pub struct Start {
     pub prelude: Prelude,
     /// Of MPEG-TS: the continuity counter of the next packet of the video, 0 to 15, where its
     /// parameter sets go in front ([`Header::at`]).
-    #[cfg_attr(feature = "handover", serde(default))]
     pub counter: Option<u8>,
 }
 
@@ -196,7 +195,7 @@ const SEARCH_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The container is not understood (any more).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LetGo;
+pub struct Unsupported;
 
 /// Scans one stream.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -232,7 +231,7 @@ impl Container {
         bytes: &[u8],
         offset: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<(), LetGo> {
+    ) -> Result<(), Unsupported> {
         match self {
             Container::MpegTs(scanner) => scanner.feed(bytes, offset, findings),
             Container::Matroska(walker) => window.walk(&mut **walker, bytes, offset, findings),
@@ -373,7 +372,7 @@ impl Scanner {
         let rest_offset = held.len() as u64;
         match fed.and_then(|()| container.feed(window, rest, rest_offset, findings)) {
             Ok(()) => self.state = State::Known(container),
-            Err(LetGo) => self.let_go(findings),
+            Err(Unsupported) => self.let_go(findings),
         }
     }
 

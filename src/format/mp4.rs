@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::header::{Elements, Header};
 use super::window::{Look, Step, Walker};
-use super::{Finding, Findings, LetGo, MediaTime, Start, UNIT_SPACING};
+use super::{Finding, Findings, MediaTime, Start, UNIT_SPACING, Unsupported};
 
 /// The scanner.
 #[derive(Default)]
@@ -47,7 +47,12 @@ pub(crate) const BASE_DATA_OFFSET: u32 = 0x1;
 const NOT_SYNC: u32 = 0x1_0000;
 
 impl Walker<Findings<'_>> for Mp4 {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<Step, LetGo> {
+    fn look(
+        &mut self,
+        seen: &[u8],
+        at: u64,
+        findings: &mut Findings<'_>,
+    ) -> Result<Step, Unsupported> {
         let BoxHead {
             kind,
             bytes: head_bytes,
@@ -55,14 +60,14 @@ impl Walker<Findings<'_>> for Mp4 {
         } = match box_head(seen) {
             Look::Found(head) => head,
             Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => return Err(LetGo),
+            Look::Nothing => return Err(Unsupported),
         };
         if at.checked_add(length).is_none() {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         let is_header = !self.has_header || matches!(&kind, b"ftyp" | b"moov");
         let held_max = match (&kind, is_header) {
-            (b"mdat", true) => return Err(LetGo),
+            (b"mdat", true) => return Err(Unsupported),
             (_, true) => self.header.bytes_left(),
             (b"moof", false) => MOOF_BYTES_MAX,
             (b"styp" | b"prft" | b"emsg" | b"sidx", false) => {
@@ -77,7 +82,7 @@ impl Walker<Findings<'_>> for Mp4 {
         let whole = usize::try_from(length)
             .ok()
             .filter(|whole| *whole <= held_max)
-            .ok_or(LetGo)?;
+            .ok_or(Unsupported)?;
         let Some(content) = seen.get(..whole) else {
             return Ok(Step::Hold(whole));
         };
@@ -112,7 +117,7 @@ impl Mp4 {
         (content, head_bytes): (&[u8], usize),
         at: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<(), LetGo> {
+    ) -> Result<(), Unsupported> {
         if self.has_header {
             // Another beginning in mid-stream.
             findings(Finding::Break(at), self.header.lend());
@@ -120,7 +125,7 @@ impl Mp4 {
         }
         self.header.append(content)?;
         if kind == b"moov" {
-            self.tracks = Tracks::read(&content[head_bytes..]).ok_or(LetGo)?;
+            self.tracks = Tracks::read(&content[head_bytes..]).ok_or(Unsupported)?;
             self.has_header = true;
             (self.fragment_start, self.last_unit) = (None, None);
             self.header.tell();

@@ -9,7 +9,7 @@ mod comments;
 use self::comments::Rewriter;
 use super::header::{Elements, HEADER_BYTES_MAX, Header};
 use super::window::{Look, Step, Walker};
-use super::{Finding, Findings, LetGo, SEARCH_BYTES_MAX, Start, UNIT_SPACING};
+use super::{Finding, Findings, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported};
 
 /// Before the segment table.
 const PAGE_HEAD_BYTES: usize = 27;
@@ -185,7 +185,7 @@ impl Stream {
     const UNCOUNTED: u32 = u32::MAX;
 
     /// From its first page. Video that is not understood has no points that could be told: let go.
-    fn begin(page: &Page) -> Result<Stream, LetGo> {
+    fn begin(page: &Page) -> Result<Stream, Unsupported> {
         let packet = page.payload;
         let (codec, header_packets) = match packet {
             [0x80, b't', b'h', b'e', b'o', b'r', b'a', ..] => (Codec::Theora, 3),
@@ -203,7 +203,7 @@ impl Stream {
             [b'O', b'V', b'P', b'8', b'0', ..]
             | [b'B', b'B', b'C', b'D', ..]
             | [0x01, b'v', b'i', b'd', b'e', b'o', ..] => {
-                return Err(LetGo);
+                return Err(Unsupported);
             }
             _ => (Codec::Foreign, 0),
         };
@@ -284,7 +284,7 @@ impl Walker<Findings<'_>> for Ogg {
         bytes: &[u8],
         begin: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<Step, LetGo> {
+    ) -> Result<Step, Unsupported> {
         let page = match Page::read(bytes) {
             Look::Found(page) => page,
             Look::Needs(length) => return Ok(Step::Hold(length)),
@@ -323,14 +323,14 @@ impl Ogg {
     }
 
     /// No page begins here. Headers with a hole are none.
-    fn search_on(&mut self) -> Result<Step, LetGo> {
+    fn search_on(&mut self) -> Result<Step, Unsupported> {
         let searched = match (&self.phase, self.place) {
-            (Phase::Headers { .. }, _) => return Err(LetGo),
+            (Phase::Headers { .. }, _) => return Err(Unsupported),
             (Phase::Data, Place::Page) => 0,
             (Phase::Data, Place::Search(searched)) => searched,
         };
         if searched >= SEARCH_BYTES_MAX {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         self.place = Place::Search(searched + 1);
         Ok(Step::Pass(1))
@@ -343,7 +343,7 @@ impl Ogg {
         seen: &[u8],
         begin: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<(), LetGo> {
+    ) -> Result<(), Unsupported> {
         if page.begins_stream() {
             return self.begin_stream(page, seen);
         }
@@ -374,13 +374,13 @@ impl Ogg {
             *between += seen.len();
         }
         if *between > HEADER_BYTES_MAX {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         if self.streams.iter().any(|stream| stream.header_packets > 0) {
             return Ok(());
         }
         if !self.streams.iter().any(|stream| stream.codec.is_media()) {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         self.phase = Phase::Data;
         self.rewriter = None;
@@ -394,7 +394,7 @@ impl Ogg {
 
     /// All streams of a link begin before anything else of it; one that begins after data begins
     /// the next link of a chain.
-    fn begin_stream(&mut self, page: &Page, seen: &[u8]) -> Result<(), LetGo> {
+    fn begin_stream(&mut self, page: &Page, seen: &[u8]) -> Result<(), Unsupported> {
         let is_of_link = matches!(self.phase, Phase::Headers { .. })
             && self
                 .streams
@@ -406,7 +406,7 @@ impl Ogg {
             self.header.begin();
         }
         if self.streams.len() == STREAMS_MAX {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         let mut stream = Stream::begin(page)?;
         stream.takes_header(page);

@@ -5,7 +5,7 @@ use super::*;
 pub(super) type Found = (Finding, Option<Vec<u8>>);
 
 /// What a walker found, and whether it let go.
-pub(super) type Scanned = (Vec<Found>, Result<(), LetGo>);
+pub(super) type Scanned = (Vec<Found>, Result<(), Unsupported>);
 
 /// What a walker finds, which is the same in pieces of these sizes as in one. It is checked behind
 /// each, with the bytes so far.
@@ -24,8 +24,8 @@ pub(super) fn scan_in<W: for<'a> Walker<Findings<'a>>>(
                 findings.push((finding, header));
             };
             let found: &mut Findings<'_> = &mut found;
-            if window.walk(&mut walker, piece, offset, found) == Err(LetGo) {
-                return (findings, Err(LetGo));
+            if window.walk(&mut walker, piece, offset, found) == Err(Unsupported) {
+                return (findings, Err(Unsupported));
             }
             offset += piece.len() as u64;
             check(&walker, offset);
@@ -277,7 +277,9 @@ fn what_cannot_be_is_not_believed() {
         if format == Format::MpegTs {
             let search = |at| {
                 json!({
-                    "codec": "H264", "begin": at, "last": 0, "may_be_rest": false, "verdict": null,
+                    "codec": "H264", "begin": at, "counter": 0, "last": 0, "may_be_rest": false,
+                    "is_marked": false, "may_begin": false, "unit": [0, 0, 0], "told": 0,
+                    "is_join": null,
                 })
             };
             let many = |count| json!(vec![program.clone(); count]);

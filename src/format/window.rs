@@ -5,7 +5,7 @@
 //! the front of something whose rest has yet to come, as long as the longest [`Step::Hold`]. What
 //! is passed before it has arrived is counted and never held.
 
-use super::LetGo;
+use super::Unsupported;
 
 /// What looking at the first bytes gives.
 pub(crate) enum Look<T> {
@@ -32,7 +32,7 @@ pub(crate) trait Walker<Out: ?Sized> {
     /// Judges what can be seen, which is at least a byte; `at` is the offset of the first. What it
     /// finds must not depend on how much more than it asked for can be seen: so it asks for no more
     /// than the next byte that may tell.
-    fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<Step, LetGo>;
+    fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<Step, Unsupported>;
 }
 
 /// Room that stays when nothing is held, so that what is small needs no allocation each time.
@@ -68,7 +68,7 @@ impl Window {
         bytes: &[u8],
         offset: u64,
         out: &mut Out,
-    ) -> Result<(), LetGo> {
+    ) -> Result<(), Unsupported> {
         let end = offset + bytes.len() as u64;
         let mut rest = bytes;
         loop {
@@ -93,9 +93,9 @@ impl Window {
             let at = end - (seen.len() + behind) as u64;
             let seen_bytes = seen.len();
             match walker.look(seen, at, out) {
-                Err(LetGo) => {
+                Err(Unsupported) => {
                     self.unread = rest.len();
-                    return Err(LetGo);
+                    return Err(Unsupported);
                 }
                 Ok(Step::Hold(length)) => self.wanted = length.max(seen_bytes + 1),
                 Ok(Step::More) => self.wanted = seen_bytes + 1,

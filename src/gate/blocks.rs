@@ -6,12 +6,12 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use crate::held::table_bytes;
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// Those who are blocked, each until a moment.
 #[derive(Debug)]
 pub struct Blocks<K> {
-    until: HashMap<K, Moment>,
+    until: HashMap<K, Instant>,
 }
 
 impl<K> Default for Blocks<K> {
@@ -29,7 +29,7 @@ impl<K: Clone + Eq + Hash> Blocks<K> {
     /// Blocks one until `until`, or until then instead if it is blocked; those whose time is over
     /// are forgotten with this. Says whether there was room.
     #[must_use]
-    pub fn add(&mut self, whom: &K, until: Moment, now: Moment) -> bool {
+    pub fn add(&mut self, whom: &K, until: Instant, now: Instant) -> bool {
         self.until.retain(|_, until| *until > now);
         let has_room = self.until.len() < BLOCKS_MAX || self.until.contains_key(whom);
         if has_room {
@@ -41,17 +41,17 @@ impl<K: Clone + Eq + Hash> Blocks<K> {
     /// What they hold in memory, in bytes; `of` says so of what each is known by.
     pub fn held_bytes(&self, of: impl Fn(&K) -> usize) -> usize {
         let names: usize = self.until.keys().map(of).sum();
-        table_bytes::<(K, Moment)>(self.until.capacity()) + names
+        table_bytes::<(K, Instant)>(self.until.capacity()) + names
     }
 
     /// All of them, and until when.
     #[cfg(feature = "handover")]
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &Moment)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &Instant)> {
         self.until.iter()
     }
 
     /// How long one is blocked still.
-    pub fn left(&self, whom: &K, now: Moment) -> Option<Duration> {
+    pub fn left(&self, whom: &K, now: Instant) -> Option<Duration> {
         let until = self.until.get(whom)?;
         (*until > now).then(|| until.since(now))
     }
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_session_is_blocked_for_its_time_and_no_longer() {
         let session = SessionId::parse(b"demo").expect("a good sessionid");
-        let now = Moment::after_start(Duration::from_secs(10));
+        let now = Instant::after_start(Duration::from_secs(10));
         let mut blocks = Blocks::default();
         assert!(blocks.add(&session, now + Duration::from_secs(3), now));
         assert_eq!(
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn what_is_blocked_makes_room_for_nothing() {
-        let now = Moment::after_start(Duration::from_secs(10));
+        let now = Instant::after_start(Duration::from_secs(10));
         let named = |number: usize| {
             SessionId::parse(number.to_string().as_bytes()).expect("a good sessionid")
         };

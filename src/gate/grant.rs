@@ -5,7 +5,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::session_id::SessionId;
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// Which way media may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +73,9 @@ pub struct Terms {
     /// The sessionid is a key to this session, and names none itself.
     pub opens: Option<SessionId>,
     /// From then on nobody new comes in by it.
-    pub expires: Option<Stamp>,
+    pub expires: Option<UnixTime>,
     /// From then on nobody is inside by it.
-    pub ends: Option<Stamp>,
+    pub ends: Option<UnixTime>,
     /// So many watch by it at once; where it names a session itself, so many watch that.
     pub viewers_max: Option<u32>,
     /// A source that came by it is read no faster, in bits a second; where it names a session
@@ -113,13 +113,13 @@ impl From<Direction> for Grant {
 
 impl Grant {
     /// The second from which on nobody comes in.
-    pub fn shuts(&self) -> Option<Stamp> {
+    pub fn shuts(&self) -> Option<UnixTime> {
         let Terms { expires, ends, .. } = self.terms;
         [expires, ends].into_iter().flatten().min()
     }
 
     /// Whether nobody comes in any more.
-    pub fn is_shut(&self, now: Stamp) -> bool {
+    pub fn is_shut(&self, now: UnixTime) -> bool {
         self.shuts().is_some_and(|shuts| shuts <= now)
     }
 
@@ -191,7 +191,7 @@ impl Note {
 
 /// Why somebody does not come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shut {
+pub enum Denied {
     /// There is no such token.
     NoToken,
     /// It is over.
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn whichever_time_comes_first_shuts_and_given_terms_take_the_place_of_old_ones() {
-        let at = |unix_seconds| Stamp { unix_seconds };
+        let at = |unix_seconds| UnixTime { unix_seconds };
         let with = |expires, ends| Grant {
             direction: Direction::Out,
             terms: Terms {
@@ -284,7 +284,7 @@ mod tests {
                 ..Terms::default()
             },
         };
-        assert!(!Grant::from(Direction::In).is_shut(Stamp::MAX));
+        assert!(!Grant::from(Direction::In).is_shut(UnixTime::MAX));
         for grant in [with(Some(at(5)), Some(at(9))), with(None, Some(at(5)))] {
             assert!(!grant.is_shut(at(4)) && grant.is_shut(at(5)) && grant.is_shut(at(10)));
         }

@@ -30,14 +30,14 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::carriage::Carriage;
 use super::grant::{Direction, Grant, Note, Terms};
 use super::record::{Entry, Record};
 use super::session_id::SessionId;
 use super::tokens::Tokens;
+use super::transport::Transport;
 use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple};
 use super::udp_clients::UdpClient;
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// The first line.
 pub const HEADER: &[u8] = b"tollgate-tokens 1\n";
@@ -115,7 +115,7 @@ impl From<&Record> for Written {
 
 fn write_grant(grant: &Grant) -> Written {
     let terms = &grant.terms;
-    let seconds = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.unix_seconds);
+    let seconds = |stamp: Option<UnixTime>| stamp.map(|stamp| stamp.unix_seconds);
     Written {
         http: Some(grant.direction.name().to_owned()),
         opens: terms
@@ -132,9 +132,11 @@ fn write_grant(grant: &Grant) -> Written {
 }
 
 fn write_client(tuple: &RtpTuple) -> Vec<String> {
-    let client = match tuple.carriage {
-        Carriage::Rtp(None) => tuple.client.to_string(),
-        Carriage::Rtp(Some(_)) | Carriage::Bare => format!("{} {}", tuple.carriage, tuple.client),
+    let client = match tuple.transport {
+        Transport::Rtp(None) => tuple.client.to_string(),
+        Transport::Rtp(Some(_)) | Transport::Bare => {
+            format!("{} {}", tuple.transport, tuple.client)
+        }
     };
     let mut written = vec![client];
     if tuple.client.address().is_none() {
@@ -145,9 +147,9 @@ fn write_client(tuple: &RtpTuple) -> Vec<String> {
 
 fn read_client(written: &[String]) -> Option<RtpTuple> {
     let (client, addresses) = written.split_first()?;
-    let (carriage, client) = match client.split_once(' ') {
-        Some((carriage, client)) => (Carriage::parse(carriage)?, client),
-        None => (Carriage::Rtp(None), client.as_str()),
+    let (transport, client) = match client.split_once(' ') {
+        Some((transport, client)) => (Transport::parse(transport)?, client),
+        None => (Transport::Rtp(None), client.as_str()),
     };
     let client = UdpClient::parse(client.as_bytes()).ok()?;
     let addresses = match client.address() {
@@ -160,7 +162,7 @@ fn read_client(written: &[String]) -> Option<RtpTuple> {
     };
     Some(RtpTuple {
         client,
-        carriage,
+        transport,
         addresses,
     })
 }
@@ -178,8 +180,8 @@ fn read_session(text: String) -> Option<SessionId> {
 }
 
 /// A time that is written with more than four digits of a year was never one.
-fn read_stamp(unix_seconds: u64) -> Option<Stamp> {
-    Some(Stamp { unix_seconds }).filter(|stamp| *stamp <= Stamp::MAX)
+fn read_stamp(unix_seconds: u64) -> Option<UnixTime> {
+    Some(UnixTime { unix_seconds }).filter(|stamp| *stamp <= UnixTime::MAX)
 }
 
 impl Written {
@@ -243,7 +245,7 @@ impl Written {
 }
 
 /// The line of changes that are made together, and of how late it was.
-pub fn encode(records: &[Record], time: Option<Stamp>) -> Vec<u8> {
+pub fn encode(records: &[Record], time: Option<UnixTime>) -> Vec<u8> {
     let time = time.map(|time| Written {
         time: Some(time.unix_seconds),
         ..Written::default()
@@ -341,7 +343,7 @@ fn records(tokens: &Tokens) -> Vec<Record> {
 /// The shortest journal of this table.
 pub fn compact(tokens: &Tokens) -> Vec<u8> {
     let mut bytes = HEADER.to_vec();
-    if tokens.time() > Stamp::default() {
+    if tokens.time() > UnixTime::default() {
         bytes.extend_from_slice(&encode(&[], Some(tokens.time())));
     }
     for records in records(tokens).chunks(LINE_RECORDS) {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::grant::Grant;
 use super::session_id::SessionId;
 use super::tuple::RtpTuple;
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// A change of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,5 +73,5 @@ pub struct Entry {
     /// The changes, in their order.
     pub records: Vec<Record>,
     /// How late it was.
-    pub time: Option<Stamp>,
+    pub time: Option<UnixTime>,
 }

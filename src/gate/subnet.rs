@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-use super::excerpt::Excerpt;
+use super::quoted::Quoted;
 
 /// The bits of an IPv4-mapped IPv6 address before the IPv4 address (RFC 4291, section 2.5.5.2).
 const MAPPED_BITS: u8 = 96;
@@ -51,7 +51,7 @@ impl FromStr for Subnet {
 
     fn from_str(text: &str) -> Result<Subnet, BadSubnet> {
         parse(text).map_err(|fault| BadSubnet {
-            written: Excerpt(text.as_bytes()).to_string().into(),
+            written: Quoted(text.as_bytes()).to_string().into(),
             fault,
         })
     }
@@ -129,7 +129,7 @@ fn is_mask(bits: u32) -> bool {
 /// A text that is no subnet. Prints as one line that names it and says what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSubnet {
-    /// As an [`Excerpt`].
+    /// As an [`Quoted`].
     written: Box<str>,
     fault: Fault,
 }

@@ -18,15 +18,15 @@ use std::net::SocketAddr;
 use std::ops::Bound;
 use std::rc::Rc;
 
-use super::carriage::{Carriage, Matrix};
-use super::grant::{BadKey, Direction, Grant, GrantChange, Shut};
+use super::grant::{BadKey, Denied, Direction, Grant, GrantChange};
 use super::limits::{Full, Limits, MATRICES_MAX};
 use super::record::{Entry, Record};
 use super::session_id::SessionId;
+use super::transport::{FecMatrix, Transport};
 use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple, Tuple, inbound_key};
 use super::udp_clients::UdpClient;
 use crate::held::{hash_map_bytes, tree_map_bytes};
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// Where datagrams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Destination {
     /// A host, or a group.
     pub address: SocketAddr,
     /// What they are.
-    pub carriage: Carriage,
+    pub transport: Transport,
 }
 
 /// The tuples of one session. At least one: an empty session is not kept.
@@ -94,9 +94,9 @@ pub struct Tokens {
     /// For each address the tuples that have it, serials ascending; no list is empty.
     inbound: HashMap<SocketAddr, Vec<Rc<Tuple>>>,
     /// The serials of those that will be over or are, by when.
-    shuts: BTreeMap<(Stamp, u64), ()>,
+    shuts: BTreeMap<(UnixTime, u64), ()>,
     /// The latest time that is known to have been: a clock that has been set back since is wrong.
-    time: Stamp,
+    time: UnixTime,
     /// Above every serial in the table.
     serial_next: u64,
     /// Bytes that the tuples take, and the lists of destinations.
@@ -116,7 +116,7 @@ impl Tokens {
             in_order: BTreeMap::new(),
             inbound: HashMap::new(),
             shuts: BTreeMap::new(),
-            time: Stamp::default(),
+            time: UnixTime::default(),
             serial_next: 1,
             tuples_bytes: 0,
             keys: HashMap::new(),
@@ -135,12 +135,12 @@ impl Tokens {
     }
 
     /// It has been this late.
-    pub fn tell_time(&mut self, time: Stamp) {
+    pub fn tell_time(&mut self, time: UnixTime) {
         self.time = self.time.max(time);
     }
 
     /// The latest time that it was told.
-    pub fn time(&self) -> Stamp {
+    pub fn time(&self) -> UnixTime {
         self.time
     }
 
@@ -218,7 +218,7 @@ impl Tokens {
         session: &SessionId,
         http: Option<GrantChange>,
         rtp: Vec<RtpTuple>,
-        now: Stamp,
+        now: UnixTime,
     ) -> Result<Addition, Full> {
         let known = self.grant(session);
         let alive = known.filter(|known| !known.is_shut(now));
@@ -306,14 +306,14 @@ impl Tokens {
     /// any more. Looks at everything.
     pub fn retain_addresses(
         &mut self,
-        mut passes: impl FnMut(SocketAddr, Carriage) -> bool,
+        mut passes: impl FnMut(SocketAddr, Transport) -> bool,
     ) -> usize {
         let mut changed = Vec::new();
         for tuple in self.in_order.values() {
             let Some(rtp) = tuple.rtp() else { continue };
             let mut left = rtp.clone();
             left.addresses
-                .retain(|address| passes(*address, rtp.carriage));
+                .retain(|address| passes(*address, rtp.transport));
             if left != *rtp {
                 changed.push((tuple.serial, tuple.session.clone(), left));
             }
@@ -344,26 +344,31 @@ impl Tokens {
     }
 
     /// Whether who has this sessionid may be the source of the session that it opens.
-    pub fn publish(&self, name: &SessionId, now: Stamp) -> Result<(), Shut> {
+    pub fn publish(&self, name: &SessionId, now: UnixTime) -> Result<(), Denied> {
         self.ask(name, now, Direction::allows_in)
     }
 
     /// Whether who has this sessionid may watch the session that it opens.
-    pub fn watch(&self, name: &SessionId, now: Stamp) -> Result<(), Shut> {
+    pub fn watch(&self, name: &SessionId, now: UnixTime) -> Result<(), Denied> {
         self.ask(name, now, Direction::allows_out)
     }
 
-    fn ask(&self, name: &SessionId, now: Stamp, allows: fn(Direction) -> bool) -> Result<(), Shut> {
+    fn ask(
+        &self,
+        name: &SessionId,
+        now: UnixTime,
+        allows: fn(Direction) -> bool,
+    ) -> Result<(), Denied> {
         match self.grant(name) {
-            None => Err(Shut::NoToken),
-            Some(grant) if grant.is_shut(now) => Err(Shut::Over),
-            Some(grant) if !allows(grant.direction) => Err(Shut::Direction),
+            None => Err(Denied::NoToken),
+            Some(grant) if grant.is_shut(now) => Err(Denied::Over),
+            Some(grant) if !allows(grant.direction) => Err(Denied::Direction),
             Some(_) => Ok(()),
         }
     }
 
     /// When the next `http` tuple will be over, of those that are not yet.
-    pub fn next_shut(&self, now: Stamp) -> Option<Stamp> {
+    pub fn next_shut(&self, now: UnixTime) -> Option<UnixTime> {
         let later = (Bound::Excluded((now, u64::MAX)), Bound::Unbounded);
         self.shuts
             .range(later)
@@ -372,7 +377,7 @@ impl Tokens {
     }
 
     /// The sessionids whose `http` tuples are over since after `since`, up to now.
-    pub fn shut_since(&self, since: Stamp, now: Stamp) -> impl Iterator<Item = &SessionId> {
+    pub fn shut_since(&self, since: UnixTime, now: UnixTime) -> impl Iterator<Item = &SessionId> {
         let meanwhile = (since, u64::MAX)..=(now.max(since), u64::MAX);
         let serials = self.shuts.range(meanwhile).map(|((_, serial), ())| serial);
         serials.filter_map(|serial| Some(&self.in_order.get(serial)?.session))
@@ -420,10 +425,10 @@ impl Tokens {
     pub fn sessions_from(
         &self,
         address: SocketAddr,
-    ) -> impl Iterator<Item = (&SessionId, Carriage)> {
+    ) -> impl Iterator<Item = (&SessionId, Transport)> {
         let tuples = self.inbound.get(&inbound_key(address)).into_iter();
         let tuples = tuples.flatten();
-        tuples.filter_map(|tuple| Some((&tuple.session, tuple.rtp()?.carriage)))
+        tuples.filter_map(|tuple| Some((&tuple.session, tuple.rtp()?.transport)))
     }
 
     /// The session's UDP clients with the serials of their tuples, in the order in which they were
@@ -441,7 +446,7 @@ impl Tokens {
     pub fn destinations(
         &mut self,
         session: &SessionId,
-        passes: impl Fn(SocketAddr, Carriage) -> bool,
+        passes: impl Fn(SocketAddr, Transport) -> bool,
     ) -> Rc<[Destination]> {
         let Some(known) = self.sessions.get_mut(session) else {
             return Rc::default();
@@ -454,10 +459,10 @@ impl Tokens {
         let clients = known.rtp.iter().filter_map(|tuple| tuple.rtp());
         let destinations = clients.filter_map(|rtp| {
             let mut addresses = rtp.addresses.iter();
-            let address = addresses.find(|one| passes(**one, rtp.carriage))?;
+            let address = addresses.find(|one| passes(**one, rtp.transport))?;
             Some(Destination {
                 address: *address,
-                carriage: rtp.carriage,
+                transport: rtp.transport,
             })
         });
         let list: Rc<[Destination]> = destinations
@@ -505,8 +510,8 @@ impl Tokens {
                 udp_clients_per_session_max,
             });
         }
-        let matrices = clients().filter_map(|rtp| rtp.carriage.matrix());
-        if matrices.collect::<HashSet<Matrix>>().len() > MATRICES_MAX {
+        let matrices = clients().filter_map(|rtp| rtp.transport.matrix());
+        if matrices.collect::<HashSet<FecMatrix>>().len() > MATRICES_MAX {
             return Err(Full::Matrices);
         }
         if self.len() > tokens_max {

@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use super::carriage::Carriage;
 use super::grant::{Grant, Note};
 use super::session_id::SessionId;
+use super::transport::Transport;
 use super::udp_clients::UdpClient;
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// How many addresses of one UDP client are kept; a name that resolves to more has the rest
 /// ignored.
@@ -24,7 +24,7 @@ pub struct RtpTuple {
     /// As it was given: who is listed, and compared.
     pub client: UdpClient,
     /// How it gets the session's stream, and how it gives one.
-    pub carriage: Carriage,
+    pub transport: Transport,
     /// At least one, or nothing goes to and comes from this client; the first [`ADDRESSES_MAX`]
     /// count.
     pub addresses: Vec<SocketAddr>,
@@ -126,7 +126,7 @@ impl Serialize for Detailed<'_> {
         let client = tuple.rtp().map(|rtp| &rtp.client);
         let grant = tuple.http();
         let terms = grant.map(|grant| &grant.terms);
-        let seconds = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.unix_seconds);
+        let seconds = |stamp: Option<UnixTime>| stamp.map(|stamp| stamp.unix_seconds);
         let note = terms.and_then(|terms| terms.note.as_ref());
         let mut object = serializer.serialize_struct("Detailed", 11)?;
         object.serialize_field("sessionid", &tuple.session)?;

@@ -10,8 +10,8 @@ use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 
-use super::excerpt::Excerpt;
 use super::host::{BadHost, Host, host_and_port};
+use super::quoted::Quoted;
 
 /// A host and port that datagrams go to and come from. Prints as an entry that reads back as the
 /// same.
@@ -79,7 +79,7 @@ pub fn parse(raw: &str, entries_max: usize) -> Result<Vec<UdpClient>, BadEntry> 
     for (index, entry) in raw.split(',').enumerate() {
         let bad = |shown: &[u8], fault| BadEntry {
             number: index + 1,
-            entry: Excerpt(shown).to_string().into(),
+            entry: Quoted(shown).to_string().into(),
             fault,
         };
         if index >= entries_max {
@@ -139,7 +139,7 @@ fn hexadecimal(digit: u8) -> Option<u8> {
 pub struct BadEntry {
     /// Which entry of the list, counted from 1.
     pub number: usize,
-    /// The entry, decoded where it could be; quoted and bounded as an [`Excerpt`].
+    /// The entry, decoded where it could be; quoted and bounded as an [`Quoted`].
     pub entry: Box<str>,
     /// What is wrong with it.
     pub fault: Fault,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::format::{Finding, Header};
 use crate::http::{Refusal, Target};
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 pub const LIST_TYPE: &str = "";
 
@@ -16,26 +16,26 @@ pub struct Plan {
     pub buffer_bytes: u64,
     pub tag: u32,
     pub started: Duration,
-    pub began: Moment,
+    pub began: Instant,
     pub number_min: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub enum Wanted {}
+pub enum HlsRequest {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Reach(bool);
+pub struct PlaylistPosition(bool);
 
-impl Reach {
-    pub const STREAM: Reach = Reach(false);
-    pub const ALL: Reach = Reach(true);
+impl PlaylistPosition {
+    pub const STREAM: PlaylistPosition = PlaylistPosition(false);
+    pub const ALL: PlaylistPosition = PlaylistPosition(true);
 }
 
-impl Wanted {
+impl HlsRequest {
     pub const LIST: &str = "";
 
-    pub fn of(_: &[u8], _: &Target) -> Option<Result<Wanted, Refusal>> {
+    pub fn of(_: &[u8], _: &Target) -> Option<Result<HlsRequest, Refusal>> {
         None
     }
 
@@ -47,7 +47,7 @@ impl Wanted {
         match *self {}
     }
 
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> PlaylistPosition {
         match *self {}
     }
 
@@ -64,7 +64,7 @@ impl Wanted {
     }
 }
 
-pub enum Found {
+pub enum HlsResponse {
     Object(Object),
     NotYet(Duration),
     Refused(Refusal),
@@ -103,11 +103,11 @@ impl Cutter {
     }
 
     #[cfg(feature = "handover")]
-    pub fn fit(&mut self, _: u64, _: u64) -> Result<(), crate::handover::Unfit> {
+    pub fn fit(&mut self, _: u64, _: u64) -> Result<(), crate::handover::HandoverError> {
         match *self {}
     }
 
-    pub fn take(&mut self, _: Finding, _: Header<'_>, _: Moment) {
+    pub fn take(&mut self, _: Finding, _: Header<'_>, _: Instant) {
         match *self {}
     }
 
@@ -127,11 +127,11 @@ impl Cutter {
         match *self {}
     }
 
-    pub fn find(&mut self, _: &Wanted, _: bool) -> Option<Found> {
+    pub fn find(&mut self, _: &HlsRequest, _: bool) -> Option<HlsResponse> {
         match *self {}
     }
 
-    pub fn reached(&self) -> Reach {
+    pub fn reached(&self) -> PlaylistPosition {
         match *self {}
     }
 

@@ -22,7 +22,7 @@ use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
 use super::{LISTED_MAX, LISTED_MIN, lead};
 use crate::format::{Finding, Header, MediaTime, Start};
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// What has left the list is still asked for as long as that was: so many are kept.
 const KEPT_MAX: usize = 2 * LISTED_MAX + 2;
@@ -65,7 +65,6 @@ pub struct Cutter {
     /// There was a join point of which nothing had told the time.
     is_untimed: bool,
     /// It could not be read.
-    #[cfg_attr(feature = "handover", serde(default))]
     is_scrambled: bool,
     /// What began last.
     newest: Option<Point>,
@@ -73,7 +72,7 @@ pub struct Cutter {
     split: Option<u64>,
     /// From a picture to the next, of those that came last.
     gap: i64,
-    filling: Option<Filling>,
+    filling: Option<OpenSegment>,
     parts: Parts,
     /// In seconds.
     target: Option<u32>,
@@ -110,7 +109,7 @@ enum Heading {
 
 /// The segment that is not whole yet.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Filling {
+struct OpenSegment {
     start: Point,
     began: Duration,
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
@@ -123,7 +122,7 @@ struct Filling {
     whole: Option<Point>,
 }
 
-impl Filling {
+impl OpenSegment {
     /// At which join point it ends best. However little lies before one that splits nothing: none
     /// follows within a segment's length, so that two segments are longer than one should be.
     fn end(&self) -> Option<Point> {
@@ -166,7 +165,7 @@ impl Cutter {
     // ---- What is found in the stream ------------------------------------------------------------
 
     /// Takes over what the scanner found in bytes that arrived at `now`.
-    pub fn take(&mut self, finding: Finding, header: Header<'_>, now: Moment) {
+    pub fn take(&mut self, finding: Finding, header: Header<'_>, now: Instant) {
         match finding {
             Finding::Format(format) => {
                 self.kind = Some(Kind::of(format).ok_or(NO_CONTAINER_OF_HLS));
@@ -245,7 +244,7 @@ impl Cutter {
         {
             self.segments.pop_front();
         }
-        let is_first_lost = |filling: &Filling| filling.start.offset < oldest;
+        let is_first_lost = |filling: &OpenSegment| filling.start.offset < oldest;
         if self.filling.as_ref().is_some_and(is_first_lost) {
             self.filling = None;
             self.is_broken = true;
@@ -255,7 +254,7 @@ impl Cutter {
     }
 
     /// Something begins: here the one before ends.
-    fn pass(&mut self, point: Point, header: Header<'_>, now: Moment) {
+    fn pass(&mut self, point: Point, header: Header<'_>, now: Instant) {
         let Some(last) = self.newest.replace(point) else {
             return;
         };
@@ -309,7 +308,7 @@ impl Cutter {
             offset, counter, ..
         }: Start,
         header: Header<'_>,
-        now: Moment,
+        now: Instant,
     ) {
         let Some(newest) = self.newest.filter(|newest| newest.offset == offset) else {
             self.is_untimed = true;
@@ -338,7 +337,7 @@ impl Cutter {
             self.settle_target(ticks);
         }
         if ticks + ROUNDING_TICKS >= self.segment_ticks() {
-            let end = self.filling.as_ref().and_then(Filling::end);
+            let end = self.filling.as_ref().and_then(OpenSegment::end);
             self.cut(end.unwrap_or(point), true, header, now);
         }
     }
@@ -364,7 +363,7 @@ impl Cutter {
 
     // ---- Segments begin and end -----------------------------------------------------------------
 
-    fn cut(&mut self, at: Point, is_join: bool, header: Header<'_>, now: Moment) {
+    fn cut(&mut self, at: Point, is_join: bool, header: Header<'_>, now: Instant) {
         let join = self.filling.as_ref().and_then(|filling| filling.join);
         self.close(at.offset, at.time);
         self.open(at, is_join, header, now);
@@ -374,7 +373,7 @@ impl Cutter {
     }
 
     /// A segment begins, if it can.
-    fn open(&mut self, start: Point, is_independent: bool, header: Header<'_>, now: Moment) {
+    fn open(&mut self, start: Point, is_independent: bool, header: Header<'_>, now: Instant) {
         self.is_untimed = false;
         let of_now = Plan {
             began: now,
@@ -403,7 +402,7 @@ impl Cutter {
         };
         self.heading = Heading::Fit;
         self.parts.begin(start, is_independent);
-        self.filling = Some(Filling {
+        self.filling = Some(OpenSegment {
             start,
             began: self.began(now),
             lead: Rc::new(lead),
@@ -417,7 +416,7 @@ impl Cutter {
     /// When a segment begins: so much later than the one before as its clock says, which is led
     /// back by and by to when its bytes come; and never before that one, however far ahead of its
     /// time it is sent.
-    fn began(&self, now: Moment) -> Duration {
+    fn began(&self, now: Instant) -> Duration {
         let arrived = self.plan.started + now.since_start();
         let Some(before) = self.segments.back().filter(|_| !self.is_broken) else {
             return arrived;

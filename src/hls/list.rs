@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::parts::{PARTS_MAX, Part};
 use super::segment::{MAP_EXTENSION, Name, Segment};
 use crate::format::MediaTime;
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// The media type of a playlist.
 pub const MEDIA_TYPE: &str = "application/vnd.apple.mpegurl";
@@ -141,7 +141,7 @@ fn push_head(list: &mut String, segment: &Segment, map: &mut Option<u64>, conten
         let _ = writeln!(list, "#EXT-X-MAP:URI=\"{map_name}\"");
         *map = needed;
     }
-    let began = Stamp {
+    let began = UnixTime {
         unix_seconds: segment.began.as_secs(),
     };
     let began = began.to_string();

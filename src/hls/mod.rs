@@ -10,25 +10,25 @@
 //! ```
 //!
 //! [`Cutter`] hears what the scanner finds and says where segments begin and end; [`lead`] has what
-//! a player needs in front of one, [`list`] writes the playlist, [`Wanted`] is what a request asks
-//! for and [`Found`] what becomes of it. Never knows the media itself, connections, or a clock.
+//! a player needs in front of one, [`list`] writes the playlist, [`HlsRequest`] is what a request asks
+//! for and [`HlsResponse`] what becomes of it. Never knows the media itself, connections, or a clock.
 
 mod cutter;
-mod found;
 mod lead;
 mod list;
 mod parts;
 mod plan;
 mod point;
+mod request;
+mod response;
 mod segment;
-mod wanted;
 
 pub use cutter::Cutter;
-pub use found::{Content, Found, Object};
 pub use lead::LEAD_BYTES_MAX;
 pub use list::MEDIA_TYPE as LIST_TYPE;
 pub use plan::Plan;
-pub use wanted::{Ahead, Reach, Wanted};
+pub use request::{BlockingReload, HlsRequest, PlaylistPosition};
+pub use response::{Content, HlsResponse, Object};
 
 /// A playlist has at least so many segments, unless the stream is over: players begin at the third
 /// from the end.
@@ -38,7 +38,7 @@ pub const LISTED_MAX: usize = 30;
 
 /// Why there is no playlist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unlisted {
+pub enum NoPlaylist {
     /// The stream cannot be cut into segments at all, for this reason.
     Unfit(&'static str),
     /// Fewer than [`LISTED_MIN`] segments are whole.

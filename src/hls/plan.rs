@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::LISTED_MAX;
 #[cfg(feature = "handover")]
 use crate::handover::{are_counts, are_spans};
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// How a stream is cut.
 #[derive(Clone, Copy, Debug)]
@@ -17,12 +17,11 @@ pub struct Plan {
     pub buffer_bytes: u64,
     /// Stands in the name of each segment.
     pub tag: u32,
-    /// Since 1970, at [`Moment::START`].
+    /// Since 1970, at [`Instant::START`].
     pub started: Duration,
     /// When the stream begins.
-    pub began: Moment,
+    pub began: Instant,
     /// Its segments have no lower number: others, that are still known, have those.
-    #[cfg_attr(feature = "handover", serde(default))]
     pub number_min: u64,
 }
 

@@ -11,6 +11,5 @@ pub(super) struct Point {
     /// When that is to be decoded.
     pub time: MediaTime,
     /// As [`Start::counter`](crate::format::Start::counter).
-    #[cfg_attr(feature = "handover", serde(default))]
     pub counter: Option<u8>,
 }

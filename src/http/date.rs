@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::stamp::{Civil, Stamp};
+use crate::stamp::{Civil, UnixTime};
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -12,7 +12,7 @@ const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 /// A second of the calendar, in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct HttpDate(pub Stamp);
+pub struct HttpDate(pub UnixTime);
 
 impl HttpDate {
     /// `20/Nov/2026:22:24:18 +0000`, the form of the combined log format.
@@ -66,9 +66,9 @@ mod tests {
             (4_107_542_399, "Sun, 28 Feb 2100 23:59:59 GMT"),
             (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
         ] {
-            assert_eq!(HttpDate(Stamp { unix_seconds }).to_string(), text);
+            assert_eq!(HttpDate(UnixTime { unix_seconds }).to_string(), text);
         }
-        let date = HttpDate(Stamp {
+        let date = HttpDate(UnixTime {
             unix_seconds: 784_111_777,
         });
         assert_eq!(date.log_form(), "06/Nov/1994:08:49:37 +0000");

@@ -20,7 +20,6 @@ pub struct Reply {
     /// The answer to HEAD: its head only.
     pub head_only: bool,
     /// No cache is to keep the answer, whatever else it is: what was asked for has another address.
-    #[cfg_attr(feature = "handover", serde(default))]
     pub no_store: bool,
     /// When the answer is made.
     pub date: HttpDate,
@@ -148,7 +147,7 @@ mod tests {
         keep_alive: true,
         head_only: false,
         no_store: false,
-        date: HttpDate(crate::stamp::Stamp { unix_seconds: 0 }),
+        date: HttpDate(crate::stamp::UnixTime { unix_seconds: 0 }),
         fields: &[("Server", "x")],
     };
 

@@ -2,11 +2,11 @@
 
 use super::{POST_BYTES_MAX, Post};
 use crate::gate::MATRICES_MAX;
-use crate::handover::{Unfit, are_counts, must};
+use crate::handover::{HandoverError, are_counts, must};
 
 impl Post {
     /// What was told of it can be.
-    pub fn fit(&mut self) -> Result<(), Unfit> {
+    pub fn fit(&mut self) -> Result<(), HandoverError> {
         let letters = self.letters.iter().map(|letter| letter.held_bytes());
         self.letters_bytes = letters.sum();
         let sources = self

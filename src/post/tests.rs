@@ -23,14 +23,14 @@ fn set_clients(post: &mut Post, clients: Rc<[Destination]>) {
 }
 
 fn client(kind: &str, host: u8) -> Destination {
-    let carriage = match kind {
-        "rtp" => Carriage::Rtp(None),
-        "udp" => Carriage::Bare,
-        matrix => Carriage::Rtp(Matrix::parse(matrix)),
+    let transport = match kind {
+        "rtp" => Transport::Rtp(None),
+        "udp" => Transport::Bare,
+        matrix => Transport::Rtp(FecMatrix::parse(matrix)),
     };
     Destination {
         address: address(host),
-        carriage,
+        transport,
     }
 }
 
@@ -221,7 +221,7 @@ fn what_has_gone_out_makes_room_for_as_much() {
         assert!(post.held_bytes() <= POST_BYTES_MAX + 2 * LETTER_BYTES_MAX);
     }
     // Up to the last byte of the bound.
-    let room = POST_BYTES_MAX - 2 * size_of::<Letter>();
+    let room = POST_BYTES_MAX - 2 * size_of::<DatagramBatch>();
     for (bytes, fits) in [(room, true), (room + 1, false)] {
         let mut post = self::post();
         assert_eq!(post.forward(&vec![7; bytes], None), fits, "{bytes}");
@@ -285,10 +285,10 @@ fn what_it_holds_is_told() {
         client.0 = matrix;
     }
     let (mut plain, corrected) = (post_to(&plain), post_to(&corrected));
-    let made = matrices.map(|matrix| Matrix::parse(matrix).expect("a matrix"));
+    let made = matrices.map(|matrix| FecMatrix::parse(matrix).expect("a matrix"));
     let of_fec = made.map(|made| Fec::new(made.columns(), made.rows(), 0).held_bytes());
     let more = corrected.held_bytes() - plain.held_bytes();
-    assert!(more >= of_fec.iter().sum::<usize>() + 4 * size_of::<(Matrix, Fec)>());
+    assert!(more >= of_fec.iter().sum::<usize>() + 4 * size_of::<(FecMatrix, Fec)>());
     assert!(plain.forward(&[7; 100], None));
     let before = plain.held_bytes();
     assert!(plain.next_clients());
@@ -342,7 +342,7 @@ fn mpegts_alone_is_of_payloads_and_has_its_own_room() {
     assert_eq!(to(&mut post), [address(1)]);
     // There is room for the first of both, and not for the other.
     for (room, fits) in [(2 * 3_000, true), (3_000, false), (100, false)] {
-        let taken = POST_BYTES_MAX - room - 6 * size_of::<Letter>();
+        let taken = POST_BYTES_MAX - room - 6 * size_of::<DatagramBatch>();
         assert!(post.forward(&vec![1; taken], None));
         assert_eq!(post.forward(&[2; 2_012], Some(&[2; 2_000])), fits, "{room}");
         while post.next_clients() {}
@@ -397,7 +397,7 @@ fn what_is_told_of_it_has_its_bounds() {
     use crate::handover::COUNT_MAX;
     type Told = fn(&mut Post);
     fn letters(post: &mut Post, count: usize, bytes: usize, datagram_bytes: usize) {
-        let letter = || Letter {
+        let letter = || DatagramBatch {
             kind: Kind::Rtp,
             bytes: vec![1; bytes],
             datagram_bytes,
@@ -405,7 +405,7 @@ fn what_is_told_of_it_has_its_bounds() {
         post.letters = std::iter::repeat_with(letter).take(count).collect();
     }
     fn matrices(post: &mut Post, count: usize) {
-        let matrix = Matrix::parse("5x4").expect("a matrix");
+        let matrix = FecMatrix::parse("5x4").expect("a matrix");
         let each = || (matrix, Fec::new(5, 4, 1));
         post.corrections = std::iter::repeat_with(each).take(count).collect();
     }
@@ -416,7 +416,7 @@ fn what_is_told_of_it_has_its_bounds() {
         matrices(post, 1);
         post.corrections[0].1 = serde_json::from_value(told).expect("corrections");
     }
-    const LARGEST: usize = 2 * POST_BYTES_MAX - 2 * size_of::<Letter>();
+    const LARGEST: usize = 2 * POST_BYTES_MAX - 2 * size_of::<DatagramBatch>();
     let told: [(Told, bool); 26] = [
         (|_| {}, true),
         (|post| post.bytes_sent = COUNT_MAX, true),
@@ -451,7 +451,7 @@ fn what_is_told_of_it_has_its_bounds() {
         post.set_clients(clients.clone(), Some(address(3)), || 7);
         tell(&mut post);
         assert_eq!(post.fit().is_ok(), fits, "{index}");
-        let letters = post.letters.iter().map(Letter::held_bytes);
+        let letters = post.letters.iter().map(DatagramBatch::held_bytes);
         assert_eq!(post.letters_bytes, letters.sum::<usize>(), "{index}");
     }
 }

@@ -1,7 +1,7 @@
 //! Admission: who may come in, and what they may do there. Every way in asks these questions, and
 //! it is decided nowhere else.
 //!
-//! Who asks makes a [`Claim`]: by which [`Way`], from where, in whose name. What is asked comes in
+//! Who asks makes a [`AccessRequest`]: by which [`EntryPoint`], from where, in whose name. What is asked comes in
 //! the contract's order: [`Gate::enter`] (subnet, site, Host) before the parameters are read, then
 //! [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block, shutdown, length,
 //! conflict, room). A rule that is added gets its row in `tests.rs`, which tries it by every way.
@@ -11,12 +11,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::pass::{Barred, Pass, Role};
+use super::pass::{Admission, Barred, Role};
 use super::{RETRY_AFTER_SECONDS, Settings};
-use crate::gate::{Blocks, Carriage, SessionId, Shut, Subnet, Tokens, network_of};
+use crate::gate::{Blocks, Denied, SessionId, Subnet, Tokens, Transport, network_of};
 use crate::http::{Framing, Head, Method, Refusal, Status};
-use crate::moment::Moment;
-use crate::stamp::Stamp;
+use crate::moment::Instant;
+use crate::stamp::UnixTime;
 
 pub(super) use kept::KeptClaim;
 pub(super) use place::{Beyond, Door, Others};
@@ -30,7 +30,7 @@ pub(super) use refusals::{kicked, no_viewer, not_found, tokens_are_off};
 /// By which way somebody comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) enum Way {
+pub(super) enum EntryPoint {
     /// A source's PUT.
     Put,
     /// A source's POST.
@@ -84,9 +84,9 @@ pub(super) struct Caller {
 
 /// Who comes in, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim<'a> {
+pub(super) struct AccessRequest<'a> {
     /// By which way it comes.
-    pub way: Way,
+    pub way: EntryPoint,
     /// `None`: a proxy brings it, and does not say from where.
     pub from: Option<SocketAddr>,
     /// What a token has to name, if that is not where it comes from: a group.
@@ -105,7 +105,7 @@ pub(super) struct Claim<'a> {
 
 /// What runs of a session, and whether there is room.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct SessionState {
     /// It has a stream, if only one that waits for a source.
     pub runs: bool,
     /// A source of it runs.
@@ -137,14 +137,14 @@ pub(super) struct Gate<'a> {
     barred: &'a Blocks<Barred>,
     /// The server has been told to end.
     is_closing: bool,
-    now: Moment,
-    time: Stamp,
+    now: Instant,
+    time: UnixTime,
 }
 
-impl<'a> Claim<'a> {
+impl<'a> AccessRequest<'a> {
     /// Of a request.
-    pub fn of(way: Way, caller: Caller, head: &'a Head) -> Claim<'a> {
-        Claim {
+    pub fn of(way: EntryPoint, caller: Caller, head: &'a Head) -> AccessRequest<'a> {
+        AccessRequest {
             way,
             from: caller.is_named.then_some(caller.peer),
             to: None,
@@ -157,8 +157,8 @@ impl<'a> Claim<'a> {
     }
 
     /// Of a source that no request brings.
-    pub fn without_request(way: Way, from: SocketAddr) -> Claim<'static> {
-        Claim {
+    pub fn without_request(way: EntryPoint, from: SocketAddr) -> AccessRequest<'static> {
+        AccessRequest {
             way,
             from: Some(from),
             to: None,
@@ -190,7 +190,7 @@ impl<'a> Gate<'a> {
         tokens: Option<&'a Tokens>,
         (blocks, barred): (&'a Blocks<SessionId>, &'a Blocks<Barred>),
         is_closing: bool,
-        (now, time): (Moment, Stamp),
+        (now, time): (Instant, UnixTime),
     ) -> Gate<'a> {
         Gate {
             settings,
@@ -206,10 +206,17 @@ impl<'a> Gate<'a> {
 
 impl Gate<'_> {
     /// Who is beyond a limit gets what is answered at once, and no place.
-    pub fn place(&self, way: Way, beyond: Option<Beyond>) -> Result<(), Refusal> {
+    pub fn place(&self, way: EntryPoint, beyond: Option<Beyond>) -> Result<(), Refusal> {
         let (status, detail) = match (way, beyond) {
             (_, None) => return Ok(()),
-            (Way::Call | Way::Figures | Way::Page | Way::Health | Way::Options, _) => return Ok(()),
+            (
+                EntryPoint::Call
+                | EntryPoint::Figures
+                | EntryPoint::Page
+                | EntryPoint::Health
+                | EntryPoint::Options,
+                _,
+            ) => return Ok(()),
             (_, Some(Beyond::All)) => (
                 Status::ServiceUnavailable,
                 "the server has as many connections as it may (--connections)",
@@ -225,20 +232,24 @@ impl Gate<'_> {
     // ---- Subnet, site and Host: before anything else is read ------------------------------------
 
     /// Whether somebody may come in by this way at all.
-    pub fn enter(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+    pub fn enter(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
         match claim.way {
-            Way::Put | Way::Post | Way::Icecast => {
+            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast => {
                 check_named(claim)?;
                 self.check_source(claim)?;
                 self.check_publishing_page(claim)
             }
-            Way::Rtp | Way::Bare | Way::Group | Way::BareGroup => self.check_source(claim),
+            EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup => {
+                self.check_source(claim)
+            }
             // The operator has named it.
-            Way::Pull => Ok(()),
-            Way::Viewer | Way::Remuxed | Way::Hls | Way::WatchPage => check_named(claim),
-            Way::Call | Way::Events | Way::Figures => {
+            EntryPoint::Pull => Ok(()),
+            EntryPoint::Viewer | EntryPoint::Remuxed | EntryPoint::Hls | EntryPoint::WatchPage => {
+                check_named(claim)
+            }
+            EntryPoint::Call | EntryPoint::Events | EntryPoint::Figures => {
                 let may_look =
-                    claim.way == Way::Figures && claim.is_in(&self.settings.metrics_from);
+                    claim.way == EntryPoint::Figures && claim.is_in(&self.settings.metrics_from);
                 if !may_look {
                     self.check_caller(claim)?;
                 }
@@ -248,8 +259,8 @@ impl Gate<'_> {
             }
             // For everyone where nothing is kept from anyone; for others than the API's hosts there
             // is none.
-            Way::Page if self.tokens.is_none() => check_named(claim),
-            Way::Page => {
+            EntryPoint::Page if self.tokens.is_none() => check_named(claim),
+            EntryPoint::Page => {
                 self.check_caller(claim).map_err(|_| not_found())?;
                 check_no_stranger_proxy(claim)?;
                 self.check_host(claim)?;
@@ -259,12 +270,12 @@ impl Gate<'_> {
                     None => Ok(()),
                 }
             }
-            Way::Health | Way::Options => Ok(()),
+            EntryPoint::Health | EntryPoint::Options => Ok(()),
         }
     }
 
-    fn check_caller(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
-        let is_for_figures = claim.way == Way::Figures;
+    fn check_caller(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
+        let is_for_figures = claim.way == EntryPoint::Figures;
         if self.tokens.is_none() {
             return Err(match is_for_figures {
                 true => forbidden(
@@ -288,7 +299,7 @@ impl Gate<'_> {
     }
 
     /// Where this host itself asks, it may do so by another of its addresses than was meant.
-    fn missed_by(&self, claim: &Claim<'_>) -> String {
+    fn missed_by(&self, claim: &AccessRequest<'_>) -> String {
         let from = claim.from.map(|from| from.ip());
         let said = from.filter(IpAddr::is_loopback).map(|from| {
             let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
@@ -300,7 +311,7 @@ impl Gate<'_> {
         said.unwrap_or_default()
     }
 
-    fn check_source(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+    fn check_source(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
         let subnets = &self.settings.publish_from;
         if subnets.is_empty() {
             return Ok(());
@@ -313,7 +324,7 @@ impl Gate<'_> {
 
     /// A name that a stranger has pointed here (DNS rebinding) is not the server's. Some proxies
     /// replace it by the address at which they call the server: then nobody knows it.
-    fn check_host(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+    fn check_host(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
         if claim.is_proxied && claim.is_forwarded && self.is_listener(claim.host) {
             return Err(of_proxys_host());
         }
@@ -343,7 +354,7 @@ impl Gate<'_> {
     }
 
     /// No page of another site calls the API.
-    fn check_calling_page(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+    fn check_calling_page(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
         if self.is_of_own_page(claim) {
             return Ok(());
         }
@@ -354,7 +365,7 @@ impl Gate<'_> {
 
     /// No page of another site publishes, from the subnet of whoever looks at it, unless the
     /// operator has named its site.
-    fn check_publishing_page(&self, claim: &Claim<'_>) -> Result<(), Refusal> {
+    fn check_publishing_page(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
         let is_named = |origin: &str| {
             let mut sites = self.settings.cors.iter();
             sites.any(|(site, _)| site.eq_ignore_ascii_case(origin))
@@ -371,7 +382,7 @@ impl Gate<'_> {
     /// Whether no page sent a request, or one of this server's did, under a name of its own. A
     /// proxy may have brought it to the browser by TLS, of which nothing is known here. Where a
     /// browser tells no Origin, it may tell the site.
-    fn is_of_own_page(&self, claim: &Claim<'_>) -> bool {
+    fn is_of_own_page(&self, claim: &AccessRequest<'_>) -> bool {
         let Some(origin) = claim.origin else {
             return matches!(claim.site, None | Some("same-origin" | "none"));
         };
@@ -406,12 +417,15 @@ impl Gate<'_> {
     /// with a body that ends as `framing` says. What runs of it is `standing`.
     pub fn publish(
         &self,
-        claim: &Claim<'_>,
+        claim: &AccessRequest<'_>,
         name: &SessionId,
         framing: Framing,
-        standing: &Standing,
+        standing: &SessionState,
     ) -> Result<(), Refusal> {
-        let is_request = matches!(claim.way, Way::Put | Way::Post | Way::Icecast);
+        let is_request = matches!(
+            claim.way,
+            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast
+        );
         self.check_token_in(claim, name)?;
         self.check_block(match is_request {
             true => self.opened_by(name),
@@ -441,63 +455,89 @@ impl Gate<'_> {
     }
 
     /// The same for a source that no request brings, from its first byte to its last.
-    pub fn may_publish(&self, claim: &Claim<'_>, session: &SessionId, standing: &Standing) -> bool {
+    pub fn may_publish(
+        &self,
+        claim: &AccessRequest<'_>,
+        session: &SessionId,
+        standing: &SessionState,
+    ) -> bool {
         let verdict = self
             .enter(claim)
             .and_then(|()| self.publish(claim, session, Framing::UntilClose, standing));
         verdict.is_ok()
     }
 
-    fn check_token_in(&self, claim: &Claim<'_>, name: &SessionId) -> Result<(), Refusal> {
+    fn check_token_in(&self, claim: &AccessRequest<'_>, name: &SessionId) -> Result<(), Refusal> {
         let is_there = match (claim.way, self.tokens) {
-            (Way::Put | Way::Post | Way::Icecast, None) => true,
-            (Way::Put | Way::Post | Way::Icecast, Some(tokens)) => {
+            (EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast, None) => true,
+            (EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast, Some(tokens)) => {
                 return tokens.publish(name, self.time).map_err(|shut| match shut {
-                    Shut::NoToken => no_token(),
-                    Shut::Over => token_is_over(),
-                    Shut::Direction => for_watching_only(),
+                    Denied::NoToken => no_token(),
+                    Denied::Over => token_is_over(),
+                    Denied::Direction => for_watching_only(),
                 });
             }
-            (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, Some(tokens)) => {
+            (
+                EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup,
+                Some(tokens),
+            ) => {
                 let named = claim.to.or(claim.from);
                 let mut sessions = named
                     .into_iter()
                     .flat_map(|from| tokens.sessions_from(from));
-                let is_bare = matches!(claim.way, Way::Bare | Way::BareGroup);
-                let takes = |carriage| (carriage == Carriage::Bare) == is_bare;
-                sessions.any(|(its, carriage)| its == name && takes(carriage))
+                let is_bare = matches!(claim.way, EntryPoint::Bare | EntryPoint::BareGroup);
+                let takes = |transport| (transport == Transport::Bare) == is_bare;
+                sessions.any(|(its, transport)| its == name && takes(transport))
             }
             // It is asked for on behalf of viewers who may watch.
-            (Way::Pull, _) => true,
-            (Way::Rtp | Way::Bare | Way::Group | Way::BareGroup, None)
+            (EntryPoint::Pull, _) => true,
+            (
+                EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup,
+                None,
+            )
             | (
-                Way::Viewer | Way::Remuxed | Way::Hls | Way::WatchPage | Way::Call | Way::Events,
+                EntryPoint::Viewer
+                | EntryPoint::Remuxed
+                | EntryPoint::Hls
+                | EntryPoint::WatchPage
+                | EntryPoint::Call
+                | EntryPoint::Events,
                 _,
             )
-            | (Way::Figures | Way::Page, _)
-            | (Way::Health | Way::Options, _) => false,
+            | (EntryPoint::Figures | EntryPoint::Page, _)
+            | (EntryPoint::Health | EntryPoint::Options, _) => false,
         };
         if is_there { Ok(()) } else { Err(no_token()) }
     }
 
     /// Returns the record of a client that was admitted this way.
-    pub fn pass(&self, name: SessionId, session: &SessionId, way: Way) -> Option<Pass> {
+    pub fn pass(&self, name: SessionId, session: &SessionId, way: EntryPoint) -> Option<Admission> {
         let tokens = self.tokens?;
         let role = match way {
-            Way::Put | Way::Post | Way::Icecast => Role::Source,
-            Way::Hls if self.counts_viewers(&name, session) => Role::Sitter,
-            Way::Hls => Role::Passer,
-            Way::Viewer | Way::Remuxed => Role::Viewer,
-            Way::Rtp | Way::Bare | Way::Group | Way::BareGroup | Way::Pull | Way::WatchPage => {
+            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast => Role::Source,
+            EntryPoint::Hls if self.counts_viewers(&name, session) => Role::Sitter,
+            EntryPoint::Hls => Role::Passer,
+            EntryPoint::Viewer | EntryPoint::Remuxed => Role::Viewer,
+            EntryPoint::Rtp
+            | EntryPoint::Bare
+            | EntryPoint::Group
+            | EntryPoint::BareGroup
+            | EntryPoint::Pull
+            | EntryPoint::WatchPage => {
                 return None;
             }
-            Way::Call | Way::Events | Way::Figures | Way::Page | Way::Health | Way::Options => {
+            EntryPoint::Call
+            | EntryPoint::Events
+            | EntryPoint::Figures
+            | EntryPoint::Page
+            | EntryPoint::Health
+            | EntryPoint::Options => {
                 return None;
             }
         };
         let ends = tokens.grant(&name).and_then(|grant| grant.terms.ends);
         let names = (name, session.clone());
-        Some(Pass::new(names, role, ends))
+        Some(Admission::new(names, role, ends))
     }
 
     /// How fast a source of the session may be that came by this sessionid, or by none but the
@@ -511,7 +551,7 @@ impl Gate<'_> {
     }
 
     /// How late it is.
-    pub fn time(&self) -> Stamp {
+    pub fn time(&self) -> UnixTime {
         self.time
     }
 
@@ -522,20 +562,20 @@ impl Gate<'_> {
         from: Option<IpAddr>,
         name: &SessionId,
         session: &SessionId,
-        standing: &Standing,
+        standing: &SessionState,
     ) -> Result<(), Refusal> {
         let token = self
             .tokens
             .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
         match token {
             Ok(()) => {}
-            Err(Shut::Over) => return Err(token_is_over()),
+            Err(Denied::Over) => return Err(token_is_over()),
             // The origin is asked about the session, and knows nothing of a key to it here.
-            Err(Shut::Direction) if name != session => return Err(for_source_only()),
-            Err(Shut::NoToken | Shut::Direction) if self.origin_decides(standing) => {}
+            Err(Denied::Direction) if name != session => return Err(for_source_only()),
+            Err(Denied::NoToken | Denied::Direction) if self.origin_decides(standing) => {}
             Err(_) if self.settings.asks_origin => return Err(no_token_of_origin()),
-            Err(Shut::NoToken) => return Err(no_token()),
-            Err(Shut::Direction) => return Err(for_source_only()),
+            Err(Denied::NoToken) => return Err(no_token()),
+            Err(Denied::Direction) => return Err(for_source_only()),
         }
         self.check_block(session)?;
         self.check_open()?;
@@ -553,14 +593,14 @@ impl Gate<'_> {
 
     /// Whether the origin says who may watch: not where the session has a source of its own here,
     /// nor where it has said no, and what it sent before is held still.
-    fn origin_decides(&self, standing: &Standing) -> bool {
+    fn origin_decides(&self, standing: &SessionState) -> bool {
         let is_origins = standing.is_fetched || !standing.runs;
         self.settings.asks_origin && is_origins && !(standing.runs && standing.is_forbidden)
     }
 
     /// Whether a viewer may wait for a session that does not run, which is fetched meanwhile where
     /// there are origins.
-    pub fn wait(&self, method: Method, standing: &Standing) -> Result<(), Refusal> {
+    pub fn wait(&self, method: Method, standing: &SessionState) -> Result<(), Refusal> {
         let has_origins = !self.settings.origins.is_empty();
         let is_waited = has_origins || !self.settings.limits.wait_time.is_zero();
         if standing.runs {
@@ -644,7 +684,7 @@ fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
 }
 
 /// Limits, logs and lists go by an address: who has none gets none of it.
-fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
+fn check_named(claim: &AccessRequest<'_>) -> Result<(), Refusal> {
     match claim.from {
         Some(_) => Ok(()),
         None => Err(of_nobody()),
@@ -653,7 +693,7 @@ fn check_named(claim: &Claim<'_>) -> Result<(), Refusal> {
 
 /// Whoever comes by a proxy that nobody has named has that host's address, and so may everybody:
 /// where it shows that a proxy has written whose a request is, the address lets nobody in.
-fn check_no_stranger_proxy(claim: &Claim<'_>) -> Result<(), Refusal> {
+fn check_no_stranger_proxy(claim: &AccessRequest<'_>) -> Result<(), Refusal> {
     match claim.is_forwarded && !claim.is_proxied {
         false => Ok(()),
         true => Err(of_stranger_proxy()),

@@ -15,9 +15,9 @@ use super::parameters::{Parameters, bad, no_parameters};
 use super::terms;
 use super::viewer_id::ListedId;
 use crate::events::EventId;
-use crate::gate::{self, Carriage, GrantChange, Matrix, RtpTuple, SessionId, UdpClient};
+use crate::gate::{self, FecMatrix, GrantChange, RtpTuple, SessionId, Transport, UdpClient};
 use crate::http::{Method, Refusal, Status, Target, percent_decoded, quoted};
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// A call of the API, or another request that is answered at once.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub(super) struct AddToken {
     /// Where datagrams come from or go to.
     pub clients: Vec<UdpClient>,
     /// Of all of these.
-    carriage: Carriage,
+    transport: Transport,
 }
 
 impl AddToken {
@@ -87,7 +87,7 @@ impl AddToken {
     pub fn tuple(&self, client: &UdpClient, addresses: Vec<SocketAddr>) -> RtpTuple {
         RtpTuple {
             client: client.clone(),
-            carriage: self.carriage,
+            transport: self.transport,
             addresses,
         }
     }
@@ -206,7 +206,7 @@ impl Call {
     pub fn parse(
         name: Name,
         target: &Target,
-        (udp_clients_max, now): (usize, Stamp),
+        (udp_clients_max, now): (usize, UnixTime),
     ) -> Result<Call, Refusal> {
         match name {
             Name::AddToken => parse_add_token(target, udp_clients_max, now).map(Call::AddToken),
@@ -256,13 +256,13 @@ impl Call {
 fn parse_add_token(
     target: &Target,
     udp_clients_max: usize,
-    now: Stamp,
+    now: UnixTime,
 ) -> Result<AddToken, Refusal> {
     let known = [&["type", "sessionid", "udp-clients", "fec"], terms::NAMES].concat();
     let parameters = Parameters::read(target, &known)?;
     let types = Types::parse(parameters.raw("type"))?;
     let session = parameters.session()?;
-    let clients = match (parameters.raw("udp-clients"), types.carriage) {
+    let clients = match (parameters.raw("udp-clients"), types.transport) {
         (Some(raw), Some(_)) => gate::udp_clients::parse(raw, udp_clients_max)
             .map_err(|error| bad(error.to_string()))?,
         (None, None) => Vec::new(),
@@ -277,14 +277,14 @@ fn parse_add_token(
             ));
         }
     };
-    let carriage = match (parse_matrix(parameters.raw("fec"))?, types.carriage) {
-        (None, carriage) => carriage.unwrap_or(Carriage::Rtp(None)),
-        (Some(matrix), Some(Carriage::Rtp(_))) => Carriage::Rtp(Some(matrix)),
-        (Some(_), Some(Carriage::Bare) | None) => {
+    let transport = match (parse_matrix(parameters.raw("fec"))?, types.transport) {
+        (None, transport) => transport.unwrap_or(Transport::Rtp(None)),
+        (Some(matrix), Some(Transport::Rtp(_))) => Transport::Rtp(Some(matrix)),
+        (Some(_), Some(Transport::Bare) | None) => {
             return Err(bad("fec is given, but type does not say rtp-udp"));
         }
     };
-    let fits = |client: &&UdpClient| carriage.ports(client.port.get()).is_none();
+    let fits = |client: &&UdpClient| transport.ports(client.port.get()).is_none();
     if let Some(client) = clients.iter().find(fits) {
         return Err(bad(format!(
             "udp-clients: '{client}': with fec two ports above it are needed, the highest 4 above; give one up to 65531"
@@ -294,13 +294,13 @@ fn parse_add_token(
         session,
         http: terms::read(&parameters, types.http, now)?,
         clients,
-        carriage,
+        transport,
     })
 }
 
-fn parse_matrix(raw: Option<&str>) -> Result<Option<Matrix>, Refusal> {
+fn parse_matrix(raw: Option<&str>) -> Result<Option<FecMatrix>, Refusal> {
     let read = |raw| {
-        Matrix::parse(raw).ok_or_else(|| {
+        FecMatrix::parse(raw).ok_or_else(|| {
             bad(format!(
                 "fec: '{}' is no matrix; give COLUMNSxROWS, such as 5x10, each from 4 to 20 and at most 100 packets together",
                 quoted(raw, 64)
@@ -315,7 +315,7 @@ fn parse_matrix(raw: Option<&str>) -> Result<Option<Matrix>, Refusal> {
 struct Types {
     http: bool,
     /// Of UDP clients.
-    carriage: Option<Carriage>,
+    transport: Option<Transport>,
 }
 
 impl Types {
@@ -326,10 +326,10 @@ impl Types {
             raw.ok_or_else(|| bad(format!("the parameter 'type' is missing; it is {RIGHT}")))?;
         let mut types = Types::default();
         for entry in raw.split(',') {
-            let carriage = match percent_decoded(entry).as_deref() {
+            let transport = match percent_decoded(entry).as_deref() {
                 Some(b"http") => None,
-                Some(b"rtp-udp") => Some(Carriage::Rtp(None)),
-                Some(b"udp") => Some(Carriage::Bare),
+                Some(b"rtp-udp") => Some(Transport::Rtp(None)),
+                Some(b"udp") => Some(Transport::Bare),
                 _ => {
                     return Err(bad(format!(
                         "type: '{}' is not a type; it is {RIGHT}",
@@ -337,11 +337,11 @@ impl Types {
                     )));
                 }
             };
-            let (is_repeated, is_other) = match carriage {
+            let (is_repeated, is_other) = match transport {
                 None => (std::mem::replace(&mut types.http, true), false),
                 Some(_) => {
-                    let other = std::mem::replace(&mut types.carriage, carriage);
-                    (other == carriage, other.is_some())
+                    let other = std::mem::replace(&mut types.transport, transport);
+                    (other == transport, other.is_some())
                 }
             };
             if is_repeated {
@@ -367,7 +367,7 @@ pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
 mod tests {
     use super::*;
 
-    const NOW: Stamp = Stamp { unix_seconds: 1000 };
+    const NOW: UnixTime = UnixTime { unix_seconds: 1000 };
 
     fn target(query: &str) -> Target {
         Target {
@@ -391,12 +391,12 @@ mod tests {
 
     #[test]
     fn clients_get_rtp_with_or_without_corrections_or_the_stream_alone() {
-        let matrix = |text| Carriage::Rtp(Matrix::parse(text));
-        for (query, carriage, has_http) in [
-            ("type=http", Carriage::Rtp(None), true),
+        let matrix = |text| Transport::Rtp(FecMatrix::parse(text));
+        for (query, transport, has_http) in [
+            ("type=http", Transport::Rtp(None), true),
             (
                 "type=rtp-udp&udp-clients=10.1.0.1:5004",
-                Carriage::Rtp(None),
+                Transport::Rtp(None),
                 false,
             ),
             (
@@ -409,19 +409,19 @@ mod tests {
                 matrix("4x4"),
                 true,
             ),
-            ("type=udp&udp-clients=10.1.0.1:5004", Carriage::Bare, false),
+            ("type=udp&udp-clients=10.1.0.1:5004", Transport::Bare, false),
             (
                 "type=http,udp&udp-clients=10.1.0.1:65535",
-                Carriage::Bare,
+                Transport::Bare,
                 true,
             ),
         ] {
             let add = add(query).expect(query);
-            assert_eq!(add.carriage, carriage, "{query}");
+            assert_eq!(add.transport, transport, "{query}");
             assert_eq!(add.http.is_some(), has_http, "{query}");
             for client in &add.clients {
                 let addresses = vec![client.address().expect("an address")];
-                assert_eq!(add.tuple(client, addresses).carriage, carriage);
+                assert_eq!(add.tuple(client, addresses).transport, transport);
             }
         }
         const CLIENT: &str = "udp-clients=10.1.0.1:5004";

@@ -78,7 +78,6 @@ pub struct Counts {
     #[cfg_attr(feature = "handover", serde(skip))]
     process: Process,
     /// Processor time of this process and of those whose place it took.
-    #[cfg_attr(feature = "handover", serde(default))]
     cpu: Duration,
     /// Of those alone.
     #[cfg_attr(feature = "handover", serde(skip))]

@@ -37,29 +37,29 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clients::{Clients, Concern, ToldClients};
-use super::desk::Desk;
+use super::context::Context;
 use super::fetch::{self, Fetch, ToldPulls};
 use super::grants::Grants;
-use super::lists::{Lists, ToldErrand, errand};
+use super::lists::{Lists, PendingCallState, errand};
 use super::old_options::OldOptions;
 use super::rtp_in::RtpIn;
-use super::streams::{Cut, Feed, Streams, ToldStreams};
+use super::streams::{CutReason, StreamSource, Streams, ToldStreams};
 use super::viewer_id::ListedId;
-use super::{ConnectionId, Limits, LiveId, Relay, Settings};
+use super::{ConnectionId, Limits, Relay, Settings, StreamId};
 use crate::gate::SessionId;
-use crate::handover::{Line, Reader, Unfit, Writer, must};
-use crate::moment::Moment;
+use crate::handover::{HandoverError, Line, Reader, Writer, must};
+use crate::moment::Instant;
 use crate::token_bucket::TokenBucket;
 
 /// The bytes of each stream that are at hand.
-pub fn media(relay: &Relay) -> impl Iterator<Item = (LiveId, Range<u64>)> {
+pub fn media(relay: &Relay) -> impl Iterator<Item = (StreamId, Range<u64>)> {
     relay.streams.media()
 }
 
 /// Those of one from this offset on that lie together; none where there are none, or they are
 /// overwritten.
-pub fn media_bytes(relay: &Relay, live: LiveId, from: u64) -> &[u8] {
-    relay.streams.media_bytes(live, from)
+pub fn media_bytes(relay: &Relay, stream: StreamId, from: u64) -> &[u8] {
+    relay.streams.media_bytes(stream, from)
 }
 
 /// Whether no change is on its way to the disk.
@@ -70,10 +70,10 @@ pub fn is_quiet(relay: &Relay) -> bool {
 /// All that a successor is to know, but for bytes of streams, at this moment, which goes out in
 /// pieces. Says which connections go to it. What the shell was to do must be done
 /// ([`Relay::next_action`]).
-pub fn hand_over(relay: &mut Relay, now: Moment, out: &mut dyn FnMut(&[u8])) -> Vec<ConnectionId> {
-    relay.desk.set_now(now);
+pub fn hand_over(relay: &mut Relay, now: Instant, out: &mut dyn FnMut(&[u8])) -> Vec<ConnectionId> {
+    relay.ctx.set_now(now);
     let mut writer = Writer::new(out);
-    relay.desk.hand_over(&mut writer);
+    relay.ctx.hand_over(&mut writer);
     let ids = Ids {
         connections: relay.clients.next_id(),
         streams: relay.streams.next_ids(),
@@ -100,10 +100,10 @@ pub fn connections(relay: &Relay) -> impl Iterator<Item = ConnectionId> {
 /// sent any more but to those who stay. Each that goes is still to be closed ([`super::Action`]):
 /// this process's end of it, and not the connection.
 pub fn let_go(relay: &mut Relay, going: &[ConnectionId]) {
-    let desk = &mut relay.desk;
-    relay.clients.let_go(going, desk);
-    relay.streams.let_go(desk);
-    relay.fetch.let_go(desk);
+    let ctx = &mut relay.ctx;
+    relay.clients.let_go(going, ctx);
+    relay.streams.let_go(ctx);
+    relay.fetch.let_go(ctx);
     relay.rtp_in.let_go();
 }
 
@@ -114,7 +114,6 @@ struct Ids {
     streams: (u32, u64),
     pulls: (u32, u64),
     /// What sessions without a source have drawn by `max-bitrate`.
-    #[serde(default)]
     buckets: Vec<(SessionId, TokenBucket)>,
 }
 
@@ -126,7 +125,7 @@ pub struct Successor {
 
 /// What it is told, line by line.
 struct Told {
-    desk: Desk,
+    ctx: Context,
     /// The desk has been told of, which comes first.
     has_begun: bool,
     /// What the other server had as options.
@@ -137,7 +136,7 @@ struct Told {
     streams: ToldStreams,
     fetch: Fetch,
     pulls: ToldPulls,
-    errands: Vec<ToldErrand>,
+    errands: Vec<PendingCallState>,
     is_kept: bool,
 }
 
@@ -158,13 +157,13 @@ impl Successor {
     pub fn new(settings: Settings, is_kept: bool) -> Successor {
         let streams = ToldStreams::new(&settings.limits);
         let line_bytes_max = settings.limits.told_line_bytes_max();
-        let mut desk = Desk::new(settings);
+        let mut ctx = Context::new(settings);
         let told = Told {
-            grants: Grants::new(desk.settings()),
-            fetch: Fetch::new(&mut desk),
+            grants: Grants::new(ctx.settings()),
+            fetch: Fetch::new(&mut ctx),
             pulls: ToldPulls::default(),
             errands: Vec::new(),
-            desk,
+            ctx,
             has_begun: false,
             old: OldOptions::default(),
             ids: None,
@@ -180,73 +179,82 @@ impl Successor {
 
     /// Bytes of a stream, from this offset on: behind those that have come, or in the place of all
     /// of them.
-    pub fn media(&mut self, live: LiveId, from: u64, bytes: &[u8]) -> Result<(), Unfit> {
-        let limits = &self.told.desk.settings().limits;
-        self.told.streams.hear_media((live, from), bytes, limits)
+    pub fn media(
+        &mut self,
+        stream: StreamId,
+        from: u64,
+        bytes: &[u8],
+    ) -> Result<(), HandoverError> {
+        let limits = &self.told.ctx.settings().limits;
+        self.told.streams.hear_media((stream, from), bytes, limits)
     }
 
     /// This stream has gone meanwhile.
-    pub fn forget_media(&mut self, live: LiveId) {
-        self.told.streams.forget_media(live);
+    pub fn forget_media(&mut self, stream: StreamId) {
+        self.told.streams.forget_media(stream);
     }
 
     /// A piece of the records.
-    pub fn hear(&mut self, records: &[u8]) -> Result<(), Unfit> {
+    pub fn hear(&mut self, records: &[u8]) -> Result<(), HandoverError> {
         self.reader.hear(records, |line| self.told.hear(line))
     }
 
     /// The server, and the moment at which it goes on, when all has come.
-    pub fn take_over(self) -> Result<(Relay, Moment), Unfit> {
+    pub fn take_over(self) -> Result<(Relay, Instant), HandoverError> {
         self.reader.finish()?;
-        let now = self.told.desk.now();
+        let now = self.told.ctx.now();
         Ok((self.told.relay()?, now))
     }
 }
 
 impl Told {
-    fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+    fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         must(self.has_begun || line.name == "desk", || {
             "it does not begin with the desk".to_owned()
         })?;
         match line.name {
             "desk" => {
                 self.has_begun = true;
-                self.old = self.desk.hear(line)?;
+                self.old = self.ctx.hear(line)?;
                 Ok(())
             }
-            "counts" => self.desk.hear_counts(line, &Cut::ALL.map(Cut::name)),
-            "events" => self.desk.hear_events(line),
+            "counts" => self
+                .ctx
+                .hear_counts(line, &CutReason::ALL.map(CutReason::name)),
+            "events" => self.ctx.hear_events(line),
             "ids" => {
                 self.ids = Some(line.read()?);
                 Ok(())
             }
-            "grants" => self.grants.hear(line, self.is_kept, &self.desk),
+            "grants" => self.grants.hear(line, self.is_kept, &self.ctx),
             "token" | "tokens" => self.grants.hear_token(line),
-            "blocks" | "barred" => self.grants.hear_blocks(line, &self.desk),
+            "blocks" | "barred" => self.grants.hear_blocks(line, &self.ctx),
             "pull" => self.pulls.hear(line),
-            "origins" if self.old.had_other_origins(self.desk.settings()) => Ok(()),
+            "origins" if self.old.had_other_origins(self.ctx.settings()) => Ok(()),
             "origins" => self.fetch.hear(line),
             "errand" => {
-                self.errands.push(errand(line, &self.desk)?);
+                self.errands.push(errand(line, &self.ctx)?);
                 Ok(())
             }
             "stream" => self.streams.hear(line),
             "viewer" => self.streams.hear_viewer(line),
-            "connection" => self.clients.hear(line, &self.desk),
-            name => Err(Unfit(format!("'{name}' is nothing that is known here"))),
+            "connection" => self.clients.hear(line, &self.ctx),
+            name => Err(HandoverError(format!(
+                "'{name}' is nothing that is known here"
+            ))),
         }
     }
 
     /// The server, if all of it fits.
-    fn relay(mut self) -> Result<Relay, Unfit> {
-        let ids = self.ids.ok_or_else(|| Unfit("no ids".to_owned()))?;
-        let clients = Clients::take_over(self.clients, ids.connections, &mut self.desk)?;
-        let mut streams = Streams::take_over(self.streams, ids.streams, &mut self.desk)?;
-        streams.set_buckets(ids.buckets, self.desk.now());
-        self.grants.rearm(&mut self.desk);
-        let has_other_origins = self.old.had_other_origins(self.desk.settings());
+    fn relay(mut self) -> Result<Relay, HandoverError> {
+        let ids = self.ids.ok_or_else(|| HandoverError("no ids".to_owned()))?;
+        let clients = Clients::take_over(self.clients, ids.connections, &mut self.ctx)?;
+        let mut streams = Streams::take_over(self.streams, ids.streams, &mut self.ctx)?;
+        streams.set_buckets(ids.buckets, self.ctx.now());
+        self.grants.rearm(&mut self.ctx);
+        let has_other_origins = self.old.had_other_origins(self.ctx.settings());
         self.fetch
-            .take_over(self.pulls, ids.pulls, has_other_origins, &mut self.desk)?;
+            .take_over(self.pulls, ids.pulls, has_other_origins, &mut self.ctx)?;
         let mut relay = Relay {
             clients,
             streams,
@@ -254,20 +262,20 @@ impl Told {
             fetch: self.fetch,
             lists: Lists::default(),
             rtp_in: RtpIn::default(),
-            desk: self.desk,
+            ctx: self.ctx,
         };
         for (ticket, id, reply, add) in self.errands {
-            let desk = &mut relay.desk;
+            let ctx = &mut relay.ctx;
             must(relay.clients.awaits(id, ticket), || {
                 format!("{id:?} waits for no names")
             })?;
-            let ticket = relay.lists.resolve(id, reply, add, desk);
-            relay.clients.await_ticket(id, ticket, desk);
+            let ticket = relay.lists.resolve(id, reply, add, ctx);
+            relay.clients.await_ticket(id, ticket, ctx);
         }
         agree(&mut relay)?;
-        let feeds: Vec<(LiveId, Feed)> = relay.streams.feeds().collect();
+        let feeds: Vec<(StreamId, StreamSource)> = relay.streams.feeds().collect();
         for (id, feed) in feeds {
-            if let Feed::Rtp(address) = feed {
+            if let StreamSource::Rtp(address) = feed {
                 relay.rtp_in.is_source(address, id);
             }
             relay.limit_source(id);
@@ -278,19 +286,19 @@ impl Told {
 }
 
 /// What the clients and the streams know of each other is the same.
-fn agree(relay: &mut Relay) -> Result<(), Unfit> {
+fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
     let mut viewers = 0;
     for (id, concern) in relay.clients.concerns() {
         let is_so = match concern {
-            Concern::Source(live) => relay.streams.has_as_source(live, Feed::Http(id)),
-            Concern::Asking(pull) => relay.fetch.is_asked_by(pull, id),
-            Concern::Errand(ticket) => relay.lists.resolves(ticket),
+            Concern::Source(stream) => relay.streams.has_as_source(stream, StreamSource::Http(id)),
+            Concern::OriginRequest(pull) => relay.fetch.is_asked_by(pull, id),
+            Concern::PendingCall(ticket) => relay.lists.resolves(ticket),
             Concern::Viewer { place, is_blocked } => {
                 viewers += 1;
                 if is_blocked {
                     relay.streams.is_blocked(place);
                 }
-                relay.streams.viewer_at(place, &relay.desk) == Some(id)
+                relay.streams.viewer_at(place, &relay.ctx) == Some(id)
             }
         };
         must(is_so, || format!("{id:?} is in a place that is another's"))?;
@@ -301,8 +309,8 @@ fn agree(relay: &mut Relay) -> Result<(), Unfit> {
     for (pull, concern) in relay.fetch.concerns() {
         let is_so = match concern {
             fetch::Concern::Asks(id) => relay.clients.asks_for(id, pull),
-            fetch::Concern::Runs(live) => {
-                relay.streams.source_of(live).map(|(_, pull)| pull) == Some(Some(pull))
+            fetch::Concern::Runs(stream) => {
+                relay.streams.source_of(stream).map(|(_, pull)| pull) == Some(Some(pull))
             }
         };
         must(is_so, || format!("pull {pull:?} is another's"))?;
@@ -312,10 +320,10 @@ fn agree(relay: &mut Relay) -> Result<(), Unfit> {
             format!("nobody waits for {ticket:?}")
         })?;
     }
-    for (live, feed) in relay.streams.feeds() {
-        if let Feed::Http(id) = feed {
-            must(relay.clients.is_source_of(id, live), || {
-                format!("the source of stream {live:?} is not there")
+    for (stream, feed) in relay.streams.feeds() {
+        if let StreamSource::Http(id) = feed {
+            must(relay.clients.is_source_of(id, stream), || {
+                format!("the source of stream {stream:?} is not there")
             })?;
         }
     }

@@ -17,17 +17,16 @@
 mod admission;
 mod api;
 mod clients;
+mod context;
 mod counts;
-mod desk;
-mod errand;
 mod fetch;
 mod grants;
 #[cfg(feature = "handover")]
 pub mod handover;
-mod happening;
 mod held;
 #[cfg_attr(not(feature = "icecast"), path = "icecast/absent.rs")]
 mod icecast;
+mod job;
 mod lists;
 mod metrics;
 #[cfg(feature = "handover")]
@@ -45,6 +44,7 @@ mod report;
 mod requests;
 mod route;
 mod rtp_in;
+mod server_event;
 mod settings;
 mod settle;
 mod shell;
@@ -67,32 +67,32 @@ use std::time::Duration;
 
 use crate::gate;
 use crate::gather::Gather;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::slots::Id;
 use crate::stream::{End, Outcome};
 pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 use clients::{Appetite, Clients, Connection, Known, Step};
+use context::Context;
 use counts::Count;
 pub use counts::{Counts, Files, Process};
-use desk::Desk;
-pub use errand::{ADDRESSES_MAX, Done, Job, Ticket};
 use fetch::{Fetch, Pull};
 use grants::Grants;
 use held::HeldBytes;
+pub use job::{ADDRESSES_MAX, Done, Job, JobId};
 use lists::{Lists, LookUp};
 pub use report::{Level, ReportLimits};
 use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings, VARIES};
 pub use shell::{Incoming, Input, Inputs, Outgoing, Readers, Share, write_next};
-use streams::{Cut, SHUT_DOWN, Streams};
-pub use streams::{Datagrams, Live};
+use streams::{CutReason, SHUT_DOWN, Streams};
+pub use streams::{Datagrams, Stream};
 use timers::Owner;
 
 /// The id of a connection.
 pub type ConnectionId = Id<Connection>;
 /// The id of a stream.
-pub type LiveId = Id<Live>;
+pub type StreamId = Id<Stream>;
 /// The id of a session that is fetched.
 type PullId = Id<Pull>;
 
@@ -117,7 +117,7 @@ pub enum Action {
     /// Bytes of this connection are wanted again.
     ReadOn(ConnectionId),
     /// Have this done off the loop; [`Relay::helped`] brings the result.
-    Help(Ticket, Job),
+    Help(JobId, Job),
     /// Much memory has been freed: the kernel may have it.
     ReturnMemory,
     /// A line for the operator.
@@ -128,7 +128,7 @@ pub enum Action {
 
 /// The server.
 pub struct Relay {
-    desk: Desk,
+    ctx: Context,
     clients: Clients,
     streams: Streams,
     rtp_in: RtpIn,
@@ -147,41 +147,42 @@ pub const ERRAND_TIME: Duration = Duration::from_secs(5);
 impl Relay {
     /// A server without clients.
     pub fn new(settings: Settings) -> Relay {
-        let mut desk = Desk::new(settings);
-        desk.counts_mut().know_cuts(Cut::ALL.map(Cut::name));
+        let mut ctx = Context::new(settings);
+        ctx.counts_mut()
+            .know_cuts(CutReason::ALL.map(CutReason::name));
         Relay {
             clients: Clients::new(),
-            streams: Streams::new(&desk.settings().limits),
+            streams: Streams::new(&ctx.settings().limits),
             rtp_in: RtpIn::default(),
-            fetch: Fetch::new(&mut desk),
-            grants: Grants::new(desk.settings()),
+            fetch: Fetch::new(&mut ctx),
+            grants: Grants::new(ctx.settings()),
             lists: Lists::default(),
-            desk,
+            ctx,
         }
     }
 
     // ---- What the shell has found at the start
 
     /// The table of a token file, at the start, when the RTP socket is known.
-    pub fn restore(&mut self, tokens: gate::Tokens, now: Moment) {
-        self.desk.set_now(now);
-        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
-        self.grants.restore(tokens, &fault, &mut self.desk);
+    pub fn restore(&mut self, tokens: gate::Tokens, now: Instant) {
+        self.ctx.set_now(now);
+        let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
+        self.grants.restore(tokens, &fault, &mut self.ctx);
     }
 
     /// The bounds of the table.
     pub fn token_limits(&self) -> gate::Limits {
-        self.desk.settings().limits.tokens
+        self.ctx.settings().limits.tokens
     }
 
     /// Adds an address at which the server listens for HTTP.
     pub fn add_listener(&mut self, bound: SocketAddr) {
-        self.desk.add_listener(bound);
+        self.ctx.add_listener(bound);
     }
 
     /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
-        self.rtp_in.set_bound(bound, self.desk.settings());
+        self.rtp_in.set_bound(bound, self.ctx.settings());
         // Streams that were taken over have the UDP clients that another server's options admitted.
         for id in self.streams.ids() {
             self.refresh_clients(id);
@@ -203,45 +204,45 @@ impl Relay {
 
     /// A client has connected. `None`: there is no place even to refuse it in words; it is to be
     /// closed.
-    pub fn accepted(&mut self, peer: SocketAddr, now: Moment) -> Option<ConnectionId> {
-        self.desk.set_now(now);
-        self.clients.accept(peer, &mut self.desk)
+    pub fn accepted(&mut self, peer: SocketAddr, now: Instant) -> Option<ConnectionId> {
+        self.ctx.set_now(now);
+        self.clients.accept(peer, &mut self.ctx)
     }
 
     /// How many bytes of this client are wanted now; 0 leaves them in the socket until
     /// [`Action::ReadOn`].
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
-        match self.clients.appetite(id, &self.desk) {
+        match self.clients.appetite(id, &self.ctx) {
             Appetite::Bytes(bytes) => bytes,
-            Appetite::OfStream(live) => self.streams.source_appetite(live, &mut self.desk),
+            Appetite::OfStream(stream) => self.streams.source_appetite(stream, &mut self.ctx),
         }
     }
 
     /// Bytes of a client have arrived: at most what [`Relay::appetite`] named. Says what reading
     /// them cost.
-    pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Moment) -> usize {
-        self.desk.set_now(now);
+    pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Instant) -> usize {
+        self.ctx.set_now(now);
         self.clients.begin_go(bytes.len());
         self.read(id, bytes);
-        self.clients.rearm(id, &mut self.desk);
+        self.clients.rearm(id, &mut self.ctx);
         self.settle();
         self.clients.cost_of_go()
     }
 
     /// Reads on in what a client has sent ahead, and in `bytes` behind that.
     fn read(&mut self, id: ConnectionId, bytes: &[u8]) {
-        let input = self.clients.take_input(id, bytes, &self.desk);
+        let input = self.clients.take_input(id, bytes, &self.ctx);
         let mut rest = input.bytes();
         loop {
             // The rest is read when the source may send again.
-            let live = self.clients.source_of(id);
-            if live.is_some_and(|live| self.streams.rests(live)) {
+            let stream = self.clients.source_of(id);
+            if stream.is_some_and(|stream| self.streams.rests(stream)) {
                 break;
             }
-            match self.clients.read_on(id, &mut rest, &mut self.desk) {
-                Step::Media(live, content) => {
-                    self.streams.draw(live, content.len(), &mut self.desk);
-                    let anew = self.streams.append(live, content, &mut self.desk);
+            match self.clients.read_on(id, &mut rest, &mut self.ctx) {
+                Step::Media(stream, content) => {
+                    self.streams.draw(stream, content.len(), &mut self.ctx);
+                    let anew = self.streams.append(stream, content, &mut self.ctx);
                     self.follow(anew);
                 }
                 Step::Came(event) => self.act(id, event),
@@ -251,16 +252,16 @@ impl Relay {
         }
         let rest_bytes = rest.len();
         self.clients
-            .keep_input(id, input, rest_bytes, &mut self.desk);
+            .keep_input(id, input, rest_bytes, &mut self.ctx);
     }
 
     /// Reads on in what the first of those clients has sent ahead, as far as it may at one go, and
     /// answers it if it has waited; beside it the first stream in another container that has yet to
     /// catch up reads on. Says what that cost. `None`: there is neither.
-    pub fn read_ahead(&mut self, now: Moment) -> Option<usize> {
-        self.desk.set_now(now);
+    pub fn read_ahead(&mut self, now: Instant) -> Option<usize> {
+        self.ctx.set_now(now);
         self.clients.begin_go(0);
-        let is_behind = self.streams.read_behind(&mut self.desk);
+        let is_behind = self.streams.read_behind(&mut self.ctx);
         let ahead = self.clients.next_ahead();
         let id = ahead.as_ref().map(|(id, _)| *id);
         if let Some((id, waited)) = ahead {
@@ -273,7 +274,7 @@ impl Relay {
         }
         self.settle();
         if let Some(id) = id {
-            self.clients.end_ahead(id, &mut self.desk);
+            self.clients.end_ahead(id, &mut self.ctx);
         }
         Some(self.clients.cost_of_go())
     }
@@ -285,18 +286,18 @@ impl Relay {
 
     /// The client sends no more. Some of what it has sent may be unread, since it is not wanted
     /// yet.
-    pub fn input_ended(&mut self, id: ConnectionId, has_unread: bool, now: Moment) {
-        self.desk.set_now(now);
-        if let Some(event) = self.clients.input_ended(id, has_unread, &mut self.desk) {
+    pub fn input_ended(&mut self, id: ConnectionId, has_unread: bool, now: Instant) {
+        self.ctx.set_now(now);
+        if let Some(event) = self.clients.input_ended(id, has_unread, &mut self.ctx) {
             self.act(id, event);
         }
         self.settle();
     }
 
     /// The connection is broken.
-    pub fn lost(&mut self, id: ConnectionId, now: Moment) {
-        self.desk.set_now(now);
-        self.clients.close(id, &mut self.desk);
+    pub fn lost(&mut self, id: ConnectionId, now: Instant) {
+        self.ctx.set_now(now);
+        self.clients.close(id, &mut self.ctx);
         self.settle();
     }
 
@@ -306,43 +307,43 @@ impl Relay {
     }
 
     /// This host's clock says that it is so long since 1970 began.
-    pub fn hear_time(&mut self, since_1970: Duration, now: Moment) {
-        self.desk.set_now(now);
-        if self.desk.hear_time(since_1970) {
-            self.grants.rearm(&mut self.desk);
-            self.clients.rearm_inside(&mut self.desk);
+    pub fn hear_time(&mut self, since_1970: Duration, now: Instant) {
+        self.ctx.set_now(now);
+        if self.ctx.hear_time(since_1970) {
+            self.grants.rearm(&mut self.ctx);
+            self.clients.rearm_inside(&mut self.ctx);
         }
     }
 
     /// Acts on deadlines that have come, a bounded number of them.
-    pub fn expire(&mut self, now: Moment) {
-        self.desk.set_now(now);
+    pub fn expire(&mut self, now: Instant) {
+        self.ctx.set_now(now);
         // Each once: whoever asks for a time that has come already has it in the next turn, and so
         // have those for whom this one would become too long.
-        self.desk.call_due(DUE_PER_TURN_MAX);
-        while let Some(owner) = self.desk.next_called() {
+        self.ctx.call_due(DUE_PER_TURN_MAX);
+        while let Some(owner) = self.ctx.next_called() {
             match owner {
                 Owner::Connection(id) => {
-                    let is_slowed = |live| self.streams.take_slowed(live);
-                    if let Some(event) = self.clients.due(id, is_slowed, &mut self.desk) {
+                    let is_slowed = |stream| self.streams.take_slowed(stream);
+                    if let Some(event) = self.clients.due(id, is_slowed, &mut self.ctx) {
                         self.act(id, event);
                     }
                     // What was due is over, or was put off: its next deadline is found.
-                    self.clients.rearm(id, &mut self.desk);
+                    self.clients.rearm(id, &mut self.ctx);
                 }
-                Owner::Live(id) => {
-                    if self.streams.due(id, &mut self.desk) {
+                Owner::Stream(id) => {
+                    if self.streams.due(id, &mut self.ctx) {
                         self.go_on_in_order(id);
                     }
-                    self.streams.rearm(id, &mut self.desk);
+                    self.streams.rearm(id, &mut self.ctx);
                 }
-                Owner::Pull(id) => self.fetch.due(id, &mut self.desk),
-                Owner::Candidates => self.rtp_in.candidates_due(&mut self.desk),
-                Owner::Memory => self.desk.memory_due(),
+                Owner::Pull(id) => self.fetch.due(id, &mut self.ctx),
+                Owner::Candidates => self.rtp_in.candidates_due(&mut self.ctx),
+                Owner::Memory => self.ctx.memory_due(),
                 Owner::Tokens => {
                     let fault =
-                        |address, carriage| self.rtp_in.destination_fault(address, carriage);
-                    self.grants.due(&fault, &mut self.desk);
+                        |address, transport| self.rtp_in.destination_fault(address, transport);
+                    self.grants.due(&fault, &mut self.ctx);
                 }
             }
             self.settle();
@@ -350,43 +351,42 @@ impl Relay {
     }
 
     /// No new clients; sources are ended, viewers get what is buffered and a clean end.
-    pub fn shut_down(&mut self, now: Moment) {
-        self.desk.set_now(now);
-        self.desk.begin_closing();
-        self.fetch.shut_down(&mut self.desk);
-        self.streams.shut_down(&mut self.desk);
-        for live in self.clients.shut_down(&mut self.desk) {
+    pub fn shut_down(&mut self, now: Instant) {
+        self.ctx.set_now(now);
+        self.ctx.begin_closing();
+        self.fetch.shut_down(&mut self.ctx);
+        self.streams.shut_down(&mut self.ctx);
+        for stream in self.clients.shut_down(&mut self.ctx) {
             self.streams
-                .end(live, End::Complete, SHUT_DOWN, &mut self.desk);
+                .end(stream, End::Complete, SHUT_DOWN, &mut self.ctx);
         }
         self.settle();
     }
 
     /// An errand is done.
-    pub fn helped(&mut self, ticket: Ticket, done: Done, now: Moment) {
-        self.desk.set_now(now);
+    pub fn helped(&mut self, ticket: JobId, done: Done, now: Instant) {
+        self.ctx.set_now(now);
         match done {
             Done::Resolved(results) => {
-                if !self.fetch.resolved(ticket, &results, &mut self.desk) {
+                if !self.fetch.resolved(ticket, &results, &mut self.ctx) {
                     self.looked_up(ticket, LookUp::Done(results));
                 }
             }
             Done::Appended(result) => {
-                let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
-                self.grants
-                    .appended(ticket, &result, &fault, &mut self.desk);
+                let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
+                self.grants.appended(ticket, &result, &fault, &mut self.ctx);
             }
-            Done::NotCompacted(error) => self.grants.not_compacted(&error, &mut self.desk),
+            Done::NotCompacted(error) => self.grants.not_compacted(&error, &mut self.ctx),
         }
         self.settle();
     }
 
     /// Too much is to be done already.
-    pub fn not_helped(&mut self, ticket: Ticket, now: Moment) {
-        self.desk.set_now(now);
-        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
-        let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.desk)
-            || self.fetch.resolved(ticket, &[], &mut self.desk);
+    pub fn not_helped(&mut self, ticket: JobId, now: Instant) {
+        self.ctx.set_now(now);
+        let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
+        let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.ctx)
+            || self.fetch.resolved(ticket, &[], &mut self.ctx);
         if !is_anothers {
             self.looked_up(ticket, LookUp::Refused);
         }
@@ -399,9 +399,9 @@ impl Relay {
         from: SocketAddr,
         port: UdpPort,
         bytes: &[u8],
-        now: Moment,
+        now: Instant,
     ) -> usize {
-        self.desk.set_now(now);
+        self.ctx.set_now(now);
         self.clients.begin_go(bytes.len());
         let from = match from.ip().to_canonical() {
             IpAddr::V4(address) => SocketAddr::new(address.into(), from.port()),
@@ -417,64 +417,64 @@ impl Relay {
     /// A client for which there is something to write. It is due a call of [`Relay::output`], and
     /// then of [`Relay::served`].
     pub fn next_write(&mut self) -> Option<ConnectionId> {
-        let viewers = || self.streams.next_viewer(&mut self.desk);
+        let viewers = || self.streams.next_viewer(&mut self.ctx);
         self.clients.next_write(viewers)
     }
 
     /// Lends what is to be written to a client next; nothing, if there is nothing.
-    pub fn output(&mut self, id: ConnectionId, now: Moment) -> Gather<'_> {
-        self.desk.set_now(now);
+    pub fn output(&mut self, id: ConnectionId, now: Instant) -> Gather<'_> {
+        self.ctx.set_now(now);
         self.prepare(id);
         self.settle();
         let mut gather = Gather::default();
         if let Some(viewing) = self.clients.lend(id, &mut gather) {
             self.streams.lend(viewing, &mut gather);
         } else if let Some((next, of)) = self.clients.reads(id)
-            && next >= self.desk.events().first()
+            && next >= self.ctx.events().first()
         {
-            self.desk.events().lend(next, of, &mut gather);
+            self.ctx.events().lend(next, of, &mut gather);
         }
         gather
     }
 
     /// So many bytes of [`Relay::output`] have been written.
-    pub fn sent(&mut self, id: ConnectionId, bytes: usize, now: Moment) {
-        self.desk.set_now(now);
-        if let Some((place, media_bytes)) = self.clients.sent(id, bytes, &mut self.desk) {
+    pub fn sent(&mut self, id: ConnectionId, bytes: usize, now: Instant) {
+        self.ctx.set_now(now);
+        if let Some((place, media_bytes)) = self.clients.sent(id, bytes, &mut self.ctx) {
             self.streams.took(place, media_bytes);
         }
         self.settle();
     }
 
     /// The client's turn is over: its socket takes more, or does not.
-    pub fn served(&mut self, id: ConnectionId, outcome: Outcome, now: Moment) {
-        self.desk.set_now(now);
-        if let Some(place) = self.clients.served(id, outcome, &mut self.desk) {
+    pub fn served(&mut self, id: ConnectionId, outcome: Outcome, now: Instant) {
+        self.ctx.set_now(now);
+        if let Some(place) = self.clients.served(id, outcome, &mut self.ctx) {
             self.streams.settle(place, outcome);
         }
     }
 
     /// The next datagrams to be sent, to some clients. So many of those that were lent last the
     /// kernel did not take, for each of these clients; it took all if nothing is said.
-    pub fn next_datagrams(&mut self, now: Moment, not_taken: &[usize]) -> Option<Datagrams<'_>> {
-        self.desk.set_now(now);
-        self.streams.not_taken(not_taken, &mut self.desk);
-        let next = self.streams.next_posting(&mut self.desk);
+    pub fn next_datagrams(&mut self, now: Instant, not_taken: &[usize]) -> Option<Datagrams<'_>> {
+        self.ctx.set_now(now);
+        self.streams.not_taken(not_taken, &mut self.ctx);
+        let next = self.streams.next_posting(&mut self.ctx);
         self.settle();
         let datagrams = self.streams.datagrams(next?)?;
         let sent = datagrams.count() as u64;
-        self.desk.count(Count::DatagramsSent, sent);
+        self.ctx.count(Count::DatagramsSent, sent);
         Some(datagrams)
     }
 
     /// The next thing to do besides writing.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.desk.next_action()
+        self.ctx.next_action()
     }
 
     /// When [`Relay::expire`] is to be called at the latest; `None` while nothing can become due.
-    pub fn next_deadline(&self) -> Option<Moment> {
-        self.desk.timers().next()
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.ctx.timers().next()
     }
 
     /// Whether there is anything to write at once.
@@ -484,7 +484,7 @@ impl Relay {
 
     /// What is counted, to which the shell adds what it alone sees.
     pub fn counts(&mut self) -> &mut Counts {
-        self.desk.counts_mut()
+        self.ctx.counts_mut()
     }
 
     /// Whether nobody is connected any more.
@@ -502,35 +502,31 @@ impl Relay {
             ("origins", self.fetch.held_bytes()),
             ("tokens", self.grants.held_bytes()),
             ("lists", self.lists.held_bytes()),
-            ("desk", self.desk.held_bytes()),
-            ("events", self.desk.events().held_bytes()),
-            ("threads", self.desk.counts().threads_bytes()),
+            ("desk", self.ctx.held_bytes()),
+            ("events", self.ctx.events().held_bytes()),
+            ("threads", self.ctx.counts().threads_bytes()),
         ]
     }
 
     /// What must hold between any two calls. Tests and simulations ask after every step.
     pub fn check(&self) {
         let known = Known {
-            has_stream: &|live| self.streams.has(live),
+            has_stream: &|stream| self.streams.has(stream),
             runs: &|session| self.streams.runs(session),
             has_collecting: &|ticket| self.lists.has_collecting(ticket),
         };
-        let of_clients = self.clients.check(&known, &self.desk);
+        let of_clients = self.clients.check(&known, &self.ctx);
         self.lists
             .check(|id, ticket| self.clients.awaits(id, ticket));
-        let is_pulls = |session: &_, live, pull| self.streams.is_pulls(session, live, pull);
+        let is_pulls = |session: &_, stream, pull| self.streams.is_pulls(session, stream, pull);
         let armed = of_clients
-            + self.streams.check(&self.desk)
+            + self.streams.check(&self.ctx)
             + self.fetch.check(is_pulls)
             + self.grants.check()
-            + self.rtp_in.check(|live| self.streams.has(live))
-            + self.desk.check();
-        assert_eq!(
-            armed,
-            self.desk.timers().len(),
-            "a timer outlives its owner"
-        );
-        let most = self.desk.settings().held_bytes_max();
+            + self.rtp_in.check(|stream| self.streams.has(stream))
+            + self.ctx.check();
+        assert_eq!(armed, self.ctx.timers().len(), "a timer outlives its owner");
+        let most = self.ctx.settings().held_bytes_max();
         for (held, most) in self.held_bytes().iter().zip(most) {
             assert!(held.1 <= most.1, "{held:?} is more than {most:?}");
         }

@@ -8,13 +8,10 @@ use super::Settings;
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct OldOptions {
     /// `--proxy-protocol` and `--forwarded-from`. Each proxy of a chain has named the client.
-    #[serde(default)]
     proxies: Vec<String>,
     /// `--origin`.
-    #[serde(default)]
     origins: Vec<String>,
     /// `--origin-tokens`
-    #[serde(default)]
     pub asks_origin: bool,
 }
 

@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
-use super::desk::Desk;
+use super::context::Context;
 use crate::gate::SessionId;
-use crate::moment::Moment;
-use crate::stamp::Stamp;
+use crate::moment::Instant;
+use crate::stamp::UnixTime;
 
 /// A viewer who is kept out: by which sessionid it came, and from where, which is its address, or
 /// the network in which it has as many as it likes ([`crate::gate::network_of`]).
@@ -15,11 +15,11 @@ pub(super) type Barred = (SessionId, IpAddr);
 /// What was said when it was admitted.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Pass {
+pub(super) struct Admission {
     name: SessionId,
     session: SessionId,
     role: Role,
-    ends: Option<Stamp>,
+    ends: Option<UnixTime>,
     /// Format 1 of a hand-over has this field, which says nothing any more.
     #[cfg_attr(feature = "handover", serde(skip_deserializing))]
     #[cfg_attr(not(feature = "handover"), expect(dead_code))]
@@ -40,11 +40,15 @@ pub(super) enum Role {
     Passer,
 }
 
-impl Pass {
+impl Admission {
     /// Records a client that was admitted with the sessionid `name`, which opens `session`, until
     /// `ends`.
-    pub fn new((name, session): (SessionId, SessionId), role: Role, ends: Option<Stamp>) -> Pass {
-        Pass {
+    pub fn new(
+        (name, session): (SessionId, SessionId),
+        role: Role,
+        ends: Option<UnixTime>,
+    ) -> Admission {
+        Admission {
             name,
             session,
             role,
@@ -74,12 +78,12 @@ impl Pass {
     }
 
     /// Until when it is inside.
-    pub fn deadline(&self, desk: &Desk) -> Option<Moment> {
-        self.ends.map(|ends| desk.moment_of(ends))
+    pub fn deadline(&self, ctx: &Context) -> Option<Instant> {
+        self.ends.map(|ends| ctx.moment_of(ends))
     }
 
     /// Its token ends then. Says whether that is new.
-    pub fn end_at(&mut self, ends: Option<Stamp>) -> bool {
+    pub fn end_at(&mut self, ends: Option<UnixTime>) -> bool {
         std::mem::replace(&mut self.ends, ends) != ends
     }
 }
@@ -91,9 +95,9 @@ mod tests {
     #[test]
     fn a_pass_says_whether_its_end_is_new() {
         let name = SessionId::parse(b"a").expect("a good sessionid");
-        let mut pass = Pass::new((name.clone(), name), Role::Viewer, None);
+        let mut pass = Admission::new((name.clone(), name), Role::Viewer, None);
         let at = |seconds| {
-            Some(Stamp {
+            Some(UnixTime {
                 unix_seconds: seconds,
             })
         };

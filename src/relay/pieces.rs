@@ -3,7 +3,7 @@
 use super::ConnectionId;
 use super::api::Rows;
 use super::clients::Clients;
-use super::desk::Desk;
+use super::context::Context;
 use super::grants::Grants;
 use super::lists::Lists;
 use super::streams::Streams;
@@ -14,7 +14,7 @@ use crate::gate::Detailed;
 pub(super) fn write_piece(
     id: ConnectionId,
     (streams, clients, grants, lists): (&Streams, &mut Clients, &Grants, &mut Lists),
-    desk: &mut Desk,
+    ctx: &mut Context,
 ) {
     let due = clients.due_listing(id);
     let due = due.map(|listing| (listing.rows().clone(), listing.after()));
@@ -24,7 +24,7 @@ pub(super) fn write_piece(
     };
     // Of viewers two parts know: their rows are made before the list is touched.
     let viewers = match &rows {
-        Rows::Viewers(of) => Known::new(streams, clients, desk).piece(after, of.as_ref()),
+        Rows::Viewers(of) => Known::new(streams, clients, ctx).piece(after, of.as_ref()),
         Rows::Tokens | Rows::Details | Rows::Streams => Vec::new(),
     };
     let piece = clients.due_listing(id).map(|listing| {
@@ -37,11 +37,11 @@ pub(super) fn write_piece(
                 let tokens = tokens.map(|(mark, tuple)| (mark, Detailed(tuple)));
                 listing.piece(tokens, block)
             }
-            Rows::Streams => listing.piece(streams.rows(after, desk), block),
+            Rows::Streams => listing.piece(streams.rows(after, ctx), block),
             Rows::Viewers(_) => listing.piece(viewers.into_iter(), block),
         }
     });
     if let Some(piece) = piece {
-        clients.push_piece(id, piece, desk);
+        clients.push_piece(id, piece, ctx);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(feature = "handover")]
 use crate::handover::are_counts;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::token_bucket::{Rate, TokenBucket};
 
 /// What a stream's source may send. The stream keeps it until it loses the source.
@@ -17,13 +17,10 @@ pub(super) struct Quota {
     /// Datagrams that were dropped.
     refused: u64,
     /// The source is not read before then.
-    #[cfg_attr(feature = "handover", serde(default))]
-    rests_until: Option<Moment>,
+    rests_until: Option<Instant>,
     /// The source was not read for a while since this was last asked.
-    #[cfg_attr(feature = "handover", serde(default))]
     has_rested: bool,
     /// The log has said that the source is too fast.
-    #[cfg_attr(feature = "handover", serde(default))]
     is_told: bool,
 }
 
@@ -59,12 +56,12 @@ impl Quota {
     }
 
     /// Counts bytes that have come.
-    pub fn draw(&mut self, bytes: usize, now: Moment) {
+    pub fn draw(&mut self, bytes: usize, now: Instant) {
         self.bucket.take(bytes as u64, self.rate(), now);
     }
 
     /// Stops reading the source if its bucket is empty. Returns whether it is not read now.
-    pub fn rest_if_empty(&mut self, now: Moment) -> bool {
+    pub fn rest_if_empty(&mut self, now: Instant) -> bool {
         if self.bucket.tokens(self.rate(), now) == 0 {
             let fill_time = self.bucket.fill_time(now);
             self.rests_until = Some(now + fill_time.saturating_sub(READ_AGAIN_BEFORE_FULL));
@@ -74,7 +71,7 @@ impl Quota {
     }
 
     /// Returns until when the source is not read.
-    pub fn rests_until(&self) -> Option<Moment> {
+    pub fn rests_until(&self) -> Option<Instant> {
         self.rests_until
     }
 
@@ -89,7 +86,7 @@ impl Quota {
     }
 
     /// Returns how many bytes may be read.
-    pub fn bytes_left(&self, now: Moment) -> usize {
+    pub fn bytes_left(&self, now: Instant) -> usize {
         let tokens = match self.rests_until {
             Some(_) => 0,
             None => self.bucket.tokens(self.rate(), now).max(1),
@@ -99,7 +96,7 @@ impl Quota {
 
     /// Counts a datagram. Returns whether it is admitted: it is if the bucket is not empty, also if
     /// the datagram has more bytes than the bucket.
-    pub fn admits(&mut self, bytes: usize, now: Moment) -> bool {
+    pub fn admits(&mut self, bytes: usize, now: Instant) -> bool {
         let is_admitted = self.bucket.try_take(bytes as u64, self.rate(), now);
         self.refused += u64::from(!is_admitted);
         is_admitted
@@ -132,7 +129,7 @@ mod tests {
     #[test]
     fn what_is_read_keeps_to_the_rate() {
         for piece in [1_000, 60_000, usize::MAX] {
-            let mut now = Moment::START;
+            let mut now = Instant::START;
             let mut quota = Quota::new(800_000, TokenBucket::default());
             let (mut bytes, mut reads) = (0, 0);
             while now.since_start() < Duration::from_secs(10) {
@@ -158,7 +155,7 @@ mod tests {
 
     #[test]
     fn datagrams_beyond_the_rate_are_counted_and_the_rate_is_reported_once() {
-        let at = |milliseconds| Moment::after_start(Duration::from_millis(milliseconds));
+        let at = |milliseconds| Instant::after_start(Duration::from_millis(milliseconds));
         // No rate is lower: such a source would never end.
         assert_eq!(Quota::new(7, TokenBucket::default()).take_report(), Some(8));
         let mut quota = Quota::new(8_000, TokenBucket::default());

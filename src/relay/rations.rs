@@ -10,11 +10,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::happening::Happening;
-use super::viewer_id::{ListedId, StreamId};
+use super::server_event::ServerEvent;
+use super::viewer_id::{ListedId, PublicStreamId};
 use crate::gate::{SessionId, network_of};
 use crate::held::tree_set_bytes;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::token_bucket::{Rate, TokenBuckets};
 
 /// What has several events, of which readers see all or none.
@@ -74,44 +74,44 @@ impl Default for Rations {
 
 impl Rations {
     /// Returns whether an event of a session is reported.
-    pub fn admit(&mut self, session: &SessionId, what: &Happening<'_>, now: Moment) -> bool {
+    pub fn admit(&mut self, session: &SessionId, what: &ServerEvent<'_>, now: Instant) -> bool {
         match what {
-            Happening::ViewerComes { id, .. } => {
+            ServerEvent::ViewerComes { id, .. } => {
                 viewer(*id).is_none_or(|viewer| self.begin(viewer, session, now))
             }
-            Happening::ViewerCut { id, .. } => self.reports_viewer(*id),
-            Happening::ViewerGoes { id, .. } => {
+            ServerEvent::ViewerCut { id, .. } => self.reports_viewer(*id),
+            ServerEvent::ViewerGoes { id, .. } => {
                 viewer(*id).is_none_or(|viewer| !self.unreported.remove(&viewer))
             }
-            Happening::StreamBegins { id, .. } => {
+            ServerEvent::StreamBegins { id, .. } => {
                 self.begin(Subject::Stream(id.serial), session, now)
             }
-            Happening::StreamHeld { id, .. } => {
+            ServerEvent::StreamHeld { id, .. } => {
                 self.reports_stream(*id) && self.begin(Subject::Hold(id.serial), session, now)
             }
-            Happening::StreamGoesOn { id, .. } => {
+            ServerEvent::StreamGoesOn { id, .. } => {
                 let is_held_known = !self.unreported.remove(&Subject::Hold(id.serial));
                 is_held_known && self.reports_stream(*id)
             }
-            Happening::SourceTooFast { id, .. } => {
+            ServerEvent::SourceTooFast { id, .. } => {
                 self.reports_stream(*id) && self.take(Kind::Streams, session, now)
             }
-            Happening::StreamEnds { id, .. } => {
+            ServerEvent::StreamEnds { id, .. } => {
                 self.unreported.remove(&Subject::Hold(id.serial));
                 self.reports_stream(*id)
             }
-            Happening::StreamOver { id } => !self.unreported.remove(&Subject::Stream(id.serial)),
-            Happening::TokenAdded { .. }
-            | Happening::TokenRevoked { .. }
-            | Happening::TokenForgotten {}
-            | Happening::TokenOver {}
-            | Happening::TokensOver { .. }
-            | Happening::PublisherRefused { .. } => true,
+            ServerEvent::StreamOver { id } => !self.unreported.remove(&Subject::Stream(id.serial)),
+            ServerEvent::TokenAdded { .. }
+            | ServerEvent::TokenRevoked { .. }
+            | ServerEvent::TokenForgotten {}
+            | ServerEvent::TokenOver {}
+            | ServerEvent::TokensOver { .. }
+            | ServerEvent::PublisherRefused { .. } => true,
         }
     }
 
     /// Returns whether a source that is refused is reported, as far as its host is concerned.
-    pub fn admit_refusal(&mut self, address: IpAddr, now: Moment) -> bool {
+    pub fn admit_refusal(&mut self, address: IpAddr, now: Instant) -> bool {
         let host = network_of(address);
         let mut bucket = self.hosts.remove(&host);
         let has_some = bucket.try_take(1, REFUSALS, now);
@@ -125,11 +125,11 @@ impl Rations {
     }
 
     /// Returns whether readers know of a stream.
-    pub fn reports_stream(&self, id: StreamId) -> bool {
+    pub fn reports_stream(&self, id: PublicStreamId) -> bool {
         !self.unreported.contains(&Subject::Stream(id.serial))
     }
 
-    fn begin(&mut self, subject: Subject, session: &SessionId, now: Moment) -> bool {
+    fn begin(&mut self, subject: Subject, session: &SessionId, now: Instant) -> bool {
         let kind = match subject {
             Subject::Viewer(_) => Kind::Viewers,
             Subject::Stream(_) | Subject::Hold(_) => Kind::Streams,
@@ -141,7 +141,7 @@ impl Rations {
         is_reported
     }
 
-    fn take(&mut self, kind: Kind, session: &SessionId, now: Moment) -> bool {
+    fn take(&mut self, kind: Kind, session: &SessionId, now: Instant) -> bool {
         let rate = match kind {
             Kind::Viewers => VIEWERS,
             Kind::Streams => STREAMS,
@@ -181,16 +181,16 @@ mod tests {
         SessionId::parse(name.as_bytes()).expect("a good sessionid")
     }
 
-    fn comes(connection: u64) -> Happening<'static> {
-        Happening::ViewerComes {
+    fn comes(connection: u64) -> ServerEvent<'static> {
+        ServerEvent::ViewerComes {
             id: ListedId::Connection { run: 1, connection },
             key: None,
             address: None,
         }
     }
 
-    fn goes(connection: u64) -> Happening<'static> {
-        Happening::ViewerGoes {
+    fn goes(connection: u64) -> ServerEvent<'static> {
+        ServerEvent::ViewerGoes {
             id: ListedId::Connection { run: 1, connection },
             bytes: 0,
             skips: 0,
@@ -204,7 +204,7 @@ mod tests {
         let (busy, other) = (session("busy"), session("other"));
         let mut reported = 0;
         for number in 0..100_000 {
-            let now = Moment::after_start(Duration::from_micros(100 * number));
+            let now = Instant::after_start(Duration::from_micros(100 * number));
             let has_come = rations.admit(&busy, &comes(number), now);
             let id = ListedId::Connection {
                 run: 1,
@@ -217,7 +217,7 @@ mod tests {
                 let viewer = 1_000_000 + number;
                 assert!(rations.admit(&other, &comes(viewer), now));
                 assert!(rations.admit(&other, &goes(viewer), now));
-                assert!(rations.admit(&busy, &Happening::TokenOver {}, now));
+                assert!(rations.admit(&busy, &ServerEvent::TokenOver {}, now));
             }
         }
         assert!((1_100..=1_024 + 16 * 10).contains(&reported), "{reported}");
@@ -232,15 +232,15 @@ mod tests {
         let source = SocketAddr::from(([10, 0, 0, 1], 7));
         let mut reported = 0;
         for serial in 0..1_000 {
-            let id = StreamId { run: 1, serial };
-            let now = Moment::START;
+            let id = PublicStreamId { run: 1, serial };
+            let now = Instant::START;
             let reason = "";
             let mut admit = |what| rations.admit(&name, &what, now);
-            let has_begun = admit(Happening::StreamBegins { id, source });
-            let is_held = admit(Happening::StreamHeld { id, reason });
-            assert_eq!(admit(Happening::StreamGoesOn { id, source }), is_held);
-            admit(Happening::StreamHeld { id, reason });
-            let has_ended = admit(Happening::StreamEnds {
+            let has_begun = admit(ServerEvent::StreamBegins { id, source });
+            let is_held = admit(ServerEvent::StreamHeld { id, reason });
+            assert_eq!(admit(ServerEvent::StreamGoesOn { id, source }), is_held);
+            admit(ServerEvent::StreamHeld { id, reason });
+            let has_ended = admit(ServerEvent::StreamEnds {
                 id,
                 reason,
                 bytes_received: 0,
@@ -248,7 +248,7 @@ mod tests {
                 skips: 0,
             });
             assert_eq!(has_ended, has_begun);
-            assert_eq!(admit(Happening::StreamOver { id }), has_begun);
+            assert_eq!(admit(ServerEvent::StreamOver { id }), has_begun);
             reported += u64::from(has_begun);
         }
         assert!((80..=256).contains(&reported), "{reported}");
@@ -259,8 +259,8 @@ mod tests {
     fn a_host_that_is_refused_all_the_time_leaves_room_for_the_others() {
         let mut rations = Rations::default();
         let host = |last: u8| IpAddr::from([10, 0, 0, last]);
-        let admitted = (0..1_000).filter(|_| rations.admit_refusal(host(1), Moment::START));
+        let admitted = (0..1_000).filter(|_| rations.admit_refusal(host(1), Instant::START));
         assert_eq!(admitted.count(), 16);
-        assert!(rations.admit_refusal(host(2), Moment::START));
+        assert!(rations.admit_refusal(host(2), Instant::START));
     }
 }

@@ -8,13 +8,13 @@
 
 use std::net::IpAddr;
 
-use super::admission::{Gate, KeptClaim, Way};
-use super::clients::{Event, Expelled, Stand};
+use super::admission::{EntryPoint, Gate, KeptClaim};
+use super::clients::{Disconnected, Event, Stand};
 use super::old_options::OldOptions;
 use super::rtp_in::Sender;
-use super::streams::{Cut, Feed};
+use super::streams::{CutReason, StreamSource};
 use super::{ConnectionId, Relay};
-use crate::gate::Shut;
+use crate::gate::Denied;
 use crate::http::{Refusal, Status};
 use crate::stream::End;
 
@@ -25,7 +25,7 @@ impl Relay {
     /// Ends every client that these options would not admit.
     pub(super) fn readmit(&mut self, old: &OldOptions) {
         self.readmit_udp();
-        if old.had_other_origins(self.desk.settings()) {
+        if old.had_other_origins(self.ctx.settings()) {
             self.end_pulls();
         }
         self.settle();
@@ -40,7 +40,7 @@ impl Relay {
 
     /// Checks whether these options would admit a client for what it does now.
     fn may_stay(&self, id: ConnectionId, old: &OldOptions) -> Result<(), Refusal> {
-        let settings = self.desk.settings();
+        let settings = self.ctx.settings();
         let refused = |detail: &str| Err(Refusal::new(Status::Forbidden, detail));
         let (Some(stand), Some((claim, caller))) = (self.clients.stand(id), self.clients.claim(id))
         else {
@@ -49,23 +49,23 @@ impl Relay {
         if !self.clients.is_named_still(id, old, settings) {
             return refused("another proxy would have to say whose this connection is");
         }
-        let gate = self.grants.gate(&self.desk);
+        let gate = self.grants.gate(&self.ctx);
         match stand {
             Stand::Idle => Ok(()),
             Stand::Asks(way) => {
                 let unknown = KeptClaim::of_way(way);
                 let claim = claim.unwrap_or(&unknown).claim(caller);
-                if claim.way == Way::Icecast && !settings.admits_icecast {
+                if claim.way == EntryPoint::Icecast && !settings.admits_icecast {
                     return refused("sources do not come as Icecast's do here (--icecast)");
                 }
                 gate.enter(&claim)
             }
-            Stand::Watches(way, live) => {
-                let is_remuxed = live.is_some_and(|live| self.streams.is_shadow(live));
-                if (is_remuxed || way == Way::Remuxed) && !settings.remuxes {
+            Stand::Watches(way, stream) => {
+                let is_remuxed = stream.is_some_and(|stream| self.streams.is_shadow(stream));
+                if (is_remuxed || way == EntryPoint::Remuxed) && !settings.remuxes {
                     return refused("streams are not given out in other containers here (--remux)");
                 }
-                if way == Way::Hls && !settings.serves_hls {
+                if way == EntryPoint::Hls && !settings.serves_hls {
                     return refused("streams are not given out as HLS here (--hls)");
                 }
                 let claim = KeptClaim::of_way(way);
@@ -86,7 +86,7 @@ impl Relay {
         // A token that has expired keeps out newcomers alone. No origin lets them in by it.
         let tokens = self.grants.tokens();
         let verdict = tokens.map(|tokens| tokens.watch(pass.name(), gate.time()));
-        if verdict == Some(Err(Shut::Over)) {
+        if verdict == Some(Err(Denied::Over)) {
             return Ok(());
         }
         let standing = self.standing(pass.session());
@@ -98,23 +98,23 @@ impl Relay {
         let from = self.clients.peer(id).map(|peer| peer.ip());
         self.tell_of_end(from, &refusal.detail);
         if let Some(Event::Waited { session, reply, .. }) = self.clients.end_wait(id) {
-            self.clients.refuse(id, refusal, reply, &mut self.desk);
+            self.clients.refuse(id, refusal, reply, &mut self.ctx);
             return self.tend_pull(&session);
         }
-        match self.clients.expel(id, REASON, &mut self.desk) {
-            Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
-            Some(Expelled::Source(live)) => {
-                let source = Feed::Http(id);
+        match self.clients.expel(id, REASON, &mut self.ctx) {
+            Some(Disconnected::Viewer) => self.cut_viewer(id, CutReason::Token),
+            Some(Disconnected::Source(stream)) => {
+                let source = StreamSource::Http(id);
                 self.streams
-                    .source_lost(live, source, REASON, &mut self.desk);
+                    .source_lost(stream, source, REASON, &mut self.ctx);
             }
-            None => self.clients.close(id, &mut self.desk),
+            None => self.clients.close(id, &mut self.ctx),
         }
     }
 
     fn tell_of_end(&mut self, from: Option<IpAddr>, detail: &str) {
         let from = from.map_or("nobody".to_owned(), |from| from.to_string());
-        self.desk.log_change(format_args!(
+        self.ctx.log_change(format_args!(
             "event=not-readmitted peer={from} detail=\"{detail}\""
         ));
     }
@@ -122,15 +122,17 @@ impl Relay {
     /// Forgets addresses of tokens that `--rtp-to` or `--join` do not admit now, and ends sources of
     /// datagrams that may not send.
     fn readmit_udp(&mut self) {
-        let silenced = self.grants.silence(&self.desk);
+        let silenced = self.grants.silence(&self.ctx);
         if silenced > 0 {
-            self.desk.log_change(format_args!(
+            self.ctx.log_change(format_args!(
                 "event=udp-clients-silenced count={silenced} detail=\"--rtp-to or --join does not admit them now\""
             ));
         }
         let feeds: Vec<_> = self.streams.feeds().collect();
         for (id, feed) in feeds {
-            let Feed::Rtp(named) = feed else { continue };
+            let StreamSource::Rtp(named) = feed else {
+                continue;
+            };
             let Some(known) = self.streams.known(id) else {
                 continue;
             };
@@ -142,10 +144,10 @@ impl Relay {
             let session = self.streams.session(id);
             let is_client =
                 session.is_some_and(|session| self.grants.is_client(&session, named, is_bare));
-            let gate = self.grants.gate(&self.desk);
+            let gate = self.grants.gate(&self.ctx);
             if !is_client || gate.enter(&sender.claim(is_bare)).is_err() {
                 self.tell_of_end(Some(known.from.ip()), REASON);
-                self.streams.end(id, End::Lost, REASON, &mut self.desk);
+                self.streams.end(id, End::Lost, REASON, &mut self.ctx);
             }
         }
     }
@@ -155,10 +157,10 @@ impl Relay {
     fn end_pulls(&mut self) {
         for session in self.fetch.sessions() {
             self.tell_of_end(None, "--origin names others than before");
-            self.fetch.drop(&session, &mut self.desk);
-            self.streams.abort(&session, &mut self.desk);
+            self.fetch.drop(&session, &mut self.ctx);
+            self.streams.abort(&session, &mut self.ctx);
             if self.fetch.has_origins() && self.clients.waiting().is_awaited(&session) {
-                self.fetch.want(&session, &mut self.desk);
+                self.fetch.want(&session, &mut self.ctx);
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// How grave an event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ impl Report {
 
     /// The lines that an event makes: itself, unless it is a repetition or one too many, and before
     /// it what was left out.
-    pub fn lines(&mut self, level: Level, now: Moment, event: fmt::Arguments<'_>) -> Vec<String> {
+    pub fn lines(&mut self, level: Level, now: Instant, event: fmt::Arguments<'_>) -> Vec<String> {
         if level > self.limits.level {
             return Vec::new();
         }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_whatever_else_happens() {
         let mut report = Report::new(LIMITS);
-        let now = Moment::START;
+        let now = Instant::START;
         let mut lines = 0;
         for number in 0..1000 {
             let line = format_args!("event=stream-begins source={number}");
@@ -158,7 +158,7 @@ mod tests {
                 ..LIMITS
             });
             for (second, level) in (0..3).flat_map(|second| levels.map(|level| (second, level))) {
-                let now = Moment::after_start(Duration::from_secs(second));
+                let now = Instant::after_start(Duration::from_secs(second));
                 let mut told = 0;
                 for line in 0..12 {
                     let event = format_args!("event=a line={line}");
@@ -176,7 +176,7 @@ mod tests {
     fn a_line_that_is_repeated_is_counted_and_told_with_the_next() {
         let mut report = Report::new(LIMITS);
         let mut told = |second, event: &str| {
-            let now = Moment::after_start(Duration::from_secs(second));
+            let now = Instant::after_start(Duration::from_secs(second));
             report.lines(Level::Info, now, format_args!("event={event}"))
         };
         let none: [&str; 0] = [];

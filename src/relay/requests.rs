@@ -4,19 +4,19 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::admission::{Caller, Claim, Standing, Way, kicked, not_found};
+use super::admission::{AccessRequest, Caller, EntryPoint, SessionState, kicked, not_found};
 use super::api::{Aborted, Call, DESCRIPTION, Outcome};
 use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
 use super::fetch::Fault;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::page::{Document, Page};
-use super::route::{self, Asked, Wish};
+use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::{Cut, Feed};
+use super::streams::{CutReason, StreamSource};
 use super::viewer_id::ListedId;
 use super::viewers::Known;
-use super::{ConnectionId, LiveId, PullId, Relay, Ticket, metrics, pieces, shown, snapshot};
+use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown, snapshot};
 use crate::format::Format;
 use crate::gate::SessionId;
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
@@ -28,7 +28,7 @@ impl Relay {
     /// Acts on what has come of a client.
     pub(super) fn act(&mut self, id: ConnectionId, event: Event) {
         match event {
-            Event::Asked {
+            Event::Request {
                 head,
                 caller,
                 reply,
@@ -37,22 +37,22 @@ impl Relay {
             // An end that is the connection's is what a break looks like, too: with `--hold` it is
             // taken for one.
             Event::Complete { received, is_sure } => {
-                let Received { live, .. } = received;
-                let desk = &mut self.desk;
-                if !is_sure && self.streams.hold(live, "its connection ended", desk) {
-                    self.clients.close(id, desk);
-                } else if let Some(session) = self.streams.session(live) {
+                let Received { stream, .. } = received;
+                let ctx = &mut self.ctx;
+                if !is_sure && self.streams.hold(stream, "its connection ended", ctx) {
+                    self.clients.close(id, ctx);
+                } else if let Some(session) = self.streams.session(stream) {
                     let reason = "its source is complete";
-                    self.streams.end(live, End::Complete, reason, desk);
-                    self.clients.thank(id, &session, received, desk);
+                    self.streams.end(stream, End::Complete, reason, ctx);
+                    self.clients.thank(id, &session, received, ctx);
                 }
             }
-            Event::SourceLost { live, reason } => {
+            Event::SourceLost { stream, reason } => {
                 self.streams
-                    .source_lost(live, Feed::Http(id), reason, &mut self.desk)
+                    .source_lost(stream, StreamSource::Http(id), reason, &mut self.ctx)
             }
             Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
-            Event::Told(of, rows) => self.lists.told(of, rows, &self.desk),
+            Event::Told(of, rows) => self.lists.told(of, rows, &self.ctx),
             Event::Cut(cut) => self.cut_viewer(id, cut),
             Event::Waited {
                 session,
@@ -61,12 +61,12 @@ impl Relay {
                 is_late,
                 fault,
             } => {
-                self.clients.clear_seats(&self.desk);
+                self.clients.clear_seats(&self.ctx);
                 let name = self.clients.came_by(id).unwrap_or(&session).clone();
                 let from = self.clients.peer(id).map(|peer| peer.ip());
                 let standing = self.standing(&session);
                 let standing = self.clients.standing(&session, (&name, from), standing);
-                let gate = self.grants.gate(&self.desk);
+                let gate = self.grants.gate(&self.ctx);
                 let verdict = match fault {
                     None => {
                         gate.go_on_late((&name, &session), (view.way(), from), &standing, || {
@@ -79,11 +79,11 @@ impl Relay {
                     Ok(()) => {
                         if view.is_of_segments() {
                             let pass = gate.pass(name, &session, view.way());
-                            self.clients.admit(id, pass, &mut self.desk);
+                            self.clients.admit(id, pass, &mut self.ctx);
                         }
                         self.watch(id, (session.clone(), view), None, (reply, !is_late));
                     }
-                    Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+                    Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),
                 }
                 self.tend_pull(&session);
             }
@@ -94,13 +94,13 @@ impl Relay {
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
         let framing = head.framing_of_media();
         let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
-        self.clients.clear_seats(&self.desk);
-        let asked = Asked {
+        self.clients.clear_seats(&self.ctx);
+        let asked = RequestContext {
             caller,
             head,
             framing,
-            gate: self.grants.gate(&self.desk),
-            settings: self.desk.settings(),
+            gate: self.grants.gate(&self.ctx),
+            settings: self.ctx.settings(),
             standing: &|session, name| {
                 let whom = (name, Some(caller.peer.ip()));
                 self.clients.standing(session, whom, self.standing(session))
@@ -112,50 +112,55 @@ impl Relay {
         self.clients.keep_claim(id, claim);
         match wish {
             Err(refusal) => {
-                if let Some(about) = route::published(head, self.desk.settings()) {
-                    let of = self.grants.gate(&self.desk).opened_by(&about).clone();
+                if let Some(about) = route::published(head, self.ctx.settings()) {
+                    let of = self.grants.gate(&self.ctx).opened_by(&about).clone();
                     let whom = (Some(&about), Some(&of));
-                    self.desk.tell_refused(whom, caller.peer, &refusal);
+                    self.ctx.tell_refused(whom, caller.peer, &refusal);
                 }
                 self.clients
-                    .refuse_request(id, head, &refusal, reply, &mut self.desk);
+                    .refuse_request(id, head, &refusal, reply, &mut self.ctx);
             }
-            Ok(Wish::Publish {
+            Ok(Route::Publish {
                 pass,
                 session,
                 content_type,
                 framing,
             }) => {
-                self.clients.admit(id, pass, &mut self.desk);
-                self.streams.end_for_takeover(&session, &mut self.desk);
+                self.clients.admit(id, pass, &mut self.ctx);
+                self.streams.end_for_takeover(&session, &mut self.ctx);
                 self.take_from_origins(&session);
-                let live = self.begin(session.clone(), content_type, Feed::Http(id), caller.peer);
+                let stream = self.begin(
+                    session.clone(),
+                    content_type,
+                    StreamSource::Http(id),
+                    caller.peer,
+                );
                 self.clients
-                    .publish(id, live, (head, framing), reply, &self.desk);
+                    .publish(id, stream, (head, framing), reply, &self.ctx);
                 self.admit_waiting(&session);
             }
-            Ok(Wish::Watch {
+            Ok(Route::Watch {
                 pass,
                 session,
                 view,
             }) if !has_payload => {
-                self.clients.admit(id, pass, &mut self.desk);
+                self.clients.admit(id, pass, &mut self.ctx);
                 let reply = reply.kept_if(view.is_addressed_by(&head.target));
                 self.watch(id, (session, view), head.via.as_deref(), (reply, true))
             }
-            Ok(Wish::Watch { .. }) => {
+            Ok(Route::Watch { .. }) => {
                 let refusal = Refusal::framing(
                     Status::BadRequest,
                     "a GET with a body; the body has no meaning here and must go",
                 );
                 self.clients
-                    .refuse(id, &refusal, reply.closing(), &mut self.desk);
+                    .refuse(id, &refusal, reply.closing(), &mut self.ctx);
             }
-            Ok(Wish::Call(call)) if has_payload => {
+            Ok(Route::Call(call)) if has_payload => {
                 self.clients
-                    .await_payload(id, call, head, reply, &mut self.desk)
+                    .await_payload(id, call, head, reply, &mut self.ctx)
             }
-            Ok(Wish::Call(call)) => self.call(id, call, reply),
+            Ok(Route::Call(call)) => self.call(id, call, reply),
         }
     }
 
@@ -166,12 +171,12 @@ impl Relay {
         &mut self,
         session: SessionId,
         content_type: Option<String>,
-        source: Feed,
+        source: StreamSource,
         address: SocketAddr,
-    ) -> LiveId {
+    ) -> StreamId {
         let id = self
             .streams
-            .begin_live(session, content_type, source, address, &mut self.desk);
+            .begin_live(session, content_type, source, address, &mut self.ctx);
         self.refresh_clients(id);
         self.limit_source(id);
         id
@@ -179,48 +184,50 @@ impl Relay {
 
     /// Tells a stream how fast its source may be, as the tokens say now. A source keeps
     /// its limit when its token is revoked.
-    pub(super) fn limit_source(&mut self, id: LiveId) {
+    pub(super) fn limit_source(&mut self, id: StreamId) {
         let Some(session) = self.streams.session(id) else {
             return;
         };
         let name = match self.streams.source_of(id) {
-            Some((Feed::Http(source), _)) => self.clients.came_by(source),
-            Some((Feed::Rtp(_), _)) => None,
-            Some((Feed::Held { .. } | Feed::Shadow | Feed::Gone, _)) | None => return,
+            Some((StreamSource::Http(source), _)) => self.clients.came_by(source),
+            Some((StreamSource::Rtp(_), _)) => None,
+            Some((StreamSource::Held { .. } | StreamSource::Shadow | StreamSource::Gone, _))
+            | None => return,
         };
-        let gate = self.grants.gate(&self.desk);
+        let gate = self.grants.gate(&self.ctx);
         let most = gate.bits_per_second_max(name.unwrap_or(&session), &session);
         if let Some(most) = most {
-            self.streams.limit_source(id, most, &mut self.desk);
+            self.streams.limit_source(id, most, &mut self.ctx);
         }
     }
 
     /// A source's stream has begun anew, if it has, with these bytes: whoever knows it by its
     /// stream learns of the other.
-    pub(super) fn follow(&mut self, mut anew: Option<(LiveId, Vec<u8>)>) {
+    pub(super) fn follow(&mut self, mut anew: Option<(StreamId, Vec<u8>)>) {
         while let Some((id, bytes)) = anew {
             let (source, pull) = self.streams.source_of(id).unzip();
             match source {
-                Some(Feed::Http(connection)) => self.clients.turn_source(connection, id),
-                Some(Feed::Rtp(address)) => self.rtp_in.is_source(address, id),
-                Some(Feed::Held { .. } | Feed::Shadow | Feed::Gone) | None => {}
+                Some(StreamSource::Http(connection)) => self.clients.turn_source(connection, id),
+                Some(StreamSource::Rtp(address)) => self.rtp_in.is_source(address, id),
+                Some(StreamSource::Held { .. } | StreamSource::Shadow | StreamSource::Gone)
+                | None => {}
             }
             if let Some(pull) = pull.flatten() {
-                self.fetch.runs(pull, id, self.desk.now());
+                self.fetch.runs(pull, id, self.ctx.now());
             }
             self.refresh_clients(id);
-            self.streams.rearm(id, &mut self.desk);
-            anew = self.streams.append(id, &bytes, &mut self.desk);
+            self.streams.rearm(id, &mut self.ctx);
+            anew = self.streams.append(id, &bytes, &mut self.ctx);
         }
     }
 
     // ---- Viewers
 
     /// A viewer's connection is closed for a reason that lies with it.
-    pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: Cut) {
+    pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: CutReason) {
         if let Some((place, peer)) = self.clients.viewer(id) {
-            self.streams.cut(place, peer, cut, &mut self.desk);
-            self.clients.close(id, &mut self.desk);
+            self.streams.cut(place, peer, cut, &mut self.ctx);
+            self.clients.close(id, &mut self.ctx);
         }
     }
 
@@ -233,21 +240,21 @@ impl Relay {
                     self.clients.push_head(id, &head);
                 }
                 if let Some(end) = end {
-                    self.clients.end_viewer(id, end, &mut self.desk);
+                    self.clients.end_viewer(id, end, &mut self.ctx);
                 }
             }
-            Some(Due::Listing(_)) => {
+            Some(Due::ListResponse(_)) => {
                 let (streams, clients) = (&self.streams, &mut self.clients);
                 pieces::write_piece(
                     id,
                     (streams, clients, &self.grants, &mut self.lists),
-                    &mut self.desk,
+                    &mut self.ctx,
                 );
             }
-            Some(Due::Following(following)) => {
-                if let Some(due) = following.due(&self.desk) {
+            Some(Due::EventReader(following)) => {
+                if let Some(due) = following.due(&self.ctx) {
                     let (streams, clients) = (&self.streams, &mut self.clients);
-                    snapshot::show(id, due, (streams, clients, &self.grants), &self.desk);
+                    snapshot::show(id, due, (streams, clients, &self.grants), &self.ctx);
                 }
             }
             None => {}
@@ -255,9 +262,9 @@ impl Relay {
     }
 
     /// What of a stream's packets is in order now goes on.
-    pub(super) fn go_on_in_order(&mut self, id: LiveId) {
-        while let Some(media) = self.streams.next_in_order(id, &mut self.desk) {
-            let anew = self.streams.append(id, &media, &mut self.desk);
+    pub(super) fn go_on_in_order(&mut self, id: StreamId) {
+        while let Some(media) = self.streams.next_in_order(id, &mut self.ctx) {
+            let anew = self.streams.append(id, &media, &mut self.ctx);
             self.follow(anew);
         }
     }
@@ -273,8 +280,8 @@ impl Relay {
                     return self.change(id, Change::addition(add, clients), reply);
                 }
                 None => {
-                    let ticket = self.lists.resolve(id, reply, add, &mut self.desk);
-                    return self.clients.await_ticket(id, ticket, &mut self.desk);
+                    let ticket = self.lists.resolve(id, reply, add, &mut self.ctx);
+                    return self.clients.await_ticket(id, ticket, &mut self.ctx);
                 }
             },
             Call::RevokeToken { session, aborts } => {
@@ -284,31 +291,31 @@ impl Relay {
                     None => return self.change(id, Change::Revocation { session, aborts }, reply),
                 }
             }
-            Call::Collect(rows) => match self.lists.collect(id, rows, reply, &mut self.desk) {
-                Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.desk),
+            Call::Collect(rows) => match self.lists.collect(id, rows, reply, &mut self.ctx) {
+                Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.ctx),
                 Err(refusal) => Err(refusal),
             },
             Call::List(rows) => Ok(Outcome::List(rows)),
             Call::AbortStream { session, block } => self.abort_stream(&session, block),
             Call::KickViewer { id, block } => self.kick_viewer(id, block),
             Call::Follow { of, last } => {
-                return self.clients.follow(id, (of, last), reply, &mut self.desk);
+                return self.clients.follow(id, (of, last), reply, &mut self.ctx);
             }
             Call::Page => {
-                page(Document::Operator, self.desk.random()).map(|page| Outcome::Page(page, None))
+                page(Document::Operator, self.ctx.random()).map(|page| Outcome::Page(page, None))
             }
             Call::WatchPage(refusal) => {
                 let shut = |refusal: &&Refusal| refusal.status == Status::Forbidden;
                 let shut = refusal.as_deref().filter(shut);
                 // Otherwise it waits until it is admitted.
                 let document = shut.map_or(Document::Watch, |why| Document::Refused(&why.detail));
-                page(document, self.desk.random()).map(|page| Outcome::Page(page, refusal))
+                page(document, self.ctx.random()).map(|page| Outcome::Page(page, refusal))
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
                 let parts = (&self.streams, &self.clients, &self.fetch, &self.grants);
-                let seen = shown::seen(parts, self.held_bytes(), &self.desk);
+                let seen = shown::seen(parts, self.held_bytes(), &self.ctx);
                 Ok(Outcome::Text(metrics::MEDIA_TYPE, seen.text().into()))
             }
             Call::Description => Ok(Outcome::Text(json, DESCRIPTION.into())),
@@ -316,23 +323,23 @@ impl Relay {
             Call::Moved(address) => Ok(Outcome::Moved(address)),
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
-        self.clients.give(id, answer, reply, &mut self.desk);
+        self.clients.give(id, answer, reply, &mut self.ctx);
     }
 
     /// Changes the table, now, or when the change is on disk. What that means to others is settled
     /// before anything else is read: whoever asks next finds it so.
     fn change(&mut self, id: ConnectionId, change: Change, reply: Reply) {
-        let fault = |address, carriage| self.rtp_in.destination_fault(address, carriage);
+        let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
         let changed = self
             .grants
-            .change((id, reply), change, &fault, &mut self.desk);
+            .change((id, reply), change, &fault, &mut self.ctx);
         match changed {
             Ok(None) => self.clients.await_disk(id),
             Ok(Some((status, body))) => {
                 let answer = Ok(Outcome::Json(status, body));
-                self.clients.give(id, answer, reply, &mut self.desk);
+                self.clients.give(id, answer, reply, &mut self.ctx);
             }
-            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),
         }
         self.settle();
     }
@@ -344,11 +351,11 @@ impl Relay {
     ) -> Result<Outcome, Refusal> {
         let has_stream = self.streams.with_clients(session).next().is_some();
         let whose = (session, has_stream);
-        self.grants.begin_abort(whose, block, &self.desk)?;
+        self.grants.begin_abort(whose, block, &self.ctx)?;
         let ended = self.end_session(session);
         if block.is_some() {
             // Nobody is admitted any more, whether it ran or not; who waits for it is told so.
-            self.fetch.drop(session, &mut self.desk);
+            self.fetch.drop(session, &mut self.ctx);
             self.admit_waiting(session);
         }
         // A block is something to be done where nothing runs, too.
@@ -368,26 +375,26 @@ impl Relay {
 
     /// Ends a viewer, or who waits to be one, and keeps it out for a while.
     fn kick_viewer(&mut self, id: ListedId, block: Option<Duration>) -> Result<Outcome, Refusal> {
-        let (id, session, whom) = Known::new(&self.streams, &self.clients, &self.desk).find(id)?;
+        let (id, session, whom) = Known::new(&self.streams, &self.clients, &self.ctx).find(id)?;
         if let Some(block) = block {
-            self.grants.bar(&whom, block, &self.desk)?;
+            self.grants.bar(&whom, block, &self.ctx)?;
         }
         if let Some(Event::Waited { reply, .. }) = self.clients.end_wait(id) {
-            self.clients.refuse(id, &kicked(), reply, &mut self.desk);
+            self.clients.refuse(id, &kicked(), reply, &mut self.ctx);
             self.tend_pull(&session);
         }
-        self.cut_viewer(id, Cut::Kicked);
+        self.cut_viewer(id, CutReason::Kicked);
         Ok(Outcome::Done)
     }
 
     /// The names of a call have been looked up, or will not be.
-    pub(super) fn looked_up(&mut self, ticket: Ticket, look_up: LookUp) {
+    pub(super) fn looked_up(&mut self, ticket: JobId, look_up: LookUp) {
         if let Some((id, reply, result)) = self.lists.resolved(ticket, look_up)
             && self.clients.has(id)
         {
             match result {
                 Ok((add, clients)) => self.change(id, Change::addition(add, clients), reply),
-                Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.desk),
+                Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),
             }
         }
     }
@@ -402,19 +409,24 @@ impl Relay {
         let via = answer.via.as_deref();
         let session = match self.fetch.offered(pull, via) {
             Ok(session) => session,
-            Err(fault) => return self.clients.give_up_asking(id, fault, &mut self.desk),
+            Err(fault) => return self.clients.give_up_asking(id, fault, &mut self.ctx),
         };
-        let claim = Claim::without_request(Way::Pull, peer);
+        let claim = AccessRequest::without_request(EntryPoint::Pull, peer);
         let standing = self.standing(&session);
-        let gate = self.grants.gate(&self.desk);
+        let gate = self.grants.gate(&self.ctx);
         if !gate.may_publish(&claim, &session, &standing) {
-            return self.clients.give_up_asking(id, Fault::Busy, &mut self.desk);
+            return self.clients.give_up_asking(id, Fault::Busy, &mut self.ctx);
         }
-        let live = self.begin(session.clone(), answer.content_type, Feed::Http(id), peer);
-        let now = self.desk.now();
-        let via = self.fetch.brought(pull, live, via, now);
-        self.streams.is_fetched(live, pull, via);
-        self.clients.receive(id, live, answer.framing, &self.desk);
+        let stream = self.begin(
+            session.clone(),
+            answer.content_type,
+            StreamSource::Http(id),
+            peer,
+        );
+        let now = self.ctx.now();
+        let via = self.fetch.brought(pull, stream, via, now);
+        self.streams.is_fetched(stream, pull, via);
+        self.clients.receive(id, stream, answer.framing, &self.ctx);
         self.admit_waiting(&session);
         self.tend_pull(&session);
     }
@@ -422,30 +434,30 @@ impl Relay {
     /// The session has a source of this server's own now. Whoever waits waits on; whoever was let
     /// in by an origin's word alone, and is held still, has no leave to watch it.
     pub(super) fn take_from_origins(&mut self, session: &SessionId) {
-        self.fetch.drop(session, &mut self.desk);
+        self.fetch.drop(session, &mut self.ctx);
         if let Some(id) = self.streams.held_of_origin(session)
-            && !self.grants.gate(&self.desk).may_stay(session)
+            && !self.grants.gate(&self.ctx).may_stay(session)
         {
             let reason = "its viewers may not watch its next source";
-            self.streams.end(id, End::Lost, reason, &mut self.desk);
+            self.streams.end(id, End::Lost, reason, &mut self.ctx);
         }
     }
 
     /// What runs of a session.
-    pub(super) fn standing(&self, session: &SessionId) -> Standing {
+    pub(super) fn standing(&self, session: &SessionId) -> SessionState {
         // Those that are being fetched have their places, this one among them.
         let streams = self.streams.running() + self.fetch.without_stream();
         let (runs, is_fetched) = (self.streams.runs(session), self.fetch.has(session));
-        Standing {
+        SessionState {
             runs,
             has_source: self.streams.has_source(session),
             is_fetched,
             is_forbidden: self.fetch.is_forbidden(session),
-            has_room: is_fetched || runs || streams < self.desk.settings().limits.streams_max,
-            has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.desk),
+            has_room: is_fetched || runs || streams < self.ctx.settings().limits.streams_max,
+            has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.ctx),
             viewers: self.clients.viewers_by(session),
             http_fault: self.streams.http_fault(session),
-            ..Standing::default()
+            ..SessionState::default()
         }
     }
 
@@ -453,23 +465,23 @@ impl Relay {
     /// had; `None`: there was nothing to end.
     pub(super) fn end_session(&mut self, session: &SessionId) -> Option<usize> {
         if self.streams.runs(session) {
-            self.fetch.drop(session, &mut self.desk);
+            self.fetch.drop(session, &mut self.ctx);
         }
-        self.streams.abort(session, &mut self.desk)
+        self.streams.abort(session, &mut self.ctx)
     }
 
     /// A stream's UDP clients are those whom the tuples name now, but not its own source.
-    pub(super) fn refresh_clients(&mut self, id: LiveId) {
-        let settings = &self.desk.settings();
-        let reaches = |address: SocketAddr, carriage| {
+    pub(super) fn refresh_clients(&mut self, id: StreamId) {
+        let settings = &self.ctx.settings();
+        let reaches = |address: SocketAddr, transport| {
             let may_receive = settings.may_receive(address.ip().to_canonical());
-            may_receive && self.rtp_in.destination_fault(address, carriage).is_none()
+            may_receive && self.rtp_in.destination_fault(address, transport).is_none()
         };
         if self.rtp_in.is_bound()
             && let Some(session) = self.streams.session(id)
             && let Some(clients) = self.grants.destinations(&session, reaches)
         {
-            self.streams.set_clients(id, clients, &mut self.desk);
+            self.streams.set_clients(id, clients, &mut self.ctx);
         }
     }
 
@@ -479,39 +491,41 @@ impl Relay {
     pub(super) fn take_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
         let known = |id| self.streams.known(id);
         let tokens = self.grants.tokens();
-        let desk = &mut self.desk;
-        match self.rtp_in.sort((from, port), bytes, tokens, known, desk) {
+        let ctx = &mut self.ctx;
+        match self.rtp_in.sort((from, port), bytes, tokens, known, ctx) {
             Came::Media(id, packet) => {
-                if let Some(media) = self.streams.take_packet(id, &packet, bytes, desk) {
-                    let anew = self.streams.append(id, media, desk);
+                if let Some(media) = self.streams.take_packet(id, &packet, bytes, ctx) {
+                    let anew = self.streams.append(id, media, ctx);
                     self.follow(anew);
                 }
                 self.go_on_in_order(id);
             }
             Came::Bare(id) => {
-                if let Some(media) = self.streams.take_bare(id, bytes, desk) {
-                    let anew = self.streams.append(id, &media, desk);
+                if let Some(media) = self.streams.take_bare(id, bytes, ctx) {
+                    let anew = self.streams.append(id, &media, ctx);
                     self.follow(anew);
                 }
             }
             Came::Control(id, control) => {
                 let said = (from.ip(), bytes);
-                if self.streams.take_control(id, &control, said, desk) && control.says_bye {
+                if self.streams.take_control(id, &control, said, ctx) && control.says_bye {
                     self.clients.count_cost(HEAD_COST);
                     self.streams
-                        .end(id, End::Complete, "its source said goodbye", desk);
+                        .end(id, End::Complete, "its source said goodbye", ctx);
                 }
             }
             Came::Newcomer(newcomer) => {
                 let is_bare = newcomer.packet.is_none();
                 let claim = newcomer.sender.claim(is_bare);
-                let its = newcomer.silent.and_then(|live| self.streams.session(live));
+                let its = newcomer
+                    .silent
+                    .and_then(|stream| self.streams.session(stream));
                 let has_source = |session: &SessionId| self.streams.has_source(session);
                 let standing = |session: &SessionId| self.standing(session);
                 let grants = &self.grants;
-                match grants.session_for((&claim, is_bare), its, has_source, standing, &self.desk) {
+                match grants.session_for((&claim, is_bare), its, has_source, standing, &self.ctx) {
                     Ok(session) => self.hear_newcomer(&newcomer, session, (from, port), bytes),
-                    Err(dropped) => self.desk.count(dropped, 1),
+                    Err(dropped) => self.ctx.count(dropped, 1),
                 }
             }
             Came::Nothing => {}
@@ -526,18 +540,17 @@ impl Relay {
         (from, port): (SocketAddr, UdpPort),
         bytes: &[u8],
     ) {
-        let Some(first) = self.rtp_in.hear(newcomer, bytes, &mut self.desk) else {
+        let Some(first) = self.rtp_in.hear(newcomer, bytes, &mut self.ctx) else {
             return;
         };
         let Sender {
             named,
             from: address,
         } = newcomer.sender;
-        let source = Feed::Rtp(named);
+        let source = StreamSource::Rtp(named);
         if let Some(old) = newcomer.silent {
             let reason = "its source has started anew";
-            self.streams
-                .source_lost(old, source, reason, &mut self.desk);
+            self.streams.source_lost(old, source, reason, &mut self.ctx);
         }
         self.clients.count_cost(HEAD_COST);
         self.take_from_origins(&session);
@@ -547,9 +560,9 @@ impl Relay {
         let given = packet.is_none_or(is_transport).then_some(media_type);
         let id = self.begin(session.clone(), given, source, address);
         match packet {
-            Some(packet) => self.streams.begin_rtp(id, address, packet, &mut self.desk),
+            Some(packet) => self.streams.begin_rtp(id, address, packet, &mut self.ctx),
             None => {
-                self.streams.begin_bare(id, address, &mut self.desk);
+                self.streams.begin_bare(id, address, &mut self.ctx);
                 self.refresh_clients(id);
             }
         }

@@ -4,25 +4,27 @@
 //! parameters, token, length, conflict. Who may do what is answered by [`super::admission`];
 //! nothing is changed here.
 
-use super::admission::{Caller, Claim, Gate, KeptClaim, Standing, Way, not_found};
+use super::admission::{
+    AccessRequest, Caller, EntryPoint, Gate, KeptClaim, SessionState, not_found,
+};
 use super::api::{Call, Name};
 use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
-use super::pass::Pass;
+use super::pass::Admission;
 use super::view::View;
 use super::{Settings, icecast};
 use crate::events::EventId;
 use crate::gate::SessionId;
-use crate::hls::Wanted;
+use crate::hls::HlsRequest;
 use crate::http::{Framing, Head, Method, Parameter, Refusal, Status, Target, percent_encoded};
 
 /// What a request that passed its checks asks for.
-pub(super) enum Wish {
+pub(super) enum Route {
     Call(Call),
     Publish {
         /// By what its client comes in, where there are tokens.
-        pass: Option<Pass>,
+        pass: Option<Admission>,
         session: SessionId,
         content_type: Option<String>,
         /// How its body ends.
@@ -30,7 +32,7 @@ pub(super) enum Wish {
     },
     Watch {
         /// The same.
-        pass: Option<Pass>,
+        pass: Option<Admission>,
         session: SessionId,
         /// What is wanted of it.
         view: View,
@@ -38,7 +40,7 @@ pub(super) enum Wish {
 }
 
 /// A request, whose it is, and whom to ask about it.
-pub(super) struct Asked<'a> {
+pub(super) struct RequestContext<'a> {
     /// Whose it is.
     pub caller: Caller,
     /// What it says.
@@ -50,7 +52,7 @@ pub(super) struct Asked<'a> {
     /// and what the operator chose.
     pub settings: &'a Settings,
     /// What runs of a session, for who comes by a sessionid.
-    pub standing: &'a dyn Fn(&SessionId, &SessionId) -> Standing,
+    pub standing: &'a dyn Fn(&SessionId, &SessionId) -> SessionState,
     /// Whether it may be passed on to an origin.
     pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,
 }
@@ -60,46 +62,48 @@ const LIST_PARAMETERS_MAX: usize = 4;
 const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
 const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
-impl<'a> Asked<'a> {
+impl<'a> RequestContext<'a> {
     /// Checks the request and says what it asks for.
-    pub fn wish(&self) -> Result<Wish, Refusal> {
+    pub fn wish(&self) -> Result<Route, Refusal> {
         let wish = self.wish_of_path();
         // Beyond a limit there are no streams, and nothing is told of them.
-        let way = wish.as_ref().map_or(Way::Viewer, |wish| self.way(wish));
+        let way = wish
+            .as_ref()
+            .map_or(EntryPoint::Viewer, |wish| self.way(wish));
         self.gate.place(way, self.caller.beyond)?;
         wish
     }
 
-    fn way(&self, wish: &Wish) -> Way {
+    fn way(&self, wish: &Route) -> EntryPoint {
         match wish {
-            Wish::Call(Call::Follow { .. }) => Way::Events,
-            Wish::Call(Call::WatchPage(_)) => Way::WatchPage,
-            Wish::Call(Call::Moved(_)) => Way::Hls,
-            Wish::Call(Call::Metrics) => Way::Figures,
-            Wish::Call(Call::Page) => Way::Page,
-            Wish::Call(Call::Health) => Way::Health,
-            Wish::Call(Call::Options { .. }) => Way::Options,
-            Wish::Call(_) => Way::Call,
-            Wish::Publish { .. } if icecast::is_source(self.head) => Way::Icecast,
-            Wish::Publish { .. } if self.head.method == Method::Post => Way::Post,
-            Wish::Publish { .. } => Way::Put,
-            Wish::Watch { view, .. } => view.way(),
+            Route::Call(Call::Follow { .. }) => EntryPoint::Events,
+            Route::Call(Call::WatchPage(_)) => EntryPoint::WatchPage,
+            Route::Call(Call::Moved(_)) => EntryPoint::Hls,
+            Route::Call(Call::Metrics) => EntryPoint::Figures,
+            Route::Call(Call::Page) => EntryPoint::Page,
+            Route::Call(Call::Health) => EntryPoint::Health,
+            Route::Call(Call::Options { .. }) => EntryPoint::Options,
+            Route::Call(_) => EntryPoint::Call,
+            Route::Publish { .. } if icecast::is_source(self.head) => EntryPoint::Icecast,
+            Route::Publish { .. } if self.head.method == Method::Post => EntryPoint::Post,
+            Route::Publish { .. } => EntryPoint::Put,
+            Route::Watch { view, .. } => view.way(),
         }
     }
 
     /// What is kept of a request that may last. A viewer's shows nothing that is asked for again.
-    pub fn kept(&self, wish: &Wish) -> Option<KeptClaim> {
+    pub fn kept(&self, wish: &Route) -> Option<KeptClaim> {
         match wish {
-            Wish::Call(_) | Wish::Publish { .. } => Some(self.claim(self.way(wish)).keep()),
-            Wish::Watch { .. } => None,
+            Route::Call(_) | Route::Publish { .. } => Some(self.claim(self.way(wish)).keep()),
+            Route::Watch { .. } => None,
         }
     }
 
-    fn claim(&self, way: Way) -> Claim<'a> {
-        Claim::of(way, self.caller, self.head)
+    fn claim(&self, way: EntryPoint) -> AccessRequest<'a> {
+        AccessRequest::of(way, self.caller, self.head)
     }
 
-    fn wish_of_path(&self) -> Result<Wish, Refusal> {
+    fn wish_of_path(&self) -> Result<Route, Refusal> {
         let segments = &self.head.target.segments;
         let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
         match segments.as_slice() {
@@ -115,10 +119,10 @@ impl<'a> Asked<'a> {
             [b"stream", session, file] => self.stream_as(session, file),
             [b"watch"] if Page::IS_HERE => self.watch_page(None),
             [b"watch", session] if Page::IS_HERE => self.watch_page(Some(session)),
-            [b""] if Page::IS_HERE => self.look(Way::Page, Call::Page),
-            [b"metrics"] => self.look(Way::Figures, Call::Metrics),
-            [b"api", b"openapi.json"] => self.look(Way::Call, Call::Description),
-            [b"healthz"] => self.look(Way::Health, Call::Health),
+            [b""] if Page::IS_HERE => self.look(EntryPoint::Page, Call::Page),
+            [b"metrics"] => self.look(EntryPoint::Figures, Call::Metrics),
+            [b"api", b"openapi.json"] => self.look(EntryPoint::Call, Call::Description),
+            [b"healthz"] => self.look(EntryPoint::Health, Call::Health),
             [b"api", name] | [name] => match Name::parse(name) {
                 Some(name) => self.call(name),
                 None => Err(not_found()),
@@ -127,12 +131,12 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn options(&self, allow: &'static str) -> Result<Wish, Refusal> {
-        self.gate.enter(&self.claim(Way::Options))?;
-        Ok(Wish::Call(Call::Options { allow }))
+    fn options(&self, allow: &'static str) -> Result<Route, Refusal> {
+        self.gate.enter(&self.claim(EntryPoint::Options))?;
+        Ok(Route::Call(Call::Options { allow }))
     }
 
-    fn call(&self, name: Name) -> Result<Wish, Refusal> {
+    fn call(&self, name: Name) -> Result<Route, Refusal> {
         let head = self.head;
         if head.method == Method::Options {
             return self.options(name.allow());
@@ -141,14 +145,14 @@ impl<'a> Asked<'a> {
             return Err(Refusal::method(name.allow()));
         }
         let way = match name {
-            Name::Events => Way::Events,
-            _ => Way::Call,
+            Name::Events => EntryPoint::Events,
+            _ => EntryPoint::Call,
         };
         self.gate.enter(&self.claim(way))?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
         let call = Call::parse(name, &head.target, (udp_clients_max, self.gate.time()))?;
         let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
-        Ok(Wish::Call(match call {
+        Ok(Route::Call(match call {
             Call::List(rows) if is_of_all => Call::Collect(rows),
             // What another server gave, or nobody, is as good as none: all is told anew.
             Call::Follow { of, .. } => {
@@ -162,9 +166,9 @@ impl<'a> Asked<'a> {
     }
 
     /// What is only looked at.
-    fn look(&self, way: Way, call: Call) -> Result<Wish, Refusal> {
+    fn look(&self, way: EntryPoint, call: Call) -> Result<Route, Refusal> {
         // Whether there is a page at all depends on who asks.
-        if way == Way::Page {
+        if way == EntryPoint::Page {
             self.gate.enter(&self.claim(way))?;
         }
         match self.head.method {
@@ -176,15 +180,15 @@ impl<'a> Asked<'a> {
         }
         self.gate.enter(&self.claim(way))?;
         no_parameters(&self.head.target)?;
-        Ok(Wish::Call(call))
+        Ok(Route::Call(call))
     }
 
-    fn stream(&self, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
+    fn stream(&self, segment: Option<&[u8]>) -> Result<Route, Refusal> {
         let head = self.head;
         let way = match head.method {
-            Method::Put => Way::Put,
-            Method::Post => Way::Post,
-            Method::Get | Method::Head => Way::Viewer,
+            Method::Put => EntryPoint::Put,
+            Method::Post => EntryPoint::Post,
+            Method::Get | Method::Head => EntryPoint::Viewer,
             Method::Options => return self.options(STREAM_METHODS),
             Method::Delete | Method::Source | Method::Other => {
                 return Err(Refusal::method(STREAM_METHODS));
@@ -195,19 +199,19 @@ impl<'a> Asked<'a> {
         let name = self.session_named(segment)?;
         let session = self.gate.opened_by(&name).clone();
         let standing = (self.standing)(&session, &name);
-        if way == Way::Viewer {
+        if way == EntryPoint::Viewer {
             (self.may_pass)()?;
             self.gate.watch(&claim, &name, &standing)?;
             self.gate.wait(head.method, &standing)?;
             let pass = self.gate.pass(name, &session, way);
-            return Ok(Wish::Watch {
+            return Ok(Route::Watch {
                 pass,
                 session,
                 view: View::Whole,
             });
         }
         self.gate.publish(&claim, &name, head.framing, &standing)?;
-        Ok(Wish::Publish {
+        Ok(Route::Publish {
             pass: self.gate.pass(name, &session, way),
             session,
             content_type: head.content_type.clone(),
@@ -228,7 +232,7 @@ impl<'a> Asked<'a> {
 
     /// The page on which a session is watched. Who is refused the stream is refused it with the
     /// same status, and told no more, but in a page: it is for a browser.
-    fn watch_page(&self, segment: Option<&[u8]>) -> Result<Wish, Refusal> {
+    fn watch_page(&self, segment: Option<&[u8]>) -> Result<Route, Refusal> {
         match self.head.method {
             Method::Options => return self.options(LOOK_METHODS),
             Method::Get | Method::Head => {}
@@ -236,18 +240,18 @@ impl<'a> Asked<'a> {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        let claim = self.claim(Way::WatchPage);
+        let claim = self.claim(EntryPoint::WatchPage);
         self.gate.enter(&claim)?;
         let name = self.session_named(segment)?;
         let session = self.gate.opened_by(&name);
         let standing = (self.standing)(session, &name);
         let from = claim.from.map(|from| from.ip());
         let verdict = self.gate.see(from, &name, session, &standing);
-        Ok(Wish::Call(Call::WatchPage(verdict.err().map(Box::new))))
+        Ok(Route::Call(Call::WatchPage(verdict.err().map(Box::new))))
     }
 
     /// A playlist, what one names, or the stream in another container.
-    fn stream_as(&self, session: &[u8], file: &[u8]) -> Result<Wish, Refusal> {
+    fn stream_as(&self, session: &[u8], file: &[u8]) -> Result<Route, Refusal> {
         let head = self.head;
         let view = View::of(file, &head.target, self.settings);
         let (way, view) = view.ok_or_else(not_found)?;
@@ -272,7 +276,7 @@ impl<'a> Asked<'a> {
                 self.gate.watch_in_segments(from, &name, &standing)?;
             }
         }
-        Ok(Wish::Watch {
+        Ok(Route::Watch {
             pass: self.gate.pass(name, &session, way),
             session,
             view,
@@ -283,14 +287,14 @@ impl<'a> Asked<'a> {
     fn is_list_by_query(&self, file: &[u8]) -> bool {
         let mut parameters = self.head.target.parameters();
         let is_looked_at = matches!(self.head.method, Method::Get | Method::Head);
-        let is_list = self.settings.serves_hls && Wanted::is_list_named(file);
+        let is_list = self.settings.serves_hls && HlsRequest::is_list_named(file);
         is_looked_at && is_list && parameters.any(|parameter| parameter.name == "sessionid")
     }
 
     /// What such a playlist names stands beside the one whose path has the sessionid: so that one
     /// is to be asked for, by who may have it.
-    fn list_by_query(&self, file: &[u8]) -> Result<Wish, Refusal> {
-        let claim = self.claim(Way::Hls);
+    fn list_by_query(&self, file: &[u8]) -> Result<Route, Refusal> {
+        let claim = self.claim(EntryPoint::Hls);
         self.gate.enter(&claim)?;
         let is_session = |parameter: &Parameter<'_>| parameter.name == "sessionid";
         let target = &self.head.target;
@@ -306,7 +310,7 @@ impl<'a> Asked<'a> {
         };
         let name = only_session(&of_query(&is_session))?;
         let rest = of_query(&|parameter| !is_session(parameter));
-        let wanted = Wanted::of(file, &rest).unwrap_or_else(|| Err(not_found()))?;
+        let wanted = HlsRequest::of(file, &rest).unwrap_or_else(|| Err(not_found()))?;
         let session = self.gate.opened_by(&name);
         let standing = (self.standing)(session, &name);
         (self.may_pass)()?;
@@ -322,12 +326,12 @@ impl<'a> Asked<'a> {
         let place = percent_encoded(name.as_str());
         let query = wanted.query();
         let query = query.map_or(String::new(), |query| format!("?{query}"));
-        let address = format!("{place}/{}{query}", Wanted::LIST);
-        Ok(Wish::Call(Call::Moved(address.into())))
+        let address = format!("{place}/{}{query}", HlsRequest::LIST);
+        Ok(Route::Call(Call::Moved(address.into())))
     }
 
-    fn icecast(&self) -> Result<Wish, Refusal> {
-        let claim = self.claim(Way::Icecast);
+    fn icecast(&self) -> Result<Route, Refusal> {
+        let claim = self.claim(EntryPoint::Icecast);
         self.gate.enter(&claim)?;
         let name = icecast::session(self.head)?;
         let session = self.gate.opened_by(&name).clone();
@@ -337,8 +341,8 @@ impl<'a> Asked<'a> {
         };
         let standing = (self.standing)(&session, &name);
         self.gate.publish(&claim, &name, framing, &standing)?;
-        Ok(Wish::Publish {
-            pass: self.gate.pass(name, &session, Way::Icecast),
+        Ok(Route::Publish {
+            pass: self.gate.pass(name, &session, EntryPoint::Icecast),
             session,
             content_type: self.head.content_type.clone(),
             framing,

@@ -13,15 +13,15 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::admission::{Claim, Way};
+use super::admission::{AccessRequest, EntryPoint};
+use super::context::Context;
 use super::counts::Count;
-use super::desk::Desk;
 use super::grants::SESSIONS_TRIED_MAX;
 use super::timers::{Armed, Owner};
-use super::{LiveId, Settings};
-use crate::gate::{Carriage, Join, Tokens, Tuple};
+use super::{Settings, StreamId};
+use crate::gate::{Join, Tokens, Transport, Tuple};
 use crate::held::hash_map_bytes;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::rtp::{self, Bare, Beginnings, Candidates, Control, Packet};
 
 /// Which socket a datagram came to.
@@ -47,7 +47,7 @@ pub(super) struct RtpIn {
     /// Groups that are listened to, and that nothing may be sent to.
     listened: Vec<IpAddr>,
     /// The streams whose source is what a token names: an address, or a group.
-    sources: HashMap<SocketAddr, LiveId>,
+    sources: HashMap<SocketAddr, StreamId>,
     /// First packets that wait for their second.
     candidates: Candidates<Sender>,
     /// What sources have begun by lately.
@@ -73,7 +73,7 @@ pub(super) struct Known {
     /// Its address.
     pub from: SocketAddr,
     /// When its newest datagram came.
-    pub heard: Moment,
+    pub heard: Instant,
 }
 
 /// Why the server is no UDP client of itself.
@@ -97,16 +97,16 @@ impl Sender {
     }
 
     /// By which way it comes in, with RTP or without.
-    pub fn claim(&self, is_bare: bool) -> Claim<'static> {
+    pub fn claim(&self, is_bare: bool) -> AccessRequest<'static> {
         let way = match is_bare {
-            true if self.is_to_group() => Way::BareGroup,
-            false if self.is_to_group() => Way::Group,
-            true => Way::Bare,
-            false => Way::Rtp,
+            true if self.is_to_group() => EntryPoint::BareGroup,
+            false if self.is_to_group() => EntryPoint::Group,
+            true => EntryPoint::Bare,
+            false => EntryPoint::Rtp,
         };
-        Claim {
+        AccessRequest {
             to: Some(self.named),
-            ..Claim::without_request(way, self.from)
+            ..AccessRequest::without_request(way, self.from)
         }
     }
 }
@@ -123,7 +123,7 @@ pub(super) struct Newcomer<'a> {
     /// From where, and by which SSRC.
     pub sender: Sender,
     /// The stream of its address whose source is silent.
-    pub silent: Option<LiveId>,
+    pub silent: Option<StreamId>,
     /// `None`: it sends no RTP.
     pub packet: Option<Packet<'a>>,
 }
@@ -131,11 +131,11 @@ pub(super) struct Newcomer<'a> {
 /// What a datagram is, as far as it is for anybody.
 pub(super) enum Came<'a> {
     /// A packet of this stream's source.
-    Media(LiveId, Packet<'a>),
+    Media(StreamId, Packet<'a>),
     /// MPEG-TS of this stream's source, which sends no RTP.
-    Bare(LiveId),
+    Bare(StreamId),
     /// What this stream's source says beside its media.
-    Control(LiveId, Control),
+    Control(StreamId, Control),
     /// A packet of nobody's stream yet; or of an address whose stream has a source that is silent.
     Newcomer(Newcomer<'a>),
     /// It was dropped, and counted.
@@ -174,15 +174,15 @@ impl RtpIn {
         (from, port): (SocketAddr, UdpPort),
         bytes: &'a [u8],
         tokens: Option<&Tokens>,
-        known: impl FnOnce(LiveId) -> Option<Known>,
-        desk: &mut Desk,
+        known: impl FnOnce(StreamId) -> Option<Known>,
+        ctx: &mut Context,
     ) -> Came<'a> {
         let came = self
-            .sender(from, port, &desk.settings().joins)
+            .sender(from, port, &ctx.settings().joins)
             .ok_or(Count::Stranger)
-            .and_then(|sender| self.whose((sender, port), bytes, tokens, known, desk.now()));
+            .and_then(|sender| self.whose((sender, port), bytes, tokens, known, ctx.now()));
         came.unwrap_or_else(|dropped| {
-            desk.count(dropped, 1);
+            ctx.count(dropped, 1);
             Came::Nothing
         })
     }
@@ -215,8 +215,8 @@ impl RtpIn {
         (sender, port): (Sender, UdpPort),
         bytes: &'a [u8],
         tokens: Option<&Tokens>,
-        known: impl FnOnce(LiveId) -> Option<Known>,
-        now: Moment,
+        known: impl FnOnce(StreamId) -> Option<Known>,
+        now: Instant,
     ) -> Result<Came<'a>, Count> {
         let running = self.sources.get(&sender.named).copied();
         let source = running.and_then(|id| Some((id, known(id)?)));
@@ -254,12 +254,12 @@ impl RtpIn {
         let named = sender.named;
         let below = SocketAddr::new(named.ip(), named.port().saturating_sub(1));
         let addresses = [named, below];
-        let mut live = addresses
+        let mut stream = addresses
             .iter()
             .filter_map(|address| self.sources.get(address));
-        let live = live.next().ok_or(Count::Stranger)?;
+        let stream = stream.next().ok_or(Count::Stranger)?;
         let control = Control::parse(bytes).map_err(|_| Count::Malformed)?;
-        Ok(Came::Control(*live, control))
+        Ok(Came::Control(*stream, control))
     }
 
     /// A datagram of who may become a source: MPEG-TS without RTP makes it one, and of RTP the
@@ -268,9 +268,9 @@ impl RtpIn {
         &mut self,
         newcomer: &Newcomer<'_>,
         bytes: &[u8],
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Option<Box<[u8]>> {
-        let (sender, now) = (newcomer.sender, desk.now());
+        let (sender, now) = (newcomer.sender, ctx.now());
         let first = match &newcomer.packet {
             Some(packet) => self.candidates.hear(sender, packet, bytes, now),
             None => Some(Box::default()),
@@ -278,12 +278,12 @@ impl RtpIn {
         if first.is_some() {
             self.beginnings.begin(sender.named, now);
         }
-        self.rearm_candidates(desk);
+        self.rearm_candidates(ctx);
         first
     }
 
     /// This address is the source of this stream from now on.
-    pub fn is_source(&mut self, address: SocketAddr, id: LiveId) {
+    pub fn is_source(&mut self, address: SocketAddr, id: StreamId) {
         self.sources.insert(address, id);
     }
 
@@ -295,30 +295,30 @@ impl RtpIn {
 
     /// What must hold between two inputs. Says how many deadlines are armed. `has` says whether
     /// there is a stream.
-    pub fn check(&self, has: impl Fn(LiveId) -> bool) -> usize {
+    pub fn check(&self, has: impl Fn(StreamId) -> bool) -> usize {
         let mut sources = self.sources.values();
         assert!(sources.all(|id| has(*id)), "a source outlives its stream");
         usize::from(self.armed.is_armed())
     }
 
-    fn rearm_candidates(&mut self, desk: &mut Desk) {
+    fn rearm_candidates(&mut self, ctx: &mut Context) {
         let deadlines = [self.candidates.deadline(), self.beginnings.deadline()];
         if let Some(deadline) = deadlines.into_iter().flatten().min() {
-            desk.arm(&mut self.armed, Owner::Candidates, deadline);
+            ctx.arm(&mut self.armed, Owner::Candidates, deadline);
         }
     }
 
     /// The oldest first packet may have waited for long enough, or a source may begin again.
-    pub fn candidates_due(&mut self, desk: &mut Desk) {
-        let now = desk.now();
+    pub fn candidates_due(&mut self, ctx: &mut Context) {
+        let now = ctx.now();
         self.armed.fired();
         self.candidates.expire(now);
         self.beginnings.expire(now);
-        self.rearm_candidates(desk);
+        self.rearm_candidates(ctx);
     }
 
     /// A stream's source is not an address any more.
-    pub fn forget_rtp_source(&mut self, address: SocketAddr, id: LiveId) {
+    pub fn forget_rtp_source(&mut self, address: SocketAddr, id: StreamId) {
         if self.sources.get(&address) == Some(&id) {
             self.sources.remove(&address);
         }
@@ -339,12 +339,12 @@ impl RtpIn {
     pub fn destination_fault(
         &self,
         address: SocketAddr,
-        carriage: Carriage,
+        transport: Transport,
     ) -> Option<&'static str> {
         let Some(bound) = self.bound else {
             return Some("there is no RTP here, so it would get nothing; see --rtp");
         };
-        let mut ports = carriage.ports(address.port()).into_iter().flatten();
+        let mut ports = transport.ports(address.port()).into_iter().flatten();
         let rtcp = bound.port().checked_add(1).filter(|_| self.has_rtcp);
         let is_own_port = ports.any(|port| port == bound.port() || Some(port) == rtcp);
         let is_listened = || self.listened.contains(&address.ip().to_canonical());
@@ -373,7 +373,7 @@ impl RtpIn {
 fn may_be_bare(tokens: &Tokens, named: SocketAddr) -> Option<bool> {
     let sessions = tokens.sessions_from(named).take(SESSIONS_TRIED_MAX);
     sessions
-        .map(|(_, carriage)| carriage == Carriage::Bare)
+        .map(|(_, transport)| transport == Transport::Bare)
         .reduce(|one, other| one || other)
 }
 
@@ -467,7 +467,7 @@ mod tests {
 
     /// The sessions that run, and where their sources are.
     fn running(stage: &Stage) -> Vec<(String, String)> {
-        let rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
+        let rows = stage.relay.streams.rows((0, 0), &stage.relay.ctx);
         let rows = rows.map(|(_, row)| serde_json::to_value(&row).expect("a row"));
         let source = |row: &serde_json::Value| row["source"]["address"].as_str().map(str::to_owned);
         let rows =
@@ -569,10 +569,10 @@ mod tests {
         known: &KnownOnes,
     ) -> String {
         let relay = &mut stage.relay;
-        let of = |id: LiveId| {
+        let of = |id: StreamId| {
             let its = known
                 .iter()
-                .find(|(number, _)| id == LiveId::from_u64(*number));
+                .find(|(number, _)| id == StreamId::from_u64(*number));
             its.map(|(_, known)| *known)
         };
         let all = [
@@ -581,10 +581,10 @@ mod tests {
             (Count::SecondSource, "a second source's"),
             (Count::Refused, "refused"),
         ];
-        let before = all.map(|(count, _)| relay.desk.counts().of(count));
+        let before = all.map(|(count, _)| relay.ctx.counts().of(count));
         let from = (address(from), port);
         let tokens = relay.grants.tokens();
-        let came = match relay.rtp_in.sort(from, bytes, tokens, of, &mut relay.desk) {
+        let came = match relay.rtp_in.sort(from, bytes, tokens, of, &mut relay.ctx) {
             Came::Media(id, packet) => format!("media {} {}", id.to_u64(), packet.ssrc),
             Came::Bare(id) => format!("bare {}", id.to_u64()),
             Came::Control(id, control) => format!("control {} {}", id.to_u64(), control.ssrc),
@@ -599,7 +599,7 @@ mod tests {
         };
         let counts = all.iter().zip(before);
         let dropped =
-            counts.filter(|((count, _), before)| relay.desk.counts().of(*count) != *before);
+            counts.filter(|((count, _), before)| relay.ctx.counts().of(*count) != *before);
         let dropped: Vec<&str> = dropped.map(|((_, name), _)| *name).collect();
         match dropped[..] {
             [] => came,
@@ -638,7 +638,7 @@ mod tests {
                 add(&mut stage, &session, kind, client, 201);
             }
         }
-        let heard = Moment::after_start(Duration::from_secs(10));
+        let heard = Instant::after_start(Duration::from_secs(10));
         let source = |ssrc, from: &str| Known {
             ssrc,
             from: address(from),
@@ -661,7 +661,7 @@ mod tests {
             stage
                 .relay
                 .rtp_in
-                .is_source(address(named), LiveId::from_u64(id));
+                .is_source(address(named), StreamId::from_u64(id));
         }
         let transport = [0x47; 188].repeat(7);
         let garbage = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13];
@@ -805,13 +805,13 @@ mod tests {
             ),
         ];
         for (milliseconds, from, port, bytes, expected) in cases {
-            let now = Moment::after_start(Duration::from_millis(milliseconds));
-            stage.relay.desk.set_now(now);
+            let now = Instant::after_start(Duration::from_millis(milliseconds));
+            stage.relay.ctx.set_now(now);
             let came = sorted(&mut stage, from, port, bytes, &known);
             assert_eq!(came, expected, "{milliseconds}: {from} {port:?} {bytes:?}");
         }
         // By this name one has begun: another may a second later.
-        let began = Moment::after_start(Duration::from_secs(20));
+        let began = Instant::after_start(Duration::from_secs(20));
         stage
             .relay
             .rtp_in
@@ -821,18 +821,18 @@ mod tests {
         for (milliseconds, expected) in
             [(20_000, "refused"), (20_999, "refused"), (21_000, newcomer)]
         {
-            let now = Moment::after_start(Duration::from_millis(milliseconds));
-            stage.relay.desk.set_now(now);
+            let now = Instant::after_start(Duration::from_millis(milliseconds));
+            stage.relay.ctx.set_now(now);
             let came = sorted(&mut stage, "10.2.0.3:6000", Rtp, &its, &known);
             assert_eq!(came, expected, "{milliseconds}");
         }
         // Who is the source of another stream now is not forgotten with the one before.
         let named = address("10.2.0.1:6000");
         let rtp_in = &mut stage.relay.rtp_in;
-        rtp_in.is_source(named, LiveId::from_u64(3));
-        rtp_in.forget_rtp_source(named, LiveId::from_u64(1));
-        assert_eq!(rtp_in.sources.get(&named), Some(&LiveId::from_u64(3)));
-        rtp_in.forget_rtp_source(named, LiveId::from_u64(3));
+        rtp_in.is_source(named, StreamId::from_u64(3));
+        rtp_in.forget_rtp_source(named, StreamId::from_u64(1));
+        assert_eq!(rtp_in.sources.get(&named), Some(&StreamId::from_u64(3)));
+        rtp_in.forget_rtp_source(named, StreamId::from_u64(3));
         assert_eq!(rtp_in.sources.get(&named), None);
         assert!(!rtp_in.sources.is_empty(), "the others are where they were");
     }
@@ -857,10 +857,10 @@ mod tests {
     fn a_sender_comes_in_by_its_own_way() {
         let (one, group) = (address("10.2.0.1:6000"), address(GROUP));
         for (named, is_bare, way) in [
-            (one, false, Way::Rtp),
-            (one, true, Way::Bare),
-            (group, false, Way::Group),
-            (group, true, Way::BareGroup),
+            (one, false, EntryPoint::Rtp),
+            (one, true, EntryPoint::Bare),
+            (group, false, EntryPoint::Group),
+            (group, true, EntryPoint::BareGroup),
         ] {
             let sender = Sender { named, from: one };
             let claim = sender.claim(is_bare);
@@ -902,8 +902,8 @@ mod tests {
                 stage.relay.set_rtp(address(bound));
             }
             let rtp_in = &stage.relay.rtp_in;
-            for carriage in [Carriage::Bare, Carriage::Rtp(None)] {
-                let found = rtp_in.destination_fault(address(client), carriage);
+            for transport in [Transport::Bare, Transport::Rtp(None)] {
+                let found = rtp_in.destination_fault(address(client), transport);
                 assert_eq!(found, fault, "{bound:?} {client}");
             }
         }
@@ -917,10 +917,10 @@ mod tests {
         assert_eq!(rtp_in.held_bytes(), 0);
         for number in 0..20_u16 {
             let named = SocketAddr::from(([10, 2, 0, 1], 6000 + number));
-            rtp_in.is_source(named, LiveId::from_u64(u64::from(number)));
+            rtp_in.is_source(named, StreamId::from_u64(u64::from(number)));
         }
         let sources = rtp_in.held_bytes();
-        let least = 20 * size_of::<(SocketAddr, LiveId)>();
+        let least = 20 * size_of::<(SocketAddr, StreamId)>();
         assert!((least..8 * least).contains(&sources), "{sources}");
         let named = address("10.3.0.1:6000");
         rtp_in.beginnings.begin(named, now);
@@ -978,7 +978,7 @@ mod tests {
             let received = stage
                 .relay
                 .streams
-                .sums(&stage.relay.desk)
+                .sums(&stage.relay.ctx)
                 .figures
                 .bytes_received;
             assert_eq!(received, 2 * 188 * streams as u64);
@@ -993,7 +993,7 @@ mod tests {
     fn who_has_gone_to_another_core_is_nobodys_source_here() {
         let mut stage = stage(&[]);
         let named = address("10.2.0.1:6000");
-        stage.relay.rtp_in.is_source(named, LiveId::from_u64(1));
+        stage.relay.rtp_in.is_source(named, StreamId::from_u64(1));
         stage.relay.rtp_in.let_go();
         assert_eq!(stage.relay.rtp_in.held_bytes(), 0);
         assert_eq!(stage.relay.rtp_in.check(|_| false), 0);

@@ -56,7 +56,7 @@ pub struct Settings {
     pub limits: Limits,
     /// The key of all that is drawn: names, nonces, source identifiers, first sequence numbers.
     pub random_key: u128,
-    /// Seconds since 1970 at [`Moment::START`].
+    /// Seconds since 1970 at [`Instant::START`].
     pub started_unix_seconds: u64,
 }
 

@@ -4,11 +4,11 @@
 
 use std::net::IpAddr;
 
-use super::admission::{Standing, Way};
+use super::admission::{EntryPoint, SessionState};
 use super::api::Outcome;
-use super::clients::{Clients, Expelled, Fate, Room};
+use super::clients::{Clients, Disconnected, WaitFor, WaitOutcome};
 use super::fetch::Fault;
-use super::streams::{Cut, Feed, Streams, Watched};
+use super::streams::{CutReason, StreamSource, Streams, WatchResponse};
 use super::view::View;
 use super::{ConnectionId, Relay, clients, fetch, grants, lists, streams};
 use crate::gate::SessionId;
@@ -48,7 +48,7 @@ impl Relay {
         }
         // What a client's bytes, or its wish, have others do is its work.
         self.clients.count_cost(self.streams.take_work());
-        if self.desk.take_news() {
+        if self.ctx.take_news() {
             self.clients.wake_readers();
         }
     }
@@ -56,36 +56,38 @@ impl Relay {
     fn hear_streams(&mut self, said: streams::Said) {
         match said {
             streams::Said::Cut(viewer, cut) => self.cut_viewer(viewer, cut),
-            streams::Said::CutOff(viewer) => self.clients.close(viewer, &mut self.desk),
+            streams::Said::CutOff(viewer) => self.clients.close(viewer, &mut self.ctx),
             streams::Said::Dismissed(source, reason) => {
                 // Its stream has ended already, and an origin is told nothing.
-                self.clients.expel(source, reason, &mut self.desk);
+                self.clients.expel(source, reason, &mut self.ctx);
             }
             streams::Said::ReadAgain(source) => self.clients.wait_ahead(source),
             streams::Said::Unattended(session) => self.tend_pull(&session),
             streams::Said::Grown(id) => {
                 if let Some((session, reached)) = self.streams.reached(id) {
-                    let up_to = (Room::List, reached);
-                    self.clients.call_up_to(up_to, &session, Fate::Called);
+                    let up_to = (WaitFor::List, reached);
+                    self.clients
+                        .call_up_to(up_to, &session, WaitOutcome::Called);
                 }
             }
-            streams::Said::CaughtUp(id) => self.streams.has_caught_up(id, &mut self.desk),
+            streams::Said::CaughtUp(id) => self.streams.has_caught_up(id, &mut self.ctx),
             streams::Said::MayCast(id) => self.refresh_clients(id),
             streams::Said::RemuxFails { id, why } => {
-                self.streams.let_shadow_go(id, &why, &mut self.desk);
+                self.streams.let_shadow_go(id, &why, &mut self.ctx);
             }
             streams::Said::Shown(id) => {
                 self.refresh_clients(id);
-                self.streams.tell_of_transport(id, &mut self.desk);
+                self.streams.tell_of_transport(id, &mut self.ctx);
                 // Who wants it in another container has waited for that.
                 if let Some(session) = self.streams.session(id) {
-                    let room = Room::List;
-                    self.clients.call_waiting(room, &session, Fate::Called);
+                    let room = WaitFor::List;
+                    self.clients
+                        .call_waiting(room, &session, WaitOutcome::Called);
                 }
             }
             streams::Said::SourceLeft { source, id } => {
                 // It may have come back since.
-                if let Feed::Rtp(address) = source
+                if let StreamSource::Rtp(address) = source
                     && !self.streams.has_as_source(id, source)
                 {
                     self.rtp_in.forget_rtp_source(address, id);
@@ -96,7 +98,7 @@ impl Relay {
                 end,
                 has_viewers,
             } => {
-                let over = &mut self.desk;
+                let over = &mut self.ctx;
                 if let Some(session) = self.fetch.stream_over(pull, end, has_viewers, over) {
                     self.tend_pull(&session);
                 }
@@ -114,28 +116,28 @@ impl Relay {
                         pull,
                         (call.to, &call.request),
                         call.until,
-                        &mut self.desk,
+                        &mut self.ctx,
                     );
-                    self.fetch.called(pull, connection, &mut self.desk);
+                    self.fetch.called(pull, connection, &mut self.ctx);
                 }
             }
             fetch::Said::RoundOver(pull) => {
                 let is_held = |session: &SessionId| self.streams.held(session).is_some();
-                let over = self.fetch.end_round(pull, is_held, &mut self.desk);
+                let over = self.fetch.end_round(pull, is_held, &mut self.ctx);
                 if let Some((session, turned_away)) = over {
                     if let Some(fault) = turned_away {
-                        let fate = Fate::TurnedAway(fault);
-                        self.clients.call_waiting(Room::Session, &session, fate);
+                        let fate = WaitOutcome::TurnedAway(fault);
+                        self.clients.call_waiting(WaitFor::Session, &session, fate);
                     }
                     self.tend_pull(&session);
                 }
             }
-            fetch::Said::HangUp(connection) => self.clients.close(connection, &mut self.desk),
-            fetch::Said::Unwanted { live, pull } => {
-                if let Some(source) = self.streams.fetched_from(live, pull) {
+            fetch::Said::HangUp(connection) => self.clients.close(connection, &mut self.ctx),
+            fetch::Said::Unwanted { stream, pull } => {
+                if let Some(source) = self.streams.fetched_from(stream, pull) {
                     self.streams
-                        .end(live, End::Complete, "nobody watches it", &mut self.desk);
-                    self.clients.close(source, &mut self.desk);
+                        .end(stream, End::Complete, "nobody watches it", &mut self.ctx);
+                    self.clients.close(source, &mut self.ctx);
                 }
             }
         }
@@ -147,7 +149,7 @@ impl Relay {
                 for id in self.streams.with_clients(&session) {
                     self.refresh_clients(id);
                 }
-                let opened = self.grants.gate(&self.desk).opened_by(&session).clone();
+                let opened = self.grants.gate(&self.ctx).opened_by(&session).clone();
                 if let Some((id, _)) = self.streams.running_source(&opened) {
                     self.limit_source(id);
                 }
@@ -155,23 +157,23 @@ impl Relay {
                     && !self.grants.is_client(&session, source, is_bare)
                 {
                     self.streams
-                        .end(id, End::Lost, "its token was revoked", &mut self.desk);
+                        .end(id, End::Lost, "its token was revoked", &mut self.ctx);
                 }
             }
             grants::Said::Removed(tuples) => self.rtp_in.forget_candidates(&tuples),
             grants::Said::Ends(name, ends) => {
-                self.clients.end_at(&name, ends, &mut self.desk);
+                self.clients.end_at(&name, ends, &mut self.ctx);
             }
             // Whoever is inside by it is ended, and nobody else.
             grants::Said::KeyAborted(key) => {
                 for id in self.clients.all_by(&key) {
                     let reason = "its token was revoked";
-                    match self.clients.expel(id, reason, &mut self.desk) {
-                        Some(Expelled::Viewer) => self.cut_viewer(id, Cut::Token),
-                        Some(Expelled::Source(live)) => {
-                            let source = Feed::Http(id);
+                    match self.clients.expel(id, reason, &mut self.ctx) {
+                        Some(Disconnected::Viewer) => self.cut_viewer(id, CutReason::Token),
+                        Some(Disconnected::Source(stream)) => {
+                            let source = StreamSource::Http(id);
                             self.streams
-                                .source_lost(live, source, reason, &mut self.desk);
+                                .source_lost(stream, source, reason, &mut self.ctx);
                         }
                         None => {}
                     }
@@ -181,7 +183,7 @@ impl Relay {
             grants::Said::Answered((id, reply), done) => {
                 if self.clients.has(id) {
                     let answer = done.map(|(status, body)| Outcome::Json(status, body));
-                    self.clients.give(id, answer, reply, &mut self.desk);
+                    self.clients.give(id, answer, reply, &mut self.ctx);
                 }
             }
         }
@@ -190,22 +192,17 @@ impl Relay {
     fn hear_lists(&mut self, said: lists::Said) {
         match said {
             lists::Said::Call { ticket, peer } => {
-                if let Some((to, request, telling)) = self.lists.call(ticket, peer, &self.desk) {
+                if let Some((to, request, telling)) = self.lists.call(ticket, peer, &self.ctx) {
                     let whom = (to, &*request);
-                    let connection = self.clients.ask_peer(whom, telling, &mut self.desk);
-                    self.lists.called(ticket, peer, connection, &self.desk);
+                    let connection = self.clients.ask_peer(whom, telling, &mut self.ctx);
+                    self.lists.called(ticket, peer, connection, &self.ctx);
                 }
             }
-            lists::Said::HangUp(connection) => self.clients.close(connection, &mut self.desk),
+            lists::Said::HangUp(connection) => self.clients.close(connection, &mut self.ctx),
             lists::Said::Whole(whole) => {
                 let others = (whole.ticket, whole.missing.as_str());
-                self.clients.list(
-                    whole.client,
-                    whole.rows,
-                    others,
-                    whole.reply,
-                    &mut self.desk,
-                );
+                self.clients
+                    .list(whole.client, whole.rows, others, whole.reply, &mut self.ctx);
             }
         }
     }
@@ -214,31 +211,31 @@ impl Relay {
     pub(super) fn tend_pull(&mut self, session: &SessionId) {
         let is_wanted =
             || self.clients.waiting().is_awaited(session) || self.streams.is_watched(session);
-        self.fetch.tend(session, is_wanted, &mut self.desk);
+        self.fetch.tend(session, is_wanted, &mut self.ctx);
     }
 
     fn hear_clients(&mut self, said: clients::Said) {
         match said {
-            clients::Said::SourceGone { live, id } => {
+            clients::Said::SourceGone { stream, id } => {
                 let reason = "the connection broke";
                 self.streams
-                    .source_lost(live, Feed::Http(id), reason, &mut self.desk);
+                    .source_lost(stream, StreamSource::Http(id), reason, &mut self.ctx);
             }
             clients::Said::ViewerGone(place) => {
-                let session = self.streams.leave(place, &mut self.desk);
+                let session = self.streams.leave(place, &mut self.ctx);
                 if let Some(session) = session.filter(|_| self.fetch.len() > 0).cloned() {
                     self.tend_pull(&session);
                 }
-                self.streams.tend(place.0, &mut self.desk);
+                self.streams.tend(place.0, &mut self.ctx);
             }
             clients::Said::WaiterGone(session) => self.tend_pull(&session),
             clients::Said::AskingEnded { pull, id, fault } => {
                 let came_through =
                     |session: &SessionId| came_through(&self.streams, &self.clients, session);
                 self.fetch
-                    .asked(pull, (id, fault), came_through, &mut self.desk);
+                    .asked(pull, (id, fault), came_through, &mut self.ctx);
             }
-            clients::Said::TellingEnded(of) => self.lists.telling_ended(of, &self.desk),
+            clients::Said::TellingEnded(of) => self.lists.telling_ended(of, &self.ctx),
             clients::Said::AskerGone(ticket) => self.lists.forget(ticket),
         }
     }
@@ -254,40 +251,40 @@ impl Relay {
         via: Option<&str>,
         (reply, may_wait): (Reply, bool),
     ) {
-        let desk = &mut self.desk;
+        let ctx = &mut self.ctx;
         let how = (reply, may_wait);
         let is_head = reply.head_only;
         let watched = match &view {
-            View::Whole => self.streams.watch(id, &session, reply, desk),
-            View::In(target) => self.streams.watch_in(id, (&session, *target), how, desk),
-            View::Part(wanted) => self.streams.play(id, (&session, wanted), how, desk),
+            View::Whole => self.streams.watch(id, &session, reply, ctx),
+            View::In(target) => self.streams.watch_in(id, (&session, *target), how, ctx),
+            View::Part(wanted) => self.streams.play(id, (&session, wanted), how, ctx),
         };
-        if let Some(Watched::Segment(..) | Watched::Whole(..)) = &watched
+        if let Some(WatchResponse::Segment(..) | WatchResponse::Whole(..)) = &watched
             && !is_head
         {
-            self.clients.take_seat(id, desk);
+            self.clients.take_seat(id, ctx);
         }
         match watched {
-            Some(Watched::Viewing(viewing)) => {
-                self.clients.begin_watching(id, viewing, &session, desk);
+            Some(WatchResponse::Viewing(viewing)) => {
+                self.clients.begin_watching(id, viewing, &session, ctx);
             }
-            Some(Watched::Segment(head, viewing)) => {
+            Some(WatchResponse::Segment(head, viewing)) => {
                 self.clients.push_head(id, &head);
                 self.clients.watch(id, viewing);
             }
-            Some(Watched::Whole(bytes, Reply { keep_alive, .. })) => {
+            Some(WatchResponse::Whole(bytes, Reply { keep_alive, .. })) => {
                 let ok = Some(Status::Ok);
                 self.clients
-                    .respond(id, ok, bytes, keep_alive, &mut self.desk);
+                    .respond(id, ok, bytes, keep_alive, &mut self.ctx);
             }
-            Some(Watched::Refused(refusal)) => {
-                self.clients.refuse(id, &refusal, reply, &mut self.desk);
+            Some(WatchResponse::Refused(refusal)) => {
+                self.clients.refuse(id, &refusal, reply, &mut self.ctx);
             }
-            Some(Watched::NotYet(until)) => {
-                let place = (Room::List, session.clone());
+            Some(WatchResponse::NotYet(until)) => {
+                let place = (WaitFor::List, session.clone());
                 self.clients
                     .wait_for(id, place, (view, None), (reply, until));
-                self.clients.rearm(id, &mut self.desk);
+                self.clients.rearm(id, &mut self.ctx);
             }
             // It may begin soon, or be fetched, unless that was waited for already.
             None => {
@@ -295,22 +292,22 @@ impl Relay {
                     true => Method::Head,
                     false => Method::Get,
                 };
-                let gate = self.grants.gate(&self.desk);
+                let gate = self.grants.gate(&self.ctx);
                 let verdict = match may_wait && view.can_wait() {
                     true => gate.wait(method, &self.standing(&session)),
                     false => Err(gate.turned_away(self.fetch.absence(&session))),
                 };
                 if let Err(refusal) = verdict {
-                    return self.clients.refuse(id, &refusal, reply, &mut self.desk);
+                    return self.clients.refuse(id, &refusal, reply, &mut self.ctx);
                 }
-                let wait_time = self.desk.settings().limits.wait_time;
-                let until = self.desk.now() + wait_time.max(self.fetch.time(&self.desk));
+                let wait_time = self.ctx.settings().limits.wait_time;
+                let until = self.ctx.now() + wait_time.max(self.fetch.time(&self.ctx));
                 let via = via.filter(|_| self.fetch.has_origins());
-                let place = (Room::Session, session.clone());
+                let place = (WaitFor::Session, session.clone());
                 self.clients
                     .wait_for(id, place, (view, via), (reply, until));
-                self.clients.rearm(id, &mut self.desk);
-                self.fetch.want(&session, &mut self.desk);
+                self.clients.rearm(id, &mut self.ctx);
+                self.fetch.want(&session, &mut self.ctx);
             }
         }
         self.tend_pull(&session);
@@ -321,9 +318,9 @@ impl Relay {
         if !self.clients.waiting().is_awaited(session) {
             return;
         }
-        let (gate, standing) = (self.grants.gate(&self.desk), self.standing(session));
-        let may_watch = |name: &SessionId, from: Option<IpAddr>, standing: &Standing| {
-            let how = (Way::Viewer, from);
+        let (gate, standing) = (self.grants.gate(&self.ctx), self.standing(session));
+        let may_watch = |name: &SessionId, from: Option<IpAddr>, standing: &SessionState| {
+            let how = (EntryPoint::Viewer, from);
             let verdict = gate.go_on_late((name, session), how, standing, || Fault::NotFound);
             verdict.is_ok()
         };

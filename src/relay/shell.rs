@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{AHEAD_COST_MAX, ConnectionId, END_COST, Relay};
 use crate::gather::Gather;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::stream::Outcome;
 
 /// What became of a write to a client.
@@ -23,7 +23,7 @@ pub enum Outgoing {
 /// which may be nothing after all, and says what became of it.
 pub fn write_next(
     relay: &mut Relay,
-    now: Moment,
+    now: Instant,
     write: impl FnOnce(ConnectionId, &Gather<'_>) -> Outgoing,
 ) -> Option<ConnectionId> {
     let id = relay.next_write()?;
@@ -102,7 +102,7 @@ pub struct Share {
     /// From those of whom it is news, and again from those who have more.
     pub cost_max: usize,
     /// The turn's time.
-    pub now: Moment,
+    pub now: Instant,
 }
 
 /// Whose input is read next.

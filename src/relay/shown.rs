@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::clients::Clients;
-use super::desk::Desk;
+use super::context::Context;
 use super::fetch::Fetch;
 use super::grants::Grants;
 use super::held::HeldBytes;
@@ -18,29 +18,29 @@ type Parts<'a> = (&'a Streams, &'a Clients, &'a Fetch, &'a Grants);
 pub(super) fn seen<'a>(
     (streams, clients, fetch, grants): Parts<'_>,
     held: HeldBytes,
-    desk: &'a Desk,
+    ctx: &'a Context,
 ) -> Seen<'a> {
     Seen {
-        counts: desk.counts(),
-        streams: streams.sums(desk),
-        each: each(streams, grants, desk),
-        started_unix_seconds: desk.settings().started_unix_seconds,
+        counts: ctx.counts(),
+        streams: streams.sums(ctx),
+        each: each(streams, grants, ctx),
+        started_unix_seconds: ctx.settings().started_unix_seconds,
         udp_clients: streams.udp_clients(),
         connections: clients.len(),
         waiting: clients.waiting().len(),
         blocked: clients.blocked().len(),
         pulls: fetch.len(),
         pull_failures: fetch.failures(),
-        deadlines: desk.timers().len(),
+        deadlines: ctx.timers().len(),
         tokens: grants.tokens().map_or(0, Tokens::len),
         held,
     }
 }
 
 /// What the figures say of the streams that began first, of those that run.
-fn each(streams: &Streams, grants: &Grants, desk: &Desk) -> BTreeMap<String, OfStream> {
+fn each(streams: &Streams, grants: &Grants, ctx: &Context) -> BTreeMap<String, OfStream> {
     let mut each: BTreeMap<String, OfStream> = BTreeMap::new();
-    let rows = streams.rows((0, 0), desk);
+    let rows = streams.rows((0, 0), ctx);
     let running = rows.filter_map(|(_, row)| row.figures());
     for (session, figures) in running.take(STREAMS_SHOWN_MAX) {
         let grant = grants.tokens().and_then(|tokens| tokens.grant(session));
@@ -85,7 +85,7 @@ mod tests {
             let session = SessionId::parse(name.as_bytes()).expect("a good sessionid");
             session.digest()
         };
-        let each = each(&stage.relay.streams, &stage.relay.grants, &stage.relay.desk);
+        let each = each(&stage.relay.streams, &stage.relay.grants, &stage.relay.ctx);
         let mut rows: Vec<_> = each
             .iter()
             .map(|(labels, one)| (labels.clone(), one.viewers, one.figures.bytes_received))
@@ -111,14 +111,14 @@ mod tests {
     #[test]
     fn a_hundred_streams_are_shown() {
         let mut stage = Stage::new(&["--streams=200"]);
-        let mut settings = stage.relay.desk.settings().clone();
+        let mut settings = stage.relay.ctx.settings().clone();
         settings.limits.connections_max = 1000;
         settings.limits.connections_per_host_max = 1000;
         stage.relay = crate::relay::Relay::new(settings);
         for number in 0..STREAMS_SHOWN_MAX + 3 {
             stage.client(&format!("PUT /stream/{number} HTTP/1.1\r\nHost: h\r\nContent-Type: video/x\r\nContent-Length: 9\r\n\r\n"));
         }
-        let each = each(&stage.relay.streams, &stage.relay.grants, &stage.relay.desk);
+        let each = each(&stage.relay.streams, &stage.relay.grants, &stage.relay.ctx);
         assert_eq!(each.len(), STREAMS_SHOWN_MAX);
         let last = SessionId::parse(b"102").expect("a good sessionid");
         assert!(!each.contains_key(&labels_of(last.digest(), "")));

@@ -4,9 +4,9 @@
 use super::ConnectionId;
 use super::api::Rows;
 use super::clients::{Clients, DueToReader, Snapshot};
-use super::desk::Desk;
+use super::context::Context;
 use super::grants::Grants;
-use super::happening::{begin_unit, end_unit};
+use super::server_event::{begin_unit, end_unit};
 use super::streams::Streams;
 use super::viewers::Known;
 use crate::gate::{Detailed, SessionId, Tuple};
@@ -20,14 +20,14 @@ pub(super) fn show(
     id: ConnectionId,
     due: DueToReader,
     (streams, clients, grants): (&Streams, &mut Clients, &Grants),
-    desk: &Desk,
+    ctx: &Context,
 ) {
     match due {
-        DueToReader::Missed => clients.push_missed(id, desk),
+        DueToReader::Missed => clients.push_missed(id, ctx),
         DueToReader::Snapshot(snapshot, of) => {
-            let known = Known::new(streams, clients, desk);
+            let known = Known::new(streams, clients, ctx);
             let piece = piece(snapshot, of.as_ref(), &known, grants);
-            clients.push_snapshot(id, piece, desk);
+            clients.push_snapshot(id, piece, ctx);
         }
     }
 }
@@ -63,12 +63,12 @@ fn piece(
             (Rows::Details, Some(Rows::Streams))
         }
         Rows::Streams => {
-            for (its, row) in known.streams().rows(after, known.desk()) {
+            for (its, row) in known.streams().rows(after, known.ctx()) {
                 if is_full(&text) {
                     is_over = false;
                     break;
                 }
-                let is_reported = known.desk().rations().reports_stream(row.id());
+                let is_reported = known.ctx().rations().reports_stream(row.id());
                 if is_reported && of.is_none_or(|of| row.is_of(of)) {
                     begin_unit(&mut text, "stream", None);
                     end_unit(&mut text, &row);
@@ -81,7 +81,7 @@ fn piece(
             let viewers = known.piece(after, of);
             is_over = viewers.is_empty();
             for (its, row) in viewers {
-                if row.is_told_of() && known.desk().rations().reports_viewer(row.id()) {
+                if row.is_told_of() && known.ctx().rations().reports_viewer(row.id()) {
                     begin_unit(&mut text, "viewer", None);
                     end_unit(&mut text, &row);
                 }
@@ -129,7 +129,7 @@ mod tests {
     /// All that there is, piece by piece: what each says, and where the next begins.
     fn pieces(stage: &Stage, of: Option<&str>) -> Vec<(String, Option<Snapshot>)> {
         let relay = &stage.relay;
-        let known = Known::new(&relay.streams, &relay.clients, &relay.desk);
+        let known = Known::new(&relay.streams, &relay.clients, &relay.ctx);
         let of = of.map(session);
         let mut next = Some((Rows::Details, (0, 0)));
         let mut pieces = Vec::new();

@@ -10,21 +10,21 @@ use std::time::Duration;
 use crate::config::{self, Command};
 use crate::gather::Gather;
 use crate::http::{Body, Framing, Part};
-use crate::moment::Moment;
-use crate::relay::{Action, ConnectionId, Job, Outgoing, Relay, Settings, Ticket, write_next};
+use crate::moment::Instant;
+use crate::relay::{Action, ConnectionId, Job, JobId, Outgoing, Relay, Settings, write_next};
 #[cfg(feature = "handover")]
-use crate::relay::{LiveId, handover};
+use crate::relay::{StreamId, handover};
 
 /// A server, and everybody whom it talks to.
 pub struct Stage {
     pub relay: Relay,
-    pub now: Moment,
+    pub now: Instant,
     /// What was written to each connection.
     pub written: BTreeMap<ConnectionId, Vec<u8>>,
     pub closed: BTreeSet<ConnectionId>,
     /// Connections that it asked for, and nobody has answered yet.
     pub calls: Vec<(ConnectionId, SocketAddr)>,
-    pub jobs: Vec<(Ticket, Job)>,
+    pub jobs: Vec<(JobId, Job)>,
     ports: u16,
 }
 
@@ -40,7 +40,7 @@ impl Stage {
     pub fn new(options: &[&str]) -> Stage {
         Stage {
             relay: Relay::new(settings(options)),
-            now: Moment::START,
+            now: Instant::START,
             written: BTreeMap::new(),
             closed: BTreeSet::new(),
             calls: Vec::new(),
@@ -209,7 +209,7 @@ impl Stage {
 #[cfg(feature = "handover")]
 #[derive(Clone)]
 pub struct Told {
-    pub media: Vec<(LiveId, u64, Vec<u8>)>,
+    pub media: Vec<(StreamId, u64, Vec<u8>)>,
     pub records: String,
 }
 
@@ -240,9 +240,9 @@ impl Told {
     /// The core that goes on with it, with these options, or why there is none.
     pub fn taken_over(&self, options: &[&str]) -> Result<Relay, String> {
         let mut successor = handover::Successor::new(settings(options), false);
-        for (live, at, bytes) in &self.media {
+        for (stream, at, bytes) in &self.media {
             successor
-                .media(*live, *at, bytes)
+                .media(*stream, *at, bytes)
                 .map_err(|unfit| unfit.0)?;
         }
         let heard = successor.hear(self.records.as_bytes());
@@ -255,12 +255,12 @@ impl Told {
 impl Stage {
     pub fn tell(&mut self) -> Told {
         let mut media = Vec::new();
-        for (live, range) in handover::media(&self.relay) {
+        for (stream, range) in handover::media(&self.relay) {
             let mut at = range.start;
             while at < range.end {
-                let bytes = handover::media_bytes(&self.relay, live, at);
+                let bytes = handover::media_bytes(&self.relay, stream, at);
                 assert!(!bytes.is_empty(), "of {range:?} there is none at {at}");
-                media.push((live, at, bytes.to_vec()));
+                media.push((stream, at, bytes.to_vec()));
                 at += bytes.len() as u64;
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::parameters::{Parameters, bad};
 use crate::gate::{Direction, GrantChange, Note, SessionId, Terms};
 use crate::http::{Refusal, percent_decoded, quoted};
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// The parameters that are about what is granted over HTTP.
 pub(super) const NAMES: &[&str] = &[
@@ -31,7 +31,7 @@ const BITRATE_MAX: u64 = 1 << 40;
 pub(super) fn read(
     parameters: &Parameters<'_>,
     is_http: bool,
-    now: Stamp,
+    now: UnixTime,
 ) -> Result<Option<GrantChange>, Refusal> {
     if !is_http {
         let mut given = NAMES.iter().filter(|name| parameters.raw(name).is_some());
@@ -142,12 +142,16 @@ fn plain(digits: &str) -> Option<u64> {
 }
 
 /// So many seconds from now, and never less; or a second of the calendar.
-fn time(parameters: &Parameters<'_>, name: &str, now: Stamp) -> Result<Option<Stamp>, Refusal> {
+fn time(
+    parameters: &Parameters<'_>,
+    name: &str,
+    now: UnixTime,
+) -> Result<Option<UnixTime>, Refusal> {
     if parameters.raw(name).is_none() {
         return Ok(None);
     }
     let text = String::from_utf8(decoded(parameters, name)?).unwrap_or_default();
-    let of_calendar = Stamp::parse(&text).filter(|stamp| *stamp <= Stamp::MAX);
+    let of_calendar = UnixTime::parse(&text).filter(|stamp| *stamp <= UnixTime::MAX);
     match (plain(&text), of_calendar) {
         // A part of this second is over.
         (Some(seconds @ 1..=SECONDS_MAX), _) => {
@@ -168,7 +172,7 @@ mod tests {
     use super::*;
     use crate::http::Target;
 
-    const NOW: Stamp = Stamp { unix_seconds: 1000 };
+    const NOW: UnixTime = UnixTime { unix_seconds: 1000 };
 
     /// What a query grants, or why nothing.
     fn granted(query: &str, is_http: bool) -> Result<Option<GrantChange>, String> {
@@ -255,7 +259,7 @@ mod tests {
                 ("315360000", 315_361_001),
                 ("1970-01-01T00:16:41Z", 1001),
                 ("1970-01-01T01:16:41%2B01:00", 1001),
-                ("9999-12-31T23:59:59Z", Stamp::MAX.unix_seconds),
+                ("9999-12-31T23:59:59Z", UnixTime::MAX.unix_seconds),
             ] {
                 assert_eq!(time(raw), Ok(Some(at)), "{raw}");
             }

@@ -8,7 +8,7 @@ use super::stage::Stage;
 use super::timers::Armed;
 use super::*;
 use crate::gate::{Direction, Grant, SessionId, Terms, Tokens};
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 const API: &str = "--token-server=10.0.0.0/8";
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -20,7 +20,7 @@ fn call(stage: &mut Stage, line: &str) -> ConnectionId {
 }
 
 /// A table whose one token lets a session `s` be published and watched, until then.
-fn table(stage: &Stage, ends: Option<Stamp>) -> Tokens {
+fn table(stage: &Stage, ends: Option<UnixTime>) -> Tokens {
     let mut tokens = Tokens::new(stage.relay.token_limits());
     let terms = Terms {
         ends,
@@ -63,7 +63,7 @@ fn what_a_token_file_grants_is_granted_and_what_follows_is_written() {
 fn the_hosts_clock_says_when_a_token_ends() {
     for (since_1970, ends_at_once) in [(Some(5000), true), (Some(50), false), (None, false)] {
         let mut stage = Stage::new(&[API]);
-        let ends = Stamp { unix_seconds: 4000 };
+        let ends = UnixTime { unix_seconds: 4000 };
         let tokens = table(&stage, Some(ends));
         stage.relay.restore(tokens, stage.now);
         stage.client(PUT);
@@ -174,7 +174,7 @@ fn each_part_says_how_many_bytes_it_holds() {
         &format!("POST /api/add-token?sessionid=u&{names}"),
     );
     assert!(held(&stage, "lists") > 0);
-    let most = stage.relay.desk.settings().held_bytes_max();
+    let most = stage.relay.ctx.settings().held_bytes_max();
     let names = stage.relay.held_bytes().map(|(name, _)| name);
     assert_eq!(names, most.map(|(name, _)| name));
 }
@@ -185,11 +185,11 @@ fn what_does_not_hold_is_noticed() {
     let mut stage = Stage::new(&[]);
     stage.client(PUT);
     // Nothing is wrong with that: it is about to be returned.
-    stage.relay.desk.freed(1 << 30);
+    stage.relay.ctx.freed(1 << 30);
     stage.relay.check();
     let deadline = stage.now + Duration::from_secs(5);
     let nobodys = &mut Armed::default();
-    stage.relay.desk.arm(nobodys, Owner::Tokens, deadline);
+    stage.relay.ctx.arm(nobodys, Owner::Tokens, deadline);
     let checked = catch_unwind(AssertUnwindSafe(|| stage.relay.check()));
     assert!(checked.is_err(), "a timer that nobody has armed");
 }

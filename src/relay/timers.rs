@@ -9,9 +9,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{ConnectionId, LiveId, PullId};
+use super::{ConnectionId, PullId, StreamId};
 use crate::held::tree_set_bytes;
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// Who asked to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +19,7 @@ pub(super) enum Owner {
     /// A connection: a head, a body or a viewer that is too slow.
     Connection(ConnectionId),
     /// A stream: its next datagrams, its source's silence.
-    Live(LiveId),
+    Stream(StreamId),
     /// A pull: an origin's name, the next round, nobody to watch.
     Pull(PullId),
     /// First packets of RTP sources: the second has not come.
@@ -32,20 +32,20 @@ pub(super) enum Owner {
 
 /// The moment for which an owner has an entry, kept at the owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Armed(Option<Moment>);
+pub(super) struct Armed(Option<Instant>);
 
 /// All deadlines.
 #[derive(Default)]
 pub(super) struct Timers {
-    due: BTreeSet<(Moment, Owner)>,
+    due: BTreeSet<(Instant, Owner)>,
     /// Those that this turn calls, and has not called yet. Between turns there are none.
-    called: BTreeSet<(Moment, Owner)>,
+    called: BTreeSet<(Instant, Owner)>,
 }
 
 impl Timers {
     /// Wakes the owner at `deadline` at the latest.
-    pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Moment) {
-        let is_early = |armed: Moment| armed <= deadline || self.called.contains(&(armed, owner));
+    pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Instant) {
+        let is_early = |armed: Instant| armed <= deadline || self.called.contains(&(armed, owner));
         if armed.0.is_some_and(is_early) {
             return;
         }
@@ -68,12 +68,12 @@ impl Timers {
     }
 
     /// When the next owner is to be woken.
-    pub fn next(&self) -> Option<Moment> {
+    pub fn next(&self) -> Option<Instant> {
         self.due.first().map(|(deadline, _)| *deadline)
     }
 
     /// A turn begins: it calls whoever's time has come, so many at the most.
-    pub fn call_due(&mut self, now: Moment, owners_max: usize) {
+    pub fn call_due(&mut self, now: Instant, owners_max: usize) {
         while self.called.len() < owners_max
             && let Some(first) = self.due.first()
             && first.0 <= now
@@ -101,7 +101,7 @@ impl Armed {
     }
 
     /// Whether the owner is called by then at the latest.
-    pub fn is_armed_by(&self, deadline: Moment) -> bool {
+    pub fn is_armed_by(&self, deadline: Instant) -> bool {
         self.0.is_some_and(|armed| armed <= deadline)
     }
 
@@ -117,8 +117,8 @@ mod tests {
 
     use super::*;
 
-    fn at(seconds: u64) -> Moment {
-        Moment::after_start(Duration::from_secs(seconds))
+    fn at(seconds: u64) -> Instant {
+        Instant::after_start(Duration::from_secs(seconds))
     }
 
     fn called(timers: &mut Timers) -> Vec<Owner> {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn deadlines_are_counted_in_bytes_called_or_not() {
-        let (least, mut timers) = (size_of::<(Moment, Owner)>(), Timers::default());
+        let (least, mut timers) = (size_of::<(Instant, Owner)>(), Timers::default());
         assert_eq!(timers.held_bytes(), 0);
         let mut all: Vec<Armed> = Vec::new();
         for number in 1..=100_usize {

@@ -1,9 +1,9 @@
 //! What of a session somebody wants to watch.
 
 use super::Settings;
-use super::admission::Way;
+use super::admission::EntryPoint;
 use super::parameters::no_parameters;
-use crate::hls::{Reach, Wanted};
+use crate::hls::{HlsRequest, PlaylistPosition};
 use crate::http::{Refusal, Target};
 use crate::remux;
 
@@ -16,7 +16,7 @@ pub enum View {
     /// All of it, in this container.
     In(remux::Target),
     /// Its playlist, or what that names.
-    Part(Wanted),
+    Part(HlsRequest),
 }
 
 impl View {
@@ -25,22 +25,22 @@ impl View {
         file: &[u8],
         target: &Target,
         settings: &Settings,
-    ) -> Option<(Way, Result<View, Refusal>)> {
+    ) -> Option<(EntryPoint, Result<View, Refusal>)> {
         let container = remux::Target::named(file).filter(|_| settings.remuxes);
         if let Some(container) = container {
             let view = no_parameters(target).map(|()| View::In(container));
-            return Some((Way::Remuxed, view));
+            return Some((EntryPoint::Remuxed, view));
         }
-        let wanted = Wanted::of(file, target).filter(|_| settings.serves_hls)?;
-        Some((Way::Hls, wanted.map(View::Part)))
+        let wanted = HlsRequest::of(file, target).filter(|_| settings.serves_hls)?;
+        Some((EntryPoint::Hls, wanted.map(View::Part)))
     }
 
     /// By which way somebody comes in who wants it.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> EntryPoint {
         match self {
-            View::Whole => Way::Viewer,
-            View::In(_) => Way::Remuxed,
-            View::Part(_) => Way::Hls,
+            View::Whole => EntryPoint::Viewer,
+            View::In(_) => EntryPoint::Remuxed,
+            View::Part(_) => EntryPoint::Hls,
         }
     }
 
@@ -59,9 +59,9 @@ impl View {
     }
 
     /// How far its stream's playlist must have come for who waits for it.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> PlaylistPosition {
         match self {
-            View::Whole | View::In(_) => Reach::STREAM,
+            View::Whole | View::In(_) => PlaylistPosition::STREAM,
             View::Part(wanted) => wanted.reach(),
         }
     }
@@ -92,18 +92,23 @@ mod tests {
     /// Of what has a name the name is kept, of all else nothing; and who can have it waits for it.
     #[test]
     fn what_is_wanted_is_counted_in_bytes_and_waited_for_where_it_can_come() {
-        let named = Wanted::Named("x".repeat(100).into());
-        let list = Wanted::List(None);
+        let named = HlsRequest::Named("x".repeat(100).into());
+        let list = HlsRequest::List(None);
         for (view, bytes, way, can_wait) in [
-            (View::Whole, 0, Way::Viewer, true),
-            (View::In(remux::Target::MpegTs), 0, Way::Remuxed, true),
-            (View::Part(list), 0, Way::Hls, true),
-            (View::Part(named), 100, Way::Hls, false),
+            (View::Whole, 0, EntryPoint::Viewer, true),
+            (
+                View::In(remux::Target::MpegTs),
+                0,
+                EntryPoint::Remuxed,
+                true,
+            ),
+            (View::Part(list), 0, EntryPoint::Hls, true),
+            (View::Part(named), 100, EntryPoint::Hls, false),
         ] {
             let held = view.held_bytes();
             assert!((bytes..=2 * bytes).contains(&held), "{view:?}: {held}");
             assert_eq!(view.way(), way, "{view:?}");
-            assert_eq!(view.is_of_segments(), way == Way::Hls, "{view:?}");
+            assert_eq!(view.is_of_segments(), way == EntryPoint::Hls, "{view:?}");
             assert_eq!(view.can_wait(), can_wait, "{view:?}");
         }
     }

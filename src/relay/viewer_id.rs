@@ -49,20 +49,20 @@ impl ListedId {
 
 /// By what a stream is known, in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamId {
+pub struct PublicStreamId {
     /// Of this run of the server, the stream
     pub run: u32,
     /// that has this number.
     pub serial: u64,
 }
 
-impl Display for StreamId {
+impl Display for PublicStreamId {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:08x}-s{:x}", self.run, self.serial)
     }
 }
 
-impl Serialize for StreamId {
+impl Serialize for PublicStreamId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_streams_id_is_no_viewers() {
-        let id = StreamId {
+        let id = PublicStreamId {
             run: 10,
             serial: 26,
         };

@@ -10,14 +10,14 @@ use serde::Serialize;
 
 use super::ConnectionId;
 use super::admission::no_viewer;
-use super::clients::{Clients, PIECE_ROWS, Room};
-use super::desk::Desk;
+use super::clients::{Clients, PIECE_ROWS, WaitFor};
+use super::context::Context;
 use super::pass::Barred;
 use super::streams::{Outlet, Streams, Watcher};
 use super::viewer_id::{ListedId, Mark};
-use crate::gate::{Carriage, Digest, SessionId, network_of};
+use crate::gate::{Digest, SessionId, Transport, network_of};
 use crate::http::{Refusal, Status};
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// Those who wait stand behind all streams: for a session, and for a playlist.
 const WAITING: u64 = u64::MAX - 1;
@@ -50,16 +50,16 @@ pub struct Known<'a> {
     /// who that is,
     clients: &'a Clients,
     /// and when it is.
-    desk: &'a Desk,
+    ctx: &'a Context,
 }
 
 impl<'a> Known<'a> {
     /// Whom to ask.
-    pub fn new(streams: &'a Streams, clients: &'a Clients, desk: &'a Desk) -> Known<'a> {
+    pub fn new(streams: &'a Streams, clients: &'a Clients, ctx: &'a Context) -> Known<'a> {
         Known {
             streams,
             clients,
-            desk,
+            ctx,
         }
     }
 
@@ -69,17 +69,17 @@ impl<'a> Known<'a> {
     }
 
     /// and the desk.
-    pub fn desk(&self) -> &'a Desk {
-        self.desk
+    pub fn ctx(&self) -> &'a Context {
+        self.ctx
     }
 
     /// The rows of list-viewers from behind this mark on, each with its own; those of a session, if
     /// one is named. Rows of one mark stand together.
     fn rows(&self, after: Mark, of: Option<&SessionId>) -> impl Iterator<Item = (Mark, Row)> {
-        let watchers = self.streams.watchers(after, of, self.desk.now());
+        let watchers = self.streams.watchers(after, of, self.ctx.now());
         let watchers = watchers.map(|(mark, watcher)| (mark, self.row(watcher)));
-        let waiting = self.waiting(Room::Session, WAITING, after, of);
-        let blocked = self.waiting(Room::List, BLOCKED, after, of);
+        let waiting = self.waiting(WaitFor::Session, WAITING, after, of);
+        let blocked = self.waiting(WaitFor::List, BLOCKED, after, of);
         watchers.chain(waiting).chain(blocked)
     }
 
@@ -98,7 +98,7 @@ impl<'a> Known<'a> {
 
     /// The connection of a viewer, or of who waits to be one, its session, and how it is kept out.
     pub fn find(&self, id: ListedId) -> Result<(ConnectionId, SessionId, Barred), Refusal> {
-        let run = self.desk.run();
+        let run = self.ctx.run();
         let connection = match id {
             ListedId::Connection {
                 run: its,
@@ -113,8 +113,8 @@ impl<'a> Known<'a> {
             ListedId::Connection { .. } | ListedId::Client { .. } => return Err(no_viewer()),
         };
         let id = ConnectionId::from_u64(connection);
-        let watched = self.clients.viewer(id).map(|((live, _), _)| live);
-        let watched = watched.and_then(|live| self.streams.session(live));
+        let watched = self.clients.viewer(id).map(|((stream, _), _)| stream);
+        let watched = watched.and_then(|stream| self.streams.session(stream));
         let session = watched.or_else(|| self.clients.waits_for(id).cloned());
         let peer = self.clients.peer(id);
         let (session, peer) = session.zip(peer).ok_or_else(no_viewer)?;
@@ -123,7 +123,7 @@ impl<'a> Known<'a> {
     }
 
     fn row(&self, watcher: Watcher<'_>) -> Row {
-        let run = self.desk.run();
+        let run = self.ctx.run();
         match watcher.outlet {
             Outlet::Http(seen) => {
                 let way = if seen.is_of_segment { "hls" } else { "http" };
@@ -138,7 +138,7 @@ impl<'a> Known<'a> {
             }
             Outlet::Udp {
                 to,
-                carriage,
+                transport,
                 figures,
             } => {
                 let id = ListedId::Client {
@@ -146,9 +146,9 @@ impl<'a> Known<'a> {
                     stream: watcher.stream,
                     to,
                 };
-                let way = match carriage {
-                    Carriage::Rtp(_) => "rtp-udp",
-                    Carriage::Bare => "udp",
+                let way = match transport {
+                    Transport::Rtp(_) => "rtp-udp",
+                    Transport::Bare => "udp",
                 };
                 Row {
                     address: Some(to),
@@ -165,17 +165,17 @@ impl<'a> Known<'a> {
         connection: ConnectionId,
         session: &SessionId,
         way: &'static str,
-        since: Moment,
+        since: Instant,
     ) -> Row {
         let id = ListedId::Connection {
-            run: self.desk.run(),
+            run: self.ctx.run(),
             connection: connection.to_u64(),
         };
         let key = self.clients.came_by(connection).map(SessionId::digest);
         Row {
             key,
             address: self.clients.peer(connection),
-            since: Some(self.desk.stamp_of(since).unix_seconds),
+            since: Some(self.ctx.stamp_of(since).unix_seconds),
             ..Row::new(id, session, way)
         }
     }
@@ -183,7 +183,7 @@ impl<'a> Known<'a> {
     /// Those who wait in this room, whose rows have this for their marks' first.
     fn waiting(
         &self,
-        room: Room,
+        room: WaitFor,
         first: u64,
         after: Mark,
         of: Option<&SessionId>,
@@ -291,7 +291,7 @@ mod tests {
     /// A server that more may come to than a piece of a list has rows.
     fn large(options: &[&str]) -> Stage {
         let mut stage = Stage::new(options);
-        let mut settings = stage.relay.desk.settings().clone();
+        let mut settings = stage.relay.ctx.settings().clone();
         settings.limits.connections_max = 1000;
         settings.limits.connections_per_host_max = 1000;
         stage.relay = Relay::new(settings);
@@ -453,7 +453,7 @@ mod tests {
             watch(&mut stage, number, "/stream/b");
         }
         let relay = &stage.relay;
-        let known = Known::new(&relay.streams, &relay.clients, &relay.desk);
+        let known = Known::new(&relay.streams, &relay.clients, &relay.ctx);
         let first = known.piece((0, 0), None);
         assert_eq!(first.len(), own + clients.len());
         let is_udp = |row: &Row| row.way == "udp";
@@ -513,8 +513,8 @@ mod tests {
         let viewer = watch(&mut stage, 0, "/stream/s");
         let other = watch(&mut stage, 1, "/healthz");
         let relay = &stage.relay;
-        let known = Known::new(&relay.streams, &relay.clients, &relay.desk);
-        let run = relay.desk.run();
+        let known = Known::new(&relay.streams, &relay.clients, &relay.ctx);
+        let run = relay.ctx.run();
         let of = |run, connection: ConnectionId| ListedId::Connection {
             run,
             connection: connection.to_u64(),

@@ -2,10 +2,10 @@
 //! packet.
 
 use super::medium::{Codec, Fault, Shape, Time, Track};
-use super::packets::{Ear, Packet, Packets};
-use super::roll::{Roll, Times};
+use super::packets::{Handler, Packet, Packets};
+use super::sample_queue::{SampleQueue, Times};
 use super::sound;
-use crate::format::LetGo;
+use crate::format::Unsupported;
 use crate::format::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
 use crate::format::window::{Step, Walker};
 
@@ -15,7 +15,7 @@ use crate::format::window::{Step, Walker};
 pub(super) struct Flv {
     unit_bytes_max: usize,
     has_head: bool,
-    roll: Roll,
+    roll: SampleQueue,
     pictures: Part,
     sound: Part,
     /// That some sound, some pictures are left out was said.
@@ -61,8 +61,8 @@ const HAS_VIDEO: u8 = 1;
 /// Metadata that are looked through for a size.
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 
-impl Walker<Ear<'_>> for Flv {
-    fn look(&mut self, seen: &[u8], _at: u64, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+impl Walker<Handler<'_>> for Flv {
+    fn look(&mut self, seen: &[u8], _at: u64, ear: &mut Handler<'_>) -> Result<Step, Unsupported> {
         if !self.has_head {
             return self.head(seen, ear);
         }
@@ -103,7 +103,7 @@ impl Flv {
         }
     }
 
-    fn head(&mut self, seen: &[u8], ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+    fn head(&mut self, seen: &[u8], ear: &mut Handler<'_>) -> Result<Step, Unsupported> {
         let Some(head) = seen.first_chunk::<HEAD_BYTES>() else {
             return Ok(Step::Hold(HEAD_BYTES));
         };
@@ -124,7 +124,13 @@ impl Flv {
         Ok(Step::Pass(HEAD_BYTES as u64))
     }
 
-    fn tag(&mut self, kind: u8, time: i64, body: &[u8], ear: &mut Ear<'_>) -> Result<(), LetGo> {
+    fn tag(
+        &mut self,
+        kind: u8,
+        time: i64,
+        body: &[u8],
+        ear: &mut Handler<'_>,
+    ) -> Result<(), Unsupported> {
         let (content, is_join) = match kind {
             VIDEO => (
                 video(body),
@@ -170,7 +176,7 @@ impl Flv {
         kind: u8,
         content: Content<'_>,
         (times, is_join): (Times, bool),
-        ear: &mut Ear<'_>,
+        ear: &mut Handler<'_>,
     ) -> Result<(), Fault> {
         let part = match kind {
             VIDEO => &mut self.pictures,
@@ -228,7 +234,7 @@ impl Part {
     }
 
     /// A track begins, in the place of the one before if there was one.
-    fn begin(&mut self, roll: &mut Roll, kind: u8, codec: Codec) {
+    fn begin(&mut self, roll: &mut SampleQueue, kind: u8, codec: Codec) {
         let shape = match kind {
             VIDEO => Shape::Pictures {
                 width: 0,

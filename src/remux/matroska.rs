@@ -8,10 +8,10 @@ mod setup;
 
 use super::medium::{Codec, Fault, Time};
 use super::nal::take;
-use super::packets::{Ear, Packet, Packets};
-use super::roll::{Roll, Times};
+use super::packets::{Handler, Packet, Packets};
+use super::sample_queue::{SampleQueue, Times};
 use super::sound;
-use crate::format::LetGo;
+use crate::format::Unsupported;
 use crate::format::ebml::{self, Head, Read};
 use crate::format::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, EBML, KEY_FRAME, REFERENCE_BLOCK, SEGMENT, SIMPLE_BLOCK,
@@ -29,7 +29,7 @@ use setup::Setup;
 pub(super) struct Matroska {
     unit_bytes_max: usize,
     level: Level,
-    roll: Roll,
+    roll: SampleQueue,
     /// Those that are carried.
     tracks: Vec<Carried>,
     has_tracks: bool,
@@ -83,8 +83,8 @@ const TIMESTAMP_BYTES_MAX: usize = 32;
 const BLOCK_HEAD_BYTES: usize = 1024;
 const LACING: u8 = 0x06;
 
-impl Walker<Ear<'_>> for Matroska {
-    fn look(&mut self, seen: &[u8], _at: u64, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+impl Walker<Handler<'_>> for Matroska {
+    fn look(&mut self, seen: &[u8], _at: u64, ear: &mut Handler<'_>) -> Result<Step, Unsupported> {
         let head = match ebml::head(seen) {
             Read::More => return Ok(Step::More),
             Read::Malformed => return Err(ear.let_go("an element of Matroska has no sound head")),
@@ -144,8 +144,8 @@ impl Matroska {
         head: Head,
         seen: &[u8],
         bytes_max: usize,
-        ear: &mut Ear<'_>,
-    ) -> Result<Step, LetGo> {
+        ear: &mut Handler<'_>,
+    ) -> Result<Step, Unsupported> {
         let whole = head.size.and_then(|size| usize::try_from(size).ok());
         let whole = whole.and_then(|size| size.checked_add(head.bytes()));
         let Some(whole) = whole.filter(|whole| *whole <= bytes_max) else {
@@ -170,7 +170,7 @@ impl Matroska {
         Ok(Step::Pass(whole as u64))
     }
 
-    fn pass(&self, head: Head, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+    fn pass(&self, head: Head, ear: &mut Handler<'_>) -> Result<Step, Unsupported> {
         let size = head
             .size
             .and_then(|size| size.checked_add(head.bytes() as u64));
@@ -190,7 +190,7 @@ impl Matroska {
     }
 
     /// Takes what stands in Tracks.
-    fn begin(&mut self, tracks: &[u8], ear: &mut Ear<'_>) -> Result<(), LetGo> {
+    fn begin(&mut self, tracks: &[u8], ear: &mut Handler<'_>) -> Result<(), Unsupported> {
         self.roll.clear();
         self.tracks.clear();
         let clock = (1_000_000_000 / self.scale.max(1)).clamp(1, 1_000_000_000) as u32;
@@ -225,7 +225,7 @@ impl Matroska {
     }
 
     /// When a block is shown, so many ticks behind its Cluster's time.
-    fn time(&self, relative: i16, ear: &mut Ear<'_>) -> Result<Time, LetGo> {
+    fn time(&self, relative: i16, ear: &mut Handler<'_>) -> Result<Time, Unsupported> {
         let Some(cluster_time) = self.cluster_time else {
             return Err(ear.let_go("a Cluster of Matroska does not say its time"));
         };
@@ -240,8 +240,8 @@ impl Matroska {
         &mut self,
         block: &[u8],
         is_key: impl FnOnce(u8) -> bool,
-        ear: &mut Ear<'_>,
-    ) -> Result<(), LetGo> {
+        ear: &mut Handler<'_>,
+    ) -> Result<(), Unsupported> {
         let Some((index, number_bytes)) = self.carried(block) else {
             return Ok(());
         };
@@ -279,7 +279,7 @@ impl Carried {
     /// A frame that is shown at this time, and may be decoded by itself.
     fn say(
         &mut self,
-        roll: &mut Roll,
+        roll: &mut SampleQueue,
         index: usize,
         (time, is_join): (Time, bool),
         frame: &[u8],

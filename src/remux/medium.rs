@@ -183,7 +183,7 @@ pub struct Unit<'a> {
 
 /// What a reader says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard<'a> {
+pub enum ReaderEvent<'a> {
     /// The tracks, all of them: at first, when another one shows, when a setup becomes known or
     /// changes, and when the source begins anew with others. At most [`TRACKS_MAX`].
     Tracks(&'a [Track]),
@@ -201,12 +201,14 @@ pub enum Heard<'a> {
     },
 }
 
-impl Heard<'_> {
+impl ReaderEvent<'_> {
     /// What it costs to write this, as the number of bytes that cost as much to copy.
     pub fn work(&self) -> usize {
         match self {
-            Heard::Unit(unit) => UNIT_WORK + unit.bytes.len(),
-            Heard::Tracks(_) | Heard::Announced(_) | Heard::LeftOut { .. } => UNIT_WORK,
+            ReaderEvent::Unit(unit) => UNIT_WORK + unit.bytes.len(),
+            ReaderEvent::Tracks(_) | ReaderEvent::Announced(_) | ReaderEvent::LeftOut { .. } => {
+                UNIT_WORK
+            }
         }
     }
 }
@@ -219,7 +221,7 @@ pub const TRACKS_MAX: usize = 16;
 
 /// Takes what a reader says, one thing at a time. An error ends the reader there: nothing more is
 /// made of the bytes that it was fed.
-pub type Sink<'a> = dyn FnMut(Heard<'_>) -> Result<(), Fault> + 'a;
+pub type Sink<'a> = dyn FnMut(ReaderEvent<'_>) -> Result<(), Fault> + 'a;
 
 /// The source is not understood (any more), and why. The reader says nothing more; the stream
 /// itself is as good as it was.

@@ -4,7 +4,7 @@
 //! a stream's bytes ─→ Reader ─→ tracks and units (medium) ─→ a writer ─→ another stream's bytes
 //! ```
 //!
-//! A [`Reader`] is fed a stream's bytes from its header on, in any splits, and says [`Heard`]:
+//! A [`Reader`] is fed a stream's bytes from its header on, in any splits, and says [`ReaderEvent`]:
 //! which tracks there are, and their units one by one. The same bytes give the same units
 //! however they are cut. It copies no more than it must see at once; what it holds is bounded
 //! ([`Reader::held_bytes_max`]), and so is what a byte costs. What it does not understand is a
@@ -19,13 +19,13 @@ mod mpegts;
 mod nal;
 mod packets;
 mod remuxer;
-mod roll;
+mod sample_queue;
 mod sequence;
 mod sound;
 mod vpx;
 mod write;
 
-pub use medium::{Codec, Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+pub use medium::{Codec, Fault, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 
 pub use remuxer::Remuxer;
 pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
@@ -38,7 +38,7 @@ use flv::Flv;
 use matroska::Matroska;
 use mp4::Mp4;
 use mpegts::MpegTs;
-use packets::Ear;
+use packets::Handler;
 
 /// The work of looking at an element, a tag, a box or a sample.
 const LOOK_WORK: usize = 32;
@@ -101,7 +101,7 @@ impl Reader {
     }
 
     /// What has been looked at since this was last asked and was no unit, as work
-    /// ([`Heard::work`]).
+    /// ([`ReaderEvent::work`]).
     pub fn take_work(&mut self) -> usize {
         LOOK_WORK * self.window.take_passes()
     }
@@ -125,14 +125,14 @@ impl Reader {
     }
 }
 
-fn walk<W: for<'a> Walker<Ear<'a>>>(
+fn walk<W: for<'a> Walker<Handler<'a>>>(
     reader: &mut W,
     window: &mut Window,
     bytes: &[u8],
     offset: u64,
     sink: &mut Sink<'_>,
 ) -> Result<(), Fault> {
-    let mut ear = Ear::new(sink);
+    let mut ear = Handler::new(sink);
     let walked = window.walk(reader, bytes, offset, &mut ear);
     walked.map_err(|_| ear.fault)
 }

@@ -9,10 +9,10 @@ mod setup;
 
 use std::ops::Range;
 
-use super::medium::{Fault, Heard, Time, Track};
-use super::packets::{Ear, Packet, Packets};
-use super::roll::{Roll, Times};
-use crate::format::LetGo;
+use super::medium::{Fault, ReaderEvent, Time, Track};
+use super::packets::{Handler, Packet, Packets};
+use super::sample_queue::{SampleQueue, Times};
+use crate::format::Unsupported;
 use crate::format::mp4::{BoxHead, MOOF_BYTES_MAX, box_head, boxes, child, number};
 use crate::format::window::{Look, Step, Walker};
 use runs::Run;
@@ -23,12 +23,11 @@ use setup::Setup;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Mp4 {
     unit_bytes_max: usize,
-    roll: Roll,
+    roll: SampleQueue,
     /// Those that `moov` names, left out or not: at most [`TRACKS_MAX`].
     tracks: Vec<Carried>,
     has_moov: bool,
     fragment: Fragment,
-    #[cfg_attr(feature = "handover", serde(default))]
     round: Round,
     /// Of the `mdat` that is at hand.
     mdat_end: Option<u64>,
@@ -57,7 +56,7 @@ struct Carried {
     number: u32,
     ticks_per_second: u32,
     /// What counts where a fragment says nothing.
-    usual: Usual,
+    usual: SampleDefaults,
     /// What its edit list moves its samples by, in ticks.
     shift: i64,
     /// So many ticks at most a sample is shown before its own time of decoding: then that was
@@ -72,7 +71,7 @@ struct Carried {
 /// A sample's duration, size and flags.
 #[derive(Clone, Copy, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Usual {
+struct SampleDefaults {
     duration: u32,
     size: u32,
     flags: u32,
@@ -105,8 +104,8 @@ struct Sample {
 const TRACKS_MAX: usize = 64;
 const MOOV_BYTES_MAX: usize = 256 * 1024;
 
-impl Walker<Ear<'_>> for Mp4 {
-    fn look(&mut self, seen: &[u8], at: u64, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+impl Walker<Handler<'_>> for Mp4 {
+    fn look(&mut self, seen: &[u8], at: u64, ear: &mut Handler<'_>) -> Result<Step, Unsupported> {
         if let Some(end) = self.mdat_end {
             if at < end {
                 return self.sample(seen, at, end, ear);
@@ -155,8 +154,8 @@ impl Mp4 {
         seen: &[u8],
         at: u64,
         bytes_max: usize,
-        ear: &mut Ear<'_>,
-    ) -> Result<Step, LetGo> {
+        ear: &mut Handler<'_>,
+    ) -> Result<Step, Unsupported> {
         let whole = usize::try_from(head.length).ok();
         let Some(whole) = whole.filter(|whole| *whole <= bytes_max) else {
             return Err(ear.let_go("a moov or moof is longer than 256 KiB"));
@@ -179,7 +178,7 @@ impl Mp4 {
     }
 
     /// Takes a `moov`.
-    fn begin(&mut self, moov: &[u8], ear: &mut Ear<'_>) -> Result<(), LetGo> {
+    fn begin(&mut self, moov: &[u8], ear: &mut Handler<'_>) -> Result<(), Unsupported> {
         let Some(extends) = child(moov, b"mvex") else {
             return Err(ear.let_go("MP4 is not fragmented: its moov has no mvex"));
         };
@@ -198,7 +197,7 @@ impl Mp4 {
             self.tracks.push(Carried {
                 number: setup.number,
                 ticks_per_second: setup.ticks_per_second,
-                usual: Usual::default(),
+                usual: SampleDefaults::default(),
                 shift: setup.shift,
                 ahead: 0,
                 next: 0,
@@ -221,13 +220,13 @@ impl Mp4 {
     }
 
     /// Says of which tracks samples are to come before others go on.
-    fn announce(&mut self, ear: &mut Ear<'_>) -> Result<(), LetGo> {
+    fn announce(&mut self, ear: &mut Handler<'_>) -> Result<(), Unsupported> {
         let round = &mut self.round;
         let announced = (round.expected | round.named) & !round.done;
         if std::mem::replace(&mut round.announced, announced) == announced {
             return Ok(());
         }
-        let said = (ear.sink)(Heard::Announced(announced));
+        let said = (ear.sink)(ReaderEvent::Announced(announced));
         ear.check(said)
     }
 
@@ -240,7 +239,7 @@ impl Mp4 {
             };
             let mut tracks = self.tracks.iter_mut();
             if let Some(carried) = tracks.find(|carried| carried.number == track) {
-                carried.usual = Usual {
+                carried.usual = SampleDefaults {
                     duration,
                     size,
                     flags,
@@ -252,8 +251,8 @@ impl Mp4 {
     fn carry(
         &mut self,
         setup: &Setup<'_>,
-        ear: &mut Ear<'_>,
-    ) -> Result<Option<(usize, Packets)>, LetGo> {
+        ear: &mut Handler<'_>,
+    ) -> Result<Option<(usize, Packets)>, Unsupported> {
         let track = setup.codec.and_then(|codec| {
             self.roll.add(Track {
                 number: u64::from(setup.number),
@@ -276,7 +275,13 @@ impl Mp4 {
     }
 
     /// The next sample of the `mdat` that is at hand, if there is one.
-    fn sample(&mut self, seen: &[u8], at: u64, end: u64, ear: &mut Ear<'_>) -> Result<Step, LetGo> {
+    fn sample(
+        &mut self,
+        seen: &[u8],
+        at: u64,
+        end: u64,
+        ear: &mut Handler<'_>,
+    ) -> Result<Step, Unsupported> {
         let Some(sample) = ear.check(self.fragment.sample(&self.tracks))? else {
             return Ok(Step::Pass(end - at));
         };

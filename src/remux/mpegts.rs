@@ -6,9 +6,9 @@ mod pes;
 mod pictures;
 mod sound;
 
-use super::medium::{Codec, Fault, Heard, Time, Track};
-use super::roll::Roll;
-use crate::format::LetGo;
+use super::medium::{Codec, Fault, ReaderEvent, Time, Track};
+use super::sample_queue::SampleQueue;
+use crate::format::Unsupported;
 use crate::format::mpegts::psi::{self, Assembler};
 use crate::format::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet};
 use map::Named;
@@ -29,12 +29,10 @@ pub(super) struct MpegTs {
     map: Vec<u8>,
     map_pid: Option<u16>,
     /// The programs of which nothing can be carried, by their places.
-    #[cfg_attr(feature = "handover", serde(default))]
     fruitless: u16,
     /// Packets that were scrambled, if all were.
-    #[cfg_attr(feature = "handover", serde(default))]
     scrambled: Option<u16>,
-    roll: Roll,
+    roll: SampleQueue,
     streams: Vec<Stream>,
     clock: pes::Clock,
     /// Behind the last whole packet.
@@ -61,7 +59,7 @@ enum Content {
 
 /// What a stream's units are said with.
 struct Voice<'a, 'b> {
-    roll: &'a mut Roll,
+    roll: &'a mut SampleQueue,
     index: usize,
     room: &'a mut Vec<u8>,
     sink: &'a mut super::Sink<'b>,
@@ -266,7 +264,7 @@ impl MpegTs {
         };
         if self.scrambled == Some(SCRAMBLED_MAX) {
             for stream in &self.streams {
-                sink(Heard::LeftOut {
+                sink(ReaderEvent::LeftOut {
                     number: u64::from(stream.pid),
                     codec: "scrambled content",
                 })?;
@@ -317,13 +315,13 @@ impl MpegTs {
 }
 
 fn leave_out(named: &Named<'_>, sink: &mut super::Sink<'_>) -> Result<(), Fault> {
-    sink(Heard::LeftOut {
+    sink(ReaderEvent::LeftOut {
         number: u64::from(named.pid),
         codec: &named.name(),
     })
 }
 
-fn of_table(_: LetGo) -> Fault {
+fn of_table(_: Unsupported) -> Fault {
     Fault("a table of MPEG-TS is spread over more packets than any real one")
 }
 

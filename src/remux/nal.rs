@@ -3,7 +3,7 @@
 
 use super::bits::Bits;
 use super::medium::{Codec, Fault, Shape};
-use super::roll::SETUP_BYTES_MAX;
+use super::sample_queue::SETUP_BYTES_MAX;
 use super::sequence::{self, HIGH_PROFILES, Sequence};
 
 /// What a track of pictures is made of: in whichever form its units come.

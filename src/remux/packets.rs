@@ -1,48 +1,48 @@
 //! What a container hands over as one of a track's packets, made into units of the medium.
 
-use super::medium::{Codec, Fault, Heard, Shape, Sink, Time};
+use super::medium::{Codec, Fault, ReaderEvent, Shape, Sink, Time};
 use super::nal::Pictures;
-use super::roll::{Roll, Times};
+use super::sample_queue::{SampleQueue, Times};
 use super::{sound, vpx};
-use crate::format::LetGo;
+use crate::format::Unsupported;
 
 /// What a walker says is said to, and why it lets go.
-pub(super) struct Ear<'a> {
+pub(super) struct Handler<'a> {
     /// Takes what is said.
     pub sink: &'a mut Sink<'a>,
     /// The newest reason to let go.
     pub fault: Fault,
 }
 
-impl<'a> Ear<'a> {
+impl<'a> Handler<'a> {
     /// For the bytes that are shown next.
-    pub fn new(sink: &'a mut Sink<'_>) -> Ear<'a> {
-        Ear {
+    pub fn new(sink: &'a mut Sink<'_>) -> Handler<'a> {
+        Handler {
             sink,
             fault: Fault("the container is not understood"),
         }
     }
 
     /// It cannot go on, for this reason.
-    pub fn let_go(&mut self, why: &'static str) -> LetGo {
+    pub fn let_go(&mut self, why: &'static str) -> Unsupported {
         self.fault = Fault(why);
-        LetGo
+        Unsupported
     }
 
     /// The same, where something else has found the reason.
-    pub fn check<T>(&mut self, result: Result<T, Fault>) -> Result<T, LetGo> {
+    pub fn check<T>(&mut self, result: Result<T, Fault>) -> Result<T, Unsupported> {
         result.map_err(|Fault(why)| self.let_go(why))
     }
 
     /// A track is left out; its codec's name may be anything.
-    pub fn leave_out(&mut self, number: u64, codec: &[u8]) -> Result<(), LetGo> {
+    pub fn leave_out(&mut self, number: u64, codec: &[u8]) -> Result<(), Unsupported> {
         let name = codec.get(..NAME_BYTES_MAX).unwrap_or(codec);
         let is_printable = name
             .iter()
             .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
         let name = str::from_utf8(name).ok().filter(|_| is_printable);
         let codec = name.unwrap_or("unknown");
-        let said = (self.sink)(Heard::LeftOut { number, codec });
+        let said = (self.sink)(ReaderEvent::LeftOut { number, codec });
         self.check(said)
     }
 }
@@ -84,7 +84,7 @@ impl Packets {
     /// shape, which the setup may know better.
     pub fn configure(
         &mut self,
-        roll: &mut Roll,
+        roll: &mut SampleQueue,
         index: usize,
         setup: &[u8],
         told: Shape,
@@ -117,7 +117,7 @@ impl Packets {
     /// Says the units of a packet. `room` is for what cannot be lent as it came.
     pub fn say(
         &mut self,
-        roll: &mut Roll,
+        roll: &mut SampleQueue,
         index: usize,
         packet: Packet<'_>,
         room: &mut Vec<u8>,
@@ -167,7 +167,7 @@ impl Packets {
     /// Frames that say themselves what they are, one behind the other.
     fn say_frames(
         &mut self,
-        roll: &mut Roll,
+        roll: &mut SampleQueue,
         index: usize,
         time: Time,
         bytes: &[u8],

@@ -11,8 +11,8 @@
 //! each unit, and [`OUT_ONCE`](super::OUT_ONCE).
 
 use super::Reader;
-use super::medium::{Fault, Heard, TRACKS_MAX, Time, Track, Unit};
-use super::write::{Interleave, Kept, Target, Timeline, Writer};
+use super::medium::{Fault, ReaderEvent, TRACKS_MAX, Time, Track, Unit};
+use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
 
 /// A stream in another container.
@@ -33,10 +33,8 @@ struct Making {
     writer: Writer,
     left_out: Vec<String>,
     /// The numbers of the tracks that the reader leaves out.
-    #[cfg_attr(feature = "handover", serde(default))]
     numbers_left_out: Vec<u64>,
     /// By the place of their tracks.
-    #[cfg_attr(feature = "handover", serde(default))]
     starts: Vec<Start>,
 }
 
@@ -169,11 +167,11 @@ impl Making {
         }
     }
 
-    fn hear(&mut self, heard: Heard<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn hear(&mut self, heard: ReaderEvent<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         match heard {
-            Heard::Tracks(tracks) => self.set_tracks(tracks, out),
-            Heard::Unit(unit) if !self.begins(&unit) => Ok(()),
-            Heard::Unit(unit) => {
+            ReaderEvent::Tracks(tracks) => self.set_tracks(tracks, out),
+            ReaderEvent::Unit(unit) if !self.begins(&unit) => Ok(()),
+            ReaderEvent::Unit(unit) => {
                 if self.interleave.is_seam(&unit) {
                     self.drain(out)?;
                     self.interleave.seam();
@@ -182,13 +180,13 @@ impl Making {
                 self.interleave.push(&unit);
                 self.pass_on(out)
             }
-            Heard::Announced(tracks) => {
+            ReaderEvent::Announced(tracks) => {
                 self.interleave.announce(tracks);
                 self.pass_on(out)
             }
             // Thousands may be named, and few are told.
-            Heard::LeftOut { .. } if self.numbers_left_out.len() >= LEFT_OUT_MAX => Ok(()),
-            Heard::LeftOut { number, codec } => {
+            ReaderEvent::LeftOut { .. } if self.numbers_left_out.len() >= LEFT_OUT_MAX => Ok(()),
+            ReaderEvent::LeftOut { number, codec } => {
                 let codec: String = codec.chars().take(NAME_MAX).collect();
                 self.leave_out(format!("track {number}: {codec} is not remuxed"));
                 self.numbers_left_out.push(number);
@@ -254,7 +252,7 @@ impl Making {
         drained
     }
 
-    fn write(&mut self, mut unit: Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
         if !self.timeline.place(&mut unit) {
             return Ok(());
         }

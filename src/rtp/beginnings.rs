@@ -9,14 +9,14 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use crate::held::table_bytes;
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// By which names sources have begun lately.
 #[derive(Debug)]
 pub struct Beginnings<Name> {
     names: HashSet<Name>,
     /// The same, and when: the first is the oldest.
-    order: VecDeque<(Moment, Name)>,
+    order: VecDeque<(Instant, Name)>,
 }
 
 /// By one name a source begins at most so often.
@@ -35,8 +35,8 @@ impl<Name> Default for Beginnings<Name> {
 
 impl<Name: Copy + Eq + Hash> Beginnings<Name> {
     /// Whether a source may begin by this name now.
-    pub fn may_begin(&self, name: Name, now: Moment) -> bool {
-        let is_over = |(at, _): &(Moment, Name)| now.since(*at) >= SPACING;
+    pub fn may_begin(&self, name: Name, now: Instant) -> bool {
+        let is_over = |(at, _): &(Instant, Name)| now.since(*at) >= SPACING;
         let oldest_is_over = self.order.front().is_none_or(is_over);
         let has_room = self.order.len() < NAMES_MAX || oldest_is_over;
         // Those that are over are given up when the next one begins.
@@ -48,7 +48,7 @@ impl<Name: Copy + Eq + Hash> Beginnings<Name> {
     }
 
     /// One begins that may.
-    pub fn begin(&mut self, name: Name, now: Moment) {
+    pub fn begin(&mut self, name: Name, now: Instant) {
         self.expire(now);
         if self.names.insert(name) {
             self.order.push_back((now, name));
@@ -56,7 +56,7 @@ impl<Name: Copy + Eq + Hash> Beginnings<Name> {
     }
 
     /// Gives up those whose time is over; the tables, too, when nobody is left.
-    pub fn expire(&mut self, now: Moment) {
+    pub fn expire(&mut self, now: Instant) {
         while let Some((at, name)) = self.order.front()
             && now.since(*at) >= SPACING
         {
@@ -69,14 +69,14 @@ impl<Name: Copy + Eq + Hash> Beginnings<Name> {
     }
 
     /// When the oldest is to be given up.
-    pub fn deadline(&self) -> Option<Moment> {
+    pub fn deadline(&self) -> Option<Instant> {
         self.order.front().map(|(at, _)| *at + SPACING)
     }
 
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         table_bytes::<Name>(self.names.capacity())
-            + self.order.capacity() * size_of::<(Moment, Name)>()
+            + self.order.capacity() * size_of::<(Instant, Name)>()
     }
 }
 
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
     use std::net::SocketAddr;
 
-    fn at(milliseconds: u64) -> Moment {
-        Moment::after_start(Duration::from_millis(milliseconds))
+    fn at(milliseconds: u64) -> Instant {
+        Instant::after_start(Duration::from_millis(milliseconds))
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             assert!(beginnings.held_bytes() <= 64 << 10);
         }
         // Each is in the set and in the queue.
-        let held_bytes_min = NAMES_MAX * (2 * size_of::<SocketAddr>() + size_of::<Moment>());
+        let held_bytes_min = NAMES_MAX * (2 * size_of::<SocketAddr>() + size_of::<Instant>());
         assert!(beginnings.held_bytes() >= held_bytes_min);
         assert_eq!(begun, 10 * NAMES_MAX);
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::{Packet, Probation};
 use crate::held::{hash_map_bytes, tree_map_bytes};
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// First packets that wait for their second, by who sent them.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct Candidate {
     probation: Probation,
     /// Empty if there was no room for it.
     datagram: Box<[u8]>,
-    arrived: Moment,
+    arrived: Instant,
     serial: u64,
 }
 
@@ -61,7 +61,7 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
         from: Sender,
         packet: &Packet<'_>,
         datagram: &[u8],
-        now: Moment,
+        now: Instant,
     ) -> Option<Box<[u8]>> {
         self.expire(now);
         if let Some(before) = self.take(from)
@@ -81,7 +81,7 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
         None
     }
 
-    fn put(&mut self, from: Sender, probation: Probation, datagram: &[u8], now: Moment) {
+    fn put(&mut self, from: Sender, probation: Probation, datagram: &[u8], now: Instant) {
         if self.places.len() >= PLACES_MAX {
             self.drop_oldest();
         }
@@ -120,7 +120,7 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
     }
 
     /// Gives up those whose time is over; the tables, too, when nobody is left.
-    pub fn expire(&mut self, now: Moment) {
+    pub fn expire(&mut self, now: Instant) {
         while self.deadline().is_some_and(|deadline| deadline <= now) {
             self.drop_oldest();
         }
@@ -130,7 +130,7 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
     }
 
     /// When the oldest is to be given up.
-    pub fn deadline(&self) -> Option<Moment> {
+    pub fn deadline(&self) -> Option<Instant> {
         let (_, from) = self.order.first_key_value()?;
         Some(self.places.get(from)?.arrived + PROBATION_TIME)
     }
@@ -148,8 +148,8 @@ mod tests {
 
     type Sender = (SocketAddr, SocketAddr);
 
-    fn at(milliseconds: u64) -> Moment {
-        Moment::after_start(Duration::from_millis(milliseconds))
+    fn at(milliseconds: u64) -> Instant {
+        Instant::after_start(Duration::from_millis(milliseconds))
     }
 
     fn from(number: usize) -> Sender {
@@ -163,7 +163,7 @@ mod tests {
         number: usize,
         sequence_number: u16,
         payload_bytes: usize,
-        now: Moment,
+        now: Instant,
     ) -> Option<usize> {
         let header = Packet::header(33, sequence_number, 0, 7);
         let datagram = [&header[..], &vec![1; payload_bytes]].concat();

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::format::mpegts::Aligner;
 #[cfg(feature = "handover")]
 use crate::handover::{are_counts, are_spans};
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// The clock's ticks in a second.
 const TICKS_PER_SECOND: u64 = 27_000_000;
@@ -75,7 +75,7 @@ pub struct Pacing {
     drift: Drift,
     arrived: u64,
     due: u64,
-    heard_at: Moment,
+    heard_at: Instant,
     has_ended: bool,
 }
 
@@ -92,7 +92,7 @@ struct Mark {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Zero {
     time: Duration,
-    moment: Moment,
+    moment: Instant,
 }
 
 /// How the source's clock goes beside ours.
@@ -100,7 +100,7 @@ struct Zero {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Drift {
     /// The window, of which the first reference was heard then.
-    since: Option<Moment>,
+    since: Option<Instant>,
     /// How far the latest reference in it was ahead, in microseconds; it is late if negative.
     ahead: i64,
     /// Parts in a million by which time goes faster.
@@ -109,7 +109,7 @@ struct Drift {
 
 impl Drift {
     /// A reference is heard so many microseconds ahead of its time.
-    fn note(&mut self, ahead: i64, now: Moment) {
+    fn note(&mut self, ahead: i64, now: Instant) {
         let since = *self.since.get_or_insert(now);
         if since == now {
             self.ahead = ahead;
@@ -125,7 +125,7 @@ impl Drift {
 
 impl Zero {
     /// How many microseconds there are until that time; they are over if negative.
-    fn until(&self, time: Duration, now: Moment) -> i64 {
+    fn until(&self, time: Duration, now: Instant) -> i64 {
         let at = self.moment_of(time);
         let (later, earlier) = (at.since(now).as_micros(), now.since(at).as_micros());
         i64::try_from(later).unwrap_or(i64::MAX) - i64::try_from(earlier).unwrap_or(i64::MAX)
@@ -141,14 +141,14 @@ impl Zero {
         }
     }
 
-    fn moment_of(&self, time: Duration) -> Moment {
+    fn moment_of(&self, time: Duration) -> Instant {
         match time.checked_sub(self.time) {
             Some(later) => self.moment + later,
             None => self.moment,
         }
     }
 
-    fn time_at(&self, now: Moment) -> Duration {
+    fn time_at(&self, now: Instant) -> Duration {
         self.time + now.since(self.moment)
     }
 }
@@ -164,7 +164,7 @@ impl Pacing {
     }
 
     /// The stream's next bytes have arrived.
-    pub fn feed(&mut self, bytes: &[u8], now: Moment) {
+    pub fn feed(&mut self, bytes: &[u8], now: Instant) {
         let start = self.arrived;
         self.arrived += bytes.len() as u64;
         let mut aligner = std::mem::take(&mut self.aligner);
@@ -200,7 +200,7 @@ impl Pacing {
         });
     }
 
-    fn hear(&mut self, pid: u16, ticks: u64, is_discontinuous: bool, offset: u64, now: Moment) {
+    fn hear(&mut self, pid: u16, ticks: u64, is_discontinuous: bool, offset: u64, now: Instant) {
         let is_ours = *self.clock_pid.get_or_insert(pid) == pid;
         if !is_ours && !self.has_moved(pid, ticks) {
             return;
@@ -262,7 +262,7 @@ impl Pacing {
         }
     }
 
-    fn forget_silent_clock(&mut self, now: Moment) {
+    fn forget_silent_clock(&mut self, now: Instant) {
         let last = self
             .marks
             .back()
@@ -278,13 +278,13 @@ impl Pacing {
     }
 
     /// Up to which offset bytes are due: never less than before.
-    pub fn due(&mut self, now: Moment) -> u64 {
+    pub fn due(&mut self, now: Instant) -> u64 {
         let due = self.due_by_clock(now);
         self.due = self.due.max(due);
         self.due
     }
 
-    fn due_by_clock(&mut self, now: Moment) -> u64 {
+    fn due_by_clock(&mut self, now: Instant) -> u64 {
         let Some(zero) = self.zero else {
             return self.arrived;
         };
@@ -307,7 +307,7 @@ impl Pacing {
     /// Where the next reference is not known yet, bytes are due evenly over as long as the interval
     /// before, from when the last one was heard: more than they would have to wait if it were, and
     /// never for long.
-    fn behind_last(&self, last: Mark, now: Moment) -> u64 {
+    fn behind_last(&self, last: Mark, now: Instant) -> u64 {
         let spread = self.interval.0.min(SPREAD_MAX);
         let next = Mark {
             offset: self.arrived,
@@ -317,7 +317,7 @@ impl Pacing {
     }
 
     /// When more will be due, if nothing arrives; `None` if everything is.
-    pub fn deadline(&self, now: Moment) -> Option<Moment> {
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let zero = self.zero?;
         let Some(next) = self.marks.front() else {
             return (self.due < self.arrived).then(|| now + GROUP);

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 #[cfg(feature = "handover")]
 use crate::handover::are_counts;
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// The window between what has been handed on and what has arrived.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub struct Reorder {
     /// Bytes of their payloads.
     early_bytes: usize,
     /// Since when `next` has been missing, while anything is early.
-    gap_since: Option<Moment>,
+    gap_since: Option<Instant>,
     disorder: Disorder,
 }
 
@@ -45,7 +45,7 @@ struct Early {
     number: u64,
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     payload: Vec<u8>,
-    arrived: Moment,
+    arrived: Instant,
 }
 
 /// How long a missing packet is waited for. A window by bytes alone would stall slow sound for a
@@ -62,7 +62,7 @@ const EARLY_MAX: usize = 1024;
 impl Reorder {
     /// A packet has arrived. One that is next, with none waiting, is given back at once: it need
     /// not be kept. All that [`Reorder::next`] has is to be taken afterwards.
-    pub fn insert<'a>(&mut self, number: u64, payload: &'a [u8], now: Moment) -> Option<&'a [u8]> {
+    pub fn insert<'a>(&mut self, number: u64, payload: &'a [u8], now: Instant) -> Option<&'a [u8]> {
         let next = *self.next.get_or_insert(number);
         if number == next && self.early.is_empty() {
             self.next = Some(next + 1);
@@ -92,7 +92,7 @@ impl Reorder {
 
     /// The next payload in order, where there is one. A gap is given up when it is too old, or too
     /// much waits behind it.
-    pub fn next(&mut self, now: Moment) -> Option<Vec<u8>> {
+    pub fn next(&mut self, now: Instant) -> Option<Vec<u8>> {
         let missing = self.missing()?;
         let is_over = self.deadline().is_some_and(|deadline| deadline <= now) || self.is_full();
         if (1..ANEW).contains(&missing) && !is_over {
@@ -124,7 +124,7 @@ impl Reorder {
     }
 
     /// When the oldest gap is given up.
-    pub fn deadline(&self) -> Option<Moment> {
+    pub fn deadline(&self) -> Option<Instant> {
         self.gap_since.map(|since| since + WAIT)
     }
 
@@ -169,11 +169,11 @@ impl Disorder {
 mod tests {
     use super::*;
 
-    fn at(milliseconds: u64) -> Moment {
-        Moment::after_start(Duration::from_millis(milliseconds))
+    fn at(milliseconds: u64) -> Instant {
+        Instant::after_start(Duration::from_millis(milliseconds))
     }
 
-    fn drain(reorder: &mut Reorder, now: Moment) -> Vec<u8> {
+    fn drain(reorder: &mut Reorder, now: Instant) -> Vec<u8> {
         std::iter::from_fn(|| reorder.next(now)).flatten().collect()
     }
 

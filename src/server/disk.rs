@@ -15,8 +15,8 @@ use mio::Waker;
 use super::sandbox::{Role, Sandbox};
 use crate::config::Config;
 use crate::gate::{Entry, Limits, Tokens, journal};
-use crate::relay::{Done, Ticket};
-use crate::stamp::Stamp;
+use crate::relay::{Done, JobId};
+use crate::stamp::UnixTime;
 pub(super) use token_file::TokenFile;
 
 /// The loop's end of the two channels.
@@ -36,14 +36,14 @@ pub(super) struct Disk {
 /// What the thread is to do.
 enum Order {
     /// Write this line.
-    Append(Ticket, Vec<u8>),
+    Append(JobId, Vec<u8>),
     /// Tell how the file is, when all before is done.
     Share,
 }
 
 /// What it has to tell.
 enum Told {
-    Done(Ticket, Done),
+    Done(JobId, Done),
     Shared(Option<TokenFile>),
 }
 
@@ -54,7 +54,7 @@ impl Disk {
     pub fn open(
         config: &Config,
         limits: Limits,
-        now: Stamp,
+        now: UnixTime,
         threads: (&'static Waker, Sandbox),
     ) -> Result<Option<(Disk, Tokens, u64)>, String> {
         let Some(path) = &config.token_file else {
@@ -97,7 +97,7 @@ impl Disk {
 
     /// Has changes written, as a line. `false`: one waits already.
     #[must_use]
-    pub fn append(&mut self, ticket: Ticket, entry: &Entry) -> bool {
+    pub fn append(&mut self, ticket: JobId, entry: &Entry) -> bool {
         let line = journal::encode(&entry.records, entry.time);
         let bytes = line.capacity();
         self.shared = None;
@@ -107,7 +107,7 @@ impl Disk {
     }
 
     /// A result that has come.
-    pub fn next_result(&mut self) -> Option<(Ticket, Done)> {
+    pub fn next_result(&mut self) -> Option<(JobId, Done)> {
         loop {
             match self.results.try_recv().ok()? {
                 Told::Done(ticket, done) => {

@@ -20,7 +20,7 @@ use mio::Waker;
 use super::clock::since_1970;
 use super::sandbox::{Role, Sandbox};
 use crate::config::AccessLog as Place;
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// Lines that wait to be written are at most so long together.
 const WAITING_BYTES_MAX: usize = 512 * 1024;
@@ -235,7 +235,7 @@ impl Console {
     /// The one place where a line gets its form.
     fn made<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let unix_seconds = since_1970().as_secs();
-        let time = self.has_times.then_some(Stamp { unix_seconds });
+        let time = self.has_times.then_some(UnixTime { unix_seconds });
         match time {
             _ if self.is_json => line::as_json(line, time, PIECE_BYTES_MAX - 1).into(),
             Some(time) if line.starts_with("level=") => format!("time={time} {line}").into(),

@@ -45,16 +45,16 @@ pub mod udp;
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::event::Event;
 use mio::{Events, Poll, Token};
 
 use crate::gather::Gather;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::{
-    Action, ConnectionId, DATAGRAMS_COST_MAX, Job, Outgoing, READ_COST_MAX, Readers, Relay, Share,
-    Ticket, write_next,
+    Action, ConnectionId, DATAGRAMS_COST_MAX, Job, JobId, Outgoing, READ_COST_MAX, Readers, Relay,
+    Share, write_next,
 };
 use clock::since_1970;
 use disk::Disk;
@@ -91,9 +91,9 @@ const LISTENERS_FROM: usize = usize::MAX - 1024;
 struct Server {
     poll: Poll,
     relay: Relay,
-    began: Instant,
+    began: std::time::Instant,
     listeners: Vec<Accepting>,
-    accept_again: Option<Moment>,
+    accept_again: Option<Instant>,
     /// Accepting failed last.
     cannot_accept: bool,
     sockets: Sockets,
@@ -109,7 +109,7 @@ struct Server {
     access_log: Option<AccessLog>,
     own: Own,
     manager: Manager,
-    ends_at: Option<Moment>,
+    ends_at: Option<Instant>,
     handover: Handover,
 }
 
@@ -126,8 +126,8 @@ struct Accepting {
 }
 
 impl Server {
-    fn now(&self) -> Moment {
-        Moment::after_start(self.began.elapsed())
+    fn now(&self) -> Instant {
+        Instant::after_start(self.began.elapsed())
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -170,7 +170,7 @@ impl Server {
     }
 
     /// How long there is nothing to do unless something happens; `None` for ever.
-    fn wait(&self, now: Moment) -> Option<Duration> {
+    fn wait(&self, now: Instant) -> Option<Duration> {
         let has_more = !self.readers.is_empty()
             || self.relay.has_ahead()
             || self.relay.has_writes()
@@ -197,7 +197,7 @@ impl Server {
         Some(next.since(now) + Duration::from_micros(999))
     }
 
-    fn note(&mut self, event: &Event, now: Moment) {
+    fn note(&mut self, event: &Event, now: Instant) {
         match event.token() {
             SIGNALS => self.signalled(now),
             // They are heard in every turn.
@@ -230,7 +230,7 @@ impl Server {
         }
     }
 
-    fn signalled(&mut self, now: Moment) {
+    fn signalled(&mut self, now: Instant) {
         while let Some(wish) = self.signals.next() {
             match wish {
                 Wish::End if self.ends_at.is_some() => self.ends_at = Some(now),
@@ -240,7 +240,7 @@ impl Server {
         }
     }
 
-    fn begin_to_end(&mut self, now: Moment) {
+    fn begin_to_end(&mut self, now: Instant) {
         let detail = "told to end; viewers get what is buffered";
         self.console
             .tell(&format!("level=info event=ending detail=\"{detail}\""));
@@ -258,7 +258,7 @@ impl Server {
     }
 
     /// What the threads have done, or have had no time to do.
-    fn hear_threads(&mut self, now: Moment) {
+    fn hear_threads(&mut self, now: Instant) {
         while let Some((ticket, done)) = self.disk.as_mut().and_then(Disk::next_result) {
             self.relay.helped(ticket, done, now);
         }
@@ -280,7 +280,7 @@ impl Server {
     }
 
     /// Has something done that the loop must not wait for.
-    fn help(&mut self, ticket: Ticket, job: Job, now: Moment) {
+    fn help(&mut self, ticket: JobId, job: Job, now: Instant) {
         let is_taken = match (job, &mut self.disk, &mut self.look_ups) {
             (Job::Append(entry), Some(disk), _) => disk.append(ticket, &entry),
             (Job::Resolve(names), _, Some(look_ups)) => look_ups.ask(ticket, names, now),
@@ -291,7 +291,7 @@ impl Server {
         }
     }
 
-    fn accept(&mut self, now: Moment) {
+    fn accept(&mut self, now: Instant) {
         if self.accept_again.is_some_and(|again| again > now) {
             return;
         }
@@ -330,7 +330,7 @@ impl Server {
         }
     }
 
-    fn accepted(&mut self, stream: mio::net::TcpStream, peer: SocketAddr, now: Moment) {
+    fn accepted(&mut self, stream: mio::net::TcpStream, peer: SocketAddr, now: Instant) {
         let Some(id) = self.relay.accepted(peer, now) else {
             return;
         };
@@ -350,7 +350,7 @@ impl Server {
         }
     }
 
-    fn read(&mut self, now: Moment) {
+    fn read(&mut self, now: Instant) {
         let mut reading = Reading {
             sockets: &mut self.sockets,
             buffer: &mut self.read_buffer,
@@ -364,7 +364,7 @@ impl Server {
             .read_in_turn(&mut self.relay, &mut reading, share);
     }
 
-    fn write(&mut self, now: Moment) {
+    fn write(&mut self, now: Instant) {
         for _ in 0..WRITES_PER_TURN_MAX {
             let sockets = &mut self.sockets;
             let write = |id, gather: &Gather<'_>| match sockets.get_mut(id) {
@@ -378,7 +378,7 @@ impl Server {
     }
 
     /// Takes datagrams: a turn's share of them.
-    fn receive(&mut self, now: Moment) {
+    fn receive(&mut self, now: Instant) {
         let Some(udp) = &mut self.udp else { return };
         let mut cost = 0;
         while cost < DATAGRAMS_COST_MAX
@@ -390,7 +390,7 @@ impl Server {
     }
 
     /// Sends datagrams, each group to many clients with one call, a bounded number of them.
-    fn send(&mut self, now: Moment) {
+    fn send(&mut self, now: Instant) {
         let Some(udp) = &mut self.udp else { return };
         let mut clients = 0;
         while clients < WRITES_PER_TURN_MAX {
@@ -410,7 +410,7 @@ impl Server {
         }
     }
 
-    fn act(&mut self, now: Moment) {
+    fn act(&mut self, now: Instant) {
         while let Some(action) = self.relay.next_action() {
             match action {
                 Action::Connect(id, address) => {

@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::Waker;
 
 use super::sandbox::{Role, Sandbox};
-use crate::moment::Moment;
-use crate::relay::{ADDRESSES_MAX, Done, ERRAND_TIME, Ticket};
+use crate::moment::Instant;
+use crate::relay::{ADDRESSES_MAX, Done, ERRAND_TIME, JobId};
 
 /// Names that are looked up at a time.
 const THREADS_MAX: usize = 8;
@@ -45,12 +45,12 @@ struct Thread {
 }
 
 /// A name that a thread is to look up, and which of its call's names it is.
-type Task = (Ticket, usize, Name);
+type Task = (JobId, usize, Name);
 
 /// Names that are looked up together.
 struct Call {
-    ticket: Ticket,
-    until: Moment,
+    ticket: JobId,
+    until: Instant,
     /// Those that no thread has been given, from the last to the first.
     left: Vec<Name>,
     answers: Vec<Option<Addresses>>,
@@ -64,7 +64,7 @@ struct Call {
 /// What a thread has found: its own number, and for which name of which call.
 struct Found {
     thread: usize,
-    ticket: Ticket,
+    ticket: JobId,
     name: usize,
     addresses: Addresses,
 }
@@ -107,7 +107,7 @@ impl LookUps {
 
     /// Has names looked up. `false`: too many wait already.
     #[must_use]
-    pub fn ask(&mut self, ticket: Ticket, mut names: Vec<Name>, now: Moment) -> bool {
+    pub fn ask(&mut self, ticket: JobId, mut names: Vec<Name>, now: Instant) -> bool {
         let texts = names.iter().map(|(name, _)| name.capacity());
         let each = size_of::<Name>() + size_of::<Option<Addresses>>();
         let held_bytes = texts.sum::<usize>() + names.capacity() * each;
@@ -162,7 +162,7 @@ impl LookUps {
     }
 
     /// A call that is answered: all of it is found, or its time is over.
-    pub fn next_result(&mut self, now: Moment) -> Option<(Ticket, Done)> {
+    pub fn next_result(&mut self, now: Instant) -> Option<(JobId, Done)> {
         while let Ok(found) = self.results.try_recv() {
             self.note(found);
         }
@@ -197,7 +197,7 @@ impl LookUps {
     }
 
     /// When [`LookUps::next_result`] has one at the latest.
-    pub fn next_deadline(&self) -> Option<Moment> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         self.calls.iter().map(|call| call.until).min()
     }
 
@@ -256,7 +256,7 @@ mod tests {
     struct Stage {
         poll: Poll,
         look_ups: LookUps,
-        now: Moment,
+        now: Instant,
     }
 
     impl Stage {
@@ -269,13 +269,13 @@ mod tests {
             Stage {
                 poll,
                 look_ups,
-                now: Moment::START,
+                now: Instant::START,
             }
         }
 
         fn ask(&mut self, ticket: u64, names: &[&str]) -> bool {
             let names = names.iter().map(|name| ((*name).to_owned(), 7)).collect();
-            self.look_ups.ask(Ticket(ticket), names, self.now)
+            self.look_ups.ask(JobId(ticket), names, self.now)
         }
 
         /// Waits as the loop does, but for the clock.
@@ -344,7 +344,7 @@ mod tests {
         }
         stage.await_first_names();
         let due = stage.look_ups.next_deadline().expect("a deadline");
-        assert_eq!(due, Moment::START + ERRAND_TIME);
+        assert_eq!(due, Instant::START + ERRAND_TIME);
         stage.now = due;
         for ticket in [1, 2] {
             let (answered, answers) = stage.next();
@@ -375,7 +375,7 @@ mod tests {
         let asked = (0..1000).take_while(|ticket| stage.ask(*ticket, &names));
         assert!((8..CALLS_MAX).contains(&asked.count()));
         assert!(stage.look_ups.held_bytes() <= HELD_BYTES_MAX);
-        stage.now = Moment::START + ERRAND_TIME;
+        stage.now = Instant::START + ERRAND_TIME;
         while stage.look_ups.next_result(stage.now).is_some() {}
         assert_eq!(stage.look_ups.held_bytes(), 0);
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use super::sys;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::Process;
 
 /// Whoever asks for the figures gets them no older than this.
@@ -16,7 +16,7 @@ pub(super) struct Own {
     /// `None`: there is none here.
     memory: Option<File>,
     page_bytes: u64,
-    look_at: Moment,
+    look_at: Instant,
 }
 
 impl Own {
@@ -25,12 +25,12 @@ impl Own {
         Own {
             memory: File::open("/proc/self/statm").ok(),
             page_bytes: sys::process::page_bytes(),
-            look_at: Moment::START,
+            look_at: Instant::START,
         }
     }
 
     /// The figures, if those before are old.
-    pub fn look(&mut self, now: Moment) -> Option<Process> {
+    pub fn look(&mut self, now: Instant) -> Option<Process> {
         if now < self.look_at {
             return None;
         }

@@ -25,7 +25,7 @@ use super::{Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, SIGNALS, Server, THREA
 use crate::config::{Bind, Config, Listen};
 use crate::gate::{HostName, InterfaceName, Tokens};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Readers, Relay, Settings, UdpPort};
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// Why the server did not start, in one line.
 #[derive(Debug)]
@@ -229,7 +229,7 @@ impl Server {
             return Ok(None);
         }
         let limits = self.relay.token_limits();
-        let now = Stamp {
+        let now = UnixTime {
             unix_seconds: since_1970().as_secs(),
         };
         let opened = Disk::open(config, limits, now, (waker, sandbox)).map_err(StartError)?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Id, Slots};
-use crate::handover::{Unfit, must};
+use crate::handover::{HandoverError, must};
 
 impl<T> Serialize for Id<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -27,10 +27,14 @@ impl<T> Id<T> {
 impl<T> Slots<T> {
     /// These entries at their ids, of which each is below so many places, and no place is taken
     /// twice. Ids that are given out from now on count on from `next`.
-    pub fn of(entries: Vec<(Id<T>, T)>, next: u32, places_max: usize) -> Result<Slots<T>, Unfit> {
+    pub fn of(
+        entries: Vec<(Id<T>, T)>,
+        next: u32,
+        places_max: usize,
+    ) -> Result<Slots<T>, HandoverError> {
         let count = entries.len();
         if let Some((id, _)) = entries.iter().find(|(id, _)| id.index() >= places_max) {
-            return Err(Unfit(format!(
+            return Err(HandoverError(format!(
                 "{id:?} lies beyond the {places_max} that may be here at once"
             )));
         }

@@ -10,7 +10,7 @@ mod handover;
 use std::collections::VecDeque;
 
 use crate::gather::Gather;
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// The bytes that all streams together may still take for their blocks.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct Block {
     #[cfg_attr(feature = "handover", serde(skip))]
     bytes: Vec<u8>,
     /// When its first byte arrived.
-    began: Moment,
+    began: Instant,
 }
 
 /// Small enough that a stream of sound holds little, large enough that a write seldom spans more
@@ -191,7 +191,7 @@ impl Buffer {
     }
 
     /// Adds an empty block, for bytes that arrive at `now`.
-    pub fn grow(&mut self, pool: &mut Pool, now: Moment) {
+    pub fn grow(&mut self, pool: &mut Pool, now: Instant) {
         if let Some(reserved) = self.blocks_reserved.checked_sub(1) {
             self.blocks_reserved = reserved;
             pool.bytes_left += self.block_bytes as isize;
@@ -203,7 +203,7 @@ impl Buffer {
     }
 
     /// Gives up the oldest block, which becomes the empty last one, for bytes that arrive at `now`.
-    pub fn recycle(&mut self, now: Moment) {
+    pub fn recycle(&mut self, now: Instant) {
         if let Some(mut block) = self.blocks.pop_front() {
             self.oldest += block.bytes.len() as u64;
             block.bytes.clear();
@@ -271,7 +271,7 @@ impl Buffer {
     }
 
     /// When the byte at an offset arrived, or one shortly before it; `None` if it is not at hand.
-    pub fn arrived(&self, offset: u64) -> Option<Moment> {
+    pub fn arrived(&self, offset: u64) -> Option<Instant> {
         self.block_of(offset).map(|block| block.began)
     }
 

@@ -1,9 +1,9 @@
 //! What must hold of a stream, whatever happened to it.
 
-use super::Stream;
+use super::StreamBuffer;
 use super::viewer::Position;
 
-impl<C: Copy> Stream<C> {
+impl<C: Copy> StreamBuffer<C> {
     /// What must hold between any two calls. Tests and simulations ask after every step.
     pub fn check(&self) {
         let mut rest_bytes = 0;

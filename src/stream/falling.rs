@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::points::{Back, Told};
 use super::viewer::{Lead, Position};
-use super::{Stream, ViewerId};
+use super::{StreamBuffer, ViewerId};
 use crate::format::Start;
-use crate::moment::Moment;
+use crate::moment::Instant;
 
-impl<C: Copy> Stream<C> {
+impl<C: Copy> StreamBuffer<C> {
     pub(super) fn catch_up(&mut self, id: ViewerId<C>, owed: usize) {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
@@ -20,7 +20,7 @@ impl<C: Copy> Stream<C> {
         let offset_max = self.buffer.newest().saturating_sub(owed as u64);
         let back = Back {
             offset_max,
-            moment_max: Moment::after_start(Duration::MAX),
+            moment_max: Instant::after_start(Duration::MAX),
         };
         let needs_header = viewer.header_seen != self.points.header_serial;
         let start = match self.points.told {
@@ -52,7 +52,7 @@ impl<C: Copy> Stream<C> {
     }
 
     /// Where a viewer would begin that came at `now`, and what it would get first, which is copied.
-    pub fn opening(&self, now: Moment) -> (Vec<u8>, u64) {
+    pub fn opening(&self, now: Instant) -> (Vec<u8>, u64) {
         let (start, needs_header) = self.start(now);
         let header = needs_header.then(|| self.header().at(start.counter));
         let mut lead = header.unwrap_or_default();
@@ -126,7 +126,7 @@ impl<C: Copy> Stream<C> {
         }
     }
 
-    /// More has arrived than those who keep up could be given, which [`Stream::wanted_bytes`]
+    /// More has arrived than those who keep up could be given, which [`StreamBuffer::wanted_bytes`]
     /// warned of: all of them may fall out.
     fn watch_all_ready(&mut self) {
         let ready: Vec<_> = self

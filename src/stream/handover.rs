@@ -9,9 +9,9 @@ use super::lines::Lines;
 use super::points::Points;
 use super::versions::{REPLACED_MAX, Version, Versions};
 use super::viewer::{Front, Lead, Position};
-use super::{Figures, Limits, Pool, Stream, Viewer, ViewerId};
+use super::{Figures, Limits, Pool, StreamBuffer, Viewer, ViewerId};
 use crate::format::{HEADER_BYTES_MAX, Start};
-use crate::handover::{COUNT_MAX, Unfit, must};
+use crate::handover::{COUNT_MAX, HandoverError, must};
 use crate::slots::Slots;
 
 /// Bytes of a stream of which nothing else is known yet.
@@ -24,7 +24,7 @@ impl Received {
     }
 
     /// These come behind those that have come, or in the place of all of them.
-    pub fn take(&mut self, from: u64, bytes: &[u8], pool: &mut Pool) -> Result<(), Unfit> {
+    pub fn take(&mut self, from: u64, bytes: &[u8], pool: &mut Pool) -> Result<(), HandoverError> {
         self.0.receive(from, bytes, pool)
     }
 
@@ -34,7 +34,7 @@ impl Received {
     }
 }
 
-impl<C: Copy> Stream<C> {
+impl<C: Copy> StreamBuffer<C> {
     /// The offset of the first byte that is at hand.
     pub fn oldest(&self) -> u64 {
         self.buffer.oldest()
@@ -53,7 +53,7 @@ impl<C: Copy> Stream<C> {
         viewers: Vec<(ViewerId<C>, Viewer<C>)>,
         (limits, places_max): (&Limits, usize),
         pool: &mut Pool,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), HandoverError> {
         buffer.become_as(&self.buffer, pool)?;
         self.buffer = buffer;
         self.limits = *limits;
@@ -106,7 +106,7 @@ impl<C: Copy> Stream<C> {
     }
 
     /// Everybody has its turn: who has nothing to get learns of it then.
-    fn seat_viewers(&mut self) -> Result<(), Unfit> {
+    fn seat_viewers(&mut self) -> Result<(), HandoverError> {
         let (oldest, newest) = (self.buffer.oldest(), self.buffer.newest());
         (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
         (self.rest_bytes, self.shared_bytes) = (0, 0);
@@ -139,7 +139,7 @@ impl<C: Copy> Stream<C> {
 impl Versions {
     /// The one that has the same bytes, if it is known: `current` ones, or those of a header that
     /// was before.
-    fn share(&mut self, header: Version, current: &[u8]) -> Result<Version, Unfit> {
+    fn share(&mut self, header: Version, current: &[u8]) -> Result<Version, HandoverError> {
         let known = self.replaced.iter().chain([&self.current]);
         let mut known = known.filter_map(Weak::upgrade);
         if let Some(same) = known.find(|known| *known == header) {
@@ -164,7 +164,7 @@ impl Versions {
 
 impl Points {
     /// They can be, in a buffer from this offset to that.
-    fn fit(&self, oldest: u64, newest: u64) -> Result<(), Unfit> {
+    fn fit(&self, oldest: u64, newest: u64) -> Result<(), HandoverError> {
         let joins = self.joins.iter().map(|join| join.start.offset);
         let unit = self.newest_unit.iter();
         let starts = self.joins.iter().map(|join| &join.start).chain(unit);
@@ -185,7 +185,7 @@ impl Points {
 
 impl<C> Viewer<C> {
     /// What was told of it can be, in a buffer from this offset to that.
-    fn fit(&self, oldest: u64, newest: u64) -> Result<(), Unfit> {
+    fn fit(&self, oldest: u64, newest: u64) -> Result<(), HandoverError> {
         let stands = match self.position {
             Position::At(cursor) => {
                 (oldest..=newest).contains(&cursor)

@@ -44,7 +44,7 @@ pub use viewer::Viewer;
 use crate::format::{self, Format, Header, Prelude, Scanner, Start};
 use crate::gather::Gather;
 use crate::hls::Cutter;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::slots::{Id, Slots};
 use buffer::Buffer;
 use lines::Lines;
@@ -137,9 +137,9 @@ pub type ViewerId<C> = Id<Viewer<C>>;
 /// A stream.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "handover", serde(bound = ""))]
-pub struct Stream<C> {
+pub struct StreamBuffer<C> {
     limits: Limits,
-    started: Moment,
+    started: Instant,
     /// The media type that its source gave.
     given_type: Option<String>,
     end: Option<End>,
@@ -177,11 +177,11 @@ pub struct Stream<C> {
     told_of_long_group: bool,
 }
 
-impl<C: Copy> Stream<C> {
+impl<C: Copy> StreamBuffer<C> {
     /// A stream whose source was admitted at `now`; `given_type` is the media type that the source
     /// gave.
-    pub fn new(limits: Limits, given_type: Option<String>, now: Moment) -> Stream<C> {
-        Stream {
+    pub fn new(limits: Limits, given_type: Option<String>, now: Instant) -> StreamBuffer<C> {
+        StreamBuffer {
             limits,
             started: now,
             given_type,
@@ -260,7 +260,7 @@ impl<C: Copy> Stream<C> {
     }
 
     /// Bits a second from the source in the last seconds.
-    pub fn bit_rate(&self, now: Moment) -> u64 {
+    pub fn bit_rate(&self, now: Instant) -> u64 {
         self.rate.bits_per_second(self.started, now)
     }
 
@@ -281,7 +281,7 @@ impl<C: Copy> Stream<C> {
     }
 
     /// Counts what a source sent at `now`, whether it can be viewed or not.
-    pub fn count(&mut self, bytes: usize, now: Moment) {
+    pub fn count(&mut self, bytes: usize, now: Instant) {
         self.figures.bytes_received += bytes as u64;
         self.rate.count(bytes, now.since(self.started));
     }
@@ -308,9 +308,9 @@ impl<C: Copy> Stream<C> {
         self.buffer.kept_bytes()
     }
 
-    /// Takes what came of the source at `now`, which [`Stream::count`] has counted. Afterwards
-    /// [`Stream::take_cut`] names viewers that cannot go on.
-    pub fn append(&mut self, bytes: &[u8], pool: &mut Pool, now: Moment) {
+    /// Takes what came of the source at `now`, which [`StreamBuffer::count`] has counted. Afterwards
+    /// [`StreamBuffer::take_cut`] names viewers that cannot go on.
+    pub fn append(&mut self, bytes: &[u8], pool: &mut Pool, now: Instant) {
         self.wake();
         self.newest_piece = self.buffer.newest();
         let mut rest = bytes;
@@ -403,7 +403,7 @@ impl<C: Copy> Stream<C> {
         self.lines.wake_all();
     }
 
-    fn add_block(&mut self, pool: &mut Pool, now: Moment) {
+    fn add_block(&mut self, pool: &mut Pool, now: Instant) {
         match self.buffer.oldest_after_recycling(pool) {
             None => self.buffer.grow(pool, now),
             Some(oldest) => {
@@ -417,7 +417,7 @@ impl<C: Copy> Stream<C> {
         }
     }
 
-    fn scan(&mut self, bytes: &[u8], now: Moment) {
+    fn scan(&mut self, bytes: &[u8], now: Instant) {
         let serial = self.points.header_serial;
         let (points, cutter) = (&mut self.points, &mut self.cutter);
         self.scanner.feed(bytes, &mut |finding, header| {
@@ -438,7 +438,7 @@ impl<C: Copy> Stream<C> {
 
     /// A new viewer. It begins with what a player needs, at the latest point where decoding can
     /// begin.
-    pub fn join(&mut self, connection: C, now: Moment) -> ViewerId<C> {
+    pub fn join(&mut self, connection: C, now: Instant) -> ViewerId<C> {
         let (start, needs_header) = self.start(now);
         let lead = self.lead(&start, needs_header);
         let cursor = start.offset;
@@ -466,7 +466,7 @@ impl<C: Copy> Stream<C> {
     }
 
     /// Where a new viewer begins, and whether with the header.
-    pub(super) fn start(&self, now: Moment) -> (Start, bool) {
+    pub(super) fn start(&self, now: Instant) -> (Start, bool) {
         let live_edge = (Start::at(self.buffer.newest()), false);
         let from_the_start = self.buffer.oldest() == 0;
         match self.points.told {
@@ -493,14 +493,14 @@ impl<C: Copy> Stream<C> {
         self.scanner.needs_first_byte() || !self.points.has_joins() && is_beginning
     }
 
-    fn back(&self, now: Moment) -> Back {
+    fn back(&self, now: Instant) -> Back {
         let time_back = now.since_start().checked_sub(self.limits.join_back_time);
         Back {
             offset_max: self
                 .buffer
                 .newest()
                 .saturating_sub(self.limits.join_back_bytes),
-            moment_max: Moment::after_start(time_back.unwrap_or_default()),
+            moment_max: Instant::after_start(time_back.unwrap_or_default()),
         }
     }
 
@@ -517,7 +517,7 @@ impl<C: Copy> Stream<C> {
     }
 
     /// Whose turn it is: a viewer that is ready leaves its line with this, and comes back with
-    /// [`Stream::settle`].
+    /// [`StreamBuffer::settle`].
     pub fn next_ready(&mut self) -> Option<(ViewerId<C>, C)> {
         self.media_type()?;
         let id = self.viewers.id_at(self.lines.next()?)?;

@@ -1,6 +1,6 @@
 //! What the owner of a stream should know of it.
 
-use super::{Stream, Told};
+use super::{StreamBuffer, Told};
 use crate::format::Format;
 
 /// What is wrong with a stream that goes on nevertheless.
@@ -19,7 +19,7 @@ pub enum Notice {
     LongGroup,
 }
 
-impl<C: Copy> Stream<C> {
+impl<C: Copy> StreamBuffer<C> {
     /// What its owner should know, once for each.
     pub fn take_notice(&mut self) -> Option<Notice> {
         if self.scanner.needs_first_byte() && !std::mem::replace(&mut self.told_of_no_join, true) {

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::format::{Finding, Format, Start, UNIT_SPACING};
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// What a stream's bytes have shown of their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) struct Points {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Join {
     pub(super) start: Start,
-    at: Moment,
+    at: Instant,
 }
 
 impl Default for Points {
@@ -66,7 +66,7 @@ impl Default for Points {
 
 impl Points {
     /// Takes over what the scanner found in bytes that arrived at `now`.
-    pub fn take(&mut self, finding: Finding, now: Moment) {
+    pub fn take(&mut self, finding: Finding, now: Instant) {
         match finding {
             Finding::Format(format) => {
                 self.told = Told::Known(format);
@@ -119,7 +119,7 @@ impl Points {
         2 * places * (size_of::<Join>() + size_of::<u64>())
     }
 
-    fn add_join(&mut self, start: Start, now: Moment) {
+    fn add_join(&mut self, start: Start, now: Instant) {
         self.header_end.get_or_insert(start.offset);
         let before_last = self
             .joins
@@ -212,11 +212,11 @@ pub(super) struct Back {
     /// The join point must lie at or before this offset,
     pub offset_max: u64,
     /// and have arrived at this time or earlier.
-    pub moment_max: Moment,
+    pub moment_max: Instant,
 }
 
 impl Back {
-    fn is_reached(&self, offset: u64, at: Moment) -> bool {
+    fn is_reached(&self, offset: u64, at: Instant) -> bool {
         offset <= self.offset_max && at <= self.moment_max
     }
 }
@@ -226,8 +226,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn at(seconds: u64) -> Moment {
-        Moment::after_start(Duration::from_secs(seconds))
+    fn at(seconds: u64) -> Instant {
+        Instant::after_start(Duration::from_secs(seconds))
     }
 
     /// Points at these offsets, a second each, behind units at those.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// Bytes of the running second and of the whole seconds before it.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +25,7 @@ impl Rate {
     }
 
     /// Bits a second over the window, or over the stream's life where that is shorter.
-    pub fn bits_per_second(&self, started: Moment, now: Moment) -> u64 {
+    pub fn bits_per_second(&self, started: Instant, now: Instant) -> u64 {
         let age = now.since(started);
         let mut current = self.clone();
         current.advance(age);
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn the_rate_follows_the_last_seconds_only() {
         let mut rate = Rate::default();
-        let started = Moment::after_start(Duration::from_secs(100));
+        let started = Instant::after_start(Duration::from_secs(100));
         for tenth in 0..100 {
             rate.count(1000, Duration::from_millis(tenth * 100));
         }
@@ -78,7 +78,7 @@ mod tests {
     /// Over the stream's life while that is shorter than the window, and half a second at least.
     #[test]
     fn the_rate_of_a_young_stream_is_of_its_life() {
-        let started = Moment::after_start(Duration::from_secs(100));
+        let started = Instant::after_start(Duration::from_secs(100));
         for (counted, age, bits) in [
             (0, 0, 16_000),
             (0, 250, 16_000),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::viewer::Position;
-use super::{Stream, ViewerId};
-use crate::moment::Moment;
+use super::{StreamBuffer, ViewerId};
+use crate::moment::Instant;
 
 /// A viewer, as it is now.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub struct Seen<C> {
     /// It gets a segment, and nothing else.
     pub is_of_segment: bool,
     /// Since when it is there.
-    pub since: Moment,
+    pub since: Instant,
     /// Bytes that it has got.
     pub bytes_sent: u64,
     /// How far it is behind the newest byte,
@@ -27,7 +27,7 @@ pub struct Seen<C> {
     pub skips: u32,
 }
 
-impl<C: Copy> Stream<C> {
+impl<C: Copy> StreamBuffer<C> {
     /// How many viewers it has.
     pub fn viewer_count(&self) -> usize {
         self.viewers.len()
@@ -40,7 +40,7 @@ impl<C: Copy> Stream<C> {
 
     /// How far a viewer is behind the newest byte: in bytes, and in the time since the next one for
     /// it arrived. Of one that fell out of the buffer all of which there is.
-    pub fn behind(&self, id: ViewerId<C>, now: Moment) -> (u64, Duration) {
+    pub fn behind(&self, id: ViewerId<C>, now: Instant) -> (u64, Duration) {
         let cursor = match self.viewers.get(id).map(|viewer| viewer.position) {
             Some(Position::At(cursor)) => cursor,
             Some(Position::Fallen { .. }) | None => self.buffer.oldest(),
@@ -51,13 +51,13 @@ impl<C: Copy> Stream<C> {
     }
 
     /// Its viewers from this place on, in the order of their places.
-    pub fn seen_from(&self, place: usize, now: Moment) -> impl Iterator<Item = Seen<C>> {
+    pub fn seen_from(&self, place: usize, now: Instant) -> impl Iterator<Item = Seen<C>> {
         let those = self.viewers.iter_from(place);
         those.filter_map(move |(id, _)| self.seen(id, now))
     }
 
     /// One of them.
-    pub fn seen(&self, id: ViewerId<C>, now: Moment) -> Option<Seen<C>> {
+    pub fn seen(&self, id: ViewerId<C>, now: Instant) -> Option<Seen<C>> {
         let viewer = self.viewers.get(id)?;
         let (behind_bytes, behind) = self.behind(id, now);
         Some(Seen {

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use super::viewer::{Lead, Position};
-use super::{Stream, Viewer, ViewerId};
+use super::{StreamBuffer, Viewer, ViewerId};
 use crate::hls::{Cutter, Plan};
-use crate::moment::Moment;
+use crate::moment::Instant;
 
-impl<C: Copy> Stream<C> {
+impl<C: Copy> StreamBuffer<C> {
     /// From now on it is known where segments of it begin and end.
     pub fn cut_into_segments(&mut self, plan: Plan) {
         let plan = Plan {
@@ -31,13 +31,13 @@ impl<C: Copy> Stream<C> {
 
     /// A viewer of one segment, which is there still: of what lies from an offset to another,
     /// behind this lead. Nothing is copied for it; if it is overtaken, it is cut
-    /// ([`Stream::take_cut`]).
+    /// ([`StreamBuffer::take_cut`]).
     pub fn join_range(
         &mut self,
         connection: C,
         (from, to): (u64, u64),
         lead: Rc<Vec<u8>>,
-        now: Moment,
+        now: Instant,
     ) -> ViewerId<C> {
         let viewer = self.viewers.insert(Viewer {
             connection,

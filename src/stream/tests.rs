@@ -7,13 +7,13 @@ mod told;
 
 use super::*;
 
-fn stream(bytes_max: usize) -> Stream<u8> {
+fn stream(bytes_max: usize) -> StreamBuffer<u8> {
     let limits = Limits {
         buffer_bytes: bytes_max,
         join_back_bytes: 0,
         join_back_time: Duration::ZERO,
     };
-    Stream::new(limits, None, Moment::after_start(Duration::ZERO))
+    StreamBuffer::new(limits, None, Instant::after_start(Duration::ZERO))
 }
 
 /// Text, which shows what it is at once.
@@ -23,7 +23,7 @@ fn media(bytes: usize) -> Vec<u8> {
 
 #[test]
 fn what_comes_with_a_head_is_kept_for_who_waited_though_the_pool_is_empty() {
-    let now = Moment::after_start(Duration::ZERO);
+    let now = Instant::after_start(Duration::ZERO);
     let mut pool = Pool::new(0);
     let mut stream = stream(64 * 1024);
     let viewer = stream.join(1, now);
@@ -42,7 +42,7 @@ fn what_comes_with_a_head_is_kept_for_who_waited_though_the_pool_is_empty() {
 /// Seed 90005471 of the simulation: the second read of a turn overwrote the first byte.
 #[test]
 fn a_viewer_that_waited_for_the_format_loses_nothing_before_its_first_write() {
-    let now = Moment::after_start(Duration::ZERO);
+    let now = Instant::after_start(Duration::ZERO);
     let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
     // Sound could begin anywhere in it, so the format is open for 12 KiB.
@@ -76,7 +76,7 @@ fn of_the_rest_of_a_unit_only_what_is_left_is_kept() {
 
 #[test]
 fn who_takes_nothing_falls_out_and_goes_on_with_the_newest_piece() {
-    let now = Moment::after_start(Duration::ZERO);
+    let now = Instant::after_start(Duration::ZERO);
     let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
     let viewer = stream.join(1, now);
@@ -109,7 +109,7 @@ fn metadata_and_key_frame(round: u8) -> Vec<u8> {
 #[test]
 fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing_of_it_gets_the_new_one()
  {
-    let now = Moment::after_start(Duration::ZERO);
+    let now = Instant::after_start(Duration::ZERO);
     let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
     stream.append(b"FLV\x01\x05\0\0\0\x09\0\0\0\0", &mut pool, now);
@@ -133,7 +133,7 @@ fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing
 
 #[test]
 fn a_stream_takes_the_blocks_of_one_that_is_over() {
-    let (now, bytes_max) = (Moment::START, 1 << 20);
+    let (now, bytes_max) = (Instant::START, 1 << 20);
     let mut pool = Pool::new(bytes_max);
     let begin = |media: &[u8], pool: &mut Pool| {
         let mut stream = stream(64 * 1024);

@@ -1,7 +1,7 @@
 //! Where one viewer stands in a stream.
 
 use super::versions::Version;
-use crate::moment::Moment;
+use crate::moment::Instant;
 
 /// A viewer's place. `C` is what its owner knows it by.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -14,12 +14,11 @@ pub struct Viewer<C> {
     /// or the rest of a cut-off unit.
     pub(super) lead: Lead,
     /// Under which offset it stands among those who lag, if it does.
-    #[cfg_attr(feature = "handover", serde(default))]
     pub(super) lag_key: Option<u64>,
     /// The serial number of the header that it has had; 0 if none.
     pub(super) header_seen: u64,
     /// Since when it is there.
-    pub(super) since: Moment,
+    pub(super) since: Instant,
     /// Bytes that it has got.
     pub(super) bytes_sent: u64,
     /// How often it fell out of the buffer.

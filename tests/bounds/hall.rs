@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tollgate::config::{self, Command};
 use tollgate::gather::Gather;
-use tollgate::moment::Moment;
+use tollgate::moment::Instant;
 use tollgate::relay::{
-    AHEAD_COST_MAX, Action, ConnectionId, Job, Outgoing, Relay, Ticket, UdpPort, write_next,
+    AHEAD_COST_MAX, Action, ConnectionId, Job, JobId, Outgoing, Relay, UdpPort, write_next,
 };
 
 use super::meter::{self, counted};
@@ -32,9 +32,9 @@ struct Client {
 /// A server and its clients.
 pub struct Hall {
     pub relay: Relay,
-    pub now: Moment,
+    pub now: Instant,
     clients: BTreeMap<ConnectionId, Client>,
-    pub jobs: Vec<(Ticket, Job)>,
+    pub jobs: Vec<(JobId, Job)>,
     /// Origins that it wants to connect to.
     pub calls: Vec<(ConnectionId, SocketAddr)>,
     /// Streams that run: the log says so.
@@ -51,7 +51,7 @@ impl Hall {
         let settings = config.settings(1_000, 0, 7);
         Hall {
             relay: counted(|| Relay::new(settings)),
-            now: Moment::START,
+            now: Instant::START,
             clients: BTreeMap::new(),
             jobs: Vec::new(),
             calls: Vec::new(),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tollgate::config::Config;
 use tollgate::gather::Gather;
-use tollgate::moment::Moment;
+use tollgate::moment::Instant;
 use tollgate::relay::handover::Successor;
-use tollgate::relay::{ConnectionId, LiveId, Outgoing, Relay, write_next};
+use tollgate::relay::{ConnectionId, Outgoing, Relay, StreamId, write_next};
 
 /// Of one stream no more is made up.
 const MEDIA_BYTES_MAX: usize = 256 * 1024;
@@ -30,7 +30,7 @@ pub fn records(data: &[u8]) {
         let Some((live, from, bytes)) = media(line) else {
             break;
         };
-        if tell_media(&mut successor, LiveId::from_u64(live), from, bytes).is_none() {
+        if tell_media(&mut successor, StreamId::from_u64(live), from, bytes).is_none() {
             return;
         }
     }
@@ -76,7 +76,7 @@ fn media(line: &[u8]) -> Option<(u64, u64, usize)> {
     Some((live, from, usize::try_from(bytes).ok()?))
 }
 
-fn tell_media(successor: &mut Successor, live: LiveId, from: u64, bytes: usize) -> Option<()> {
+fn tell_media(successor: &mut Successor, live: StreamId, from: u64, bytes: usize) -> Option<()> {
     let mut left = bytes.min(MEDIA_BYTES_MAX);
     let mut at = from;
     while left > 0 {
@@ -88,7 +88,7 @@ fn tell_media(successor: &mut Successor, live: LiveId, from: u64, bytes: usize) 
 }
 
 /// Everybody sends something, gets something, and leaves.
-fn go_on(mut relay: Relay, now: Moment, mut clients: Vec<(ConnectionId, &'static [u8])>) {
+fn go_on(mut relay: Relay, now: Instant, mut clients: Vec<(ConnectionId, &'static [u8])>) {
     relay.check();
     let mut now = relay.next_deadline().unwrap_or(now).max(now);
     let newcomer = relay.accepted(SocketAddr::from(([10, 9, 0, 1], 9)), now);

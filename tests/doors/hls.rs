@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tollgate::format::Scanner;
-use tollgate::hls::{Cutter, Found, Plan, Wanted};
-use tollgate::moment::Moment;
+use tollgate::hls::{Cutter, HlsRequest, HlsResponse, Plan};
+use tollgate::moment::Instant;
 
 /// The first three bytes say how the rest is cut, how much of it is kept, and where another source
 /// begins.
@@ -34,7 +34,7 @@ fn lists(
         buffer_bytes: kept,
         tag: 7,
         started: Duration::ZERO,
-        began: Moment::START,
+        began: Instant::START,
         number_min: 0,
     })
     .expect("it is cut");
@@ -42,7 +42,7 @@ fn lists(
     for part in [before, behind] {
         for piece in part.chunks(piece) {
             scanner.feed(piece, &mut |finding, header| {
-                cutter.take(finding, header, Moment::START);
+                cutter.take(finding, header, Instant::START);
             });
             cutter.check();
         }
@@ -61,8 +61,8 @@ fn list(cutter: &mut Cutter, bytes: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(&list).expect("a list is text");
     for part in text.split("#EXT-X-PART:").skip(1) {
         let name = part.split('"').nth(1).expect("an address");
-        let found = cutter.find(&Wanted::Named(name.into()), false);
-        assert!(matches!(found, Some(Found::Object(_))), "{text}");
+        let found = cutter.find(&HlsRequest::Named(name.into()), false);
+        assert!(matches!(found, Some(HlsResponse::Object(_))), "{text}");
     }
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("#EXT-X-MAP:URI=\"") {

@@ -11,9 +11,9 @@ use std::time::Duration;
 use super::format::transport;
 use encoder::{Encoder, Kind};
 use tollgate::format::Scanner;
-use tollgate::hls::{Content, Cutter, Found, Plan, Wanted};
+use tollgate::hls::{Content, Cutter, HlsRequest, HlsResponse, Plan};
 use tollgate::http::{Head, HeadReader, Limits};
-use tollgate::moment::Moment;
+use tollgate::moment::Instant;
 
 const LIMITS: Limits = Limits {
     head_bytes_max: 4096,
@@ -44,28 +44,28 @@ pub fn address(data: &[u8]) {
     let [_, _, file] = head.target.segments.as_slice() else {
         return;
     };
-    let Some(Ok(wanted)) = Wanted::of(file, &head.target) else {
+    let Some(Ok(wanted)) = HlsRequest::of(file, &head.target) else {
         return;
     };
     check_reading(&wanted, &target);
     let may_wait = how & 4 == 0;
     match cutter.find(&wanted, may_wait) {
-        Some(Found::Object(object)) => {
+        Some(HlsResponse::Object(object)) => {
             assert!(object.content.bytes() > 0);
             if let Content::Range { from, to, .. } = object.content {
                 assert!(from < to && to <= bytes);
             }
-            if let Wanted::Named(name) = &wanted {
+            if let HlsRequest::Named(name) = &wanted {
                 assert!(names(&mut cutter).contains(&**name), "{name}");
             }
         }
-        Some(Found::NotYet(time)) => {
+        Some(HlsResponse::NotYet(time)) => {
             assert!(may_wait && time <= Duration::from_secs(30));
-            if let Wanted::List(ahead) = wanted {
+            if let HlsRequest::List(ahead) = wanted {
                 assert!(ahead.is_some_and(|ahead| ahead.number <= newest + 2));
             }
         }
-        Some(Found::Refused(_)) | None => {}
+        Some(HlsResponse::Refused(_)) | None => {}
     }
     cutter.check();
 }
@@ -77,10 +77,10 @@ fn head(target: &str) -> Option<Head> {
 }
 
 /// What is wanted stands in the address, digit by digit.
-fn check_reading(wanted: &Wanted, target: &str) {
+fn check_reading(wanted: &HlsRequest, target: &str) {
     match wanted {
-        Wanted::List(None) => assert!(!target.contains("_HLS_")),
-        Wanted::List(Some(ahead)) => {
+        HlsRequest::List(None) => assert!(!target.contains("_HLS_")),
+        HlsRequest::List(Some(ahead)) => {
             let value = |name: &str| {
                 let mut parameters = target.split(['?', '&']);
                 let value = parameters.find_map(|each| each.strip_prefix(name)?.strip_prefix('='));
@@ -89,7 +89,7 @@ fn check_reading(wanted: &Wanted, target: &str) {
             assert_eq!(value("_HLS_msn"), Some(ahead.number), "{target}");
             assert_eq!(value("_HLS_part"), ahead.part, "{target}");
         }
-        Wanted::Named(name) => assert!(name.len() <= 64 && !target.contains("?_")),
+        HlsRequest::Named(name) => assert!(name.len() <= 64 && !target.contains("?_")),
     }
 }
 
@@ -103,12 +103,12 @@ fn stream(kind: Kind) -> (Box<Cutter>, u64) {
         buffer_bytes: 1 << 20,
         tag: 0x5eed,
         started: Duration::from_secs(1_763_776_800),
-        began: Moment::START,
+        began: Instant::START,
         number_min: 0,
     })
     .expect("it is cut");
     Scanner::new().feed(&bytes, &mut |finding, header| {
-        cutter.take(finding, header, Moment::START);
+        cutter.take(finding, header, Instant::START);
     });
     (cutter, bytes.len() as u64)
 }

@@ -2,7 +2,7 @@
 //! cut, and always are what the medium says of them.
 
 use tollgate::format::Format;
-use tollgate::remux::{Codec, Fault, Heard, Reader, TRACKS_MAX, Time, Track};
+use tollgate::remux::{Codec, Fault, Reader, ReaderEvent, TRACKS_MAX, Time, Track};
 
 /// What a reader has said, kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,18 +20,18 @@ pub enum Said {
 }
 
 impl Said {
-    fn of(heard: Heard<'_>) -> Said {
+    fn of(heard: ReaderEvent<'_>) -> Said {
         match heard {
-            Heard::Tracks(tracks) => Said::Tracks(tracks.to_vec()),
-            Heard::Unit(unit) => Said::Unit {
+            ReaderEvent::Tracks(tracks) => Said::Tracks(tracks.to_vec()),
+            ReaderEvent::Unit(unit) => Said::Unit {
                 track: unit.track,
                 decode: unit.decode,
                 present: unit.present,
                 is_join: unit.is_join,
                 bytes: unit.bytes.to_vec(),
             },
-            Heard::Announced(tracks) => Said::Announced(tracks),
-            Heard::LeftOut { number, codec } => Said::LeftOut(number, codec.to_string()),
+            ReaderEvent::Announced(tracks) => Said::Announced(tracks),
+            ReaderEvent::LeftOut { number, codec } => Said::LeftOut(number, codec.to_string()),
         }
     }
 }

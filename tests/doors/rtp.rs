@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::moment::Moment;
+use tollgate::moment::Instant;
 use tollgate::rtp::{
     Bare, Batch, Control, DATAGRAM_BYTES, Fec, Pacing, Packet, Packetiser, Reorder, Sequence,
 };
@@ -35,7 +35,7 @@ pub fn packet(data: &[u8]) {
     assert!(made <= data.len() / 90 / 2 + 2);
     // Sequence numbers in any order: what is handed on ascends.
     let (mut sequence, mut reorder) = (Sequence::new(0), Reorder::default());
-    let (mut last, mut now) = (None, Moment::START);
+    let (mut last, mut now) = (None, Instant::START);
     for bytes in data.chunks_exact(3) {
         now = now + Duration::from_millis(u64::from(bytes[2]));
         let Some(number) = sequence.extend(u16::from_be_bytes([bytes[0], bytes[1]])) else {
@@ -91,7 +91,7 @@ pub fn packetiser(data: &[u8]) {
     }
     assert!(packets.len() <= bytes.len() && packets.len().is_multiple_of(188));
     assert!(packets.chunks(188).all(|packet| packet[0] == 0x47));
-    let (mut pacing, mut arrived, mut due, mut now) = (Pacing::new(0), 0, 0, Moment::START);
+    let (mut pacing, mut arrived, mut due, mut now) = (Pacing::new(0), 0, 0, Instant::START);
     for bytes in bytes.chunks(usize::from(piece) * 8 + 1) {
         pacing.feed(bytes, now);
         arrived += bytes.len() as u64;

@@ -1,12 +1,12 @@
 //! Sources that follow each other, of arbitrary bytes: what goes out may not depend on how they are
 //! cut.
 
-use tollgate::format::splice::{Splicer, Unlike};
+use tollgate::format::splice::{Incompatible, Splicer};
 use tollgate::format::{Finding, Format, Scanner};
 
 /// A stream's format and header, followed as its bytes go out.
 #[derive(Default)]
-struct Had {
+struct OutputLayout {
     scanner: Scanner,
     format: Option<Format>,
     is_unknown: bool,
@@ -14,10 +14,10 @@ struct Had {
     scanned: usize,
 }
 
-impl Had {
+impl OutputLayout {
     fn look(&mut self, out: &[u8]) {
         let scanned = std::mem::replace(&mut self.scanned, out.len());
-        let Had {
+        let OutputLayout {
             scanner,
             format,
             is_unknown,
@@ -46,17 +46,17 @@ pub fn splice(
     bytes: &[u8],
     cut: usize,
     mut pieces: impl Iterator<Item = usize>,
-) -> (Vec<u8>, Option<Unlike>) {
+) -> (Vec<u8>, Option<Incompatible>) {
     let mut splicer = Splicer::new(UNIT_BYTES_MAX);
-    let (mut out, mut had) = (Vec::new(), Had::default());
+    let (mut out, mut had) = (Vec::new(), OutputLayout::default());
     for source in [&bytes[..cut.min(bytes.len())], bytes] {
         let mut rest = source;
         while !rest.is_empty() {
             let piece = pieces.next().unwrap_or(rest.len()).clamp(1, rest.len());
             let (now, later) = rest.split_at(piece);
-            if let Err(Unlike(mut unlike)) = splicer.feed(now, &mut out) {
+            if let Err(Incompatible(mut unlike)) = splicer.feed(now, &mut out) {
                 unlike.extend_from_slice(later);
-                return (out, Some(Unlike(unlike)));
+                return (out, Some(Incompatible(unlike)));
             }
             assert!(splicer.held_bytes() <= Splicer::held_bytes_max(UNIT_BYTES_MAX));
             rest = later;

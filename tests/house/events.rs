@@ -37,7 +37,7 @@ fn of_sources() -> Events {
                 }
             }
         }
-        if source.path == "relay/happening.rs" {
+        if source.path == "relay/server_event.rs" {
             for text in source.text.split("\"token-").skip(1) {
                 let (name, _) = text.split_once('"').expect("a name");
                 let keys = ["session", "for", "tuples", "left_out"].map(str::to_owned);

@@ -8,8 +8,8 @@ use super::support::corpus;
 use super::tools::*;
 use tollgate::format::Finding;
 use tollgate::gather::Gather;
-use tollgate::moment::Moment;
-use tollgate::stream::{End, Limits, Outcome, Pool, Stream, Supply};
+use tollgate::moment::Instant;
+use tollgate::stream::{End, Limits, Outcome, Pool, StreamBuffer, Supply};
 
 /// The small real files: their tracks, and whether there is a picture.
 const MEDIA: &[(&str, &[&str], bool)] = &[
@@ -100,11 +100,11 @@ fn stalled(bytes: &[u8], buffer_bytes: usize) -> (Vec<u8>, u64) {
         join_back_bytes: 0,
         join_back_time: Duration::ZERO,
     };
-    let (mut pool, now) = (Pool::new(1 << 30), Moment::START);
-    let mut stream: Stream<()> = Stream::new(limits, None, now);
+    let (mut pool, now) = (Pool::new(1 << 30), Instant::START);
+    let mut stream: StreamBuffer<()> = StreamBuffer::new(limits, None, now);
     let viewer = stream.join((), now);
     let mut got = Vec::new();
-    let mut take = |stream: &mut Stream<()>, bytes_max: usize| {
+    let mut take = |stream: &mut StreamBuffer<()>, bytes_max: usize| {
         let mut left = bytes_max;
         while let (Supply::Bytes(_), 1..) = (stream.supply(viewer, 0), left) {
             let mut gather = Gather::default();

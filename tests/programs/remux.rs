@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::tools::*;
 use tollgate::format::{Finding, Format, Scanner};
-use tollgate::remux::{Codec, Heard, Reader, Track};
+use tollgate::remux::{Codec, Reader, ReaderEvent, Track};
 
 const CODECS: [Codec; 9] = [
     Codec::H264,
@@ -24,13 +24,13 @@ type Row = (f64, f64, usize);
 fn read(file: &[u8], format: Format) -> Vec<(Track, Vec<Row>)> {
     let mut reader = Reader::new(format, 1 << 20).expect("a reader");
     let (mut tracks, mut rows): (Vec<Track>, Vec<Vec<Row>>) = (Vec::new(), Vec::new());
-    let mut take = |heard: Heard<'_>| {
+    let mut take = |heard: ReaderEvent<'_>| {
         match heard {
-            Heard::Tracks(told) => {
+            ReaderEvent::Tracks(told) => {
                 tracks = told.to_vec();
                 rows.resize(tracks.len().max(rows.len()), Vec::new());
             }
-            Heard::Unit(unit) => {
+            ReaderEvent::Unit(unit) => {
                 let seconds = |time: tollgate::remux::Time| time.nanoseconds() as f64 / 1e9;
                 let row = (
                     seconds(unit.decode),
@@ -39,8 +39,8 @@ fn read(file: &[u8], format: Format) -> Vec<(Track, Vec<Row>)> {
                 );
                 rows[unit.track].push(row);
             }
-            Heard::Announced(_) => {}
-            Heard::LeftOut { number, codec } => println!("  left out: {number} {codec}"),
+            ReaderEvent::Announced(_) => {}
+            ReaderEvent::LeftOut { number, codec } => println!("  left out: {number} {codec}"),
         }
         Ok(())
     };
@@ -220,15 +220,15 @@ fn the_units_are_the_packets_that_ffprobe_finds() {
 fn bytes_of(file: &[u8], format: Format) -> Vec<(Codec, Vec<Vec<u8>>)> {
     let mut reader = Reader::new(format, 1 << 20).expect("a reader");
     let mut found: Vec<(Codec, Vec<Vec<u8>>)> = Vec::new();
-    let mut take = |heard: Heard<'_>| {
+    let mut take = |heard: ReaderEvent<'_>| {
         match heard {
-            Heard::Tracks(tracks) => {
+            ReaderEvent::Tracks(tracks) => {
                 for track in tracks.iter().skip(found.len()) {
                     found.push((track.codec, Vec::new()));
                 }
             }
-            Heard::Unit(unit) => found[unit.track].1.push(unit.bytes.to_vec()),
-            Heard::Announced(_) | Heard::LeftOut { .. } => {}
+            ReaderEvent::Unit(unit) => found[unit.track].1.push(unit.bytes.to_vec()),
+            ReaderEvent::Announced(_) | ReaderEvent::LeftOut { .. } => {}
         }
         Ok(())
     };

@@ -7,7 +7,7 @@ use super::spliced::spliced;
 use super::support::corpus;
 use super::tools::*;
 use tollgate::format::Format;
-use tollgate::remux::{Codec, Heard, Reader, Remuxer, Target, Time, Track};
+use tollgate::remux::{Codec, Reader, ReaderEvent, Remuxer, Target, Time, Track};
 
 /// Each file and its container.
 const FILES: &[(&str, Format)] = &[
@@ -211,8 +211,8 @@ fn own_samples(path: &Path) -> Vec<Vec<String>> {
     let mut reader = Reader::new(Format::Mp4, 1 << 20).expect("a reader");
     let fed = reader.feed(&std::fs::read(path).expect("a file"), &mut |heard| {
         match heard {
-            Heard::Tracks(told) => tracks = told.to_vec(),
-            Heard::Unit(unit) => {
+            ReaderEvent::Tracks(told) => tracks = told.to_vec(),
+            ReaderEvent::Unit(unit) => {
                 let track = &tracks[unit.track];
                 let setup = track.setup.as_deref().unwrap_or_default();
                 let codec = match track.codec {
@@ -234,7 +234,7 @@ fn own_samples(path: &Path) -> Vec<Vec<String>> {
                     unit.bytes.len()
                 ));
             }
-            Heard::Announced(_) | Heard::LeftOut { .. } => {}
+            ReaderEvent::Announced(_) | ReaderEvent::LeftOut { .. } => {}
         }
         Ok(())
     });

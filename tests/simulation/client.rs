@@ -88,7 +88,7 @@ pub struct Client {
     sent: usize,
     /// So much of it has been handed to the server.
     handed: usize,
-    requests: VecDeque<Asking>,
+    requests: VecDeque<OriginRequest>,
     answered: usize,
     /// More requests that it makes when the one before is answered.
     pub rounds: usize,
@@ -104,7 +104,7 @@ pub struct Client {
     pub seen: Seen,
 }
 
-struct Asking {
+struct OriginRequest {
     request: Request,
     /// Set when the server has all of it.
     track: Option<Track>,
@@ -218,7 +218,7 @@ impl Client {
         let from = self.script.len();
         self.script.extend_from_slice(&script.bytes);
         self.requests
-            .extend(script.requests.into_iter().map(|request| Asking {
+            .extend(script.requests.into_iter().map(|request| OriginRequest {
                 request: Request {
                     end: from + request.end,
                     ..request
@@ -611,7 +611,7 @@ impl Client {
         &self.names
     }
 
-    fn check_watched(&self, asking: Asking, end: End, knowledge: &mut Knowledge) {
+    fn check_watched(&self, asking: OriginRequest, end: End, knowledge: &mut Knowledge) {
         let mut track = asking.track.expect("asked for");
         track.finish(knowledge);
         let Some(place) = track.place() else {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::Value;
-use tollgate::moment::Moment;
+use tollgate::moment::Instant;
 use tollgate::relay::{ConnectionId, Relay};
 
 use crate::picture::{Picture, Unit};
@@ -43,7 +43,7 @@ impl Aside {
         self.written.contains_key(&id)
     }
 
-    fn connect(&mut self, relay: &mut Relay, text: &str, now: Moment) -> Option<ConnectionId> {
+    fn connect(&mut self, relay: &mut Relay, text: &str, now: Instant) -> Option<ConnectionId> {
         let peer = SocketAddr::from(([10, 9, 0, 77], 7));
         let id = relay.accepted(peer, now)?;
         self.written.insert(id, Vec::new());
@@ -52,13 +52,13 @@ impl Aside {
     }
 
     /// Begins to follow.
-    pub fn follow(&mut self, relay: &mut Relay, now: Moment) {
+    pub fn follow(&mut self, relay: &mut Relay, now: Instant) {
         let request = format!("GET /api/events HTTP/1.1\r\n{HOST}\r\n");
         self.reader = self.connect(relay, &request, now);
     }
 
     /// Nobody follows any more.
-    pub fn leave(&mut self, relay: &mut Relay, now: Moment) {
+    pub fn leave(&mut self, relay: &mut Relay, now: Instant) {
         if let Some(id) = self.reader.take() {
             relay.lost(id, now);
         }
@@ -96,7 +96,7 @@ impl Aside {
     pub fn check(
         &mut self,
         relay: &mut Relay,
-        now: Moment,
+        now: Instant,
         mut write: impl FnMut(&mut Aside, &mut Relay) -> bool,
     ) {
         for _ in 0..4 {
@@ -123,7 +123,7 @@ impl Aside {
     fn lists(
         &mut self,
         relay: &mut Relay,
-        now: Moment,
+        now: Instant,
         write: &mut impl FnMut(&mut Aside, &mut Relay) -> bool,
     ) -> Option<Picture> {
         let request = |name: &str| {

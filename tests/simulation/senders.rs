@@ -32,7 +32,7 @@ struct Session {
     name: &'static str,
     /// What its token names.
     source: &'static str,
-    carriage: &'static str,
+    transport: &'static str,
 }
 
 /// Two of them name one group.
@@ -40,27 +40,27 @@ const SESSIONS: [Session; 5] = [
     Session {
         name: "udp-host",
         source: "10.0.5.1:6000",
-        carriage: "rtp-udp",
+        transport: "rtp-udp",
     },
     Session {
         name: "udp-bare",
         source: "10.0.5.2:6000",
-        carriage: "udp",
+        transport: "udp",
     },
     Session {
         name: "udp-both-1",
         source: "239.6.0.1:5004",
-        carriage: "rtp-udp",
+        transport: "rtp-udp",
     },
     Session {
         name: "udp-both-2",
         source: "239.6.0.1:5004",
-        carriage: "udp",
+        transport: "udp",
     },
     Session {
         name: "udp-one",
         source: "239.6.0.2:5004",
-        carriage: "udp",
+        transport: "udp",
     },
 ];
 
@@ -111,10 +111,10 @@ pub fn calls() -> Vec<String> {
         let Session {
             name,
             source,
-            carriage,
+            transport,
         } = session;
         [
-            (*carriage, format!("{source},239.7.0.{number}:7000"), ""),
+            (*transport, format!("{source},239.7.0.{number}:7000"), ""),
             ("rtp-udp", format!("10.7.5.{number}:7000"), ""),
             ("rtp-udp", format!("10.7.5.{number}:7010"), "&fec=4x5"),
             (
@@ -239,7 +239,7 @@ impl Senders {
                 ([10, 7, 5], 7012) => "corrections of columns",
                 ([10, 7, 5], 7014) => "corrections of rows",
                 ([10, 7, 5], 7020) => "MPEG-TS alone to a host",
-                ([239, 7, 0], 7000) => match SESSIONS[usize::from(number)].carriage {
+                ([239, 7, 0], 7000) => match SESSIONS[usize::from(number)].transport {
                     "udp" => "MPEG-TS alone to a group",
                     _ => "RTP to a group",
                 },

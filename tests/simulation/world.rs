@@ -10,10 +10,10 @@ use tollgate::config::{AccessLog, Config};
 use tollgate::gate::host::host_and_port;
 use tollgate::gate::{Entry, Tokens};
 use tollgate::gather::Gather;
-use tollgate::moment::Moment;
+use tollgate::moment::Instant;
 use tollgate::relay::{
-    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Incoming, Input, Inputs, Job, OriginUrl,
-    Outgoing, Peer, READ_COST_MAX, Readers, Relay, Share, Ticket, write_next,
+    Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Incoming, Input, Inputs, Job, JobId,
+    OriginUrl, Outgoing, Peer, READ_COST_MAX, Readers, Relay, Share, write_next,
 };
 
 use super::chance::Chance;
@@ -45,7 +45,7 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 pub struct World {
     chance: Chance,
     config: Config,
-    now: Moment,
+    now: Instant,
     turns: usize,
     relay: Relay,
     clients: Vec<Client>,
@@ -53,7 +53,7 @@ pub struct World {
     readers: Readers,
     knowledge: Knowledge,
     aside: Aside,
-    errands: Vec<(usize, Ticket, Done)>,
+    errands: Vec<(usize, JobId, Done)>,
     senders: Senders,
     has_rtp: bool,
     /// There is a token file.
@@ -70,7 +70,7 @@ pub struct World {
     /// Chance in a hundred that a turn is followed by a wait that brings on what is due.
     jumps_percent: usize,
     is_calm: bool,
-    ends_at: Option<Moment>,
+    ends_at: Option<Instant>,
 }
 
 /// When other cores take over. It has chances of its own, so that nothing else is another for it.
@@ -192,7 +192,7 @@ impl World {
         let mut relay = Relay::new(config.settings(1000, 1_800_000_000, random_key.into()));
         let is_kept = chance.percent(50);
         if is_kept {
-            relay.restore(Tokens::new(relay.token_limits()), Moment::START);
+            relay.restore(Tokens::new(relay.token_limits()), Instant::START);
         }
         let has_rtp = chance.percent(60);
         if has_rtp {
@@ -213,7 +213,7 @@ impl World {
         let mut world = World {
             chance,
             config,
-            now: Moment::START,
+            now: Instant::START,
             turns: 0,
             relay,
             clients: Vec::new(),
@@ -800,7 +800,7 @@ impl World {
         self.clients[index].say(&answer.bytes, answer.stream, answer.ends_with_connection);
     }
 
-    fn help(&mut self, ticket: Ticket, job: &Job) {
+    fn help(&mut self, ticket: JobId, job: &Job) {
         let names = match job {
             Job::Resolve(names) => names,
             Job::Append(entry) => return self.append(ticket, entry),
@@ -828,7 +828,7 @@ impl World {
     }
 
     /// The disk takes changes sooner or later, or does not.
-    fn append(&mut self, ticket: Ticket, entry: &Entry) {
+    fn append(&mut self, ticket: JobId, entry: &Entry) {
         assert!(!entry.records.is_empty() || entry.time.is_some());
         let chance = &mut chance_of(self.seed, "append", ticket.0);
         let turn = self.turns + chance.magnitude(1..=60);

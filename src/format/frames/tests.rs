@@ -48,15 +48,15 @@ fn tag(size: usize) -> Vec<u8> {
 }
 
 /// What a scanner finds, however the bytes are cut.
-fn scan(bytes: &[u8], new: fn() -> Walk) -> (Vec<Finding>, Result<(), LetGo>) {
+fn scan(bytes: &[u8], new: fn() -> Walk) -> (Vec<Finding>, Result<(), Unsupported>) {
     let pieces = |size: usize| {
         let (mut window, mut walk) = (Window::default(), new());
         let (mut findings, mut offset) = (Vec::new(), 0);
         for piece in bytes.chunks(size) {
             let mut found = |finding, _: Header<'_>| findings.push(finding);
             let found: &mut Findings<'_> = &mut found;
-            if window.walk(&mut walk, piece, offset, found) == Err(LetGo) {
-                return (findings, Err(LetGo));
+            if window.walk(&mut walk, piece, offset, found) == Err(Unsupported) {
+                return (findings, Err(Unsupported));
             }
             offset += piece.len() as u64;
         }
@@ -185,7 +185,7 @@ fn what_never_comes_into_step_is_let_go() {
         let mut found = |finding, _: Header<'_>| findings.push(finding);
         let found: &mut Findings<'_> = &mut found;
         let walked = Window::default().walk(&mut walk, &bytes, 0, found);
-        assert_eq!(walked, Err(LetGo));
+        assert_eq!(walked, Err(Unsupported));
     }
     assert_eq!(findings, []);
 }

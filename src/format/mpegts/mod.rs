@@ -24,7 +24,7 @@ pub(crate) use psi::checksum;
 pub(super) use tables::Tables;
 
 use super::header::{Header, InParts, Parts, Repetition};
-use super::{Finding, Findings, LetGo, MediaTime, Start, UNIT_SPACING};
+use super::{Finding, Findings, MediaTime, Start, UNIT_SPACING, Unsupported};
 use open::Open;
 #[cfg(feature = "remux")]
 pub(crate) use picture::may_begin;
@@ -46,19 +46,15 @@ pub struct MpegTs {
     /// What is looked through for a key picture.
     search: Option<Search>,
     /// The parameter sets that came last.
-    #[cfg_attr(feature = "handover", serde(default))]
     sets: Sets,
     /// The packets of those in the header: none before the first key picture that lacks its own.
-    #[cfg_attr(feature = "handover", serde(default, with = "crate::handover::bytes"))]
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     told_sets: Vec<u8>,
     /// Bytes before each packet's sync byte, and the length of a packet with these bytes.
-    #[cfg_attr(feature = "handover", serde(default))]
     told_shape: (usize, usize),
     /// The continuity counter of the video's last packet.
-    #[cfg_attr(feature = "handover", serde(default))]
     counter: u8,
     /// Whether the newest join point is a scrambled packet.
-    #[cfg_attr(feature = "handover", serde(default))]
     is_scrambled: bool,
     /// What has begun beside the video, and is not whole.
     open: Open,
@@ -103,7 +99,7 @@ impl MpegTs {
         bytes: &[u8],
         offset: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<(), LetGo> {
+    ) -> Result<(), Unsupported> {
         let mut aligner = std::mem::take(&mut self.aligner);
         let mut broken = false;
         aligner.feed(bytes, |at, packet| {
@@ -114,7 +110,7 @@ impl MpegTs {
         self.aligner = aligner;
         let behind = offset + bytes.len() as u64;
         broken |= behind.saturating_sub(self.in_step_until) > 2 * OUT_OF_STEP_BYTES_MAX;
-        if broken { Err(LetGo) } else { Ok(()) }
+        if broken { Err(Unsupported) } else { Ok(()) }
     }
 
     /// The header that was told last.
@@ -135,7 +131,7 @@ impl MpegTs {
         at: u64,
         packet: Packet<'_>,
         findings: &mut Findings<'_>,
-    ) -> Result<(), LetGo> {
+    ) -> Result<(), Unsupported> {
         self.in_step_until = at + packet.whole().len() as u64;
         if packet.is_damaged() {
             return Ok(());

@@ -129,11 +129,6 @@ fn golomb(bytes: &[u8]) -> Option<u32> {
 /// Of a unit of which no more must be seen.
 const TOLD: u8 = 3;
 
-#[cfg(feature = "handover")]
-fn told() -> u8 {
-    TOLD
-}
-
 /// What a NAL unit shows about a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
@@ -165,23 +160,17 @@ pub(super) struct Search {
     /// Where the PES packet begins.
     begin: u64,
     /// The continuity counter of its first packet.
-    #[cfg_attr(feature = "handover", serde(default))]
     counter: u8,
     /// The bytes looked at last, the newest lowest.
     last: u32,
     may_be_rest: bool,
     /// Its encoder says that decoding can begin with it.
-    #[cfg_attr(feature = "handover", serde(default))]
     is_marked: bool,
-    #[cfg_attr(feature = "handover", serde(default))]
     may_begin: bool,
     /// The first bytes of the unit at hand,
-    #[cfg_attr(feature = "handover", serde(default))]
     unit: [u8; 3],
     /// and how many there are: [`TOLD`] once they have told what it is.
-    #[cfg_attr(feature = "handover", serde(default = "told"))]
     told: u8,
-    #[cfg_attr(feature = "handover", serde(default))]
     is_join: Option<bool>,
 }
 

@@ -1,7 +1,7 @@
 //! Program-specific information (ISO/IEC 13818-1 section 2.4.4): sections put together from
 //! packets, and what PAT and PMT say.
 
-use super::super::LetGo;
+use super::super::Unsupported;
 use super::packet::{PACKET_BYTES, Packet};
 
 /// Puts the sections of one PID together, and keeps the packets that carried them.
@@ -42,7 +42,7 @@ impl Assembler {
         &mut self,
         packet: Packet<'_>,
         mut whole: impl FnMut(Section<'_>),
-    ) -> Result<(), LetGo> {
+    ) -> Result<(), Unsupported> {
         let payload = packet.payload();
         if packet.is_scrambled() || payload.is_empty() {
             return Ok(());
@@ -50,7 +50,7 @@ impl Assembler {
         if !packet.unit_starts() {
             if self.is_within {
                 if self.packets.len() >= SECTION_PACKETS_MAX * packet.whole().len() {
-                    return Err(LetGo);
+                    return Err(Unsupported);
                 }
                 self.packets.extend_from_slice(packet.whole());
                 self.section.extend_from_slice(payload);
@@ -241,7 +241,7 @@ mod tests {
     /// A section, the packets that carried it and their last counter.
     type Told = (Vec<u8>, Vec<u8>, u8);
 
-    fn feed(assembler: &mut Assembler, packet: &[u8]) -> Result<Vec<Told>, LetGo> {
+    fn feed(assembler: &mut Assembler, packet: &[u8]) -> Result<Vec<Told>, Unsupported> {
         let mut told = Vec::new();
         let packet = Packet::within(packet, 0).expect("a packet");
         assembler.feed(packet, |section| {
@@ -356,7 +356,7 @@ mod tests {
             assert_eq!(feed(&mut assembler, &next), Ok(vec![]), "{number}");
         }
         let next = packet(false, 0, &long[49..50]);
-        assert_eq!(feed(&mut assembler, &next), Err(LetGo));
+        assert_eq!(feed(&mut assembler, &next), Err(Unsupported));
         // The longest, in packets that are full.
         let long = section(1, 4098);
         let mut assembler = Assembler::default();

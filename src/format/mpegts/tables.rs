@@ -5,7 +5,7 @@
 //! tables that change with every packet allocate nothing, and what they hold together has one
 //! bound.
 
-use super::super::LetGo;
+use super::super::Unsupported;
 use super::super::header::Repetition;
 use super::psi::{self, Assembler, Section};
 use super::streams::Streams;
@@ -68,7 +68,7 @@ impl Tables {
     }
 
     /// Reads a packet that may carry a table; says whether the header has changed with that.
-    pub(super) fn read(&mut self, packet: Packet<'_>) -> Result<bool, LetGo> {
+    pub(super) fn read(&mut self, packet: Packet<'_>) -> Result<bool, Unsupported> {
         let pid = packet.pid();
         let mut has_changed = false;
         if pid == 0 {
@@ -87,7 +87,7 @@ impl Tables {
             fed?;
         }
         if self.held_bytes() > HELD_BYTES_MAX {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         if !has_changed {
             return Ok(false);

@@ -125,7 +125,7 @@ fn begins(pid: u16, flags: u8, ticks: u64, coded: &[u8]) -> Vec<u8> {
     carrying(pid, true, flags, &[&pes_head(0, ticks), coded].concat())
 }
 
-fn scan(bytes: &[u8]) -> (Vec<Finding>, Result<(), LetGo>) {
+fn scan(bytes: &[u8]) -> (Vec<Finding>, Result<(), Unsupported>) {
     let (mut scanner, mut findings) = (MpegTs::default(), Vec::new());
     let result = scanner.feed(bytes, 0, &mut |finding, _| findings.push(finding));
     (findings, result)
@@ -484,7 +484,7 @@ fn what_has_no_packets_for_long_is_let_go() {
     let packets = packet(0x1ff, 0xff, 0, &[]).repeat(4);
     let longest = 64 * 1024;
     // Packets come again after so long.
-    for (between, result) in [(longest, Ok(())), (longest + 1, Err(LetGo))] {
+    for (between, result) in [(longest, Ok(())), (longest + 1, Err(Unsupported))] {
         let stream = [&packets[..], &vec![0; between], &packets].concat();
         assert_eq!(scan(&stream).1, result, "{between} bytes between");
     }
@@ -497,7 +497,7 @@ fn what_has_no_packets_for_long_is_let_go() {
     };
     assert_eq!(feed(&mut scanner, 0, 2 * longest - 9), Ok(()));
     assert_eq!(feed(&mut scanner, 2 * longest - 9, 9), Ok(()));
-    assert_eq!(feed(&mut scanner, 2 * longest, 1), Err(LetGo));
+    assert_eq!(feed(&mut scanner, 2 * longest, 1), Err(Unsupported));
 }
 
 #[test]

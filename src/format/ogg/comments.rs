@@ -4,7 +4,7 @@
 //! not end on their first page, late viewers get them without the long ones.
 
 use super::{CAPTURE, Codec, Page};
-use crate::format::{HEADER_BYTES_MAX, LetGo, header::Elements, window::grow};
+use crate::format::{HEADER_BYTES_MAX, Unsupported, header::Elements, window::grow};
 
 /// A longer comment is left out. Titles and lyrics are shorter; pictures are longer.
 const COMMENT_BYTES_MAX: usize = 16 * 1024;
@@ -78,11 +78,11 @@ impl Rewriter {
     }
 
     /// Reads a whole page, and writes the packets that end on it. Returns whether one goes on.
-    pub fn page(&mut self, page: &Page, header: &mut Elements) -> Result<bool, LetGo> {
+    pub fn page(&mut self, page: &Page, header: &mut Elements) -> Result<bool, Unsupported> {
         let mut payload = page.payload;
         for segments in page.lacing.split_inclusive(|lacing| *lacing < 255) {
             let length = segments.iter().map(|lacing| usize::from(*lacing)).sum();
-            let (part, rest) = payload.split_at_checked(length).ok_or(LetGo)?;
+            let (part, rest) = payload.split_at_checked(length).ok_or(Unsupported)?;
             payload = rest;
             self.read(part, header.bytes_left())?;
             if segments.last().is_some_and(|lacing| *lacing < 255) {
@@ -97,12 +97,12 @@ impl Rewriter {
     }
 
     /// Keeps at most `bytes_max` of the packet.
-    fn read(&mut self, part: &[u8], bytes_max: usize) -> Result<(), LetGo> {
+    fn read(&mut self, part: &[u8], bytes_max: usize) -> Result<(), Unsupported> {
         let skipped = part.len().min(self.skipped as usize);
         self.skipped -= skipped as u32;
         let part = part.get(skipped..).unwrap_or_default();
         if self.packet.len() + part.len() > bytes_max {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         grow(&mut self.packet, part.len(), HEADER_BYTES_MAX);
         self.packet.extend_from_slice(part);
@@ -146,7 +146,7 @@ impl Rewriter {
         Some(u32::from_le_bytes(*number))
     }
 
-    fn end_packet(&mut self, header: &mut Elements) -> Result<(), LetGo> {
+    fn end_packet(&mut self, header: &mut Elements) -> Result<(), Unsupported> {
         let mut packet = std::mem::take(&mut self.packet);
         let field = std::mem::take(&mut self.field);
         match field {
@@ -154,7 +154,7 @@ impl Rewriter {
                 if self.left_out > 0 && self.skipped == 0 && self.at as usize <= packet.len() =>
             {
                 let count = packet.get_mut(self.count_at as usize..).unwrap_or_default();
-                let count = count.first_chunk_mut().ok_or(LetGo)?;
+                let count = count.first_chunk_mut().ok_or(Unsupported)?;
                 *count = u32::from_le_bytes(*count)
                     .saturating_sub(self.left_out)
                     .to_le_bytes();
@@ -162,23 +162,24 @@ impl Rewriter {
             // Padding, so that there are as many blocks as the first page says.
             Field::Picture => {
                 packet.truncate(4);
-                *packet.first_mut().ok_or(LetGo)? = packet.first().ok_or(LetGo)? & 0x80 | 1;
+                *packet.first_mut().ok_or(Unsupported)? =
+                    packet.first().ok_or(Unsupported)? & 0x80 | 1;
             }
             _ if self.left_out == 0 => return self.write(&packet, header),
-            _ => return Err(LetGo),
+            _ => return Err(Unsupported),
         }
         if self.is_flac {
-            let length = packet.len().checked_sub(4).ok_or(LetGo)? as u32;
-            let [first, ..] = packet.first_chunk_mut::<4>().ok_or(LetGo)?;
+            let length = packet.len().checked_sub(4).ok_or(Unsupported)? as u32;
+            let [first, ..] = packet.first_chunk_mut::<4>().ok_or(Unsupported)?;
             let head = u32::from(*first) << 24 | length;
-            *packet.first_chunk_mut().ok_or(LetGo)? = head.to_be_bytes();
+            *packet.first_chunk_mut().ok_or(Unsupported)? = head.to_be_bytes();
         }
         self.left_out = 0;
         self.write(&packet, header)
     }
 
     /// Writes a packet, on pages of its own.
-    fn write(&mut self, packet: &[u8], header: &mut Elements) -> Result<(), LetGo> {
+    fn write(&mut self, packet: &[u8], header: &mut Elements) -> Result<(), Unsupported> {
         let mut rest = packet;
         let mut is_continued = false;
         loop {

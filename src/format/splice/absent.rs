@@ -6,14 +6,14 @@ use super::Format;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Splicer;
 
-pub struct Unlike(pub Vec<u8>);
+pub struct Incompatible(pub Vec<u8>);
 
 impl Splicer {
     pub fn new(_: usize) -> Splicer {
         Splicer
     }
 
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unlike> {
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Incompatible> {
         out.extend_from_slice(bytes);
         Ok(())
     }

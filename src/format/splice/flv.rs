@@ -1,6 +1,6 @@
 //! FLV, cut into tags. (Adobe Flash Video File Format 10.1, annex E.)
 
-use super::super::LetGo;
+use super::super::Unsupported;
 use super::super::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
 use super::super::window::{Step, Walker};
 use super::copy;
@@ -78,7 +78,7 @@ impl Tags {
 }
 
 impl Walker<Vec<u8>> for Tags {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
         if self.tag_bytes_left > 0 {
             return Ok(copy(&mut self.tag_bytes_left, seen, out));
         }

@@ -1,7 +1,7 @@
 //! MPEG audio and AAC in ADTS, cut into frames: a part of one, with the next source's first behind
 //! it, would be heard. What stands between frames passes as it comes.
 
-use super::super::LetGo;
+use super::super::Unsupported;
 use super::super::frames::Frame;
 use super::super::window::{Look, Step, Walker};
 
@@ -27,7 +27,7 @@ impl Frames {
 }
 
 impl Walker<Vec<u8>> for Frames {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
         let length = match Frame::read(seen, 0) {
             Look::Found(frame) => frame.length(),
             Look::Needs(length) => return Ok(Step::Hold(length)),

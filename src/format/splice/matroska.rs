@@ -4,7 +4,7 @@
 //! behind any block, and another Cluster may follow. What else stands in a Cluster (checksums,
 //! positions) is wrong then, and left out; so are SeekHead and Cues.
 
-use super::super::LetGo;
+use super::super::Unsupported;
 use super::super::ebml::{self, Head, Read};
 use super::super::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, SEEK_HEAD, SEGMENT, SIMPLE_BLOCK,
@@ -95,16 +95,16 @@ impl Blocks {
     }
 
     /// An element as it came, which may be no longer than a unit.
-    fn whole<'a>(&self, seen: &'a [u8], head: Head) -> Result<Result<&'a [u8], Step>, LetGo> {
-        let length = usize::try_from(length(head)?).map_err(|_| LetGo)?;
+    fn whole<'a>(&self, seen: &'a [u8], head: Head) -> Result<Result<&'a [u8], Step>, Unsupported> {
+        let length = usize::try_from(length(head)?).map_err(|_| Unsupported)?;
         if length > self.unit_bytes_max {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         Ok(seen.get(..length).ok_or(Step::Hold(length)))
     }
 
     /// A block's element goes out; of one that is longer than a unit, what can be seen of it.
-    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
         let length = length(head)?;
         let is_long = length > self.unit_bytes_max as u64;
         let needed = if is_long {
@@ -129,13 +129,18 @@ impl Blocks {
     }
 
     /// Says whether it goes out.
-    fn write(&mut self, element: &[u8], head: Head, out: &mut Vec<u8>) -> Result<bool, LetGo> {
+    fn write(
+        &mut self,
+        element: &[u8],
+        head: Head,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Unsupported> {
         let place = if head.id == SIMPLE_BLOCK {
             Place::of_block(element, head.bytes())
         } else {
             Place::of_group(element, head.bytes())
         };
-        let (place, cluster_time) = place.zip(self.cluster_time).ok_or(LetGo)?;
+        let (place, cluster_time) = place.zip(self.cluster_time).ok_or(Unsupported)?;
         let time = cluster_time.saturating_add(i64::from(place.relative_time));
         let Some(moved) = self.timeline.place(place.track, time) else {
             return Ok(false);
@@ -155,12 +160,12 @@ impl Blocks {
         let relative = |written: i64| i16::try_from(moved.saturating_sub(written));
         let relative = match relative(written) {
             Ok(relative) => relative,
-            Err(_) => relative(self.begin_cluster(moved.max(0), out)).map_err(|_| LetGo)?,
+            Err(_) => relative(self.begin_cluster(moved.max(0), out)).map_err(|_| Unsupported)?,
         };
-        let (before, rest) = element.split_at_checked(place.time_at).ok_or(LetGo)?;
+        let (before, rest) = element.split_at_checked(place.time_at).ok_or(Unsupported)?;
         out.extend_from_slice(before);
         out.extend_from_slice(&relative.to_be_bytes());
-        out.extend_from_slice(rest.get(2..).ok_or(LetGo)?);
+        out.extend_from_slice(rest.get(2..).ok_or(Unsupported)?);
         Ok(true)
     }
 
@@ -174,13 +179,13 @@ impl Blocks {
 }
 
 impl Walker<Vec<u8>> for Blocks {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
         if self.block_bytes_left > 0 {
             return Ok(copy(&mut self.block_bytes_left, seen, out));
         }
         let head = match ebml::head(seen) {
             Read::More => return Ok(Step::More),
-            Read::Malformed => return Err(LetGo),
+            Read::Malformed => return Err(Unsupported),
             Read::Whole(head) => head,
         };
         if self.level == Level::Cluster && head.is_outer() {
@@ -202,7 +207,7 @@ impl Walker<Vec<u8>> for Blocks {
                 Err(step) => Ok(step),
                 Ok(element) => {
                     let time = ebml::unsigned(&element[head.bytes()..]);
-                    self.cluster_time = Some(i64::try_from(time).map_err(|_| LetGo)?);
+                    self.cluster_time = Some(i64::try_from(time).map_err(|_| Unsupported)?);
                     Ok(Step::Pass(element.len() as u64))
                 }
             },
@@ -211,7 +216,7 @@ impl Walker<Vec<u8>> for Blocks {
             // They say where things stand in the source's file.
             (Level::Segment, SEEK_HEAD | CUES) => length(head).map(Step::Pass),
             // Another stream begins behind this one: what viewers have of it does not go on.
-            (_, EBML | SEGMENT) if self.is_later => Err(LetGo),
+            (_, EBML | SEGMENT) if self.is_later => Err(Unsupported),
             (_, _) if self.is_later => length(head).map(Step::Pass),
             (_, _) => match self.whole(seen, head)? {
                 Err(step) => Ok(step),
@@ -269,9 +274,9 @@ impl Place {
     }
 }
 
-fn ticks_per_second(info: &[u8], head: Head) -> Result<i64, LetGo> {
+fn ticks_per_second(info: &[u8], head: Head) -> Result<i64, Unsupported> {
     match scale(&info[head.bytes()..]) {
-        0 => Err(LetGo),
+        0 => Err(Unsupported),
         scale => Ok((1_000_000_000 / scale).max(1) as i64),
     }
 }

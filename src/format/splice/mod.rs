@@ -27,7 +27,9 @@ mod told;
 
 use super::ogg::Page;
 use super::window::{Look, Step, Walker, Window, grow};
-use super::{Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, LetGo, Scanner, Start, detect};
+use super::{
+    Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner, Start, Unsupported, detect,
+};
 use frames::Frames;
 use packets::Packets;
 
@@ -44,7 +46,7 @@ const BEGINNINGS_APART: u64 = 64 * 1024;
 /// A source that does not go on with what viewers have had. These are its bytes: another stream
 /// begins with them.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Unlike(pub Vec<u8>);
+pub struct Incompatible(pub Vec<u8>);
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Stage {
@@ -77,12 +79,12 @@ struct Running {
     /// Of the next byte, from where the window was new.
     offset: u64,
     /// What viewers had of the sources before, if it is not the first.
-    had: Option<Had>,
+    had: Option<OutputLayout>,
 }
 
 /// What viewers have: a later source must be like it.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Had {
+struct OutputLayout {
     format: Format,
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     header: Vec<u8>,
@@ -91,7 +93,7 @@ struct Had {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Joining {
     cutter: Cutter,
-    had: Had,
+    had: OutputLayout,
     /// What the source shows, of which these are the bytes.
     scanner: Scanner,
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
@@ -124,7 +126,7 @@ impl Splicer {
     }
 
     /// Takes the source's next bytes, and puts what viewers get behind `out`.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unlike> {
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Incompatible> {
         match &mut self.stage {
             Stage::Through => out.extend_from_slice(bytes),
             Stage::Running(_) => return self.cut(bytes, out),
@@ -152,7 +154,7 @@ impl Splicer {
                 match verdict {
                     Ok(Some(join)) => return self.go_on(join, out),
                     Ok(None) if !is_too_long => {}
-                    Ok(None) | Err(LetGo) => return Err(self.begin_anew()),
+                    Ok(None) | Err(Unsupported) => return Err(self.begin_anew()),
                 }
             }
         }
@@ -177,7 +179,7 @@ impl Splicer {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Through) {
             Stage::Running(running) if running.cutter.can_go_on(&header) => {
                 let format = format.unwrap_or(running.format);
-                let had = Had { format, header };
+                let had = OutputLayout { format, header };
                 Stage::Joining(Box::new(Joining::new(running.cutter, had)))
             }
             Stage::Joining(joining) => {
@@ -221,11 +223,11 @@ impl Splicer {
         matches!(self.stage, Stage::Joining(_))
     }
 
-    fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unlike> {
+    fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Incompatible> {
         let Stage::Running(running) = &mut self.stage else {
             return Ok(());
         };
-        let Err(LetGo) = running.cut(bytes, out) else {
+        let Err(Unsupported) = running.cut(bytes, out) else {
             return Ok(());
         };
         let mut rest = running.window.take_rest(bytes);
@@ -241,7 +243,7 @@ impl Splicer {
                 out.append(&mut rest);
                 Ok(())
             }
-            Some(_) if is_new => Err(Unlike(rest)),
+            Some(_) if is_new => Err(Incompatible(rest)),
             // It may have begun again: as if it were another one.
             Some(had) => {
                 self.stage = Stage::Joining(Box::new(Joining::new(running.cutter, had)));
@@ -250,7 +252,7 @@ impl Splicer {
         }
     }
 
-    fn go_on(&mut self, join: Start, out: &mut Vec<u8>) -> Result<(), Unlike> {
+    fn go_on(&mut self, join: Start, out: &mut Vec<u8>) -> Result<(), Incompatible> {
         let Stage::Joining(joining) = std::mem::replace(&mut self.stage, Stage::Through) else {
             return Ok(());
         };
@@ -266,10 +268,10 @@ impl Splicer {
         self.cut(&bytes, out)
     }
 
-    fn begin_anew(&mut self) -> Unlike {
+    fn begin_anew(&mut self) -> Incompatible {
         match std::mem::replace(&mut self.stage, Stage::Through) {
-            Stage::Joining(joining) => Unlike(joining.bytes),
-            Stage::Opening(_) | Stage::Running(_) | Stage::Through => Unlike(Vec::new()),
+            Stage::Joining(joining) => Incompatible(joining.bytes),
+            Stage::Opening(_) | Stage::Running(_) | Stage::Through => Incompatible(Vec::new()),
         }
     }
 }
@@ -312,7 +314,7 @@ impl Opening {
 }
 
 impl Running {
-    fn new(cutter: Cutter, format: Format, had: Option<Had>) -> Running {
+    fn new(cutter: Cutter, format: Format, had: Option<OutputLayout>) -> Running {
         Running {
             cutter,
             format,
@@ -322,7 +324,7 @@ impl Running {
         }
     }
 
-    fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), LetGo> {
+    fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unsupported> {
         let (window, offset) = (&mut self.window, self.offset);
         self.offset += bytes.len() as u64;
         match &mut self.cutter {
@@ -348,7 +350,7 @@ impl Running {
 }
 
 impl Joining {
-    fn new(mut cutter: Cutter, had: Had) -> Joining {
+    fn new(mut cutter: Cutter, had: OutputLayout) -> Joining {
         cutter.seam();
         Joining {
             cutter,
@@ -361,7 +363,7 @@ impl Joining {
     }
 
     /// Where the source goes on, once it shows that.
-    fn look(&mut self, bytes: &[u8]) -> Result<Option<Start>, LetGo> {
+    fn look(&mut self, bytes: &[u8]) -> Result<Option<Start>, Unsupported> {
         let mut join = None;
         let mut is_over = false;
         self.scanner
@@ -383,7 +385,7 @@ impl Joining {
                 | Finding::Break(_) => {}
             });
         if is_over || (join.is_some() && !self.is_alike()) {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         Ok(join)
     }
@@ -474,7 +476,7 @@ fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> Step {
 struct Pages;
 
 impl Walker<Vec<u8>> for Pages {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
         let length = match Page::read(seen) {
             Look::Found(page) => page.length(),
             Look::Needs(length) => return Ok(Step::Hold(length)),

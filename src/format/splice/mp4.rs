@@ -6,7 +6,7 @@
 
 mod setup;
 
-use super::super::LetGo;
+use super::super::Unsupported;
 use super::super::mp4::{
     BASE_DATA_OFFSET, BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, box_head, boxes, child, header_of,
     number, places,
@@ -88,11 +88,11 @@ impl Fragments {
         moof: &[u8],
         head_bytes: usize,
         out: &mut Vec<u8>,
-    ) -> Result<bool, LetGo> {
-        let content = moof.get(head_bytes..).ok_or(LetGo)?;
+    ) -> Result<bool, Unsupported> {
+        let content = moof.get(head_bytes..).ok_or(Unsupported)?;
         let runs = self.runs(content).collect::<Option<Vec<Run>>>();
-        let runs = runs.ok_or(LetGo)?;
-        let first = runs.iter().map(Run::begins_at).min().ok_or(LetGo)?;
+        let runs = runs.ok_or(Unsupported)?;
+        let first = runs.iter().map(Run::begins_at).min().ok_or(Unsupported)?;
         let Some(placed) = self.place(&runs, first) else {
             return Ok(false);
         };
@@ -117,7 +117,7 @@ impl Fragments {
         times
             .filter(|_| head_bytes == BOX_HEAD_BYTES)
             .and_then(|times| write_moof(content, &times, self.sequence_number, out))
-            .ok_or(LetGo)?;
+            .ok_or(Unsupported)?;
         Ok(true)
     }
 
@@ -179,11 +179,11 @@ impl Fragments {
 
     /// The length of a box that is looked at whole: no longer than the scanner's, however long a
     /// unit may be.
-    fn bounded(&self, length: u64) -> Result<usize, LetGo> {
+    fn bounded(&self, length: u64) -> Result<usize, Unsupported> {
         let bytes_max = self.unit_bytes_max.min(MOOF_BYTES_MAX);
-        let length = usize::try_from(length).map_err(|_| LetGo)?;
+        let length = usize::try_from(length).map_err(|_| Unsupported)?;
         if length > bytes_max {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         Ok(length)
     }
@@ -194,24 +194,24 @@ impl Fragments {
         seen: &[u8],
         head: &BoxHead,
         out: &mut Vec<u8>,
-    ) -> Result<Step, LetGo> {
+    ) -> Result<Step, Unsupported> {
         let moof_bytes = head.length as usize;
         let behind = match box_head(&seen[moof_bytes..]) {
             Look::Found(behind) => behind,
             Look::Needs(length) => return Ok(Step::Hold(moof_bytes + length)),
-            Look::Nothing => return Err(LetGo),
+            Look::Nothing => return Err(Unsupported),
         };
         let mdat_bytes = if &behind.kind == b"mdat" {
             behind.length
         } else {
             0
         };
-        let unit_bytes = head.length.checked_add(mdat_bytes).ok_or(LetGo)?;
+        let unit_bytes = head.length.checked_add(mdat_bytes).ok_or(Unsupported)?;
         let is_long = unit_bytes > self.unit_bytes_max as u64;
         // What cannot be moved is let go before anybody waits for a source to go on with it.
         let content = &seen[head.bytes..moof_bytes];
         if self.runs(content).any(|run| run.is_none()) {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         if !is_long && (seen.len() as u64) < unit_bytes {
             return Ok(Step::Hold(unit_bytes as usize));
@@ -259,14 +259,14 @@ impl Clock {
 }
 
 impl Walker<Vec<u8>> for Fragments {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, LetGo> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
         if self.mdat_bytes_left > 0 {
             return Ok(copy(&mut self.mdat_bytes_left, seen, out));
         }
         let head = match box_head(seen) {
             Look::Found(head) => head,
             Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => return Err(LetGo),
+            Look::Nothing => return Err(Unsupported),
         };
         match &head.kind {
             b"mdat" => {
@@ -287,7 +287,7 @@ impl Walker<Vec<u8>> for Fragments {
             return self.look_at_fragment(seen, &head, out);
         }
         if &head.kind == b"moov" {
-            self.clocks = clocks(&seen[head.bytes..whole]).ok_or(LetGo)?;
+            self.clocks = clocks(&seen[head.bytes..whole]).ok_or(Unsupported)?;
             if self.is_later {
                 // Its times are moved on, too.
                 self.timeline.seam();

@@ -6,7 +6,7 @@
 
 use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, decoding_time};
 use super::super::window::grow;
-use super::super::{LetGo, MediaTime};
+use super::super::{MediaTime, Unsupported};
 use super::seam::Seam;
 
 /// Cuts.
@@ -86,7 +86,7 @@ impl Packets {
     }
 
     /// What stands between packets is left out; with too much of it, these are no packets any more.
-    pub fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), LetGo> {
+    pub fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unsupported> {
         let mut taken = 0;
         self.aligner.feed(bytes, |_, packet| {
             taken += packet.whole().len();
@@ -101,7 +101,7 @@ impl Packets {
         self.bytes_without += bytes.len().saturating_sub(taken);
         if self.bytes_without as u64 > OUT_OF_STEP_BYTES_MAX {
             self.release(out);
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ fn a_source_without_a_join_point_is_let_go_behind_a_unit() {
         let source = [FLV_HEAD, &tag(18, 0, &[2; 300])].concat();
         let told = splicer.feed(&source[..length], &mut out);
         let expected = if is_let_go {
-            Err(Unlike(source[..length].to_vec()))
+            Err(Incompatible(source[..length].to_vec()))
         } else {
             Ok(())
         };

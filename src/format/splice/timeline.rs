@@ -3,7 +3,7 @@
 //!
 //! Times are ticks of the container's, or nanoseconds where its tracks have clocks of their own.
 
-use super::super::LetGo;
+use super::super::Unsupported;
 
 /// Where the tracks of a stream stand, and by how much the times of the source that runs now are
 /// moved.
@@ -106,7 +106,12 @@ impl Timeline {
 
     /// A unit has gone out for this time. Where its length is not known, its frame is taken to be
     /// as long as the one before.
-    pub fn note(&mut self, number: u64, moved: i64, length: Option<i64>) -> Result<(), LetGo> {
+    pub fn note(
+        &mut self,
+        number: u64,
+        moved: i64,
+        length: Option<i64>,
+    ) -> Result<(), Unsupported> {
         self.note_frames(number, moved, length, 1)
     }
 
@@ -117,10 +122,10 @@ impl Timeline {
         moved: i64,
         length: Option<i64>,
         frames: i64,
-    ) -> Result<(), LetGo> {
+    ) -> Result<(), Unsupported> {
         let index = match self.tracks.iter().position(|track| track.number == number) {
             Some(index) => index,
-            None if self.tracks.len() >= TRACKS_MAX => return Err(LetGo),
+            None if self.tracks.len() >= TRACKS_MAX => return Err(Unsupported),
             None => {
                 self.tracks.push(Track {
                     number,

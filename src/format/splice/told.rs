@@ -1,7 +1,7 @@
 //! What was told of a splicer by another process is one that can be.
 #![cfg(feature = "handover")]
 
-use super::{Cutter, Had, Joining, Opening, Running, Splicer, Stage};
+use super::{Cutter, Joining, Opening, OutputLayout, Running, Splicer, Stage};
 use crate::format::{HEADER_BYTES_MAX, detect};
 use crate::handover::are_counts;
 
@@ -34,14 +34,14 @@ impl Running {
         are_counts([self.offset])
             && self.window.fits(self.offset, seen_max)
             && self.cutter.fits(unit_bytes_max)
-            && self.had.as_ref().is_none_or(Had::fits)
+            && self.had.as_ref().is_none_or(OutputLayout::fits)
     }
 }
 
 /// Of what follows on a unit as much is looked at with it.
 const HEAD_BYTES_MAX: usize = 64;
 
-impl Had {
+impl OutputLayout {
     fn fits(&self) -> bool {
         self.header.len() <= HEADER_BYTES_MAX
     }

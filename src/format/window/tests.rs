@@ -12,10 +12,10 @@ struct Records {
 }
 
 impl Walker<()> for Records {
-    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<Step, LetGo> {
+    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<Step, Unsupported> {
         let length = usize::from(seen[0]);
         if length == 0 {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         let wanted = if length.is_multiple_of(2) { length } else { 1 };
         let Some(record) = seen.get(..wanted) else {
@@ -41,7 +41,12 @@ fn records() -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn walk(window: &mut Window, walker: &mut Records, bytes: &[u8], at: u64) -> Result<(), LetGo> {
+fn walk(
+    window: &mut Window,
+    walker: &mut Records,
+    bytes: &[u8],
+    at: u64,
+) -> Result<(), Unsupported> {
     window.walk(walker, bytes, at, &mut ())
 }
 
@@ -84,10 +89,10 @@ fn each_record_is_seen_once_where_it_begins_however_the_bytes_are_cut() {
 struct Asks(Vec<Step>, Vec<(u64, usize)>);
 
 impl Walker<()> for Asks {
-    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<Step, LetGo> {
+    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<Step, Unsupported> {
         self.1.push((at, seen.len()));
         if self.0.is_empty() {
-            return Err(LetGo);
+            return Err(Unsupported);
         }
         Ok(self.0.remove(0))
     }
@@ -227,7 +232,7 @@ fn the_rest_is_what_no_walker_has_passed() {
             (last, fed) = (second, stream.len());
             result = walk(&mut window, &mut walker, second, cut as u64);
         }
-        assert_eq!(result, Err(LetGo), "cut at {cut}");
+        assert_eq!(result, Err(Unsupported), "cut at {cut}");
         assert_eq!(window.take_rest(last), stream[204..fed], "cut at {cut}");
         assert_eq!((window.held_bytes(), window.skip, window.wanted), (0, 0, 0));
     }

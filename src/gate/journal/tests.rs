@@ -11,7 +11,7 @@ fn session(name: &str) -> SessionId {
     SessionId::parse(name.as_bytes()).expect("a good sessionid")
 }
 
-fn client(text: &str, carriage: &str, addresses: &[&str]) -> RtpTuple {
+fn client(text: &str, transport: &str, addresses: &[&str]) -> RtpTuple {
     let client = udp_clients::parse(text, 1).expect("a good entry").remove(0);
     let addresses = addresses
         .iter()
@@ -19,7 +19,7 @@ fn client(text: &str, carriage: &str, addresses: &[&str]) -> RtpTuple {
         .collect();
     RtpTuple {
         client,
-        carriage: Carriage::parse(carriage).expect("a good one"),
+        transport: Transport::parse(transport).expect("a good one"),
         addresses,
     }
 }
@@ -75,8 +75,8 @@ fn changes(seed: u64) -> Vec<Entry> {
         .collect()
 }
 
-fn at(unix_seconds: u64) -> Stamp {
-    Stamp { unix_seconds }
+fn at(unix_seconds: u64) -> UnixTime {
+    UnixTime { unix_seconds }
 }
 
 fn terms(random: &mut Random) -> Terms {

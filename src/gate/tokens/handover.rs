@@ -3,14 +3,14 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Tokens;
-use crate::gate::carriage::{Carriage, Matrix};
 use crate::gate::grant::Note;
+use crate::gate::transport::{FecMatrix, Transport};
 
 use crate::gate::session_id::SessionId;
 use crate::gate::tuple::{ADDRESSES_MAX, Kind};
 use crate::gate::udp_clients::UdpClient;
-use crate::handover::{COUNT_MAX, Line, Unfit, Writer, must};
-use crate::stamp::Stamp;
+use crate::handover::{COUNT_MAX, HandoverError, Line, Writer, must};
+use crate::stamp::UnixTime;
 
 impl Tokens {
     /// Tells of each tuple.
@@ -22,7 +22,7 @@ impl Tokens {
     }
 
     /// A tuple that was told.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+    pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let (session, kind): (SessionId, Kind) = line.read()?;
         let known = self.sessions.get(&session);
         let is_fit = match &kind {
@@ -48,9 +48,9 @@ impl Tokens {
     }
 
     /// How late it has been, and what serial numbers count on from.
-    pub fn hear_last(&mut self, line: Line<'_>) -> Result<(), Unfit> {
-        let (time, serial_next): (Stamp, u64) = line.read()?;
-        self.tell_time(time.min(Stamp::MAX));
+    pub fn hear_last(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+        let (time, serial_next): (UnixTime, u64) = line.read()?;
+        self.tell_time(time.min(UnixTime::MAX));
         self.serial_next = self.serial_next.max(serial_next.min(COUNT_MAX));
         Ok(())
     }
@@ -69,28 +69,28 @@ impl Serialize for Note {
     }
 }
 
-impl Serialize for Carriage {
+impl Serialize for Transport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Carriage {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Carriage, D::Error> {
+impl<'de> Deserialize<'de> for Transport {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Transport, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Carriage::parse(&text).ok_or_else(|| serde::de::Error::custom("no way to carry media"))
+        Transport::parse(&text).ok_or_else(|| serde::de::Error::custom("no way to carry media"))
     }
 }
 
-impl Serialize for Matrix {
+impl Serialize for FecMatrix {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Carriage::Rtp(Some(*self)).serialize(serializer)
+        Transport::Rtp(Some(*self)).serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Matrix {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Matrix, D::Error> {
-        let matrix = Carriage::deserialize(deserializer)?.matrix();
+impl<'de> Deserialize<'de> for FecMatrix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FecMatrix, D::Error> {
+        let matrix = Transport::deserialize(deserializer)?.matrix();
         matrix.ok_or_else(|| serde::de::Error::custom("no matrix"))
     }
 }
@@ -146,12 +146,12 @@ mod tests {
         let address = |number: usize| SocketAddr::from(([192, 0, 2, number as u8], port));
         Kind::Rtp(RtpTuple {
             client,
-            carriage: Carriage::Rtp(None),
+            transport: Transport::Rtp(None),
             addresses: (0..addresses).map(address).collect(),
         })
     }
 
-    fn hear(tokens: &mut Tokens, name: &str, serial: u64, kind: Kind) -> Result<(), Unfit> {
+    fn hear(tokens: &mut Tokens, name: &str, serial: u64, kind: Kind) -> Result<(), HandoverError> {
         heard("token", serial, &(name, kind), |line| tokens.hear(line))
     }
 
@@ -160,8 +160,8 @@ mod tests {
         name: &str,
         number: u64,
         value: &impl Serialize,
-        take: impl FnMut(Line<'_>) -> Result<(), Unfit>,
-    ) -> Result<(), Unfit> {
+        take: impl FnMut(Line<'_>) -> Result<(), HandoverError>,
+    ) -> Result<(), HandoverError> {
         let mut text = Vec::new();
         let mut out = |piece: &[u8]| text.extend_from_slice(piece);
         let mut writer = Writer::new(&mut out);
@@ -209,12 +209,12 @@ mod tests {
     #[test]
     fn time_and_serials_go_on_where_they_were() {
         let hear_last = |tokens: &mut Tokens, time: u64, next: u64| {
-            let stamp = Stamp { unix_seconds: time };
+            let stamp = UnixTime { unix_seconds: time };
             heard("tokens", 0, &(stamp, next), |line| tokens.hear_last(line))
         };
         let mut tokens = told();
         assert_eq!(hear_last(&mut tokens, 77, 40), Ok(()));
-        assert_eq!(tokens.time(), Stamp { unix_seconds: 77 });
+        assert_eq!(tokens.time(), UnixTime { unix_seconds: 77 });
         let session = SessionId::parse(b"b").expect("a good sessionid");
         tokens
             .add(&session, Some(Direction::In.into()), Vec::new())
@@ -226,6 +226,9 @@ mod tests {
         assert_eq!(hear_last(&mut tokens, 5, 2), Ok(()));
         assert_eq!((tokens.time().unix_seconds, tokens.serial_next), (77, 41));
         assert_eq!(hear_last(&mut tokens, u64::MAX, u64::MAX), Ok(()));
-        assert_eq!((tokens.time(), tokens.serial_next), (Stamp::MAX, COUNT_MAX));
+        assert_eq!(
+            (tokens.time(), tokens.serial_next),
+            (UnixTime::MAX, COUNT_MAX)
+        );
     }
 }

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use super::Tokens;
 use crate::gate::record::Record;
 use crate::gate::tuple::Tuple;
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 impl Tokens {
     /// The changes that forget `http` tuples that are over, those first that have been for longest,
     /// while there are more tuples than may be. `spares_limits` leaves out tuples that limit keys.
-    pub(super) fn to_forget(&self, now: Stamp, spares_limits: bool) -> Vec<Record> {
+    pub(super) fn to_forget(&self, now: UnixTime, spares_limits: bool) -> Vec<Record> {
         let excess = self.len().saturating_sub(self.limits.tokens_max);
         let over = self.shuts.range(..=(now, u64::MAX));
         let over = over.filter_map(|((_, serial), ())| self.in_order.get(serial));

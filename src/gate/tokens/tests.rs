@@ -19,7 +19,7 @@ fn rtp(entry: &str, addresses: &[&str]) -> RtpTuple {
         .map(|address| address.parse().expect("an address"));
     RtpTuple {
         client: clients.remove(0),
-        carriage: Carriage::Rtp(None),
+        transport: Transport::Rtp(None),
         addresses: parsed.collect(),
     }
 }
@@ -43,8 +43,8 @@ fn may_watch(tokens: &Tokens, name: &SessionId) -> bool {
     tokens.watch(name, tokens.time()).is_ok()
 }
 
-fn at(unix_seconds: u64) -> Stamp {
-    Stamp { unix_seconds }
+fn at(unix_seconds: u64) -> UnixTime {
+    UnixTime { unix_seconds }
 }
 
 fn grant(direction: Direction, terms: Terms) -> Option<Grant> {
@@ -492,17 +492,17 @@ fn a_key_opens_its_session_by_its_own_rights_and_is_revoked_by_itself() {
     assert_eq!(tokens.opened_by(&watch), &show);
     assert_eq!(tokens.opened_by(&send), &show);
     assert_eq!(tokens.opened_by(&show), &show);
-    assert_eq!(tokens.publish(&watch, at(0)), Err(Shut::Direction));
+    assert_eq!(tokens.publish(&watch, at(0)), Err(Denied::Direction));
     assert_eq!(tokens.watch(&watch, at(0)), Ok(()));
     assert_eq!(tokens.publish(&send, at(0)), Ok(()));
-    assert_eq!(tokens.watch(&send, at(0)), Err(Shut::Direction));
+    assert_eq!(tokens.watch(&send, at(0)), Err(Denied::Direction));
     assert_eq!(
         tokens.watch(&show, at(0)),
-        Err(Shut::NoToken),
+        Err(Denied::NoToken),
         "it is no key itself"
     );
     assert_eq!(tokens.revoke(&watch).len(), 1);
-    assert_eq!(tokens.watch(&watch, at(0)), Err(Shut::NoToken));
+    assert_eq!(tokens.watch(&watch, at(0)), Err(Denied::NoToken));
     assert_eq!(tokens.publish(&send, at(0)), Ok(()));
     tokens.check();
 }
@@ -544,8 +544,8 @@ fn a_token_that_is_over_stays_so_until_it_is_added_again() {
     assert_eq!(tokens.add(&a, both(10), Vec::new()), Ok(1));
     assert_eq!(tokens.watch(&a, at(9)), Ok(()));
     for second in [10, 11, 1_000_000] {
-        assert_eq!(tokens.watch(&a, at(second)), Err(Shut::Over));
-        assert_eq!(tokens.publish(&a, at(second)), Err(Shut::Over));
+        assert_eq!(tokens.watch(&a, at(second)), Err(Denied::Over));
+        assert_eq!(tokens.publish(&a, at(second)), Err(Denied::Over));
     }
     assert_eq!(tokens.next_shut(at(9)), Some(at(10)));
     assert_eq!(tokens.next_shut(at(10)), None);
@@ -557,7 +557,7 @@ fn a_token_that_is_over_stays_so_until_it_is_added_again() {
     tokens.tell_time(at(50));
     tokens.tell_time(at(20));
     assert_eq!(tokens.time(), at(50), "it never goes back");
-    assert_eq!(tokens.watch(&a, at(50)), Err(Shut::Over));
+    assert_eq!(tokens.watch(&a, at(50)), Err(Denied::Over));
     assert_eq!(tokens.add(&a, both(60), Vec::new()), Ok(1));
     assert_eq!(tokens.watch(&a, at(50)), Ok(()));
     tokens.check();
@@ -824,8 +824,8 @@ fn nothing_of_a_token_that_is_over_joins_what_is_added() {
 
 #[test]
 fn the_matrices_of_a_session_are_few() {
-    let with = |port: usize, carriage: &str| RtpTuple {
-        carriage: Carriage::parse(carriage).expect("a good one"),
+    let with = |port: usize, transport: &str| RtpTuple {
+        transport: Transport::parse(transport).expect("a good one"),
         ..literal(&format!("192.0.2.1:{port}"))
     };
     let matrices = ["4x4", "5x5", "6x6", "7x7", "8x8", "9x9"];
@@ -1014,7 +1014,7 @@ fn what_the_views_hold_is_counted() {
     let shut = filled(&|_| until(9), false) - plain;
     assert_counts(
         shut,
-        size_of::<(Stamp, u64)>(),
+        size_of::<(UnixTime, u64)>(),
         "the order in which they are over",
     );
     let keys = filled(&|number| key_to(&format!("show{number}")), false) - plain;

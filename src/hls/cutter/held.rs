@@ -11,7 +11,7 @@ use crate::hls::segment::{Map, Segment};
 use crate::hls::{LEAD_BYTES_MAX, list};
 #[cfg(feature = "handover")]
 use crate::{
-    handover::{Unfit, are_counts, are_spans, are_times, must},
+    handover::{HandoverError, are_counts, are_spans, are_times, must},
     hls::{cutter::NO_CONTAINER_OF_HLS, segment::Kind},
 };
 
@@ -60,7 +60,7 @@ impl Cutter {
     /// Told by another process, of a stream whose newest byte is this one, and of which so many are
     /// kept: what segments share is held once again.
     #[cfg(feature = "handover")]
-    pub fn fit(&mut self, newest: u64, buffer_bytes: u64) -> Result<(), Unfit> {
+    pub fn fit(&mut self, newest: u64, buffer_bytes: u64) -> Result<(), HandoverError> {
         self.plan.buffer_bytes = buffer_bytes;
         let mut maps: Vec<Rc<_>> = Vec::new();
         let kept = self.segments.iter_mut().map(|segment| &mut segment.map);

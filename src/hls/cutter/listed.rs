@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::Cutter;
 use crate::hls::parts::Part;
+use crate::hls::request::BlockingReload;
 use crate::hls::segment::{Kind, Name, Segment};
-use crate::hls::wanted::Ahead;
-use crate::hls::{LISTED_MAX, LISTED_MIN, Unlisted, list};
+use crate::hls::{LISTED_MAX, LISTED_MIN, NoPlaylist, list};
 
 impl Cutter {
     /// The playlist: the same for everybody until the next segment is whole.
-    pub fn list(&mut self) -> Result<Rc<[u8]>, Unlisted> {
+    pub fn list(&mut self) -> Result<Rc<[u8]>, NoPlaylist> {
         let first = self.first_listed()?;
         let number = self.segments.get(first).map(|segment| segment.number);
         self.listed_from = number.unwrap_or(self.listed_from);
@@ -38,7 +38,10 @@ impl Cutter {
 
     /// Whether a player may come to ask for the list with this: a segment that stands in it, or
     /// comes; and a part that it has, or the one behind its last: that is the next one's first.
-    pub(in crate::hls) fn is_awaited(&self, Ahead { number, part }: Ahead) -> bool {
+    pub(in crate::hls) fn is_awaited(
+        &self,
+        BlockingReload { number, part }: BlockingReload,
+    ) -> bool {
         let segment = self.numbered(number);
         let parts = segment.map_or(self.parts.whole(), |segment| &segment.parts);
         // Where none is, one was hinted at that did not come.
@@ -91,15 +94,15 @@ impl Cutter {
     }
 
     /// The number of the newest segment, if there is a list in which it stands.
-    pub fn newest_listed(&self) -> Result<u64, Unlisted> {
+    pub fn newest_listed(&self) -> Result<u64, NoPlaylist> {
         self.first_listed().map(|_| self.number - 1)
     }
 
     /// Where the list begins: with what lies in the newer half of the buffer, so that it can be
     /// fetched for as long again.
-    fn first_listed(&self) -> Result<usize, Unlisted> {
+    fn first_listed(&self) -> Result<usize, NoPlaylist> {
         if let Some(reason) = self.fault() {
-            return Err(Unlisted::Unfit(reason));
+            return Err(NoPlaylist::Unfit(reason));
         }
         let count = self.segments.len();
         let oldest = self.segments.front().map_or(0, |segment| segment.number);
@@ -108,10 +111,10 @@ impl Cutter {
             return Ok(count.saturating_sub(LISTED_MAX).max(listed));
         }
         if self.made() < LISTED_MIN as u64 {
-            return Err(Unlisted::TooFew);
+            return Err(NoPlaylist::TooFew);
         }
         let Some(third) = count.checked_sub(LISTED_MIN) else {
-            return Err(Unlisted::TooLarge);
+            return Err(NoPlaylist::TooLarge);
         };
         let end = self.segments.back().map_or(0, |newest| newest.to);
         let lengths = self
@@ -128,7 +131,7 @@ impl Cutter {
         let first = in_window.max(newest).min(third);
         let needed = end - self.segments[first].from + longest;
         if first == third && needed > self.plan.buffer_bytes {
-            return Err(Unlisted::TooLarge);
+            return Err(NoPlaylist::TooLarge);
         }
         Ok(first)
     }

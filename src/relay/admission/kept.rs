@@ -2,7 +2,7 @@
 
 #[cfg(feature = "handover")]
 use super::Caller;
-use super::{Claim, Way};
+use super::{AccessRequest, EntryPoint};
 
 /// What a request showed beside its caller.
 #[derive(Debug)]
@@ -12,14 +12,14 @@ use super::{Claim, Way};
 )]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in crate::relay) struct KeptClaim {
-    way: Way,
+    way: EntryPoint,
     host: Box<str>,
     origin: Option<Box<str>>,
     site: Option<Box<str>>,
     is_forwarded: bool,
 }
 
-impl Claim<'_> {
+impl AccessRequest<'_> {
     /// What is kept of it.
     pub fn keep(&self) -> KeptClaim {
         KeptClaim {
@@ -44,7 +44,7 @@ impl KeptClaim {
 #[cfg(feature = "handover")]
 impl KeptClaim {
     /// Of a request that showed nothing, for this host.
-    pub fn of_way(way: Way) -> KeptClaim {
+    pub fn of_way(way: EntryPoint) -> KeptClaim {
         KeptClaim {
             way,
             host: "localhost".into(),
@@ -55,8 +55,8 @@ impl KeptClaim {
     }
 
     /// The claim, of this caller.
-    pub fn claim(&self, caller: Caller) -> Claim<'_> {
-        Claim {
+    pub fn claim(&self, caller: Caller) -> AccessRequest<'_> {
+        AccessRequest {
             way: self.way,
             from: caller.is_named.then_some(caller.peer),
             to: None,

@@ -7,7 +7,7 @@ use super::refusals::{no_token, no_token_of_origin, not_running};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
 use crate::relay::RETRY_AFTER_SECONDS;
-use crate::relay::admission::{Standing, Way};
+use crate::relay::admission::{EntryPoint, SessionState};
 use crate::relay::fetch::Fault;
 
 impl Gate<'_> {
@@ -16,12 +16,12 @@ impl Gate<'_> {
     pub fn go_on_late(
         &self,
         (name, session): (&SessionId, &SessionId),
-        (way, from): (Way, Option<IpAddr>),
-        standing: &Standing,
+        (way, from): (EntryPoint, Option<IpAddr>),
+        standing: &SessionState,
         fault: impl FnOnce() -> Fault,
     ) -> Result<(), Refusal> {
         let opened = match way {
-            Way::Hls => self.watch_in_segments(from, name, standing)?,
+            EntryPoint::Hls => self.watch_in_segments(from, name, standing)?,
             // A viewer that waits counts, and there may be fewer since it came.
             _ => {
                 let opened = self.come_to_watch(from, name, standing)?;
@@ -32,7 +32,7 @@ impl Gate<'_> {
         if opened != session {
             return Err(no_token());
         }
-        match standing.runs || way != Way::Viewer {
+        match standing.runs || way != EntryPoint::Viewer {
             true => Ok(()),
             false => Err(self.turned_away(fault())),
         }

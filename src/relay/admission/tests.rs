@@ -10,11 +10,11 @@ mod places;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::Way;
-use crate::gate::{Carriage, Direction, Grant, RtpTuple, SessionId, Terms, Tokens, udp_clients};
+use super::EntryPoint;
+use crate::gate::{Direction, Grant, RtpTuple, SessionId, Terms, Tokens, Transport, udp_clients};
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, UdpPort};
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
@@ -61,7 +61,7 @@ enum Rule {
     /// From the one host that `--join` names.
     Sender,
     /// As a token says: in RTP, or without.
-    Carriage,
+    Transport,
     /// At most one source a second begins by what a token names.
     Beginnings,
     /// No loop of relays.
@@ -95,7 +95,7 @@ enum Cell {
 }
 
 use Cell::{DoesNotApply, Dropped, Refused};
-use Way::{
+use EntryPoint::{
     Bare, BareGroup, Call, Events, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull,
     Put, Remuxed, Rtp, Viewer, WatchPage,
 };
@@ -107,7 +107,7 @@ const NO_SESSION: &str = "it is about no session";
 const NO_STREAM: &str = "it begins no stream";
 const AT_ONCE: &str = "it is answered at once, and takes no place";
 
-fn cell(way: Way, rule: Rule) -> Cell {
+fn cell(way: EntryPoint, rule: Rule) -> Cell {
     match rule {
         Rule::Subnet => match way {
             Call | Events | Figures => Refused(403),
@@ -248,7 +248,7 @@ fn cell(way: Way, rule: Rule) -> Cell {
             Call => Refused(400),
             _ => DoesNotApply("it names no UDP client"),
         },
-        Rule::Carriage => match way {
+        Rule::Transport => match way {
             Rtp | Bare | Group | BareGroup => Dropped,
             _ => DoesNotApply("it comes in no datagrams"),
         },
@@ -299,8 +299,8 @@ fn cell(way: Way, rule: Rule) -> Cell {
     }
 }
 
-fn ways() -> Vec<Way> {
-    let next = |way: &Way| match way {
+fn ways() -> Vec<EntryPoint> {
+    let next = |way: &EntryPoint| match way {
         Put => Some(Post),
         Post => Some(Icecast),
         Icecast => Some(Rtp),
@@ -345,8 +345,8 @@ fn rules() -> Vec<Rule> {
         Rule::RtpTo => Some(Rule::Group),
         Rule::Group => Some(Rule::Listened),
         Rule::Listened => Some(Rule::Sender),
-        Rule::Sender => Some(Rule::Carriage),
-        Rule::Carriage => Some(Rule::Beginnings),
+        Rule::Sender => Some(Rule::Transport),
+        Rule::Transport => Some(Rule::Beginnings),
         Rule::Beginnings => Some(Rule::Via),
         Rule::Via => Some(Rule::Streams),
         Rule::Streams => Some(Rule::Connections),
@@ -388,19 +388,19 @@ fn unanswered(stage: &mut Stage) -> ConnectionId {
     id
 }
 
-fn allow(stage: &mut Stage, way: Way, name: &str, http: Option<Direction>) {
-    let (client, carriage) = match way {
-        Group => (GROUP, Carriage::Rtp(None)),
-        BareGroup => (GROUP, Carriage::Bare),
-        Bare => (CLIENT, Carriage::Bare),
-        _ => (CLIENT, Carriage::Rtp(None)),
+fn allow(stage: &mut Stage, way: EntryPoint, name: &str, http: Option<Direction>) {
+    let (client, transport) = match way {
+        Group => (GROUP, Transport::Rtp(None)),
+        BareGroup => (GROUP, Transport::Bare),
+        Bare => (CLIENT, Transport::Bare),
+        _ => (CLIENT, Transport::Rtp(None)),
     };
     let clients = udp_clients::parse(client, 1).expect("a UDP client");
     let client = clients.into_iter().next().expect("one");
     let addresses = client.address().into_iter().collect();
     let tuple = RtpTuple {
         client,
-        carriage,
+        transport,
         addresses,
     };
     let rtp = if name == "a" { vec![tuple] } else { Vec::new() };
@@ -431,7 +431,7 @@ fn source_of(stage: &mut Stage, media: &[u8]) {
     stage.send(id, media);
 }
 
-fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
+fn options(way: EntryPoint, broken: Option<Rule>) -> Vec<&'static str> {
     let mut options = vec!["--icecast"];
     options.push(match broken {
         Some(Rule::Subnet) => "--token-server=10.99.0.0/16",
@@ -459,7 +459,7 @@ fn options(way: Way, broken: Option<Rule>) -> Vec<&'static str> {
 }
 
 /// Who is there before.
-fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
+fn prepare(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
     allow(stage, way, "a", Some(Direction::Both));
     allow(stage, way, "other", Some(Direction::Both));
     if way == Viewer {
@@ -486,7 +486,7 @@ fn prepare(stage: &mut Stage, way: Way, broken: Option<Rule>) {
 }
 
 /// What changes at once, and is asked of who comes then.
-fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
+fn change(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
     let tokens = stage.relay.grants.table().expect("a table");
     match broken {
         Some(Rule::Token) => drop(tokens.revoke(&session("a"))),
@@ -500,7 +500,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
         }
         Some(Rule::Time) => {
             let terms = Terms {
-                expires: Some(Stamp::default()),
+                expires: Some(UnixTime::default()),
                 ..Terms::default()
             };
             grant(tokens, Direction::Both, terms);
@@ -525,21 +525,21 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
             grant(tokens, Direction::Both, terms);
         }
         Some(Rule::Block) => {
-            let (grants, desk) = (&mut stage.relay.grants, &stage.relay.desk);
-            let blocked = grants.block(&session("a"), Duration::from_secs(60), desk);
+            let (grants, ctx) = (&mut stage.relay.grants, &stage.relay.ctx);
+            let blocked = grants.block(&session("a"), Duration::from_secs(60), ctx);
             blocked.expect("room");
         }
         Some(Rule::Barred) => {
-            let (grants, desk) = (&mut stage.relay.grants, &stage.relay.desk);
+            let (grants, ctx) = (&mut stage.relay.grants, &stage.relay.ctx);
             let client: SocketAddr = CLIENT.parse().expect("an address");
             let whom = (session("a"), client.ip());
-            let barred = grants.bar(&whom, Duration::from_secs(60), desk);
+            let barred = grants.bar(&whom, Duration::from_secs(60), ctx);
             barred.expect("room");
         }
         Some(Rule::Source | Rule::Takeover) if !matches!(way, Viewer | Remuxed | Hls) => {
             other_source(stage, "a")
         }
-        Some(Rule::Carriage) => {
+        Some(Rule::Transport) => {
             tokens.revoke(&session("a"));
             let other = match way {
                 Rtp => Bare,
@@ -567,7 +567,7 @@ fn change(stage: &mut Stage, way: Way, broken: Option<Rule>) {
     }
 }
 
-fn request(way: Way, broken: Option<Rule>) -> String {
+fn request(way: EntryPoint, broken: Option<Rule>) -> String {
     let (line, fields) = match way {
         Put => (
             "PUT /stream/a",
@@ -628,7 +628,7 @@ fn outcome(stage: &Stage, id: ConnectionId) -> Outcome {
 }
 
 fn is_by(stage: &Stage, peer: &str) -> bool {
-    let mut rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
+    let mut rows = stage.relay.streams.rows((0, 0), &stage.relay.ctx);
     rows.any(|(_, row)| {
         let row = serde_json::to_value(&row).expect("a row");
         row["sessionid"] == "a" && row["source"]["address"] == peer
@@ -636,7 +636,7 @@ fn is_by(stage: &Stage, peer: &str) -> bool {
 }
 
 /// What makes a source of who sends it.
-fn send_datagrams(stage: &mut Stage, way: Way, from: &str) {
+fn send_datagrams(stage: &mut Stage, way: EntryPoint, from: &str) {
     let from = from.parse().expect("an address");
     let port = match way {
         Group | BareGroup => UdpPort::Group(0),
@@ -652,7 +652,7 @@ fn send_datagrams(stage: &mut Stage, way: Way, from: &str) {
     }
 }
 
-fn attempt(way: Way, broken: Option<Rule>) -> Outcome {
+fn attempt(way: EntryPoint, broken: Option<Rule>) -> Outcome {
     let mut stage = Stage::new(&options(way, broken));
     stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
     prepare(&mut stage, way, broken);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::refusals::busy;
-use super::{Claim, Gate, Standing};
+use super::{AccessRequest, Gate, SessionState};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
 
@@ -12,9 +12,9 @@ impl Gate<'_> {
     /// before anything about whether it runs.
     pub fn watch(
         &self,
-        claim: &Claim<'_>,
+        claim: &AccessRequest<'_>,
         name: &SessionId,
-        standing: &Standing,
+        standing: &SessionState,
     ) -> Result<(), Refusal> {
         let from = claim.from.map(|from| from.ip());
         let session = self.come_to_watch(from, name, standing)?;
@@ -26,7 +26,7 @@ impl Gate<'_> {
         &self,
         name: &SessionId,
         session: &SessionId,
-        standing: &Standing,
+        standing: &SessionState,
         counts_already: bool,
     ) -> Result<(), Refusal> {
         let is_full = |token, viewers: usize| {
@@ -49,7 +49,7 @@ impl Gate<'_> {
         &'a self,
         from: Option<IpAddr>,
         name: &'a SessionId,
-        standing: &Standing,
+        standing: &SessionState,
     ) -> Result<&'a SessionId, Refusal> {
         let session = self.opened_by(name);
         self.see(from, name, session, standing)?;
@@ -79,7 +79,7 @@ impl Gate<'_> {
         &'a self,
         from: Option<IpAddr>,
         name: &'a SessionId,
-        standing: &Standing,
+        standing: &SessionState,
     ) -> Result<&'a SessionId, Refusal> {
         let session = self.come_to_watch(from, name, standing)?;
         match standing.seat {

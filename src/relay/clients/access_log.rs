@@ -12,7 +12,7 @@ use super::Clients;
 use crate::gate::SessionId;
 use crate::http::{Head, HttpDate, Method, Status, Target, Version, percent_decoded};
 use crate::relay::api::Name;
-use crate::relay::desk::Desk;
+use crate::relay::context::Context;
 use crate::relay::{Action, ConnectionId};
 
 /// A request that is being answered.
@@ -186,9 +186,9 @@ fn push_session(line: &mut String, bytes: &[u8]) {
 
 impl Clients {
     /// A request has arrived.
-    pub(super) fn note_request(&mut self, id: ConnectionId, head: &Head, desk: &mut Desk) {
-        let date = desk.date();
-        if desk.settings().has_access_log
+    pub(super) fn note_request(&mut self, id: ConnectionId, head: &Head, ctx: &mut Context) {
+        let date = ctx.date();
+        if ctx.settings().has_access_log
             && let Some(connection) = self.connections.get_mut(id)
         {
             let entry = Entry::new(connection.peer.ip(), date, head);
@@ -197,9 +197,9 @@ impl Clients {
     }
 
     /// A request has been refused before its head was whole.
-    pub(super) fn note_unread_request(&mut self, id: ConnectionId, desk: &mut Desk) {
-        let date = desk.date();
-        if desk.settings().has_access_log
+    pub(super) fn note_unread_request(&mut self, id: ConnectionId, ctx: &mut Context) {
+        let date = ctx.date();
+        if ctx.settings().has_access_log
             && let Some(connection) = self.connections.get_mut(id)
         {
             let entry = Entry::unread(connection.peer.ip(), date);
@@ -208,8 +208,8 @@ impl Clients {
     }
 
     /// The request has been answered, or never will be.
-    pub(super) fn end_access(&mut self, entry: &Entry, desk: &mut Desk) {
-        desk.act(Action::LogAccess(entry.line()));
+    pub(super) fn end_access(&mut self, entry: &Entry, ctx: &mut Context) {
+        ctx.act(Action::LogAccess(entry.line()));
     }
 }
 

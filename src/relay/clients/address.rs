@@ -13,8 +13,8 @@ use super::{Clients, Phase, Step};
 use crate::http::{Forwarded, HeadReader, Refusal, Status};
 use crate::proxy_header;
 use crate::relay::admission::{Beyond, Door};
+use crate::relay::context::Context;
 use crate::relay::counts::Count;
-use crate::relay::desk::Desk;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId};
 
 impl Clients {
@@ -30,48 +30,48 @@ impl Clients {
     }
 
     /// A client has connected. `None`: there is no place even to refuse it in words.
-    pub fn accept(&mut self, peer: SocketAddr, desk: &mut Desk) -> Option<ConnectionId> {
+    pub fn accept(&mut self, peer: SocketAddr, ctx: &mut Context) -> Option<ConnectionId> {
         let peer = canonical(peer);
-        let door = desk.settings().door(peer.ip());
+        let door = ctx.settings().door(peer.ip());
         let is_anyones = door != Door::Own;
         let host = (!is_anyones).then_some(peer.ip());
-        if host.is_some_and(|host| desk.settings().is_crowd(host, self.hosts.of(host))) {
+        if host.is_some_and(|host| ctx.settings().is_crowd(host, self.hosts.of(host))) {
             return None;
         }
-        let may_take_place = is_anyones || desk.settings().is_operators(peer.ip());
-        let has_place = desk.settings().has_place(self.connections.len(), host);
-        if desk.is_closing() || !(has_place || (may_take_place && self.make_place(desk))) {
+        let may_take_place = is_anyones || ctx.settings().is_operators(peer.ip());
+        let has_place = ctx.settings().has_place(self.connections.len(), host);
+        if ctx.is_closing() || !(has_place || (may_take_place && self.make_place(ctx))) {
             return None;
         }
-        let is_beyond = !self.has_room(desk);
-        let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), desk.now());
+        let is_beyond = !self.has_room(ctx);
+        let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), ctx.now());
         connection.is_named = !is_anyones;
         match door {
             Door::Own => {}
-            Door::Header => connection.phase = Phase::Introduction,
+            Door::Header => connection.phase = Phase::ProxyHeader,
             Door::Field => connection.forwarder = Some(Box::new(peer)),
         }
-        desk.count(Count::Connections, 1);
+        ctx.count(Count::Connections, 1);
         let id = self.connections.insert(connection);
         if is_anyones && is_beyond {
             self.note_unplaced(id);
         }
-        self.count(id, desk);
-        self.rearm(id, desk);
+        self.count(id, ctx);
+        self.rearm(id, ctx);
         Some(id)
     }
 
     /// Takes a place beyond the limit from who has had one for longest, behind a proxy, and is not
     /// known to be of the API's hosts. Else strangers, who come by the same proxy as the operator,
     /// would keep the operator out. Says whether there was one.
-    fn make_place(&mut self, desk: &mut Desk) -> bool {
+    fn make_place(&mut self, ctx: &mut Context) -> bool {
         while let Some(id) = self.unplaced.pop_front() {
             let is_strangers = |connection: &Connection| {
                 let host = connection.peer.ip();
-                !(connection.is_named && desk.settings().is_operators(host))
+                !(connection.is_named && ctx.settings().is_operators(host))
             };
             if self.connections.get(id).is_some_and(is_strangers) {
-                self.close(id, desk);
+                self.close(id, ctx);
                 return true;
             }
         }
@@ -83,44 +83,44 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         input: &mut &[u8],
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Step<'static> {
         match proxy_header::read(input) {
             Ok(None) => Step::Stop,
             Ok(Some(header)) => {
                 *input = &input[header.bytes..];
-                match self.name(id, header.client, desk) {
+                match self.name(id, header.client, ctx) {
                     true => Step::On,
                     false => {
-                        self.close(id, desk);
+                        self.close(id, ctx);
                         Step::Stop
                     }
                 }
             }
             Err(detail) => {
                 let refusal = Refusal::framing(Status::BadRequest, detail);
-                self.refuse_unread(id, &refusal, desk)
+                self.refuse_unread(id, &refusal, ctx)
             }
         }
     }
 
     /// A proxy has said whose the connection is. Says whether there is a place for it.
-    fn name(&mut self, id: ConnectionId, client: Option<SocketAddr>, desk: &Desk) -> bool {
+    fn name(&mut self, id: ConnectionId, client: Option<SocketAddr>, ctx: &Context) -> bool {
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
         };
         connection.phase = Phase::Head(HeadReader::default());
-        connection.progress = desk.now();
+        connection.progress = ctx.now();
         let Some(client) = client else {
             return true;
         };
         let peer = canonical(client);
         // A proxy that another one introduces is nobody, as one that speaks for itself.
-        let is_nobody = desk.settings().is_proxy(peer.ip());
+        let is_nobody = ctx.settings().is_proxy(peer.ip());
         let introducer = std::mem::replace(&mut connection.peer, peer);
         connection.introducer = Some(Box::new(introducer));
         connection.is_proxied = true;
-        connection.forwarder = desk
+        connection.forwarder = ctx
             .settings()
             .is_forwarder(peer.ip())
             .then(|| Box::new(peer));
@@ -128,15 +128,12 @@ impl Clients {
         if is_nobody {
             return true;
         }
-        if desk
-            .settings()
-            .is_crowd(peer.ip(), self.hosts.of(peer.ip()))
-        {
+        if ctx.settings().is_crowd(peer.ip(), self.hosts.of(peer.ip())) {
             return false;
         }
-        self.count(id, desk);
+        self.count(id, ctx);
         let others = self.connections.len().saturating_sub(1);
-        desk.settings().has_place(others, Some(peer.ip()))
+        ctx.settings().has_place(others, Some(peer.ip()))
     }
 
     /// A request has come: if it is by way of a proxy that says so in a field, it is somebody
@@ -145,7 +142,7 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         forwarded: &Forwarded,
-        desk: &Desk,
+        ctx: &Context,
     ) -> Result<(), Refusal> {
         let connection = self.connections.get_mut(id);
         let Some((connection, forwarder)) = connection.and_then(|connection| {
@@ -154,7 +151,7 @@ impl Clients {
         }) else {
             return Ok(());
         };
-        let client = forwarded.client(|address| desk.settings().is_proxy(address));
+        let client = forwarded.client(|address| ctx.settings().is_proxy(address));
         let named = client.as_ref().ok().copied().flatten();
         let before = std::mem::replace(&mut connection.peer, named.unwrap_or(forwarder));
         connection.is_proxied |= named.is_some();
@@ -162,17 +159,17 @@ impl Clients {
         if std::mem::replace(&mut connection.is_counted, false) {
             self.hosts.leave(before.ip());
         }
-        self.count(id, desk);
+        self.count(id, ctx);
         client.map(drop)
     }
 
     /// Counts a connection for the host whose it is, once that is known.
-    fn count(&mut self, id: ConnectionId, desk: &Desk) {
+    fn count(&mut self, id: ConnectionId, ctx: &Context) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let host = connection.is_named.then_some(connection.peer.ip());
-        let beyond = host.and_then(|host| desk.settings().beyond(self.hosts.of(host)));
+        let beyond = host.and_then(|host| ctx.settings().beyond(self.hosts.of(host)));
         if connection.is_beyond_limit != Some(Beyond::All) {
             connection.is_beyond_limit = beyond;
         }

@@ -22,12 +22,12 @@ use std::time::Duration;
 
 use super::access_log::Entry;
 use super::output::Output;
-use super::{Clients, Phase, Room};
+use super::{Clients, Phase, WaitFor};
 use crate::http::HeadReader;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::admission::{Beyond, Caller, KeptClaim};
-use crate::relay::desk::Desk;
-use crate::relay::pass::Pass;
+use crate::relay::context::Context;
+use crate::relay::pass::Admission;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId};
 
@@ -58,9 +58,9 @@ pub struct Connection {
     pub(super) is_blocked: bool,
     /// When it last sent what moves it on, a request or a source's media, or was done with a
     /// request. What else it sends is no progress.
-    pub(super) progress: Moment,
+    pub(super) progress: Instant,
     /// When its socket last took bytes, or since when it takes none.
-    pub(super) taken: Moment,
+    pub(super) taken: Instant,
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) armed: Armed,
     /// It stands in the list of those whose input can be read on.
@@ -75,7 +75,7 @@ pub struct Connection {
     /// else.
     pub(super) is_beyond_limit: Option<Beyond>,
     /// By what it is inside, if it is and there are tokens.
-    pub(super) pass: Option<Pass>,
+    pub(super) pass: Option<Admission>,
     /// What the request showed that goes on: a source's, or a call's.
     #[cfg_attr(
         feature = "handover",
@@ -94,7 +94,7 @@ pub struct Connection {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Lingering {
     /// So long,
-    pub until: Moment,
+    pub until: Instant,
     /// and so much.
     pub bytes_left: usize,
     /// The client has been told that nothing more comes.
@@ -117,7 +117,7 @@ impl Connection {
     pub(super) fn new(
         peer: SocketAddr,
         is_beyond_limit: Option<Beyond>,
-        now: Moment,
+        now: Instant,
     ) -> Connection {
         Connection {
             peer,
@@ -144,7 +144,7 @@ impl Connection {
     }
 
     /// A connection that this server makes, which takes bytes as soon as it is there.
-    pub(super) fn outgoing(address: SocketAddr, phase: Phase, now: Moment) -> Connection {
+    pub(super) fn outgoing(address: SocketAddr, phase: Phase, now: Instant) -> Connection {
         Connection {
             phase,
             is_blocked: true,
@@ -160,18 +160,18 @@ impl Connection {
     /// Bytes that are allocated for it, beside its place in the table.
     pub(super) fn held_bytes(&self) -> usize {
         let phase = match &self.phase {
-            Phase::Telling(telling) => telling.held_bytes(),
+            Phase::PeerRequest(telling) => telling.held_bytes(),
             Phase::Payload(payload) => payload.held_bytes(),
             Phase::Waiting(waiting) => waiting.held_bytes(),
-            Phase::Following(following) => following.held_bytes(),
-            Phase::Introduction
+            Phase::EventReader(following) => following.held_bytes(),
+            Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
-            | Phase::Listing(_)
-            | Phase::Errand(_)
-            | Phase::Asking(_)
-            | Phase::Recording
+            | Phase::ListResponse(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => 0,
         };
         let access = self.access.as_ref().map_or(0, |entry| entry.held_bytes());
@@ -204,16 +204,16 @@ impl Connection {
         match &self.phase {
             Phase::Head(reader) => !reader.has_begun(),
             Phase::Source(_) => true,
-            Phase::Introduction
+            Phase::ProxyHeader
             | Phase::Payload(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
-            | Phase::Listing(_)
-            | Phase::Following(_)
-            | Phase::Errand(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_)
-            | Phase::Recording
+            | Phase::ListResponse(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => false,
         }
     }
@@ -231,16 +231,16 @@ impl Clients {
         &mut self,
         (to, request): (SocketAddr, &str),
         phase: Phase,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Option<ConnectionId> {
-        if !self.has_room(desk) {
+        if !self.has_room(ctx) {
             return None;
         }
-        let mut connection = Connection::outgoing(to, phase, desk.now());
+        let mut connection = Connection::outgoing(to, phase, ctx.now());
         connection.output.push(request.as_bytes());
         let id = self.connections.insert(connection);
-        desk.act(Action::Connect(id, to));
-        self.rearm(id, desk);
+        ctx.act(Action::Connect(id, to));
+        self.rearm(id, ctx);
         Some(id)
     }
 
@@ -257,89 +257,89 @@ impl Clients {
     }
 
     /// Once the answer is out there may be another request, or the end.
-    pub(super) fn after_output(&mut self, id: ConnectionId, desk: &mut Desk) {
-        let now = desk.now();
+    pub(super) fn after_output(&mut self, id: ConnectionId, ctx: &mut Context) {
+        let now = ctx.now();
         let connection = self.connections.get_mut(id);
         let Some(connection) = connection.filter(|connection| connection.output.is_empty()) else {
             return;
         };
         match &mut connection.phase {
             Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
-                self.close(id, desk)
+                self.close(id, ctx)
             }
-            Phase::Head(_) if desk.is_closing() => self.linger(id, desk),
+            Phase::Head(_) if ctx.is_closing() => self.linger(id, ctx),
             Phase::Head(reader) => {
                 if !reader.has_begun() {
                     connection.progress = now;
                 }
                 if connection.input.is_empty() {
                     // It was full, and its bytes were left in the socket.
-                    desk.act(Action::ReadOn(id));
+                    ctx.act(Action::ReadOn(id));
                 } else {
                     self.wait_ahead(id);
                 }
-                self.rearm(id, desk);
+                self.rearm(id, ctx);
             }
-            Phase::Lingering(_) if connection.input_ended => self.close(id, desk),
+            Phase::Lingering(_) if connection.input_ended => self.close(id, ctx),
             Phase::Lingering(lingering) if !lingering.is_shut => {
                 lingering.is_shut = true;
                 lingering.until = now + LINGER_TIME;
-                desk.act(Action::ShutdownWrite(id));
-                self.rearm(id, desk);
+                ctx.act(Action::ShutdownWrite(id));
+                self.rearm(id, ctx);
             }
-            Phase::Asking(asking) => asking.is_sent(),
+            Phase::OriginRequest(asking) => asking.is_sent(),
             Phase::Lingering(_)
-            | Phase::Introduction
-            | Phase::Telling(_)
+            | Phase::ProxyHeader
+            | Phase::PeerRequest(_)
             | Phase::Payload(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
-            | Phase::Listing(_)
-            | Phase::Following(_)
-            | Phase::Errand(_)
-            | Phase::Recording => {}
+            | Phase::ListResponse(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::AwaitingJournal => {}
         }
     }
 
     /// Nothing is answered any more but what is in the output; what still arrives is drained for a
     /// while.
-    pub(super) fn linger(&mut self, id: ConnectionId, desk: &mut Desk) {
+    pub(super) fn linger(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
-            desk.freed(connection.input.capacity());
+            ctx.freed(connection.input.capacity());
             connection.input = Vec::new();
             connection.phase = Phase::Lingering(Lingering {
-                until: desk.now() + LINGER_TIME,
+                until: ctx.now() + LINGER_TIME,
                 bytes_left: LINGER_BYTES_MAX,
                 is_shut: false,
             });
         }
-        desk.act(Action::ReadOn(id));
-        self.after_output(id, desk);
-        self.rearm(id, desk);
+        ctx.act(Action::ReadOn(id));
+        self.after_output(id, ctx);
+        self.rearm(id, ctx);
     }
 
     /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
     /// settled.
-    pub fn close(&mut self, id: ConnectionId, desk: &mut Desk) {
+    pub fn close(&mut self, id: ConnectionId, ctx: &mut Context) {
         self.leave(id);
         let Some(mut connection) = self.connections.remove(id) else {
             return;
         };
-        desk.disarm(&mut connection.armed, Owner::Connection(id));
+        ctx.disarm(&mut connection.armed, Owner::Connection(id));
         if connection.is_counted {
             self.hosts.leave(connection.peer.ip());
         }
         self.readers.remove(&id);
-        desk.freed(connection.input.capacity() + connection.output.rest().len());
-        desk.act(Action::Close(id));
+        ctx.freed(connection.input.capacity() + connection.output.rest().len());
+        ctx.act(Action::Close(id));
         if let Some(entry) = &connection.access {
-            self.end_access(entry, desk);
+            self.end_access(entry, ctx);
         }
         if let Phase::Waiting(waiting) = &connection.phase {
             match waiting.room {
-                Room::Session => self.waiting.leave(&waiting.session, id),
-                Room::List => self.blocked.leave(&waiting.session, id),
+                WaitFor::Session => self.waiting.leave(&waiting.session, id),
+                WaitFor::List => self.blocked.leave(&waiting.session, id),
             }
         }
         self.said.extend(connection.phase.gone(id));
@@ -388,7 +388,7 @@ mod tests {
             (0, 0, true, true, 0),
             (10, 0, true, false, 10),
         ] {
-            let until = Moment::START;
+            let until = Instant::START;
             let mut lingering = Lingering {
                 until,
                 bytes_left,

@@ -5,14 +5,14 @@
 
 use super::connection::Connection;
 use super::source::Lapse;
-use super::{Clients, Event, Expelled, Phase};
+use super::{Clients, Disconnected, Event, Phase};
 use crate::http::{Refusal, Status};
-use crate::moment::Moment;
-use crate::relay::desk::Desk;
+use crate::moment::Instant;
+use crate::relay::context::Context;
 use crate::relay::fetch::Fault;
-use crate::relay::streams::Cut;
+use crate::relay::streams::CutReason;
 use crate::relay::timers::Owner;
-use crate::relay::{ConnectionId, ERRAND_TIME, LiveId};
+use crate::relay::{ConnectionId, ERRAND_TIME, StreamId};
 
 /// Why something has to be done about a client.
 #[derive(Clone, Copy)]
@@ -41,24 +41,24 @@ impl Reason {
 impl Connection {
     /// When something has to be done about this connection, if nothing happens before, and what is
     /// said of it then.
-    pub(super) fn deadline(&self, desk: &Desk) -> Option<(Moment, Reason)> {
-        let stall_time = desk.settings().limits.viewer_stall_time;
+    pub(super) fn deadline(&self, ctx: &Context) -> Option<(Instant, Reason)> {
+        let stall_time = ctx.settings().limits.viewer_stall_time;
         // Those that this server calls have a time for all of it.
-        let is_call = matches!(self.phase, Phase::Asking(_) | Phase::Telling(_));
+        let is_call = matches!(self.phase, Phase::OriginRequest(_) | Phase::PeerRequest(_));
         let stalls = self.is_blocked && !self.output_is_over() && !is_call;
         let stalled = stalls.then(|| (self.taken + stall_time, Reason::Stalled));
-        let ends = self.pass.as_ref().and_then(|pass| pass.deadline(desk));
+        let ends = self.pass.as_ref().and_then(|pass| pass.deadline(ctx));
         let ends = ends.map(|ends| (ends, Reason::Over));
-        let all = [stalled, ends, self.phase_deadline(desk)];
+        let all = [stalled, ends, self.phase_deadline(ctx)];
         let all = all.into_iter().flatten();
         all.min_by_key(|(deadline, _)| *deadline)
     }
 
-    fn phase_deadline(&self, desk: &Desk) -> Option<(Moment, Reason)> {
-        let limits = &desk.settings().limits;
+    fn phase_deadline(&self, ctx: &Context) -> Option<(Instant, Reason)> {
+        let limits = &ctx.settings().limits;
         let (deadline, words) = match &self.phase {
             Phase::Source(source) => {
-                let (deadline, lapse) = source.deadline(self.progress, desk);
+                let (deadline, lapse) = source.deadline(self.progress, ctx);
                 return Some((deadline, Reason::Source(lapse)));
             }
             // The rest of it is not read before it takes the answers that it has asked for.
@@ -70,7 +70,7 @@ impl Connection {
             Phase::Head(_) if self.output.is_empty() => {
                 Some((self.progress + limits.keep_alive_time, "no request came"))
             }
-            Phase::Introduction | Phase::Payload(_) => Some((
+            Phase::ProxyHeader | Phase::Payload(_) => Some((
                 self.progress + limits.head_time,
                 "its request took too long",
             )),
@@ -78,11 +78,17 @@ impl Connection {
             Phase::Lingering(_) if !self.output_is_over() => None,
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
             Phase::Waiting(waiting) => Some((waiting.until, "its session did not begin")),
-            Phase::Errand(_) => Some((self.progress + ERRAND_TIME, "its errand took too long")),
-            Phase::Asking(asking) => Some((asking.until, "its origin did not answer in time")),
-            Phase::Telling(telling) => Some((telling.until(), "it did not tell in time")),
-            Phase::Following(following) => Some((following.deadline(), "nothing has happened")),
-            Phase::Head(_) | Phase::Viewer(_) | Phase::Listing(_) | Phase::Recording => None,
+            Phase::PendingCall(_) => {
+                Some((self.progress + ERRAND_TIME, "its errand took too long"))
+            }
+            Phase::OriginRequest(asking) => {
+                Some((asking.until, "its origin did not answer in time"))
+            }
+            Phase::PeerRequest(telling) => Some((telling.until(), "it did not tell in time")),
+            Phase::EventReader(following) => Some((following.deadline(), "nothing has happened")),
+            Phase::Head(_) | Phase::Viewer(_) | Phase::ListResponse(_) | Phase::AwaitingJournal => {
+                None
+            }
         }?;
         Some((deadline, Reason::Phase(words)))
     }
@@ -90,11 +96,11 @@ impl Connection {
 
 impl Clients {
     /// What a client did may have moved its deadline.
-    pub fn rearm(&mut self, id: ConnectionId, desk: &mut Desk) {
+    pub fn rearm(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id)
-            && let Some((deadline, _)) = connection.deadline(desk)
+            && let Some((deadline, _)) = connection.deadline(ctx)
         {
-            desk.arm(&mut connection.armed, Owner::Connection(id), deadline);
+            ctx.arm(&mut connection.armed, Owner::Connection(id), deadline);
         }
     }
 
@@ -103,42 +109,42 @@ impl Clients {
     pub fn due(
         &mut self,
         id: ConnectionId,
-        is_slowed: impl FnOnce(LiveId) -> bool,
-        desk: &mut Desk,
+        is_slowed: impl FnOnce(StreamId) -> bool,
+        ctx: &mut Context,
     ) -> Option<Event> {
         let connection = self.connections.get_mut(id)?;
         connection.armed.fired();
         let (_, reason) = connection
-            .deadline(desk)
-            .filter(|(deadline, _)| *deadline <= desk.now())?;
-        self.time_out(id, reason, is_slowed, desk)
+            .deadline(ctx)
+            .filter(|(deadline, _)| *deadline <= ctx.now())?;
+        self.time_out(id, reason, is_slowed, ctx)
     }
 
     fn time_out(
         &mut self,
         id: ConnectionId,
         reason: Reason,
-        is_slowed: impl FnOnce(LiveId) -> bool,
-        desk: &mut Desk,
+        is_slowed: impl FnOnce(StreamId) -> bool,
+        ctx: &mut Context,
     ) -> Option<Event> {
         match (&self.connections.get(id)?.phase, reason) {
             (_, Reason::Over) => {
                 let reason = reason.words();
-                return self.expel(id, reason, desk).map(|expelled| match expelled {
-                    Expelled::Viewer => Event::Cut(Cut::Token),
-                    Expelled::Source(live) => Event::SourceLost { live, reason },
+                return self.expel(id, reason, ctx).map(|expelled| match expelled {
+                    Disconnected::Viewer => Event::Cut(CutReason::Token),
+                    Disconnected::Source(stream) => Event::SourceLost { stream, reason },
                 });
             }
-            (Phase::Viewer(_), Reason::Stalled) => return Some(Event::Cut(Cut::Stalled)),
+            (Phase::Viewer(_), Reason::Stalled) => return Some(Event::Cut(CutReason::Stalled)),
             (Phase::Source(source), Reason::Stalled) => {
-                let (live, reason) = (source.live, reason.words());
-                self.close(id, desk);
-                return Some(Event::SourceLost { live, reason });
+                let (stream, reason) = (source.stream, reason.words());
+                self.close(id, ctx);
+                return Some(Event::SourceLost { stream, reason });
             }
             // What else there would be to say it would not take either.
-            (_, Reason::Stalled) => self.close(id, desk),
-            (_, Reason::Source(lapse)) => return self.source_due(id, lapse, is_slowed, desk),
-            (_, Reason::Phase(words)) => return self.phase_over(id, words, desk),
+            (_, Reason::Stalled) => self.close(id, ctx),
+            (_, Reason::Source(lapse)) => return self.source_due(id, lapse, is_slowed, ctx),
+            (_, Reason::Phase(words)) => return self.phase_over(id, words, ctx),
         }
         None
     }
@@ -148,26 +154,26 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         reason: &'static str,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Option<Event> {
         match &self.connections.get(id)?.phase {
-            Phase::Head(reader) if !reader.has_begun() => self.close(id, desk),
+            Phase::Head(reader) if !reader.has_begun() => self.close(id, ctx),
             Phase::Head(_) | Phase::Payload(_) => {
                 let refusal = Refusal::new(Status::RequestTimeout, reason);
-                self.refuse(id, &refusal, desk.unread_reply(), desk);
+                self.refuse(id, &refusal, ctx.unread_reply(), ctx);
             }
             Phase::Waiting(_) => return self.end_wait(id),
-            Phase::Asking(_) => self.give_up_asking(id, Fault::TimedOut, desk),
-            Phase::Following(_) => self.comment(id, desk),
-            Phase::Errand(ticket) => return Some(Event::TimedOut(*ticket)),
+            Phase::OriginRequest(_) => self.give_up_asking(id, Fault::TimedOut, ctx),
+            Phase::EventReader(_) => self.comment(id, ctx),
+            Phase::PendingCall(ticket) => return Some(Event::TimedOut(*ticket)),
             // Nobody hears why.
-            Phase::Introduction
+            Phase::ProxyHeader
             | Phase::Source(_)
             | Phase::Viewer(_)
-            | Phase::Telling(_)
-            | Phase::Listing(_)
-            | Phase::Recording
-            | Phase::Lingering(_) => self.close(id, desk),
+            | Phase::PeerRequest(_)
+            | Phase::ListResponse(_)
+            | Phase::AwaitingJournal
+            | Phase::Lingering(_) => self.close(id, ctx),
         }
         None
     }

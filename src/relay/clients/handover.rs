@@ -6,16 +6,16 @@
 
 use super::connection::Connection;
 use super::request::DEPRECATION;
-use super::{Clients, Fate, Phase, Room};
-use crate::handover::{Line, Unfit, Writer, must};
+use super::{Clients, Phase, WaitFor, WaitOutcome};
+use crate::handover::{HandoverError, Line, Writer, must};
 use crate::http::{HeadReader, Reply};
-use crate::relay::admission::{Caller, Door, KeptClaim, Way};
-use crate::relay::desk::Desk;
+use crate::relay::admission::{Caller, Door, EntryPoint, KeptClaim};
+use crate::relay::context::Context;
 use crate::relay::old_options::OldOptions;
-use crate::relay::pass::Pass;
+use crate::relay::pass::Admission;
 use crate::relay::settings::{Fields, VARIES};
 use crate::relay::streams::Place;
-use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, LiveId, PullId, Settings, Ticket};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, JobId, PullId, Settings, StreamId};
 use crate::slots::Slots;
 
 /// Clients that were told, one after the other.
@@ -25,11 +25,11 @@ pub struct ToldClients(Vec<(ConnectionId, Connection)>);
 /// Whom else a client concerns.
 pub enum Concern {
     /// It is this stream's source.
-    Source(LiveId),
+    Source(StreamId),
     /// It asks for this pull's stream.
-    Asking(PullId),
+    OriginRequest(PullId),
     /// It waits for what has this ticket.
-    Errand(Ticket),
+    PendingCall(JobId),
     /// It watches so; its socket may take nothing for now.
     Viewer { place: Place, is_blocked: bool },
 }
@@ -40,24 +40,25 @@ pub enum Stand {
     Idle,
     /// It is a source, or waits for the answer of a call, or reads it. This way counts
     /// where an earlier version did not tell the request's own.
-    Asks(Way),
+    Asks(EntryPoint),
     /// It watches this stream so, or waits for one.
-    Watches(Way, Option<LiveId>),
+    Watches(EntryPoint, Option<StreamId>),
 }
 
 impl Clients {
     /// Returns what a client does; `None` for a connection that this server made.
     pub fn stand(&self, id: ConnectionId) -> Option<Stand> {
         Some(match &self.connections.get(id)?.phase {
-            Phase::Introduction | Phase::Head(_) | Phase::Lingering(_) => Stand::Idle,
-            Phase::Source(source) if source.reply.is_some() => Stand::Asks(Way::Put),
-            Phase::Following(_) => Stand::Asks(Way::Events),
-            Phase::Payload(_) | Phase::Listing(_) | Phase::Errand(_) | Phase::Recording => {
-                Stand::Asks(Way::Call)
-            }
-            Phase::Viewer(viewing) => Stand::Watches(Way::Viewer, Some(viewing.place().0)),
+            Phase::ProxyHeader | Phase::Head(_) | Phase::Lingering(_) => Stand::Idle,
+            Phase::Source(source) if source.reply.is_some() => Stand::Asks(EntryPoint::Put),
+            Phase::EventReader(_) => Stand::Asks(EntryPoint::Events),
+            Phase::Payload(_)
+            | Phase::ListResponse(_)
+            | Phase::PendingCall(_)
+            | Phase::AwaitingJournal => Stand::Asks(EntryPoint::Call),
+            Phase::Viewer(viewing) => Stand::Watches(EntryPoint::Viewer, Some(viewing.place().0)),
             Phase::Waiting(waiting) => Stand::Watches(waiting.view.way(), None),
-            Phase::Source(_) | Phase::Asking(_) | Phase::Telling(_) => return None,
+            Phase::Source(_) | Phase::OriginRequest(_) | Phase::PeerRequest(_) => return None,
         })
     }
 
@@ -68,7 +69,7 @@ impl Clients {
     }
 
     /// By what a client is inside.
-    pub fn pass(&self, id: ConnectionId) -> Option<&Pass> {
+    pub fn pass(&self, id: ConnectionId) -> Option<&Admission> {
         self.connections.get(id)?.pass.as_ref()
     }
 
@@ -82,7 +83,7 @@ impl Clients {
         } = connection;
         let is_idle = matches!(
             connection.phase,
-            Phase::Introduction | Phase::Head(_) | Phase::Lingering(_)
+            Phase::ProxyHeader | Phase::Head(_) | Phase::Lingering(_)
         );
         let forwarder = connection.forwarder.as_deref();
         let by_door = match (connection.introducer.as_deref(), forwarder) {
@@ -106,7 +107,7 @@ impl Clients {
     /// that is none of those that are told.
     pub fn hand_over(
         &mut self,
-        is_told: impl Fn(Ticket) -> bool,
+        is_told: impl Fn(JobId) -> bool,
         writer: &mut Writer<'_>,
     ) -> Vec<ConnectionId> {
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
@@ -140,18 +141,18 @@ impl Clients {
     }
 
     /// Clients who have gone to another process: nobody hears of it, and their sockets stay open.
-    pub fn let_go(&mut self, ids: &[ConnectionId], desk: &mut Desk) {
+    pub fn let_go(&mut self, ids: &[ConnectionId], ctx: &mut Context) {
         for id in ids {
             let connection = self.connections.get_mut(*id);
             let phase = connection.map(|connection| {
                 connection.access = None;
-                std::mem::replace(&mut connection.phase, Phase::Recording)
+                std::mem::replace(&mut connection.phase, Phase::AwaitingJournal)
             });
             if let Some(Phase::Waiting(waiting)) = phase {
                 self.waiting.leave(&waiting.session, *id);
                 self.blocked.leave(&waiting.session, *id);
             }
-            self.close(*id, desk);
+            self.close(*id, ctx);
         }
     }
 
@@ -159,9 +160,9 @@ impl Clients {
     pub fn take_over(
         ToldClients(told): ToldClients,
         next_id: u32,
-        desk: &mut Desk,
-    ) -> Result<Clients, Unfit> {
-        let limits = &desk.settings().limits;
+        ctx: &mut Context,
+    ) -> Result<Clients, HandoverError> {
+        let limits = &ctx.settings().limits;
         let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
         let mut clients = Clients {
             connections: Slots::of(told, next_id, places_max)?,
@@ -169,15 +170,15 @@ impl Clients {
         };
         let ids: Vec<ConnectionId> = clients.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
-            clients.take_in(id, desk)?;
+            clients.take_in(id, ctx)?;
         }
         Ok(clients)
     }
 
     /// A client that was told has its place in all lists that are kept of them.
-    fn take_in(&mut self, id: ConnectionId, desk: &mut Desk) -> Result<(), Unfit> {
+    fn take_in(&mut self, id: ConnectionId, ctx: &mut Context) -> Result<(), HandoverError> {
         let connection = self.connections.get_mut(id);
-        let connection = connection.ok_or_else(|| Unfit(format!("{id:?} is gone")))?;
+        let connection = connection.ok_or_else(|| HandoverError(format!("{id:?} is gone")))?;
         let output = &connection.output;
         must(output.sent <= output.bytes.len(), || {
             format!("{id:?}: more has been sent than there is")
@@ -185,9 +186,9 @@ impl Clients {
         must(connection.phase.fits(), || {
             format!("{id:?}: its body, or what it is sent, is in no state that can be")
         })?;
-        connection.progress = connection.progress.min(desk.now());
-        connection.taken = connection.taken.min(desk.now());
-        connection.read_again(desk);
+        connection.progress = connection.progress.min(ctx.now());
+        connection.taken = connection.taken.min(ctx.now());
+        connection.read_again(ctx);
         if connection.is_counted {
             self.hosts.enter(connection.peer.ip());
         }
@@ -200,26 +201,28 @@ impl Clients {
         let has_read_all = connection.input.is_empty();
         match &connection.phase {
             Phase::Waiting(waiting) => match (waiting.fate, waiting.room) {
-                (Fate::Open, Room::Session) => self.waiting.enter(waiting.what(), id, None),
-                (Fate::Open, Room::List) => self.blocked.enter(waiting.what(), id, None),
-                (Fate::Called | Fate::TurnedAway(_), _) => self.wait_ahead(id),
+                (WaitOutcome::Open, WaitFor::Session) => {
+                    self.waiting.enter(waiting.what(), id, None)
+                }
+                (WaitOutcome::Open, WaitFor::List) => self.blocked.enter(waiting.what(), id, None),
+                (WaitOutcome::Called | WaitOutcome::TurnedAway(_), _) => self.wait_ahead(id),
             },
-            Phase::Following(_) => drop(self.readers.insert(id)),
-            Phase::Head(_) | Phase::Asking(_) if !has_read_all => self.wait_ahead(id),
-            Phase::Introduction
+            Phase::EventReader(_) => drop(self.readers.insert(id)),
+            Phase::Head(_) | Phase::OriginRequest(_) if !has_read_all => self.wait_ahead(id),
+            Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
-            | Phase::Listing(_)
-            | Phase::Errand(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_)
-            | Phase::Recording
+            | Phase::ListResponse(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => {}
         }
         self.queue(id);
-        self.rearm(id, desk);
+        self.rearm(id, ctx);
         Ok(())
     }
 
@@ -227,7 +230,7 @@ impl Clients {
     pub fn concerns(&self) -> impl Iterator<Item = (ConnectionId, Concern)> {
         let each = self.connections.iter();
         each.filter_map(|(id, connection)| match &connection.phase {
-            Phase::Source(source) => Some((id, Concern::Source(source.live))),
+            Phase::Source(source) => Some((id, Concern::Source(source.stream))),
             Phase::Viewer(viewing) => Some((
                 id,
                 Concern::Viewer {
@@ -235,8 +238,8 @@ impl Clients {
                     is_blocked: connection.is_blocked,
                 },
             )),
-            Phase::Asking(asking) => Some((id, Concern::Asking(asking.pull))),
-            Phase::Errand(ticket) => Some((id, Concern::Errand(*ticket))),
+            Phase::OriginRequest(asking) => Some((id, Concern::OriginRequest(asking.pull))),
+            Phase::PendingCall(ticket) => Some((id, Concern::PendingCall(*ticket))),
             _ => None,
         })
     }
@@ -245,15 +248,15 @@ impl Clients {
     pub fn asks_for(&self, id: ConnectionId, pull: PullId) -> bool {
         let connection = self.connections.get(id);
         connection.is_some_and(
-            |connection| matches!(&connection.phase, Phase::Asking(asking) if asking.pull == pull),
+            |connection| matches!(&connection.phase, Phase::OriginRequest(asking) if asking.pull == pull),
         )
     }
 
     /// Whether this client is the source of this stream.
-    pub fn is_source_of(&self, id: ConnectionId, live: LiveId) -> bool {
+    pub fn is_source_of(&self, id: ConnectionId, stream: StreamId) -> bool {
         let connection = self.connections.get(id);
         connection.is_some_and(
-            |connection| matches!(&connection.phase, Phase::Source(source) if source.live == live),
+            |connection| matches!(&connection.phase, Phase::Source(source) if source.stream == stream),
         )
     }
 }
@@ -261,12 +264,12 @@ impl Clients {
 impl Connection {
     /// What it has sent is looked at again, as far as it was before: it is no count that is
     /// believed.
-    fn read_again(&mut self, desk: &Desk) {
-        let now = desk.now();
+    fn read_again(&mut self, ctx: &Context) {
+        let now = ctx.now();
         match &mut self.phase {
             Phase::Head(reader) => {
                 let mut again = HeadReader::default();
-                let limits = &desk.settings().limits.http;
+                let limits = &ctx.settings().limits.http;
                 let is_part = matches!(again.read(&self.input, limits), Ok(None));
                 *reader = if is_part {
                     again
@@ -275,7 +278,7 @@ impl Connection {
                 };
             }
             Phase::Source(source) => source.fit(now),
-            Phase::Following(following) => following.fit(desk),
+            Phase::EventReader(following) => following.fit(ctx),
             _ => {}
         }
     }
@@ -283,10 +286,10 @@ impl Connection {
 
 impl ToldClients {
     /// One of them.
-    pub fn hear(&mut self, line: Line<'_>, desk: &Desk) -> Result<(), Unfit> {
+    pub fn hear(&mut self, line: Line<'_>, ctx: &Context) -> Result<(), HandoverError> {
         let (fields, mut connection): (Vec<(String, String)>, Connection) = line.read()?;
         if let Some(reply) = connection.phase.reply_mut() {
-            reply.fields = desk.settings().fields_like(&fields);
+            reply.fields = ctx.settings().fields_like(&fields);
         }
         self.0
             .push((ConnectionId::from_u64(line.number), connection));
@@ -318,15 +321,15 @@ impl Phase {
             Phase::Payload(payload) => payload.fits(),
             Phase::Source(source) => source.fits(),
             Phase::Viewer(viewing) => viewing.fits(),
-            Phase::Introduction
+            Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Waiting(_)
-            | Phase::Listing(_)
-            | Phase::Following(_)
-            | Phase::Errand(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_)
-            | Phase::Recording
+            | Phase::ListResponse(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => true,
         }
     }
@@ -338,14 +341,14 @@ impl Phase {
             Phase::Source(source) => source.reply.as_mut(),
             Phase::Viewer(viewing) => Some(viewing.reply_mut()),
             Phase::Waiting(waiting) => Some(&mut waiting.reply),
-            Phase::Listing(listing) => Some(&mut listing.reply),
-            Phase::Introduction
+            Phase::ListResponse(listing) => Some(&mut listing.reply),
+            Phase::ProxyHeader
             | Phase::Head(_)
-            | Phase::Following(_)
-            | Phase::Errand(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_)
-            | Phase::Recording
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => None,
         }
     }
@@ -355,7 +358,7 @@ impl Phase {
 mod tests {
     use super::*;
     use crate::config::{self, Command};
-    use crate::moment::Moment;
+    use crate::moment::Instant;
     use crate::relay::clients::tests::connection;
     use crate::relay::handover::{self, Successor};
     use crate::relay::stage::Stage;
@@ -384,14 +387,16 @@ mod tests {
     /// Another server has heard this, and goes on; or why it does not.
     fn taken(stage: &mut Stage, options: &[&str], records: &str) -> Result<(), String> {
         let mut successor = Successor::new(settings(options), false);
-        for (live, range) in handover::media(&stage.relay).collect::<Vec<_>>() {
-            let bytes = handover::media_bytes(&stage.relay, live, range.start);
-            successor.media(live, range.start, bytes).expect("it fits");
+        for (stream, range) in handover::media(&stage.relay).collect::<Vec<_>>() {
+            let bytes = handover::media_bytes(&stage.relay, stream, range.start);
+            successor
+                .media(stream, range.start, bytes)
+                .expect("it fits");
         }
         let heard = successor.hear(records.as_bytes());
         let (relay, now) = heard
             .and_then(|()| successor.take_over())
-            .map_err(|Unfit(why)| why)?;
+            .map_err(|HandoverError(why)| why)?;
         assert_eq!(now, stage.now);
         stage.relay = relay;
         stage.relay.check();
@@ -783,7 +788,7 @@ mod tests {
         let mut told: Vec<String> = Vec::new();
         for line in records.lines() {
             let is_client = line.starts_with("connection ");
-            let next = format!("\"next\":{}", stage.relay.desk.events().next());
+            let next = format!("\"next\":{}", stage.relay.ctx.events().next());
             told.push(match is_client {
                 true => line.replace(zero, ahead).replace(&next, "\"next\":99999"),
                 false => line.to_owned(),
@@ -806,7 +811,7 @@ mod tests {
             let connection = connection(&stage, id);
             assert_eq!(
                 (connection.progress, connection.taken),
-                (Moment::START, Moment::START)
+                (Instant::START, Instant::START)
             );
         }
         let had = stage.text(reader).len();

@@ -6,21 +6,21 @@
 
 mod access_log;
 mod address;
-mod asking;
+mod admissions;
 mod connection;
 mod deadlines;
-mod following;
+mod event_reader;
 #[cfg(feature = "handover")]
 mod handover;
-mod heads;
 mod hosts;
-mod inside;
-mod listing;
+mod list_response;
+mod origin_request;
 mod output;
 mod reading;
 mod request;
 mod source;
-mod waiting;
+mod viewer_counts;
+mod wait_queue;
 mod writing;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -28,40 +28,40 @@ use std::net::SocketAddr;
 
 use crate::http::HeadReader;
 use crate::relay::streams::Viewing;
-use asking::Asking;
+use admissions::Admissions;
+pub(super) use admissions::Disconnected;
 pub use connection::Connection;
 use connection::Lingering;
-use following::Following;
-pub(super) use following::{Due as DueToReader, Snapshot};
+use event_reader::EventReader;
+pub(super) use event_reader::{Due as DueToReader, Snapshot};
 #[cfg(feature = "handover")]
 pub(super) use handover::{Concern, Stand, ToldClients};
 use hosts::Hosts;
-pub(super) use inside::Expelled;
-use inside::Inside;
-use listing::Listing;
-pub(super) use listing::PIECE_ROWS;
+use list_response::ListResponse;
+pub(super) use list_response::PIECE_ROWS;
+use origin_request::OriginRequest;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
 use request::Payload;
 use source::Source;
-use waiting::Waiting;
-pub(super) use waiting::{Fate, Room};
+use wait_queue::Waiting;
+pub(super) use wait_queue::{WaitFor, WaitOutcome};
 pub(super) use writing::Due;
 
 use crate::gate::SessionId;
 use crate::http::{Answer, Head, Reply};
-use crate::relay::Ticket;
+use crate::relay::JobId;
 use crate::relay::admission::Caller;
 use crate::relay::api::Call;
-use crate::relay::desk::Desk;
+use crate::relay::context::Context;
 use crate::relay::fetch::Fault;
-use crate::relay::lists::{Share, Telling};
-use crate::relay::streams::{Cut, Place};
+use crate::relay::lists::{PeerRequest, Share};
+use crate::relay::streams::{CutReason, Place};
 use crate::relay::view::View;
-use crate::relay::{ConnectionId, LiveId, PullId};
+use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
 use reading::Reading;
-use waiting::WaitingRoom;
+use wait_queue::WaitQueue;
 
 pub(super) struct Clients {
     connections: Slots<Connection>,
@@ -78,10 +78,10 @@ pub(super) struct Clients {
     writes_since_piece: usize,
     /// Small pieces of a source's body, put together. Empty but for its room.
     pieces: Vec<u8>,
-    waiting: WaitingRoom,
+    waiting: WaitQueue,
     /// Who waits for a playlist to have a segment.
-    blocked: WaitingRoom,
-    inside: Inside,
+    blocked: WaitQueue,
+    inside: Admissions,
     /// Who follows the events.
     readers: BTreeSet<ConnectionId>,
     said: VecDeque<Said>,
@@ -91,7 +91,7 @@ pub(super) struct Clients {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Phase {
     /// It must begin with a PROXY protocol header.
-    Introduction,
+    ProxyHeader,
     /// Between requests, or within the head of one.
     Head(#[cfg_attr(feature = "handover", serde(skip))] HeadReader),
     /// The payload of a call is read and ignored.
@@ -103,39 +103,39 @@ enum Phase {
     /// It will be a viewer if its session begins soon.
     Waiting(Waiting),
     /// A long answer is written piece by piece.
-    Listing(Listing),
+    ListResponse(ListResponse),
     /// It is told what there is, and then what happens.
-    Following(Following),
+    EventReader(EventReader),
     /// Its answer depends on names that are looked up, or on what peers tell.
-    Errand(Ticket),
+    PendingCall(JobId),
     /// It is an origin, which is asked for a stream.
-    Asking(Asking),
+    OriginRequest(OriginRequest),
     /// It is a peer, which is asked for its part of a list.
     #[cfg_attr(feature = "handover", serde(skip))]
-    Telling(Telling),
+    PeerRequest(PeerRequest),
     /// Its change of the table is on its way to the disk, and is not taken back if it leaves.
     #[cfg_attr(feature = "handover", serde(skip))]
-    Recording,
+    AwaitingJournal,
     /// The last answer is written; what still arrives is drained, so that no reset eats the answer.
     Lingering(Lingering),
 }
 
 impl Phase {
     /// What its answer depends on, or the rest of it.
-    fn ticket(&self) -> Option<Ticket> {
+    fn ticket(&self) -> Option<JobId> {
         match self {
-            Phase::Errand(ticket) => Some(*ticket),
-            Phase::Listing(listing) => listing.collecting(),
-            Phase::Introduction
+            Phase::PendingCall(ticket) => Some(*ticket),
+            Phase::ListResponse(listing) => listing.collecting(),
+            Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
-            | Phase::Following(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_)
-            | Phase::Recording
+            | Phase::EventReader(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => None,
         }
     }
@@ -144,23 +144,23 @@ impl Phase {
     fn gone(&self, id: ConnectionId) -> Option<Said> {
         match self {
             Phase::Source(source) => Some(Said::SourceGone {
-                live: source.live,
+                stream: source.stream,
                 id,
             }),
             Phase::Viewer(viewing) => Some(Said::ViewerGone(viewing.place())),
             Phase::Waiting(waiting) => Some(Said::WaiterGone(waiting.session.clone())),
-            Phase::Asking(asking) => Some(Said::AskingEnded {
+            Phase::OriginRequest(asking) => Some(Said::AskingEnded {
                 pull: asking.pull,
                 id,
                 fault: asking.fault,
             }),
-            Phase::Telling(telling) => Some(Said::TellingEnded(telling.share())),
-            Phase::Errand(_) | Phase::Listing(_) => self.ticket().map(Said::AskerGone),
-            Phase::Introduction
+            Phase::PeerRequest(telling) => Some(Said::TellingEnded(telling.share())),
+            Phase::PendingCall(_) | Phase::ListResponse(_) => self.ticket().map(Said::AskerGone),
+            Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
-            | Phase::Following(_)
-            | Phase::Recording
+            | Phase::EventReader(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => None,
         }
     }
@@ -169,7 +169,7 @@ impl Phase {
 /// What has come of a client, for others to act on at once.
 pub(super) enum Event {
     /// A request, and how it is answered.
-    Asked {
+    Request {
         head: Box<Head>,
         caller: Caller,
         reply: Reply,
@@ -179,7 +179,10 @@ pub(super) enum Event {
     /// All of a source's media has come; or its connection has ended, and it seems so.
     Complete { received: Received, is_sure: bool },
     /// A source is gone before its time.
-    SourceLost { live: LiveId, reason: &'static str },
+    SourceLost {
+        stream: StreamId,
+        reason: &'static str,
+    },
     /// An origin has the stream.
     Found {
         pull: PullId,
@@ -189,7 +192,7 @@ pub(super) enum Event {
     /// A peer has told its rows, each with a comma before it.
     Told(Share, VecDeque<Vec<u8>>),
     /// A viewer is cut.
-    Cut(Cut),
+    Cut(CutReason),
     /// A viewer has waited: for too long, or until it was known what becomes of it.
     Waited {
         session: SessionId,
@@ -202,14 +205,14 @@ pub(super) enum Event {
         fault: Option<Fault>,
     },
     /// What an answer depends on has taken too long.
-    TimedOut(Ticket),
+    TimedOut(JobId),
 }
 
 /// What has come of a source.
 #[derive(Clone, Copy)]
 pub(super) struct Received {
     /// Its stream.
-    pub live: LiveId,
+    pub stream: StreamId,
     /// How much came.
     pub bytes: u64,
     /// How it is answered; an origin is not.
@@ -219,7 +222,7 @@ pub(super) struct Received {
 /// What the clients say.
 pub(super) enum Said {
     /// This stream's source is gone.
-    SourceGone { live: LiveId, id: ConnectionId },
+    SourceGone { stream: StreamId, id: ConnectionId },
     /// A viewer is gone.
     ViewerGone(Place),
     /// One who waited for this session is gone.
@@ -233,7 +236,7 @@ pub(super) enum Said {
     /// The connection to a peer is over.
     TellingEnded(Share),
     /// Nobody waits any more for what has this ticket.
-    AskerGone(Ticket),
+    AskerGone(JobId),
 }
 
 impl Clients {
@@ -248,9 +251,9 @@ impl Clients {
             listing: VecDeque::new(),
             writes_since_piece: 1,
             pieces: Vec::new(),
-            waiting: WaitingRoom::default(),
-            blocked: WaitingRoom::default(),
-            inside: Inside::default(),
+            waiting: WaitQueue::default(),
+            blocked: WaitQueue::default(),
+            inside: Admissions::default(),
             readers: BTreeSet::new(),
             said: VecDeque::new(),
         }
@@ -267,17 +270,17 @@ impl Clients {
     }
 
     /// Whether another connection may be made.
-    pub fn has_room(&self, desk: &Desk) -> bool {
-        self.connections.len() < desk.settings().limits.connections_max
+    pub fn has_room(&self, ctx: &Context) -> bool {
+        self.connections.len() < ctx.settings().limits.connections_max
     }
 
     /// Who waits for a session to begin.
-    pub fn waiting(&self) -> &WaitingRoom {
+    pub fn waiting(&self) -> &WaitQueue {
         &self.waiting
     }
 
     /// Who waits for a session's playlist to have a segment.
-    pub fn blocked(&self) -> &WaitingRoom {
+    pub fn blocked(&self) -> &WaitQueue {
         &self.blocked
     }
 
@@ -293,28 +296,28 @@ impl Clients {
 
     /// The server shuts down: nobody new, and nothing more comes in. Says which streams have lost
     /// their sources by that.
-    pub fn shut_down(&mut self, desk: &mut Desk) -> Vec<LiveId> {
+    pub fn shut_down(&mut self, ctx: &mut Context) -> Vec<StreamId> {
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
-        let ended = ids.into_iter().filter_map(|id| self.end(id, desk));
+        let ended = ids.into_iter().filter_map(|id| self.end(id, ctx));
         ended.collect()
     }
 
-    fn end(&mut self, id: ConnectionId, desk: &mut Desk) -> Option<LiveId> {
+    fn end(&mut self, id: ConnectionId, ctx: &mut Context) -> Option<StreamId> {
         let connection = self.connections.get(id)?;
         match &connection.phase {
-            Phase::Source(source) => return Some(self.end_source(id, source.received(), desk)),
-            Phase::Head(_) if connection.output.is_empty() => self.close(id, desk),
-            Phase::Introduction
+            Phase::Source(source) => return Some(self.end_source(id, source.received(), ctx)),
+            Phase::Head(_) if connection.output.is_empty() => self.close(id, ctx),
+            Phase::ProxyHeader
             | Phase::Payload(_)
             | Phase::Waiting(_)
-            | Phase::Following(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_) => self.close(id, desk),
+            | Phase::EventReader(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_) => self.close(id, ctx),
             Phase::Head(_)
             | Phase::Viewer(_)
-            | Phase::Listing(_)
-            | Phase::Errand(_)
-            | Phase::Recording
+            | Phase::ListResponse(_)
+            | Phase::PendingCall(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => {}
         }
         None
@@ -343,46 +346,46 @@ impl Clients {
 /// What others know of what the clients' phases name.
 pub(super) struct Known<'a> {
     /// Whether there is this stream.
-    pub has_stream: &'a dyn Fn(LiveId) -> bool,
+    pub has_stream: &'a dyn Fn(StreamId) -> bool,
     /// Whether this session runs.
     pub runs: &'a dyn Fn(&SessionId) -> bool,
     /// Whether this list of the whole is waited for or written.
-    pub has_collecting: &'a dyn Fn(Ticket) -> bool,
+    pub has_collecting: &'a dyn Fn(JobId) -> bool,
 }
 
 impl Known<'_> {
     fn check(&self, id: ConnectionId, connection: &Connection) {
         match &connection.phase {
             Phase::Viewer(viewing) => {
-                let (live, _) = viewing.place();
+                let (stream, _) = viewing.place();
                 assert!(
-                    (self.has_stream)(live),
+                    (self.has_stream)(stream),
                     "a viewer outlives its stream: {id:?}"
                 )
             }
             Phase::Source(source) => assert!(
-                (self.has_stream)(source.live),
+                (self.has_stream)(source.stream),
                 "a source outlives its stream: {id:?}"
             ),
-            Phase::Waiting(waiting) if waiting.fate != Fate::Open => {
+            Phase::Waiting(waiting) if waiting.fate != WaitOutcome::Open => {
                 assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
             }
             Phase::Waiting(waiting) => assert!(
-                waiting.room == Room::List || !(self.runs)(&waiting.session),
+                waiting.room == WaitFor::List || !(self.runs)(&waiting.session),
                 "somebody waits for what runs: {id:?}"
             ),
-            Phase::Telling(telling) => assert!(
+            Phase::PeerRequest(telling) => assert!(
                 (self.has_collecting)(telling.share().0),
                 "a peer tells nobody: {id:?}"
             ),
-            Phase::Introduction
+            Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
-            | Phase::Listing(_)
-            | Phase::Following(_)
-            | Phase::Errand(_)
-            | Phase::Asking(_)
-            | Phase::Recording
+            | Phase::ListResponse(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => {}
         }
     }
@@ -390,15 +393,14 @@ impl Known<'_> {
 
 impl Clients {
     /// What must hold; and how many deadlines are armed.
-    pub fn check(&self, known: &Known<'_>, desk: &Desk) -> usize {
+    pub fn check(&self, known: &Known<'_>, ctx: &Context) -> usize {
         let all = || self.connections.iter().map(|(_, connection)| connection);
         assert_eq!(
             self.hosts.count(),
             all().filter(|connection| connection.is_counted).count(),
             "connections by host are counted wrong"
         );
-        let waits =
-            |phase: &Phase| matches!(phase, Phase::Waiting(waiting) if waiting.fate == Fate::Open);
+        let waits = |phase: &Phase| matches!(phase, Phase::Waiting(waiting) if waiting.fate == WaitOutcome::Open);
         assert_eq!(
             all().filter(|connection| waits(&connection.phase)).count(),
             self.waiting.len() + self.blocked.len(),
@@ -406,15 +408,15 @@ impl Clients {
         );
         for (id, connection) in self.connections.iter() {
             known.check(id, connection);
-            if let Some((deadline, _)) = connection.deadline(desk) {
-                let is_looked_after = connection.armed.is_armed_by(deadline.max(desk.now()));
+            if let Some((deadline, _)) = connection.deadline(ctx) {
+                let is_looked_after = connection.armed.is_armed_by(deadline.max(ctx.now()));
                 assert!(
                     is_looked_after,
                     "nobody will look after {id:?} at {deadline:?}"
                 );
             }
         }
-        let follows = |connection: &&Connection| matches!(connection.phase, Phase::Following(_));
+        let follows = |connection: &&Connection| matches!(connection.phase, Phase::EventReader(_));
         assert_eq!(
             all().filter(follows).count(),
             self.readers.len(),
@@ -429,7 +431,7 @@ impl Clients {
     }
 
     /// Whether a client waits for what has this ticket, or for the rest of it.
-    pub fn awaits(&self, id: ConnectionId, ticket: Ticket) -> bool {
+    pub fn awaits(&self, id: ConnectionId, ticket: JobId) -> bool {
         let connection = self.connections.get(id);
         connection.is_some_and(|connection| connection.phase.ticket() == Some(ticket))
     }
@@ -447,9 +449,9 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::hls::Reach;
-    use crate::moment::Moment;
-    use crate::relay::pass::{Pass, Role};
+    use crate::hls::PlaylistPosition;
+    use crate::moment::Instant;
+    use crate::relay::pass::{Admission, Role};
     use crate::relay::stage::Stage;
 
     /// What is known of a client's connection, which is there.
@@ -462,8 +464,8 @@ mod tests {
         SessionId::parse(format!("session {number}").as_bytes()).expect("a good sessionid")
     }
 
-    fn pass(number: usize) -> Pass {
-        Pass::new((session(number), session(0)), Role::Viewer, None)
+    fn pass(number: usize) -> Admission {
+        Admission::new((session(number), session(0)), Role::Viewer, None)
     }
 
     fn id(number: usize) -> ConnectionId {
@@ -482,7 +484,7 @@ mod tests {
                 "connections",
                 |clients, number| {
                     let peer = SocketAddr::from(([10, 0, 0, 1], number as u16));
-                    let connection = Connection::new(peer, None, Moment::START);
+                    let connection = Connection::new(peer, None, Instant::START);
                     clients.connections.insert(connection);
                 },
                 size_of::<Connection>(),
@@ -491,7 +493,7 @@ mod tests {
                 "what they have to read and to be told",
                 |clients, number| {
                     let peer = SocketAddr::from(([10, 0, 0, 1], number as u16));
-                    let mut connection = Connection::new(peer, None, Moment::START);
+                    let mut connection = Connection::new(peer, None, Instant::START);
                     connection.output.push(&[7; 4_000]);
                     clients.connections.insert(connection);
                 },
@@ -523,18 +525,22 @@ mod tests {
             (
                 "waiting",
                 |clients, number| {
-                    clients
-                        .waiting
-                        .enter((&session(number), Reach::STREAM), id(number), None)
+                    clients.waiting.enter(
+                        (&session(number), PlaylistPosition::STREAM),
+                        id(number),
+                        None,
+                    )
                 },
                 2 * key + ID,
             ),
             (
                 "blocked",
                 |clients, number| {
-                    clients
-                        .blocked
-                        .enter((&session(number), Reach::STREAM), id(number), None)
+                    clients.blocked.enter(
+                        (&session(number), PlaylistPosition::STREAM),
+                        id(number),
+                        None,
+                    )
                 },
                 2 * key + ID,
             ),
@@ -571,7 +577,7 @@ mod tests {
             .map(|_| {
                 clients
                     .connections
-                    .insert(Connection::new(peer, None, Moment::START))
+                    .insert(Connection::new(peer, None, Instant::START))
             })
             .collect();
         let before = clients.held_bytes();
@@ -586,10 +592,10 @@ mod tests {
         let (first, second) = (stage.client(""), stage.client(""));
         let has = |stage: &Stage| [first, second].map(|id| stage.relay.clients.has(id));
         assert_eq!(has(&stage), [true, true]);
-        assert!(!stage.relay.clients.has_room(&stage.relay.desk));
+        assert!(!stage.relay.clients.has_room(&stage.relay.ctx));
         stage.lose(first);
         assert_eq!(has(&stage), [false, true]);
-        assert!(stage.relay.clients.has_room(&stage.relay.desk));
+        assert!(stage.relay.clients.has_room(&stage.relay.ctx));
         assert_eq!(stage.relay.clients.len(), 1);
         // Another has its place.
         let third = stage.client("");
@@ -610,7 +616,7 @@ mod tests {
         let (ticket, _) = stage.jobs[0];
         for (id, ticket, awaits) in [
             (waits, ticket, true),
-            (waits, Ticket(ticket.0 + 1), false),
+            (waits, JobId(ticket.0 + 1), false),
             (other, ticket, false),
         ] {
             assert_eq!(stage.relay.clients.awaits(id, ticket), awaits);

@@ -10,11 +10,11 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::waiting::Fate;
+use super::wait_queue::WaitOutcome;
 use super::{Clients, Event, Phase};
 use crate::http::Part;
-use crate::relay::desk::Desk;
-use crate::relay::{Action, ConnectionId, LiveId};
+use crate::relay::context::Context;
+use crate::relay::{Action, ConnectionId, StreamId};
 
 /// What a turn of the loop may spend on reading what comes. In bytes of media, some nanoseconds
 /// each.
@@ -55,7 +55,7 @@ pub enum Step<'a> {
     /// There may be more.
     On,
     /// Media of this stream. There may be more.
-    Media(LiveId, &'a [u8]),
+    Media(StreamId, &'a [u8]),
     /// Others must act on it, before more is read.
     Came(Event),
 }
@@ -78,7 +78,7 @@ pub enum Appetite {
     /// So many.
     Bytes(usize),
     /// As many as this stream wants.
-    OfStream(LiveId),
+    OfStream(StreamId),
 }
 
 /// What is read at once from a client that has no media to send.
@@ -148,8 +148,7 @@ impl Clients {
         let mut is_called = false;
         if let Some(connection) = self.connections.get_mut(id) {
             connection.is_ahead = false;
-            is_called =
-                matches!(&connection.phase, Phase::Waiting(waiting) if waiting.fate != Fate::Open);
+            is_called = matches!(&connection.phase, Phase::Waiting(waiting) if waiting.fate != WaitOutcome::Open);
         }
         if is_called {
             self.reading.count(HEAD_COST);
@@ -159,24 +158,24 @@ impl Clients {
     }
 
     /// What its socket holds is wanted when all that it has sent ahead is read.
-    pub fn end_ahead(&mut self, id: ConnectionId, desk: &mut Desk) {
+    pub fn end_ahead(&mut self, id: ConnectionId, ctx: &mut Context) {
         let connection = self.connections.get(id);
         if connection.is_some_and(|connection| !connection.is_ahead) {
-            desk.act(Action::ReadOn(id));
-            self.rearm(id, desk);
+            ctx.act(Action::ReadOn(id));
+            self.rearm(id, ctx);
         }
     }
 
     /// Returns the stream whose source a client is.
-    pub fn source_of(&self, id: ConnectionId) -> Option<LiveId> {
+    pub fn source_of(&self, id: ConnectionId) -> Option<StreamId> {
         match &self.connections.get(id)?.phase {
-            Phase::Source(source) => Some(source.live),
+            Phase::Source(source) => Some(source.stream),
             _ => None,
         }
     }
 
     /// How many bytes of a client are wanted now.
-    pub fn appetite(&self, id: ConnectionId, desk: &Desk) -> Appetite {
+    pub fn appetite(&self, id: ConnectionId, ctx: &Context) -> Appetite {
         let connection = self.connections.get(id);
         let Some(connection) = connection.filter(|connection| !connection.is_ahead) else {
             return Appetite::Bytes(0);
@@ -185,24 +184,29 @@ impl Clients {
         Appetite::Bytes(match &connection.phase {
             Phase::Head(_) if connection.output.is_full() => 0,
             // Requests that were sent ahead may lie there still, behind an output that was full.
-            Phase::Head(_) => head_bytes_max(desk).saturating_sub(waiting_bytes),
-            Phase::Introduction
+            Phase::Head(_) => head_bytes_max(ctx).saturating_sub(waiting_bytes),
+            Phase::ProxyHeader
             | Phase::Payload(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
             | Phase::Lingering(_) => READ_BYTES_MAX,
             Phase::Viewer(_)
             | Phase::Waiting(_)
-            | Phase::Listing(_)
-            | Phase::Following(_)
-            | Phase::Errand(_)
-            | Phase::Recording => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
-            Phase::Source(source) => return Appetite::OfStream(source.live),
+            | Phase::ListResponse(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::AwaitingJournal => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
+            Phase::Source(source) => return Appetite::OfStream(source.stream),
         })
     }
 
     /// What has come of a client and is not read yet, `bytes` behind it.
-    pub fn take_input<'a>(&mut self, id: ConnectionId, bytes: &'a [u8], desk: &Desk) -> Input<'a> {
+    pub fn take_input<'a>(
+        &mut self,
+        id: ConnectionId,
+        bytes: &'a [u8],
+        ctx: &Context,
+    ) -> Input<'a> {
         let Some(connection) = self.connections.get_mut(id) else {
             let bytes = Cow::Borrowed(&[][..]);
             return Input {
@@ -218,7 +222,7 @@ impl Clients {
             };
         }
         let mut input = std::mem::take(&mut connection.input);
-        extend_within(&mut input, bytes, head_bytes_max(desk));
+        extend_within(&mut input, bytes, head_bytes_max(ctx));
         Input {
             bytes: Cow::Owned(input),
             is_head: matches!(connection.phase, Phase::Head(_)),
@@ -231,7 +235,7 @@ impl Clients {
         id: ConnectionId,
         input: Input<'_>,
         rest_bytes: usize,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         let read_bytes = input.bytes.len() - rest_bytes;
         let rest = match input.bytes {
@@ -239,7 +243,7 @@ impl Clients {
             Cow::Owned(mut bytes) => {
                 bytes.drain(..read_bytes);
                 if input.is_head && bytes.is_empty() {
-                    desk.freed(bytes.capacity());
+                    ctx.freed(bytes.capacity());
                 }
                 bytes.shrink_to(2 * rest_bytes);
                 bytes
@@ -258,63 +262,63 @@ impl Clients {
         &'s mut self,
         id: ConnectionId,
         input: &mut &'i [u8],
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Step<'s> {
         let Some(connection) = self.connections.get_mut(id) else {
             *input = &[];
             return Step::Stop;
         };
-        let is_head = matches!(connection.phase, Phase::Head(_) | Phase::Asking(_));
+        let is_head = matches!(connection.phase, Phase::Head(_) | Phase::OriginRequest(_));
         if is_head && self.reading.heads == HEADS_AT_ONCE_MAX && !input.is_empty() {
             self.wait_ahead(id);
             return Step::Stop;
         }
         if connection.moves_on_by_sending() {
-            connection.progress = desk.now();
+            connection.progress = ctx.now();
         }
         let step = match &mut connection.phase {
             Phase::Source(source) => match source.read(input) {
                 Ok(Part::More) => Step::Stop,
                 Ok(Part::Content(content)) => {
                     let content = source.take(content, input, &mut self.pieces);
-                    Step::Media(source.live, content)
+                    Step::Media(source.stream, content)
                 }
                 Ok(Part::End) => Step::Came(Event::Complete {
                     received: source.complete(input.len()),
                     is_sure: true,
                 }),
-                Err(refusal) => self.refuse_media(id, &refusal, desk),
+                Err(refusal) => self.refuse_media(id, &refusal, ctx),
             },
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
             Phase::Head(reader) => {
-                let head = reader.read(input, &desk.settings().limits.http);
-                self.take_head(id, head, input, desk)
+                let head = reader.read(input, &ctx.settings().limits.http);
+                self.take_head(id, head, input, ctx)
             }
-            Phase::Introduction => self.read_introduction(id, input, desk),
+            Phase::ProxyHeader => self.read_introduction(id, input, ctx),
             Phase::Payload(payload) => {
                 let is_whole = payload.read(input);
-                self.take_payload(id, is_whole, desk)
+                self.take_payload(id, is_whole, ctx)
             }
-            Phase::Asking(asking) => {
+            Phase::OriginRequest(asking) => {
                 let answer = asking.read(input);
-                self.take_answer(id, answer, input, desk)
+                self.take_answer(id, answer, input, ctx)
             }
-            Phase::Telling(telling) => {
+            Phase::PeerRequest(telling) => {
                 let told = (telling.share(), telling.read(input));
-                self.take_told(id, told, desk)
+                self.take_told(id, told, ctx)
             }
             Phase::Lingering(lingering) => {
                 if lingering.drains(std::mem::take(input).len()) {
-                    self.close(id, desk);
+                    self.close(id, ctx);
                 }
                 Step::Stop
             }
             Phase::Viewer(_)
             | Phase::Waiting(_)
-            | Phase::Listing(_)
-            | Phase::Following(_)
-            | Phase::Errand(_)
-            | Phase::Recording => Step::Stop,
+            | Phase::ListResponse(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::AwaitingJournal => Step::Stop,
         };
         match step {
             Step::Stop => {}
@@ -331,12 +335,12 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         has_unread: bool,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Option<Event> {
         let connection = self.connections.get_mut(id)?;
         let goes_on = matches!(
             connection.phase,
-            Phase::Viewer(_) | Phase::Waiting(_) | Phase::Following(_)
+            Phase::Viewer(_) | Phase::Waiting(_) | Phase::EventReader(_)
         );
         if has_unread && !goes_on {
             return None;
@@ -350,22 +354,22 @@ impl Clients {
                 });
             }
             Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
-                self.close(id, desk)
+                self.close(id, ctx)
             }
-            Phase::Introduction
+            Phase::ProxyHeader
             | Phase::Payload(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
-            | Phase::Following(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_) => self.close(id, desk),
+            | Phase::EventReader(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_) => self.close(id, ctx),
             // What has been asked before is answered still.
             Phase::Head(_)
             | Phase::Lingering(_)
-            | Phase::Listing(_)
-            | Phase::Errand(_)
-            | Phase::Recording => {}
+            | Phase::ListResponse(_)
+            | Phase::PendingCall(_)
+            | Phase::AwaitingJournal => {}
         }
         None
     }
@@ -373,8 +377,8 @@ impl Clients {
 
 /// What lies in a client's input at the most: with one byte more than a head may have, it is known
 /// to be too large.
-fn head_bytes_max(desk: &Desk) -> usize {
-    READ_BYTES_MAX.max(desk.settings().limits.http.head_bytes_max + 1)
+fn head_bytes_max(ctx: &Context) -> usize {
+    READ_BYTES_MAX.max(ctx.settings().limits.http.head_bytes_max + 1)
 }
 
 /// Puts `more` behind what there is; takes twice the room as often as that is needed, but no more
@@ -400,7 +404,7 @@ mod tests {
 
     /// One turn of the shell's, but for the sockets; says how many heads were read in it.
     fn turn(stage: &mut Stage) -> u64 {
-        let before = stage.relay.desk.counts().of(Count::Streams);
+        let before = stage.relay.ctx.counts().of(Count::Streams);
         let mut cost = 0;
         while cost < AHEAD_COST_MAX
             && let Some(spent) = stage.relay.read_ahead(stage.now)
@@ -412,7 +416,7 @@ mod tests {
         }
         while stage.relay.next_action().is_some() {}
         stage.relay.check();
-        stage.relay.desk.counts().of(Count::Streams) - before
+        stage.relay.ctx.counts().of(Count::Streams) - before
     }
 
     /// Between two of its turns a client waits for a turn's share of heads, however many others
@@ -426,16 +430,16 @@ mod tests {
         for port in 0..clients {
             let peer = SocketAddr::from(([10, 0, 0, 2], 1000 + port));
             let id = stage.relay.accepted(peer, stage.now).expect("room");
-            let before = stage.relay.desk.counts().of(Count::Streams);
+            let before = stage.relay.ctx.counts().of(Count::Streams);
             assert!(stage.relay.appetite(id) >= ahead.len());
             let cost = stage.relay.received(id, ahead.as_bytes(), stage.now);
-            let heads = (stage.relay.desk.counts().of(Count::Streams) - before) as usize;
+            let heads = (stage.relay.ctx.counts().of(Count::Streams) - before) as usize;
             assert_eq!(heads, HEADS_AT_ONCE_MAX, "at one go");
             assert!(cost >= ahead.len() + heads * HEAD_COST);
             assert_eq!(stage.relay.appetite(id), 0, "it has enough for now");
             ids.push(id);
         }
-        let (mut streams, mut turns) = (stage.relay.desk.counts().of(Count::Streams), 0);
+        let (mut streams, mut turns) = (stage.relay.ctx.counts().of(Count::Streams), 0);
         while stage.relay.has_ahead() {
             // Whoever comes now is heard at once, and answered with what the turn writes.
             let peer = SocketAddr::from(([10, 0, 0, 3], 1000));
@@ -557,8 +561,7 @@ mod tests {
         let chunks = "1\r\na\r\n".repeat(6000);
         let (mut rest, mut pieces, mut bytes) = (chunks.as_bytes(), 0, 0);
         let relay = &mut stage.relay;
-        while let Step::Media(_, content) =
-            relay.clients.read_on(source, &mut rest, &mut relay.desk)
+        while let Step::Media(_, content) = relay.clients.read_on(source, &mut rest, &mut relay.ctx)
         {
             (pieces, bytes) = (pieces + 1, bytes + content.len());
         }

@@ -1,14 +1,14 @@
 //! A request: its head is read, and the payload of a call; its answer goes out.
 
-use super::listing::Listing;
+use super::list_response::ListResponse;
 use super::{Clients, Event, Phase, Step};
 use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
-use crate::relay::Ticket;
+use crate::relay::JobId;
 use crate::relay::admission::KeptClaim;
 use crate::relay::api::{Call, Name, Outcome, Rows};
-use crate::relay::desk::Desk;
+use crate::relay::context::Context;
 use crate::relay::page::Page;
 use crate::relay::settings::Fields;
 use crate::relay::{ConnectionId, Settings};
@@ -67,18 +67,18 @@ impl Clients {
         id: ConnectionId,
         head: Result<Option<(Head, usize)>, Refusal>,
         input: &mut &[u8],
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Step<'static> {
         match head {
             Ok(None) => Step::Stop,
             Ok(Some((head, bytes))) => {
                 *input = &input[bytes..];
                 self.listen(id);
-                let introduced = self.introduce(id, &head.forwarded, desk);
-                self.note_request(id, &head, desk);
-                self.ask(id, head, introduced, desk)
+                let introduced = self.introduce(id, &head.forwarded, ctx);
+                self.note_request(id, &head, ctx);
+                self.ask(id, head, introduced, ctx)
             }
-            Err(refusal) => self.refuse_unread(id, &refusal, desk),
+            Err(refusal) => self.refuse_unread(id, &refusal, ctx),
         }
     }
 
@@ -88,7 +88,7 @@ impl Clients {
         id: ConnectionId,
         head: Head,
         introduced: Result<(), Refusal>,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Step<'static> {
         let Some(connection) = self.connections.get(id) else {
             return Step::Stop;
@@ -96,20 +96,20 @@ impl Clients {
         let caller = connection.caller();
         let reply = Reply {
             version: head.version,
-            keep_alive: head.keep_alive && !desk.is_closing() && caller.beyond.is_none(),
+            keep_alive: head.keep_alive && !ctx.is_closing() && caller.beyond.is_none(),
             head_only: head.method == Method::Head,
             no_store: false,
-            date: desk.date(),
-            fields: fields_for(&head, desk.settings()),
+            date: ctx.date(),
+            fields: fields_for(&head, ctx.settings()),
         };
         match introduced {
-            Ok(()) => Step::Came(Event::Asked {
+            Ok(()) => Step::Came(Event::Request {
                 head: Box::new(head),
                 caller,
                 reply,
             }),
             Err(refusal) => {
-                self.refuse_request(id, &head, &refusal, reply, desk);
+                self.refuse_request(id, &head, &refusal, reply, ctx);
                 Step::On
             }
         }
@@ -120,10 +120,10 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         refusal: &Refusal,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Step<'static> {
-        self.note_unread_request(id, desk);
-        self.refuse(id, refusal, desk.unread_reply(), desk);
+        self.note_unread_request(id, ctx);
+        self.refuse(id, refusal, ctx.unread_reply(), ctx);
         Step::On
     }
 
@@ -134,12 +134,12 @@ impl Clients {
         call: Call,
         head: &Head,
         reply: Reply,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         if let Framing::Length(length) = head.framing
             && length > PAYLOAD_BYTES_MAX as u64
         {
-            return self.refuse(id, &payload_too_large(), reply.closing(), desk);
+            return self.refuse(id, &payload_too_large(), reply.closing(), ctx);
         }
         let payload = Payload {
             call: Box::new(call),
@@ -159,7 +159,7 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         is_whole: Result<Option<bool>, Refusal>,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Step<'static> {
         let Some(connection) = self.connections.get_mut(id) else {
             return Step::Stop;
@@ -176,7 +176,7 @@ impl Clients {
                 return Step::Came(Event::Called { call: *call, reply });
             }
             (Phase::Payload(Payload { reply, .. }), Err(refusal)) => {
-                self.refuse(id, &refusal, reply.closing(), desk);
+                self.refuse(id, &refusal, reply.closing(), ctx);
             }
             (phase, _) => connection.phase = phase,
         }
@@ -206,7 +206,7 @@ impl Clients {
         status: Option<Status>,
         bytes: Vec<u8>,
         keep_alive: bool,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         self.leave(id);
         let Some(connection) = self.connections.get_mut(id) else {
@@ -222,10 +222,10 @@ impl Clients {
                 entry.status = status;
                 entry.bytes = answer_bytes as u64;
             }
-            self.end_access(&entry, desk);
+            self.end_access(&entry, ctx);
         }
         if !keep_alive {
-            self.linger(id, desk);
+            self.linger(id, ctx);
         }
         self.queue(id);
     }
@@ -236,12 +236,12 @@ impl Clients {
         id: ConnectionId,
         result: Result<Outcome, Refusal>,
         reply: Reply,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
         let (status, bytes) = match result {
-            Err(refusal) => return self.refuse(id, &refusal, reply, desk),
-            Ok(Outcome::List(rows)) => return self.list(id, rows, (None, ""), reply, desk),
+            Err(refusal) => return self.refuse(id, &refusal, reply, ctx),
+            Ok(Outcome::List(rows)) => return self.list(id, rows, (None, ""), reply, ctx),
             Ok(Outcome::Json(status, body)) => {
                 let json = "application/json";
                 (
@@ -256,7 +256,7 @@ impl Clients {
             Ok(Outcome::Page(page, None)) => (Status::Ok, shown(&page, Status::Ok, &reply, &[])),
             // Who may not see what it shows is told so by it.
             Ok(Outcome::Page(page, Some(refusal))) => {
-                desk.count_refusal(refusal.status);
+                ctx.count_refusal(refusal.status);
                 let seconds = refusal
                     .retry_after_seconds
                     .map(|seconds| seconds.to_string());
@@ -295,7 +295,7 @@ impl Clients {
             }
         };
         let keep_alive = reply.keep_alive;
-        self.respond(id, Some(status), bytes, keep_alive, desk);
+        self.respond(id, Some(status), bytes, keep_alive, ctx);
     }
 
     /// A list, with what other relays have told of it and the names of those that did not.
@@ -303,9 +303,9 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         rows: Rows,
-        (collecting, missing): (Option<Ticket>, &str),
+        (collecting, missing): (Option<JobId>, &str),
         reply: Reply,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         let reply = Reply {
             keep_alive: reply.keep_alive && reply.version == Version::Http11,
@@ -324,7 +324,7 @@ impl Clients {
             Version::Http10 => head,
         };
         if reply.head_only {
-            return self.respond(id, Some(Status::Ok), head.finish(), reply.keep_alive, desk);
+            return self.respond(id, Some(Status::Ok), head.finish(), reply.keep_alive, ctx);
         }
         let head = head.finish();
         if let Some(connection) = self.connections.get_mut(id)
@@ -335,14 +335,14 @@ impl Clients {
         }
         self.begin(
             id,
-            Phase::Listing(Listing::new(rows, collecting, reply)),
+            Phase::ListResponse(ListResponse::new(rows, collecting, reply)),
             &head,
         );
     }
 
     /// An error reaches the client; the connection can be used on only where `reply` says so.
-    pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, desk: &mut Desk) {
-        desk.count_refusal(refusal.status);
+    pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, ctx: &mut Context) {
+        ctx.count_refusal(refusal.status);
         let keep_alive = reply.keep_alive && !refusal.ends_connection;
         let bytes = http::refused(
             refusal,
@@ -351,7 +351,7 @@ impl Clients {
                 ..reply
             },
         );
-        self.respond(id, Some(refusal.status), bytes, keep_alive, desk);
+        self.respond(id, Some(refusal.status), bytes, keep_alive, ctx);
     }
 
     /// The same for a request: what follows its head is not read.
@@ -361,28 +361,28 @@ impl Clients {
         head: &Head,
         refusal: &Refusal,
         reply: Reply,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         let has_payload = !matches!(head.framing_of_media(), Framing::None | Framing::Length(0));
         let reply = Reply {
             keep_alive: reply.keep_alive && !has_payload,
             ..reply
         };
-        self.refuse(id, refusal, reply, desk);
+        self.refuse(id, refusal, reply, ctx);
     }
 
     /// Its answer depends on what has this ticket.
-    pub fn await_ticket(&mut self, id: ConnectionId, ticket: Ticket, desk: &mut Desk) {
+    pub fn await_ticket(&mut self, id: ConnectionId, ticket: JobId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.phase = Phase::Errand(ticket);
-            connection.progress = desk.now();
+            connection.phase = Phase::PendingCall(ticket);
+            connection.progress = ctx.now();
         }
-        self.rearm(id, desk);
+        self.rearm(id, ctx);
     }
 
     /// Its change is on its way to the disk.
     pub fn await_disk(&mut self, id: ConnectionId) {
-        self.enter(id, Phase::Recording);
+        self.enter(id, Phase::AwaitingJournal);
     }
 }
 

@@ -7,16 +7,16 @@ use super::request::CONTINUE;
 use super::{Clients, Event, Phase, Received, Step};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
-use crate::moment::Moment;
-use crate::relay::desk::Desk;
+use crate::moment::Instant;
+use crate::relay::context::Context;
 use crate::relay::streams::SILENT;
-use crate::relay::{ConnectionId, LiveId, RETRY_AFTER_SECONDS, icecast};
+use crate::relay::{ConnectionId, RETRY_AFTER_SECONDS, StreamId, icecast};
 
 /// A client, or an origin, whose body is a stream's media.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Source {
     /// Its stream.
-    pub live: LiveId,
+    pub stream: StreamId,
     body: Body,
     /// What has come of it.
     bytes: u64,
@@ -24,7 +24,7 @@ pub(super) struct Source {
     pub(super) reply: Option<Reply>,
     /// Bytes since the beginning of the window over which the slowest rate is judged.
     window_bytes: u64,
-    window_began: Moment,
+    window_began: Instant,
     /// Unused. Format 1 of the hand-over has this field.
     #[cfg_attr(feature = "handover", serde(skip_deserializing))]
     #[cfg_attr(not(feature = "handover"), expect(dead_code))]
@@ -59,9 +59,13 @@ impl Lapse {
 
 impl Source {
     /// Nothing has come yet.
-    pub fn new(live: LiveId, (framing, reply): (Framing, Option<Reply>), now: Moment) -> Source {
+    pub fn new(
+        stream: StreamId,
+        (framing, reply): (Framing, Option<Reply>),
+        now: Instant,
+    ) -> Source {
         Source {
-            live,
+            stream,
             body: Body::new(framing),
             bytes: 0,
             reply,
@@ -79,7 +83,7 @@ impl Source {
 
     /// It was told by another process, which cannot have seen what is to come.
     #[cfg(feature = "handover")]
-    pub fn fit(&mut self, now: Moment) {
+    pub fn fit(&mut self, now: Instant) {
         self.window_began = self.window_began.min(now);
         self.window_bytes = self.window_bytes.min(u64::MAX / 4);
         self.bytes = self.bytes.min(u64::MAX / 4);
@@ -106,7 +110,7 @@ impl Source {
     /// What has come of it.
     pub fn received(&self) -> Received {
         Received {
-            live: self.live,
+            stream: self.stream,
             bytes: self.bytes,
             reply: self.reply,
         }
@@ -136,8 +140,8 @@ impl Source {
 
     /// Silence, and slowness: over each window of the idle time a source must reach the slowest
     /// rate.
-    pub fn deadline(&self, progress: Moment, desk: &Desk) -> (Moment, Lapse) {
-        let idle_time = desk.settings().limits.source_idle_time;
+    pub fn deadline(&self, progress: Instant, ctx: &Context) -> (Instant, Lapse) {
+        let idle_time = ctx.settings().limits.source_idle_time;
         let silent = progress + idle_time;
         let window_ends = self.window_began + idle_time;
         if silent <= window_ends {
@@ -148,13 +152,13 @@ impl Source {
     }
 
     /// Another window begins. Says whether the source was too slow in the one before.
-    fn begin_window(&mut self, desk: &Desk) -> bool {
-        let limits = &desk.settings().limits;
+    fn begin_window(&mut self, ctx: &Context) -> bool {
+        let limits = &ctx.settings().limits;
         let bytes_min =
             limits.source_idle_time.as_secs_f64() * limits.body_bytes_per_second_min as f64;
         let is_too_slow = (self.window_bytes as f64) < bytes_min;
         self.window_bytes = 0;
-        self.window_began = desk.now();
+        self.window_began = ctx.now();
         is_too_slow
     }
 }
@@ -164,26 +168,26 @@ impl Clients {
     pub fn publish(
         &mut self,
         id: ConnectionId,
-        live: LiveId,
+        stream: StreamId,
         (head, framing): (&Head, Framing),
         reply: Reply,
-        desk: &Desk,
+        ctx: &Context,
     ) {
         let first = match head.method {
             _ if head.expects_continue => CONTINUE,
             Method::Source => icecast::GO_ON,
             _ => b"",
         };
-        let source = Source::new(live, (framing, Some(reply)), desk.now());
+        let source = Source::new(stream, (framing, Some(reply)), ctx.now());
         self.begin(id, Phase::Source(source), first);
     }
 
     /// A source's media goes to another stream from now on.
-    pub fn turn_source(&mut self, id: ConnectionId, live: LiveId) {
+    pub fn turn_source(&mut self, id: ConnectionId, stream: StreamId) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::Source(source) = &mut connection.phase
         {
-            source.live = live;
+            source.stream = stream;
         }
     }
 
@@ -193,10 +197,10 @@ impl Clients {
         id: ConnectionId,
         session: &SessionId,
         received: Received,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         let Some(reply) = received.reply else {
-            return self.close(id, desk);
+            return self.close(id, ctx);
         };
         // A key does not tell what it opens.
         let name = self.came_by(id).unwrap_or(session);
@@ -207,7 +211,7 @@ impl Clients {
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let fields = [("Cache-Control", "no-store")];
         let bytes = http::whole(Status::Ok, &reply, "application/json", &fields, &[&body]);
-        self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, desk);
+        self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, ctx);
     }
 
     /// A source whose stream has ended learns why, and is let go.
@@ -216,11 +220,11 @@ impl Clients {
         id: ConnectionId,
         refusal: &Refusal,
         reply: Option<Reply>,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         match reply {
-            Some(reply) => self.refuse(id, refusal, reply.closing(), desk),
-            None => self.close(id, desk),
+            Some(reply) => self.refuse(id, refusal, reply.closing(), ctx),
+            None => self.close(id, ctx),
         }
     }
 
@@ -229,12 +233,12 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         received: Received,
-        desk: &mut Desk,
-    ) -> LiveId {
+        ctx: &mut Context,
+    ) -> StreamId {
         let detail = "the server is shutting down";
         let refusal = Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS);
-        self.dismiss_source(id, &refusal, received.reply, desk);
-        received.live
+        self.dismiss_source(id, &refusal, received.reply, ctx);
+        received.stream
     }
 
     /// A source's body cannot be read.
@@ -242,9 +246,9 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         refusal: &Refusal,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Step<'static> {
-        let lost = self.lose_source(id, refusal, "its chunks are malformed", desk);
+        let lost = self.lose_source(id, refusal, "its chunks are malformed", ctx);
         lost.map_or(Step::Stop, Step::Came)
     }
 
@@ -254,14 +258,14 @@ impl Clients {
         id: ConnectionId,
         refusal: &Refusal,
         reason: &'static str,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Option<Event> {
         let Phase::Source(source) = &self.connections.get(id)?.phase else {
             return None;
         };
-        let Received { live, reply, .. } = source.received();
-        self.dismiss_source(id, refusal, reply, desk);
-        Some(Event::SourceLost { live, reason })
+        let Received { stream, reply, .. } = source.received();
+        self.dismiss_source(id, refusal, reply, ctx);
+        Some(Event::SourceLost { stream, reason })
     }
 
     /// A source's deadline has come. If its stream has not slowed it, it may be at fault.
@@ -269,24 +273,24 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         lapse: Lapse,
-        is_slowed: impl FnOnce(LiveId) -> bool,
-        desk: &mut Desk,
+        is_slowed: impl FnOnce(StreamId) -> bool,
+        ctx: &mut Context,
     ) -> Option<Event> {
         let connection = self.connections.get_mut(id)?;
         let Phase::Source(source) = &mut connection.phase else {
             return None;
         };
-        let is_too_slow = source.begin_window(desk);
-        let is_slowed = is_slowed(source.live);
+        let is_too_slow = source.begin_window(ctx);
+        let is_slowed = is_slowed(source.stream);
         if is_slowed {
-            connection.progress = desk.now();
+            connection.progress = ctx.now();
         }
         if is_slowed || !(lapse == Lapse::Silent || is_too_slow) {
             return None;
         }
         let reason = lapse.words();
         let refusal = Refusal::new(Status::RequestTimeout, reason);
-        self.lose_source(id, &refusal, reason, desk)
+        self.lose_source(id, &refusal, reason, ctx)
     }
 }
 
@@ -484,7 +488,7 @@ mod tests {
     /// The end of a connection is the media's where nothing else can be.
     #[test]
     fn a_body_without_an_end_of_its_own_ends_with_the_connection() {
-        let of = |framing| Source::new(LiveId::from_u64(0), (framing, None), Moment::START);
+        let of = |framing| Source::new(StreamId::from_u64(0), (framing, None), Instant::START);
         for (framing, ends) in [
             (Framing::UntilClose, true),
             (Framing::Chunked, false),
@@ -501,19 +505,19 @@ mod tests {
         let [first, second] =
             ["a", "b"].map(|session| stage.client(&put(session, "Content-Length: 99\r\n\r\n")));
         let clients = &mut stage.relay.clients;
-        let live = |clients: &Clients, id| match &clients
+        let stream = |clients: &Clients, id| match &clients
             .connections
             .get(id)
             .expect("it is there")
             .phase
         {
-            Phase::Source(source) => source.live,
+            Phase::Source(source) => source.stream,
             _ => panic!("it is no source"),
         };
-        let (its, other) = (live(clients, first), live(clients, second));
+        let (its, other) = (stream(clients, first), stream(clients, second));
         assert_ne!(its, other);
         clients.turn_source(first, other);
-        assert_eq!(live(clients, first), other);
+        assert_eq!(stream(clients, first), other);
     }
 
     /// Of pieces that lie there the small ones are put together, up to what is gathered at once.
@@ -534,8 +538,11 @@ mod tests {
         ] {
             let body: String = chunks.iter().map(|bytes| chunk(*bytes)).collect();
             let mut input = body.as_bytes();
-            let mut source =
-                Source::new(LiveId::from_u64(0), (Framing::Chunked, None), Moment::START);
+            let mut source = Source::new(
+                StreamId::from_u64(0),
+                (Framing::Chunked, None),
+                Instant::START,
+            );
             let (mut pieces, mut seen) = (Vec::new(), Vec::new());
             while let Ok(Part::Content(content)) = source.read(&mut input) {
                 let content = source.take(content, &mut input, &mut pieces);
@@ -547,7 +554,11 @@ mod tests {
         }
         // Alone it is lent as it is.
         let (mut source, mut pieces) = (
-            Source::new(LiveId::from_u64(0), (Framing::Chunked, None), Moment::START),
+            Source::new(
+                StreamId::from_u64(0),
+                (Framing::Chunked, None),
+                Instant::START,
+            ),
             Vec::new(),
         );
         let body = chunk(5);
@@ -562,8 +573,8 @@ mod tests {
     #[cfg(feature = "handover")]
     #[test]
     fn a_source_that_was_told_is_fitted_into_this_time() {
-        let at = |seconds| Moment::after_start(Duration::from_secs(seconds));
-        let source = Source::new(LiveId::from_u64(0), (Framing::Length(99), None), at(5));
+        let at = |seconds| Instant::after_start(Duration::from_secs(seconds));
+        let source = Source::new(StreamId::from_u64(0), (Framing::Length(99), None), at(5));
         let told = serde_json::to_value(&source).expect("JSON");
         for (field, value, seen) in [
             ("bytes", u64::MAX, u64::MAX / 4),

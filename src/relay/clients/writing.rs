@@ -4,15 +4,15 @@
 use std::net::SocketAddr;
 
 use super::connection::Connection;
-use super::following::Following;
-use super::listing::Listing;
+use super::event_reader::EventReader;
+use super::list_response::ListResponse;
 use super::{Clients, Phase, Said};
 use crate::gate::SessionId;
 use crate::gather::Gather;
 use crate::http::{HeadReader, Refusal, Status};
 use crate::relay::ConnectionId;
-use crate::relay::desk::Desk;
-use crate::relay::happening::Happening;
+use crate::relay::context::Context;
+use crate::relay::server_event::ServerEvent;
 use crate::relay::streams::{Place, Viewing};
 use crate::relay::viewer_id::ListedId;
 use crate::stream::{End, Outcome};
@@ -25,9 +25,9 @@ pub enum Due<'a> {
     /// Of its stream.
     Viewing(&'a mut Viewing),
     /// Of a table.
-    Listing(&'a mut Listing),
+    ListResponse(&'a mut ListResponse),
     /// Of what there is, or of what happens.
-    Following(&'a mut Following),
+    EventReader(&'a mut EventReader),
 }
 
 impl Clients {
@@ -38,7 +38,7 @@ impl Clients {
         {
             connection.is_queued = true;
             match connection.phase {
-                Phase::Listing(_) | Phase::Following(_) => self.listing.push_back(id),
+                Phase::ListResponse(_) | Phase::EventReader(_) => self.listing.push_back(id),
                 _ => self.queue.push_back(id),
             }
         }
@@ -115,26 +115,26 @@ impl Clients {
         let is_empty = connection.output.is_empty();
         match &mut connection.phase {
             Phase::Viewer(viewing) => Some(Due::Viewing(viewing)),
-            Phase::Listing(listing) => is_empty.then_some(Due::Listing(listing)),
-            Phase::Following(following) => is_empty.then_some(Due::Following(following)),
-            Phase::Introduction
+            Phase::ListResponse(listing) => is_empty.then_some(Due::ListResponse(listing)),
+            Phase::EventReader(following) => is_empty.then_some(Due::EventReader(following)),
+            Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
             | Phase::Source(_)
             | Phase::Waiting(_)
-            | Phase::Errand(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_)
-            | Phase::Recording
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => None,
         }
     }
 
     /// The list that a client reads, if its next piece is to be made.
-    pub fn due_listing(&mut self, id: ConnectionId) -> Option<&mut Listing> {
+    pub fn due_listing(&mut self, id: ConnectionId) -> Option<&mut ListResponse> {
         match self.due_output(id) {
-            Some(Due::Listing(listing)) => Some(listing),
-            Some(Due::Viewing(_) | Due::Following(_)) | None => None,
+            Some(Due::ListResponse(listing)) => Some(listing),
+            Some(Due::Viewing(_) | Due::EventReader(_)) | None => None,
         }
     }
 
@@ -167,14 +167,14 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         bytes: usize,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Option<(Place, usize)> {
         let connection = self.connections.get_mut(id)?;
-        connection.taken = desk.now();
+        connection.taken = ctx.now();
         let of_output = connection.output.advance(bytes);
         let of_stream = bytes - of_output;
-        if let Phase::Following(following) = &mut connection.phase {
-            let rest = following.advance(of_stream, desk);
+        if let Phase::EventReader(following) = &mut connection.phase {
+            let rest = following.advance(of_stream, ctx);
             connection.output.push(&rest);
             if let Some(entry) = &mut connection.access {
                 entry.bytes += (of_stream + rest.len()) as u64;
@@ -182,7 +182,7 @@ impl Clients {
             return None;
         }
         let Phase::Viewer(viewing) = &mut connection.phase else {
-            self.after_output(id, desk);
+            self.after_output(id, ctx);
             return None;
         };
         if of_stream == 0 {
@@ -197,14 +197,19 @@ impl Clients {
 
     /// A client's turn is over: its socket takes more, or does not. Says whose turn of which stream
     /// is over by that.
-    pub fn served(&mut self, id: ConnectionId, outcome: Outcome, desk: &mut Desk) -> Option<Place> {
+    pub fn served(
+        &mut self,
+        id: ConnectionId,
+        outcome: Outcome,
+        ctx: &mut Context,
+    ) -> Option<Place> {
         let connection = self.connections.get_mut(id)?;
         let place = connection.watches();
         if outcome == Outcome::Blocked && !connection.is_blocked {
             connection.is_blocked = true;
-            connection.taken = desk.now();
-            self.rearm(id, desk);
-        } else if outcome == Outcome::Open && connection.has_output(desk) {
+            connection.taken = ctx.now();
+            self.rearm(id, ctx);
+        } else if outcome == Outcome::Open && connection.has_output(ctx) {
             self.queue(id);
         }
         place
@@ -221,18 +226,18 @@ impl Clients {
         id: ConnectionId,
         viewing: Viewing,
         session: &SessionId,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         self.watch(id, viewing);
-        let what = Happening::ViewerComes {
+        let what = ServerEvent::ViewerComes {
             id: ListedId::Connection {
-                run: desk.run(),
+                run: ctx.run(),
                 connection: id.to_u64(),
             },
             key: self.came_by(id).map(SessionId::digest),
             address: self.peer(id),
         };
-        desk.tell(session, &what);
+        ctx.tell(session, &what);
     }
 
     /// What a client watches, and who it is.
@@ -243,7 +248,7 @@ impl Clients {
 
     /// A viewer has everything, and learns how the stream ended; or it gets an answer instead of
     /// the stream.
-    pub fn end_viewer(&mut self, id: ConnectionId, end: Result<End, Refusal>, desk: &mut Desk) {
+    pub fn end_viewer(&mut self, id: ConnectionId, end: Result<End, Refusal>, ctx: &mut Context) {
         let connection = self.connections.get_mut(id);
         let connection = connection.filter(|connection| connection.watches().is_some());
         let phase = connection.map(|connection| {
@@ -253,13 +258,13 @@ impl Clients {
             self.said.push_back(Said::ViewerGone(viewing.place()));
             let end = match end {
                 Ok(end) => end,
-                Err(refusal) => return self.refuse(id, &refusal, viewing.reply(), desk),
+                Err(refusal) => return self.refuse(id, &refusal, viewing.reply(), ctx),
             };
             let (last, keep_alive) = viewing.last(end);
-            let keep_alive = keep_alive && !desk.is_closing();
-            self.respond(id, None, last.to_vec(), keep_alive, desk);
+            let keep_alive = keep_alive && !ctx.is_closing();
+            self.respond(id, None, last.to_vec(), keep_alive, ctx);
             // Of a segment nothing is left to be written.
-            self.after_output(id, desk);
+            self.after_output(id, ctx);
         }
     }
 }
@@ -275,10 +280,10 @@ impl Connection {
 
     /// Whether there is something of its own to be written, or there will be as soon as the socket
     /// takes it.
-    fn has_output(&self, desk: &Desk) -> bool {
+    fn has_output(&self, ctx: &Context) -> bool {
         let has_more = match &self.phase {
-            Phase::Listing(_) => true,
-            Phase::Following(following) => following.has_more(desk),
+            Phase::ListResponse(_) => true,
+            Phase::EventReader(following) => following.has_more(ctx),
             _ => false,
         };
         has_more || !self.output.is_empty()
@@ -415,16 +420,16 @@ mod tests {
             .len();
         assert_eq!(bytes, of_own + 5);
         for (written, media) in [(of_own - 1, None), (1, None), (2, Some(2)), (3, Some(3))] {
-            let sent = clients.sent(viewer, written, &mut stage.relay.desk);
+            let sent = clients.sent(viewer, written, &mut stage.relay.ctx);
             assert_eq!(sent.map(|(_, bytes)| bytes), media, "{written}");
         }
         let place = clients.viewer(viewer).map(|(place, _)| place);
         assert!(place.is_some());
         assert!(clients.viewer(source).is_none(), "it watches nothing");
-        assert!(clients.served(viewer, Outcome::Open, &mut stage.relay.desk) == place);
+        assert!(clients.served(viewer, Outcome::Open, &mut stage.relay.ctx) == place);
         assert!(
             clients
-                .served(source, Outcome::Open, &mut stage.relay.desk)
+                .served(source, Outcome::Open, &mut stage.relay.ctx)
                 .is_none()
         );
     }

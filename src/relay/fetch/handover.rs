@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use super::pull::{Pull, Pulls, Stage};
 use super::{Fetch, WITHOUT_STREAM_MAX};
 use crate::gate::SessionId;
-use crate::handover::{Line, Unfit, Writer, must};
-use crate::moment::Moment;
-use crate::relay::desk::Desk;
-use crate::relay::{ConnectionId, LiveId, PullId};
+use crate::handover::{HandoverError, Line, Writer, must};
+use crate::moment::Instant;
+use crate::relay::context::Context;
+use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
 
 /// Pulls that were told, one after the other.
@@ -21,7 +21,7 @@ pub enum Concern {
     /// This connection asks for its stream.
     Asks(ConnectionId),
     /// This is its stream.
-    Runs(LiveId),
+    Runs(StreamId),
 }
 
 impl Fetch {
@@ -41,10 +41,10 @@ impl Fetch {
     }
 
     /// They are another process's.
-    pub fn let_go(&mut self, desk: &mut Desk) {
+    pub fn let_go(&mut self, ctx: &mut Context) {
         let ids: Vec<PullId> = self.pulls.entries.iter().map(|(id, _)| id).collect();
         for id in ids {
-            self.remove(id, desk);
+            self.remove(id, ctx);
         }
     }
 
@@ -54,8 +54,8 @@ impl Fetch {
     }
 
     /// What was known of the origins.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
-        let (pseudonym, known): (String, Vec<(Vec<SocketAddr>, Moment)>) = line.read()?;
+    pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+        let (pseudonym, known): (String, Vec<(Vec<SocketAddr>, Instant)>) = line.read()?;
         self.origins.become_as(pseudonym, known);
         Ok(())
     }
@@ -67,9 +67,9 @@ impl Fetch {
         ToldPulls(told): ToldPulls,
         (next, failures): (u32, u64),
         has_other_origins: bool,
-        desk: &mut Desk,
-    ) -> Result<(), Unfit> {
-        let places_max = 2 * (WITHOUT_STREAM_MAX + desk.settings().limits.streams_max);
+        ctx: &mut Context,
+    ) -> Result<(), HandoverError> {
+        let places_max = 2 * (WITHOUT_STREAM_MAX + ctx.settings().limits.streams_max);
         let origins = self.origins.len();
         let mut pulls = Pulls {
             failures,
@@ -94,9 +94,9 @@ impl Fetch {
             if let Some(pull) = self.pulls.entries.get_mut(id)
                 && let Stage::Resolving { .. } = pull.stage
             {
-                pull.stage = Stage::Pausing { until: desk.now() };
+                pull.stage = Stage::Pausing { until: ctx.now() };
             }
-            self.rearm(id, desk);
+            self.rearm(id, ctx);
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Fetch {
         let pulls = self.pulls.entries.iter();
         pulls.filter_map(|(id, pull)| match pull.stage {
             Stage::Asking { connection, .. } => Some((id, Concern::Asks(connection))),
-            Stage::Running { live, .. } => Some((id, Concern::Runs(live))),
+            Stage::Running { stream, .. } => Some((id, Concern::Runs(stream))),
             _ => None,
         })
     }
@@ -122,7 +122,7 @@ impl Fetch {
 
 impl ToldPulls {
     /// One of them.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+    pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         self.0.push((PullId::from_u64(line.number), line.read()?));
         Ok(())
     }

@@ -17,12 +17,12 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::desk::Desk;
+use super::context::Context;
 use super::timers::{Armed, Owner};
-use super::{Action, ConnectionId, Job, Level, LiveId, PullId, Ticket};
+use super::{Action, ConnectionId, Job, JobId, Level, PullId, StreamId};
 use crate::gate::SessionId;
 use crate::http::Refusal;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::stream::End;
 #[cfg(feature = "handover")]
 pub(super) use handover::{Concern, ToldPulls};
@@ -53,7 +53,7 @@ pub(super) enum Said {
     /// Nobody wants to hear any more what comes from there.
     HangUp(ConnectionId),
     /// Nobody wants this stream any more, if it is this pull's still.
-    Unwanted { live: LiveId, pull: PullId },
+    Unwanted { stream: StreamId, pull: PullId },
 }
 
 /// An origin that is to be called.
@@ -64,15 +64,15 @@ pub(super) struct Call {
     /// What it is asked.
     pub request: String,
     /// So long it may take.
-    pub until: Moment,
+    pub until: Instant,
 }
 
 impl Fetch {
     /// Nothing is fetched yet.
-    pub fn new(desk: &mut Desk) -> Fetch {
-        let number = desk.draw();
+    pub fn new(ctx: &mut Context) -> Fetch {
+        let number = ctx.draw();
         Fetch {
-            origins: Origins::new(&desk.settings().origins, number),
+            origins: Origins::new(&ctx.settings().origins, number),
             pulls: Pulls::default(),
             said: VecDeque::new(),
         }
@@ -122,9 +122,9 @@ impl Fetch {
     }
 
     /// How long a viewer waits for a stream to be fetched.
-    pub fn time(&self, desk: &Desk) -> Duration {
+    pub fn time(&self, ctx: &Context) -> Duration {
         let origins = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
-        desk.settings().limits.origin_time.saturating_mul(origins)
+        ctx.settings().limits.origin_time.saturating_mul(origins)
     }
 
     /// Whether this session is fetched, or being fetched.
@@ -155,7 +155,7 @@ impl Fetch {
 
     /// What must hold between two inputs. `is_live` says whether this stream is the running one of
     /// this session, and this pull's. Says how many deadlines are armed.
-    pub fn check(&self, is_live: impl Fn(&SessionId, LiveId, PullId) -> bool) -> usize {
+    pub fn check(&self, is_live: impl Fn(&SessionId, StreamId, PullId) -> bool) -> usize {
         assert!(self.said.is_empty(), "nobody has heard what is to be done");
         self.pulls.check(is_live)
     }
@@ -163,7 +163,7 @@ impl Fetch {
     // ---- An origin is asked
 
     /// A viewer waits for a session: it is fetched, unless it is being fetched.
-    pub fn want(&mut self, session: &SessionId, desk: &mut Desk) {
+    pub fn want(&mut self, session: &SessionId, ctx: &mut Context) {
         if self.origins.is_empty() || self.has(session) {
             return;
         }
@@ -171,43 +171,43 @@ impl Fetch {
             session: session.clone(),
             asked_via: None,
             is_forbidden: false,
-            stage: Stage::Pausing { until: desk.now() },
+            stage: Stage::Pausing { until: ctx.now() },
             has_run: false,
             failures: 0,
             fault: None,
             unwatched_since: None,
             armed: Armed::default(),
         });
-        self.ask_origin(id, 0, desk);
+        self.ask_origin(id, 0, ctx);
     }
 
     /// The next origin of a round; with none left the round is over.
-    fn ask_origin(&mut self, id: PullId, origin: usize, desk: &mut Desk) {
-        let until = desk.now() + desk.settings().limits.origin_time;
-        match self.origins.whereabouts(origin, desk.now()) {
+    fn ask_origin(&mut self, id: PullId, origin: usize, ctx: &mut Context) {
+        let until = ctx.now() + ctx.settings().limits.origin_time;
+        match self.origins.whereabouts(origin, ctx.now()) {
             None => {
                 self.pulls.enter(id, Stage::Failed);
                 return self.said.push_back(Said::RoundOver(id));
             }
-            Some(Whereabouts::Known) => return self.ask_address(id, (origin, 0), until, desk),
+            Some(Whereabouts::Known) => return self.ask_address(id, (origin, 0), until, ctx),
             Some(Whereabouts::Sought) => {}
             Some(Whereabouts::Unknown(name, port)) => {
-                let ticket = desk.draw_ticket();
+                let ticket = ctx.draw_ticket();
                 self.origins.seek(origin, ticket);
                 let job = Job::Resolve(vec![(name, port)]);
-                desk.act(Action::Help(ticket, job));
+                ctx.act(Action::Help(ticket, job));
             }
         }
         self.pulls.enter(id, Stage::Resolving { origin, until });
-        self.rearm(id, desk);
+        self.rearm(id, ctx);
     }
 
     fn ask_address(
         &mut self,
         id: PullId,
         (origin, address): (usize, usize),
-        until: Moment,
-        desk: &mut Desk,
+        until: Instant,
+        ctx: &mut Context,
     ) {
         if self.origins.address(origin, address).is_some() {
             let stage = Stage::Calling {
@@ -221,7 +221,7 @@ impl Fetch {
         if address == 0 {
             self.note_fault(id, Fault::Broken("its name does not resolve"));
         }
-        self.ask_origin(id, origin + 1, desk);
+        self.ask_origin(id, origin + 1, ctx);
     }
 
     /// Whom a pull is to call, and what it asks. `came_through` says through which relays all came
@@ -251,7 +251,7 @@ impl Fetch {
 
     /// The origin that a pull is to call is called over this connection; or there is no room for
     /// one.
-    pub fn called(&mut self, id: PullId, connection: Option<ConnectionId>, desk: &mut Desk) {
+    pub fn called(&mut self, id: PullId, connection: Option<ConnectionId>, ctx: &mut Context) {
         let stage = self.pulls.entries.get(id).map(|pull| pull.stage);
         match (stage, connection) {
             (
@@ -269,11 +269,11 @@ impl Fetch {
                     connection,
                 };
                 self.pulls.enter(id, stage);
-                self.rearm(id, desk);
+                self.rearm(id, ctx);
             }
             (Some(Stage::Calling { origin, .. }), None) => {
                 self.note_fault(id, Fault::Busy);
-                self.ask_origin(id, origin + 1, desk);
+                self.ask_origin(id, origin + 1, ctx);
             }
             (Some(_) | None, _) => {}
         }
@@ -282,12 +282,12 @@ impl Fetch {
     /// A look-up is over, or could not be made. Says whether it was for an origin.
     pub fn resolved(
         &mut self,
-        ticket: Ticket,
+        ticket: JobId,
         results: &[Result<Vec<SocketAddr>, String>],
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> bool {
         let addresses = results.iter().flatten().flatten().copied().collect();
-        let Some(found) = self.origins.found(ticket, addresses, desk.now()) else {
+        let Some(found) = self.origins.found(ticket, addresses, ctx.now()) else {
             return false;
         };
         let pulls = self.pulls.entries.iter();
@@ -296,7 +296,7 @@ impl Fetch {
             _ => None,
         });
         for (id, until) in waiting.collect::<Vec<_>>() {
-            self.ask_address(id, (found, 0), until, desk);
+            self.ask_address(id, (found, 0), until, ctx);
         }
         true
     }
@@ -311,19 +311,25 @@ impl Fetch {
     }
 
     /// A pull's stream runs from now on. `Via` of what goes out of it.
-    pub fn brought(&mut self, id: PullId, live: LiveId, via: Option<&str>, now: Moment) -> String {
+    pub fn brought(
+        &mut self,
+        id: PullId,
+        stream: StreamId,
+        via: Option<&str>,
+        now: Instant,
+    ) -> String {
         if let Some(pull) = self.pulls.entries.get_mut(id) {
             pull.has_run = true;
             pull.is_forbidden = false;
             pull.fault = None;
         }
-        self.runs(id, live, now);
+        self.runs(id, stream, now);
         self.origins.via(via)
     }
 
     /// A pull's stream is this one from now on.
-    pub fn runs(&mut self, id: PullId, live: LiveId, now: Moment) {
-        self.pulls.enter(id, Stage::Running { live, since: now });
+    pub fn runs(&mut self, id: PullId, stream: StreamId, now: Instant) {
+        self.pulls.enter(id, Stage::Running { stream, since: now });
     }
 
     /// The connection over which an origin was asked is gone, without a stream.
@@ -332,7 +338,7 @@ impl Fetch {
         id: PullId,
         (over, fault): (ConnectionId, Fault),
         came_through: impl FnOnce(&SessionId) -> Option<&'a str>,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         let Some(pull) = self.pulls.entries.get(id) else {
             return;
@@ -352,19 +358,19 @@ impl Fetch {
         // A loop is one of those who wait, and not the pull's, if others have come since who came
         // another way.
         if fault == Fault::Loop && came_through(&pull.session) != pull.asked_via.as_deref() {
-            return self.ask_address(id, (origin, address), until, desk);
+            return self.ask_address(id, (origin, address), until, ctx);
         }
         self.note_fault(id, fault);
         match fault {
             // It may be at its next address.
-            Fault::Broken(_) => self.ask_address(id, (origin, address + 1), until, desk),
+            Fault::Broken(_) => self.ask_address(id, (origin, address + 1), until, ctx),
             // The others would say the same.
             Fault::Forbidden => {
                 self.pulls.enter(id, Stage::Failed);
                 self.said.push_back(Said::RoundOver(id));
             }
             Fault::NotFound | Fault::TimedOut | Fault::Busy | Fault::Loop => {
-                self.ask_origin(id, origin + 1, desk)
+                self.ask_origin(id, origin + 1, ctx)
             }
         }
     }
@@ -385,7 +391,7 @@ impl Fetch {
         &mut self,
         id: PullId,
         is_held: impl FnOnce(&SessionId) -> bool,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Option<(SessionId, Option<Fault>)> {
         let pull = self.pulls.entries.get(id)?;
         if pull.stage != Stage::Failed {
@@ -393,13 +399,13 @@ impl Fetch {
         }
         let session = pull.session.clone();
         let fault = pull.fault.unwrap_or(Fault::NotFound);
-        let waits_on = !desk.settings().limits.wait_time.is_zero();
+        let waits_on = !ctx.settings().limits.wait_time.is_zero();
         // Where viewers are held, somebody may yet set right what is final to others.
         let is_final = fault.is_final() && !is_held(&session);
-        let comes_again = (pull.has_run || waits_on) && !is_final && !desk.is_closing();
+        let comes_again = (pull.has_run || waits_on) && !is_final && !ctx.is_closing();
         self.pulls.failures += 1;
         if fault > Fault::NotFound {
-            desk.log(
+            ctx.log(
                 Level::Warn,
                 format_args!(
                     "event=pull-fails session={} detail=\"{}\"",
@@ -409,26 +415,26 @@ impl Fetch {
             );
         }
         if comes_again {
-            self.pause(id, desk);
+            self.pause(id, ctx);
         } else {
-            self.remove(id, desk);
+            self.remove(id, ctx);
         }
         // Who waits for an origin that is ill waits on; what an origin says is said at once.
         let turns_away = !comes_again || (fault == Fault::NotFound && !waits_on);
         Some((session, turns_away.then_some(fault)))
     }
 
-    fn pause(&mut self, id: PullId, desk: &mut Desk) {
-        let now = desk.now();
+    fn pause(&mut self, id: PullId, ctx: &mut Context) {
+        let now = ctx.now();
         if let Some(pull) = self.pulls.entries.get_mut(id) {
             let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << pull.failures.min(8)));
             pull.failures = pull.failures.saturating_add(1);
             // Between half of it and all, so that edges which lost their origin together do not
             // come back together.
-            let part = (desk.draw() % 512) as u32;
+            let part = (ctx.draw() % 512) as u32;
             let until = now + pause / 2 + pause * part / 1024;
             self.pulls.enter(id, Stage::Pausing { until });
-            self.rearm(id, desk);
+            self.rearm(id, ctx);
         }
     }
 
@@ -438,33 +444,33 @@ impl Fetch {
         id: PullId,
         end: End,
         has_viewers: bool,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Option<SessionId> {
         let pull = self.pulls.entries.get_mut(id)?;
         let Stage::Running { since, .. } = pull.stage else {
             return None;
         };
-        if end == End::Complete || !has_viewers || desk.is_closing() {
-            self.remove(id, desk);
+        if end == End::Complete || !has_viewers || ctx.is_closing() {
+            self.remove(id, ctx);
             return None;
         }
-        if desk.now().since(since) >= PAUSE_MAX {
+        if ctx.now().since(since) >= PAUSE_MAX {
             pull.failures = 0;
         }
         let session = pull.session.clone();
-        self.pause(id, desk);
+        self.pause(id, ctx);
         Some(session)
     }
 
     /// The session is not to be fetched any more. Whoever waits waits on.
-    pub fn drop(&mut self, session: &SessionId, desk: &mut Desk) {
+    pub fn drop(&mut self, session: &SessionId, ctx: &mut Context) {
         if let Some(pull) = self.pulls.of(session) {
-            match self.remove(pull, desk) {
+            match self.remove(pull, ctx) {
                 Some(Stage::Asking { connection, .. }) => {
                     self.said.push_back(Said::HangUp(connection))
                 }
-                Some(Stage::Running { live, .. }) => {
-                    self.said.push_back(Said::Unwanted { live, pull })
+                Some(Stage::Running { stream, .. }) => {
+                    self.said.push_back(Said::Unwanted { stream, pull })
                 }
                 Some(
                     Stage::Resolving { .. }
@@ -478,52 +484,57 @@ impl Fetch {
     }
 
     /// The server shuts down: nothing is fetched any more that does not run yet.
-    pub fn shut_down(&mut self, desk: &mut Desk) {
+    pub fn shut_down(&mut self, ctx: &mut Context) {
         let pulls = self.pulls.entries.iter();
         let without_stream = pulls.filter(|(_, pull)| !pull.stage.is_running());
         let sessions: Vec<SessionId> = without_stream
             .map(|(_, pull)| pull.session.clone())
             .collect();
         for session in sessions {
-            self.drop(&session, desk);
+            self.drop(&session, ctx);
         }
     }
 
     /// Somebody has come or gone: a pull that nobody wants has its time, or none if it never ran.
-    pub fn tend(&mut self, session: &SessionId, is_wanted: impl FnOnce() -> bool, desk: &mut Desk) {
+    pub fn tend(
+        &mut self,
+        session: &SessionId,
+        is_wanted: impl FnOnce() -> bool,
+        ctx: &mut Context,
+    ) {
         if let Some(id) = self.pulls.of(session)
             && let Some(pull) = self.pulls.entries.get_mut(id)
         {
             if is_wanted() {
                 pull.unwatched_since = None;
             } else if pull.has_run {
-                pull.unwatched_since.get_or_insert(desk.now());
-                self.rearm(id, desk);
+                pull.unwatched_since.get_or_insert(ctx.now());
+                self.rearm(id, ctx);
             } else {
-                self.drop(session, desk);
+                self.drop(session, ctx);
             }
         }
     }
 
     /// A pull's deadline has come.
-    pub fn due(&mut self, id: PullId, desk: &mut Desk) {
-        let now = desk.now();
+    pub fn due(&mut self, id: PullId, ctx: &mut Context) {
+        let now = ctx.now();
         let Some(pull) = self.pulls.entries.get_mut(id) else {
             return;
         };
         pull.armed.fired();
-        if pull.idle_deadline(desk).is_some_and(|due| due <= now) {
+        if pull.idle_deadline(ctx).is_some_and(|due| due <= now) {
             let session = pull.session.clone();
-            return self.drop(&session, desk);
+            return self.drop(&session, ctx);
         }
         match pull.stage {
             Stage::Resolving { origin, until } if until <= now => {
                 self.note_fault(id, Fault::TimedOut);
-                self.ask_origin(id, origin + 1, desk);
+                self.ask_origin(id, origin + 1, ctx);
             }
             Stage::Pausing { until } if until <= now => {
                 pull.fault = None;
-                self.ask_origin(id, 0, desk);
+                self.ask_origin(id, 0, ctx);
             }
             Stage::Resolving { .. }
             | Stage::Pausing { .. }
@@ -532,37 +543,37 @@ impl Fetch {
             | Stage::Asking { .. }
             | Stage::Running { .. } => {}
         }
-        self.rearm(id, desk);
+        self.rearm(id, ctx);
     }
 
-    fn remove(&mut self, id: PullId, desk: &mut Desk) -> Option<Stage> {
+    fn remove(&mut self, id: PullId, ctx: &mut Context) -> Option<Stage> {
         let mut pull = self.pulls.remove(id)?;
-        desk.disarm(&mut pull.armed, Owner::Pull(id));
+        ctx.disarm(&mut pull.armed, Owner::Pull(id));
         Some(pull.stage)
     }
 
-    fn rearm(&mut self, id: PullId, desk: &mut Desk) {
+    fn rearm(&mut self, id: PullId, ctx: &mut Context) {
         if let Some(pull) = self.pulls.entries.get_mut(id)
-            && let Some(deadline) = pull.deadline(desk)
+            && let Some(deadline) = pull.deadline(ctx)
         {
-            desk.arm(&mut pull.armed, Owner::Pull(id), deadline);
+            ctx.arm(&mut pull.armed, Owner::Pull(id), deadline);
         }
     }
 }
 
 impl Pull {
-    fn deadline(&self, desk: &Desk) -> Option<Moment> {
+    fn deadline(&self, ctx: &Context) -> Option<Instant> {
         let of_stage = match self.stage {
             Stage::Resolving { until, .. } | Stage::Pausing { until } => Some(until),
             // Its connection has the deadline, or it is moved on when this input is settled.
             Stage::Asking { .. } | Stage::Running { .. } => None,
             Stage::Calling { .. } | Stage::Failed => None,
         };
-        of_stage.into_iter().chain(self.idle_deadline(desk)).min()
+        of_stage.into_iter().chain(self.idle_deadline(ctx)).min()
     }
 
-    fn idle_deadline(&self, desk: &Desk) -> Option<Moment> {
-        Some(self.unwatched_since? + desk.settings().limits.origin_idle_time)
+    fn idle_deadline(&self, ctx: &Context) -> Option<Instant> {
+        Some(self.unwatched_since? + ctx.settings().limits.origin_idle_time)
     }
 }
 

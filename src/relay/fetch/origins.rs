@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status, elements, percent_encoded};
-use crate::moment::Moment;
-use crate::relay::Ticket;
+use crate::moment::Instant;
+use crate::relay::JobId;
 use crate::relay::settings::OriginUrl;
 
 /// All origins, in the order in which they are asked.
@@ -25,9 +25,9 @@ struct OriginServer {
     url: OriginUrl,
     addresses: Vec<SocketAddr>,
     /// Then its addresses are looked up again.
-    known_until: Moment,
+    known_until: Instant,
     /// The look-up under way.
-    lookup: Option<Ticket>,
+    lookup: Option<JobId>,
 }
 
 /// Where an origin is.
@@ -53,7 +53,7 @@ impl Origins {
         let server = |url: &OriginUrl| OriginServer {
             url: url.clone(),
             addresses: Vec::new(),
-            known_until: Moment::START,
+            known_until: Instant::START,
             lookup: None,
         };
         Origins {
@@ -87,7 +87,7 @@ impl Origins {
 
     /// Where each is, and until when that is known.
     #[cfg(feature = "handover")]
-    pub fn addresses(&self) -> impl Iterator<Item = (&[SocketAddr], Moment)> {
+    pub fn addresses(&self) -> impl Iterator<Item = (&[SocketAddr], Instant)> {
         let list = self.list.iter();
         list.map(|server| (server.addresses.as_slice(), server.known_until))
     }
@@ -100,7 +100,7 @@ impl Origins {
 
     /// The same origins, as far as they are in the same places, under the same name.
     #[cfg(feature = "handover")]
-    pub fn become_as(&mut self, pseudonym: String, known: Vec<(Vec<SocketAddr>, Moment)>) {
+    pub fn become_as(&mut self, pseudonym: String, known: Vec<(Vec<SocketAddr>, Instant)>) {
         if self.pseudonym.len() == pseudonym.len() {
             self.pseudonym = pseudonym;
         }
@@ -111,7 +111,7 @@ impl Origins {
     }
 
     /// Whether the addresses of an origin are at hand.
-    pub fn whereabouts(&self, origin: usize, now: Moment) -> Option<Whereabouts> {
+    pub fn whereabouts(&self, origin: usize, now: Instant) -> Option<Whereabouts> {
         let server = self.list.get(origin)?;
         Some(match server.url.address() {
             Some(_) => Whereabouts::Known,
@@ -124,7 +124,7 @@ impl Origins {
     }
 
     /// An origin's addresses are looked up under this ticket.
-    pub fn seek(&mut self, origin: usize, ticket: Ticket) {
+    pub fn seek(&mut self, origin: usize, ticket: JobId) {
         if let Some(server) = self.list.get_mut(origin) {
             server.lookup = Some(ticket);
         }
@@ -133,9 +133,9 @@ impl Origins {
     /// A look-up is over. Says which origin's it was, if any's.
     pub fn found(
         &mut self,
-        ticket: Ticket,
+        ticket: JobId,
         addresses: Vec<SocketAddr>,
-        now: Moment,
+        now: Instant,
     ) -> Option<usize> {
         let origin = self
             .list
@@ -225,12 +225,12 @@ mod tests {
         Origins::new(&stage::settings(options).origins, 0xabc)
     }
 
-    fn at(seconds: u64) -> Moment {
-        Moment::after_start(Duration::from_secs(seconds))
+    fn at(seconds: u64) -> Instant {
+        Instant::after_start(Duration::from_secs(seconds))
     }
 
-    fn ticket(number: u64) -> Ticket {
-        Ticket(number)
+    fn ticket(number: u64) -> JobId {
+        JobId(number)
     }
 
     fn addresses(hosts: std::ops::Range<u8>) -> Vec<SocketAddr> {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     /// Where an origin is, in a word.
-    fn where_is(origins: &Origins, origin: usize, now: Moment) -> String {
+    fn where_is(origins: &Origins, origin: usize, now: Instant) -> String {
         match origins.whereabouts(origin, now) {
             None => "there is none".to_owned(),
             Some(Whereabouts::Known) => "known".to_owned(),
@@ -406,7 +406,7 @@ mod tests {
         let mut old = origins(&NAMES);
         old.seek(0, ticket(1));
         old.found(ticket(1), addresses(0..4), at(3));
-        let known = |origins: &Origins| -> Vec<(Vec<SocketAddr>, Moment)> {
+        let known = |origins: &Origins| -> Vec<(Vec<SocketAddr>, Instant)> {
             let known = origins.addresses();
             known.map(|(it, until)| (it.to_vec(), until)).collect()
         };

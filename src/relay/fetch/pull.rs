@@ -20,9 +20,9 @@ use std::collections::HashMap;
 
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::timers::Armed;
-use crate::relay::{ConnectionId, LiveId, PullId};
+use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
 
 /// A session that is fetched.
@@ -41,7 +41,7 @@ pub struct Pull {
     /// What keeps the stream from coming: of the origins asked in this round, or in the last one.
     pub(super) fault: Option<Fault>,
     /// Since when nobody watches or waits.
-    pub(super) unwatched_since: Option<Moment>,
+    pub(super) unwatched_since: Option<Instant>,
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) armed: Armed,
 }
@@ -50,26 +50,26 @@ pub struct Pull {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Stage {
     /// The origin's name is looked up.
-    Resolving { origin: usize, until: Moment },
+    Resolving { origin: usize, until: Instant },
     /// One address of the origin is to be connected to, which is done when this input is settled.
     Calling {
         origin: usize,
         address: usize,
-        until: Moment,
+        until: Instant,
     },
     /// It is connected to, and asked.
     Asking {
         origin: usize,
         address: usize,
-        until: Moment,
+        until: Instant,
         connection: ConnectionId,
     },
     /// The stream comes.
-    Running { live: LiveId, since: Moment },
+    Running { stream: StreamId, since: Instant },
     /// No origin has it. Whether another round comes is known when this input is settled.
     Failed,
     /// Another round comes.
-    Pausing { until: Moment },
+    Pausing { until: Instant },
 }
 
 /// Why an origin does not have the stream for us; of several origins, the last in this order tells
@@ -190,7 +190,7 @@ impl Pulls {
 
     /// What must hold. `is_live` says whether this stream is the running one of this session, and
     /// this pull's.
-    pub fn check(&self, is_live: impl Fn(&SessionId, LiveId, PullId) -> bool) -> usize {
+    pub fn check(&self, is_live: impl Fn(&SessionId, StreamId, PullId) -> bool) -> usize {
         assert_eq!(self.by_session.len(), self.entries.len());
         assert!(
             !self.entries.is_empty() || self.held_bytes() == 0,
@@ -202,10 +202,10 @@ impl Pulls {
             assert_eq!(self.of(&pull.session), Some(id), "a pull is not found");
             armed += usize::from(pull.armed.is_armed());
             match pull.stage {
-                Stage::Running { live, .. } => {
+                Stage::Running { stream, .. } => {
                     running += 1;
                     assert!(
-                        is_live(&pull.session, live, id),
+                        is_live(&pull.session, stream, id),
                         "a pull outlives its stream: {id:?}"
                     );
                 }
@@ -247,7 +247,7 @@ mod tests {
             asked_via: None,
             is_forbidden: false,
             stage: Stage::Pausing {
-                until: Moment::START,
+                until: Instant::START,
             },
             has_run: false,
             failures: 0,
@@ -257,10 +257,10 @@ mod tests {
         }
     }
 
-    fn running(live: u64) -> Stage {
+    fn running(stream: u64) -> Stage {
         Stage::Running {
-            live: LiveId::from_u64(live),
-            since: Moment::START,
+            stream: StreamId::from_u64(stream),
+            since: Instant::START,
         }
     }
 
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(["a", "b", "c", "d"].map(|it| pulls.of(&session(it))), {
             [Some(a), Some(b), Some(c), None]
         });
-        let until = Moment::START;
+        let until = Instant::START;
         let asking = Stage::Asking {
             origin: 0,
             address: 0,
@@ -373,9 +373,9 @@ mod tests {
         assert_eq!(pulls.check(|_, _, _| true), 0);
         pulls.enter(ids[0], running(1));
         pulls.enter(ids[2], running(2));
-        let is_live = |of: &SessionId, live: LiveId, id: PullId| {
-            let is_a = *of == session("a") && live == LiveId::from_u64(1) && id == ids[0];
-            is_a || (*of == session("c") && live == LiveId::from_u64(2) && id == ids[2])
+        let is_live = |of: &SessionId, stream: StreamId, id: PullId| {
+            let is_a = *of == session("a") && stream == StreamId::from_u64(1) && id == ids[0];
+            is_a || (*of == session("c") && stream == StreamId::from_u64(2) && id == ids[2])
         };
         assert_eq!(pulls.check(is_live), 0);
         let wrong = |break_it: fn(&mut Pulls, PullId)| {
@@ -393,7 +393,7 @@ mod tests {
         assert!(wrong(|pulls, _| pulls.by_session = HashMap::new()));
         assert!(wrong(|pulls, id| {
             let pull = pulls.entries.get_mut(id).expect("it is there");
-            pull.unwatched_since = Some(Moment::START);
+            pull.unwatched_since = Some(Instant::START);
         }));
     }
 

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use super::{Gate, Grants, Ledger};
 use crate::gate::{SessionId, Tokens, network_of};
-use crate::handover::{Line, Unfit, Writer, must};
-use crate::moment::Moment;
-use crate::relay::desk::Desk;
-use crate::stamp::Stamp;
+use crate::handover::{HandoverError, Line, Writer, must};
+use crate::moment::Instant;
+use crate::relay::context::Context;
+use crate::stamp::UnixTime;
 
 impl Grants {
     /// Whether no change is on its way to the disk.
@@ -29,8 +29,13 @@ impl Grants {
     }
 
     /// What kind of table it is; here it is written if `is_kept`.
-    pub fn hear(&mut self, line: Line<'_>, is_kept: bool, desk: &Desk) -> Result<(), Unfit> {
-        let (has_tokens, was_kept, told): (bool, bool, Stamp) = line.read()?;
+    pub fn hear(
+        &mut self,
+        line: Line<'_>,
+        is_kept: bool,
+        ctx: &Context,
+    ) -> Result<(), HandoverError> {
+        let (has_tokens, was_kept, told): (bool, bool, UnixTime) = line.read()?;
         must(is_kept == was_kept, || {
             "--token-file is there for one, and not for the other".to_owned()
         })?;
@@ -39,7 +44,7 @@ impl Grants {
             "--token-server is there for one, and not for the other".to_owned()
         })?;
         if has_tokens {
-            self.tokens = Some(Tokens::new(desk.settings().limits.tokens));
+            self.tokens = Some(Tokens::new(ctx.settings().limits.tokens));
         }
         self.told = told;
         self.ledger = is_kept.then(Ledger::default);
@@ -48,9 +53,9 @@ impl Grants {
 
     /// UDP clients have only those addresses still that a token may name by these settings. Returns
     /// how many have none any more.
-    pub fn silence(&mut self, desk: &Desk) -> usize {
-        let (blocks, times) = ((&self.blocks, &self.barred), (desk.now(), desk.date().0));
-        let gate = Gate::new(desk.settings(), None, blocks, desk.is_closing(), times);
+    pub fn silence(&mut self, ctx: &Context) -> usize {
+        let (blocks, times) = ((&self.blocks, &self.barred), (ctx.now(), ctx.date().0));
+        let gate = Gate::new(ctx.settings(), None, blocks, ctx.is_closing(), times);
         let tokens = self.tokens.as_mut();
         tokens.map_or(0, |tokens| {
             tokens.retain_addresses(|address, _| gate.may_be_named(&address))
@@ -58,25 +63,25 @@ impl Grants {
     }
 
     /// A line of the table.
-    pub fn hear_token(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+    pub fn hear_token(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         match (&mut self.tokens, line.name) {
             (Some(tokens), "token") => tokens.hear(line),
             (Some(tokens), _) => tokens.hear_last(line),
-            (None, _) => Err(Unfit("a token, where there are none".to_owned())),
+            (None, _) => Err(HandoverError("a token, where there are none".to_owned())),
         }
     }
 
     /// Who is kept out.
-    pub fn hear_blocks(&mut self, line: Line<'_>, desk: &Desk) -> Result<(), Unfit> {
-        let now = desk.now();
+    pub fn hear_blocks(&mut self, line: Line<'_>, ctx: &Context) -> Result<(), HandoverError> {
+        let now = ctx.now();
         let have_room = match line.name {
             "blocks" => {
-                let blocks: Vec<(SessionId, Moment)> = line.read()?;
+                let blocks: Vec<(SessionId, Instant)> = line.read()?;
                 let mut blocks = blocks.iter();
                 blocks.all(|(session, until)| self.blocks.add(session, *until, now))
             }
             _ => {
-                let barred: Vec<((SessionId, IpAddr), Moment)> = line.read()?;
+                let barred: Vec<((SessionId, IpAddr), Instant)> = line.read()?;
                 let mut barred = barred.iter();
                 barred.all(|((name, from), until)| {
                     // An earlier version told the address.

@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use super::{Caller, Change, Done, Fault, Grants, Said};
 use crate::gate::{Addition, Entry, Record};
 use crate::http::{Refusal, Status, quoted};
+use crate::relay::context::Context;
 use crate::relay::counts::Count;
-use crate::relay::desk::Desk;
-use crate::relay::{Action, Job, Level, RETRY_AFTER_SECONDS, Ticket};
-use crate::stamp::Stamp;
+use crate::relay::{Action, Job, JobId, Level, RETRY_AFTER_SECONDS};
+use crate::stamp::UnixTime;
 
 /// A change and who waits for it.
 struct Asked {
@@ -30,7 +30,7 @@ type Judged = (Asked, Result<Addition, Refusal>);
 pub(super) struct Ledger {
     queue: VecDeque<Asked>,
     /// What is being written, and the ticket of it.
-    writing: Option<(Ticket, Vec<Judged>)>,
+    writing: Option<(JobId, Vec<Judged>)>,
     /// How late it is must be written, whether there is a change or not.
     owes_time: bool,
 }
@@ -86,12 +86,12 @@ impl Grants {
         caller: Caller,
         change: Change,
         fault: Fault<'_>,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Result<(), Refusal> {
         match &mut self.ledger {
             Some(ledger) if ledger.has_room() => {
                 ledger.queue.push_back(Asked { caller, change });
-                self.write_changes(fault, desk);
+                self.write_changes(fault, ctx);
                 Ok(())
             }
             Some(_) | None => Err(Refusal::busy(
@@ -103,21 +103,21 @@ impl Grants {
     }
 
     /// How late it is, for the disk.
-    pub(super) fn write_time(&mut self, fault: Fault<'_>, desk: &mut Desk) {
+    pub(super) fn write_time(&mut self, fault: Fault<'_>, ctx: &mut Context) {
         if let Some(ledger) = &mut self.ledger {
             ledger.owes_time = true;
-            self.write_changes(fault, desk);
+            self.write_changes(fault, ctx);
         }
     }
 
     /// Has what waits written, unless a write is under way.
-    fn write_changes(&mut self, fault: Fault<'_>, desk: &mut Desk) {
+    fn write_changes(&mut self, fault: Fault<'_>, ctx: &mut Context) {
         let mut batch: Vec<Judged> = Vec::new();
         let mut tuples = 0;
         let mut at_once = Vec::new();
         self.begin_trial();
         while let Some(asked) = self.ledger.as_mut().and_then(|ledger| ledger.next(tuples)) {
-            let judged = self.decide(&asked.change, fault, desk);
+            let judged = self.decide(&asked.change, fault, ctx);
             let records = judged.as_ref().map(|addition| &addition.records[..]);
             let records = records.unwrap_or_default();
             if records.is_empty() && batch.is_empty() {
@@ -130,12 +130,13 @@ impl Grants {
         self.end_trial();
         // Nothing changes by these, and nothing that is not on disk counted.
         for (asked, judged) in at_once {
-            let done = judged.and_then(|addition| self.carry_out(asked.change, addition, desk));
+            let done = judged.and_then(|addition| self.carry_out(asked.change, addition, ctx));
             self.answer(asked.caller, done);
         }
-        let time = desk.date().0;
+        let time = ctx.date().0;
         let tokens = self.tokens.as_ref();
-        let has_times = tokens.is_some_and(|tokens| tokens.next_shut(Stamp::default()).is_some());
+        let has_times =
+            tokens.is_some_and(|tokens| tokens.next_shut(UnixTime::default()).is_some());
         if let Some(ledger) = &mut self.ledger
             && ledger.writing.is_none()
             && (!batch.is_empty() || ledger.owes_time)
@@ -147,32 +148,32 @@ impl Grants {
                 time: has_times.then_some(time),
             };
             ledger.owes_time = false;
-            let ticket = desk.draw_ticket();
+            let ticket = ctx.draw_ticket();
             ledger.writing = Some((ticket, batch));
-            desk.act(Action::Help(ticket, Job::Append(entry)));
+            ctx.act(Action::Help(ticket, Job::Append(entry)));
         }
     }
 
     /// What was to be written is on disk, or cannot be.
     pub fn appended(
         &mut self,
-        ticket: Ticket,
+        ticket: JobId,
         result: &Result<(), String>,
         fault: Fault<'_>,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         if let Some(batch) = self.take_written(ticket) {
-            self.written(batch, result, desk);
-            self.write_changes(fault, desk);
+            self.written(batch, result, ctx);
+            self.write_changes(fault, ctx);
         }
     }
 
-    fn written(&mut self, batch: Vec<Judged>, result: &Result<(), String>, desk: &mut Desk) {
+    fn written(&mut self, batch: Vec<Judged>, result: &Result<(), String>, ctx: &mut Context) {
         match result {
-            Ok(()) => desk.count(Count::TokenWrites, 1),
+            Ok(()) => ctx.count(Count::TokenWrites, 1),
             Err(error) => {
-                desk.count(Count::TokenWritesFailed, 1);
-                desk.log(
+                ctx.count(Count::TokenWritesFailed, 1);
+                ctx.log(
                     Level::Error,
                     format_args!(
                         "event=token-file-not-written detail=\"{}; no token is given or revoked\"",
@@ -183,7 +184,7 @@ impl Grants {
         }
         for (asked, judged) in batch {
             let done = match result {
-                Ok(()) => judged.and_then(|addition| self.carry_out(asked.change, addition, desk)),
+                Ok(()) => judged.and_then(|addition| self.carry_out(asked.change, addition, ctx)),
                 Err(error) => Err(Refusal::new(
                     Status::InsufficientStorage,
                     format!("the token file cannot be written ({error}); nothing was changed"),
@@ -194,8 +195,8 @@ impl Grants {
     }
 
     /// The token file should have become shorter, and has not.
-    pub fn not_compacted(&self, error: &str, desk: &mut Desk) {
-        desk.log(
+    pub fn not_compacted(&self, error: &str, ctx: &mut Context) {
+        ctx.log(
             Level::Warn,
             format_args!(
                 "event=token-file-not-compacted detail=\"{}; it goes on growing\"",
@@ -205,7 +206,7 @@ impl Grants {
     }
 
     /// The disk has too much to do. Says whether that was a write.
-    pub fn not_appended(&mut self, ticket: Ticket, fault: Fault<'_>, desk: &mut Desk) -> bool {
+    pub fn not_appended(&mut self, ticket: JobId, fault: Fault<'_>, ctx: &mut Context) -> bool {
         let batch = self.take_written(ticket);
         let is_write = batch.is_some();
         for (asked, _) in batch.into_iter().flatten() {
@@ -217,13 +218,13 @@ impl Grants {
             self.answer(asked.caller, Err(refusal));
         }
         if is_write {
-            self.write_changes(fault, desk);
+            self.write_changes(fault, ctx);
         }
         is_write
     }
 
     /// What is written under this ticket; none, if that is another's.
-    fn take_written(&mut self, ticket: Ticket) -> Option<Vec<Judged>> {
+    fn take_written(&mut self, ticket: JobId) -> Option<Vec<Judged>> {
         let writing = self.ledger.as_mut().map(|ledger| &mut ledger.writing);
         let written = writing.and_then(|writing| writing.take_if(|(its, _)| *its == ticket));
         written.map(|(_, batch)| batch)

@@ -16,21 +16,21 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::{Claim, Gate, Standing, tokens_are_off};
+use super::admission::{AccessRequest, Gate, SessionState, tokens_are_off};
 use super::api::AddToken;
+use super::context::Context;
 use super::counts::Count;
-use super::desk::Desk;
-use super::happening::Happening;
 use super::pass::Barred;
+use super::server_event::ServerEvent;
 use super::timers::Armed;
 use super::viewer_id::Mark;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{
-    self, Addition, BLOCKS_MAX, Blocks, Carriage, Destination, GrantChange, Record, RtpTuple,
-    SessionId, Tokens,
+    self, Addition, BLOCKS_MAX, Blocks, Destination, GrantChange, Record, RtpTuple, SessionId,
+    Tokens, Transport,
 };
 use crate::http::{Framing, Refusal, Reply, Status};
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 use ledger::Ledger;
 use over::tell;
 
@@ -51,7 +51,7 @@ pub(super) struct Grants {
     /// `None`: there is no token file.
     ledger: Option<Ledger>,
     /// Up to then it has been said which tokens are over.
-    told: Stamp,
+    told: UnixTime,
     /// For when the next one will be.
     armed: Armed,
     said: VecDeque<Said>,
@@ -64,7 +64,7 @@ pub(super) enum Said {
     /// These tuples are none any more.
     Removed(Vec<Rc<gate::Tuple>>),
     /// Who is inside by this sessionid is so until then.
-    Ends(SessionId, Option<Stamp>),
+    Ends(SessionId, Option<UnixTime>),
     /// The session's stream is to end.
     Aborted(SessionId),
     /// Whoever is inside by this key is to be ended.
@@ -95,7 +95,7 @@ pub(super) type Caller = (ConnectionId, Reply);
 /// What is told of a change that was made: the status, and a body in JSON.
 pub(super) type Done = (Status, Vec<u8>);
 /// Why a UDP client cannot be there, if it cannot.
-pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr, Carriage) -> Option<&'static str>;
+pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr, Transport) -> Option<&'static str>;
 
 /// A host:port may be named by every session there is; of so many a free one is sought.
 pub(super) const SESSIONS_TRIED_MAX: usize = 64;
@@ -156,7 +156,7 @@ impl Grants {
             blocks: Blocks::default(),
             barred: Blocks::default(),
             ledger: None,
-            told: Stamp::default(),
+            told: UnixTime::default(),
             armed: Armed::default(),
             said: VecDeque::new(),
         }
@@ -185,13 +185,13 @@ impl Grants {
     // ---- What is asked about it
 
     /// Whom to ask who may do what.
-    pub fn gate<'a>(&'a self, desk: &'a Desk) -> Gate<'a> {
+    pub fn gate<'a>(&'a self, ctx: &'a Context) -> Gate<'a> {
         Gate::new(
-            desk.settings(),
+            ctx.settings(),
             self.tokens.as_ref(),
             (&self.blocks, &self.barred),
-            desk.is_closing(),
-            (desk.now(), desk.date().0),
+            ctx.is_closing(),
+            (ctx.now(), ctx.date().0),
         )
     }
 
@@ -205,7 +205,7 @@ impl Grants {
     pub fn destinations(
         &mut self,
         session: &SessionId,
-        reaches: impl Fn(SocketAddr, Carriage) -> bool,
+        reaches: impl Fn(SocketAddr, Transport) -> bool,
     ) -> Option<Rc<[Destination]>> {
         Some(self.tokens.as_mut()?.destinations(session, reaches))
     }
@@ -216,7 +216,7 @@ impl Grants {
         let tokens = self.tokens.iter();
         let named = tokens
             .flat_map(|tokens| tokens.udp_destinations(session))
-            .filter(|(_, rtp)| (rtp.carriage == Carriage::Bare) == is_bare);
+            .filter(|(_, rtp)| (rtp.transport == Transport::Bare) == is_bare);
         let mut named = named.flat_map(|(_, rtp)| &rtp.addresses);
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
     }
@@ -226,26 +226,26 @@ impl Grants {
     /// what its datagrams are dropped.
     pub fn session_for(
         &self,
-        (claim, is_bare): (&Claim<'_>, bool),
+        (claim, is_bare): (&AccessRequest<'_>, bool),
         its: Option<SessionId>,
         has_source: impl Fn(&SessionId) -> bool,
-        standing: impl Fn(&SessionId) -> Standing,
-        desk: &Desk,
+        standing: impl Fn(&SessionId) -> SessionState,
+        ctx: &Context,
     ) -> Result<SessionId, Count> {
         let is_silent = its.is_some();
         let named = claim.to.ok_or(Count::Stranger)?;
         let sessions = self.tokens.iter();
         let sessions = sessions.flat_map(|tokens| tokens.sessions_from(named));
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
-        let is_free = |(session, carriage): &(&SessionId, Carriage)| {
-            (*carriage == Carriage::Bare) == is_bare && !has_source(session)
+        let is_free = |(session, transport): &(&SessionId, Transport)| {
+            (*transport == Transport::Bare) == is_bare && !has_source(session)
         };
         let free = || tried.find(is_free).map(|(session, _)| session.clone());
         let session = its.or_else(free).ok_or(Count::SecondSource)?;
-        let gate = self.gate(desk);
+        let gate = self.gate(ctx);
         gate.enter(claim).map_err(|_| Count::Outside)?;
         // A source that is silent has lost its place to who comes from the same address.
-        let standing = Standing {
+        let standing = SessionState {
             has_source: !is_silent && has_source(&session),
             ..standing(&session)
         };
@@ -269,7 +269,7 @@ impl Grants {
         &mut self,
         (session, has_stream): (&SessionId, bool),
         block: Option<Duration>,
-        desk: &Desk,
+        ctx: &Context,
     ) -> Result<(), Refusal> {
         let tokens = self.tokens.as_ref();
         let is_key = tokens.is_some_and(|tokens| tokens.opened_by(session) != session);
@@ -278,7 +278,7 @@ impl Grants {
             let detail = "sessionid: it is a key, and has no stream of its own; revoke-token with abort=true ends who came by it";
             return Err(Refusal::new(Status::Conflict, detail));
         }
-        block.map_or(Ok(()), |time| self.block(session, time, desk))
+        block.map_or(Ok(()), |time| self.block(session, time, ctx))
     }
 
     /// Nobody is admitted to the session for so long.
@@ -286,9 +286,9 @@ impl Grants {
         &mut self,
         session: &SessionId,
         time: Duration,
-        desk: &Desk,
+        ctx: &Context,
     ) -> Result<(), Refusal> {
-        if self.blocks.add(session, desk.now() + time, desk.now()) {
+        if self.blocks.add(session, ctx.now() + time, ctx.now()) {
             return Ok(());
         }
         let detail = format!(
@@ -302,8 +302,8 @@ impl Grants {
     }
 
     /// Nobody comes in to watch from there by this sessionid for so long.
-    pub fn bar(&mut self, whom: &Barred, time: Duration, desk: &Desk) -> Result<(), Refusal> {
-        if self.barred.add(whom, desk.now() + time, desk.now()) {
+    pub fn bar(&mut self, whom: &Barred, time: Duration, ctx: &Context) -> Result<(), Refusal> {
+        if self.barred.add(whom, ctx.now() + time, ctx.now()) {
             return Ok(());
         }
         let detail = format!(
@@ -334,27 +334,27 @@ impl Grants {
         caller: Caller,
         change: Change,
         fault: Fault<'_>,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Result<Option<Done>, Refusal> {
-        self.gate(desk).change()?;
+        self.gate(ctx).change()?;
         if self.ledger.is_some() {
-            self.record(caller, change, fault, desk)?;
+            self.record(caller, change, fault, ctx)?;
             return Ok(None);
         }
         self.begin_trial();
-        let decided = self.decide(&change, fault, desk);
+        let decided = self.decide(&change, fault, ctx);
         self.end_trial();
-        self.carry_out(change, decided?, desk).map(Some)
+        self.carry_out(change, decided?, ctx).map(Some)
     }
 
     /// The table of a token file, at the start. From now on changes are written. Options may be
     /// stricter than they were: addresses that no client could be given now do not count, though
     /// the client stays listed, and its file as it is.
-    pub fn restore(&mut self, mut tokens: Tokens, fault: Fault<'_>, desk: &mut Desk) {
-        let expected = desk.date().0.after(CLOCKS_DIFFER_MAX);
-        desk.hear_time(Duration::from_secs(tokens.time().unix_seconds));
+    pub fn restore(&mut self, mut tokens: Tokens, fault: Fault<'_>, ctx: &mut Context) {
+        let expected = ctx.date().0.after(CLOCKS_DIFFER_MAX);
+        ctx.hear_time(Duration::from_secs(tokens.time().unix_seconds));
         if tokens.time() > expected {
-            desk.log(
+            ctx.log(
                 Level::Warn,
                 format_args!(
                     "event=clock-behind detail=\"the token file was written at {}, and by this host's clock that is to come; the later counts\"",
@@ -362,15 +362,15 @@ impl Grants {
                 ),
             );
         }
-        let gate = self.gate(desk);
+        let gate = self.gate(ctx);
         let may_stay =
-            |address, carriage| gate.may_be_named(&address) && fault(address, carriage).is_none();
+            |address, transport| gate.may_be_named(&address) && fault(address, transport).is_none();
         let silenced = tokens.retain_addresses(may_stay);
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
-        self.take_over(fault, desk);
+        self.take_over(fault, ctx);
         if silenced > 0 {
-            desk.log(
+            ctx.log(
                 Level::Warn,
                 format_args!(
                     "event=token-file-clients-silenced count={silenced} detail=\"UDP clients that --rtp-to or --rtp does not admit now\""
@@ -393,9 +393,9 @@ impl Grants {
         &mut self,
         change: &Change,
         fault: Fault<'_>,
-        desk: &Desk,
+        ctx: &Context,
     ) -> Result<Addition, Refusal> {
-        let gate = self.gate(desk);
+        let gate = self.gate(ctx);
         match change {
             Change::Addition { rtp, .. } => check_destinations(rtp, fault, &gate)?,
             Change::Revocation { .. } => {}
@@ -409,7 +409,7 @@ impl Grants {
                     .check_key(session, http.as_ref(), !rtp.is_empty())
                     .map_err(|bad| Refusal::new(Status::Conflict, bad.to_string()))?;
                 let (http, rtp) = (http.clone(), rtp.clone());
-                let addition = tokens.try_add(session, http, rtp, desk.date().0);
+                let addition = tokens.try_add(session, http, rtp, ctx.date().0);
                 addition.map_err(|full| {
                     let status = Status::ServiceUnavailable;
                     Refusal::busy(status, full.to_string(), RETRY_AFTER_SECONDS)
@@ -441,7 +441,7 @@ impl Grants {
         &mut self,
         change: Change,
         decided: Addition,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Result<Done, Refusal> {
         let Some(tokens) = &mut self.tokens else {
             return Err(tokens_are_off());
@@ -456,7 +456,7 @@ impl Grants {
                 let grant = tuples.first().and_then(|tuple| tuple.http());
                 let opens = grant.and_then(|grant| grant.terms.opens.as_ref());
                 let of = opens.unwrap_or(session);
-                tell(desk, (session, of), &Happening::TokenForgotten {});
+                tell(ctx, (session, of), &ServerEvent::TokenForgotten {});
             } else {
                 removed.extend(tuples);
             }
@@ -473,22 +473,22 @@ impl Grants {
                 let grant = tokens.grant(&session);
                 let ends = grant.and_then(|grant| grant.terms.ends);
                 if new > 0 {
-                    let what = Happening::TokenAdded {
+                    let what = ServerEvent::TokenAdded {
                         opens: grant.and_then(|grant| grant.terms.opens.as_ref()),
                         tuples: tokens.of(&session).count(),
                         new,
                     };
-                    tell(desk, (&session, tokens.opened_by(&session)), &what);
+                    tell(ctx, (&session, tokens.opened_by(&session)), &what);
                 }
                 self.said.push_back(Said::Changed(session.clone()));
                 self.said.push_back(Said::Ends(session, ends));
-                self.rearm(desk);
+                self.rearm(ctx);
                 Ok(done)
             }
             Change::Revocation { session, aborts } => {
-                desk.freed(held_bytes.saturating_sub(tokens.held_bytes()));
+                ctx.freed(held_bytes.saturating_sub(tokens.held_bytes()));
                 let revoked = removed.len();
-                tell(desk, (&session, &of), &Happening::TokenRevoked { revoked });
+                tell(ctx, (&session, &of), &ServerEvent::TokenRevoked { revoked });
                 let body = json(&Revoked {
                     sessionid: &session,
                     revoked,
@@ -529,7 +529,7 @@ fn check_destinations(
         // The first address that can be reached is sent to; what is wrong with a name is what is
         // wrong with all of its addresses.
         let addresses = tuple.addresses.iter();
-        let faults = addresses.map(|address| fault(*address, tuple.carriage));
+        let faults = addresses.map(|address| fault(*address, tuple.transport));
         if let Some(fault) = faults.reduce(|first, next| first.and(next)).flatten() {
             let detail = format!("udp-clients: '{}': {fault}", tuple.client);
             return Err(Refusal::new(Status::BadRequest, detail));

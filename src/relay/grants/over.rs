@@ -7,83 +7,87 @@
 use super::{Fault, Grants};
 use crate::gate::SessionId;
 use crate::relay::Level;
-use crate::relay::desk::Desk;
-use crate::relay::happening::Happening;
+use crate::relay::context::Context;
+use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::Owner;
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// As many as are over at once have a line of the log of their own.
 const LINES_MAX: usize = 16;
 
 /// What has happened to a sessionid's tokens, in the log and to whoever follows the events.
-pub(super) fn tell(desk: &mut Desk, (name, of): (&SessionId, &SessionId), what: &Happening<'_>) {
+pub(super) fn tell(
+    ctx: &mut Context,
+    (name, of): (&SessionId, &SessionId),
+    what: &ServerEvent<'_>,
+) {
     let (event, digest) = (what.name(), name.digest());
     match (name == of, what.tuples()) {
-        (true, None) => desk.log_change(format_args!("event={event} session={digest}")),
+        (true, None) => ctx.log_change(format_args!("event={event} session={digest}")),
         (true, Some(tuples)) => {
-            desk.log_change(format_args!(
+            ctx.log_change(format_args!(
                 "event={event} session={digest} tuples={tuples}"
             ));
         }
         (false, _) => {
             let opened = of.digest();
-            desk.log_change(format_args!("event={event} session={digest} for={opened}"));
+            ctx.log_change(format_args!("event={event} session={digest} for={opened}"));
         }
     }
-    desk.tell_about((Some(name), Some(of)), what);
+    ctx.tell_about((Some(name), Some(of)), what);
 }
 
 impl Grants {
     /// Wakes the table when the next token will be over.
-    pub fn rearm(&mut self, desk: &mut Desk) {
+    pub fn rearm(&mut self, ctx: &mut Context) {
         let tokens = self.tokens.as_ref();
         if let Some(shuts) = tokens.and_then(|tokens| tokens.next_shut(self.told)) {
-            let deadline = desk.moment_of(shuts);
-            desk.arm(&mut self.armed, Owner::Tokens, deadline);
+            let deadline = ctx.moment_of(shuts);
+            ctx.arm(&mut self.armed, Owner::Tokens, deadline);
         }
     }
 
     /// At the start. What was over before is not said again, but it is written that it is: that may
     /// not have come to the disk.
-    pub(super) fn take_over(&mut self, fault: Fault<'_>, desk: &mut Desk) {
-        self.told = desk.date().0;
+    pub(super) fn take_over(&mut self, fault: Fault<'_>, ctx: &mut Context) {
+        self.told = ctx.date().0;
         let is_any_over = self.tokens.as_ref().is_some_and(|tokens| {
-            let mut over = tokens.shut_since(Stamp::default(), self.told);
+            let mut over = tokens.shut_since(UnixTime::default(), self.told);
             over.next().is_some()
         });
         if is_any_over {
-            self.write_time(fault, desk);
+            self.write_time(fault, ctx);
         }
-        self.rearm(desk);
+        self.rearm(ctx);
     }
 
     /// A token may be over.
-    pub fn due(&mut self, fault: Fault<'_>, desk: &mut Desk) {
+    pub fn due(&mut self, fault: Fault<'_>, ctx: &mut Context) {
         self.armed.fired();
-        let now = desk.date().0;
+        let now = ctx.date().0;
         let mut count = 0;
         if let Some(tokens) = &mut self.tokens {
             for session in tokens.shut_since(self.told, now) {
                 count += 1;
                 if count <= LINES_MAX {
                     let of = tokens.opened_by(session);
-                    tell(desk, (session, of), &Happening::TokenOver {});
+                    tell(ctx, (session, of), &ServerEvent::TokenOver {});
                 }
             }
             tokens.tell_time(now);
         }
         if count > LINES_MAX {
-            let what = Happening::TokensOver {
+            let what = ServerEvent::TokensOver {
                 count: count - LINES_MAX,
             };
-            desk.tell_about((None, None), &what);
+            ctx.tell_about((None, None), &what);
             let event = format_args!("event=tokens-over count={}", count - LINES_MAX);
-            desk.log(Level::Info, event);
+            ctx.log(Level::Info, event);
         }
         self.told = now;
         if count > 0 {
-            self.write_time(fault, desk);
+            self.write_time(fault, ctx);
         }
-        self.rearm(desk);
+        self.rearm(ctx);
     }
 }

@@ -3,9 +3,9 @@ use crate::gate::UdpClient;
 use crate::gate::journal::{self, Replay};
 use crate::gate::udp_clients;
 use crate::random::Random;
-use crate::relay::admission::Way;
+use crate::relay::admission::EntryPoint;
 use crate::relay::stage::Stage;
-use crate::relay::{Action, Job, Ticket};
+use crate::relay::{Action, Job, JobId};
 
 const API: &str = "--token-server=10.0.0.0/8";
 
@@ -22,12 +22,12 @@ fn client(text: &str) -> UdpClient {
     clients.into_iter().next().expect("one")
 }
 
-fn tuple(text: &str, carriage: Carriage) -> RtpTuple {
+fn tuple(text: &str, transport: Transport) -> RtpTuple {
     let client = client(text);
     RtpTuple {
         addresses: client.address().into_iter().collect(),
         client,
-        carriage,
+        transport,
     }
 }
 
@@ -49,7 +49,7 @@ fn plain(name: &str) -> Change {
     addition(name, http(None), Vec::new())
 }
 
-fn lacks_nothing(_: SocketAddr, _: Carriage) -> Option<&'static str> {
+fn lacks_nothing(_: SocketAddr, _: Transport) -> Option<&'static str> {
     None
 }
 
@@ -62,7 +62,7 @@ struct Table {
 impl Table {
     fn new(options: &[&str]) -> Table {
         let mut stage = Stage::new(options);
-        let caller = (stage.client(""), stage.relay.desk.unread_reply());
+        let caller = (stage.client(""), stage.relay.ctx.unread_reply());
         Table { stage, caller }
     }
 
@@ -80,9 +80,7 @@ impl Table {
 
     fn restore(&mut self, tokens: Tokens) {
         let relay = &mut self.stage.relay;
-        relay
-            .grants
-            .restore(tokens, &lacks_nothing, &mut relay.desk);
+        relay.grants.restore(tokens, &lacks_nothing, &mut relay.ctx);
     }
 
     fn grants(&mut self) -> &mut Grants {
@@ -94,7 +92,7 @@ impl Table {
         let relay = &mut self.stage.relay;
         let done = relay
             .grants
-            .change(self.caller, change, &lacks_nothing, &mut relay.desk);
+            .change(self.caller, change, &lacks_nothing, &mut relay.ctx);
         match done {
             Ok(Some((status, _))) => status.code(),
             Ok(None) => 0,
@@ -103,9 +101,9 @@ impl Table {
     }
 
     /// What is to be written, and the lines of the log.
-    fn acts(&mut self) -> (Vec<(Ticket, gate::Entry)>, Vec<String>) {
+    fn acts(&mut self) -> (Vec<(JobId, gate::Entry)>, Vec<String>) {
         let (mut writes, mut lines) = (Vec::new(), Vec::new());
-        while let Some(action) = self.stage.relay.desk.next_action() {
+        while let Some(action) = self.stage.relay.ctx.next_action() {
             match action {
                 Action::Help(ticket, Job::Append(entry)) => writes.push((ticket, entry)),
                 Action::Log(line) => lines.push(line),
@@ -117,7 +115,7 @@ impl Table {
 
     /// The one write that is under way, and how many changes it has.
     #[track_caller]
-    fn write(&mut self) -> (Ticket, usize) {
+    fn write(&mut self) -> (JobId, usize) {
         let (writes, _) = self.acts();
         let [(ticket, entry)] = writes.as_slice() else {
             panic!("one write: {writes:?}");
@@ -125,11 +123,11 @@ impl Table {
         (*ticket, entry.records.len())
     }
 
-    fn appended(&mut self, ticket: Ticket, result: &Result<(), String>) {
+    fn appended(&mut self, ticket: JobId, result: &Result<(), String>) {
         let relay = &mut self.stage.relay;
         relay
             .grants
-            .appended(ticket, result, &lacks_nothing, &mut relay.desk);
+            .appended(ticket, result, &lacks_nothing, &mut relay.ctx);
     }
 
     /// What has been said, and the statuses of the answers among it.
@@ -163,7 +161,7 @@ fn revocation(name: &str, aborts: bool) -> Change {
 #[test]
 fn an_address_is_a_clients_in_the_carriage_of_its_tuple() {
     let mut table = Table::new(&[API]);
-    let (rtp, bare) = (Carriage::Rtp(None), Carriage::Bare);
+    let (rtp, bare) = (Transport::Rtp(None), Transport::Bare);
     let mut named = tuple("relay.example:5004", rtp);
     named.addresses = vec![at("10.0.0.8:5004"), at("[::ffff:10.0.0.9]:5004")];
     let tuples = vec![
@@ -193,9 +191,9 @@ fn an_address_is_a_clients_in_the_carriage_of_its_tuple() {
 #[test]
 fn datagrams_begin_the_first_session_that_has_no_source() {
     let mut table = Table::new(&[API, "--publish-from=10.0.0.0/24"]);
-    let (rtp, bare) = (Carriage::Rtp(None), Carriage::Bare);
-    for (name, carriage) in [("a", rtp), ("b", bare), ("c", rtp)] {
-        let tuples = vec![tuple("10.0.0.1:5004", carriage)];
+    let (rtp, bare) = (Transport::Rtp(None), Transport::Bare);
+    for (name, transport) in [("a", rtp), ("b", bare), ("c", rtp)] {
+        let tuples = vec![tuple("10.0.0.1:5004", transport)];
         assert_eq!(table.change(addition(name, None, tuples)), 201);
     }
     let relay = &table.stage.relay;
@@ -237,20 +235,24 @@ fn datagrams_begin_the_first_session_that_has_no_source() {
         (here, None, false, None, &[], true, Err("Stranger")),
         (outside, Some(here), false, None, &[], true, Err("Outside")),
     ] {
-        let way = if is_bare { Way::Bare } else { Way::Rtp };
-        let claim = Claim {
+        let way = if is_bare {
+            EntryPoint::Bare
+        } else {
+            EntryPoint::Rtp
+        };
+        let claim = AccessRequest {
             to: to.map(at),
-            ..Claim::without_request(way, at(from))
+            ..AccessRequest::without_request(way, at(from))
         };
         let has_source = |name: &SessionId| taken.contains(&name.as_str());
-        let standing = |name: &SessionId| Standing {
+        let standing = |name: &SessionId| SessionState {
             has_room,
             has_source: has_source(name),
-            ..Standing::default()
+            ..SessionState::default()
         };
         let how = (&claim, is_bare);
-        let (grants, desk) = (&relay.grants, &relay.desk);
-        let seen = grants.session_for(how, its.map(id), has_source, standing, desk);
+        let (grants, ctx) = (&relay.grants, &relay.ctx);
+        let seen = grants.session_for(how, its.map(id), has_source, standing, ctx);
         let seen = seen.map_err(|count| format!("{count:?}"));
         let expected = expected.map(id).map_err(str::to_owned);
         assert_eq!(seen, expected, "{from} {to:?} {is_bare} {its:?} {taken:?}");
@@ -275,13 +277,13 @@ fn a_key_is_blocked_only_where_a_stream_has_its_name() {
         for block in [None, Some(Duration::from_secs(60))] {
             let relay = &mut table.stage.relay;
             let whom = (&id(name), has_stream);
-            let seen = relay.grants.begin_abort(whom, block, &relay.desk);
+            let seen = relay.grants.begin_abort(whom, block, &relay.ctx);
             let seen = seen.map_err(|refusal| refusal.status.code());
             assert_eq!(seen, expected, "{name} {has_stream} {block:?}");
         }
     }
     let relay = &table.stage.relay;
-    let left = relay.grants.blocks.left(&id("a"), relay.desk.now());
+    let left = relay.grants.blocks.left(&id("a"), relay.ctx.now());
     assert_eq!(left, Some(Duration::from_secs(60)));
 }
 
@@ -293,15 +295,15 @@ fn as_many_are_kept_out_as_may_be_and_none_makes_room() {
     let from = at("10.0.0.1:1").ip();
     for number in 0..=BLOCKS_MAX {
         let name = id(&number.to_string());
-        let blocked = relay.grants.block(&name, minute, &relay.desk);
-        let barred = relay.grants.bar(&(name.clone(), from), minute, &relay.desk);
+        let blocked = relay.grants.block(&name, minute, &relay.ctx);
+        let barred = relay.grants.bar(&(name.clone(), from), minute, &relay.ctx);
         assert_eq!(blocked.is_ok(), number < BLOCKS_MAX, "{number}");
         assert_eq!(barred.is_ok(), number < BLOCKS_MAX, "{number}");
         for refusal in [blocked.err(), barred.err()].into_iter().flatten() {
             assert_eq!(refusal.status, Status::ServiceUnavailable);
             assert_eq!(refusal.retry_after_seconds, Some(RETRY_AFTER_SECONDS));
         }
-        let now = relay.desk.now();
+        let now = relay.ctx.now();
         let left = relay.grants.blocks.left(&name, now);
         assert_eq!(left, (number < BLOCKS_MAX).then_some(minute));
         let left = relay.grants.barred.left(&(name, from), now);
@@ -338,7 +340,7 @@ fn who_is_inside_by_a_name_without_tuples_is_ended() {
 #[test]
 fn a_change_says_whom_it_concerns_and_answers_with_what_is_there() {
     let mut table = Table::new(&[API]);
-    let rtp = || vec![tuple("10.0.0.1:5004", Carriage::Rtp(None))];
+    let rtp = || vec![tuple("10.0.0.1:5004", Transport::Rtp(None))];
     let key = || addition("key", http(Some("a")), Vec::new());
     for (change, status, said) in [
         (plain("a"), 201, &["changed a", "ends a None"][..]),
@@ -372,8 +374,8 @@ fn a_change_says_whom_it_concerns_and_answers_with_what_is_there() {
     }
     let body = |table: &mut Table, change| {
         let relay = &mut table.stage.relay;
-        let (caller, desk) = (table.caller, &mut relay.desk);
-        let done = relay.grants.change(caller, change, &lacks_nothing, desk);
+        let (caller, ctx) = (table.caller, &mut relay.ctx);
+        let done = relay.grants.change(caller, change, &lacks_nothing, ctx);
         let (_, body) = done.expect("it can be done").expect("at once");
         String::from_utf8(body).expect("JSON")
     };
@@ -400,11 +402,11 @@ fn a_client_is_refused_whose_addresses_cannot_be_reached() {
         (&["10.0.0.1:1", "192.0.2.1:1"], 403),
         (&["192.0.2.1:1"], 403),
     ] {
-        let mut client = tuple("relay.example:5004", Carriage::Rtp(None));
+        let mut client = tuple("relay.example:5004", Transport::Rtp(None));
         client.addresses = addresses.iter().map(|text| at(text)).collect();
         let relay = &mut table.stage.relay;
-        let (change, desk) = (addition("a", None, vec![client]), &mut relay.desk);
-        let done = relay.grants.change(table.caller, change, &fault, desk);
+        let (change, ctx) = (addition("a", None, vec![client]), &mut relay.ctx);
+        let done = relay.grants.change(table.caller, change, &fault, ctx);
         let status = match done {
             Ok(done) => done.expect("at once").0,
             Err(refusal) => refusal.status,
@@ -425,7 +427,7 @@ fn a_change_is_made_when_it_is_on_disk() {
         (records, table.has("a"), table.said().1),
         (1, false, vec![])
     );
-    table.appended(Ticket(ticket.0 + 1), &Ok(()));
+    table.appended(JobId(ticket.0 + 1), &Ok(()));
     assert!(!table.has("a"), "that was another's");
     table.appended(ticket, &Ok(()));
     assert_eq!((table.has("a"), table.said().1), (true, vec![201]));
@@ -441,11 +443,11 @@ fn a_change_is_made_when_it_is_on_disk() {
     let line =
         "level=error event=token-file-not-written detail=\"full; no token is given or revoked\"";
     assert_eq!(lines, [line]);
-    let counts = table.stage.relay.desk.counts();
+    let counts = table.stage.relay.ctx.counts();
     let of = [Count::TokenWrites, Count::TokenWritesFailed].map(|what| counts.of(what));
     assert_eq!(of, [1, 1]);
     let relay = &mut table.stage.relay;
-    relay.grants.not_compacted("full", &mut relay.desk);
+    relay.grants.not_compacted("full", &mut relay.ctx);
     let (_, lines) = table.acts();
     let line = "level=warn event=token-file-not-compacted detail=\"full; it goes on growing\"";
     assert_eq!(lines, [line]);
@@ -505,14 +507,14 @@ fn all_changes_of_a_write_that_fails_are_refused_for_that() {
 /// for by two calls that the table as it is would allow.
 #[test]
 fn calls_that_exclude_each_other_are_not_both_granted_by_one_write() {
-    let client = |port: u16| tuple(&format!("10.0.0.2:{port}"), Carriage::Rtp(None));
+    let client = |port: u16| tuple(&format!("10.0.0.2:{port}"), Transport::Rtp(None));
     let key = |name, of| addition(name, http(Some(of)), Vec::new());
     let fec = |port, matrix: &str| {
-        let carriage = Carriage::parse(matrix).expect("a matrix");
+        let transport = Transport::parse(matrix).expect("a matrix");
         addition(
             "s",
             None,
-            vec![tuple(&format!("10.0.0.2:{port}"), carriage)],
+            vec![tuple(&format!("10.0.0.2:{port}"), transport)],
         )
     };
     for (before, changes, expected) in [
@@ -606,8 +608,8 @@ impl Kept {
         self.random.draw() % bound
     }
 
-    fn now(&self) -> Stamp {
-        self.table.stage.relay.desk.date().0
+    fn now(&self) -> UnixTime {
+        self.table.stage.relay.ctx.date().0
     }
 
     fn draw_change(&mut self) -> Change {
@@ -638,7 +640,7 @@ impl Kept {
         let ports = ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"];
         let clients = ports.into_iter().filter(|_| self.below(8) == 0);
         let rtp = clients
-            .map(|port| tuple(port, Carriage::Rtp(None)))
+            .map(|port| tuple(port, Transport::Rtp(None)))
             .collect();
         let http = (self.below(6) > 0).then_some(GrantChange { direction, terms });
         Change::Addition { session, http, rtp }
@@ -648,8 +650,8 @@ impl Kept {
     fn wait(&mut self) {
         let seconds = Duration::from_secs(self.below(3));
         let relay = &mut self.table.stage.relay;
-        relay.desk.set_now(relay.desk.now() + seconds);
-        relay.grants.due(&lacks_nothing, &mut relay.desk);
+        relay.ctx.set_now(relay.ctx.now() + seconds);
+        relay.grants.due(&lacks_nothing, &mut relay.ctx);
     }
 
     /// The disk has what it was given, or has no room for it.
@@ -684,7 +686,7 @@ impl Kept {
 }
 
 /// All that a table answers, tuple by tuple, and what the gate asks it.
-fn answers(tokens: &Tokens, now: Stamp) -> Vec<String> {
+fn answers(tokens: &Tokens, now: UnixTime) -> Vec<String> {
     let tuples = tokens.after(0);
     let tuples = tuples.map(|tuple| format!("{} {:?}", tuple.session().as_str(), tuple.kind()));
     let asked = ["a", "b", "c", "d"].into_iter().flat_map(|name| {
@@ -748,7 +750,7 @@ fn a_write_has_a_bounded_number_of_tuples() {
     let mut table = Table::with_file(&[API, "--tokens=20000", "--udp-clients=64"]);
     let clients = |session: usize| {
         let each = (1..=64).map(|port| {
-            let mut tuple = tuple(&format!("10.0.{session}.1:{port}"), Carriage::Rtp(None));
+            let mut tuple = tuple(&format!("10.0.{session}.1:{port}"), Transport::Rtp(None));
             tuple.addresses = Vec::new();
             tuple
         });
@@ -792,10 +794,10 @@ fn changes_that_wait_for_the_disk_hold_a_bounded_number_of_bytes() {
         let each = (1..=100).map(|port| {
             let client = client(&format!("{host}:{port}"));
             let addresses = vec![at(&format!("10.0.0.1:{}", session + 1))];
-            let carriage = Carriage::Rtp(None);
+            let transport = Transport::Rtp(None);
             RtpTuple {
                 client,
-                carriage,
+                transport,
                 addresses,
             }
         });
@@ -826,9 +828,9 @@ fn a_disk_with_too_much_to_do_changes_nothing() {
         let relay = &mut table.stage.relay;
         relay
             .grants
-            .not_appended(ticket, &lacks_nothing, &mut relay.desk)
+            .not_appended(ticket, &lacks_nothing, &mut relay.ctx)
     };
-    assert!(!not_appended(&mut table, Ticket(ticket.0 + 9)), "another's");
+    assert!(!not_appended(&mut table, JobId(ticket.0 + 9)), "another's");
     assert!(table.said().1.is_empty());
     assert!(not_appended(&mut table, ticket));
     assert_eq!((table.said().1, table.has("a")), (vec![503], false));
@@ -860,7 +862,7 @@ fn the_disk_is_quiet_when_nothing_is_on_its_way() {
 
 fn over_at(seconds: u64) -> Option<gate::Grant> {
     let mut grant = http(None)?;
-    grant.terms.expires = Some(Stamp {
+    grant.terms.expires = Some(UnixTime {
         unix_seconds: seconds,
     });
     Some(grant)
@@ -878,7 +880,7 @@ fn the_later_of_the_files_clock_and_the_hosts_counts() {
     ] {
         let mut table = Table::new(&[API]);
         let mut tokens = table.tokens();
-        let time = Stamp {
+        let time = UnixTime {
             unix_seconds: seconds,
         };
         tokens.tell_time(time);
@@ -886,7 +888,7 @@ fn the_later_of_the_files_clock_and_the_hosts_counts() {
         let (writes, lines) = table.acts();
         let has_warned = lines.iter().any(|line| line.contains("event=clock-behind"));
         assert_eq!((has_warned, lines.len()), (warns, usize::from(warns)));
-        assert_eq!(table.stage.relay.desk.date().0, time, "{seconds}");
+        assert_eq!(table.stage.relay.ctx.date().0, time, "{seconds}");
         assert_eq!(writes, [], "nothing is over");
     }
 }
@@ -903,12 +905,12 @@ fn clients_of_the_file_that_may_not_be_there_now_are_silent() {
     ] {
         let mut table = Table::new(&[API, "--rtp-to=10.0.0.0/8"]);
         let mut tokens = table.tokens();
-        let tuples = clients.iter().map(|text| tuple(text, Carriage::Rtp(None)));
+        let tuples = clients.iter().map(|text| tuple(text, Transport::Rtp(None)));
         let added = tokens.add(&id("a"), None, tuples.collect());
         assert_eq!(added, Ok(clients.len()));
         let relay = &mut table.stage.relay;
         let fault = |address: SocketAddr, _| (address.port() == 9).then_some("no port");
-        relay.grants.restore(tokens, &fault, &mut relay.desk);
+        relay.grants.restore(tokens, &fault, &mut relay.ctx);
         let (_, lines) = table.acts();
         let line = format!("level=warn event=token-file-clients-silenced count={silenced} ");
         let told = lines.iter().filter(|told| told.starts_with(&line)).count();
@@ -934,14 +936,14 @@ fn what_was_over_at_the_start_is_written_and_not_said() {
     for (expires, is_written) in [(1, true), (50, true), (51, false)] {
         let mut table = Table::new(&[API]);
         let mut tokens = table.tokens();
-        tokens.tell_time(Stamp { unix_seconds: 50 });
+        tokens.tell_time(UnixTime { unix_seconds: 50 });
         let added = tokens.add(&id("a"), over_at(expires), Vec::new());
         assert_eq!(added, Ok(1));
         table.restore(tokens);
         let (writes, lines) = table.acts();
         assert_eq!(lines, Vec::<String>::new());
         let times: Vec<_> = writes.iter().map(|(_, entry)| entry.time).collect();
-        let time = Some(Stamp { unix_seconds: 50 });
+        let time = Some(UnixTime { unix_seconds: 50 });
         assert_eq!(
             times,
             Vec::from_iter(is_written.then_some(time)),
@@ -965,9 +967,9 @@ fn tokens_that_are_over_at_once_are_told_of_in_bounds() {
         let follow = "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let reader = table.stage.client(follow);
         let relay = &mut table.stage.relay;
-        relay.grants.rearm(&mut relay.desk);
+        relay.grants.rearm(&mut relay.ctx);
         let due = relay.next_deadline().expect("it is known when");
-        assert_eq!(relay.desk.stamp_of(due), Stamp { unix_seconds: 10 });
+        assert_eq!(relay.ctx.stamp_of(due), UnixTime { unix_seconds: 10 });
         relay.expire(due);
         let (writes, lines) = table.acts();
         let told = lines
@@ -980,11 +982,11 @@ fn tokens_that_are_over_at_once_are_told_of_in_bounds() {
             .collect();
         let line = more.map(|more| format!("level=info event=tokens-over count={more}"));
         assert_eq!(of_more, Vec::from_iter(&line), "{tokens}");
-        let time = Some(Stamp { unix_seconds: 10 });
+        let time = Some(UnixTime { unix_seconds: 10 });
         assert!(matches!(writes.as_slice(), [(_, entry)] if entry.time == time));
         // Nobody is told twice, and nothing is written where nothing is over.
         let relay = &mut table.stage.relay;
-        relay.grants.due(&lacks_nothing, &mut relay.desk);
+        relay.grants.due(&lacks_nothing, &mut relay.ctx);
         assert_eq!(table.acts(), (vec![], vec![]));
         (0..8).for_each(|_| table.stage.settle());
         let told = table.stage.text(reader);
@@ -1052,14 +1054,14 @@ fn what_is_granted_is_counted_in_bytes() {
     grown(&mut table, 200 * (200 + size_of::<gate::Tuple>()), "tokens");
     for number in 0..300 {
         let relay = &mut table.stage.relay;
-        let blocked = relay.grants.block(&name(number), minute, &relay.desk);
+        let blocked = relay.grants.block(&name(number), minute, &relay.ctx);
         assert_eq!(blocked.map_err(|refusal| refusal.detail), Ok(()));
     }
     grown(&mut table, 300 * 200, "blocks");
     for number in 0..400 {
         let relay = &mut table.stage.relay;
         let whom = (name(number), at("10.0.0.1:1").ip());
-        let barred = relay.grants.bar(&whom, minute, &relay.desk);
+        let barred = relay.grants.bar(&whom, minute, &relay.ctx);
         assert_eq!(barred.map_err(|refusal| refusal.detail), Ok(()));
     }
     grown(&mut table, 400 * 200, "barred");
@@ -1101,7 +1103,7 @@ fn nothing_is_due_before_a_token_is_over() {
     let grants = table.grants().table().expect("a table");
     assert_eq!(grants.add(&id("a"), over_at(10), Vec::new()), Ok(1));
     let relay = &mut table.stage.relay;
-    relay.grants.due(&lacks_nothing, &mut relay.desk);
+    relay.grants.due(&lacks_nothing, &mut relay.ctx);
     assert_eq!(table.acts(), (vec![], vec![]), "it is not over yet");
     assert_eq!(table.grants().check(), 1, "and is waited for");
 }
@@ -1114,9 +1116,9 @@ fn who_is_kept_out_is_so_in_another_process() {
     let mut table = Table::new(&[API]);
     let (minute, from) = (Duration::from_secs(60), at("10.0.0.1:1").ip());
     let relay = &mut table.stage.relay;
-    assert!(relay.grants.block(&id("a"), minute, &relay.desk).is_ok());
+    assert!(relay.grants.block(&id("a"), minute, &relay.ctx).is_ok());
     let whom = (id("b"), from);
-    assert!(relay.grants.bar(&whom, minute, &relay.desk).is_ok());
+    assert!(relay.grants.bar(&whom, minute, &relay.ctx).is_ok());
     let mut told = Vec::new();
     let mut out = |piece: &[u8]| told.extend_from_slice(piece);
     let mut writer = Writer::new(&mut out);
@@ -1125,12 +1127,12 @@ fn who_is_kept_out_is_so_in_another_process() {
     let mut other = Table::new(&[API]);
     let relay = &mut other.stage.relay;
     let heard = Reader::new(1 << 20).hear(&told, |line| match line.name {
-        "grants" => relay.grants.hear(line, false, &relay.desk),
-        "blocks" | "barred" => relay.grants.hear_blocks(line, &relay.desk),
+        "grants" => relay.grants.hear(line, false, &relay.ctx),
+        "blocks" | "barred" => relay.grants.hear_blocks(line, &relay.ctx),
         _ => relay.grants.hear_token(line),
     });
     assert!(heard.is_ok(), "it fits");
-    let now = relay.desk.now();
+    let now = relay.ctx.now();
     assert_eq!(relay.grants.blocks.left(&id("a"), now), Some(minute));
     assert_eq!(relay.grants.blocks.left(&id("b"), now), None);
     assert_eq!(relay.grants.barred.left(&whom, now), Some(minute));

@@ -5,7 +5,7 @@ use super::*;
 use crate::config::{self, Command};
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
-use crate::relay::{Done, Ticket};
+use crate::relay::{Done, JobId};
 use crate::stream::Outcome;
 
 fn settings(options: &[&str]) -> Settings {
@@ -20,11 +20,11 @@ fn tell(stage: &mut Stage, options: &[&str]) -> (Successor, Vec<ConnectionId>) {
     while stage.relay.next_action().is_some() {}
     let old = &mut stage.relay;
     let mut successor = Successor::new(settings(options), false);
-    for (live, range) in media(old).collect::<Vec<_>>() {
+    for (stream, range) in media(old).collect::<Vec<_>>() {
         let mut at = range.start;
         while at < range.end {
-            let bytes = media_bytes(old, live, at);
-            successor.media(live, at, bytes).expect("it fits");
+            let bytes = media_bytes(old, stream, at);
+            successor.media(stream, at, bytes).expect("it fits");
             at += bytes.len() as u64;
         }
     }
@@ -119,7 +119,7 @@ fn a_buffer_that_is_too_small_is_refused_in_words() {
     }
     let (successor, _) = tell(&mut stage, &[OPTIONS[0], "--buffer=64K"]);
     let taken = successor.take_over();
-    let Unfit(why) = taken.err().expect("it does not fit");
+    let HandoverError(why) = taken.err().expect("it does not fit");
     assert!(why.contains("100000 of its bytes"), "{why}");
     assert!(why.contains("--buffer=65536"), "{why}");
 }
@@ -136,7 +136,10 @@ fn what_does_not_fit_is_refused_in_words() {
     let refused = |options: &[&str], records: &[u8]| {
         let mut successor = Successor::new(settings(options), false);
         let taken = successor.hear(records).and_then(|()| successor.take_over());
-        taken.err().map(|Unfit(why)| why).unwrap_or_default()
+        taken
+            .err()
+            .map(|HandoverError(why)| why)
+            .unwrap_or_default()
     };
     assert_eq!(
         refused(&[], &records),
@@ -144,7 +147,7 @@ fn what_does_not_fit_is_refused_in_words() {
     );
     let text = String::from_utf8(records.clone()).expect("text");
     for (from, to) in [
-        ("\"live\":0", "\"live\":7"),
+        ("\"stream\":0", "\"stream\":7"),
         ("connection 1", "connection 9"),
     ] {
         let told = text.replace(from, to);
@@ -233,10 +236,10 @@ fn as_many_streams_are_heard_of_as_there_may_be_at_once() {
     let (mut forgets, mut keeps) = (new(), new());
     let mut refused = 0;
     for number in 0..100 {
-        let live = LiveId::from_u64(number);
-        forgets.media(live, 0, b"abcd").expect("room");
-        forgets.forget_media(live);
-        refused += usize::from(keeps.media(live, 0, b"abcd").is_err());
+        let stream = StreamId::from_u64(number);
+        forgets.media(stream, 0, b"abcd").expect("room");
+        forgets.forget_media(stream);
+        refused += usize::from(keeps.media(stream, 0, b"abcd").is_err());
     }
     assert!((10..100).contains(&refused), "{refused}");
 }
@@ -246,27 +249,27 @@ fn as_many_streams_are_heard_of_as_there_may_be_at_once() {
 fn tickets_numbers_and_figures_go_on() {
     let mut stage = Stage::new(OPTIONS);
     for _ in 0..5 {
-        stage.relay.desk.draw_ticket();
+        stage.relay.ctx.draw_ticket();
     }
-    let cut = Cut::ALL.map(Cut::name)[0];
-    (0..3).for_each(|_| stage.relay.desk.count_cut(cut));
+    let cut = CutReason::ALL.map(CutReason::name)[0];
+    (0..3).for_each(|_| stage.relay.ctx.count_cut(cut));
     for _ in 0..3 {
         stage.client(GRANT);
     }
-    let (mut drawn, run) = (vec![stage.relay.desk.draw()], stage.relay.desk.run());
-    let began = stage.relay.desk.counts().of(Count::Connections);
+    let (mut drawn, run) = (vec![stage.relay.ctx.draw()], stage.relay.ctx.run());
+    let began = stage.relay.ctx.counts().of(Count::Connections);
     assert_eq!(began, 3);
     for round in 1..4 {
         hand_over(&mut stage, OPTIONS);
-        let desk = &mut stage.relay.desk;
-        let ticket = desk.draw_ticket();
-        assert_eq!(ticket, Ticket(5 + round));
-        assert_eq!(desk.run(), run);
-        let next = desk.draw();
+        let ctx = &mut stage.relay.ctx;
+        let ticket = ctx.draw_ticket();
+        assert_eq!(ticket, JobId(5 + round));
+        assert_eq!(ctx.run(), run);
+        let next = ctx.draw();
         assert!(!drawn.contains(&next));
         drawn.push(next);
-        assert_eq!(desk.counts().of(Count::Connections), began);
-        assert_eq!(desk.counts().cuts().get(cut), Some(&3));
+        assert_eq!(ctx.counts().of(Count::Connections), began);
+        assert_eq!(ctx.counts().cuts().get(cut), Some(&3));
     }
 }
 

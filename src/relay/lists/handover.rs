@@ -2,21 +2,21 @@
 //! wait for the lists of other relays stay.
 
 use super::Lists;
-use crate::handover::{Line, Unfit, Writer};
+use crate::handover::{HandoverError, Line, Writer};
 use crate::http::Reply;
 use crate::relay::api::AddToken;
-use crate::relay::desk::Desk;
-use crate::relay::{ConnectionId, Ticket};
+use crate::relay::context::Context;
+use crate::relay::{ConnectionId, JobId};
 
 impl Lists {
     /// Whether a call waits for names under this ticket.
-    pub fn resolves(&self, ticket: Ticket) -> bool {
+    pub fn resolves(&self, ticket: JobId) -> bool {
         self.errands.contains_key(&ticket)
     }
 
     /// Tells of each that waits for names.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
-        for (Ticket(number), errand) in &self.errands {
+        for (JobId(number), errand) in &self.errands {
             let (reply, add) = (&errand.reply, &errand.add);
             let told = (errand.connection, reply.fields, reply, add);
             writer.put("errand", *number, &told);
@@ -24,7 +24,7 @@ impl Lists {
     }
 
     /// Those who wait for names, and under which ticket.
-    pub fn errands(&self) -> impl Iterator<Item = (Ticket, ConnectionId)> {
+    pub fn errands(&self) -> impl Iterator<Item = (JobId, ConnectionId)> {
         let errands = self.errands.iter();
         errands.map(|(ticket, errand)| (*ticket, errand.connection))
     }
@@ -32,13 +32,13 @@ impl Lists {
 
 /// A call that waits for names, as it was told: under which ticket it has waited, whose it is, how
 /// it is answered, and what is to be added.
-pub type ToldErrand = (Ticket, ConnectionId, Reply, AddToken);
+pub type PendingCallState = (JobId, ConnectionId, Reply, AddToken);
 
 /// One of them.
-pub fn errand(line: Line<'_>, desk: &Desk) -> Result<ToldErrand, Unfit> {
+pub fn errand(line: Line<'_>, ctx: &Context) -> Result<PendingCallState, HandoverError> {
     type Told = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
     let (connection, fields, reply, add): Told = line.read()?;
-    let fields = desk.settings().fields_like(&fields);
+    let fields = ctx.settings().fields_like(&fields);
     let reply = Reply { fields, ..reply };
-    Ok((Ticket(line.number), connection, reply, add))
+    Ok((JobId(line.number), connection, reply, add))
 }

@@ -11,30 +11,30 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use super::api::{AddToken, Rows};
-use super::desk::Desk;
-use super::{ADDRESSES_MAX, Action, ConnectionId, Job, RETRY_AFTER_SECONDS, Ticket};
+use super::context::Context;
+use super::{ADDRESSES_MAX, Action, ConnectionId, Job, JobId, RETRY_AFTER_SECONDS};
 use crate::gate::{RtpTuple, UdpClient, udp_clients};
 use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Reply, Status, quoted};
 #[cfg(feature = "handover")]
-pub(super) use handover::{ToldErrand, errand};
+pub(super) use handover::{PendingCallState, errand};
 use peers::Collecting;
-pub(super) use peers::{Place as Share, Telling, Told, is_of_peer};
+pub(super) use peers::{PeerRequest, Place as Share, Told, is_of_peer};
 
 /// Calls that wait.
 #[derive(Default)]
 pub(super) struct Lists {
     /// For their names to be looked up.
-    errands: HashMap<Ticket, Errand>,
+    errands: HashMap<JobId, PendingCall>,
     /// For the lists of peers.
-    collectings: HashMap<Ticket, Collecting>,
+    collectings: HashMap<JobId, Collecting>,
     said: VecDeque<Said>,
 }
 
 /// What is said of calls that wait.
 pub(super) enum Said {
     /// This peer is to be called: see [`Lists::call`].
-    Call { ticket: Ticket, peer: usize },
+    Call { ticket: JobId, peer: usize },
     /// Nobody wants to hear any more what comes from there.
     HangUp(ConnectionId),
     /// All peers have told what they will tell.
@@ -51,13 +51,13 @@ pub(super) struct Whole {
     /// Which list it is.
     pub rows: Rows,
     /// Under which ticket the rows of the peers are, if there are any to be read.
-    pub ticket: Option<Ticket>,
+    pub ticket: Option<JobId>,
     /// The peers that have told nothing, by name.
     pub missing: String,
 }
 
 /// A call that waits for the addresses of names.
-struct Errand {
+struct PendingCall {
     connection: ConnectionId,
     reply: Reply,
     add: AddToken,
@@ -81,7 +81,7 @@ pub(super) enum LookUp {
     TimedOut,
 }
 
-impl Errand {
+impl PendingCall {
     /// What it holds in memory besides itself, in bytes.
     fn held_bytes(&self) -> usize {
         let clients = &self.add.clients;
@@ -93,7 +93,7 @@ impl Errand {
 impl Lists {
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        let errands = self.errands.values().map(Errand::held_bytes);
+        let errands = self.errands.values().map(PendingCall::held_bytes);
         let said = self.said.capacity() * size_of::<Said>();
         hash_map_bytes(&self.errands) + errands.sum::<usize>() + self.held_by_collectings() + said
     }
@@ -109,7 +109,7 @@ impl Lists {
     }
 
     /// Whoever waited under this ticket is gone.
-    pub fn forget(&mut self, ticket: Ticket) {
+    pub fn forget(&mut self, ticket: JobId) {
         self.take_errand(ticket);
         self.drop_collecting(ticket);
     }
@@ -120,27 +120,27 @@ impl Lists {
         connection: ConnectionId,
         reply: Reply,
         add: AddToken,
-        desk: &mut Desk,
-    ) -> Ticket {
+        ctx: &mut Context,
+    ) -> JobId {
         let clients = add.clients.iter();
         let names = clients.filter(|client| client.address().is_none());
         let names = names
             .map(|client| (client.host.as_str().to_owned(), client.port.get()))
             .collect();
-        let ticket = desk.draw_ticket();
-        let errand = Errand {
+        let ticket = ctx.draw_ticket();
+        let errand = PendingCall {
             connection,
             reply,
             add,
         };
         self.errands.insert(ticket, errand);
-        desk.act(Action::Help(ticket, Job::Resolve(names)));
+        ctx.act(Action::Help(ticket, Job::Resolve(names)));
         ticket
     }
 
     /// A look-up is over. `None`: nobody waits for it.
-    pub fn resolved(&mut self, ticket: Ticket, look_up: LookUp) -> Option<Resolved> {
-        let Errand {
+    pub fn resolved(&mut self, ticket: JobId, look_up: LookUp) -> Option<Resolved> {
+        let PendingCall {
             connection,
             reply,
             add,
@@ -160,7 +160,7 @@ impl Lists {
         Some((connection, reply, result.map(|clients| (add, clients))))
     }
 
-    fn take_errand(&mut self, ticket: Ticket) -> Option<Errand> {
+    fn take_errand(&mut self, ticket: JobId) -> Option<PendingCall> {
         let errand = self.errands.remove(&ticket);
         if self.errands.is_empty() {
             self.errands = HashMap::new();

@@ -19,11 +19,11 @@ use crate::http::{
     self, AnswerReader, Body, Part, Refusal, Reply, Status, elements, percent_encoded,
 };
 use crate::json;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::api::Rows;
-use crate::relay::desk::Desk;
+use crate::relay::context::Context;
 use crate::relay::settings::{OriginUrl, Peer};
-use crate::relay::{ConnectionId, RETRY_AFTER_SECONDS, Ticket};
+use crate::relay::{ConnectionId, JobId, RETRY_AFTER_SECONDS};
 
 /// More lists of the whole are not put together or written at a time.
 const GATHERINGS_MAX: usize = 8;
@@ -60,10 +60,10 @@ enum Share {
 }
 
 /// A peer that is being asked.
-pub struct Telling {
-    collecting: Ticket,
+pub struct PeerRequest {
+    collecting: JobId,
     peer: usize,
-    until: Moment,
+    until: Instant,
     reader: AnswerReader,
     /// Its head has come.
     body: Option<Body>,
@@ -72,7 +72,7 @@ pub struct Telling {
 }
 
 /// Which peer's share of the list under which ticket.
-pub type Place = (Ticket, usize);
+pub type Place = (JobId, usize);
 
 /// What has come of a peer.
 pub enum Told {
@@ -86,9 +86,9 @@ pub enum Told {
     Nothing,
 }
 
-impl Telling {
+impl PeerRequest {
     /// So long it may take.
-    pub fn until(&self) -> Moment {
+    pub fn until(&self) -> Instant {
         self.until
     }
 
@@ -164,8 +164,8 @@ impl Lists {
         client: ConnectionId,
         rows: Rows,
         reply: Reply,
-        desk: &mut Desk,
-    ) -> Result<Ticket, Refusal> {
+        ctx: &mut Context,
+    ) -> Result<JobId, Refusal> {
         if self.collectings.len() >= GATHERINGS_MAX {
             return Err(Refusal::busy(
                 Status::ServiceUnavailable,
@@ -173,8 +173,8 @@ impl Lists {
                 RETRY_AFTER_SECONDS,
             ));
         }
-        let ticket = desk.draw_ticket();
-        let peers = 0..desk.settings().peers.len();
+        let ticket = ctx.draw_ticket();
+        let peers = 0..ctx.settings().peers.len();
         self.said
             .extend(peers.clone().map(|peer| Said::Call { ticket, peer }));
         let collecting = Collecting {
@@ -190,16 +190,16 @@ impl Lists {
     /// Whom a collecting is to call, what it asks, and what is known of the answer.
     pub fn call(
         &self,
-        ticket: Ticket,
+        ticket: JobId,
         peer: usize,
-        desk: &Desk,
-    ) -> Option<(SocketAddr, String, Telling)> {
+        ctx: &Context,
+    ) -> Option<(SocketAddr, String, PeerRequest)> {
         let collecting = self.collectings.get(&ticket)?;
-        let whom = desk.settings().peers.get(peer)?;
-        let telling = Telling {
+        let whom = ctx.settings().peers.get(peer)?;
+        let telling = PeerRequest {
             collecting: ticket,
             peer,
-            until: desk.now() + PEER_TIME,
+            until: ctx.now() + PEER_TIME,
             reader: AnswerReader::default(),
             body: None,
             rows: json::Rows::default(),
@@ -212,31 +212,31 @@ impl Lists {
     /// A peer is called over this connection; or there is no room for one.
     pub fn called(
         &mut self,
-        ticket: Ticket,
+        ticket: JobId,
         peer: usize,
         connection: Option<ConnectionId>,
-        desk: &Desk,
+        ctx: &Context,
     ) {
         let share = connection.map_or(Share::Missing, Share::Asked);
-        self.learn(ticket, peer, share, desk);
+        self.learn(ticket, peer, share, ctx);
     }
 
     /// A peer has told its list.
-    pub fn told(&mut self, (ticket, peer): Place, rows: VecDeque<Vec<u8>>, desk: &Desk) {
-        self.learn(ticket, peer, Share::Rows(rows), desk);
+    pub fn told(&mut self, (ticket, peer): Place, rows: VecDeque<Vec<u8>>, ctx: &Context) {
+        self.learn(ticket, peer, Share::Rows(rows), ctx);
     }
 
     /// The connection to a peer is over. What it has not told is missing.
-    pub fn telling_ended(&mut self, (ticket, peer): Place, desk: &Desk) {
+    pub fn telling_ended(&mut self, (ticket, peer): Place, ctx: &Context) {
         let collecting = self.collectings.get(&ticket);
         let share = collecting.and_then(|collecting| collecting.shares.get(peer));
         if let Some(Share::Asked(_)) = share {
-            self.learn(ticket, peer, Share::Missing, desk);
+            self.learn(ticket, peer, Share::Missing, ctx);
         }
     }
 
     /// What has become of a peer's part. Once all are known, the list is answered.
-    fn learn(&mut self, ticket: Ticket, peer: usize, share: Share, desk: &Desk) {
+    fn learn(&mut self, ticket: JobId, peer: usize, share: Share, ctx: &Context) {
         let Some(collecting) = self.collectings.get_mut(&ticket) else {
             return;
         };
@@ -247,7 +247,7 @@ impl Lists {
         if collecting.shares.iter().any(is_open) {
             return;
         }
-        let peers = desk.settings().peers.iter().zip(&collecting.shares);
+        let peers = ctx.settings().peers.iter().zip(&collecting.shares);
         let missing: Vec<String> = peers
             .filter(|(_, share)| !matches!(share, Share::Rows(_)))
             .map(|(peer, _)| peer.address().to_string())
@@ -267,7 +267,7 @@ impl Lists {
     }
 
     /// Whoever asked for a list is gone.
-    pub(super) fn drop_collecting(&mut self, ticket: Ticket) {
+    pub(super) fn drop_collecting(&mut self, ticket: JobId) {
         let collecting = self.take_collecting(ticket).into_iter();
         let asked = collecting
             .flat_map(|collecting| collecting.shares)
@@ -278,7 +278,7 @@ impl Lists {
         self.said.extend(asked.map(Said::HangUp));
     }
 
-    fn take_collecting(&mut self, ticket: Ticket) -> Option<Collecting> {
+    fn take_collecting(&mut self, ticket: JobId) -> Option<Collecting> {
         let collecting = self.collectings.remove(&ticket);
         if self.collectings.is_empty() {
             self.collectings = HashMap::new();
@@ -288,7 +288,7 @@ impl Lists {
 
     /// The next block of what the peers told, for their rows to be written. When all of it has been
     /// taken the collecting is over.
-    pub fn next_block(&mut self, ticket: Ticket) -> Option<Vec<u8>> {
+    pub fn next_block(&mut self, ticket: JobId) -> Option<Vec<u8>> {
         let collecting = self.collectings.get_mut(&ticket)?;
         let block = collecting.shares.iter_mut().find_map(|share| match share {
             Share::Rows(blocks) => blocks.pop_front(),
@@ -302,7 +302,7 @@ impl Lists {
 
     /// What must hold between two inputs. `waits` says whether this client waits under this ticket,
     /// or reads what has come of it.
-    pub fn check(&self, waits: impl Fn(ConnectionId, Ticket) -> bool) {
+    pub fn check(&self, waits: impl Fn(ConnectionId, JobId) -> bool) {
         assert!(self.said.is_empty(), "nobody has heard what is to be done");
         assert!(self.collectings.len() <= GATHERINGS_MAX);
         for (ticket, collecting) in &self.collectings {
@@ -314,13 +314,13 @@ impl Lists {
     }
 
     /// Whether anything is being put together under this ticket.
-    pub fn has_collecting(&self, ticket: Ticket) -> bool {
+    pub fn has_collecting(&self, ticket: JobId) -> bool {
         self.collectings.contains_key(&ticket)
     }
 
     /// What the collectings hold in memory, in bytes: rows that have come and are not written.
     pub(super) fn held_by_collectings(&self) -> usize {
-        let table = table_bytes::<(Ticket, Collecting)>(self.collectings.capacity());
+        let table = table_bytes::<(JobId, Collecting)>(self.collectings.capacity());
         let collectings = self.collectings.values();
         let shares = collectings
             .clone()
@@ -363,16 +363,16 @@ mod tests {
     #[test]
     fn a_peers_list_has_so_many_bytes_and_no_more() {
         for (bytes, is_taken) in [(PEER_BYTES_MAX - 8, true), (PEER_BYTES_MAX - 7, false)] {
-            let mut telling = Telling {
-                collecting: Ticket(1),
+            let mut telling = PeerRequest {
+                collecting: JobId(1),
                 peer: 3,
-                until: Moment::START,
+                until: Instant::START,
                 reader: AnswerReader::default(),
                 body: Some(Body::new(http::Framing::UntilClose)),
                 rows: json::Rows::default(),
                 bytes,
             };
-            assert_eq!(telling.share(), (Ticket(1), 3));
+            assert_eq!(telling.share(), (JobId(1), 3));
             let before = telling.held_bytes();
             let told = telling.read(&mut &b"[{\"a\":1}"[..]);
             assert_eq!(matches!(told, Told::On), is_taken, "{bytes}");

@@ -3,7 +3,7 @@ use crate::http::Target;
 use crate::relay::api::{Call, Name};
 use crate::relay::stage::Stage;
 use crate::relay::{Done, Job};
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 const API: &str = "--token-server=10.0.0.0/8";
 const PEER: &str = "--peer=http://10.2.0.1:8000";
@@ -19,7 +19,7 @@ fn add(clients: &str) -> AddToken {
         is_plain: true,
         query: Some(format!("type=rtp-udp&sessionid=s&udp-clients={clients}")),
     };
-    match Call::parse(Name::AddToken, &target, (64, Stamp::default())) {
+    match Call::parse(Name::AddToken, &target, (64, UnixTime::default())) {
         Ok(Call::AddToken(add)) => add,
         other => panic!("{other:?}"),
     }
@@ -109,15 +109,15 @@ fn a_call_with_names_is_answered_when_they_have_been_looked_up() {
         let lists = &stage.relay.lists;
         #[cfg(feature = "handover")]
         {
-            assert!(lists.resolves(ticket) && !lists.resolves(Ticket(ticket.0 + 1)));
+            assert!(lists.resolves(ticket) && !lists.resolves(JobId(ticket.0 + 1)));
             assert_eq!(Vec::from_iter(lists.errands()), [(ticket, id)]);
         }
         let held = lists.held_bytes();
         let table = hash_map_bytes(&lists.errands);
-        let each = lists.errands.values().map(Errand::held_bytes);
+        let each = lists.errands.values().map(PendingCall::held_bytes);
         assert!(held >= table + each.sum::<usize>(), "{held}");
         assert!(
-            held > "a.example".len() + size_of::<Errand>() && held < 16 * 1024,
+            held > "a.example".len() + size_of::<PendingCall>() && held < 16 * 1024,
             "{held}"
         );
         match found {
@@ -174,9 +174,9 @@ fn what_waits_for_names_is_counted_in_bytes() {
     let hosts = ["a", "b", "c"].map(|host| format!("{}.example:1", host.repeat(50)));
     let mut add = add(&hosts.join(","));
     add.session = crate::gate::SessionId::parse(&[b'x'; 200]).expect("a good sessionid");
-    let errand = Errand {
+    let errand = PendingCall {
         connection: stage.client(""),
-        reply: stage.relay.desk.unread_reply(),
+        reply: stage.relay.ctx.unread_reply(),
         add,
     };
     let (held, least) = (
@@ -359,10 +359,10 @@ fn a_call_that_waits_for_names_is_told_to_another_process() {
 
     let mut stage = Stage::new(&[API]);
     let id = stage.client("");
-    let reply = stage.relay.desk.unread_reply();
+    let reply = stage.relay.ctx.unread_reply();
     let relay = &mut stage.relay;
-    let (lists, desk) = (&mut relay.lists, &mut relay.desk);
-    let ticket = lists.resolve(id, reply, add("a.example:5004"), desk);
+    let (lists, ctx) = (&mut relay.lists, &mut relay.ctx);
+    let ticket = lists.resolve(id, reply, add("a.example:5004"), ctx);
     let mut told = Vec::new();
     let mut out = |piece: &[u8]| told.extend_from_slice(piece);
     let mut writer = Writer::new(&mut out);
@@ -370,7 +370,7 @@ fn a_call_that_waits_for_names_is_told_to_another_process() {
     writer.finish();
     let mut heard = Vec::new();
     let all = Reader::new(1 << 20).hear(&told, |line| {
-        let (its, connection, _, add) = errand(line, desk)?;
+        let (its, connection, _, add) = errand(line, ctx)?;
         heard.push((its, connection, add.clients.len()));
         Ok(())
     });

@@ -251,7 +251,7 @@ fn who_would_be_a_source_is_known_by_path_query_or_password() {
     ] {
         let text = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
         let stage = Stage::new(options);
-        let settings = stage.relay.desk.settings();
+        let settings = stage.relay.ctx.settings();
         let head = crate::http::HeadReader::default().read(text.as_bytes(), &settings.limits.http);
         let (head, _) = head.expect("a good head").expect("all of it");
         let seen = published(&head, settings);

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use super::Streams;
-use crate::moment::Moment;
-use crate::relay::LiveId;
+use crate::moment::Instant;
+use crate::relay::StreamId;
+use crate::relay::context::Context;
 use crate::relay::counts::Count;
-use crate::relay::desk::Desk;
 use crate::rtp::Bare;
 
 /// What is known of such a source.
@@ -14,7 +14,7 @@ use crate::rtp::Bare;
 pub(super) struct BareInput {
     bare: Bare,
     from: SocketAddr,
-    heard: Moment,
+    heard: Instant,
 }
 
 impl BareInput {
@@ -35,35 +35,35 @@ impl BareInput {
     }
 
     /// When its last datagram came.
-    pub fn heard(&self) -> Moment {
+    pub fn heard(&self) -> Instant {
         self.heard
     }
 }
 
 impl Streams {
     /// A stream's source sends MPEG-TS without RTP, from this address.
-    pub fn begin_bare(&mut self, id: LiveId, from: SocketAddr, desk: &mut Desk) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.bare = Some(Box::new(BareInput {
+    pub fn begin_bare(&mut self, id: StreamId, from: SocketAddr, ctx: &mut Context) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.bare = Some(Box::new(BareInput {
                 bare: Bare::default(),
                 from,
-                heard: desk.now(),
+                heard: ctx.now(),
             }));
-            self.rearm(id, desk);
+            self.rearm(id, ctx);
         }
     }
 
     /// A datagram of a stream's source: the packets in it that are whole.
-    pub fn take_bare(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) -> Option<Vec<u8>> {
-        let live = self.lives.get_mut(id)?;
-        live.bare.as_mut()?.heard = desk.now();
-        if !live.admits(bytes.len(), desk) {
+    pub fn take_bare(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) -> Option<Vec<u8>> {
+        let stream = self.streams.get_mut(id)?;
+        stream.bare.as_mut()?.heard = ctx.now();
+        if !stream.admits(bytes.len(), ctx) {
             return None;
         }
-        let input = live.bare.as_mut()?;
+        let input = stream.bare.as_mut()?;
         let mut packets = Vec::with_capacity(bytes.len());
         input.bare.feed(bytes, &mut packets);
-        desk.count(Count::Datagrams, 1);
+        ctx.count(Count::Datagrams, 1);
         Some(packets).filter(|packets| !packets.is_empty())
     }
 }
@@ -113,8 +113,8 @@ mod tests {
             .expect("it runs")
             .0;
         let heard = |stage: &Stage| {
-            let live = stage.relay.streams.lives.get(id).expect("it runs");
-            let bare = live.bare.as_ref().expect("it sends no RTP");
+            let stream = stage.relay.streams.streams.get(id).expect("it runs");
+            let bare = stream.bare.as_ref().expect("it sends no RTP");
             (bare.from(), bare.heard())
         };
         assert_eq!(heard(&stage), (from, stage.now));
@@ -126,7 +126,7 @@ mod tests {
             arrive(&mut stage, &media[at..to]);
             at = to;
             assert_eq!(heard(&stage), (from, stage.now));
-            assert_eq!(stage.relay.desk.counts().of(Count::Datagrams), datagrams);
+            assert_eq!(stage.relay.ctx.counts().of(Count::Datagrams), datagrams);
             let got = stage.media(viewer).0.len() - before;
             assert_eq!(got, (whole - 3) * PACKET_BYTES, "{to}");
         }
@@ -140,7 +140,7 @@ mod tests {
         let mut input = BareInput {
             bare: Bare::default(),
             from,
-            heard: Moment::START,
+            heard: Instant::START,
         };
         let own = size_of::<BareInput>();
         assert_eq!(input.held_bytes(), own + input.bare.held_bytes());
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn what_is_told_of_a_source_without_rtp_has_its_bounds() {
         let from = CAMERA.parse().expect("an address");
-        let heard = Moment::START;
+        let heard = Instant::START;
         let bare = Bare::default();
         let told = serde_json::to_value(BareInput { bare, from, heard }).expect("a value");
         for (is_changed, fits) in [(false, true), (true, false)] {

@@ -6,15 +6,15 @@
 //! drops and counts those beyond the rate, whole, as a full network does. Each source is reported
 //! once.
 
-use super::{Feed, Live, Said, Streams};
+use super::{Said, Stream, StreamSource, Streams};
 #[cfg(feature = "handover")]
 use crate::gate::SessionId;
-use crate::moment::Moment;
+use crate::moment::Instant;
+use crate::relay::context::Context;
 use crate::relay::counts::Count;
-use crate::relay::desk::Desk;
-use crate::relay::happening::Happening;
 use crate::relay::quota::Quota;
-use crate::relay::{Level, LiveId};
+use crate::relay::server_event::ServerEvent;
+use crate::relay::{Level, StreamId};
 #[cfg(feature = "handover")]
 use crate::token_bucket::TokenBucket;
 
@@ -25,28 +25,28 @@ pub(super) const BUCKETS_MAX: usize = 2048;
 impl Streams {
     /// Sets how fast a stream's source may be, in bits a second. A source that has just come draws
     /// from the bucket that the session's last one left.
-    pub fn limit_source(&mut self, id: LiveId, most: u64, desk: &mut Desk) {
-        let Some(live) = self.lives.get_mut(id) else {
+    pub fn limit_source(&mut self, id: StreamId, most: u64, ctx: &mut Context) {
+        let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        match &mut live.quota {
+        match &mut stream.quota {
             Some(quota) => quota.set_rate(most),
             None => {
-                let bucket = self.buckets.remove(&live.session);
-                live.quota = Some(Quota::new(most, bucket));
+                let bucket = self.buckets.remove(&stream.session);
+                stream.quota = Some(Quota::new(most, bucket));
             }
         }
-        live.rest_if_empty(desk);
-        self.rearm(id, desk);
+        stream.rest_if_empty(ctx);
+        self.rearm(id, ctx);
     }
 
     /// A stream has lost its source: the session's next one draws from the same bucket.
-    pub(super) fn keep_bucket(&mut self, id: LiveId, now: Moment) {
-        if let Some(live) = self.lives.get_mut(id)
-            && let Some(quota) = live.quota.take()
+    pub(super) fn keep_bucket(&mut self, id: StreamId, now: Instant) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && let Some(quota) = stream.quota.take()
         {
             self.buckets
-                .insert(live.session.clone(), quota.bucket(), now);
+                .insert(stream.session.clone(), quota.bucket(), now);
         }
     }
 
@@ -61,105 +61,105 @@ impl Streams {
 
     /// Takes over the buckets of sessions without a source.
     #[cfg(feature = "handover")]
-    pub fn set_buckets(&mut self, buckets: Vec<(SessionId, TokenBucket)>, now: Moment) {
+    pub fn set_buckets(&mut self, buckets: Vec<(SessionId, TokenBucket)>, now: Instant) {
         for (name, bucket) in buckets {
             self.buckets.insert(name, bucket, now);
         }
     }
 
     /// Counts bytes of a body that is a stream's source.
-    pub fn draw(&mut self, id: LiveId, bytes: usize, desk: &mut Desk) {
-        if let Some(live) = self.lives.get_mut(id)
-            && let Some(quota) = &mut live.quota
+    pub fn draw(&mut self, id: StreamId, bytes: usize, ctx: &mut Context) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && let Some(quota) = &mut stream.quota
         {
-            quota.draw(bytes, desk.now());
-            live.rest_if_empty(desk);
-            if live.rests_until().is_some() {
-                self.rearm(id, desk);
+            quota.draw(bytes, ctx.now());
+            stream.rest_if_empty(ctx);
+            if stream.rests_until().is_some() {
+                self.rearm(id, ctx);
             }
         }
     }
 
     /// Returns whether a stream's source is not read now, or was not since this was last asked.
-    pub fn take_slowed(&mut self, id: LiveId) -> bool {
-        let Some(live) = self.lives.get_mut(id) else {
+    pub fn take_slowed(&mut self, id: StreamId) -> bool {
+        let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
-        let has_rested = live.quota.as_mut().is_some_and(Quota::take_rested);
-        live.is_paused || has_rested
+        let has_rested = stream.quota.as_mut().is_some_and(Quota::take_rested);
+        stream.is_paused || has_rested
     }
 
     /// Returns whether a stream's source has to wait for its bucket.
-    pub fn rests(&self, id: LiveId) -> bool {
-        let live = self.lives.get(id);
-        live.is_some_and(|live| live.rests_until().is_some())
+    pub fn rests(&self, id: StreamId) -> bool {
+        let stream = self.streams.get(id);
+        stream.is_some_and(|stream| stream.rests_until().is_some())
     }
 
     /// Reads a source again that has waited for its bucket.
-    pub(super) fn end_rest_of_source(&mut self, id: LiveId) {
-        if let Some(live) = self.lives.get_mut(id)
-            && let Some(quota) = &mut live.quota
+    pub(super) fn end_rest_of_source(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && let Some(quota) = &mut stream.quota
         {
             quota.end_rest();
-            if let Feed::Http(connection) = live.source {
+            if let StreamSource::Http(connection) = stream.source {
                 self.say(Said::ReadAgain(connection));
             }
         }
     }
 }
 
-impl Live {
+impl Stream {
     /// Returns until when its source is not read, if that is so.
-    pub(super) fn rests_until(&self) -> Option<Moment> {
+    pub(super) fn rests_until(&self) -> Option<Instant> {
         self.quota.as_ref().and_then(Quota::rests_until)
     }
 
     /// Returns how many bytes of its source may be read.
-    pub(super) fn bytes_left(&self, now: Moment) -> usize {
+    pub(super) fn bytes_left(&self, now: Instant) -> usize {
         let quota = self.quota.as_ref();
         quota.map_or(usize::MAX, |quota| quota.bytes_left(now))
     }
 
     /// Stops reading a source over HTTP if its bucket is empty.
-    fn rest_if_empty(&mut self, desk: &mut Desk) {
-        if let Feed::Http(_) = self.source
+    fn rest_if_empty(&mut self, ctx: &mut Context) {
+        if let StreamSource::Http(_) = self.source
             && let Some(quota) = &mut self.quota
-            && quota.rest_if_empty(desk.now())
+            && quota.rest_if_empty(ctx.now())
         {
-            self.report_excess("waits", desk);
+            self.report_excess("waits", ctx);
         }
     }
 
     /// Returns whether a datagram of its source is not too much.
-    pub(super) fn admits(&mut self, bytes: usize, desk: &mut Desk) -> bool {
+    pub(super) fn admits(&mut self, bytes: usize, ctx: &mut Context) -> bool {
         let quota = self.quota.as_mut();
-        let is_admitted = quota.is_none_or(|quota| quota.admits(bytes, desk.now()));
+        let is_admitted = quota.is_none_or(|quota| quota.admits(bytes, ctx.now()));
         if !is_admitted {
-            desk.count(Count::TooFast, 1);
-            self.report_excess("dropped", desk);
+            ctx.count(Count::TooFast, 1);
+            self.report_excess("dropped", ctx);
         }
         is_admitted
     }
 
     /// Reports once what happens to the bytes beyond its source's rate.
-    fn report_excess(&mut self, what: &'static str, desk: &mut Desk) {
+    fn report_excess(&mut self, what: &'static str, ctx: &mut Context) {
         let Some(most) = self.quota.as_mut().and_then(Quota::take_report) else {
             return;
         };
         let digest = self.session.digest();
         let source = self.source_address;
-        desk.log(
+        ctx.log(
             Level::Warn,
             format_args!(
                 "event=source-too-fast session={digest} source={source} what={what} max_bitrate={most}"
             ),
         );
-        let happening = Happening::SourceTooFast {
-            id: self.id(desk.run()),
+        let happening = ServerEvent::SourceTooFast {
+            id: self.id(ctx.run()),
             source,
             what,
             max_bitrate: most,
         };
-        desk.tell(&self.session, &happening);
+        ctx.tell(&self.session, &happening);
     }
 }

@@ -7,8 +7,8 @@
 //! a part of it goes on from the stream's buffer.
 
 use crate::http::ChunkWriter;
-use crate::relay::{ConnectionId, LiveId};
-use crate::stream::Stream;
+use crate::relay::{ConnectionId, StreamId};
+use crate::stream::StreamBuffer;
 
 /// The last chunk that was laid together.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(super) struct Frame {
 /// Which chunk it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Of {
-    live: LiveId,
+    stream: StreamId,
     cursor: u64,
     content_bytes: usize,
 }
@@ -39,33 +39,33 @@ impl Frame {
     /// Lays a chunk together that has just been opened, for a viewer at `cursor`.
     pub fn lay(
         &mut self,
-        live: LiveId,
-        stream: &Stream<ConnectionId>,
+        stream: StreamId,
+        buffer: &StreamBuffer<ConnectionId>,
         cursor: u64,
         chunk: &ChunkWriter,
     ) {
         let content_bytes = chunk.content_left();
         let of = Some(Of {
-            live,
+            stream,
             cursor,
             content_bytes,
         });
-        if self.of == of || stream.viewer_count() < VIEWERS_MIN || content_bytes > CONTENT_BYTES_MAX
+        if self.of == of || buffer.viewer_count() < VIEWERS_MIN || content_bytes > CONTENT_BYTES_MAX
         {
             return;
         }
         self.bytes.clear();
         self.bytes.extend_from_slice(chunk.line());
-        stream.copy_to(&mut self.bytes, cursor, content_bytes);
+        buffer.copy_to(&mut self.bytes, cursor, content_bytes);
         self.bytes.extend_from_slice(chunk.tail());
         self.of = of;
     }
 
     /// The whole chunk that is open for a viewer at `cursor`, if it is this one and nothing of it
     /// has been sent.
-    pub fn whole(&self, live: LiveId, cursor: u64, chunk: &ChunkWriter) -> Option<&[u8]> {
+    pub fn whole(&self, stream: StreamId, cursor: u64, chunk: &ChunkWriter) -> Option<&[u8]> {
         let of = Of {
-            live,
+            stream,
             cursor,
             content_bytes: chunk.content_left(),
         };
@@ -78,7 +78,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
-    use crate::moment::Moment;
+    use crate::moment::Instant;
     use crate::relay::stage;
     use crate::stream::Pool;
 
@@ -88,22 +88,22 @@ mod tests {
         chunk
     }
 
-    fn stream(viewers: u64, bytes: usize) -> Stream<ConnectionId> {
+    fn buffer(viewers: u64, bytes: usize) -> StreamBuffer<ConnectionId> {
         let limits = stage::settings(&["--buffer=4M"]).limits;
         let mut pool = Pool::new(limits.buffers_bytes_max);
-        let mut stream = Stream::new(limits.stream, None, Moment::START);
+        let mut buffer = StreamBuffer::new(limits.stream, None, Instant::START);
         for number in 0..viewers {
-            stream.join(ConnectionId::from_u64(number), Moment::START);
+            buffer.join(ConnectionId::from_u64(number), Instant::START);
         }
         let media: Vec<u8> = (0..bytes).map(|number| (number % 251) as u8).collect();
-        stream.append(&media, &mut pool, Moment::START);
-        stream
+        buffer.append(&media, &mut pool, Instant::START);
+        buffer
     }
 
     /// Nothing is laid together for a few, or where it is so much that each is elsewhere.
     #[test]
     fn a_chunk_is_laid_together_for_eight_and_up_to_64_kib() {
-        let live = LiveId::from_u64(1);
+        let stream = StreamId::from_u64(1);
         for (viewers, bytes, is_laid) in [
             (0, 1_000, false),
             (7, 1_000, false),
@@ -115,12 +115,12 @@ mod tests {
             (7, 65_537, false),
             (30, 200_000, false),
         ] {
-            let (stream, chunk) = (stream(viewers, bytes), chunk(bytes));
+            let (buffer, chunk) = (buffer(viewers, bytes), chunk(bytes));
             let mut frame = Frame::default();
-            assert!(frame.whole(live, 0, &chunk).is_none());
+            assert!(frame.whole(stream, 0, &chunk).is_none());
             assert_eq!(frame.held_bytes(), 0);
-            frame.lay(live, &stream, 0, &chunk);
-            let whole = frame.whole(live, 0, &chunk);
+            frame.lay(stream, &buffer, 0, &chunk);
+            let whole = frame.whole(stream, 0, &chunk);
             assert_eq!(whole.is_some(), is_laid, "{viewers} of {bytes}");
             if let Some(whole) = whole {
                 let line = format!("{bytes:x}\r\n");
@@ -136,17 +136,17 @@ mod tests {
     /// It is one stream's, from one place on, so many bytes; and whole, or not at all.
     #[test]
     fn only_who_is_due_the_same_bytes_is_lent_them() {
-        let (one, other) = (LiveId::from_u64(1), LiveId::from_u64(2));
-        let stream = stream(8, 5_000);
+        let (one, other) = (StreamId::from_u64(1), StreamId::from_u64(2));
+        let buffer = buffer(8, 5_000);
         let mut frame = Frame::default();
-        frame.lay(one, &stream, 100, &chunk(1_000));
-        for (live, cursor, bytes, is_it) in [
+        frame.lay(one, &buffer, 100, &chunk(1_000));
+        for (stream, cursor, bytes, is_it) in [
             (one, 100, 1_000, true),
             (other, 100, 1_000, false),
             (one, 101, 1_000, false),
             (one, 100, 999, false),
         ] {
-            let lent = frame.whole(live, cursor, &chunk(bytes));
+            let lent = frame.whole(stream, cursor, &chunk(bytes));
             assert_eq!(lent.is_some(), is_it, "{cursor} {bytes}");
         }
         // Whoever has had the first byte of its line goes on behind that.
@@ -154,7 +154,7 @@ mod tests {
         begun.sent(1);
         assert!(frame.whole(one, 100, &begun).is_none());
         // The next takes its place.
-        frame.lay(one, &stream, 1_100, &chunk(500));
+        frame.lay(one, &buffer, 1_100, &chunk(500));
         assert!(frame.whole(one, 100, &chunk(1_000)).is_none());
         let lent = frame.whole(one, 1_100, &chunk(500)).expect("the new one");
         assert_eq!(lent.len(), "1f4\r\n".len() + 500 + 2);

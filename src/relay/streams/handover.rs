@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::viewer::{Place, Viewing};
-use super::{Feed, Live, Streams, hold};
-use crate::handover::{Line, Unfit, Writer, must};
+use super::{Stream, StreamSource, Streams, hold};
+use crate::handover::{HandoverError, Line, Writer, must};
 use crate::http::Reply;
-use crate::relay::desk::Desk;
+use crate::relay::context::Context;
 use crate::relay::quota::Quota;
 use crate::relay::timers::Owner;
-use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, LiveId};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, StreamId};
 use crate::slots::Slots;
 use crate::stream::{Pool, Received, Viewer, ViewerId};
 
@@ -21,9 +21,9 @@ type Viewers = Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>;
 /// Streams that are told.
 pub struct ToldStreams {
     pool: Pool,
-    media: BTreeMap<LiveId, Received>,
-    lives: Vec<(LiveId, Live)>,
-    viewers: BTreeMap<LiveId, Viewers>,
+    media: BTreeMap<StreamId, Received>,
+    streams: Vec<(StreamId, Stream)>,
+    viewers: BTreeMap<StreamId, Viewers>,
 }
 
 impl Limits {
@@ -36,57 +36,57 @@ impl Limits {
 
 impl Streams {
     /// The bytes of each that are at hand.
-    pub fn media(&self) -> impl Iterator<Item = (LiveId, Range<u64>)> {
-        let lives = self.lives.iter();
-        lives.map(|(id, live)| (id, live.stream.oldest()..live.stream.newest()))
+    pub fn media(&self) -> impl Iterator<Item = (StreamId, Range<u64>)> {
+        let streams = self.streams.iter();
+        streams.map(|(id, stream)| (id, stream.buffer.oldest()..stream.buffer.newest()))
     }
 
     /// Those of one from this offset on that lie together; none where there are none.
-    pub fn media_bytes(&self, id: LiveId, from: u64) -> &[u8] {
-        let live = self.lives.get(id);
-        live.map_or(&[], |live| live.stream.slice(from, usize::MAX))
+    pub fn media_bytes(&self, id: StreamId, from: u64) -> &[u8] {
+        let stream = self.streams.get(id);
+        stream.map_or(&[], |stream| stream.buffer.slice(from, usize::MAX))
     }
 
     /// Tells all that is known of them but their bytes.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
-        for (id, live) in self.lives.iter() {
-            writer.put("stream", id.to_u64(), live);
-            for (viewer, told) in live.stream.told_viewers() {
+        for (id, stream) in self.streams.iter() {
+            writer.put("stream", id.to_u64(), stream);
+            for (viewer, told) in stream.buffer.told_viewers() {
                 writer.put("viewer", viewer.to_u64(), &(id, told));
             }
         }
     }
 
     /// They are another process's.
-    pub fn let_go(&mut self, desk: &mut Desk) {
-        let ids: Vec<LiveId> = self.lives.iter().map(|(id, _)| id).collect();
+    pub fn let_go(&mut self, ctx: &mut Context) {
+        let ids: Vec<StreamId> = self.streams.iter().map(|(id, _)| id).collect();
         for id in ids {
-            if let Some(live) = self.lives.get_mut(id) {
-                desk.disarm(&mut live.armed, Owner::Live(id));
+            if let Some(stream) = self.streams.get_mut(id) {
+                ctx.disarm(&mut stream.armed, Owner::Stream(id));
             }
         }
-        *self = Streams::new(&desk.settings().limits);
+        *self = Streams::new(&ctx.settings().limits);
     }
 
     /// What ids count on from, and the streams' numbers.
     pub fn next_ids(&self) -> (u32, u64) {
-        (self.lives.next(), self.live_serial_next)
+        (self.streams.next(), self.live_serial_next)
     }
 
     /// Those that were told are this server's from now on.
     pub fn take_over(
         told: ToldStreams,
         (next_id, next_serial): (u32, u64),
-        desk: &mut Desk,
-    ) -> Result<Streams, Unfit> {
-        let limits = &desk.settings().limits;
+        ctx: &mut Context,
+    ) -> Result<Streams, HandoverError> {
+        let limits = &ctx.settings().limits;
         let mut streams = Streams {
-            lives: Slots::of(told.lives, next_id, limits.lives_max())?,
+            streams: Slots::of(told.streams, next_id, limits.lives_max())?,
             live_serial_next: next_serial,
             pool: told.pool,
             ..Streams::new(limits)
         };
-        let listed = streams.lives.len() - streams.shadows().count();
+        let listed = streams.streams.len() - streams.shadows().count();
         must(listed <= limits.streams_max, || {
             format!(
                 "it has {listed} streams, and --streams={} is less",
@@ -94,73 +94,72 @@ impl Streams {
             )
         })?;
         let (mut media, mut viewers) = (told.media, told.viewers);
-        let ids: Vec<LiveId> = streams.lives.iter().map(|(id, _)| id).collect();
+        let ids: Vec<StreamId> = streams.streams.iter().map(|(id, _)| id).collect();
         for id in ids {
             let received = media.remove(&id);
-            let received =
-                received.unwrap_or_else(|| Received::new(&desk.settings().limits.stream));
+            let received = received.unwrap_or_else(|| Received::new(&ctx.settings().limits.stream));
             let viewers = viewers.remove(&id).unwrap_or_default();
-            streams.seat(id, received, viewers, desk)?;
+            streams.seat(id, received, viewers, ctx)?;
         }
         for left in media.into_values() {
             left.release(&mut streams.pool);
         }
         let granted = streams
-            .lives
+            .streams
             .iter()
-            .map(|(_, live)| live.stream.granted_bytes());
+            .map(|(_, stream)| stream.buffer.granted_bytes());
         let granted = isize::try_from(granted.sum::<usize>()).unwrap_or(isize::MAX);
         must(streams.pool.bytes_left >= -granted, || {
             "its buffers take more than --buffers says here".to_owned()
         })?;
         must(viewers.is_empty(), || "viewers of no stream".to_owned())?;
         streams
-            .lives
+            .streams
             .iter()
-            .try_for_each(|(id, live)| streams.fits(id, live))?;
+            .try_for_each(|(id, stream)| streams.fits(id, stream))?;
         Ok(streams)
     }
 
     /// A stream that was told has its place in all lists that are kept of them.
     fn seat(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         received: Received,
         viewers: Viewers,
-        desk: &mut Desk,
-    ) -> Result<(), Unfit> {
-        let limits = &desk.settings().limits;
+        ctx: &mut Context,
+    ) -> Result<(), HandoverError> {
+        let limits = &ctx.settings().limits;
         let bounds = (
             &limits.stream,
             limits.connections_max + CONNECTIONS_BEYOND_MAX,
         );
-        let live = self.lives.get_mut(id);
-        let live = live.ok_or_else(|| Unfit(format!("stream {id:?} is gone")))?;
-        let stream = &mut live.stream;
-        stream.become_whole(received, viewers, bounds, &mut self.pool)?;
-        live.lined_up = live.stream.newest();
-        live.fit(limits)?;
-        let is_new = self.order.insert(live.serial, id).is_none();
-        let is_next = live.serial < self.live_serial_next;
+        let stream = self.streams.get_mut(id);
+        let stream = stream.ok_or_else(|| HandoverError(format!("stream {id:?} is gone")))?;
+        let buffer = &mut stream.buffer;
+        buffer.become_whole(received, viewers, bounds, &mut self.pool)?;
+        stream.lined_up = stream.buffer.newest();
+        stream.fit(limits)?;
+        let is_new = self.order.insert(stream.serial, id).is_none();
+        let is_next = stream.serial < self.live_serial_next;
         must(is_new && is_next, || {
             format!("stream {id:?} has another's number")
         })?;
-        let has_ended = live.stream.end().is_some();
-        must(has_ended == (live.source == Feed::Gone), || {
+        let has_ended = stream.buffer.end().is_some();
+        must(has_ended == (stream.source == StreamSource::Gone), || {
             format!("stream {id:?} has ended, and has a source")
         })?;
-        if live.shadow.is_none() {
-            let session = live.session.clone();
+        if stream.shadow.is_none() {
+            let session = stream.session.clone();
             let runs_twice = match has_ended {
                 true => {
-                    self.draining.enter(&session, live.serial, id);
+                    self.draining.enter(&session, stream.serial, id);
                     None
                 }
                 false => self.running.insert(session, id),
             };
             must(runs_twice.is_none(), || "a session runs twice".to_owned())?;
         }
-        let has_ready = live.stream.has_ready();
+        let has_ready = stream.buffer.has_ready();
         if has_ready {
             self.flow(id);
         }
@@ -168,29 +167,29 @@ impl Streams {
             self.behind.push_back(id);
         }
         self.post(id);
-        self.rearm(id, desk);
+        self.rearm(id, ctx);
         Ok(())
     }
 
     /// Whether what a stream knows of others is so.
-    fn fits(&self, id: LiveId, live: &Live) -> Result<(), Unfit> {
-        let known = |id: LiveId| self.lives.get(id);
-        let casts_fit = live.casts.iter().all(|cast| {
+    fn fits(&self, id: StreamId, stream: &Stream) -> Result<(), HandoverError> {
+        let known = |id: StreamId| self.streams.get(id);
+        let casts_fit = stream.casts.iter().all(|cast| {
             let shadow = cast
-                .live
-                .map(|id| known(id).and_then(|live| live.shadow.as_ref()));
+                .stream
+                .map(|id| known(id).and_then(|stream| stream.shadow.as_ref()));
             shadow.is_none_or(|shadow| shadow.is_some_and(|shadow| shadow.original == id))
         });
-        let is_cast = live.shadow.as_ref().is_none_or(|shadow| {
+        let is_cast = stream.shadow.as_ref().is_none_or(|shadow| {
             let casts = known(shadow.original).map(|original| &original.casts);
             let mut casts = casts.into_iter().flatten();
-            casts.any(|cast| cast.live == Some(id) && cast.target == shadow.target)
+            casts.any(|cast| cast.stream == Some(id) && cast.target == shadow.target)
         });
         must(casts_fit && is_cast, || {
             format!("stream {id:?} is made of another")
         })?;
-        let is_kept = live.shadow.as_ref().is_none_or(|shadow| {
-            let original = known(shadow.original).map(|original| &original.stream);
+        let is_kept = stream.shadow.as_ref().is_none_or(|shadow| {
+            let original = known(shadow.original).map(|original| &original.buffer);
             let lies_in = |cursor: u64| {
                 original.is_some_and(|original| {
                     let (kept, newest) = (original.filled_bytes() as u64, original.newest());
@@ -206,50 +205,52 @@ impl Streams {
 
     /// The socket of this viewer takes nothing for now.
     pub fn is_blocked(&mut self, (id, viewer): Place) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.stream.is_blocked(viewer);
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.buffer.is_blocked(viewer);
         }
     }
 
     /// How many places their viewers have.
     pub fn viewer_places(&self) -> usize {
-        let lives = self.lives.iter();
-        lives.map(|(_, live)| live.stream.viewer_count()).sum()
+        let streams = self.streams.iter();
+        streams
+            .map(|(_, stream)| stream.buffer.viewer_count())
+            .sum()
     }
 
     /// Whether a stream is made of another one.
-    pub fn is_shadow(&self, id: LiveId) -> bool {
-        let live = self.lives.get(id);
-        live.is_some_and(|live| live.shadow.is_some())
+    pub fn is_shadow(&self, id: StreamId) -> bool {
+        let stream = self.streams.get(id);
+        stream.is_some_and(|stream| stream.shadow.is_some())
     }
 
     /// Who has this place.
-    pub fn viewer_at(&self, (id, viewer): Place, desk: &Desk) -> Option<ConnectionId> {
-        let live = self.lives.get(id)?;
-        Some(live.stream.seen(viewer, desk.now())?.connection)
+    pub fn viewer_at(&self, (id, viewer): Place, ctx: &Context) -> Option<ConnectionId> {
+        let stream = self.streams.get(id)?;
+        Some(stream.buffer.seen(viewer, ctx.now())?.connection)
     }
 
     /// Where the media of each comes from.
-    pub fn feeds(&self) -> impl Iterator<Item = (LiveId, Feed)> {
-        self.lives.iter().map(|(id, live)| (id, live.source))
+    pub fn feeds(&self) -> impl Iterator<Item = (StreamId, StreamSource)> {
+        self.streams.iter().map(|(id, stream)| (id, stream.source))
     }
 }
 
-impl Live {
+impl Stream {
     /// What was told of what is between its source and it, and of what it goes out by, can be.
-    fn fit(&mut self, limits: &Limits) -> Result<(), Unfit> {
+    fn fit(&mut self, limits: &Limits) -> Result<(), HandoverError> {
         self.rtp_out.post.fit()?;
-        let newest = self.stream.newest();
+        let newest = self.buffer.newest();
         let unit_bytes_max = limits.remuxed_unit_bytes_max();
         let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
         let (splicer, shadow) = (self.splicer.as_ref(), self.shadow.as_ref());
-        let transport = self.rtp_out.transport.as_ref();
+        let ts_output = self.rtp_out.ts_output.as_ref();
         let is_fit = splicer.is_none_or(|splicer| splicer.fits(spliced_max))
             && shadow.is_none_or(|shadow| shadow.fits(unit_bytes_max))
             && self.input.as_ref().is_none_or(|input| input.fits())
             && self.bare.as_ref().is_none_or(|bare| bare.fits())
             && self.quota.as_ref().is_none_or(Quota::fits)
-            && transport.is_none_or(|transport| transport.fits(newest))
+            && ts_output.is_none_or(|ts_output| ts_output.fits(newest))
             && self.cuts.fit();
         must(is_fit, || {
             "what its source sends, or what goes out, is in no state that can be".to_owned()
@@ -263,7 +264,7 @@ impl ToldStreams {
         ToldStreams {
             pool: Pool::new(limits.buffers_bytes_max),
             media: BTreeMap::new(),
-            lives: Vec::new(),
+            streams: Vec::new(),
             viewers: BTreeMap::new(),
         }
     }
@@ -271,10 +272,10 @@ impl ToldStreams {
     /// Bytes of a stream: behind those that have come, or in the place of all of them.
     pub fn hear_media(
         &mut self,
-        (id, from): (LiveId, u64),
+        (id, from): (StreamId, u64),
         bytes: &[u8],
         limits: &Limits,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), HandoverError> {
         let is_known = self.media.contains_key(&id);
         must(is_known || self.media.len() < limits.lives_max(), || {
             format!("more than {} streams", limits.lives_max())
@@ -285,23 +286,23 @@ impl ToldStreams {
     }
 
     /// A stream has gone of which bytes have come.
-    pub fn forget_media(&mut self, id: LiveId) {
+    pub fn forget_media(&mut self, id: StreamId) {
         if let Some(received) = self.media.remove(&id) {
             received.release(&mut self.pool);
         }
     }
 
     /// A stream.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<(), Unfit> {
-        self.lives
-            .push((LiveId::from_u64(line.number), line.read()?));
+    pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+        self.streams
+            .push((StreamId::from_u64(line.number), line.read()?));
         Ok(())
     }
 
     /// Somebody who watches one.
-    pub fn hear_viewer(&mut self, line: Line<'_>) -> Result<(), Unfit> {
-        let (live, viewer): (LiveId, Viewer<ConnectionId>) = line.read()?;
-        let viewers = self.viewers.entry(live).or_default();
+    pub fn hear_viewer(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+        let (stream, viewer): (StreamId, Viewer<ConnectionId>) = line.read()?;
+        let viewers = self.viewers.entry(stream).or_default();
         viewers.push((ViewerId::from_u64(line.number), viewer));
         Ok(())
     }

@@ -3,31 +3,31 @@
 //!
 //! A playlist is made once for all who ask; a segment goes out like a stream, to a viewer that has
 //! an end. Nothing is kept for who watches so, between two requests not even its name: that anybody
-//! does is known by the stream ([`Live::attended_until`]).
+//! does is known by the stream ([`Stream::attended_until`]).
 
 #[cfg(test)]
 mod tests;
 
-use super::viewer::{STREAM_POLICY, Viewing, Watched};
+use super::viewer::{STREAM_POLICY, Viewing, WatchResponse};
 use super::{Said, Streams};
 use crate::gate::SessionId;
-use crate::hls::{Content, Found, LIST_TYPE, Object, Reach, Wanted};
+use crate::hls::{Content, HlsRequest, HlsResponse, LIST_TYPE, Object, PlaylistPosition};
 use crate::http::{Refusal, Reply, ResponseHead, Status};
-use crate::moment::Moment;
+use crate::moment::Instant;
+use crate::relay::context::Context;
 use crate::relay::counts::Count;
-use crate::relay::desk::Desk;
-use crate::relay::{ConnectionId, LiveId};
+use crate::relay::{ConnectionId, StreamId};
 
 impl Streams {
     /// The session's streams, the running one first. Where origins say who may watch, what has
     /// ended is not given out: nobody would be asked.
-    fn segmented(&self, session: &SessionId, asks_origin: bool) -> impl Iterator<Item = LiveId> {
+    fn segmented(&self, session: &SessionId, asks_origin: bool) -> impl Iterator<Item = StreamId> {
         let is_attended = |id| {
-            let live = self.lives.get(id);
-            live.is_some_and(|live| live.attended_until.is_some())
+            let stream = self.streams.get(id);
+            stream.is_some_and(|stream| stream.attended_until.is_some())
         };
-        let attended = |id: &LiveId| !asks_origin && self.with_shadows(*id).any(is_attended);
-        let draining: Vec<LiveId> = self.draining.of(session).filter(attended).collect();
+        let attended = |id: &StreamId| !asks_origin && self.with_shadows(*id).any(is_attended);
+        let draining: Vec<StreamId> = self.draining.of(session).filter(attended).collect();
         let running = self.running.get(session).copied();
         running.into_iter().chain(draining.into_iter().rev())
     }
@@ -37,120 +37,125 @@ impl Streams {
     pub fn play(
         &mut self,
         id: ConnectionId,
-        (session, wanted): (&SessionId, &Wanted),
+        (session, wanted): (&SessionId, &HlsRequest),
         (reply, may_wait): (Reply, bool),
-        desk: &mut Desk,
-    ) -> Option<Watched> {
-        let mut lives: Vec<LiveId> = self
-            .segmented(session, desk.settings().asks_origin)
+        ctx: &mut Context,
+    ) -> Option<WatchResponse> {
+        let mut streams: Vec<StreamId> = self
+            .segmented(session, ctx.settings().asks_origin)
             .collect();
-        let newest = *lives.first()?;
-        lives = match wanted.is_list() {
-            true => match self.playable(newest, reply.head_only, desk) {
+        let newest = *streams.first()?;
+        streams = match wanted.is_list() {
+            true => match self.playable(newest, reply.head_only, ctx) {
                 Ok(Some(newest)) => vec![newest],
                 Ok(None) => return Some(self.list_head(newest, reply)),
-                Err(refusal) => return Some(Watched::Refused(refusal)),
+                Err(refusal) => return Some(WatchResponse::Refused(refusal)),
             },
             false => {
-                let lives = lives.into_iter();
-                lives.flat_map(|id| self.with_shadows(id)).collect()
+                let streams = streams.into_iter();
+                streams.flat_map(|id| self.with_shadows(id)).collect()
             }
         };
         if wanted.is_list() {
-            lives.iter().for_each(|id| self.attend(*id, desk));
+            streams.iter().for_each(|id| self.attend(*id, ctx));
         }
         let may_wait = may_wait && !reply.head_only;
-        let found = lives.into_iter().find_map(|id| {
-            let cutter = self.lives.get_mut(id)?.stream.segments()?;
+        let found = streams.into_iter().find_map(|id| {
+            let cutter = self.streams.get_mut(id)?.buffer.segments()?;
             Some((id, cutter.find(wanted, may_wait)?))
         });
         // Who waits is counted when it is answered.
-        if !matches!(found, Some((_, Found::NotYet(_)))) {
+        if !matches!(found, Some((_, HlsResponse::NotYet(_)))) {
             let count = match wanted.is_list() {
                 true => Count::Playlists,
                 false => Count::Segments,
             };
-            desk.count(count, 1);
+            ctx.count(count, 1);
         }
-        let Some((live, found)) = found else {
-            return Some(Watched::Refused(no_segment()));
+        let Some((stream, found)) = found else {
+            return Some(WatchResponse::Refused(no_segment()));
         };
         Some(match found {
-            Found::NotYet(time) => Watched::NotYet(desk.now() + time),
-            Found::Refused(refusal) => Watched::Refused(refusal),
-            Found::Object(object) => {
-                self.attend(live, desk);
-                self.give_out((id, live), &object, reply, desk.now())
+            HlsResponse::NotYet(time) => WatchResponse::NotYet(ctx.now() + time),
+            HlsResponse::Refused(refusal) => WatchResponse::Refused(refusal),
+            HlsResponse::Object(object) => {
+                self.attend(stream, ctx);
+                self.give_out((id, stream), &object, reply, ctx.now())
             }
         })
     }
 
     /// How far a stream's playlist has come, and of which session it is the playlist; `None`: it is
     /// none's.
-    pub fn reached(&mut self, id: LiveId) -> Option<(SessionId, Reach)> {
+    pub fn reached(&mut self, id: StreamId) -> Option<(SessionId, PlaylistPosition)> {
         let is_played = self.is_played(id);
-        let live = self.lives.get_mut(id).filter(|_| is_played)?;
-        let has_ended = live.stream.end().is_some();
-        let reached = match live.stream.segments().filter(|_| !has_ended) {
+        let stream = self.streams.get_mut(id).filter(|_| is_played)?;
+        let has_ended = stream.buffer.end().is_some();
+        let reached = match stream.buffer.segments().filter(|_| !has_ended) {
             Some(cutter) => cutter.reached(),
-            None => Reach::ALL,
+            None => PlaylistPosition::ALL,
         };
-        Some((live.session.clone(), reached))
+        Some((stream.session.clone(), reached))
     }
 
     /// Somebody watches a stream by its playlist. What has ended is there for a while, however
     /// often it is asked for.
-    fn attend(&mut self, id: LiveId, desk: &mut Desk) {
-        if let Some(live) = self.lives.get_mut(id)
-            && live.stream.end().is_none()
-            && let Some(cutter) = live.stream.segments()
+    fn attend(&mut self, id: StreamId, ctx: &mut Context) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && stream.buffer.end().is_none()
+            && let Some(cutter) = stream.buffer.segments()
         {
-            live.attended_until = Some(desk.now() + cutter.attendance());
-            self.rearm(id, desk);
+            stream.attended_until = Some(ctx.now() + cutter.attendance());
+            self.rearm(id, ctx);
         }
     }
 
     /// Nobody has asked for long: who watches it, if anybody, does so otherwise.
-    pub(super) fn unattended(&mut self, id: LiveId, desk: &mut Desk) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.attended_until = None;
-            let session = live.session.clone();
+    pub(super) fn unattended(&mut self, id: StreamId, ctx: &mut Context) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.attended_until = None;
+            let session = stream.session.clone();
             self.say(Said::Unattended(session));
         }
-        self.tend(id, desk);
+        self.tend(id, ctx);
     }
 
     /// The head alone of a playlist that would have to be made first, for who wants nothing of it.
-    fn list_head(&self, id: LiveId, reply: Reply) -> Watched {
-        let via = self.lives.get(id).and_then(|live| live.via.as_deref());
+    fn list_head(&self, id: StreamId, reply: Reply) -> WatchResponse {
+        let via = self
+            .streams
+            .get(id)
+            .and_then(|stream| stream.via.as_deref());
         let head = ResponseHead::new(Status::Ok, &reply)
             .field("Content-Type", LIST_TYPE)
             .field("Cache-Control", "no-store");
-        Watched::Whole(guarded(head, via), reply)
+        WatchResponse::Whole(guarded(head, via), reply)
     }
 
     /// An object of a stream goes out: from memory at once, a part of the stream in its turn.
     fn give_out(
         &mut self,
-        (id, live_id): (ConnectionId, LiveId),
+        (id, live_id): (ConnectionId, StreamId),
         object: &Object,
         reply: Reply,
-        now: Moment,
-    ) -> Watched {
-        let live = self.lives.get_mut(live_id);
-        let via = live.as_ref().and_then(|live| live.via.as_deref());
+        now: Instant,
+    ) -> WatchResponse {
+        let stream = self.streams.get_mut(live_id);
+        let via = stream.as_ref().and_then(|stream| stream.via.as_deref());
         let mut bytes = head(object, via, &reply);
-        match (&object.content, live) {
+        match (&object.content, stream) {
             (Content::Bytes(content), _) if !reply.head_only => bytes.extend_from_slice(content),
-            (Content::Range { lead, from, to }, Some(live)) if !reply.head_only => {
-                let viewer = live.stream.join_range(id, (*from, *to), lead.clone(), now);
+            (Content::Range { lead, from, to }, Some(stream)) if !reply.head_only => {
+                let viewer = stream
+                    .buffer
+                    .join_range(id, (*from, *to), lead.clone(), now);
                 self.flow(live_id);
                 let viewing = Viewing::of_segment((live_id, viewer), reply);
-                return Watched::Segment(bytes, viewing);
+                return WatchResponse::Segment(bytes, viewing);
             }
             (Content::Bytes(_) | Content::Range { .. }, _) => {}
         }
-        Watched::Whole(bytes, reply)
+        WatchResponse::Whole(bytes, reply)
     }
 }
 

@@ -12,12 +12,12 @@
 
 use std::net::SocketAddr;
 
-use super::{Feed, Live, Said, Streams};
+use super::{Said, Stream, StreamSource, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
-use crate::relay::desk::Desk;
-use crate::relay::happening::Happening;
-use crate::relay::{Level, LiveId};
+use crate::relay::context::Context;
+use crate::relay::server_event::ServerEvent;
+use crate::relay::{Level, StreamId};
 use crate::stream::{End, Told};
 
 /// The longest unit that is held until it is whole is such a part of the buffer. As much is read at
@@ -26,8 +26,8 @@ pub(super) const UNIT_PART: usize = 2;
 
 impl Streams {
     /// What cuts and joins a new stream's sources, where streams are held at all.
-    pub(super) fn new_splicer(&self, desk: &Desk) -> Option<Box<Splicer>> {
-        let limits = &desk.settings().limits;
+    pub(super) fn new_splicer(&self, ctx: &Context) -> Option<Box<Splicer>> {
+        let limits = &ctx.settings().limits;
         let unit_bytes_max = limits.stream.buffer_bytes / UNIT_PART;
         (!limits.hold_time.is_zero()).then(|| Box::new(Splicer::new(unit_bytes_max)))
     }
@@ -38,48 +38,48 @@ impl Streams {
     }
 
     /// The session's stream, if that waits for a source.
-    pub fn held(&self, session: &SessionId) -> Option<LiveId> {
+    pub fn held(&self, session: &SessionId) -> Option<StreamId> {
         let id = *self.running.get(session)?;
-        let live = self.lives.get(id)?;
-        live.is_held().then_some(id)
+        let stream = self.streams.get(id)?;
+        stream.is_held().then_some(id)
     }
 
     /// Lets a stream that has lost its source wait for another. Says whether it does.
-    pub fn hold(&mut self, id: LiveId, reason: &'static str, desk: &mut Desk) -> bool {
-        let now = desk.now();
-        let until = now + desk.settings().limits.hold_time;
+    pub fn hold(&mut self, id: StreamId, reason: &'static str, ctx: &mut Context) -> bool {
+        let now = ctx.now();
+        let until = now + ctx.settings().limits.hold_time;
         let is_watched = self.is_seen(id);
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
-        let format = match live.stream.told() {
+        let format = match stream.buffer.told() {
             Told::Known(format) => Some(format),
             Told::Undecided => None,
             Told::Unknown => return false,
         };
-        let Some(splicer) = &mut live.splicer else {
+        let Some(splicer) = &mut stream.splicer else {
             return false;
         };
         if !is_watched
-            || desk.is_closing()
-            || !splicer.break_off(format, live.stream.header().to_vec())
+            || ctx.is_closing()
+            || !splicer.break_off(format, stream.buffer.header().to_vec())
         {
             return false;
         }
-        let source = std::mem::replace(&mut live.source, Feed::Held { until });
-        let pull = live.pull.take();
-        let digest = live.session.digest();
-        let viewers = live.stream.viewer_count();
-        desk.log(
+        let source = std::mem::replace(&mut stream.source, StreamSource::Held { until });
+        let pull = stream.pull.take();
+        let digest = stream.session.digest();
+        let viewers = stream.buffer.viewer_count();
+        ctx.log(
             Level::Info,
             format_args!(
                 "event=stream-held session={digest} reason=\"{reason}\" viewers={viewers}"
             ),
         );
-        let id_told = live.id(desk.run());
-        desk.tell(
-            &live.session,
-            &Happening::StreamHeld {
+        let id_told = stream.id(ctx.run());
+        ctx.tell(
+            &stream.session,
+            &ServerEvent::StreamHeld {
                 id: id_told,
                 reason,
             },
@@ -93,64 +93,64 @@ impl Streams {
                 has_viewers: true,
             });
         }
-        self.rearm(id, desk);
+        self.rearm(id, ctx);
         true
     }
 
     /// Another source has come for a stream that waits for one.
     pub(super) fn go_on(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         content_type: Option<String>,
-        source: Feed,
+        source: StreamSource,
         source_address: SocketAddr,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        live.source = source;
-        live.source_address = source_address;
-        live.source_type = content_type;
-        live.is_paused = false;
-        live.stream.begin_seam();
-        (live.input, live.bare, live.via) = (None, None, None);
-        let digest = live.session.digest();
-        desk.log(
+        stream.source = source;
+        stream.source_address = source_address;
+        stream.source_type = content_type;
+        stream.is_paused = false;
+        stream.buffer.begin_seam();
+        (stream.input, stream.bare, stream.via) = (None, None, None);
+        let digest = stream.session.digest();
+        ctx.log(
             Level::Info,
             format_args!("event=stream-goes-on session={digest} source={source_address}"),
         );
-        let what = Happening::StreamGoesOn {
-            id: live.id(desk.run()),
+        let what = ServerEvent::StreamGoesOn {
+            id: stream.id(ctx.run()),
             source: source_address,
         };
-        desk.tell(&live.session, &what);
+        ctx.tell(&stream.session, &what);
         self.forgive(id);
     }
 
     /// The source that came for a stream is not like the one before: its viewers are let go, and
     /// the source has a stream of its own, which begins anew.
-    pub(super) fn begin_anew(&mut self, old: LiveId, desk: &mut Desk) -> Option<LiveId> {
-        let now = desk.now();
-        let live = self.lives.get_mut(old)?;
-        let source = std::mem::replace(&mut live.source, Feed::Held { until: now });
-        let (pull, via) = (live.pull.take(), live.via.take());
-        let (input, bare) = (live.input.take(), live.bare.take());
-        let quota = live.quota.take();
-        let (session, address) = (live.session.clone(), live.source_address);
-        let content_type = live.source_type.take();
-        self.end_stream(old, End::Lost, "its next source has other tracks", desk);
-        let id = self.begin_live(session, content_type, source, address, desk);
-        let live = self.lives.get_mut(id)?;
-        (live.pull, live.via) = (pull, via);
-        (live.input, live.bare, live.quota) = (input, bare, quota);
+    pub(super) fn begin_anew(&mut self, old: StreamId, ctx: &mut Context) -> Option<StreamId> {
+        let now = ctx.now();
+        let stream = self.streams.get_mut(old)?;
+        let source = std::mem::replace(&mut stream.source, StreamSource::Held { until: now });
+        let (pull, via) = (stream.pull.take(), stream.via.take());
+        let (input, bare) = (stream.input.take(), stream.bare.take());
+        let quota = stream.quota.take();
+        let (session, address) = (stream.session.clone(), stream.source_address);
+        let content_type = stream.source_type.take();
+        self.end_stream(old, End::Lost, "its next source has other tracks", ctx);
+        let id = self.begin_live(session, content_type, source, address, ctx);
+        let stream = self.streams.get_mut(id)?;
+        (stream.pull, stream.via) = (pull, via);
+        (stream.input, stream.bare, stream.quota) = (input, bare, quota);
         Some(id)
     }
 
     /// Somebody has left a stream: nobody may be left for whom it waits.
-    pub(super) fn tend_held(&mut self, id: LiveId, desk: &mut Desk) {
-        if self.lives.get(id).is_some_and(Live::is_held) && !self.is_seen(id) {
-            self.end_stream(id, End::Lost, "nobody waits for its source", desk);
+    pub(super) fn tend_held(&mut self, id: StreamId, ctx: &mut Context) {
+        if self.streams.get(id).is_some_and(Stream::is_held) && !self.is_seen(id) {
+            self.end_stream(id, End::Lost, "nobody waits for its source", ctx);
         }
     }
 }

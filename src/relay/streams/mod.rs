@@ -2,8 +2,7 @@
 //! go out, and the bound on all buffers.
 
 mod bare;
-mod behind;
-mod cast;
+mod catching_up;
 mod check;
 mod draining;
 mod excess;
@@ -12,22 +11,23 @@ mod frame;
 mod handover;
 mod hls;
 mod hold;
-mod live;
+mod remux_target;
+mod remuxed;
 mod row;
 mod rtp;
 mod rtp_out;
-mod shadow;
+mod stream;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod viewer;
 mod watchers;
+mod write_queue;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 
+use super::context::Context;
 use super::counts::Count;
-use super::desk::Desk;
 use serde::Serialize;
 
 use draining::Draining;
@@ -35,52 +35,52 @@ use excess::BUCKETS_MAX;
 use frame::Frame;
 #[cfg(feature = "handover")]
 pub(super) use handover::ToldStreams;
-pub use live::Live;
-pub(super) use live::SHUT_DOWN;
 use row::Row;
 pub use rtp_out::Datagrams;
-pub(super) use viewer::{Place, Viewing, Watched};
+pub(super) use stream::SHUT_DOWN;
+pub use stream::Stream;
+pub(super) use viewer::{Place, Viewing, WatchResponse};
 pub(super) use watchers::{Outlet, Watcher};
 
 use super::metrics::Sums;
 use super::timers::Owner;
 use super::viewer_id::Mark;
-use super::{ConnectionId, Limits, LiveId, PullId};
+use super::{ConnectionId, Limits, PullId, StreamId};
 use crate::gate::SessionId;
 #[cfg(feature = "handover")]
 use crate::handover::are_counts;
 use crate::held::{hash_map_bytes, tree_map_bytes};
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::post::ClientFigures;
 use crate::slots::Slots;
 use crate::stream::{End, Figures, Pool};
 use crate::token_bucket::TokenBuckets;
-use turns::Turns;
+use write_queue::WriteQueue;
 
 /// The streams, and the lines in which they stand.
 pub(super) struct Streams {
-    lives: Slots<Live>,
-    running: HashMap<SessionId, LiveId>,
+    streams: Slots<Stream>,
+    running: HashMap<SessionId, StreamId>,
     draining: Draining,
     /// All of them in the order in which they began.
-    order: BTreeMap<u64, LiveId>,
+    order: BTreeMap<u64, StreamId>,
     live_serial_next: u64,
     pool: Pool,
     /// Streams with something for their viewers.
-    turns: Turns,
+    turns: WriteQueue,
     frame: Frame,
     /// What goes out of the bytes that a source sent just now, where streams are held.
     spliced: Vec<u8>,
     /// What comes of them in another container.
     remuxed: Vec<u8>,
     /// Shadows that have yet to catch up with their originals.
-    behind: VecDeque<LiveId>,
+    behind: VecDeque<StreamId>,
     /// What was done for shadows, and nobody has asked for.
     work: usize,
     /// Streams with datagrams for their UDP clients.
-    posting: VecDeque<LiveId>,
+    posting: VecDeque<StreamId>,
     /// Whose datagrams were lent last.
-    posted: Option<LiveId>,
+    posted: Option<StreamId>,
     /// What sessions without a source have drawn by `max-bitrate`.
     buckets: TokenBuckets<SessionId>,
     said: VecDeque<Said>,
@@ -89,23 +89,23 @@ pub(super) struct Streams {
 /// Where a stream's media comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) enum Feed {
+pub(super) enum StreamSource {
     /// The body of this client's request, or of this origin's answer.
     Http(ConnectionId),
     /// The datagrams of this address.
     Rtp(SocketAddr),
     /// Nowhere for now: another source may come until then.
-    Held { until: Moment },
+    Held { until: Instant },
     /// Another stream, of which it is a shadow.
     Shadow,
     /// Nowhere any more.
     Gone,
 }
 
-/// Why a viewer is cut. Each is named here, counted in `live::Cuts`, and a property of `cuts` in
+/// Why a viewer is cut. Each is named here, counted in `stream::Cuts`, and a property of `cuts` in
 /// `openapi.json`; those that are due to time are found by `clients::deadlines`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum CutReason {
     /// It took nothing for too long.
     Stalled,
     /// It fell out of the buffer within a unit that could not be kept for it.
@@ -117,17 +117,22 @@ pub(super) enum Cut {
     Kicked,
 }
 
-impl Cut {
+impl CutReason {
     /// Each of them.
-    pub const ALL: [Cut; 4] = [Cut::Stalled, Cut::LostUnit, Cut::Token, Cut::Kicked];
+    pub const ALL: [CutReason; 4] = [
+        CutReason::Stalled,
+        CutReason::LostUnit,
+        CutReason::Token,
+        CutReason::Kicked,
+    ];
 
     /// The value of the label `reason` in `/metrics`.
     pub fn name(self) -> &'static str {
         match self {
-            Cut::Stalled => "stalled",
-            Cut::LostUnit => "lost_unit",
-            Cut::Token => "token",
-            Cut::Kicked => "kicked",
+            CutReason::Stalled => "stalled",
+            CutReason::LostUnit => "lost_unit",
+            CutReason::Token => "token",
+            CutReason::Kicked => "kicked",
         }
     }
 }
@@ -158,12 +163,12 @@ impl Cuts {
     }
 
     /// One more viewer was cut for this reason.
-    pub fn count(&mut self, cut: Cut) {
+    pub fn count(&mut self, cut: CutReason) {
         match cut {
-            Cut::Stalled => self.stalled += 1,
-            Cut::LostUnit => self.lost_unit += 1,
-            Cut::Token => self.token += 1,
-            Cut::Kicked => self.kicked += 1,
+            CutReason::Stalled => self.stalled += 1,
+            CutReason::LostUnit => self.lost_unit += 1,
+            CutReason::Token => self.token += 1,
+            CutReason::Kicked => self.kicked += 1,
         }
     }
 }
@@ -174,7 +179,7 @@ const UDP_CLIENTS_SHOWN_MAX: usize = 256;
 /// What the streams say.
 pub(super) enum Said {
     /// This viewer cannot go on with its stream.
-    Cut(ConnectionId, Cut),
+    Cut(ConnectionId, CutReason),
     /// What this client watched is cut off.
     CutOff(ConnectionId),
     /// What this client sends is wanted no more, for this reason.
@@ -182,19 +187,19 @@ pub(super) enum Said {
     /// What this client sends is wanted again.
     ReadAgain(ConnectionId),
     /// This stream's playlist is longer, or the stream is over.
-    Grown(LiveId),
+    Grown(StreamId),
     /// This stream has shown what it is.
-    Shown(LiveId),
+    Shown(StreamId),
     /// There may be room now for what its UDP clients are to get of this stream.
-    MayCast(LiveId),
+    MayCast(StreamId),
     /// What is made of another stream has read all that there was when it began.
-    CaughtUp(LiveId),
+    CaughtUp(StreamId),
     /// What is made of another stream cannot go on, for this reason.
-    RemuxFails { id: LiveId, why: String },
+    RemuxFails { id: StreamId, why: String },
     /// Nobody has asked for a playlist of this session for long.
     Unattended(SessionId),
     /// A stream has lost its source.
-    SourceLeft { source: Feed, id: LiveId },
+    SourceLeft { source: StreamSource, id: StreamId },
     /// A stream that was fetched has ended so, or has lost its source and is held.
     PullOver {
         pull: PullId,
@@ -207,13 +212,13 @@ impl Streams {
     /// None yet.
     pub fn new(limits: &Limits) -> Streams {
         Streams {
-            lives: Slots::default(),
+            streams: Slots::default(),
             running: HashMap::new(),
             draining: Draining::default(),
             order: BTreeMap::new(),
             live_serial_next: 1,
             pool: Pool::new(limits.buffers_bytes_max),
-            turns: Turns::new(),
+            turns: WriteQueue::new(),
             frame: Frame::default(),
             spliced: Vec::new(),
             remuxed: Vec::new(),
@@ -228,14 +233,14 @@ impl Streams {
 
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        let each = self.lives.iter().map(|(_, live)| live.held_bytes());
-        self.lives.held_bytes()
+        let each = self.streams.iter().map(|(_, stream)| stream.held_bytes());
+        self.streams.held_bytes()
             + each.sum::<usize>()
             + hash_map_bytes(&self.running)
             + self.draining.held_bytes()
             + tree_map_bytes(&self.order)
             + self.turns.held_bytes()
-            + (self.posting.capacity() + self.behind.capacity()) * size_of::<LiveId>()
+            + (self.posting.capacity() + self.behind.capacity()) * size_of::<StreamId>()
             + self.frame.held_bytes()
             + self.pool.held_bytes()
             + self.spliced.capacity()
@@ -251,53 +256,59 @@ impl Streams {
     }
 
     /// This pull fetches this stream, and `via` stands before what goes out of it.
-    pub fn is_fetched(&mut self, id: LiveId, pull: PullId, via: String) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.pull = Some(pull);
-            live.via = Some(via);
+    pub fn is_fetched(&mut self, id: StreamId, pull: PullId, via: String) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.pull = Some(pull);
+            stream.via = Some(via);
         }
     }
 
     /// The origin that sends this stream, if it is this pull's still: one that is held has lost it
     /// already.
-    pub fn fetched_from(&self, id: LiveId, pull: PullId) -> Option<ConnectionId> {
-        let live = self.lives.get(id).filter(|live| live.pull == Some(pull))?;
-        match live.source {
-            Feed::Http(connection) => Some(connection),
-            Feed::Rtp(_) | Feed::Held { .. } | Feed::Shadow | Feed::Gone => None,
+    pub fn fetched_from(&self, id: StreamId, pull: PullId) -> Option<ConnectionId> {
+        let stream = self
+            .streams
+            .get(id)
+            .filter(|stream| stream.pull == Some(pull))?;
+        match stream.source {
+            StreamSource::Http(connection) => Some(connection),
+            StreamSource::Rtp(_)
+            | StreamSource::Held { .. }
+            | StreamSource::Shadow
+            | StreamSource::Gone => None,
         }
     }
 
     /// The session's stream, if that waits for a source, and was fetched before.
-    pub fn held_of_origin(&self, session: &SessionId) -> Option<LiveId> {
+    pub fn held_of_origin(&self, session: &SessionId) -> Option<StreamId> {
         let id = self.held(session)?;
-        self.lives.get(id)?.via.is_some().then_some(id)
+        self.streams.get(id)?.via.is_some().then_some(id)
     }
 
     /// All of them together, and what those that are over had counted.
-    pub fn sums(&self, desk: &Desk) -> Sums {
+    pub fn sums(&self, ctx: &Context) -> Sums {
         let mut sums = Sums {
             running: self.running.len(),
             draining: self.draining.len(),
             shadows: self.shadows().count(),
             buffers_left: usize::try_from(self.pool.bytes_left).unwrap_or(0),
             figures: Figures {
-                bytes_received: desk.counts().of(Count::BytesReceived),
-                bytes_sent: desk.counts().of(Count::BytesSent),
-                skips: desk.counts().of(Count::Skips),
+                bytes_received: ctx.counts().of(Count::BytesReceived),
+                bytes_sent: ctx.counts().of(Count::BytesSent),
+                skips: ctx.counts().of(Count::Skips),
             },
-            udp_bytes: desk.counts().of(Count::UdpBytesSent),
+            udp_bytes: ctx.counts().of(Count::UdpBytesSent),
             ..Sums::default()
         };
-        for (_, live) in self.lives.iter() {
-            let figures = live.stream.figures();
+        for (_, stream) in self.streams.iter() {
+            let figures = stream.buffer.figures();
             sums.figures.bytes_received += figures.bytes_received;
             sums.figures.bytes_sent += figures.bytes_sent;
             sums.figures.skips += figures.skips;
-            sums.udp_bytes += live.rtp_out.post.bytes_sent();
-            sums.viewers += live.stream.viewer_count();
-            sums.udp_clients += live.rtp_out.post.client_count();
-            sums.held += usize::from(live.has_waiting_viewers());
+            sums.udp_bytes += stream.rtp_out.post.bytes_sent();
+            sums.viewers += stream.buffer.viewer_count();
+            sums.udp_clients += stream.rtp_out.post.client_count();
+            sums.held += usize::from(stream.has_waiting_viewers());
         }
         sums
     }
@@ -305,9 +316,9 @@ impl Streams {
     /// What UDP clients have got, by their addresses: of [`UDP_CLIENTS_SHOWN_MAX`] of them, those
     /// of the streams that began first.
     pub fn udp_clients(&self) -> BTreeMap<SocketAddr, ClientFigures> {
-        let lives = self.order.values().filter_map(|id| self.lives.get(*id));
+        let streams = self.order.values().filter_map(|id| self.streams.get(*id));
         let mut clients: BTreeMap<SocketAddr, ClientFigures> = BTreeMap::new();
-        for (client, figures) in lives.flat_map(|live| live.rtp_out.post.figures()) {
+        for (client, figures) in streams.flat_map(|stream| stream.rtp_out.post.figures()) {
             if clients.len() >= UDP_CLIENTS_SHOWN_MAX {
                 break;
             }
@@ -334,133 +345,141 @@ impl Streams {
     }
 
     /// The session of a stream.
-    pub fn session(&self, id: LiveId) -> Option<SessionId> {
-        Some(self.lives.get(id)?.session.clone())
+    pub fn session(&self, id: StreamId) -> Option<SessionId> {
+        Some(self.streams.get(id)?.session.clone())
     }
 
     /// Where a stream's media comes from, and which pull brings it.
-    pub fn source_of(&self, id: LiveId) -> Option<(Feed, Option<PullId>)> {
-        let live = self.lives.get(id)?;
-        Some((live.source, live.pull))
+    pub fn source_of(&self, id: StreamId) -> Option<(StreamSource, Option<PullId>)> {
+        let stream = self.streams.get(id)?;
+        Some((stream.source, stream.pull))
     }
 
     /// Each of them.
-    pub fn ids(&self) -> Vec<LiveId> {
-        self.lives.iter().map(|(id, _)| id).collect()
+    pub fn ids(&self) -> Vec<StreamId> {
+        self.streams.iter().map(|(id, _)| id).collect()
     }
 
     /// A session's stream, if it runs, and where its media comes from.
-    pub fn running_source(&self, session: &SessionId) -> Option<(LiveId, Feed)> {
+    pub fn running_source(&self, session: &SessionId) -> Option<(StreamId, StreamSource)> {
         let id = *self.running.get(session)?;
-        Some((id, self.lives.get(id)?.source))
+        Some((id, self.streams.get(id)?.source))
     }
 
     /// The rows of list-streams from behind this mark on, each with its own.
     pub fn rows<'a>(
         &'a self,
         after: Mark,
-        desk: &'a Desk,
+        ctx: &'a Context,
     ) -> impl Iterator<Item = (Mark, Row<'a>)> {
-        let lives = self.order.range(after.0 + 1..);
-        let lives = lives.filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)));
-        let originals = lives.filter(|(_, live)| live.shadow.is_none());
-        originals.map(move |(serial, live)| {
-            let shadows = live.casts.iter().filter_map(|cast| cast.live);
-            let shadows = shadows.filter_map(|id| self.lives.get(id));
-            ((serial, 0), live.row(shadows, desk))
+        let streams = self.order.range(after.0 + 1..);
+        let streams =
+            streams.filter_map(|(serial, stream)| Some((*serial, self.streams.get(*stream)?)));
+        let originals = streams.filter(|(_, stream)| stream.shadow.is_none());
+        originals.map(move |(serial, stream)| {
+            let shadows = stream.casts.iter().filter_map(|cast| cast.stream);
+            let shadows = shadows.filter_map(|id| self.streams.get(id));
+            ((serial, 0), stream.row(shadows, ctx))
         })
     }
 
     /// When a stream has something to do, if nothing arrives.
-    fn deadline(&self, live: &Live, desk: &Desk) -> Option<Moment> {
-        let now = desk.now();
+    fn deadline(&self, stream: &Stream, ctx: &Context) -> Option<Instant> {
+        let now = ctx.now();
         // While something is on its way nothing more is taken, however late it is: when that is
         // out, it goes on. Nor while nobody knows what it is.
-        let transport = live.rtp_out.transport.as_ref();
-        let paced = transport
-            .filter(|_| live.rtp_out.is_empty() && !live.is_undecided())
-            .and_then(|transport| transport.deadline(now));
-        let input = live.input.as_ref();
+        let ts_output = stream.rtp_out.ts_output.as_ref();
+        let paced = ts_output
+            .filter(|_| stream.rtp_out.is_empty() && !stream.is_undecided())
+            .and_then(|ts_output| ts_output.deadline(now));
+        let input = stream.input.as_ref();
         let reordered = input.and_then(|input| input.deadline());
-        let idle_time = desk.settings().limits.source_idle_time;
-        let gone = match live.source {
-            Feed::Held { until } => Some(until),
-            Feed::Rtp(_) => live.heard().map(|heard| heard + idle_time),
-            Feed::Http(_) | Feed::Shadow | Feed::Gone => None,
+        let idle_time = ctx.settings().limits.source_idle_time;
+        let gone = match stream.source {
+            StreamSource::Held { until } => Some(until),
+            StreamSource::Rtp(_) => stream.heard().map(|heard| heard + idle_time),
+            StreamSource::Http(_) | StreamSource::Shadow | StreamSource::Gone => None,
         };
-        let rest = live.rtp_out.rest_until;
-        let attended = live.attended_until;
-        let cast = live.cast_again_at;
-        let rests = live.rests_until();
+        let rest = stream.rtp_out.rest_until;
+        let attended = stream.attended_until;
+        let cast = stream.cast_again_at;
+        let rests = stream.rests_until();
         let all = [paced, reordered, gone, rest, attended, cast, rests];
         all.into_iter().flatten().min()
     }
 
     /// Arms a stream's deadline.
-    pub fn rearm(&mut self, id: LiveId, desk: &mut Desk) {
+    pub fn rearm(&mut self, id: StreamId, ctx: &mut Context) {
         let deadline = self
-            .lives
+            .streams
             .get(id)
-            .and_then(|live| self.deadline(live, desk));
-        if let (Some(deadline), Some(live)) = (deadline, self.lives.get_mut(id)) {
-            desk.arm(&mut live.armed, Owner::Live(id), deadline);
+            .and_then(|stream| self.deadline(stream, ctx));
+        if let (Some(deadline), Some(stream)) = (deadline, self.streams.get_mut(id)) {
+            ctx.arm(&mut stream.armed, Owner::Stream(id), deadline);
         }
     }
 
     /// A stream's deadline may have come. Says whether packets that came early are to go on.
-    pub fn due(&mut self, id: LiveId, desk: &mut Desk) -> bool {
-        let Some(live) = self.lives.get_mut(id) else {
+    pub fn due(&mut self, id: StreamId, ctx: &mut Context) -> bool {
+        let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
-        live.armed.fired();
-        let source = live.source;
-        let idle_time = desk.settings().limits.source_idle_time;
-        let heard = live.heard();
-        let is_silent = heard.is_some_and(|heard| heard + idle_time <= desk.now());
+        stream.armed.fired();
+        let source = stream.source;
+        let idle_time = ctx.settings().limits.source_idle_time;
+        let heard = stream.heard();
+        let is_silent = heard.is_some_and(|heard| heard + idle_time <= ctx.now());
         match source {
-            Feed::Rtp(_) if is_silent => {
-                self.source_lost(id, source, SILENT, desk);
+            StreamSource::Rtp(_) if is_silent => {
+                self.source_lost(id, source, SILENT, ctx);
                 return false;
             }
-            Feed::Held { until } if until <= desk.now() => {
-                self.end(id, End::Lost, "its source did not come back", desk);
+            StreamSource::Held { until } if until <= ctx.now() => {
+                self.end(id, End::Lost, "its source did not come back", ctx);
                 return false;
             }
-            Feed::Rtp(_) | Feed::Held { .. } | Feed::Http(_) | Feed::Shadow | Feed::Gone => {}
+            StreamSource::Rtp(_)
+            | StreamSource::Held { .. }
+            | StreamSource::Http(_)
+            | StreamSource::Shadow
+            | StreamSource::Gone => {}
         }
-        if live.attended_until.is_some_and(|until| until <= desk.now()) {
-            self.unattended(id, desk);
+        if stream
+            .attended_until
+            .is_some_and(|until| until <= ctx.now())
+        {
+            self.unattended(id, ctx);
             return false;
         }
-        if live.cast_again_at.is_some_and(|at| at <= desk.now()) {
-            live.cast_again_at = None;
+        if stream.cast_again_at.is_some_and(|at| at <= ctx.now()) {
+            stream.cast_again_at = None;
             self.say(Said::MayCast(id));
             return false;
         }
-        if live.rests_until().is_some_and(|until| until <= desk.now()) {
+        if stream.rests_until().is_some_and(|until| until <= ctx.now()) {
             self.end_rest_of_source(id);
             return false;
         }
-        let rest_until = live.rtp_out.rest_until;
-        if rest_until.is_some_and(|until| until <= desk.now()) {
-            self.rest_timed_out(id, desk);
+        let rest_until = stream.rtp_out.rest_until;
+        if rest_until.is_some_and(|until| until <= ctx.now()) {
+            self.rest_timed_out(id, ctx);
             return false;
         }
-        if live.input.is_some() {
+        if stream.input.is_some() {
             return true;
         }
-        self.pump(id, desk);
+        self.pump(id, ctx);
         false
     }
 
     /// How many there are, those that drain too.
     pub fn len(&self) -> usize {
-        self.lives.len()
+        self.streams.len()
     }
 
     /// Whether there is this stream.
-    pub fn has(&self, id: LiveId) -> bool {
-        self.lives.get(id).is_some()
+    pub fn has(&self, id: StreamId) -> bool {
+        self.streams.get(id).is_some()
     }
 
     /// How many run.
@@ -474,15 +493,15 @@ impl Streams {
     }
 
     /// Whether this is the running stream of this session, and this pull's.
-    pub fn is_pulls(&self, session: &SessionId, id: LiveId, pull: PullId) -> bool {
-        let live = self.lives.get(id);
-        let is_its = live.is_some_and(|live| live.pull == Some(pull));
+    pub fn is_pulls(&self, session: &SessionId, id: StreamId, pull: PullId) -> bool {
+        let stream = self.streams.get(id);
+        let is_its = stream.is_some_and(|stream| stream.pull == Some(pull));
         is_its && self.running.get(session) == Some(&id)
     }
 
     /// Why the session's stream cannot go out over HTTP, if it cannot.
     pub fn http_fault(&self, session: &SessionId) -> Option<String> {
-        self.lives.get(*self.running.get(session)?)?.http_fault()
+        self.streams.get(*self.running.get(session)?)?.http_fault()
     }
 
     /// Whether something is to be written, or sent.

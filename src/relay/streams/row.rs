@@ -4,20 +4,20 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::{Cuts, Feed, Live};
+use super::{Cuts, Stream, StreamSource};
 use crate::gate::{Digest, SessionId};
 use crate::post::ClientFigures;
-use crate::relay::desk::Desk;
+use crate::relay::context::Context;
 use crate::relay::metrics::OfStream;
 use crate::relay::quota::Quota;
-use crate::relay::viewer_id::StreamId;
+use crate::relay::viewer_id::PublicStreamId;
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
 
 /// A row of list-streams.
 #[derive(Serialize)]
 pub struct Row<'a> {
-    id: StreamId,
+    id: PublicStreamId,
     sessionid: &'a SessionId,
     /// As the log names it.
     session: Digest,
@@ -68,7 +68,7 @@ struct RowSource {
 
 impl Row<'_> {
     /// Returns by what the stream is known.
-    pub fn id(&self) -> StreamId {
+    pub fn id(&self) -> PublicStreamId {
         self.id
     }
 
@@ -97,10 +97,10 @@ impl<'a> Row<'a> {
     }
 }
 
-impl Live {
+impl Stream {
     /// By what callers of the API know it.
-    pub(super) fn id(&self, run: u32) -> StreamId {
-        StreamId {
+    pub(super) fn id(&self, run: u32) -> PublicStreamId {
+        PublicStreamId {
             run,
             serial: self.listed_serial(),
         }
@@ -144,46 +144,46 @@ impl Live {
     /// What list-streams says of it.
     pub(super) fn row<'a>(
         &'a self,
-        shadows: impl Iterator<Item = &'a Live>,
-        desk: &Desk,
+        shadows: impl Iterator<Item = &'a Stream>,
+        ctx: &Context,
     ) -> Row<'a> {
-        let mut row = self.own_row(desk);
+        let mut row = self.own_row(ctx);
         for shadow in shadows {
             row.add(shadow);
         }
         row
     }
 
-    fn own_row<'a>(&'a self, desk: &Desk) -> Row<'a> {
+    fn own_row<'a>(&'a self, ctx: &Context) -> Row<'a> {
         let Figures {
             bytes_received,
             bytes_sent,
             skips,
-        } = self.stream.figures();
+        } = self.buffer.figures();
         Row {
-            id: self.id(desk.run()),
+            id: self.id(ctx.run()),
             sessionid: &self.session,
             session: self.session.digest(),
-            source: (self.source != Feed::Gone).then(|| self.row_source()),
+            source: (self.source != StreamSource::Gone).then(|| self.row_source()),
             held: self.has_waiting_viewers(),
             started_at: self.started_unix_seconds,
-            format: match self.stream.told() {
+            format: match self.buffer.told() {
                 Told::Known(format) => Some(format.name()),
                 Told::Undecided | Told::Unknown => None,
             },
-            joins: self.stream.joins(),
-            no_joins: self.stream.no_joins_reason(),
-            content_type: self.stream.media_type(),
-            bitrate: self.stream.bit_rate(desk.now()),
+            joins: self.buffer.joins(),
+            no_joins: self.buffer.no_joins_reason(),
+            content_type: self.buffer.media_type(),
+            bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,
             bytes_sent: bytes_sent + self.rtp_out.post.bytes_sent(),
-            viewers: self.stream.viewer_count(),
+            viewers: self.buffer.viewer_count(),
             udp_clients: self.rtp_out.post.client_count(),
             udp: self.row_clients().collect(),
             skips,
             cuts: self.cuts,
             remuxed: Vec::new(),
-            rtp: self.rtp_fault(desk),
+            rtp: self.rtp_fault(ctx),
             held_bytes: self.held_bytes(),
         }
     }
@@ -191,10 +191,10 @@ impl Live {
 
 impl Row<'_> {
     /// What goes out of a shadow goes out of its stream.
-    fn add(&mut self, shadow: &Live) {
-        let figures = shadow.stream.figures();
+    fn add(&mut self, shadow: &Stream) {
+        let figures = shadow.buffer.figures();
         self.bytes_sent += figures.bytes_sent + shadow.rtp_out.post.bytes_sent();
-        self.viewers += shadow.stream.viewer_count();
+        self.viewers += shadow.buffer.viewer_count();
         self.udp_clients += shadow.rtp_out.post.client_count();
         self.udp.extend(shadow.row_clients());
         self.skips += figures.skips;

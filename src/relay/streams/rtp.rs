@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Feed, Streams};
+use super::{StreamSource, Streams};
 use crate::gate::SessionId;
-use crate::moment::Moment;
-use crate::relay::LiveId;
+use crate::moment::Instant;
+use crate::relay::StreamId;
+use crate::relay::context::Context;
 use crate::relay::counts::Count;
-use crate::relay::desk::Desk;
 use crate::relay::rtp_in::Known;
 use crate::rtp::{Control, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
 
@@ -21,12 +21,12 @@ pub(super) struct RtpInput {
     /// So much of the disorder has been counted.
     disorder_told: Disorder,
     payload_type: u8,
-    heard: Moment,
+    heard: Instant,
 }
 
 impl RtpInput {
     /// One that has shown with this packet that it is a source.
-    fn new(second: &Packet<'_>, from: SocketAddr, now: Moment) -> RtpInput {
+    fn new(second: &Packet<'_>, from: SocketAddr, now: Instant) -> RtpInput {
         RtpInput {
             ssrc: second.ssrc,
             from,
@@ -52,7 +52,7 @@ impl RtpInput {
     }
 
     /// When its last packet came.
-    pub fn heard(&self) -> Moment {
+    pub fn heard(&self) -> Instant {
         self.heard
     }
 
@@ -72,29 +72,29 @@ impl RtpInput {
     }
 
     /// When what came early is not to wait any longer.
-    pub fn deadline(&self) -> Option<Moment> {
+    pub fn deadline(&self) -> Option<Instant> {
         self.reorder.deadline()
     }
 
     /// What of the disorder has not been counted is.
-    fn count_disorder(&mut self, desk: &mut Desk) {
+    fn count_disorder(&mut self, ctx: &mut Context) {
         let disorder = self.disorder();
         let told = std::mem::replace(&mut self.disorder_told, disorder);
-        desk.count(Count::Late, disorder.late - told.late);
-        desk.count(Count::Lost, disorder.lost - told.lost);
+        ctx.count(Count::Late, disorder.late - told.late);
+        ctx.count(Count::Lost, disorder.lost - told.lost);
     }
 }
 
 impl Streams {
     /// What is known of a stream's source that sends datagrams.
-    pub fn known(&self, id: LiveId) -> Option<Known> {
-        let live = self.lives.get(id)?;
-        let of_bare = live.bare.as_ref().map(|input| Known {
+    pub fn known(&self, id: StreamId) -> Option<Known> {
+        let stream = self.streams.get(id)?;
+        let of_bare = stream.bare.as_ref().map(|input| Known {
             ssrc: None,
             from: input.from(),
             heard: input.heard(),
         });
-        let of_rtp = live.input.as_ref().map(|input| Known {
+        let of_rtp = stream.input.as_ref().map(|input| Known {
             ssrc: Some(input.ssrc),
             from: input.from,
             heard: input.heard,
@@ -106,16 +106,16 @@ impl Streams {
     /// one.
     pub fn begin_rtp(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         from: SocketAddr,
         second: &Packet<'_>,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.input = Some(Box::new(RtpInput::new(second, from, desk.now())));
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.input = Some(Box::new(RtpInput::new(second, from, ctx.now())));
             // What comes as RTP goes out as it came.
-            live.rtp_out.transport = None;
-            self.rearm(id, desk);
+            stream.rtp_out.ts_output = None;
+            self.rearm(id, ctx);
         }
     }
 
@@ -123,30 +123,30 @@ impl Streams {
     /// order already; after that [`Streams::next_in_order`] may have more.
     pub fn take_packet<'a>(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         packet: &Packet<'a>,
         bytes: &[u8],
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Option<&'a [u8]> {
-        let live = self.lives.get_mut(id)?;
-        let input = live.input.as_mut()?;
+        let stream = self.streams.get_mut(id)?;
+        let input = stream.input.as_mut()?;
         let Some(number) = input.sequence.extend(packet.sequence_number) else {
-            desk.count(Count::OutOfSequence, 1);
+            ctx.count(Count::OutOfSequence, 1);
             return None;
         };
-        input.heard = desk.now();
-        if !live.admits(bytes.len(), desk) {
+        input.heard = ctx.now();
+        if !stream.admits(bytes.len(), ctx) {
             return None;
         }
-        let input = live.input.as_mut()?;
-        desk.count(Count::Datagrams, 1);
-        let transport = input.is_transport().then_some(packet.payload);
-        let fits = live.rtp_out.post.forward(bytes, transport);
-        desk.count(Count::Unsent, u64::from(!fits));
+        let input = stream.input.as_mut()?;
+        ctx.count(Count::Datagrams, 1);
+        let ts_output = input.is_transport().then_some(packet.payload);
+        let fits = stream.rtp_out.post.forward(bytes, ts_output);
+        ctx.count(Count::Unsent, u64::from(!fits));
         let media = match input.is_transport() {
-            true => input.reorder.insert(number, packet.payload, desk.now()),
+            true => input.reorder.insert(number, packet.payload, ctx.now()),
             false => {
-                live.stream.count(packet.payload.len(), desk.now());
+                stream.buffer.count(packet.payload.len(), ctx.now());
                 None
             }
         };
@@ -155,13 +155,13 @@ impl Streams {
     }
 
     /// The next media of a stream's source that is in order now, if there is some.
-    pub fn next_in_order(&mut self, id: LiveId, desk: &mut Desk) -> Option<Vec<u8>> {
-        let input = self.lives.get_mut(id)?.input.as_mut()?;
-        let next = input.reorder.next(desk.now());
+    pub fn next_in_order(&mut self, id: StreamId, ctx: &mut Context) -> Option<Vec<u8>> {
+        let input = self.streams.get_mut(id)?.input.as_mut()?;
+        let next = input.reorder.next(ctx.now());
         if next.is_none() {
-            input.count_disorder(desk);
+            input.count_disorder(ctx);
             if input.deadline().is_some() {
-                self.rearm(id, desk);
+                self.rearm(id, ctx);
             }
         }
         next
@@ -169,65 +169,71 @@ impl Streams {
 
     /// A stream's source is gone: what came early goes on, though something is missing before it.
     /// But nothing begins with it: what is unlike the stream is dropped.
-    pub(super) fn finish_reorder(&mut self, id: LiveId, desk: &mut Desk) {
+    pub(super) fn finish_reorder(&mut self, id: StreamId, ctx: &mut Context) {
         let mut is_unlike = false;
         while let Some(payload) = self.last_in_order(id) {
-            is_unlike = is_unlike || self.take_media(id, &payload, desk).is_some();
+            is_unlike = is_unlike || self.take_media(id, &payload, ctx).is_some();
         }
-        if let Some(live) = self.lives.get_mut(id)
-            && let Some(input) = &mut live.input
+        if let Some(stream) = self.streams.get_mut(id)
+            && let Some(input) = &mut stream.input
         {
-            input.count_disorder(desk);
+            input.count_disorder(ctx);
         }
     }
 
-    fn last_in_order(&mut self, id: LiveId) -> Option<Vec<u8>> {
-        let input = self.lives.get_mut(id)?.input.as_mut()?;
+    fn last_in_order(&mut self, id: StreamId) -> Option<Vec<u8>> {
+        let input = self.streams.get_mut(id)?.input.as_mut()?;
         input.reorder.finish()
     }
 
     /// What a stream's source says beside its media goes out as it came, if it is its source's.
     pub fn take_control(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         control: &Control,
         (from, bytes): (IpAddr, &[u8]),
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> bool {
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
         let is_its = |input: &RtpInput| input.ssrc == control.ssrc && input.from.ip() == from;
-        if !live.input.as_deref().is_some_and(is_its) {
-            desk.count(Count::SecondSource, 1);
+        if !stream.input.as_deref().is_some_and(is_its) {
+            ctx.count(Count::SecondSource, 1);
             return false;
         }
         // What it says counts here all the same.
-        if !live.admits(bytes.len(), desk) {
+        if !stream.admits(bytes.len(), ctx) {
             return true;
         }
-        let fits = live.rtp_out.post.forward(bytes, None);
-        desk.count(Count::Unsent, u64::from(!fits));
+        let fits = stream.rtp_out.post.forward(bytes, None);
+        ctx.count(Count::Unsent, u64::from(!fits));
         self.post(id);
         true
     }
 
     /// The streams of a session that go out to its UDP clients: the one that runs, and the one that
     /// has a rest for them.
-    pub fn with_clients(&self, session: &SessionId) -> impl Iterator<Item = LiveId> + use<> {
+    pub fn with_clients(&self, session: &SessionId) -> impl Iterator<Item = StreamId> + use<> {
         let running = self.running.get(session).copied();
         running.into_iter().chain(self.draining.resting(session))
     }
 
     /// The address that is the source of a session's stream, if it is an address, and whether it
     /// sends no RTP.
-    pub fn rtp_source_of(&self, session: &SessionId) -> Option<(LiveId, SocketAddr, bool)> {
+    pub fn rtp_source_of(&self, session: &SessionId) -> Option<(StreamId, SocketAddr, bool)> {
         match self.running_source(session)? {
-            (id, Feed::Rtp(address)) => {
-                let is_bare = self.lives.get(id)?.bare.is_some();
+            (id, StreamSource::Rtp(address)) => {
+                let is_bare = self.streams.get(id)?.bare.is_some();
                 Some((id, address, is_bare))
             }
-            (_, Feed::Http(_) | Feed::Held { .. } | Feed::Shadow | Feed::Gone) => None,
+            (
+                _,
+                StreamSource::Http(_)
+                | StreamSource::Held { .. }
+                | StreamSource::Shadow
+                | StreamSource::Gone,
+            ) => None,
         }
     }
 }
@@ -256,7 +262,7 @@ mod tests {
     fn input(payload_type: u8) -> RtpInput {
         let second = packet(payload_type, 7, 9, b"x");
         let second = Packet::parse(&second).expect("good RTP");
-        RtpInput::new(&second, address(CAMERA), Moment::START)
+        RtpInput::new(&second, address(CAMERA), Instant::START)
     }
 
     /// A camera, and a client with a viewer's token, of one session.
@@ -286,7 +292,7 @@ mod tests {
     }
 
     fn count(stage: &Stage, what: Count) -> u64 {
-        stage.relay.desk.counts().of(what)
+        stage.relay.ctx.counts().of(what)
     }
 
     fn drain(stage: &mut Stage) -> Vec<Vec<u8>> {
@@ -312,14 +318,14 @@ mod tests {
         let mut input = input(33);
         let empty = input.held_bytes();
         assert_eq!(empty, size_of::<RtpInput>() + input.reorder.held_bytes());
-        input.reorder.insert(1, b"one", Moment::START);
-        input.reorder.insert(9, &[7; 1_000], Moment::START);
+        input.reorder.insert(1, b"one", Instant::START);
+        input.reorder.insert(9, &[7; 1_000], Instant::START);
         let early = input.reorder.held_bytes();
         assert!(early >= 1_000);
         assert_eq!(input.held_bytes(), size_of::<RtpInput>() + early);
         // It does not wait for long.
         let until = input.deadline().expect("something is missing");
-        assert!(until > Moment::START && until < Moment::START + Duration::from_secs(1));
+        assert!(until > Instant::START && until < Instant::START + Duration::from_secs(1));
         let next = input.reorder.next(until).expect("it came early");
         assert_eq!((next.len(), input.disorder().lost), (1_000, 7));
     }
@@ -375,7 +381,7 @@ mod tests {
             stage.wait_seconds(1);
             assert_eq!(count(&stage, Count::Lost), lost, "{missing}");
             assert_eq!(count(&stage, Count::Late), late, "{missing}");
-            let rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
+            let rows = stage.relay.streams.rows((0, 0), &stage.relay.ctx);
             let row = rows.map(|(_, row)| serde_json::to_value(&row).expect("a row"));
             let source = &row.last().expect("a stream")["source"];
             let packets = serde_json::json!({"lost": lost, "late": late});
@@ -431,8 +437,8 @@ mod tests {
                 says_bye: true,
             };
             let from = (host.parse().expect("a host"), &report(9)[..]);
-            let desk = &mut stage.relay.desk;
-            let taken = stage.relay.streams.take_control(id, &control, from, desk);
+            let ctx = &mut stage.relay.ctx;
+            let taken = stage.relay.streams.take_control(id, &control, from, ctx);
             assert_eq!(taken, is_its, "{host} {ssrc}");
         }
         assert_eq!(count(&stage, Count::Unsent), 0);
@@ -512,7 +518,10 @@ mod tests {
             let known = streams.known(id).expect("it sends datagrams");
             assert_eq!(known.ssrc, (!is_bare).then_some(9));
             assert_eq!((known.from, known.heard), (address(CAMERA), stage.now));
-            assert_eq!(streams.known(LiveId::from_u64(99)).map(|it| it.ssrc), None);
+            assert_eq!(
+                streams.known(StreamId::from_u64(99)).map(|it| it.ssrc),
+                None
+            );
         }
         let mut stage = stage("rtp-udp");
         let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx";

@@ -13,14 +13,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::draining::rest_time;
-use super::{Feed, Streams};
+use super::{StreamSource, Streams};
 use crate::format::Format;
 use crate::gate::Destination;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::post::{LETTER_BYTES_MAX, Post};
+use crate::relay::context::Context;
 use crate::relay::counts::Count;
-use crate::relay::desk::Desk;
-use crate::relay::{Level, LiveId};
+use crate::relay::{Level, StreamId};
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
 
@@ -43,27 +43,27 @@ pub(super) struct RtpOut {
     /// The clients, and what is on its way to them.
     pub post: Post,
     /// The way of MPEG-TS, if the stream is that, or may be.
-    pub transport: Option<Transport>,
+    pub ts_output: Option<TsOutput>,
     /// It stands in the queue of those who have something to send.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub is_queued: bool,
     /// A source that is gone leaves a rest, which is sent until then.
-    pub rest_until: Option<Moment>,
+    pub rest_until: Option<Instant>,
 }
 
 /// MPEG-TS on its way from the buffer into datagrams.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Transport {
+pub(super) struct TsOutput {
     /// When the next datagrams are due.
     pub pacing: Pacing,
     packetiser: Packetiser,
     /// The next byte of the stream that goes out.
     pub cursor: u64,
     /// Since when packets wait for their datagram to be filled.
-    waiting_since: Option<Moment>,
+    waiting_since: Option<Instant>,
     /// All that was due has gone out; what comes is gathered until then. However a source cuts what
     /// it sends, its clients get as many datagrams with a call.
-    rests_until: Option<Moment>,
+    rests_until: Option<Instant>,
     timestamp_offset: u32,
 }
 
@@ -84,10 +84,10 @@ impl RtpOut {
     }
 
     /// The source is gone; what is left up to `newest` goes out still, for its time.
-    pub fn finish(&mut self, newest: u64, now: Moment) {
-        if let Some(transport) = &mut self.transport {
-            transport.pacing.finish();
-            let rest_bytes = newest.saturating_sub(transport.cursor);
+    pub fn finish(&mut self, newest: u64, now: Instant) {
+        if let Some(ts_output) = &mut self.ts_output {
+            ts_output.pacing.finish();
+            let rest_bytes = newest.saturating_sub(ts_output.cursor);
             self.rest_until = Some(now + rest_time(rest_bytes));
         } else {
             self.post.finish();
@@ -96,22 +96,22 @@ impl RtpOut {
 
     /// Whether all up to `newest` is out.
     pub fn is_over(&self, newest: u64) -> bool {
-        let is_over = |transport: &Transport| transport.is_over(newest);
-        self.is_empty() && self.transport.as_ref().is_none_or(is_over)
+        let is_over = |ts_output: &TsOutput| ts_output.is_over(newest);
+        self.is_empty() && self.ts_output.as_ref().is_none_or(is_over)
     }
 
     /// Nobody gets anything any more, and nothing is held.
     pub fn clear(&mut self) {
         self.post.clear();
-        (self.transport, self.rest_until) = (None, None);
+        (self.ts_output, self.rest_until) = (None, None);
     }
 
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        let transport = self.transport.as_ref();
+        let ts_output = self.ts_output.as_ref();
         self.post.held_bytes()
-            + transport.map_or(0, |transport| {
-                transport.pacing.held_bytes() + transport.packetiser.held_bytes()
+            + ts_output.map_or(0, |ts_output| {
+                ts_output.pacing.held_bytes() + ts_output.packetiser.held_bytes()
             })
     }
 
@@ -119,16 +119,16 @@ impl RtpOut {
     /// on, as many as lie together.
     pub fn write<'a>(
         &mut self,
-        now: Moment,
+        now: Instant,
         has_ended: bool,
         lend: impl Fn(u64, usize) -> &'a [u8],
     ) {
-        let Some(transport) = &mut self.transport else {
+        let Some(ts_output) = &mut self.ts_output else {
             return;
         };
         let mut batch = Batch::default();
         let is_padded = self.post.has_corrections();
-        let is_over = transport.write(now, has_ended, is_padded, &mut batch, lend);
+        let is_over = ts_output.write(now, has_ended, is_padded, &mut batch, lend);
         self.post.send(batch.bytes);
         if is_over {
             self.post.finish();
@@ -136,10 +136,10 @@ impl RtpOut {
     }
 }
 
-impl Transport {
+impl TsOutput {
     /// From `cursor` on, with a source identifier and first numbers out of `random`.
-    pub fn new(cursor: u64, random: u64) -> Transport {
-        Transport {
+    pub fn new(cursor: u64, random: u64) -> TsOutput {
+        TsOutput {
             pacing: Pacing::new(cursor),
             packetiser: Packetiser::new(random as u32, (random >> 32) as u16),
             cursor,
@@ -152,7 +152,7 @@ impl Transport {
     /// Says whether that was the last of it.
     fn write<'a>(
         &mut self,
-        now: Moment,
+        now: Instant,
         has_ended: bool,
         is_padded: bool,
         batch: &mut Batch,
@@ -194,7 +194,7 @@ impl Transport {
     }
 
     /// The time at which these datagrams leave, in ticks of 90 kHz (RFC 2250 section 2).
-    fn timestamp(&self, now: Moment) -> u32 {
+    fn timestamp(&self, now: Instant) -> u32 {
         let ticks = (now.since_start().as_micros() * 9 / 100) as u32;
         ticks.wrapping_add(self.timestamp_offset)
     }
@@ -206,7 +206,7 @@ impl Transport {
     }
 
     /// When there is something to do, if nothing arrives.
-    pub fn deadline(&self, now: Moment) -> Option<Moment> {
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let resting = self.rests_until.filter(|until| now < *until);
         let flush = self.waiting_since.map(|since| since + FILL_TIME);
         let due = self.pacing.deadline(now).map(|at| resting.unwrap_or(at));
@@ -223,122 +223,125 @@ impl Transport {
 impl Streams {
     /// A stream goes out to these addresses from now on, but not to its own source: by itself, or
     /// by its shadow.
-    pub fn set_clients(&mut self, id: LiveId, clients: Rc<[Destination]>, desk: &mut Desk) {
-        let sent = self.sendable(id, !clients.is_empty(), desk);
+    pub fn set_clients(&mut self, id: StreamId, clients: Rc<[Destination]>, ctx: &mut Context) {
+        let sent = self.sendable(id, !clients.is_empty(), ctx);
         if sent != id {
-            self.set_own_clients(id, Rc::new([]), desk);
+            self.set_own_clients(id, Rc::new([]), ctx);
         }
-        self.set_own_clients(sent, clients, desk);
-        self.tend_shadow(sent, desk);
+        self.set_own_clients(sent, clients, ctx);
+        self.tend_shadow(sent, ctx);
     }
 
-    fn set_own_clients(&mut self, id: LiveId, clients: Rc<[Destination]>, desk: &mut Desk) {
-        let Some(live) = self.lives.get_mut(id) else {
+    fn set_own_clients(&mut self, id: StreamId, clients: Rc<[Destination]>, ctx: &mut Context) {
+        let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        let source = live.source;
+        let source = stream.source;
         let address = match source {
-            Feed::Rtp(address) => Some(address),
-            Feed::Http(_) | Feed::Held { .. } | Feed::Shadow | Feed::Gone => None,
+            StreamSource::Rtp(address) => Some(address),
+            StreamSource::Http(_)
+            | StreamSource::Held { .. }
+            | StreamSource::Shadow
+            | StreamSource::Gone => None,
         };
-        let random = || desk.draw();
+        let random = || ctx.draw();
         // The rest of what a source has sent is not for it either.
         let not_for = match source {
-            Feed::Held { .. } | Feed::Gone => live.rtp_out.post.source(),
-            Feed::Http(_) | Feed::Rtp(_) | Feed::Shadow => address,
+            StreamSource::Held { .. } | StreamSource::Gone => stream.rtp_out.post.source(),
+            StreamSource::Http(_) | StreamSource::Rtp(_) | StreamSource::Shadow => address,
         };
-        live.rtp_out.post.set_clients(clients, not_for, random);
-        let has_ended = live.stream.end().is_some();
-        let is_over =
-            live.rtp_out.post.client_count() == 0 || live.rtp_out.is_over(live.stream.newest());
+        stream.rtp_out.post.set_clients(clients, not_for, random);
+        let has_ended = stream.buffer.end().is_some();
+        let is_over = stream.rtp_out.post.client_count() == 0
+            || stream.rtp_out.is_over(stream.buffer.newest());
         if has_ended && is_over {
-            self.end_rest(id, desk);
-        } else if live.rtp_out.post.client_count() == 0 {
-            live.rtp_out.transport = None;
-            self.resume(id, desk);
+            self.end_rest(id, ctx);
+        } else if stream.rtp_out.post.client_count() == 0 {
+            stream.rtp_out.ts_output = None;
+            self.resume(id, ctx);
         } else {
-            self.begin_transport(id, desk);
+            self.begin_transport(id, ctx);
         }
     }
 
     /// What comes of a body from now on goes out to its UDP clients, if it has any and may be
     /// MPEG-TS; of a shadow when it has caught up: they are to see what is live.
-    pub(super) fn begin_transport(&mut self, id: LiveId, desk: &mut Desk) {
+    pub(super) fn begin_transport(&mut self, id: StreamId, ctx: &mut Context) {
         let is_behind = self.is_behind(id);
-        if let Some(live) = self.lives.get_mut(id)
+        if let Some(stream) = self.streams.get_mut(id)
             && !is_behind
-            && live.needs_transport()
+            && stream.needs_transport()
         {
-            live.rtp_out.transport = Some(Transport::new(live.stream.newest(), desk.draw()));
-            self.rearm(id, desk);
+            stream.rtp_out.ts_output = Some(TsOutput::new(stream.buffer.newest(), ctx.draw()));
+            self.rearm(id, ctx);
         }
     }
 
     /// Media of a body has arrived: its UDP clients get what is due of it.
-    pub(super) fn feed_rtp_out(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
-        let now = desk.now();
-        let Some(live) = self.lives.get_mut(id) else {
+    pub(super) fn feed_rtp_out(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
+        let now = ctx.now();
+        let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        if let Some(transport) = &mut live.rtp_out.transport {
-            transport.pacing.feed(bytes, now);
-            self.pump(id, desk);
+        if let Some(ts_output) = &mut stream.rtp_out.ts_output {
+            ts_output.pacing.feed(bytes, now);
+            self.pump(id, ctx);
         }
     }
 
     /// What is due of a transport stream becomes datagrams, once those before are out.
-    pub(super) fn pump(&mut self, id: LiveId, desk: &mut Desk) {
-        let now = desk.now();
-        let Some(live) = self.lives.get_mut(id) else {
+    pub(super) fn pump(&mut self, id: StreamId, ctx: &mut Context) {
+        let now = ctx.now();
+        let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        match live.stream.told() {
-            _ if live.is_undecided() => return,
+        match stream.buffer.told() {
+            _ if stream.is_undecided() => return,
             Told::Known(Format::MpegTs) => {}
             Told::Undecided | Told::Known(_) | Told::Unknown => {
-                live.rtp_out.transport = None;
-                self.resume(id, desk);
-                return self.forget_if_over(id, desk);
+                stream.rtp_out.ts_output = None;
+                self.resume(id, ctx);
+                return self.forget_if_over(id, ctx);
             }
         }
-        if live.rtp_out.is_empty() {
-            let has_ended = live.stream.end().is_some();
-            let stream = &live.stream;
-            live.rtp_out.write(now, has_ended, |from, bytes_max| {
-                stream.slice(from, bytes_max)
+        if stream.rtp_out.is_empty() {
+            let has_ended = stream.buffer.end().is_some();
+            let buffer = &stream.buffer;
+            stream.rtp_out.write(now, has_ended, |from, bytes_max| {
+                buffer.slice(from, bytes_max)
             });
         }
-        self.resume(id, desk);
+        self.resume(id, ctx);
         self.post(id);
-        self.rearm(id, desk);
-        self.forget_if_over(id, desk);
+        self.rearm(id, ctx);
+        self.forget_if_over(id, ctx);
     }
 
     /// Whether a body is so far ahead of its clock that it must not be read.
-    pub(super) fn is_ahead(&self, id: LiveId, desk: &Desk) -> bool {
-        let held_bytes_max = desk.settings().limits.stream.buffer_bytes as u64 / 2;
-        let lives = self.with_shadows(id).filter_map(|id| self.lives.get(id));
-        lives.into_iter().any(|live| {
-            let transport = live.rtp_out.transport.as_ref();
-            transport.is_some_and(|transport| {
-                live.stream.newest().saturating_sub(transport.cursor) >= held_bytes_max
+    pub(super) fn is_ahead(&self, id: StreamId, ctx: &Context) -> bool {
+        let held_bytes_max = ctx.settings().limits.stream.buffer_bytes as u64 / 2;
+        let streams = self.with_shadows(id).filter_map(|id| self.streams.get(id));
+        streams.into_iter().any(|stream| {
+            let ts_output = stream.rtp_out.ts_output.as_ref();
+            ts_output.is_some_and(|ts_output| {
+                stream.buffer.newest().saturating_sub(ts_output.cursor) >= held_bytes_max
             })
         })
     }
 
-    pub(super) fn post(&mut self, id: LiveId) {
-        if let Some(live) = self.lives.get_mut(id)
-            && !live.rtp_out.is_empty()
-            && !live.rtp_out.is_queued
+    pub(super) fn post(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && !stream.rtp_out.is_empty()
+            && !stream.rtp_out.is_queued
         {
-            live.rtp_out.is_queued = true;
+            stream.rtp_out.is_queued = true;
             self.posting.push_back(id);
         }
     }
 
     /// The letter that a stream sends to some of its clients.
-    pub fn datagrams(&self, id: LiveId) -> Option<Datagrams<'_>> {
-        let (to, bytes, datagram_bytes) = self.lives.get(id)?.rtp_out.post.letter()?;
+    pub fn datagrams(&self, id: StreamId) -> Option<Datagrams<'_>> {
+        let (to, bytes, datagram_bytes) = self.streams.get(id)?.rtp_out.post.letter()?;
         Some(Datagrams {
             to,
             bytes,
@@ -347,45 +350,45 @@ impl Streams {
     }
 
     /// A stream with a letter for some of its clients.
-    pub fn next_posting(&mut self, desk: &mut Desk) -> Option<LiveId> {
+    pub fn next_posting(&mut self, ctx: &mut Context) -> Option<StreamId> {
         while let Some(&id) = self.posting.front() {
-            let live = self.lives.get_mut(id);
-            if live.is_some_and(|live| live.rtp_out.post.next_clients()) {
+            let stream = self.streams.get_mut(id);
+            if stream.is_some_and(|stream| stream.rtp_out.post.next_clients()) {
                 // One after the other, so that no stream waits for the clients of another.
                 self.posting.rotate_left(1);
                 self.posted = Some(id);
                 return Some(id);
             }
             self.posting.pop_front();
-            if let Some(live) = self.lives.get_mut(id) {
-                live.rtp_out.is_queued = false;
-                self.pump(id, desk);
+            if let Some(stream) = self.streams.get_mut(id) {
+                stream.rtp_out.is_queued = false;
+                self.pump(id, ctx);
             }
         }
         None
     }
 
     /// So many of the datagrams that were sent last were not taken, for each whom they were for.
-    pub fn not_taken(&mut self, counts: &[usize], desk: &mut Desk) {
+    pub fn not_taken(&mut self, counts: &[usize], ctx: &mut Context) {
         let last = self.posted.take();
         if counts.is_empty() {
             return;
         }
-        desk.count(Count::Unsent, counts.iter().sum::<usize>() as u64);
-        if let Some(live) = last.and_then(|id| self.lives.get_mut(id)) {
-            live.rtp_out.post.not_taken(counts);
+        ctx.count(Count::Unsent, counts.iter().sum::<usize>() as u64);
+        if let Some(stream) = last.and_then(|id| self.streams.get_mut(id)) {
+            stream.rtp_out.post.not_taken(counts);
         }
     }
 
     /// Tells of a stream that cannot go out by RTP, once.
-    pub fn tell_of_transport(&mut self, id: LiveId, desk: &mut Desk) {
-        let Some(live) = self.lives.get(id) else {
+    pub fn tell_of_transport(&mut self, id: StreamId, ctx: &mut Context) {
+        let Some(stream) = self.streams.get(id) else {
             return;
         };
-        let fault = live.rtp_fault(desk);
-        if let Some(fault) = fault.filter(|_| live.rtp_out.post.client_count() > 0) {
-            let digest = live.session.digest();
-            desk.log(
+        let fault = stream.rtp_fault(ctx);
+        if let Some(fault) = fault.filter(|_| stream.rtp_out.post.client_count() > 0) {
+            let digest = stream.session.digest();
+            ctx.log(
                 Level::Warn,
                 format_args!("event=no-rtp session={digest} detail=\"{fault}\""),
             );
@@ -425,21 +428,21 @@ mod tests {
     fn what_comes_in_small_pieces_goes_out_in_groups() {
         let bytes = second();
         for pieces_per_ms in [1, PACKETS_PER_MS] {
-            let mut transport = Transport::new(0, 7);
+            let mut ts_output = TsOutput::new(0, 7);
             let (mut letters, mut sent, mut newest) = (0, 0, 0);
             for step in 0..1500 * pieces_per_ms {
                 let elapsed = Duration::from_micros((1000 * step / pieces_per_ms) as u64);
-                let now = Moment::START + elapsed;
+                let now = Instant::START + elapsed;
                 let end = bytes
                     .len()
                     .min((step + 1) * PACKETS_PER_MS / pieces_per_ms * PACKET_BYTES);
-                transport.pacing.feed(&bytes[newest..end], now);
+                ts_output.pacing.feed(&bytes[newest..end], now);
                 newest = end;
                 if step == 1000 * pieces_per_ms {
-                    transport.pacing.finish();
+                    ts_output.pacing.finish();
                 }
                 let mut batch = Batch::default();
-                transport.write(
+                ts_output.write(
                     now,
                     step > 1000 * pieces_per_ms,
                     false,
@@ -449,7 +452,7 @@ mod tests {
                 letters += usize::from(!batch.bytes.is_empty());
                 sent += batch.bytes.len() / DATAGRAM_BYTES;
             }
-            assert!(transport.is_over(bytes.len() as u64));
+            assert!(ts_output.is_over(bytes.len() as u64));
             assert_eq!(sent, bytes.len() / (DATAGRAM_BYTES - 12));
             assert!((95..=110).contains(&letters), "{letters}");
         }
@@ -462,13 +465,13 @@ mod tests {
         packet.repeat(count)
     }
 
-    fn at(milliseconds: u64) -> Moment {
-        Moment::after_start(Duration::from_millis(milliseconds))
+    fn at(milliseconds: u64) -> Instant {
+        Instant::after_start(Duration::from_millis(milliseconds))
     }
 
     /// What there is of a stream, and its way out.
     struct Way {
-        transport: Transport,
+        ts_output: TsOutput,
         media: Vec<u8>,
         has_ended: bool,
     }
@@ -476,24 +479,24 @@ mod tests {
     impl Way {
         fn new() -> Way {
             Way {
-                transport: Transport::new(0, 7),
+                ts_output: TsOutput::new(0, 7),
                 media: Vec::new(),
                 has_ended: false,
             }
         }
 
-        fn feed(&mut self, media: &[u8], now: Moment) {
+        fn feed(&mut self, media: &[u8], now: Instant) {
             self.media.extend_from_slice(media);
-            self.transport.pacing.feed(media, now);
+            self.ts_output.pacing.feed(media, now);
         }
 
         fn finish(&mut self) {
-            self.transport.pacing.finish();
+            self.ts_output.pacing.finish();
             self.has_ended = true;
         }
 
         /// The packets of each datagram that is due, and whether that was all.
-        fn write(&mut self, now: Moment) -> (Vec<usize>, bool) {
+        fn write(&mut self, now: Instant) -> (Vec<usize>, bool) {
             let mut batch = Batch::default();
             let media = &self.media;
             let lend = |from: u64, most: usize| {
@@ -501,7 +504,7 @@ mod tests {
                 &rest[..rest.len().min(most)]
             };
             let is_over = self
-                .transport
+                .ts_output
                 .write(now, self.has_ended, false, &mut batch, lend);
             let datagrams = batch.bytes.chunks(DATAGRAM_BYTES);
             let packets = datagrams.map(|datagram| {
@@ -511,8 +514,8 @@ mod tests {
             (packets.collect(), is_over)
         }
 
-        fn deadline(&self, now: Moment) -> Option<Moment> {
-            self.transport.deadline(now)
+        fn deadline(&self, now: Instant) -> Option<Instant> {
+            self.ts_output.deadline(now)
         }
     }
 
@@ -554,10 +557,10 @@ mod tests {
         assert_eq!(way.write(at(710)), (vec![], false));
         // Its source is gone: nothing follows for which it would wait.
         way.finish();
-        assert!(!way.transport.is_over(way.media.len() as u64));
+        assert!(!way.ts_output.is_over(way.media.len() as u64));
         assert_eq!(way.write(at(720)), (vec![1], true));
         let newest = way.media.len() as u64;
-        let is_over = [newest - 1, newest, newest + 1].map(|it| way.transport.is_over(it));
+        let is_over = [newest - 1, newest, newest + 1].map(|it| way.ts_output.is_over(it));
         assert_eq!(is_over, [true, true, false]);
     }
 
@@ -567,10 +570,10 @@ mod tests {
         let mut way = Way::new();
         way.feed(&packets(7), at(0));
         assert_eq!(way.write(at(0)), (vec![7], false));
-        assert!(!way.transport.is_over(7 * PACKET_BYTES as u64));
-        way.transport.pacing.finish();
+        assert!(!way.ts_output.is_over(7 * PACKET_BYTES as u64));
+        way.ts_output.pacing.finish();
         assert_eq!(way.write(at(1)), (vec![], false), "nobody has said so");
-        assert!(way.transport.is_over(7 * PACKET_BYTES as u64));
+        assert!(way.ts_output.is_over(7 * PACKET_BYTES as u64));
     }
 
     /// The kernel takes 45 datagrams in one call. What is more goes out with the next.
@@ -588,7 +591,7 @@ mod tests {
         let mut way = Way::new();
         way.feed(&packets(7 * 100), at(0));
         let (asked, mut batch) = (std::cell::RefCell::new(Vec::new()), Batch::default());
-        way.transport
+        way.ts_output
             .write(at(0), false, false, &mut batch, |from, most| {
                 asked.borrow_mut().push((from, most));
                 let rest = &way.media[from as usize..];
@@ -619,11 +622,11 @@ mod tests {
             (0x1234_0000, 1_000, 0x1234 + 90_000),
             (0xffff_ffff_0000, 2, 179),
         ] {
-            let mut transport = Transport::new(0, random);
+            let mut ts_output = TsOutput::new(0, random);
             let media = packets(7);
-            transport.pacing.feed(&media, at(milliseconds));
+            ts_output.pacing.feed(&media, at(milliseconds));
             let mut batch = Batch::default();
-            transport.write(at(milliseconds), false, false, &mut batch, |_, _| &media);
+            ts_output.write(at(milliseconds), false, false, &mut batch, |_, _| &media);
             let packet = crate::rtp::Packet::parse(&batch.bytes).expect("good RTP");
             assert_eq!(packet.timestamp, timestamp, "{random:x}, {milliseconds}");
             assert_eq!(packet.ssrc, random as u32);
@@ -638,14 +641,14 @@ mod tests {
         way.feed(&second()[..200 * PACKET_BYTES], at(0));
         way.write(at(0));
         // All that was due is out; the next is due when the group's time is over, and not before.
-        let out = way.transport.cursor;
+        let out = way.ts_output.cursor;
         assert!(out < way.media.len() as u64);
-        assert_eq!(way.transport.rests_until, Some(at(10)));
+        assert_eq!(way.ts_output.rests_until, Some(at(10)));
         assert_eq!(way.deadline(at(0)), Some(at(10)));
         assert_eq!(way.deadline(at(4)), Some(at(10)));
         for milliseconds in [1, 5, 9] {
             assert_eq!(way.write(at(milliseconds)).0.len(), 0, "{milliseconds}");
-            assert_eq!(way.transport.cursor, out);
+            assert_eq!(way.ts_output.cursor, out);
         }
         // When it is over there is nothing to wait for but what is due next.
         assert!(
@@ -654,37 +657,37 @@ mod tests {
             way.deadline(at(10))
         );
         assert!(!way.write(at(10)).0.is_empty());
-        assert_eq!(way.transport.rests_until, Some(at(20)));
+        assert_eq!(way.ts_output.rests_until, Some(at(20)));
         // What waits for its datagram is flushed no sooner than that, either.
-        way.transport.waiting_since = Some(at(0));
+        way.ts_output.waiting_since = Some(at(0));
         assert_eq!(way.deadline(at(12)), Some(at(20)));
-        way.transport.rests_until = Some(at(300));
+        way.ts_output.rests_until = Some(at(300));
         assert_eq!(way.deadline(at(12)), Some(at(300)));
-        way.transport.rests_until = None;
-        way.transport.waiting_since = Some(at(8));
-        way.transport.pacing = Pacing::new(0);
+        way.ts_output.rests_until = None;
+        way.ts_output.waiting_since = Some(at(8));
+        way.ts_output.pacing = Pacing::new(0);
         assert_eq!(way.deadline(at(12)), Some(at(108)));
     }
 
     /// Bytes that were overwritten are passed over: what follows goes out whole.
     #[test]
     fn what_is_lost_to_the_bound_on_all_buffers_is_passed_over() {
-        let mut transport = Transport::new(0, 7);
+        let mut ts_output = TsOutput::new(0, 7);
         let media = packets(100);
-        transport
+        ts_output
             .pacing
             .feed(&media[..50 * PACKET_BYTES + 60], at(0));
         let mut batch = Batch::default();
-        transport.write(at(0), false, false, &mut batch, |_, _| &[]);
-        assert_eq!((transport.cursor, batch.bytes.len()), (50 * 188 + 60, 0));
-        transport
+        ts_output.write(at(0), false, false, &mut batch, |_, _| &[]);
+        assert_eq!((ts_output.cursor, batch.bytes.len()), (50 * 188 + 60, 0));
+        ts_output
             .pacing
             .feed(&media[50 * PACKET_BYTES + 60..], at(1));
-        transport.write(at(1), false, false, &mut batch, |from, most| {
+        ts_output.write(at(1), false, false, &mut batch, |from, most| {
             let rest = &media[from as usize..];
             &rest[..rest.len().min(most)]
         });
-        assert_eq!(transport.cursor, media.len() as u64);
+        assert_eq!(ts_output.cursor, media.len() as u64);
         assert_eq!(batch.bytes.len(), 7 * DATAGRAM_BYTES);
     }
 
@@ -696,7 +699,7 @@ mod tests {
             way.feed(&packets(3), at(0));
             way.write(at(0));
             let mut batch = Batch::default();
-            way.transport
+            way.ts_output
                 .write(at(100), false, is_padded, &mut batch, |_, _| &[]);
             assert_eq!(batch.bytes.len(), bytes);
         }
@@ -726,23 +729,23 @@ mod tests {
                 false,
             ),
         ] {
-            let mut told = serde_json::to_value(Transport::new(1_000, 7)).expect("a value");
+            let mut told = serde_json::to_value(TsOutput::new(1_000, 7)).expect("a value");
             change(&mut told);
-            let transport: Transport = serde_json::from_value(told).expect("a transport");
-            assert_eq!(transport.fits(newest), fits, "{what}");
+            let ts_output: TsOutput = serde_json::from_value(told).expect("a transport");
+            assert_eq!(ts_output.fits(newest), fits, "{what}");
         }
     }
 
     fn client(port: u16) -> Destination {
         Destination {
             address: SocketAddr::from(([10, 2, 0, 1], port)),
-            carriage: crate::gate::Carriage::Rtp(None),
+            transport: crate::gate::Transport::Rtp(None),
         }
     }
 
-    fn rtp_out(transport: Option<Transport>) -> RtpOut {
+    fn rtp_out(ts_output: Option<TsOutput>) -> RtpOut {
         let mut out = RtpOut {
-            transport,
+            ts_output,
             ..RtpOut::default()
         };
         out.post.set_clients(Rc::new([client(6000)]), None, || 0);
@@ -762,10 +765,10 @@ mod tests {
 
         let media = packets(8);
         let newest = media.len() as u64;
-        let mut out = rtp_out(Some(Transport::new(0, 7)));
+        let mut out = rtp_out(Some(TsOutput::new(0, 7)));
         assert!(out.is_empty() && !out.is_over(0));
-        let transport = out.transport.as_mut().expect("it is there");
-        transport.pacing.feed(&media, at(0));
+        let ts_output = out.ts_output.as_mut().expect("it is there");
+        ts_output.pacing.feed(&media, at(0));
         let lend = |from: u64, _: usize| &media[from as usize..];
         out.write(at(0), false, lend);
         assert!(!out.is_empty() && !out.is_over(newest));
@@ -782,12 +785,12 @@ mod tests {
     /// worth.
     #[test]
     fn a_rest_has_its_time() {
-        let mut out = rtp_out(Some(Transport::new(1_000, 7)));
+        let mut out = rtp_out(Some(TsOutput::new(1_000, 7)));
         out.finish(41_000, at(5_000));
         assert_eq!(out.rest_until, Some(at(5_000) + rest_time(40_000)));
         assert!(rest_time(40_000) > rest_time(0));
         out.clear();
-        assert!(out.transport.is_none() && out.rest_until.is_none());
+        assert!(out.ts_output.is_none() && out.rest_until.is_none());
         assert_eq!((out.held_bytes(), out.post.client_count()), (0, 0));
         // Without bytes that have yet to be made datagrams there is none.
         let mut out = rtp_out(None);
@@ -801,16 +804,16 @@ mod tests {
         let of_post = out.post.held_bytes();
         assert!(of_post > 0);
         assert_eq!(out.held_bytes(), of_post);
-        let mut transport = Transport::new(0, 7);
-        transport
+        let mut ts_output = TsOutput::new(0, 7);
+        ts_output
             .pacing
             .feed(&second()[..150 * PACKET_BYTES], at(0));
         let (pacing, packetiser) = (
-            transport.pacing.held_bytes(),
-            transport.packetiser.held_bytes(),
+            ts_output.pacing.held_bytes(),
+            ts_output.packetiser.held_bytes(),
         );
         assert!(pacing > 0 && packetiser > 0);
-        out.transport = Some(transport);
+        out.ts_output = Some(ts_output);
         assert_eq!(out.held_bytes(), of_post + pacing + packetiser);
     }
 
@@ -851,13 +854,13 @@ mod tests {
             .streams
             .running_source(&session)
             .expect("it runs");
-        let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
-        let live = streams.lives.get_mut(id).expect("it is there");
-        let newest = live.stream.newest();
-        let transport = live.rtp_out.transport.as_mut().expect("it goes out");
-        let cursor = transport.cursor;
+        let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
+        let stream = streams.streams.get_mut(id).expect("it is there");
+        let newest = stream.buffer.newest();
+        let ts_output = stream.rtp_out.ts_output.as_mut().expect("it goes out");
+        let cursor = ts_output.cursor;
         assert!(cursor < newest);
-        assert!(!streams.is_ahead(id, desk) && streams.source_appetite(id, desk) > 0);
+        assert!(!streams.is_ahead(id, ctx) && streams.source_appetite(id, ctx) > 0);
         // 300 packets come at once, which are 60 ms.
         stage.relay.received(
             source,
@@ -865,33 +868,33 @@ mod tests {
             stage.now,
         );
         stage.settle();
-        let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
-        assert!(streams.is_ahead(id, desk));
-        assert_eq!(streams.source_appetite(id, desk), 0);
+        let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
+        assert!(streams.is_ahead(id, ctx));
+        assert_eq!(streams.source_appetite(id, ctx), 0);
         assert!(streams.take_slowed(id));
         // To the byte: what waits is counted from where it goes out.
         for (waits, is_ahead) in [(32_767, false), (32_768, true), (60_000, true), (0, false)] {
-            let live = streams.lives.get_mut(id).expect("it is there");
-            let newest = live.stream.newest();
-            let transport = live.rtp_out.transport.as_mut().expect("it goes out");
-            let before = std::mem::replace(&mut transport.cursor, newest - waits);
-            assert_eq!(streams.is_ahead(id, desk), is_ahead, "{waits}");
-            let live = streams.lives.get_mut(id).expect("it is there");
-            let transport = live.rtp_out.transport.as_mut().expect("it goes out");
-            transport.cursor = before;
+            let stream = streams.streams.get_mut(id).expect("it is there");
+            let newest = stream.buffer.newest();
+            let ts_output = stream.rtp_out.ts_output.as_mut().expect("it goes out");
+            let before = std::mem::replace(&mut ts_output.cursor, newest - waits);
+            assert_eq!(streams.is_ahead(id, ctx), is_ahead, "{waits}");
+            let stream = streams.streams.get_mut(id).expect("it is there");
+            let ts_output = stream.rtp_out.ts_output.as_mut().expect("it goes out");
+            ts_output.cursor = before;
         }
         // When its time has come it is read on, and not before it is less than that.
         let mut steps = 0;
         while stage.relay.streams.take_slowed(id) {
             let now = stage.now;
-            assert!(stage.relay.streams.is_ahead(id, &stage.relay.desk));
+            assert!(stage.relay.streams.is_ahead(id, &stage.relay.ctx));
             while stage.relay.next_datagrams(now, &[]).is_some() {}
             stage.settle();
             stage.wait(Duration::from_millis(10));
             steps += 1;
             assert!(steps < 100, "it is never read on");
         }
-        assert!(!stage.relay.streams.is_ahead(id, &stage.relay.desk));
+        assert!(!stage.relay.streams.is_ahead(id, &stage.relay.ctx));
         assert!(steps > 1);
     }
 

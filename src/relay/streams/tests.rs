@@ -6,16 +6,16 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 #[cfg(feature = "remux")]
-use super::cast::Cast;
-use super::turns::Line;
-use super::{Cut, Cuts, Feed, Said, Streams, UDP_CLIENTS_SHOWN_MAX};
+use super::remux_target::RemuxTarget;
+use super::write_queue::Backlog;
+use super::{CutReason, Cuts, Said, StreamSource, Streams, UDP_CLIENTS_SHOWN_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
 use crate::relay::viewer_id::Mark;
-use crate::relay::{ConnectionId, LiveId, PullId, UdpPort};
+use crate::relay::{ConnectionId, PullId, StreamId, UdpPort};
 #[cfg(feature = "remux")]
 use crate::remux::Target;
 use crate::rtp::Packet;
@@ -75,13 +75,20 @@ fn post(stage: &mut Stage, not_taken: impl Fn(usize) -> Vec<usize>) -> usize {
 }
 
 fn rows(stage: &Stage, after: Mark) -> Vec<(Mark, Value)> {
-    let rows = stage.relay.streams.rows(after, &stage.relay.desk);
+    let rows = stage.relay.streams.rows(after, &stage.relay.ctx);
     let rows = rows.map(|(mark, row)| (mark, serde_json::to_value(&row).expect("a row")));
     rows.collect()
 }
 
-fn only_live(stage: &Stage) -> LiveId {
-    stage.relay.streams.lives.iter().next().expect("a stream").0
+fn only_live(stage: &Stage) -> StreamId {
+    stage
+        .relay
+        .streams
+        .streams
+        .iter()
+        .next()
+        .expect("a stream")
+        .0
 }
 
 /// 100,000 bytes a second, and a second's worth at once: with datagrams of 1,328 bytes these are
@@ -104,7 +111,7 @@ fn datagrams_beyond_a_tokens_rate_are_dropped_counted_and_told_of_once() {
             }
         };
         send(&mut stage, 70);
-        let count = |stage: &Stage, what| stage.relay.desk.counts().of(what);
+        let count = |stage: &Stage, what| stage.relay.ctx.counts().of(what);
         assert_eq!(count(&stage, Count::TooFast), 0, "{kind}");
         assert_eq!(rows(&stage, (0, 0))[0].1["source"]["too_fast"], 0);
         send(&mut stage, 100);
@@ -234,7 +241,7 @@ fn all_sources_of_a_session_share_its_rate() {
             }
             stage.wait(std::time::Duration::from_millis(100));
         }
-        let sums = stage.relay.streams.sums(&stage.relay.desk);
+        let sums = stage.relay.streams.sums(&stage.relay.ctx);
         let received = sums.figures.bytes_received;
         assert!(
             (900_000..=1_110_000).contains(&received),
@@ -258,7 +265,7 @@ fn a_new_limit_slows_the_source_that_runs() {
         send_wanted(&mut stage, source, &[7; 60_000]);
         stage.wait(std::time::Duration::from_millis(100));
     }
-    let sums = stage.relay.streams.sums(&stage.relay.desk);
+    let sums = stage.relay.streams.sums(&stage.relay.ctx);
     let received = sums.figures.bytes_received - 300_000;
     assert!((1_000_000..=1_110_000).contains(&received), "{received}");
 }
@@ -308,12 +315,12 @@ fn a_source_of_datagrams_that_is_silent_is_gone_and_not_before() {
 fn a_cut_counts_under_its_name() {
     let value = |cuts: &Cuts| serde_json::to_value(cuts).expect("figures");
     let mut sum = Cuts::default();
-    for (more, cut) in Cut::ALL.into_iter().enumerate() {
+    for (more, cut) in CutReason::ALL.into_iter().enumerate() {
         let mut cuts = Cuts::default();
         for _ in 0..2 + more {
             cuts.count(cut);
         }
-        for other in Cut::ALL {
+        for other in CutReason::ALL {
             let count = if other == cut { 2 + more } else { 0 };
             assert_eq!(value(&cuts)[other.name()], count, "{}", other.name());
         }
@@ -393,7 +400,7 @@ fn udp_clients_figures_are_sums_by_address_and_not_of_thousands() {
     assert_eq!(clients.len(), 3 * 15 + 1);
     let total: u64 = clients.values().map(|each| each.sent + each.dropped).sum();
     assert_eq!(total, sent as u64);
-    let sums = stage.relay.streams.sums(&stage.relay.desk);
+    let sums = stage.relay.streams.sums(&stage.relay.ctx);
     assert_eq!((sums.running, sums.udp_clients), (3, 48));
     assert!(sums.udp_bytes >= total, "{}", sums.udp_bytes);
     assert_eq!(figures(20).0.len(), UDP_CLIENTS_SHOWN_MAX);
@@ -403,7 +410,7 @@ fn udp_clients_figures_are_sums_by_address_and_not_of_thousands() {
 #[test]
 fn sums_are_of_what_runs_and_of_what_is_over() {
     let mut stage = stage(&[]);
-    let sums = |stage: &Stage| stage.relay.streams.sums(&stage.relay.desk);
+    let sums = |stage: &Stage| stage.relay.streams.sums(&stage.relay.ctx);
     add(&mut stage, "type=http&sessionid=s");
     add(&mut stage, "type=http&sessionid=t");
     let (mut received, mut sent) = (0, 0);
@@ -446,12 +453,12 @@ fn who_falls_out_of_the_buffer_is_counted_in_sums_and_rows() {
     }
     slow.iter().for_each(|id| stage.relay.unblocked(*id));
     stage.settle();
-    let sums = stage.relay.streams.sums(&stage.relay.desk);
+    let sums = stage.relay.streams.sums(&stage.relay.ctx);
     assert!(sums.figures.skips >= 3, "{}", sums.figures.skips);
     let row = &rows(&stage, (0, 0))[0].1;
     assert_eq!(row["skips"], sums.figures.skips);
     stage.lose(source);
-    let after = stage.relay.streams.sums(&stage.relay.desk);
+    let after = stage.relay.streams.sums(&stage.relay.ctx);
     assert_eq!(after.figures.skips, sums.figures.skips);
 }
 
@@ -480,7 +487,7 @@ fn what_goes_out_of_a_shadow_is_said_of_its_stream() {
     assert_eq!(row["udp_clients"], 2);
     assert_eq!(row["udp"].as_array().map(Vec::len), Some(2));
     assert_eq!(row["remuxed"].as_array().map(Vec::len), Some(1));
-    let sums = streams.sums(&stage.relay.desk);
+    let sums = streams.sums(&stage.relay.ctx);
     assert_eq!((sums.running, sums.shadows, sums.viewers), (1, 1, 5));
     assert_eq!(sums.udp_clients, 2);
     assert!(sums.udp_bytes > 0);
@@ -492,7 +499,7 @@ fn what_goes_out_of_a_shadow_is_said_of_its_stream() {
     let to_viewers = bytes(&plain) + bytes(&made);
     assert_eq!(sums.figures.bytes_sent, to_viewers as u64);
     let held: Vec<usize> = streams
-        .lives
+        .streams
         .iter()
         .map(|(_, it)| it.held_bytes())
         .collect();
@@ -622,8 +629,8 @@ fn many_viewers_are_lent_a_chunk_in_one_piece_and_few_where_it_lies() {
 /// Each of what the streams keep counts with what it takes, whatever else there is.
 #[test]
 fn all_that_streams_keep_counts() {
-    type Grow = (&'static str, fn(&mut Streams, LiveId), usize);
-    let live_id = size_of::<LiveId>();
+    type Grow = (&'static str, fn(&mut Streams, StreamId), usize);
+    let live_id = size_of::<StreamId>();
     let steps: [Grow; 7] = [
         (
             "spliced",
@@ -653,16 +660,16 @@ fn all_that_streams_keep_counts() {
         (
             "a source's type",
             |it, id| {
-                let live = it.lives.get_mut(id).expect("it is there");
-                live.source_type = Some(String::with_capacity(500));
+                let stream = it.streams.get_mut(id).expect("it is there");
+                stream.source_type = Some(String::with_capacity(500));
             },
             500,
         ),
         (
             "an origin's via",
             |it, id| {
-                let live = it.lives.get_mut(id).expect("it is there");
-                live.via = Some(String::with_capacity(500));
+                let stream = it.streams.get_mut(id).expect("it is there");
+                stream.via = Some(String::with_capacity(500));
             },
             500,
         ),
@@ -686,8 +693,8 @@ fn all_that_streams_keep_counts() {
         streams.posting = Default::default();
         streams.behind = Default::default();
         streams.said = Default::default();
-        let live = streams.lives.get_mut(id).expect("it is there");
-        (live.source_type, live.via) = (None, None);
+        let stream = streams.streams.get_mut(id).expect("it is there");
+        (stream.source_type, stream.via) = (None, None);
     };
     empty(streams);
     for (what, grow, bytes) in steps {
@@ -698,15 +705,15 @@ fn all_that_streams_keep_counts() {
     empty(streams);
     // And these count with what they take themselves, of which there is some.
     let before = streams.held_bytes();
-    let live = streams.lives.get(id).expect("it is there");
-    let (of_stream, of_session) = (live.stream.held_bytes(), live.session.held_bytes());
+    let stream = streams.streams.get(id).expect("it is there");
+    let (of_stream, of_session) = (stream.buffer.held_bytes(), stream.session.held_bytes());
     assert!(of_stream > 0);
-    let of_out = live.rtp_out.held_bytes();
+    let of_out = stream.rtp_out.held_bytes();
     assert!(of_out > 0);
-    let of_splicer = live.splicer.as_ref().map_or(0, |it| size_of_val(&**it));
+    let of_splicer = stream.splicer.as_ref().map_or(0, |it| size_of_val(&**it));
     let least = of_stream + of_session + of_out + of_splicer;
-    assert!(live.held_bytes() >= least && live.held_bytes() < least + 1_000_000);
-    assert!(before >= live.held_bytes() + streams.lives.held_bytes());
+    assert!(stream.held_bytes() >= least && stream.held_bytes() < least + 1_000_000);
+    assert!(before >= stream.held_bytes() + streams.streams.held_bytes());
     for number in 0..100 {
         let name = format!("other{number}");
         let session = SessionId::parse(name.as_bytes()).expect("a name");
@@ -715,7 +722,7 @@ fn all_that_streams_keep_counts() {
         streams.order.insert(1_000 + number, id);
         streams.turns.line_up(0, id);
     }
-    let (entry, key) = (size_of::<(u64, LiveId)>(), size_of::<SessionId>());
+    let (entry, key) = (size_of::<(u64, StreamId)>(), size_of::<SessionId>());
     let least = 100 * (2 * (key + live_id) + 3 * entry + live_id);
     let grown = streams.held_bytes() - before;
     assert!((least..16 * least).contains(&grown), "{grown} of {least}");
@@ -724,12 +731,12 @@ fn all_that_streams_keep_counts() {
 #[cfg(feature = "remux")]
 #[test]
 fn what_a_stream_knows_of_its_shadows_counts_with_its_words() {
-    let cast = |fault: Option<&str>| Cast {
+    let cast = |fault: Option<&str>| RemuxTarget {
         target: Target::ALL[0],
-        live: None,
+        stream: None,
         fault: fault.map(Into::into),
     };
-    assert_eq!(cast(None).held_bytes(), size_of::<Cast>());
+    assert_eq!(cast(None).held_bytes(), size_of::<RemuxTarget>());
     let (short, long) = (cast(Some("abc")), cast(Some("abcdefghij")));
     assert_eq!(long.held_bytes(), short.held_bytes() + 7);
     assert_eq!(short.held_bytes(), cast(None).held_bytes() + 3);
@@ -746,7 +753,7 @@ fn cuts_that_were_told_fit_if_more_may_come() {
             .expect("figures")
             .fit()
     };
-    for cut in Cut::ALL {
+    for cut in CutReason::ALL {
         assert!(told(cut.name(), 0) && told(cut.name(), 1_000_000));
         assert!(!told(cut.name(), u64::MAX), "{}", cut.name());
     }
@@ -768,10 +775,10 @@ fn a_stream_that_was_fetched_knows_its_pull() {
         put(&mut stage, "s", &packets(20));
         stage.viewer("s");
         let id = only_live(&stage);
-        let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+        let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
         let (source, none) = streams.source_of(id).expect("it is there");
         assert_eq!(none, None);
-        let Feed::Http(connection) = source else {
+        let StreamSource::Http(connection) = source else {
             panic!("{source:?}");
         };
         let [own, other] = [1, 2].map(PullId::from_u64);
@@ -782,16 +789,16 @@ fn a_stream_that_was_fetched_knows_its_pull() {
             assert_eq!(streams.fetched_from(id, own), Some(connection));
             assert_eq!(streams.fetched_from(id, other), None);
         }
-        let of_none = LiveId::from_u64(77);
+        let of_none = StreamId::from_u64(77);
         assert_eq!(streams.source_of(of_none), None);
         assert_eq!(
             streams.held_of_origin(&name("s")),
             None,
             "it has its source"
         );
-        let live = streams.lives.get(id).expect("it is there");
-        assert_eq!(live.via.as_deref(), is_fetched.then_some("1.1 here"));
-        streams.source_lost(id, source, "it broke", desk);
+        let stream = streams.streams.get(id).expect("it is there");
+        assert_eq!(stream.via.as_deref(), is_fetched.then_some("1.1 here"));
+        streams.source_lost(id, source, "it broke", ctx);
         assert_eq!(streams.fetched_from(id, own), None, "not any more");
         let held = (hold > 0 && is_fetched).then_some(id);
         assert_eq!(streams.held_of_origin(&name("s")), held);
@@ -804,8 +811,8 @@ fn a_stream_that_was_fetched_knows_its_pull() {
 fn a_stream_is_known_while_it_is_there() {
     let mut stage = stage(&[]);
     add(&mut stage, "type=http&sessionid=s");
-    let of_none = LiveId::from_u64(77);
-    let seen = |stage: &Stage, id: LiveId| {
+    let of_none = StreamId::from_u64(77);
+    let seen = |stage: &Stage, id: StreamId| {
         let (streams, s) = (&stage.relay.streams, name("s"));
         let running = streams.running_source(&s).map(|(id, _)| id);
         assert_eq!(streams.runs(&s), running.is_some());
@@ -826,8 +833,8 @@ fn a_stream_is_known_while_it_is_there() {
     stage.lose(source);
     assert_eq!(seen(&stage, id), ((1, 0), true, None, false), "it drains");
     let figures = |stage: &Stage| {
-        let (streams, desk) = (&stage.relay.streams, &stage.relay.desk);
-        let mut rows = streams.rows((0, 0), desk);
+        let (streams, ctx) = (&stage.relay.streams, &stage.relay.ctx);
+        let mut rows = streams.rows((0, 0), ctx);
         let (_, row) = rows.next().expect("a row");
         assert!(row.is_of(&name("s")) && !row.is_of(&name("t")));
         row.figures().map(|(session, of)| {
@@ -885,8 +892,8 @@ fn a_stream_asks_for_a_time_at_which_it_can_do_something() {
     );
     let deadline = |stage: &Stage| {
         let streams = &stage.relay.streams;
-        let (_, live) = streams.lives.iter().next().expect("a stream");
-        streams.deadline(live, &stage.relay.desk)
+        let (_, stream) = streams.streams.iter().next().expect("a stream");
+        streams.deadline(stream, &stage.relay.ctx)
     };
     let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
     let source = stage.client(head);
@@ -896,8 +903,8 @@ fn a_stream_asks_for_a_time_at_which_it_can_do_something() {
     let mut was_on_its_way = 0;
     for _ in 0..40 {
         stage.relay.received(source, &packets(7), stage.now);
-        let (_, live) = stage.relay.streams.lives.iter().next().expect("one");
-        if !live.rtp_out.is_empty() {
+        let (_, stream) = stage.relay.streams.streams.iter().next().expect("one");
+        if !stream.rtp_out.is_empty() {
             was_on_its_way += 1;
             assert_eq!(deadline(&stage), None, "it waits for nobody's time");
             while stage.relay.next_datagrams(stage.now, &[]).is_some() {}
@@ -917,7 +924,7 @@ fn sums_know_what_drains_and_what_was_sent_of_what_is_over() {
         let query = format!("type=http,udp&sessionid={session}&udp-clients={CLIENT}");
         add(&mut stage, &query);
     }
-    let sums = |stage: &Stage| stage.relay.streams.sums(&stage.relay.desk);
+    let sums = |stage: &Stage| stage.relay.streams.sums(&stage.relay.ctx);
     let mut before = 0;
     for round in 0..3 {
         let sources = ["s", "t"].map(|session| put(&mut stage, session, &packets(70)));
@@ -960,10 +967,10 @@ fn lines_of_streams_count_with_what_they_take() {
     put(&mut stage, "s", &packets(20));
     let id = only_live(&stage);
     let streams = &mut stage.relay.streams;
-    type Kept = (fn(&mut Streams, u64, LiveId), fn(&Streams) -> usize);
+    type Kept = (fn(&mut Streams, u64, StreamId), fn(&Streams) -> usize);
     let lines: [Kept; 4] = [
         (
-            |it, _, id| assert_eq!(it.turns.line_up(0, id), Line::Little),
+            |it, _, id| assert_eq!(it.turns.line_up(0, id), Backlog::Little),
             |it| it.turns.held_bytes(),
         ),
         (
@@ -988,7 +995,7 @@ fn lines_of_streams_count_with_what_they_take() {
             enter(streams, 1_000 + number, id);
         }
         let more = own(streams) - before.1;
-        assert!(more >= 100 * size_of::<LiveId>(), "{place}: {more}");
+        assert!(more >= 100 * size_of::<StreamId>(), "{place}: {more}");
         assert_eq!(streams.held_bytes() - before.0, more, "{place}");
     }
 }

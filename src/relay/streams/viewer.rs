@@ -4,16 +4,16 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use super::turns::Line;
-use super::{Cut, Live, Streams};
+use super::write_queue::Backlog;
+use super::{CutReason, Stream, Streams};
 use crate::gate::SessionId;
 use crate::gather::Gather;
 use crate::http::{self, ChunkWriter, Refusal, Reply, Status, Version};
-use crate::moment::Moment;
-use crate::relay::desk::Desk;
-use crate::relay::happening::Happening;
+use crate::moment::Instant;
+use crate::relay::context::Context;
+use crate::relay::server_event::ServerEvent;
 use crate::relay::viewer_id::ListedId;
-use crate::relay::{ConnectionId, Level, LiveId};
+use crate::relay::{ConnectionId, Level, StreamId};
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 
 /// What one viewer gets in one turn at the most, so that one who catches up does not hold up the
@@ -21,12 +21,12 @@ use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 const TURN_BYTES_MAX: usize = 256 * 1024;
 
 /// What somebody watches, and as which of its viewers.
-pub type Place = (LiveId, ViewerId<ConnectionId>);
+pub type Place = (StreamId, ViewerId<ConnectionId>);
 
 /// A client that watches, and how far it is within what it was lent.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Viewing {
-    live: LiveId,
+    stream: StreamId,
     viewer: ViewerId<ConnectionId>,
     pub(super) reply: Reply,
     /// The response's head, until the stream's media type is known.
@@ -45,7 +45,7 @@ enum Outgoing {
 }
 
 /// How a request to watch is answered.
-pub enum Watched {
+pub enum WatchResponse {
     /// With the stream.
     Viewing(Viewing),
     /// With a segment of it, behind this head.
@@ -55,7 +55,7 @@ pub enum Watched {
     /// It is not to be had.
     Refused(Refusal),
     /// The playlist may have it until then.
-    NotYet(Moment),
+    NotYet(Instant),
 }
 
 impl Viewing {
@@ -69,9 +69,9 @@ impl Viewing {
     }
 
     /// A segment's viewer, whose head is out.
-    pub fn of_segment((live, viewer): Place, reply: Reply) -> Viewing {
+    pub fn of_segment((stream, viewer): Place, reply: Reply) -> Viewing {
         Viewing {
-            live,
+            stream,
             viewer,
             reply,
             owes_head: false,
@@ -86,7 +86,7 @@ impl Viewing {
 
     /// What is watched, and by which of its viewers.
     pub fn place(&self) -> Place {
-        (self.live, self.viewer)
+        (self.stream, self.viewer)
     }
 
     /// So many bytes of what was lent have been written. Says how many of them were media.
@@ -108,39 +108,39 @@ impl Viewing {
 
     /// The head of the answer, if it is owed and can be made. Of a remuxed stream a track that can
     /// be carried has to be known first.
-    fn take_head(&mut self, live: &Live) -> Option<Vec<u8>> {
-        let shadow = live.shadow.as_ref();
-        if live.stream.newest() == 0 && shadow.is_some_and(|shadow| !shadow.carries_any()) {
+    fn take_head(&mut self, stream: &Stream) -> Option<Vec<u8>> {
+        let shadow = stream.shadow.as_ref();
+        if stream.buffer.newest() == 0 && shadow.is_some_and(|shadow| !shadow.carries_any()) {
             return None;
         }
-        let media_type = live.stream.media_type().filter(|_| self.owes_head)?;
+        let media_type = stream.buffer.media_type().filter(|_| self.owes_head)?;
         self.owes_head = false;
         let is_chunked = matches!(self.framing, Outgoing::Chunked(_));
-        let via = live.via.as_deref();
+        let via = stream.via.as_deref();
         Some(viewer_head(media_type, is_chunked, via, &self.reply))
     }
 }
 
 impl Streams {
     /// The next viewer whose turn it is, of the streams in turn.
-    pub fn next_viewer(&mut self, desk: &mut Desk) -> Option<ConnectionId> {
+    pub fn next_viewer(&mut self, ctx: &mut Context) -> Option<ConnectionId> {
         while let Some(id) = self.turns.whose() {
-            let Some(live) = self.lives.get_mut(id) else {
+            let Some(stream) = self.streams.get_mut(id) else {
                 self.turns.end_turn();
                 continue;
             };
-            let newest = live.stream.newest();
-            let Some((viewer, connection)) = live.stream.next_ready() else {
+            let newest = stream.buffer.newest();
+            let Some((viewer, connection)) = stream.buffer.next_ready() else {
                 self.turns.end_turn();
-                (live.line, live.lined_up) = (None, newest);
-                self.resume(id, desk);
+                (stream.line, stream.lined_up) = (None, newest);
+                self.resume(id, ctx);
                 continue;
             };
             if self.turns.is_over_with_this() {
-                let (behind_bytes, _) = live.stream.behind(viewer, desk.now());
+                let (behind_bytes, _) = stream.buffer.behind(viewer, ctx.now());
                 self.turns.end_turn();
                 let line = self.turns.line_up(behind_bytes, id);
-                (live.line, live.lined_up) = (Some(line), newest);
+                (stream.line, stream.lined_up) = (Some(line), newest);
             }
             return Some(connection);
         }
@@ -148,16 +148,16 @@ impl Streams {
     }
 
     /// The stream has something for its viewers.
-    pub(super) fn flow(&mut self, id: LiveId) {
-        if let Some(live) = self.lives.get_mut(id) {
-            let bytes = live.stream.newest() - live.lined_up;
-            match (live.line, Line::with(bytes)) {
-                (None, _) => live.line = Some(self.turns.line_up(bytes, id)),
-                (Some(Line::Little), Line::Much) => {
+    pub(super) fn flow(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            let bytes = stream.buffer.newest() - stream.lined_up;
+            match (stream.line, Backlog::with(bytes)) {
+                (None, _) => stream.line = Some(self.turns.line_up(bytes, id)),
+                (Some(Backlog::Little), Backlog::Much) => {
                     self.turns.move_up(id);
-                    live.line = Some(Line::Much);
+                    stream.line = Some(Backlog::Much);
                 }
-                (Some(Line::Much), _) | (Some(Line::Little), Line::Little) => {}
+                (Some(Backlog::Much), _) | (Some(Backlog::Little), Backlog::Little) => {}
             }
         }
     }
@@ -168,31 +168,31 @@ impl Streams {
         id: ConnectionId,
         session: &SessionId,
         reply: Reply,
-        desk: &Desk,
-    ) -> Option<Watched> {
+        ctx: &Context,
+    ) -> Option<WatchResponse> {
         let live_id = *self.running.get(session)?;
-        self.view(id, live_id, reply, desk)
+        self.view(id, live_id, reply, ctx)
     }
 
     /// A client is to watch a stream.
     pub(super) fn view(
         &mut self,
         id: ConnectionId,
-        live_id: LiveId,
+        live_id: StreamId,
         reply: Reply,
-        desk: &Desk,
-    ) -> Option<Watched> {
-        let live = self.lives.get_mut(live_id)?;
+        ctx: &Context,
+    ) -> Option<WatchResponse> {
+        let stream = self.streams.get_mut(live_id)?;
         if reply.head_only {
-            let media_type = live.stream.media_type().unwrap_or(UNKNOWN_TYPE);
-            return Some(live.head(media_type, reply, desk));
+            let media_type = stream.buffer.media_type().unwrap_or(UNKNOWN_TYPE);
+            return Some(stream.head(media_type, reply, ctx));
         }
-        let (is_chunked, reply) = framing(reply, desk);
-        let viewer = live.stream.join(id, desk.now());
+        let (is_chunked, reply) = framing(reply, ctx);
+        let viewer = stream.buffer.join(id, ctx.now());
         // In the stream's turn, not in that of short answers: many may come at once.
         self.flow(live_id);
-        Some(Watched::Viewing(Viewing {
-            live: live_id,
+        Some(WatchResponse::Viewing(Viewing {
+            stream: live_id,
             viewer,
             reply,
             owes_head: true,
@@ -206,12 +206,12 @@ impl Streams {
     /// The head alone of a stream that could be had with this media type.
     pub(super) fn head_of(
         &self,
-        id: LiveId,
+        id: StreamId,
         media_type: &str,
         reply: Reply,
-        desk: &Desk,
-    ) -> Option<Watched> {
-        Some(self.lives.get(id)?.head(media_type, reply, desk))
+        ctx: &Context,
+    ) -> Option<WatchResponse> {
+        Some(self.streams.get(id)?.head(media_type, reply, ctx))
     }
 
     /// What goes out next to a viewer is made ready: a chunk's line. Returns the head of its
@@ -221,28 +221,29 @@ impl Streams {
         &mut self,
         viewing: &mut Viewing,
     ) -> (Option<Vec<u8>>, Option<Result<End, Refusal>>) {
-        let Some(live) = self.lives.get_mut(viewing.live) else {
+        let Some(stream) = self.streams.get_mut(viewing.stream) else {
             return (None, None);
         };
-        let head = viewing.take_head(live);
+        let head = viewing.take_head(stream);
         if viewing.owes_head {
-            return (None, self.emptiness(viewing.live).map(Err));
+            return (None, self.emptiness(viewing.stream).map(Err));
         }
-        let Some(live) = self.lives.get_mut(viewing.live) else {
+        let Some(stream) = self.streams.get_mut(viewing.stream) else {
             return (None, None);
         };
-        let turn_bytes = TURN_BYTES_MAX.min(live.stream.promise_bytes_max());
+        let turn_bytes = TURN_BYTES_MAX.min(stream.buffer.promise_bytes_max());
         let owed = match &viewing.framing {
             Outgoing::Chunked(chunk) => chunk.content_left(),
             Outgoing::UntilClose | Outgoing::Length => 0,
         };
-        let supply = live.stream.supply(viewing.viewer, owed);
+        let supply = stream.buffer.supply(viewing.viewer, owed);
         let end = match (supply, &mut viewing.framing) {
             (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
                 if let Some(bytes) = NonZeroU32::new(bytes.min(turn_bytes) as u32) {
                     chunk.begin(bytes);
-                    if let Some(cursor) = live.stream.cursor(viewing.viewer) {
-                        self.frame.lay(viewing.live, &live.stream, cursor, chunk);
+                    if let Some(cursor) = stream.buffer.cursor(viewing.viewer) {
+                        self.frame
+                            .lay(viewing.stream, &stream.buffer, cursor, chunk);
                     }
                 }
                 None
@@ -266,19 +267,22 @@ impl Streams {
 
     /// Lends what the stream has for a viewer, framed.
     pub fn lend<'a>(&'a self, viewing: &'a Viewing, gather: &mut Gather<'a>) {
-        let live = self.lives.get(viewing.live);
-        let Some(live) = live.filter(|_| !viewing.owes_head) else {
+        let stream = self.streams.get(viewing.stream);
+        let Some(stream) = stream.filter(|_| !viewing.owes_head) else {
             return;
         };
         let chunk = match &viewing.framing {
             Outgoing::Chunked(chunk) => chunk,
             Outgoing::UntilClose | Outgoing::Length => {
-                live.stream.lend(viewing.viewer, TURN_BYTES_MAX, gather, 0);
+                stream
+                    .buffer
+                    .lend(viewing.viewer, TURN_BYTES_MAX, gather, 0);
                 return;
             }
         };
-        let cursor = live.stream.cursor(viewing.viewer);
-        if let Some(whole) = cursor.and_then(|cursor| self.frame.whole(viewing.live, cursor, chunk))
+        let cursor = stream.buffer.cursor(viewing.viewer);
+        if let Some(whole) =
+            cursor.and_then(|cursor| self.frame.whole(viewing.stream, cursor, chunk))
         {
             let _ = gather.push(whole);
             return;
@@ -287,7 +291,7 @@ impl Streams {
             return;
         }
         let content = chunk.content_left();
-        let lent = live.stream.lend(viewing.viewer, content, gather, 1);
+        let lent = stream.buffer.lend(viewing.viewer, content, gather, 1);
         if lent == content {
             // The place was kept.
             let _ = gather.push(chunk.tail());
@@ -296,31 +300,37 @@ impl Streams {
 
     /// So many bytes of media have been written to a viewer.
     pub fn took(&mut self, (id, viewer): Place, bytes: usize) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.stream.advance(viewer, bytes);
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.buffer.advance(viewer, bytes);
         }
     }
 
     /// A viewer's turn is over.
     pub fn settle(&mut self, (id, viewer): Place, outcome: Outcome) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.stream.settle(viewer, outcome);
-            if live.stream.has_ready() {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.buffer.settle(viewer, outcome);
+            if stream.buffer.has_ready() {
                 self.flow(id);
             }
         }
     }
 
     /// A viewer is cut for a reason that lies with it, and the operator learns of it.
-    pub fn cut(&mut self, (id, viewer): Place, peer: SocketAddr, cut: Cut, desk: &mut Desk) {
-        let Some(live) = self.lives.get_mut(id) else {
+    pub fn cut(
+        &mut self,
+        (id, viewer): Place,
+        peer: SocketAddr,
+        cut: CutReason,
+        ctx: &mut Context,
+    ) {
+        let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        live.cuts.count(cut);
-        let (bytes, time) = live.stream.behind(viewer, desk.now());
-        let digest = live.session.digest();
-        desk.count_cut(cut.name());
-        desk.log(
+        stream.cuts.count(cut);
+        let (bytes, time) = stream.buffer.behind(viewer, ctx.now());
+        let digest = stream.session.digest();
+        ctx.count_cut(cut.name());
+        ctx.log(
             Level::Info,
             format_args!(
                 "event=viewer-cut session={digest} peer={peer} reason={} behind_bytes={bytes} behind_ms={}",
@@ -328,10 +338,10 @@ impl Streams {
                 time.as_millis()
             ),
         );
-        if let Some(seen) = live.stream.seen(viewer, desk.now()) {
-            let what = Happening::ViewerCut {
+        if let Some(seen) = stream.buffer.seen(viewer, ctx.now()) {
+            let what = ServerEvent::ViewerCut {
                 id: ListedId::Connection {
-                    run: desk.run(),
+                    run: ctx.run(),
                     connection: seen.connection.to_u64(),
                 },
                 address: peer,
@@ -339,44 +349,44 @@ impl Streams {
                 behind_bytes: bytes,
                 behind_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
             };
-            desk.tell(&live.session, &what);
+            ctx.tell(&stream.session, &what);
         }
     }
 
     /// A viewer is gone. Says which session it watched.
-    pub fn leave(&mut self, (id, viewer): Place, desk: &mut Desk) -> Option<&SessionId> {
-        let live = self.lives.get_mut(id)?;
-        let seen = live.stream.seen(viewer, desk.now());
+    pub fn leave(&mut self, (id, viewer): Place, ctx: &mut Context) -> Option<&SessionId> {
+        let stream = self.streams.get_mut(id)?;
+        let seen = stream.buffer.seen(viewer, ctx.now());
         if let Some(seen) = seen.filter(|seen| !seen.is_of_segment) {
-            let what = Happening::ViewerGoes {
+            let what = ServerEvent::ViewerGoes {
                 id: ListedId::Connection {
-                    run: desk.run(),
+                    run: ctx.run(),
                     connection: seen.connection.to_u64(),
                 },
                 bytes: seen.bytes_sent,
                 skips: seen.skips,
             };
-            desk.tell(&live.session, &what);
+            ctx.tell(&stream.session, &what);
         }
-        live.stream.leave(viewer);
-        Some(&live.session)
+        stream.buffer.leave(viewer);
+        Some(&stream.session)
     }
 
     /// Somebody has left a stream: it may wait for nobody any more, go on, or be over.
-    pub fn tend(&mut self, id: LiveId, desk: &mut Desk) {
-        let id = self.tend_shadow(id, desk).unwrap_or(id);
-        self.tend_held(id, desk);
-        self.resume_if_served(id, desk);
-        self.forget_if_over(id, desk);
+    pub fn tend(&mut self, id: StreamId, ctx: &mut Context) {
+        let id = self.tend_shadow(id, ctx).unwrap_or(id);
+        self.tend_held(id, ctx);
+        self.resume_if_served(id, ctx);
+        self.forget_if_over(id, ctx);
     }
 
-    fn resume_if_served(&mut self, id: LiveId, desk: &mut Desk) {
+    fn resume_if_served(&mut self, id: StreamId, ctx: &mut Context) {
         if self
-            .lives
+            .streams
             .get(id)
-            .is_some_and(|live| !live.stream.has_ready())
+            .is_some_and(|stream| !stream.buffer.has_ready())
         {
-            self.resume(id, desk);
+            self.resume(id, ctx);
         }
     }
 }
@@ -392,17 +402,17 @@ impl Streams {
 pub(super) const STREAM_POLICY: &str =
     "sandbox allow-same-origin; default-src 'none'; media-src 'self'";
 
-impl Live {
-    fn head(&self, media_type: &str, reply: Reply, desk: &Desk) -> Watched {
-        let (is_chunked, reply) = framing(reply, desk);
+impl Stream {
+    fn head(&self, media_type: &str, reply: Reply, ctx: &Context) -> WatchResponse {
+        let (is_chunked, reply) = framing(reply, ctx);
         let head = viewer_head(media_type, is_chunked, self.via.as_deref(), &reply);
-        Watched::Whole(head, reply)
+        WatchResponse::Whole(head, reply)
     }
 }
 
 /// Whether a viewer's body is chunked; another request may follow only then.
-fn framing(reply: Reply, desk: &Desk) -> (bool, Reply) {
-    let is_chunked = reply.version == Version::Http11 && !desk.settings().is_close_delimited;
+fn framing(reply: Reply, ctx: &Context) -> (bool, Reply) {
+    let is_chunked = reply.version == Version::Http11 && !ctx.settings().is_close_delimited;
     let keep_alive = reply.keep_alive && is_chunked;
     (
         is_chunked,

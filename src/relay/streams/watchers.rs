@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::{Live, Streams};
-use crate::gate::{Carriage, SessionId};
-use crate::moment::Moment;
+use super::{Stream, Streams};
+use crate::gate::{SessionId, Transport};
+use crate::moment::Instant;
 use crate::post::ClientFigures;
 use crate::relay::ConnectionId;
 use crate::relay::viewer_id::Mark;
@@ -29,7 +29,7 @@ pub enum Outlet {
         /// Where they go,
         to: SocketAddr,
         /// what they are,
-        carriage: Carriage,
+        transport: Transport,
         /// and how many.
         figures: ClientFigures,
     },
@@ -46,28 +46,29 @@ impl Streams {
         &self,
         (serial, place): Mark,
         of: Option<&SessionId>,
-        now: Moment,
+        now: Instant,
     ) -> impl Iterator<Item = (Mark, Watcher<'_>)> {
-        let lives = self.order.range(serial..);
-        let lives = lives.filter_map(|(serial, live)| Some((*serial, self.lives.get(*live)?)));
-        let those = lives.filter(move |(_, live)| of.is_none_or(|of| live.session == *of));
-        those.flat_map(move |(its, live)| {
+        let streams = self.order.range(serial..);
+        let streams =
+            streams.filter_map(|(serial, stream)| Some((*serial, self.streams.get(*stream)?)));
+        let those = streams.filter(move |(_, stream)| of.is_none_or(|of| stream.session == *of));
+        those.flat_map(move |(its, stream)| {
             let from = match its == serial {
                 true => place.saturating_add(1),
                 false => 0,
             };
-            live.watchers(its, from, place == UDP_CLIENTS && its == serial, now)
+            stream.watchers(its, from, place == UDP_CLIENTS && its == serial, now)
         })
     }
 }
 
-impl Live {
+impl Stream {
     fn watchers(
         &self,
         serial: u64,
         from: u64,
         is_over: bool,
-        now: Moment,
+        now: Instant,
     ) -> impl Iterator<Item = (Mark, Watcher<'_>)> {
         let watcher = move |outlet| Watcher {
             session: &self.session,
@@ -75,14 +76,14 @@ impl Live {
             outlet,
         };
         let from = usize::try_from(from).unwrap_or(usize::MAX);
-        let viewers = self.stream.seen_from(from, now);
+        let viewers = self.buffer.seen_from(from, now);
         let viewers =
             viewers.map(move |seen| ((serial, seen.place as u64), watcher(Outlet::Http(seen))));
         let clients = self.rtp_out.post.figures().filter(move |_| !is_over);
         let clients = clients.map(move |(client, figures)| {
             let outlet = Outlet::Udp {
                 to: client.address,
-                carriage: client.carriage,
+                transport: client.transport,
                 figures,
             };
             ((serial, UDP_CLIENTS), watcher(outlet))

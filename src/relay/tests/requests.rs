@@ -252,8 +252,8 @@ fn the_page_of_a_session_is_shown_to_who_may_watch_later() {
             stage.assert_status(call, 201);
             let session = SessionId::parse(b"blocked").expect("a good sessionid");
             let minute = std::time::Duration::from_secs(60);
-            let (grants, desk) = (&mut stage.relay.grants, &stage.relay.desk);
-            grants.block(&session, minute, desk).expect("room");
+            let (grants, ctx) = (&mut stage.relay.grants, &stage.relay.ctx);
+            grants.block(&session, minute, ctx).expect("room");
         }
         let id = ask(&mut stage, &format!("GET {path}"), "");
         stage.assert_status(id, status);

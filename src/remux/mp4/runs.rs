@@ -1,7 +1,7 @@
 //! Runs of samples: what a `trun` says, with what its `tfhd` and `moov` say in its place.
 
 use super::super::medium::Fault;
-use super::{Carried, Sample, Usual};
+use super::{Carried, Sample, SampleDefaults};
 use crate::format::mp4::{BASE_DATA_OFFSET, child, header_of, number, places};
 
 /// The samples of a `trun` that are to come.
@@ -15,7 +15,7 @@ pub(super) struct Run {
     /// When it is to be decoded.
     decode: i64,
     samples: u32,
-    usual: Usual,
+    usual: SampleDefaults,
     /// Of the first, where that has flags of its own.
     first_flags: Option<u32>,
     /// What is said of each: see `trun`.
@@ -77,7 +77,11 @@ pub(super) fn read(
 }
 
 /// Where positions count from, if a fragment's header says it, and what counts for its samples.
-fn defaults(header: &[u8], flags: u32, usual: Usual) -> Option<(Option<u64>, Usual)> {
+fn defaults(
+    header: &[u8],
+    flags: u32,
+    usual: SampleDefaults,
+) -> Option<(Option<u64>, SampleDefaults)> {
     let mut at = 8;
     let mut field = |flag: u32, bytes: usize| {
         let here = at;
@@ -95,7 +99,7 @@ fn defaults(header: &[u8], flags: u32, usual: Usual) -> Option<(Option<u64>, Usu
     };
     Some((
         base,
-        Usual {
+        SampleDefaults {
             duration: or(places[0], usual.duration)?,
             size: or(places[1], usual.size)?,
             flags: or(places[2], usual.flags)?,
@@ -123,7 +127,7 @@ impl Run {
         from: usize,
         track: usize,
         (base, end, decode): (u64, u64, i64),
-        usual: Usual,
+        usual: SampleDefaults,
     ) -> Option<Run> {
         let (fields, samples) = (number(trun, 0)? & 0xff_ffff, number(trun, 4)?);
         let mut entry = 8;

@@ -1,7 +1,7 @@
 //! Heads of PES packets (ISO/IEC 13818-1 section 2.4.3.6), and the times that they tell.
 
 use super::super::medium::Fault;
-use super::super::roll::Times;
+use super::super::sample_queue::Times;
 use super::time;
 use crate::format::MediaTime;
 

@@ -6,7 +6,7 @@
 
 use super::super::medium::{Codec, Fault, Time};
 use super::super::nal::{self, Kind, MORE_BYTES_MAX, Pictures};
-use super::super::roll::Times;
+use super::super::sample_queue::Times;
 use super::Voice;
 use super::pes::{Mark, Marks};
 use crate::format::mpegts::may_begin;

@@ -1,7 +1,7 @@
 //! Sound as a row of frames, whatever PES packets it comes in.
 
 use super::super::medium::{Codec, Fault, Time};
-use super::super::roll::Times;
+use super::super::sample_queue::Times;
 use super::super::sound::{self, HEAD_BYTES};
 use super::Voice;
 use super::pes::{Mark, Marks};

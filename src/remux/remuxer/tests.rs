@@ -45,7 +45,7 @@ fn tracks() -> Vec<Track> {
 fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i64, bool, usize)>) {
     let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
     making
-        .hear(Heard::Tracks(tracks), &mut out)
+        .hear(ReaderEvent::Tracks(tracks), &mut out)
         .expect("no fault");
     let (mut bytes, mut count, mut written) = (0, 0, 0);
     let payload = vec![0; UNIT_BYTES_MAX];
@@ -61,7 +61,9 @@ fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i
             is_join,
             bytes: &payload[..length],
         };
-        making.hear(Heard::Unit(unit), &mut out).expect("no fault");
+        making
+            .hear(ReaderEvent::Unit(unit), &mut out)
+            .expect("no fault");
         (bytes, count) = (bytes + length, count + 1);
         written += out.len();
         out.clear();
@@ -134,9 +136,9 @@ fn tracks_that_change_with_each_unit_end_it() {
             is_join: true,
             bytes: &[0; 5],
         };
-        let said = making.hear(Heard::Tracks(&tracks), &mut out);
+        let said = making.hear(ReaderEvent::Tracks(&tracks), &mut out);
         fault = said
-            .and_then(|()| making.hear(Heard::Unit(unit), &mut out))
+            .and_then(|()| making.hear(ReaderEvent::Unit(unit), &mut out))
             .err();
         if fault.is_some() {
             break;
@@ -245,7 +247,7 @@ fn hear(making: &mut Making, (track, decode, is_join): (usize, i64, bool), out: 
         is_join,
         bytes: &[0, 0, 0, 96, 0x65, 1, 2, 3].repeat(13)[..100],
     };
-    assert_eq!(making.hear(Heard::Unit(unit), out), Ok(()));
+    assert_eq!(making.hear(ReaderEvent::Unit(unit), out), Ok(()));
 }
 
 /// The PIDs of packets in which units begin.
@@ -259,9 +261,12 @@ fn pids(transport: &[u8]) -> Vec<u16> {
 fn sound_that_a_long_fragment_announces_goes_out_beside_its_pictures() {
     for seconds in [2, 4, 9] {
         let (mut making, mut out) = (Making::new(Target::MpegTs, UNIT_BYTES_MAX), Vec::new());
-        assert_eq!(making.hear(Heard::Tracks(&tracks()[..2]), &mut out), Ok(()));
+        assert_eq!(
+            making.hear(ReaderEvent::Tracks(&tracks()[..2]), &mut out),
+            Ok(())
+        );
         for fragment in 0..3 {
-            assert_eq!(making.hear(Heard::Announced(0b11), &mut out), Ok(()));
+            assert_eq!(making.hear(ReaderEvent::Announced(0b11), &mut out), Ok(()));
             let from = fragment * seconds * 1000;
             for at in (0..seconds * 25).map(|picture| from + picture * 40) {
                 hear(&mut making, (0, at, at == from), &mut out);
@@ -269,7 +274,7 @@ fn sound_that_a_long_fragment_announces_goes_out_beside_its_pictures() {
             for at in (0..seconds * 10).map(|frame| from + frame * 100) {
                 hear(&mut making, (1, at, true), &mut out);
             }
-            assert_eq!(making.hear(Heard::Announced(0), &mut out), Ok(()));
+            assert_eq!(making.hear(ReaderEvent::Announced(0), &mut out), Ok(()));
         }
         assert_eq!(making.drain(&mut out), Ok(()));
         let pids = pids(&out);
@@ -284,7 +289,10 @@ fn sound_that_a_long_fragment_announces_goes_out_beside_its_pictures() {
 fn pictures_before_the_first_that_decodes_alone_are_dropped() {
     for to in Target::ALL {
         let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
-        assert_eq!(making.hear(Heard::Tracks(&tracks()[..1]), &mut out), Ok(()));
+        assert_eq!(
+            making.hear(ReaderEvent::Tracks(&tracks()[..1]), &mut out),
+            Ok(())
+        );
         for at in 0..77 {
             hear(&mut making, (0, at * 40, false), &mut out);
         }
@@ -298,7 +306,10 @@ fn pictures_before_the_first_that_decodes_alone_are_dropped() {
         assert!(out.len() > 43 * 100);
         // A source that never sends one is not waited for without end.
         let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
-        assert_eq!(making.hear(Heard::Tracks(&tracks()[..1]), &mut out), Ok(()));
+        assert_eq!(
+            making.hear(ReaderEvent::Tracks(&tracks()[..1]), &mut out),
+            Ok(())
+        );
         for at in 0..1000 {
             hear(&mut making, (0, at * 40, false), &mut out);
         }
@@ -311,10 +322,13 @@ fn a_track_that_shows_what_it_is_late_is_in_the_first_header() {
     let mut unknown = tracks()[..2].to_vec();
     unknown[1].setup = None;
     let (mut making, mut out) = (Making::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
-    assert_eq!(making.hear(Heard::Tracks(&unknown), &mut out), Ok(()));
+    assert_eq!(making.hear(ReaderEvent::Tracks(&unknown), &mut out), Ok(()));
     for at in 0..100 {
         if at == 20 {
-            assert_eq!(making.hear(Heard::Tracks(&tracks()[..2]), &mut out), Ok(()));
+            assert_eq!(
+                making.hear(ReaderEvent::Tracks(&tracks()[..2]), &mut out),
+                Ok(())
+            );
         }
         hear(&mut making, (0, at * 40, at % 25 == 0), &mut out);
         if at >= 20 {
@@ -333,13 +347,16 @@ fn what_cannot_be_carried_is_known_when_all_tracks_are() {
     let mut promised = tracks()[..2].to_vec();
     promised.iter_mut().for_each(|track| track.setup = None);
     let (mut making, mut out) = (Making::new(Target::MpegTs, UNIT_BYTES_MAX), Vec::new());
-    assert_eq!(making.hear(Heard::Tracks(&promised), &mut out), Ok(()));
+    assert_eq!(
+        making.hear(ReaderEvent::Tracks(&promised), &mut out),
+        Ok(())
+    );
     let mut remuxer = Remuxer::new(Format::Flv, Target::MpegTs, UNIT_BYTES_MAX).expect("FLV");
     remuxer.making = making;
     assert!(!remuxer.carries_nothing() && !remuxer.carries_any());
     for (number, carries_nothing) in [(1, false), (2, true)] {
         let codec = "nothing known";
-        let heard = Heard::LeftOut { number, codec };
+        let heard = ReaderEvent::LeftOut { number, codec };
         assert_eq!(remuxer.making.hear(heard, &mut out), Ok(()));
         assert_eq!(remuxer.carries_nothing(), carries_nothing);
     }

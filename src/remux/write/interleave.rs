@@ -17,7 +17,7 @@ use crate::handover::are_times;
 /// A unit that owns its bytes. Times are nanoseconds.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Kept {
+pub struct OwnedUnit {
     /// The place of its track in the list.
     pub track: usize,
     /// When it is to be decoded, in nanoseconds.
@@ -35,22 +35,21 @@ pub struct Kept {
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Interleave {
-    lanes: Vec<Lane>,
+    lanes: Vec<TrackQueue>,
     bytes_max: usize,
     bytes: usize,
     units: usize,
     /// The latest decode time of all.
     newest: i64,
-    /// Of which tracks units are announced: see [`Heard::Announced`](super::super::Heard).
-    #[cfg_attr(feature = "handover", serde(default))]
+    /// Of which tracks units are announced: see [`ReaderEvent::Announced`](super::super::Heard).
     announced: u16,
 }
 
 /// What waits of a track.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Lane {
-    waiting: VecDeque<Kept>,
+struct TrackQueue {
+    waiting: VecDeque<OwnedUnit>,
     newest: Option<i64>,
     /// By how much it lay behind the newest of all, as far as that is worth remembering.
     behind: i64,
@@ -83,7 +82,7 @@ impl Interleave {
 
     /// So many tracks come. Where there are not only more of them, nothing may wait.
     pub fn begin(&mut self, tracks: usize) {
-        self.lanes.resize_with(tracks, Lane::default);
+        self.lanes.resize_with(tracks, TrackQueue::default);
     }
 
     /// Another source comes, with a clock of its own. Nothing may wait.
@@ -128,7 +127,7 @@ impl Interleave {
         }
         lane.newest = Some(decode);
         lane.is_missing = false;
-        lane.waiting.push_back(Kept {
+        lane.waiting.push_back(OwnedUnit {
             track: unit.track,
             decode,
             present: unit.present.nanoseconds().max(decode),
@@ -140,7 +139,7 @@ impl Interleave {
     }
 
     /// The next unit that waits for no other.
-    pub fn pop(&mut self) -> Option<Kept> {
+    pub fn pop(&mut self) -> Option<OwnedUnit> {
         let first = self.first()?;
         let decode = self.lanes[first].waiting.front()?.decode;
         let is_full = self.bytes > self.bytes_max || self.units > UNITS_MAX;
@@ -152,7 +151,7 @@ impl Interleave {
     }
 
     /// The next unit, whatever may come: nothing comes.
-    pub fn pop_last(&mut self) -> Option<Kept> {
+    pub fn pop_last(&mut self) -> Option<OwnedUnit> {
         self.first().and_then(|first| self.take(first))
     }
 
@@ -160,7 +159,9 @@ impl Interleave {
     pub fn held_bytes(&self) -> usize {
         let lanes = self.lanes.iter();
         let entries: usize = lanes.map(|lane| lane.waiting.capacity()).sum();
-        self.bytes + entries * size_of::<Kept>() + self.lanes.capacity() * size_of::<Lane>()
+        self.bytes
+            + entries * size_of::<OwnedUnit>()
+            + self.lanes.capacity() * size_of::<TrackQueue>()
     }
 
     /// The track whose first unit is to be decoded before all others.
@@ -172,7 +173,7 @@ impl Interleave {
             .map(|(_, index)| index)
     }
 
-    fn take(&mut self, index: usize) -> Option<Kept> {
+    fn take(&mut self, index: usize) -> Option<OwnedUnit> {
         let kept = self.lanes.get_mut(index)?.waiting.pop_front()?;
         self.bytes -= kept.bytes.len();
         self.units -= 1;
@@ -180,7 +181,7 @@ impl Interleave {
     }
 }
 
-impl Lane {
+impl TrackQueue {
     /// Whether a unit of this time need not wait for the track. Who has waited in vain waits no
     /// more: what goes out is no later for it from then on.
     fn lets(&mut self, decode: i64, newest: i64, is_announced: bool) -> bool {
@@ -209,7 +210,7 @@ impl Interleave {
             let waiting = lane.waiting.iter();
             waiting.map(move |kept| (index, kept))
         });
-        let fits = |(index, kept): (usize, &Kept)| {
+        let fits = |(index, kept): (usize, &OwnedUnit)| {
             kept.track == index
                 && kept.decode <= kept.present
                 && are_times([kept.decode, kept.present])

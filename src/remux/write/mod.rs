@@ -5,7 +5,7 @@ mod mp4;
 mod mpegts;
 mod timeline;
 
-pub(super) use interleave::{Interleave, Kept};
+pub(super) use interleave::{Interleave, OwnedUnit};
 pub(super) use timeline::Timeline;
 
 use super::medium::{Fault, Track};
@@ -78,7 +78,7 @@ impl Writer {
     }
 
     /// The next unit, in the order of their decode times but for what is late.
-    pub fn write(&mut self, unit: Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
         match self {
             Writer::MpegTs(writer) => writer.write(unit, out),
             Writer::Mp4(writer) => writer.write(unit, out),

@@ -17,7 +17,7 @@ mod fragment;
 mod header;
 
 use super::super::medium::{Codec, Fault, Shape, Track};
-use super::interleave::Kept;
+use super::interleave::OwnedUnit;
 use super::timeline::ticks;
 #[cfg(feature = "handover")]
 use crate::{handover::are_times, remux::medium::TRACKS_MAX};
@@ -44,7 +44,7 @@ pub struct Mp4 {
     bytes_max: usize,
     /// As they were told.
     tracks: Vec<Track>,
-    lanes: Vec<Lane>,
+    lanes: Vec<TrackQueue>,
     /// Whose join points begin fragments.
     leader: Option<usize>,
     /// What the header says that was written last.
@@ -61,7 +61,7 @@ pub struct Mp4 {
 /// A track's part of a fragment.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Lane {
+struct TrackQueue {
     /// Of a track that is known.
     is_carried: bool,
     is_video: bool,
@@ -103,7 +103,9 @@ impl Mp4 {
             self.write_fragment(None, out)?;
         }
         let mut before = std::mem::take(&mut self.lanes).into_iter();
-        let lanes = tracks.iter().map(|track| Lane::go_on(before.next(), track));
+        let lanes = tracks
+            .iter()
+            .map(|track| TrackQueue::go_on(before.next(), track));
         self.lanes = lanes.collect();
         self.tracks = tracks.to_vec();
         let mut lanes = self.lanes.iter();
@@ -112,7 +114,7 @@ impl Mp4 {
     }
 
     /// Takes a unit, in front of which a fragment may end.
-    pub fn write(&mut self, unit: Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
         let Some(lane) = self
             .lanes
             .get_mut(unit.track)
@@ -163,7 +165,7 @@ impl Mp4 {
             .sum();
         self.bytes
             + entries * size_of::<Sample>()
-            + self.lanes.capacity() * size_of::<Lane>()
+            + self.lanes.capacity() * size_of::<TrackQueue>()
             + (self.tracks.capacity() + self.header.capacity()) * size_of::<Track>()
             + setups
     }
@@ -229,9 +231,9 @@ impl Mp4 {
     }
 }
 
-impl Lane {
+impl TrackQueue {
     /// A track whose times go on behind those of the one before in its place.
-    fn go_on(old: Option<Lane>, track: &Track) -> Lane {
+    fn go_on(old: Option<TrackQueue>, track: &Track) -> TrackQueue {
         let clock = header::clock_of(track);
         let (newest, samples) = match old {
             Some(old) if old.clock == clock => (old.newest, old.samples),
@@ -245,7 +247,7 @@ impl Lane {
             (Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9, _) => None,
             (Codec::Eac3 | Codec::Opus, _) => None,
         };
-        Lane {
+        TrackQueue {
             is_carried: track.is_known(),
             is_video: track.codec.is_video(),
             clock,
@@ -296,8 +298,9 @@ impl Mp4 {
     pub fn fits(&self, tracks: usize, bytes_max: usize) -> bool {
         let samples = self.lanes.iter().flat_map(|lane| &lane.samples);
         let bytes = samples.clone().map(|sample| sample.bytes.len());
-        let lane_fits =
-            |lane: &Lane| are_times([lane.newest.unwrap_or(0), lane.gap, lane.frame.unwrap_or(0)]);
+        let lane_fits = |lane: &TrackQueue| {
+            are_times([lane.newest.unwrap_or(0), lane.gap, lane.frame.unwrap_or(0)])
+        };
         self.lanes.len() <= tracks
             && self.tracks.len() == self.lanes.len()
             && self.header.len() <= TRACKS_MAX

@@ -18,7 +18,7 @@ mod tables;
 mod waiting;
 
 use super::super::medium::{Fault, Track};
-use super::interleave::Kept;
+use super::interleave::OwnedUnit;
 #[cfg(feature = "handover")]
 use crate::{
     handover::are_times,
@@ -64,7 +64,7 @@ pub struct MpegTs {
     /// By the place of their tracks; `None` of what is left out, and of what is not known yet.
     streams: Vec<Option<Stream>>,
     /// Of those that were there before.
-    past: Vec<Past>,
+    past: Vec<PidState>,
     /// Whose PID tells the clock.
     leader: Option<usize>,
     clock: Clock,
@@ -82,30 +82,28 @@ struct Stream {
     pid: u16,
     packet_time: i64,
     is_video: bool,
-    past: Past,
+    past: PidState,
     /// Sound that is gathered, and since when.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     gathered: Vec<u8>,
     since: i64,
     /// When the newest frame of it is decoded.
-    #[cfg_attr(feature = "handover", serde(default))]
     until: i64,
     /// Of sound.
-    #[cfg_attr(feature = "handover", serde(default))]
     waiting: Waiting,
 }
 
 /// What goes on for a PID, whatever it carries.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Past {
+struct PidState {
     counter: Counter,
     /// When the newest unit was to be decoded.
     newest: i64,
 }
 
-impl Past {
-    const NONE: Past = Past {
+impl PidState {
+    const NONE: PidState = PidState {
         counter: Counter::FIRST,
         newest: i64::MIN,
     };
@@ -135,7 +133,8 @@ impl MpegTs {
     pub fn set_tracks(&mut self, tracks: &[Track]) -> Result<(), Fault> {
         for (index, stream) in std::mem::take(&mut self.streams).into_iter().enumerate() {
             if let Some(stream) = stream {
-                self.past.resize(self.past.len().max(index + 1), Past::NONE);
+                self.past
+                    .resize(self.past.len().max(index + 1), PidState::NONE);
                 self.past[index] = stream.past;
             }
         }
@@ -144,7 +143,7 @@ impl MpegTs {
                 true => Carriage::of(track)?,
                 false => None,
             };
-            let past = self.past.get(index).copied().unwrap_or(Past::NONE);
+            let past = self.past.get(index).copied().unwrap_or(PidState::NONE);
             // Tracks are few.
             let pid = FIRST_PID + index as u16;
             let is_video = track.codec.is_video();
@@ -167,7 +166,7 @@ impl MpegTs {
     }
 
     /// Writes a unit, or gathers it.
-    pub fn write(&mut self, mut unit: Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
         let Some(Some(stream)) = self.streams.get_mut(unit.track) else {
             return Ok(());
         };
@@ -196,13 +195,13 @@ impl MpegTs {
         let streams = self.streams.iter().flatten();
         let streams: usize = streams.map(Stream::held_bytes).sum();
         self.streams.capacity() * size_of::<Option<Stream>>()
-            + self.past.capacity() * size_of::<Past>()
+            + self.past.capacity() * size_of::<PidState>()
             + streams
             + self.head.capacity()
             + self.tables.held_bytes()
     }
 
-    fn write_picture(&mut self, kind: Nal, mut unit: Kept, out: &mut Vec<u8>) {
+    fn write_picture(&mut self, kind: Nal, mut unit: OwnedUnit, out: &mut Vec<u8>) {
         let (length, has_sets) = kind.put_start_codes(&mut unit.bytes);
         let Some(Some(stream)) = self.streams.get(unit.track) else {
             return;
@@ -237,7 +236,7 @@ impl MpegTs {
         self.head = head;
     }
 
-    fn take_sound(&mut self, unit: &Kept, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn take_sound(&mut self, unit: &OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
         let Some(Some(stream)) = self.streams.get(unit.track) else {
             return Ok(());
         };
@@ -392,7 +391,7 @@ impl MpegTs {
 }
 
 impl Stream {
-    fn new(carriage: Carriage, pid: u16, is_video: bool, past: Past) -> Stream {
+    fn new(carriage: Carriage, pid: u16, is_video: bool, past: PidState) -> Stream {
         Stream {
             packet_time: packet_time(carriage.bits),
             carriage,
@@ -427,7 +426,7 @@ impl Stream {
     }
 
     /// Decode times ascend by a tick at least.
-    fn put_behind(&mut self, unit: &mut Kept) {
+    fn put_behind(&mut self, unit: &mut OwnedUnit) {
         unit.decode = unit.decode.max(self.past.newest.saturating_add(TICK));
         unit.present = unit.present.max(unit.decode);
         self.past.newest = unit.decode;

@@ -4,7 +4,7 @@
 //! [`JUMP`] from where the line has come to is no time of this clock: from there on everything is
 //! moved so that it goes on where it has ended. A gap that is shorter stays a gap.
 
-use super::interleave::Kept;
+use super::interleave::OwnedUnit;
 #[cfg(feature = "handover")]
 use crate::{handover::are_times, remux::medium::TRACKS_MAX};
 
@@ -54,7 +54,7 @@ const GAP_MAX: i64 = 100 * MILLISECOND;
 impl Timeline {
     /// Moves a unit to its place; says whether it has one.
     #[must_use]
-    pub fn place(&mut self, unit: &mut Kept) -> bool {
+    pub fn place(&mut self, unit: &mut OwnedUnit) -> bool {
         let moved = unit.decode.saturating_add(self.shift);
         let shift = match self.newest {
             None => self.begin(BEGIN.saturating_sub(unit.decode).div_euclid(STEP)),
@@ -89,7 +89,7 @@ impl Timeline {
     }
 
     /// Whether a unit that was moved goes out.
-    fn note(&mut self, unit: &Kept) -> bool {
+    fn note(&mut self, unit: &OwnedUnit) -> bool {
         let new = Track {
             newest: unit.decode,
             gap: 0,

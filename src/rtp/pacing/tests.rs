@@ -3,8 +3,8 @@
 use super::*;
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 
-fn at(milliseconds: u64) -> Moment {
-    Moment::after_start(Duration::from_millis(milliseconds))
+fn at(milliseconds: u64) -> Instant {
+    Instant::after_start(Duration::from_millis(milliseconds))
 }
 
 /// A packet with a clock reference.
@@ -220,10 +220,10 @@ fn a_faster_or_slower_clock_is_followed() {
             let arrives = microseconds - microseconds / 1_000_000 * parts;
             let jitter = number * 7_919 % 30_000;
             let arrives = Duration::from_micros(1_000_000 + arrives as u64 + jitter);
-            pacing.feed(&bytes, Moment::after_start(arrives));
+            pacing.feed(&bytes, Instant::after_start(arrives));
             // Until the next one can come at the earliest.
             for later in [0, 3, 6, 9] {
-                let now = Moment::after_start(arrives + Duration::from_millis(later));
+                let now = Instant::after_start(arrives + Duration::from_millis(later));
                 let held = pacing.arrived - pacing.due(now);
                 let milliseconds = held * 40 / PACKET_BYTES as u64;
                 longest = longest.max(milliseconds);

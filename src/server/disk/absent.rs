@@ -13,8 +13,8 @@ use mio::Waker;
 use super::sandbox::Sandbox;
 use crate::config::Config;
 use crate::gate::{Entry, Limits, Tokens};
-use crate::relay::{Done, Ticket};
-use crate::stamp::Stamp;
+use crate::relay::{Done, JobId};
+use crate::stamp::UnixTime;
 
 /// What there is none of.
 pub(super) enum Disk {}
@@ -26,7 +26,7 @@ impl Disk {
     pub fn open(
         _: &Config,
         _: Limits,
-        _: Stamp,
+        _: UnixTime,
         _: (&'static Waker, Sandbox),
     ) -> Result<Option<(Disk, Tokens, u64)>, String> {
         Ok(None)
@@ -44,11 +44,11 @@ impl Disk {
         match *self {}
     }
 
-    pub fn append(&mut self, _: Ticket, _: &Entry) -> bool {
+    pub fn append(&mut self, _: JobId, _: &Entry) -> bool {
         match *self {}
     }
 
-    pub fn next_result(&mut self) -> Option<(Ticket, Done)> {
+    pub fn next_result(&mut self) -> Option<(JobId, Done)> {
         match *self {}
     }
 

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::gate::journal::{self, Replay};
 use crate::gate::{Limits, Tokens};
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// A journal that is open.
 pub struct TokenFile {
@@ -59,7 +59,7 @@ impl TokenFile {
     pub fn open(
         path: &Path,
         limits: Limits,
-        now: Stamp,
+        now: UnixTime,
     ) -> Result<(TokenFile, Tokens, u64), String> {
         let failed =
             |error: io::Error| format!("cannot use the token file '{}': {error}", path.display());

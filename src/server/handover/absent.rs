@@ -5,7 +5,6 @@ use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::Instant;
 
 use mio::Registry;
 
@@ -14,7 +13,7 @@ use super::disk::TokenFile;
 use super::tcp::Sockets;
 use crate::config::{Bind, Config};
 use crate::gate::Join;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::{Relay, Settings};
 
 /// What there is none of.
@@ -40,7 +39,7 @@ impl Handover {
         false
     }
 
-    pub fn next_deadline(&self, _: Moment) -> Option<Moment> {
+    pub fn next_deadline(&self, _: Instant) -> Option<Instant> {
         None
     }
 
@@ -48,11 +47,11 @@ impl Handover {
 }
 
 impl Server {
-    pub(super) fn hand_over(&mut self, _: Moment) {}
+    pub(super) fn hand_over(&mut self, _: Instant) {}
 }
 
 impl Legacy {
-    pub fn relay(&mut self) -> Result<(Relay, Instant), String> {
+    pub fn relay(&mut self) -> Result<(Relay, std::time::Instant), String> {
         match *self {}
     }
 

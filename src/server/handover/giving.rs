@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -16,9 +16,9 @@ use super::wire::{self, FRAME_BYTES_MAX, Kind, TAKEN};
 use super::{Greeting, Legacy, Place, Port, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::handover::{hand_over, is_quiet, let_go, media, media_bytes};
-use crate::relay::{ConnectionId, LiveId, Relay, Settings, UdpPort};
+use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
 use crate::server::disk::Disk;
 use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
 use crate::server::tcp::{Listener, Sockets};
@@ -33,7 +33,7 @@ pub struct Handover {
     is_ready: bool,
     heir: Option<Heir>,
     /// Nobody stands still before that for whoever comes.
-    rests_until: Option<Moment>,
+    rests_until: Option<Instant>,
 }
 
 /// A server that is to take over from this one.
@@ -42,7 +42,7 @@ struct Heir {
     /// The number of its process.
     process: u32,
     /// How far each stream has been copied to it.
-    copied: HashMap<LiveId, u64>,
+    copied: HashMap<StreamId, u64>,
     /// Who was there when it came, in order,
     clients: Vec<ConnectionId>,
     /// and of how many of these it has the sockets.
@@ -54,7 +54,7 @@ struct Heir {
     /// There is more to copy, and a turn's share was used up.
     has_more: bool,
     /// When it came, or was last seen to read.
-    seen: Instant,
+    seen: std::time::Instant,
 }
 
 /// What is copied in a turn.
@@ -121,20 +121,20 @@ impl Handover {
     }
 
     /// When there is something to do, if nothing happens before.
-    pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         // What is over is not waited for: then it depends on the heir.
         let rests_until = self.rests_until.filter(|until| *until > now);
         self.heir.as_ref().and(rests_until)
     }
 
     /// Whether nobody may stand still for now.
-    fn rests(&mut self, now: Moment) -> bool {
+    fn rests(&mut self, now: Instant) -> bool {
         self.rests_until = self.rests_until.filter(|until| *until > now);
         self.rests_until.is_some()
     }
 
     /// Everybody has stood still for so long, and for nothing.
-    fn rest(&mut self, still: Duration, now: Moment) {
+    fn rest(&mut self, still: Duration, now: Instant) {
         self.rests_until = Some(now + still * REST);
     }
 
@@ -143,7 +143,7 @@ impl Handover {
         self.is_ready = self.listener.is_some();
         if let Some(heir) = self.heir.as_mut().filter(|_| takes_bytes) {
             heir.is_open = true;
-            heir.seen = Instant::now();
+            heir.seen = std::time::Instant::now();
         }
     }
 
@@ -181,7 +181,7 @@ impl Handover {
             rest: wire::frame((Kind::Greeting, &json(&greeting())?), 0),
             is_open: true,
             has_more: false,
-            seen: Instant::now(),
+            seen: std::time::Instant::now(),
         });
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Heir {
         Ok(!has_read_all && self.seen.elapsed() >= SILENCE_MAX)
     }
 
-    fn copied_of(&self, id: LiveId) -> u64 {
+    fn copied_of(&self, id: StreamId) -> u64 {
         self.copied.get(&id).copied().unwrap_or(0)
     }
 
@@ -276,7 +276,7 @@ impl Heir {
                 return Some(wire::frame((Kind::Media, &content), 0));
             }
         }
-        let there: HashSet<LiveId> = media(relay).map(|(id, _)| id).collect();
+        let there: HashSet<StreamId> = media(relay).map(|(id, _)| id).collect();
         let gone = *self.copied.keys().find(|id| !there.contains(id))?;
         self.copied.remove(&gone);
         Some(wire::frame((Kind::Gone, &gone.to_u64().to_le_bytes()), 0))
@@ -296,7 +296,7 @@ fn clients<'a>(ids: &[ConnectionId], sockets: &'a Sockets) -> (Vec<u8>, Vec<Borr
 impl Server {
     /// Goes on handing over, if a successor is there. Who has come to nothing is told of, and all
     /// goes on.
-    pub(in crate::server) fn hand_over(&mut self, now: Moment) {
+    pub(in crate::server) fn hand_over(&mut self, now: Instant) {
         let registry = self.poll.registry();
         if let Err(error) = self.handover.accept(&self.sockets, registry) {
             self.tell_of_none(&error);
@@ -313,7 +313,7 @@ impl Server {
         ));
     }
 
-    fn hand_on(&mut self, now: Moment) -> io::Result<()> {
+    fn hand_on(&mut self, now: Instant) -> io::Result<()> {
         let Some(heir) = &mut self.handover.heir else {
             return Ok(());
         };
@@ -336,7 +336,7 @@ impl Server {
             disk.share();
             return Ok(());
         }
-        let stopped = Instant::now();
+        let stopped = std::time::Instant::now();
         self.act(now);
         while self.sockets.close_some() {}
         let Some(mut heir) = self.handover.heir.take() else {
@@ -353,8 +353,8 @@ impl Server {
 
     /// Tells the heir all that there is, and waits for its word. Says which connections are its
     /// own then. An error: it has not taken over, and never will.
-    fn tell_all(&mut self, heir: &mut Heir, now: Moment) -> io::Result<Vec<ConnectionId>> {
-        let until = Instant::now() + STILL_TIME;
+    fn tell_all(&mut self, heir: &mut Heir, now: Instant) -> io::Result<Vec<ConnectionId>> {
+        let until = std::time::Instant::now() + STILL_TIME;
         heir.socket.set_nonblocking(false)?;
         wire::send_bytes(&heir.socket, &std::mem::take(&mut heir.rest), &[], until)?;
         while let Some(frame) = heir.next_frame(&self.relay) {
@@ -383,7 +383,7 @@ impl Server {
     }
 
     /// Tells of what is open beside clients.
-    fn tell_places(&self, heir: &Heir, until: Instant) -> io::Result<()> {
+    fn tell_places(&self, heir: &Heir, until: std::time::Instant) -> io::Result<()> {
         let tell = |kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
             wire::send(&heir.socket, (kind, bytes), descriptors, until)
         };
@@ -414,7 +414,7 @@ impl Server {
     }
 
     /// Another process has taken over: what is its own is let go, and left as it is.
-    fn leave(&mut self, heir: &Heir, (going, still): (&[ConnectionId], Duration), now: Moment) {
+    fn leave(&mut self, heir: &Heir, (going, still): (&[ConnectionId], Duration), now: Instant) {
         let_go(&mut self.relay, going);
         let registry = self.poll.registry();
         for id in going {
@@ -452,8 +452,8 @@ impl Accepting {
 }
 
 /// Waits for the one byte, and then listens no more: the kernel says whether it came before that.
-fn hear_word(mut socket: &UnixStream, until: Instant) -> io::Result<()> {
-    let patience = until.saturating_duration_since(Instant::now());
+fn hear_word(mut socket: &UnixStream, until: std::time::Instant) -> io::Result<()> {
+    let patience = until.saturating_duration_since(std::time::Instant::now());
     socket.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
     let mut word = [0];
     let heard = loop {
@@ -494,14 +494,14 @@ mod tests {
             rest: Vec::new(),
             is_open: false,
             has_more: false,
-            seen: Instant::now(),
+            seen: std::time::Instant::now(),
         };
         let mut handover = Handover {
             heir: Some(heir),
             ..Handover::default()
         };
-        handover.rest(Duration::from_millis(1), Moment::START);
-        let until = handover.next_deadline(Moment::START).expect("it rests");
+        handover.rest(Duration::from_millis(1), Instant::START);
+        let until = handover.next_deadline(Instant::START).expect("it rests");
         assert_eq!(handover.next_deadline(until), None);
         assert!(!handover.rests(until));
     }
@@ -511,7 +511,7 @@ mod tests {
     #[test]
     fn who_never_takes_over_has_a_share_of_the_time() {
         let mut handover = Handover::default();
-        let (mut now, mut stood) = (Moment::START, Duration::ZERO);
+        let (mut now, mut stood) = (Instant::START, Duration::ZERO);
         for turn in 0..100_000 {
             now = now + Duration::from_millis(1);
             let still = Duration::from_millis(1 + turn % 300);
@@ -520,7 +520,7 @@ mod tests {
                 handover.rest(still, now);
             }
         }
-        let all = now.since(Moment::START);
+        let all = now.since(Instant::START);
         assert!(
             stood > Duration::from_secs(1) && stood <= all / REST,
             "{stood:?} of {all:?}"

@@ -6,7 +6,7 @@ use std::net::{self, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::Registry;
 use mio::net::TcpStream;
@@ -17,9 +17,9 @@ use super::{Greeting, Place, Port, peer_of_same_user};
 use crate::config::{Bind, Config};
 use crate::gate::Join;
 use crate::handover::is_known;
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::handover::{Successor, connections};
-use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, LiveId, Relay, Settings};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Relay, Settings, StreamId};
 use crate::server::disk::TokenFile;
 use crate::server::sys::process::await_end;
 use crate::server::tcp::{Listener, Sockets};
@@ -28,8 +28,8 @@ use crate::server::tcp::{Listener, Sockets};
 pub struct Legacy {
     socket: UnixStream,
     relay: Option<Relay>,
-    now: Moment,
-    heard: Instant,
+    now: Instant,
+    heard: std::time::Instant,
     sockets: Sockets,
     places: Vec<(Place, OwnedFd)>,
     ports: Vec<(Port, OwnedFd)>,
@@ -107,7 +107,7 @@ pub fn find(
 
 impl Legacy {
     /// The core, and when the clock began that its moments count from.
-    pub fn relay(&mut self) -> Result<(Relay, Instant), String> {
+    pub fn relay(&mut self) -> Result<(Relay, std::time::Instant), String> {
         let began = self.heard.checked_sub(self.now.since_start());
         self.relay.take().zip(began).ok_or_else(|| {
             "the other server says that it has run for longer than this machine".to_owned()
@@ -211,8 +211,8 @@ impl Hearing<'_> {
             legacy: Legacy {
                 socket,
                 relay: None,
-                now: Moment::START,
-                heard: Instant::now(),
+                now: Instant::START,
+                heard: std::time::Instant::now(),
                 sockets: Sockets::default(),
                 places: Vec::new(),
                 ports: Vec::new(),
@@ -238,7 +238,7 @@ impl Hearing<'_> {
             self.take(frame, config)?;
         }
         let (relay, now) = self.successor.take_over().map_err(io::Error::other)?;
-        self.legacy.heard = Instant::now();
+        self.legacy.heard = std::time::Instant::now();
         let sockets = std::mem::take(&mut self.legacy.sockets);
         self.legacy.sockets = sockets.only(connections(&relay), self.registry)?;
         (self.legacy.relay, self.legacy.now) = (Some(relay), now);
@@ -251,12 +251,12 @@ impl Hearing<'_> {
         match frame.kind {
             Kind::Media => {
                 let ([id, from], media) = numbers(bytes)?;
-                let heard = self.successor.media(LiveId::from_u64(id), from, media);
+                let heard = self.successor.media(StreamId::from_u64(id), from, media);
                 heard.map_err(io::Error::other)?;
             }
             Kind::Gone => {
                 let ([id], _) = numbers(bytes)?;
-                self.successor.forget_media(LiveId::from_u64(id));
+                self.successor.forget_media(StreamId::from_u64(id));
             }
             Kind::Listener if legacy.places.len() < PLACES_MAX => {
                 legacy

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// A line as an object of one line: numbers are numbers, but for labels, and what is no event is a
 /// `message`. It is no longer than `bytes_max`, which has room for a time and a level: what does
 /// not fit is left out.
-pub(super) fn as_json(line: &str, time: Option<Stamp>, bytes_max: usize) -> String {
+pub(super) fn as_json(line: &str, time: Option<UnixTime>, bytes_max: usize) -> String {
     let mut object = String::with_capacity(line.len() + 64);
     object.push('{');
     if let Some(time) = time {
@@ -110,7 +110,7 @@ mod tests {
             "level=info event=x detail=\"{}\" count=3",
             "\\".repeat(4_000)
         );
-        let time = Some(Stamp { unix_seconds: 1 });
+        let time = Some(UnixTime { unix_seconds: 1 });
         let text = as_json(&line, time, 4095);
         assert!(text.len() <= 4095);
         assert_eq!(

@@ -2,12 +2,17 @@
 //! stream goes on.
 
 use super::{Block, Buffer, Pool};
-use crate::handover::{Unfit, must};
-use crate::moment::Moment;
+use crate::handover::{HandoverError, must};
+use crate::moment::Instant;
 
 impl Buffer {
     /// Bytes that come behind those that it has, or in the place of all of them.
-    pub fn receive(&mut self, from: u64, bytes: &[u8], pool: &mut Pool) -> Result<(), Unfit> {
+    pub fn receive(
+        &mut self,
+        from: u64,
+        bytes: &[u8],
+        pool: &mut Pool,
+    ) -> Result<(), HandoverError> {
         if from != self.newest {
             self.release(pool);
             (self.oldest, self.newest) = (from, from);
@@ -19,8 +24,8 @@ impl Buffer {
             if self.needs_block() {
                 // What all of them may take together is looked at when all have come.
                 match self.blocks.len() < self.blocks_max {
-                    true => self.grow(pool, Moment::START),
-                    false => self.recycle(Moment::START),
+                    true => self.grow(pool, Instant::START),
+                    false => self.recycle(Instant::START),
                 }
             }
             rest = &rest[self.fill(rest)..];
@@ -29,7 +34,7 @@ impl Buffer {
     }
 
     /// These are the bytes of one that was told, with the times at which it says that they arrived.
-    pub fn become_as(&mut self, told: &Buffer, pool: &mut Pool) -> Result<(), Unfit> {
+    pub fn become_as(&mut self, told: &Buffer, pool: &mut Pool) -> Result<(), HandoverError> {
         must(self.newest == told.newest, || {
             format!("its bytes end at {}, not at {}", self.newest, told.newest)
         })?;
@@ -66,10 +71,10 @@ impl Buffer {
     }
 
     /// When the block that was told of began in which this byte lies.
-    fn block_began(&self, offset: u64) -> Moment {
+    fn block_began(&self, offset: u64) -> Instant {
         let place = offset.saturating_sub(self.oldest) / self.block_bytes.max(1) as u64;
         let place = usize::try_from(place).unwrap_or(usize::MAX);
         let block = self.blocks.get(place).or(self.blocks.back());
-        block.map_or(Moment::START, |block: &Block| block.began)
+        block.map_or(Instant::START, |block: &Block| block.began)
     }
 }

@@ -8,8 +8,8 @@ use super::*;
 const BYTES_MAX: usize = 64 * 1024;
 const BLOCK: usize = 4096;
 
-fn at(seconds: usize) -> Moment {
-    Moment::after_start(Duration::from_secs(seconds as u64))
+fn at(seconds: usize) -> Instant {
+    Instant::after_start(Duration::from_secs(seconds as u64))
 }
 
 /// Takes blocks until the oldest has to go, and fills each, a second each. Says how many that were.

@@ -19,7 +19,7 @@ pub fn picture(is_key: bool, bytes: usize) -> Vec<u8> {
 
 /// A stream on a stage: with its pool, and all that came of it.
 pub struct Stage {
-    pub stream: Stream<u8>,
+    pub stream: StreamBuffer<u8>,
     pub pool: Pool,
     pub all: Vec<u8>,
 }
@@ -37,8 +37,8 @@ impl Stage {
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
-        self.stream.count(bytes.len(), Moment::START);
-        self.stream.append(bytes, &mut self.pool, Moment::START);
+        self.stream.count(bytes.len(), Instant::START);
+        self.stream.append(bytes, &mut self.pool, Instant::START);
         self.all.extend_from_slice(bytes);
         self.stream.check();
     }
@@ -76,7 +76,7 @@ impl Stage {
     }
 
     pub fn seen(&self, id: ViewerId<u8>) -> Seen<u8> {
-        self.stream.seen(id, Moment::START).expect("it is there")
+        self.stream.seen(id, Instant::START).expect("it is there")
     }
 }
 
@@ -90,7 +90,7 @@ fn is_rest_of(all: &[u8], from: usize, got: &[u8]) -> bool {
 #[test]
 fn who_falls_out_within_a_unit_gets_the_rest_of_it() {
     let mut stage = Stage::new();
-    let viewer = stage.stream.join(1, Moment::START);
+    let viewer = stage.stream.join(1, Instant::START);
     stage.send(&picture(false, 10_000));
     stage.send(&picture(false, 10_000));
     let got = stage.take(viewer, 15_000);
@@ -133,7 +133,7 @@ fn who_falls_out_within_a_unit_gets_the_rest_of_it() {
 fn who_leaves_within_a_rest_leaves_nothing() {
     let mut stage = Stage::new();
     let viewers: Vec<_> = (0..3)
-        .map(|number| stage.stream.join(number, Moment::START))
+        .map(|number| stage.stream.join(number, Instant::START))
         .collect();
     stage.send(&picture(false, 10_000));
     for viewer in &viewers {
@@ -157,7 +157,7 @@ fn who_leaves_within_a_rest_leaves_nothing() {
 fn rests_are_bounded_and_who_finds_no_room_is_cut() {
     let mut stage = Stage::new();
     let viewers: Vec<_> = (0..10)
-        .map(|number| stage.stream.join(number, Moment::START))
+        .map(|number| stage.stream.join(number, Instant::START))
         .collect();
     stage.send(&picture(false, 20_000));
     for viewer in viewers {
@@ -176,7 +176,7 @@ fn rests_are_bounded_and_who_finds_no_room_is_cut() {
 fn a_rest_may_take_all_the_room() {
     for (left, is_kept) in [(9_000, true), (8_999, false), (0, false)] {
         let mut stage = Stage::new();
-        let viewer = stage.stream.join(1, Moment::START);
+        let viewer = stage.stream.join(1, Instant::START);
         let unit = picture(false, 10_000);
         stage.send(&unit);
         stage.take(viewer, 1_013);
@@ -184,7 +184,7 @@ fn a_rest_may_take_all_the_room() {
         // The rest is what others have.
         stage.stream.rest_bytes = 64 * 1024 - left;
         for _ in 0..7 {
-            stage.stream.append(&unit, &mut stage.pool, Moment::START);
+            stage.stream.append(&unit, &mut stage.pool, Instant::START);
         }
         assert_eq!(stage.stream.take_cut(), (!is_kept).then_some(1), "{left}");
         let kept = if is_kept { 9_000 } else { 0 };
@@ -198,7 +198,7 @@ fn a_rest_may_take_all_the_room() {
 fn who_has_had_nothing_begins_with_the_header() {
     for had in [0, 5, 13, 14] {
         let mut stage = Stage::new();
-        let viewer = stage.stream.join(1, Moment::START);
+        let viewer = stage.stream.join(1, Instant::START);
         stage.take(viewer, had);
         stage.send(&picture(false, 10_000));
         stage.take(viewer, had.saturating_sub(13));
@@ -229,7 +229,7 @@ fn who_falls_out_within_the_header_gets_it_once() {
     for had in [0, 5, 13, 13 + 10_000, 13 + 10_007] {
         let mut stage = Stage::new();
         stage.send_groups(1);
-        let viewer = stage.stream.join(1, Moment::START);
+        let viewer = stage.stream.join(1, Instant::START);
         assert_eq!(stage.stream.cursor(viewer), None);
         assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(13 + 50_000));
         let mut got = stage.take(viewer, had);
@@ -257,7 +257,7 @@ fn who_falls_out_within_the_header_gets_it_once() {
 fn nothing_of_a_header_is_nothing() {
     let mut stage = Stage::new();
     stage.send_groups(1);
-    let viewer = stage.stream.join(1, Moment::START);
+    let viewer = stage.stream.join(1, Instant::START);
     stage.stream.advance(viewer, 0);
     stage.stream.settle(viewer, Outcome::Blocked);
     let metadata = [
@@ -283,7 +283,7 @@ fn who_is_ahead_of_what_goes_stays() {
         (30_000, false),
     ] {
         let mut stage = Stage::new();
-        let viewer = stage.stream.join(1, Moment::START);
+        let viewer = stage.stream.join(1, Instant::START);
         stage.send(&picture(false, 65_536 - 13));
         assert_eq!(stage.stream.filled_bytes(), 65_536);
         // It lags from the first byte on.
@@ -304,7 +304,7 @@ fn who_is_ahead_of_what_goes_stays() {
 #[test]
 fn who_is_ready_and_has_no_turn_falls_out() {
     let mut stage = Stage::new();
-    let early = stage.stream.join(1, Moment::START);
+    let early = stage.stream.join(1, Instant::START);
     stage.take_all(early);
     stage.stream.next_ready();
     stage.stream.settle(early, Outcome::Open);
@@ -312,7 +312,7 @@ fn who_is_ready_and_has_no_turn_falls_out() {
     stage.send(&picture(false, 9_000));
     assert!(stage.stream.has_ready());
     // Comes while the first byte is there, and is not served.
-    let late = stage.stream.join(2, Moment::START);
+    let late = stage.stream.join(2, Instant::START);
     assert_eq!(stage.stream.cursor(late), Some(0));
     stage.send(&picture(false, 9_000));
     for sent in 0..12 {
@@ -339,7 +339,7 @@ fn who_comes_when_nobody_lags_falls_out_too() {
     let mut stage = Stage::new();
     stage.send(&picture(false, 9_000));
     stage.send(&picture(false, 9_000));
-    let viewer = stage.stream.join(1, Moment::START);
+    let viewer = stage.stream.join(1, Instant::START);
     assert_eq!(stage.stream.cursor(viewer), Some(0));
     while stage.all.len() < 70_000 {
         stage.send(&picture(false, 9_000));
@@ -353,12 +353,12 @@ fn who_comes_when_nobody_lags_falls_out_too() {
 fn of_what_is_not_known_no_rest_is_kept() {
     let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
-    let viewer = stream.join(1, Moment::START);
-    stream.append(&media(8 * 1024), &mut pool, Moment::START);
+    let viewer = stream.join(1, Instant::START);
+    stream.append(&media(8 * 1024), &mut pool, Instant::START);
     stream.advance(viewer, 100);
     stream.settle(viewer, Outcome::Blocked);
     for _ in 0..20 {
-        stream.append(&media(8 * 1024), &mut pool, Moment::START);
+        stream.append(&media(8 * 1024), &mut pool, Instant::START);
         stream.check();
     }
     assert_eq!((stream.take_cut(), stream.rest_bytes), (None, 0));
@@ -390,7 +390,7 @@ fn what_is_owed_is_at_hand_when_the_stream_has_ended() {
         (20_042, false, 20_001),
     ] {
         let mut stage = Stage::new();
-        let viewer = stage.stream.join(1, Moment::START);
+        let viewer = stage.stream.join(1, Instant::START);
         stage.send(&picture(false, 10_000));
         stage.stream.settle(viewer, Outcome::Blocked);
         for _ in 0..5 {
@@ -423,7 +423,7 @@ fn what_is_owed_is_at_hand_when_the_stream_has_ended() {
 #[test]
 fn who_fell_out_waits_for_a_place_to_go_on() {
     let mut stage = Stage::new();
-    let viewer = stage.stream.join(1, Moment::START);
+    let viewer = stage.stream.join(1, Instant::START);
     stage.send(&picture(false, 20_000));
     stage.take(viewer, 10_000);
     stage.stream.settle(viewer, Outcome::Blocked);
@@ -468,10 +468,10 @@ fn where_a_viewer_begins() {
         for (index, bytes) in pictures.iter().enumerate() {
             stage.send(&picture(has_key && index + 1 == pictures.len(), *bytes));
         }
-        let viewer = stage.stream.join(1, Moment::START);
+        let viewer = stage.stream.join(1, Instant::START);
         let from = back.map_or(0, |back: usize| stage.all.len() - back);
         let lead = if back.is_some() { HEAD } else { b"" };
-        let (opening, offset) = stage.stream.opening(Moment::START);
+        let (opening, offset) = stage.stream.opening(Instant::START);
         assert!(opening == lead && offset == from as u64, "{pictures:?}");
         let got = stage.take_all(viewer);
         assert!(got.starts_with(lead), "{pictures:?}");
@@ -491,9 +491,9 @@ fn where_a_viewer_begins() {
     ] {
         let mut stream = stream(1);
         let mut pool = Pool::new(1 << 20);
-        stream.append(&vec![0; bytes], &mut pool, Moment::START);
+        stream.append(&vec![0; bytes], &mut pool, Instant::START);
         assert_eq!(stream.told(), Told::Undecided);
-        let viewer = stream.join(1, Moment::START);
+        let viewer = stream.join(1, Instant::START);
         assert_eq!(stream.cursor(viewer), Some(begins), "{bytes}");
         stream.check();
     }
@@ -502,9 +502,9 @@ fn where_a_viewer_begins() {
     let mut pool = Pool::new(8 << 20);
     let mut packet = [0xff; 188];
     packet[..4].copy_from_slice(&[0x47, 0x1f, 0xff, 0x10]);
-    stream.append(&packet.repeat(10_000), &mut pool, Moment::START);
+    stream.append(&packet.repeat(10_000), &mut pool, Instant::START);
     assert!(matches!(stream.told(), Told::Known(Format::MpegTs)));
-    let viewer = stream.join(1, Moment::START);
+    let viewer = stream.join(1, Instant::START);
     assert_eq!(stream.cursor(viewer), Some(0));
 }
 
@@ -512,7 +512,7 @@ fn where_a_viewer_begins() {
 /// fell out, all that there is.
 #[test]
 fn how_far_behind_a_viewer_is() {
-    let at = |second| Moment::after_start(Duration::from_secs(second));
+    let at = |second| Instant::after_start(Duration::from_secs(second));
     let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
     let viewer = stream.join(1, at(0));
@@ -557,13 +557,13 @@ fn a_viewer_of_a_segment_gets_that_and_no_more() {
     let range = (10_013, 20_013);
     let viewer = stage
         .stream
-        .join_range(1, range, lead.clone(), Moment::START);
+        .join_range(1, range, lead.clone(), Instant::START);
     let other = stage
         .stream
-        .join_range(2, range, lead.clone(), Moment::START);
+        .join_range(2, range, lead.clone(), Instant::START);
     let third = stage
         .stream
-        .join_range(3, range, lead.clone(), Moment::START);
+        .join_range(3, range, lead.clone(), Instant::START);
     assert!(stage.seen(viewer).is_of_segment);
     stage.stream.check();
     // What they share outlives the segment: it is counted with each.
@@ -589,7 +589,7 @@ fn a_viewer_of_a_segment_gets_that_and_no_more() {
     let oldest = stage.stream.newest() - stage.stream.filled_bytes() as u64;
     let late = stage
         .stream
-        .join_range(4, (0, oldest + 10), lead, Moment::START);
+        .join_range(4, (0, oldest + 10), lead, Instant::START);
     assert_eq!(stage.stream.supply(late, 0), Supply::Bytes(110));
 }
 
@@ -693,9 +693,9 @@ fn what_counts_from_the_first_byte_is_said_to() {
 #[test]
 fn the_rate_is_of_what_was_counted() {
     let mut stream = stream(64 * 1024);
-    stream.count(1_000, Moment::after_start(Duration::from_secs(1)));
-    stream.count(500, Moment::after_start(Duration::from_secs(2)));
-    let now = Moment::after_start(Duration::from_secs(4));
+    stream.count(1_000, Instant::after_start(Duration::from_secs(1)));
+    stream.count(500, Instant::after_start(Duration::from_secs(2)));
+    let now = Instant::after_start(Duration::from_secs(4));
     assert_eq!(stream.bit_rate(now), 1_500 * 8 / 4);
     assert_eq!(stream.figures().bytes_received, 1_500);
 }
@@ -708,13 +708,13 @@ fn a_source_waits_for_viewers_whose_sockets_are_open() {
     for (behind, wanted) in [(half - 1, half), (half, 0), (half + 1, 0)] {
         let mut pool = Pool::new(1 << 20);
         let mut stream = stream(64 * 1024);
-        let viewer = stream.join(1, Moment::START);
-        stream.append(&media(40_000), &mut pool, Moment::START);
+        let viewer = stream.join(1, Instant::START);
+        stream.append(&media(40_000), &mut pool, Instant::START);
         stream.next_ready();
         stream.advance(viewer, 40_000);
         stream.settle(viewer, Outcome::Open);
         assert_eq!(stream.wanted_bytes(&pool), half);
-        stream.append(&media(behind), &mut pool, Moment::START);
+        stream.append(&media(behind), &mut pool, Instant::START);
         assert_eq!(stream.wanted_bytes(&pool), wanted, "{behind}");
         // Who is blocked is not waited for.
         stream.next_ready();

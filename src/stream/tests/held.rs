@@ -51,7 +51,7 @@ fn what_media_makes_it_hold_is_told() {
     assert!(grown(&stage, before) >= 384, "what reads it keeps it");
     stage.send(&picture(true, 100));
     let before = stage.stream.media_bytes();
-    let viewer = stage.stream.join(1, Moment::START);
+    let viewer = stage.stream.join(1, Instant::START);
     let header_bytes = HEAD.len() + 384;
     assert!((header_bytes..header_bytes + 256).contains(&grown(&stage, before)));
     stage.take(viewer, 1_000);
@@ -90,7 +90,7 @@ fn what_viewers_make_it_hold_is_told() {
     assert!(places(&stage) < 500, "{}", places(&stage));
     let mut viewers = Vec::new();
     for number in 0..200_u8 {
-        viewers.push(stage.stream.join(number, Moment::START));
+        viewers.push(stage.stream.join(number, Instant::START));
         let count = viewers.len();
         let each = size_of::<Viewer<u8>>() + Lead::PLACE_BYTES + Prelude::BYTES_MAX;
         let index = size_of::<(u64, ViewerId<u8>)>();
@@ -116,7 +116,7 @@ fn what_viewers_make_it_hold_is_told() {
     stage.stream.leave(viewers[0]);
     let before = places(&stage);
     let lead = Rc::new(vec![7; 10_000]);
-    let viewer = stage.stream.join_range(1, (0, 100), lead, Moment::START);
+    let viewer = stage.stream.join_range(1, (0, 100), lead, Instant::START);
     let more = places(&stage) - before;
     assert!((10_000..11_000).contains(&more), "{more}");
     stage.take(viewer, 10_000);
@@ -135,13 +135,13 @@ fn what_viewers_make_it_hold_is_told() {
         let mut stage = Stage::new();
         stage.send(&picture(false, 10_000));
         for number in 0..lagging {
-            stage.stream.join(number, Moment::START);
+            stage.stream.join(number, Instant::START);
         }
         let newest = stage.stream.newest();
         let lead = Rc::new(vec![7; 1_000]);
         let viewer = stage
             .stream
-            .join_range(1, (newest, newest), lead, Moment::START);
+            .join_range(1, (newest, newest), lead, Instant::START);
         stage.stream.stop_lagging(viewer);
         let node = 12 * (size_of::<(u64, ViewerId<u8>)>() + size_of::<usize>());
         let parts = [
@@ -155,7 +155,7 @@ fn what_viewers_make_it_hold_is_told() {
         assert!(stage.stream.shared_bytes > 1_000);
     }
     // Those who are cut are named until somebody asks.
-    let mut stream = Stream::<u64>::new(Limits::default(), None, Moment::START);
+    let mut stream = StreamBuffer::<u64>::new(Limits::default(), None, Instant::START);
     let before = stream.held_bytes();
     stream.cut = Vec::with_capacity(500);
     assert_eq!(stream.held_bytes(), before + 500 * size_of::<u64>());
@@ -172,7 +172,7 @@ fn what_is_shared_is_counted_whole() {
         lead,
         lag_key: None,
         header_seen: 0,
-        since: Moment::START,
+        since: Instant::START,
         bytes_sent: 0,
         skips: 0,
     };

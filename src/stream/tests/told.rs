@@ -6,7 +6,7 @@ use super::falling::{HEAD, Stage, picture};
 use super::viewer::Front;
 use super::*;
 use crate::format::{Finding, HEADER_BYTES_MAX};
-use crate::handover::{COUNT_MAX, Unfit};
+use crate::handover::{COUNT_MAX, HandoverError};
 
 type Viewers = Vec<(ViewerId<u8>, Viewer<u8>)>;
 
@@ -20,17 +20,17 @@ const PLAIN: usize = 3;
 /// a segment, and one that has begun.
 fn stage() -> (Stage, Vec<ViewerId<u8>>) {
     let mut stage = Stage::new();
-    let mut ids = vec![stage.stream.join(0, Moment::START)];
+    let mut ids = vec![stage.stream.join(0, Instant::START)];
     stage.send(&picture(false, 10_000));
     stage.take(ids[REST], 5_000);
     stage.stream.settle(ids[REST], Outcome::Blocked);
     stage.send_groups(3);
-    ids.push(stage.stream.join(1, Moment::START));
+    ids.push(stage.stream.join(1, Instant::START));
     let newest = stage.stream.newest();
     let range = (newest - 20_000, newest - 10_000);
     let lead = Rc::new(vec![7; 100]);
-    ids.push(stage.stream.join_range(2, range, lead, Moment::START));
-    ids.push(stage.stream.join(3, Moment::START));
+    ids.push(stage.stream.join_range(2, range, lead, Instant::START));
+    ids.push(stage.stream.join(3, Instant::START));
     for (id, bytes) in ids[1..].iter().zip([5, 50, 2_000]) {
         stage.take(*id, bytes);
         stage.stream.settle(*id, Outcome::Blocked);
@@ -43,13 +43,13 @@ fn stage() -> (Stage, Vec<ViewerId<u8>>) {
 fn told(
     of: &Stage,
     limits: &Limits,
-    tell: impl FnOnce(&mut Stream<u8>, &mut Viewers),
-) -> Result<Stage, Unfit> {
+    tell: impl FnOnce(&mut StreamBuffer<u8>, &mut Viewers),
+) -> Result<Stage, HandoverError> {
     fn again<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
         let text = serde_json::to_string(value).expect("JSON");
         serde_json::from_str(&text).expect("the same again")
     }
-    let mut stream: Stream<u8> = again(&of.stream);
+    let mut stream: StreamBuffer<u8> = again(&of.stream);
     let viewers = of.stream.told_viewers();
     let mut viewers: Viewers = viewers.map(|(id, viewer)| (id, again(viewer))).collect();
     let mut pool = Pool::new(1 << 20);
@@ -91,8 +91,8 @@ fn a_stream_goes_on_with_its_viewers() {
             assert_eq!(second.stream.supply(*id, 0), first.stream.supply(*id, 0));
         }
     }
-    let late = first.stream.join(9, Moment::START);
-    assert_eq!(late, second.stream.join(9, Moment::START));
+    let late = first.stream.join(9, Instant::START);
+    assert_eq!(late, second.stream.join(9, Instant::START));
     for stage in [&mut first, &mut second] {
         stage.send(&picture(true, 9_000));
     }
@@ -110,7 +110,7 @@ fn a_stream_goes_on_with_its_viewers() {
 /// What is told is taken at its bounds, and not behind one of them.
 #[test]
 fn what_is_told_of_a_stream_has_its_bounds() {
-    type Told = fn(&mut Stream<u8>, &mut Viewers);
+    type Told = fn(&mut StreamBuffer<u8>, &mut Viewers);
     fn join(offset: u64) -> Finding {
         Finding::Join(Start::at(offset))
     }
@@ -143,28 +143,34 @@ fn what_is_told_of_a_stream_has_its_bounds() {
         ),
         // Places to begin: in their order, and in the buffer.
         (
-            |stream, _| stream.points.take(join(stream.newest()), Moment::START),
+            |stream, _| stream.points.take(join(stream.newest()), Instant::START),
             true,
         ),
         (
-            |stream, _| stream.points.take(join(stream.newest() + 1), Moment::START),
+            |stream, _| {
+                stream
+                    .points
+                    .take(join(stream.newest() + 1), Instant::START)
+            },
             false,
         ),
         (
-            |stream, _| stream.points.take(join(stream.oldest()), Moment::START),
+            |stream, _| stream.points.take(join(stream.oldest()), Instant::START),
             false,
         ),
         (
             |stream, _| {
                 stream.points.joins.clear();
-                stream.points.take(join(stream.oldest()), Moment::START);
+                stream.points.take(join(stream.oldest()), Instant::START);
             },
             true,
         ),
         (
             |stream, _| {
                 stream.points.joins.clear();
-                stream.points.take(join(stream.oldest() - 1), Moment::START);
+                stream
+                    .points
+                    .take(join(stream.oldest() - 1), Instant::START);
             },
             false,
         ),
@@ -327,9 +333,9 @@ fn headers_are_shared_again() {
         let (mut stage, mut ids) = stage();
         ids.extend(
             olds.iter()
-                .map(|number| stage.stream.join(10 + number, Moment::START)),
+                .map(|number| stage.stream.join(10 + number, Instant::START)),
         );
-        ids.push(stage.stream.join(4, Moment::START));
+        ids.push(stage.stream.join(4, Instant::START));
         let told = told(&stage, &stage.stream.limits.clone(), |_, viewers| {
             for (place, number) in olds.iter().enumerate() {
                 front(viewers, 4 + place).header = Some(Rc::new(old(*number)));
@@ -357,7 +363,7 @@ fn headers_are_shared_again() {
         // Of a segment it is its own.
         let of_segment = header(SEGMENT).expect("what stands in front");
         assert_eq!(*of_segment, [7; 100]);
-        let late = told.stream.join(5, Moment::START);
+        let late = told.stream.join(5, Instant::START);
         let viewer = told.stream.viewers.get(late).expect("a viewer");
         assert!(viewer.lead.holds(&current[0]));
     }
@@ -376,7 +382,7 @@ fn headers_are_shared_again() {
         let newest = stage.stream.newest();
         stage
             .stream
-            .join_range(number, (newest - 10, newest), lead, Moment::START);
+            .join_range(number, (newest - 10, newest), lead, Instant::START);
     }
     let told = told(&stage, &stage.stream.limits.clone(), |_, _| {});
     assert!(told.is_ok());
@@ -409,7 +415,7 @@ fn what_is_cut_into_segments_goes_on() {
         buffer_bytes: 1,
         tag: 7,
         started: Duration::from_secs(1_800_000_000),
-        began: Moment::START,
+        began: Instant::START,
         number_min: 0,
     });
     let cutter = stage.stream.segments().expect("it is cut");

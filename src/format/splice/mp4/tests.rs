@@ -677,7 +677,7 @@ fn headers_are_alike_if_they_set_decoders_up_alike() {
 #[test]
 fn a_source_that_has_run_for_long_may_begin_again() {
     use crate::format::Format;
-    use crate::format::splice::{Splicer, Unlike};
+    use crate::format::splice::{Incompatible, Splicer};
     let header = [mp4_box(b"ftyp", &[b"iso6"]), moov()].concat();
     let fragment = |time| {
         let moof = moof(1, &[traf(1, &tfdt(time), &trun(4, 99))]);
@@ -706,7 +706,7 @@ fn a_source_that_has_run_for_long_may_begin_again() {
         rest.resize(rest_bytes, 0);
         let told = splicer.feed(&[filler, rest.clone()].concat(), &mut out);
         if is_another {
-            assert_eq!(told, Err(Unlike(rest)), "{passed}, {rest_bytes}");
+            assert_eq!(told, Err(Incompatible(rest)), "{passed}, {rest_bytes}");
         } else {
             assert_eq!(told, Ok(()), "{passed}, {rest_bytes}");
             assert!(splicer.is_joining());

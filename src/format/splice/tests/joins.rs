@@ -56,7 +56,7 @@ fn broken_off(bytes: &[u8]) -> (Splicer, Vec<u8>) {
 }
 
 /// What viewers get of the second source, in pieces of this size.
-fn followed(first: &[u8], second: &[u8], piece: usize) -> Result<Vec<u8>, Unlike> {
+fn followed(first: &[u8], second: &[u8], piece: usize) -> Result<Vec<u8>, Incompatible> {
     let (mut splicer, _) = broken_off(first);
     let mut behind = Vec::new();
     for bytes in second.chunks(piece) {
@@ -168,7 +168,7 @@ fn only_the_same_tracks_of_the_same_container_go_on() {
             let followed = followed(first, second, usize::MAX);
             match followed {
                 Ok(_) => assert!(name == other, "{other} goes on with {name}"),
-                Err(Unlike(bytes)) => {
+                Err(Incompatible(bytes)) => {
                     assert!(name != other, "{other} does not go on with {name}");
                     assert!(bytes == second, "all of it begins another stream");
                 }
@@ -191,7 +191,7 @@ fn only_the_same_tracks_of_the_same_container_go_on() {
         ("flv without a setup", (pictures(0x12), pictures(0x14))),
     ] {
         let unlike = followed(&first, &second, usize::MAX);
-        assert!(unlike == Err(Unlike(second)), "{what}");
+        assert!(unlike == Err(Incompatible(second)), "{what}");
     }
 }
 
@@ -257,7 +257,7 @@ fn a_source_goes_on_at_its_first_point() {
     let (mut splicer, _) = broken_off(&first);
     let mut out = Vec::new();
     let told = splicer.feed(&[&second[..], &[0; 20]].concat(), &mut out);
-    assert_eq!(told, Err(Unlike(vec![0; 20])));
+    assert_eq!(told, Err(Incompatible(vec![0; 20])));
     assert_eq!(out, [written(20, 2), written(70, 3)].concat());
     // Nor because another header comes behind it.
     let other = webm_head(b"A_VORBIS");
@@ -265,7 +265,7 @@ fn a_source_goes_on_at_its_first_point() {
     let mut out = Vec::new();
     let rest = [&other[..], &cluster(0, 4, 40)].concat();
     let told = splicer.feed(&[&second[..], &rest].concat(), &mut out);
-    assert_eq!(told, Err(Unlike(rest)));
+    assert_eq!(told, Err(Incompatible(rest)));
     assert_eq!(out, [written(20, 2), written(70, 3)].concat());
 }
 
@@ -279,7 +279,7 @@ fn what_is_nothing_that_is_known_does_not_go_on() {
     }
     assert!(splicer.is_joining());
     let told = splicer.feed(&text[15..], &mut out);
-    assert_eq!(told, Err(Unlike(text.to_vec())));
+    assert_eq!(told, Err(Incompatible(text.to_vec())));
     assert!(out.is_empty() && !splicer.is_joining());
     // From here on its bytes pass.
     assert_eq!(splicer.feed(b" more", &mut out), Ok(()));
@@ -315,7 +315,7 @@ fn a_later_source_begins_again_after_a_while() {
                 assert!(told.is_ok(), "{ran} and {rest}");
                 assert!(out == [expected, written(40, 3)].concat());
             } else {
-                assert!(told == Err(Unlike(third.clone())), "{ran} and {rest}");
+                assert!(told == Err(Incompatible(third.clone())), "{ran} and {rest}");
                 assert!(out == expected);
             }
         }

@@ -8,15 +8,15 @@ use super::session;
 use crate::config::{self, Command};
 use crate::gate::{Blocks, Direction, Grant, SessionId, Terms, Tokens};
 use crate::http::{Framing, Method, Refusal};
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::Settings;
-use crate::relay::admission::{Beyond, Claim, Gate, Standing, Way};
+use crate::relay::admission::{AccessRequest, Beyond, EntryPoint, Gate, SessionState};
 use crate::relay::fetch::Fault;
 use crate::relay::pass::Barred;
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 const API: &str = "--token-server=10.0.0.0/8";
-const NOON: Stamp = Stamp { unix_seconds: 1000 };
+const NOON: UnixTime = UnixTime { unix_seconds: 1000 };
 
 pub fn settings(options: &[&str]) -> Settings {
     match config::parse(options, []) {
@@ -50,7 +50,7 @@ impl Table {
     fn gate(&self) -> Gate<'_> {
         let kept_out = (&self.blocks, &self.barred);
         let tokens = self.tokens.as_ref();
-        let time = (Moment::START, NOON);
+        let time = (Instant::START, NOON);
         Gate::new(&self.settings, tokens, kept_out, self.is_closing, time)
     }
 
@@ -70,12 +70,12 @@ fn opens(name: &str) -> Terms {
 }
 
 /// From there, with nothing that says more.
-fn claim(way: Way, from: &str) -> Claim<'static> {
-    Claim::without_request(way, from.parse().expect("an address"))
+fn claim(way: EntryPoint, from: &str) -> AccessRequest<'static> {
+    AccessRequest::without_request(way, from.parse().expect("an address"))
 }
 
-fn caller(way: Way) -> Claim<'static> {
-    Claim {
+fn caller(way: EntryPoint) -> AccessRequest<'static> {
+    AccessRequest {
         host: "10.9.0.1:8000",
         ..claim(way, "10.0.0.1:6000")
     }
@@ -109,11 +109,11 @@ fn the_api_is_for_pages_of_its_own_alone() {
         ("null", own, false, false),
         ("10.9.0.1:8000", own, false, false),
     ] {
-        let claim = Claim {
+        let claim = AccessRequest {
             host,
             is_proxied,
             origin: Some(origin),
-            ..caller(Way::Call)
+            ..caller(EntryPoint::Call)
         };
         let expected = if is_own { 0 } else { 403 };
         let what = (origin, host, is_proxied);
@@ -126,9 +126,9 @@ fn the_api_is_for_pages_of_its_own_alone() {
         (Some("same-site"), 403),
         (Some("cross-site"), 403),
     ] {
-        let claim = Claim {
+        let claim = AccessRequest {
             site,
-            ..caller(Way::Call)
+            ..caller(EntryPoint::Call)
         };
         assert_eq!(status(table.gate().enter(&claim)), expected, "{site:?}");
     }
@@ -147,9 +147,9 @@ fn the_api_answers_under_addresses_and_names_of_its_own() {
         "relay.example",
         "Relay.Example:8000",
     ] {
-        let claim = Claim {
+        let claim = AccessRequest {
             host: good,
-            ..caller(Way::Call)
+            ..caller(EntryPoint::Call)
         };
         assert_eq!(status(table.gate().enter(&claim)), 0, "{good}");
     }
@@ -163,9 +163,9 @@ fn the_api_answers_under_addresses_and_names_of_its_own() {
         "[2001:db8::1",
         "10.9.0.1:8000:1",
     ] {
-        let claim = Claim {
+        let claim = AccessRequest {
             host: bad,
-            ..caller(Way::Call)
+            ..caller(EntryPoint::Call)
         };
         assert_eq!(status(table.gate().enter(&claim)), 403, "{bad}");
     }
@@ -184,8 +184,8 @@ fn who_may_read_the_figures_may_do_no_more_by_that() {
         (&[figures, api], "10.2.0.7:1", [403, 403, 403]),
     ] {
         let table = Table::new(options);
-        let asked = [Way::Figures, Way::Call, Way::Events].map(|way| {
-            let claim = Claim {
+        let asked = [EntryPoint::Figures, EntryPoint::Call, EntryPoint::Events].map(|way| {
+            let claim = AccessRequest {
                 host: "localhost",
                 ..claim(way, from)
             };
@@ -200,18 +200,18 @@ fn who_may_read_the_figures_may_do_no_more_by_that() {
 fn a_refusal_of_the_api_says_what_would_help() {
     let detail = |options: &[&str], way, from: Option<&str>| {
         let table = Table::new(options);
-        let claim = Claim {
+        let claim = AccessRequest {
             from: from.map(|from| from.parse().expect("an address")),
             ..caller(way)
         };
         table.gate().enter(&claim).expect_err("refused").detail
     };
-    let of_stranger = detail(&[API], Way::Call, Some("192.0.2.1:1"));
-    let of_nobody = detail(&[API], Way::Call, None);
-    let of_host = detail(&[API], Way::Call, Some("127.0.0.1:1"));
-    let of_reader = detail(&[API], Way::Figures, Some("192.0.2.1:1"));
-    let without_tokens = detail(&[], Way::Call, Some("10.0.0.1:1"));
-    let reader_without_tokens = detail(&[], Way::Figures, Some("10.0.0.1:1"));
+    let of_stranger = detail(&[API], EntryPoint::Call, Some("192.0.2.1:1"));
+    let of_nobody = detail(&[API], EntryPoint::Call, None);
+    let of_host = detail(&[API], EntryPoint::Call, Some("127.0.0.1:1"));
+    let of_reader = detail(&[API], EntryPoint::Figures, Some("192.0.2.1:1"));
+    let without_tokens = detail(&[], EntryPoint::Call, Some("10.0.0.1:1"));
+    let reader_without_tokens = detail(&[], EntryPoint::Figures, Some("10.0.0.1:1"));
     let begins = "only the hosts of the token server's subnet may call the API";
     assert_eq!(of_stranger, begins);
     assert_eq!(
@@ -243,11 +243,11 @@ fn the_page_is_for_everyone_without_tokens_and_for_the_apis_hosts_with_them() {
         (&[API], Some("192.0.2.1:1"), None, "10.9.0.1:8000", 404),
         (&[API], None, None, "10.9.0.1:8000", 404),
     ] {
-        let claim = Claim {
+        let claim = AccessRequest {
             from: from.map(|from| from.parse().expect("an address")),
             origin,
             host,
-            ..caller(Way::Page)
+            ..caller(EntryPoint::Page)
         };
         let seen = status(Table::new(options).gate().enter(&claim));
         assert_eq!(seen, expected, "{options:?} {from:?} {origin:?} {host}");
@@ -259,10 +259,10 @@ fn the_page_is_for_everyone_without_tokens_and_for_the_apis_hosts_with_them() {
 fn an_address_lets_nobody_in_whom_a_strangers_proxy_brings() {
     let publish = "--publish-from=10.0.0.0/8";
     for (option, way) in [
-        (API, Way::Call),
-        (API, Way::Figures),
-        (API, Way::Page),
-        (publish, Way::Put),
+        (API, EntryPoint::Call),
+        (API, EntryPoint::Figures),
+        (API, EntryPoint::Page),
+        (publish, EntryPoint::Put),
     ] {
         let table = Table::new(&[option]);
         for (is_forwarded, is_proxied, expected) in [
@@ -271,7 +271,7 @@ fn an_address_lets_nobody_in_whom_a_strangers_proxy_brings() {
             (true, true, 0),
             (true, false, 403),
         ] {
-            let claim = Claim {
+            let claim = AccessRequest {
                 is_forwarded,
                 is_proxied,
                 ..caller(way)
@@ -310,9 +310,14 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
         let mut table = Table::new(&[API, "--hostname=relay.example"]);
         let bound = |text: &str| text.parse().expect("an address");
         table.settings.listeners = listeners.split_whitespace().map(bound).collect();
-        for way in [Way::Call, Way::Events, Way::Figures, Way::Page] {
+        for way in [
+            EntryPoint::Call,
+            EntryPoint::Events,
+            EntryPoint::Figures,
+            EntryPoint::Page,
+        ] {
             let enter = |is_forwarded, is_proxied| {
-                let claim = Claim {
+                let claim = AccessRequest {
                     host,
                     is_forwarded,
                     is_proxied,
@@ -325,11 +330,11 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
             // Without such a proxy the Host is the client's.
             assert_eq!((enter(false, false), enter(false, true)), (0, 0), "{host}");
         }
-        let source = Claim {
+        let source = AccessRequest {
             host,
             is_forwarded: true,
             is_proxied: true,
-            ..caller(Way::Put)
+            ..caller(EntryPoint::Put)
         };
         assert_eq!(status(table.gate().enter(&source)), 0, "{host}");
     }
@@ -338,7 +343,7 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
 #[test]
 fn pages_publish_where_the_operator_has_named_their_site() {
     let table = Table::new(&["--cors=http://site.example"]);
-    for way in [Way::Put, Way::Post, Way::Icecast] {
+    for way in [EntryPoint::Put, EntryPoint::Post, EntryPoint::Icecast] {
         for (origin, expected) in [
             (None, 0),
             (Some("http://10.9.0.1:8000"), 0),
@@ -347,7 +352,7 @@ fn pages_publish_where_the_operator_has_named_their_site() {
             (Some("https://site.example"), 403),
             (Some("http://elsewhere.example"), 403),
         ] {
-            let claim = Claim {
+            let claim = AccessRequest {
                 origin,
                 ..caller(way)
             };
@@ -360,11 +365,11 @@ fn pages_publish_where_the_operator_has_named_their_site() {
 fn who_is_beyond_a_limit_gets_what_is_answered_at_once_and_no_place() {
     let table = Table::new(&[]);
     let at_once = [
-        Way::Call,
-        Way::Figures,
-        Way::Page,
-        Way::Health,
-        Way::Options,
+        EntryPoint::Call,
+        EntryPoint::Figures,
+        EntryPoint::Page,
+        EntryPoint::Health,
+        EntryPoint::Options,
     ];
     for way in super::ways() {
         let is_at_once = at_once.contains(&way);
@@ -394,19 +399,19 @@ fn who_is_inside_counts_as_it_came_in() {
     let (viewer, sitter) = ((true, false), (false, true));
     let neither = (false, false);
     for (way, name, expected) in [
-        (Way::Put, "a", Some(neither)),
-        (Way::Post, "counted", Some(neither)),
-        (Way::Icecast, "key", Some(neither)),
-        (Way::Viewer, "a", Some(viewer)),
-        (Way::Remuxed, "counted", Some(viewer)),
-        (Way::Hls, "a", Some(neither)),
-        (Way::Hls, "key", Some(neither)),
-        (Way::Hls, "counted", Some(sitter)),
-        (Way::Rtp, "a", None),
-        (Way::Pull, "a", None),
-        (Way::WatchPage, "a", None),
-        (Way::Call, "a", None),
-        (Way::Page, "a", None),
+        (EntryPoint::Put, "a", Some(neither)),
+        (EntryPoint::Post, "counted", Some(neither)),
+        (EntryPoint::Icecast, "key", Some(neither)),
+        (EntryPoint::Viewer, "a", Some(viewer)),
+        (EntryPoint::Remuxed, "counted", Some(viewer)),
+        (EntryPoint::Hls, "a", Some(neither)),
+        (EntryPoint::Hls, "key", Some(neither)),
+        (EntryPoint::Hls, "counted", Some(sitter)),
+        (EntryPoint::Rtp, "a", None),
+        (EntryPoint::Pull, "a", None),
+        (EntryPoint::WatchPage, "a", None),
+        (EntryPoint::Call, "a", None),
+        (EntryPoint::Page, "a", None),
     ] {
         let pass = table.gate().pass(session(name), &session("a"), way);
         let seen = pass
@@ -423,7 +428,7 @@ fn who_is_inside_counts_as_it_came_in() {
     let without_tokens = Table::new(&[]);
     let pass = without_tokens
         .gate()
-        .pass(session("a"), &session("a"), Way::Put);
+        .pass(session("a"), &session("a"), EntryPoint::Put);
     assert!(pass.is_none(), "nothing of it is to be remembered");
 }
 
@@ -453,11 +458,11 @@ fn a_source_is_as_slow_as_its_token_says_and_the_sessions() {
 /// What runs of a session as sources are asked about it.
 #[test]
 fn a_source_has_a_length_no_other_source_and_room() {
-    let free = Standing {
+    let free = SessionState {
         has_room: true,
-        ..Standing::default()
+        ..SessionState::default()
     };
-    let taken = Standing {
+    let taken = SessionState {
         has_source: true,
         ..free.clone()
     };
@@ -469,9 +474,9 @@ fn a_source_has_a_length_no_other_source_and_room() {
         (&plain, Framing::Chunked, &taken, 409),
         (&takeover, Framing::Chunked, &taken, 0),
         (&takeover, Framing::None, &taken, 411),
-        (&plain, Framing::Chunked, &Standing::default(), 503),
+        (&plain, Framing::Chunked, &SessionState::default(), 503),
     ] {
-        for way in [Way::Put, Way::Post, Way::Icecast] {
+        for way in [EntryPoint::Put, EntryPoint::Post, EntryPoint::Icecast] {
             let gate = table.gate();
             let seen = gate.publish(&caller(way), &session("a"), framing, standing);
             assert_eq!(status(seen), expected, "{way:?} {framing:?} {standing:?}");
@@ -482,9 +487,9 @@ fn a_source_has_a_length_no_other_source_and_room() {
         (&plain, &free, true),
         (&plain, &taken, false),
         (&takeover, &taken, false),
-        (&plain, &Standing::default(), false),
+        (&plain, &SessionState::default(), false),
     ] {
-        let claim = claim(Way::Pull, "10.1.0.1:8000");
+        let claim = claim(EntryPoint::Pull, "10.1.0.1:8000");
         let seen = table.gate().may_publish(&claim, &session("a"), standing);
         assert_eq!(seen, expected, "{standing:?}");
     }
@@ -494,12 +499,12 @@ fn a_source_has_a_length_no_other_source_and_room() {
 fn a_viewer_waits_where_something_may_come_and_no_longer() {
     let (waits, origin) = ("--wait=5", "--origin=http://10.1.0.1:8000");
     let not_waiting = "--wait=0";
-    let standing = |runs, is_fetched, has_room, has_room_for_pull| Standing {
+    let standing = |runs, is_fetched, has_room, has_room_for_pull| SessionState {
         runs,
         is_fetched,
         has_room,
         has_room_for_pull,
-        ..Standing::default()
+        ..SessionState::default()
     };
     let (full, room) = (
         standing(false, false, false, false),
@@ -570,15 +575,15 @@ fn as_many_watch_as_each_token_says() {
         ("free", 4, 4, 0),
         ("free", 5, 0, 503),
     ] {
-        let standing = |seat| Standing {
+        let standing = |seat| SessionState {
             viewers,
             viewers_by_name,
             seat,
             runs: true,
-            ..Standing::default()
+            ..SessionState::default()
         };
         let (gate, name_id) = (table.gate(), session(name));
-        let at = claim(Way::Viewer, "10.0.0.1:1");
+        let at = claim(EntryPoint::Viewer, "10.0.0.1:1");
         let watch = gate.watch(&at, &name_id, &standing(None));
         assert_eq!(status(watch), expected, "{name} {viewers}");
         for (seat, expected) in [(Some(false), expected), (Some(true), 0), (None, 503)] {
@@ -589,28 +594,28 @@ fn as_many_watch_as_each_token_says() {
     // Where nobody counts them there is nothing to have a seat for.
     table.grant("b", Direction::Both, Terms::default());
     let (name, gate) = (session("b"), table.gate());
-    let seen = gate.watch_in_segments(None, &name, &Standing::default());
+    let seen = gate.watch_in_segments(None, &name, &SessionState::default());
     assert_eq!(status(seen), 0);
 }
 
 #[test]
 fn who_was_ended_is_kept_out_by_its_sessionid_and_from_its_address() {
     let mut table = Table::new(&[]);
-    let until = Moment::START + Duration::from_millis(59_500);
+    let until = Instant::START + Duration::from_millis(59_500);
     let whom = (session("a"), address("10.0.0.1"));
-    assert!(table.barred.add(&whom, until, Moment::START));
-    let standing = Standing::default();
+    assert!(table.barred.add(&whom, until, Instant::START));
+    let standing = SessionState::default();
     for (name, from, expected) in [
         ("a", "10.0.0.1:1", 429),
         ("a", "10.0.0.1:2", 429),
         ("a", "10.0.0.2:1", 0),
         ("b", "10.0.0.1:1", 0),
     ] {
-        let claim = claim(Way::Viewer, from);
+        let claim = claim(EntryPoint::Viewer, from);
         let seen = table.gate().watch(&claim, &session(name), &standing);
         assert_eq!(status(seen), expected, "{name} {from}");
     }
-    let claim = claim(Way::Viewer, "10.0.0.1:1");
+    let claim = claim(EntryPoint::Viewer, "10.0.0.1:1");
     let seen = table.gate().watch(&claim, &session("a"), &standing);
     let refusal = seen.expect_err("kept out");
     assert_eq!(refusal.retry_after_seconds, Some(60), "when it is over");
@@ -622,11 +627,11 @@ fn who_was_ended_is_kept_out_by_its_sessionid_and_from_its_address() {
 /// Whether the origin's word counts depends on whose stream it is that runs here.
 #[test]
 fn the_origin_says_who_may_watch_what_is_its_own() {
-    let standing = |runs, is_fetched, is_forbidden| Standing {
+    let standing = |runs, is_fetched, is_forbidden| SessionState {
         runs,
         is_fetched,
         is_forbidden,
-        ..Standing::default()
+        ..SessionState::default()
     };
     let origin = "--origin=http://10.1.0.1:8000";
     let mut local = Table::new(&[API, origin]);
@@ -635,7 +640,7 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
         table.grant("in", Direction::In, Terms::default());
         table.grant("out", Direction::Out, Terms::default());
         let over = Terms {
-            expires: Some(Stamp::default()),
+            expires: Some(UnixTime::default()),
             ..Terms::default()
         };
         table.grant("over", Direction::Both, over);
@@ -693,23 +698,41 @@ fn who_has_waited_is_asked_again() {
         ..Terms::default()
     };
     table.grant("counted", Direction::Both, counted);
-    let standing = |runs, viewers| Standing {
+    let standing = |runs, viewers| SessionState {
         runs,
         viewers,
         seat: Some(false),
-        ..Standing::default()
+        ..SessionState::default()
     };
     for (name, of, way, standing, expected) in [
-        ("a", "a", Way::Viewer, standing(true, 0), 0),
-        ("a", "a", Way::Viewer, standing(false, 0), 504),
-        ("a", "a", Way::Remuxed, standing(false, 0), 0),
-        ("a", "a", Way::Hls, standing(false, 0), 0),
-        ("key", "a", Way::Viewer, standing(true, 0), 0),
-        ("key", "b", Way::Viewer, standing(true, 0), 403),
-        ("none", "none", Way::Viewer, standing(true, 0), 403),
-        ("counted", "counted", Way::Viewer, standing(true, 1), 0),
-        ("counted", "counted", Way::Viewer, standing(true, 2), 503),
-        ("counted", "counted", Way::Hls, standing(true, 9), 503),
+        ("a", "a", EntryPoint::Viewer, standing(true, 0), 0),
+        ("a", "a", EntryPoint::Viewer, standing(false, 0), 504),
+        ("a", "a", EntryPoint::Remuxed, standing(false, 0), 0),
+        ("a", "a", EntryPoint::Hls, standing(false, 0), 0),
+        ("key", "a", EntryPoint::Viewer, standing(true, 0), 0),
+        ("key", "b", EntryPoint::Viewer, standing(true, 0), 403),
+        ("none", "none", EntryPoint::Viewer, standing(true, 0), 403),
+        (
+            "counted",
+            "counted",
+            EntryPoint::Viewer,
+            standing(true, 1),
+            0,
+        ),
+        (
+            "counted",
+            "counted",
+            EntryPoint::Viewer,
+            standing(true, 2),
+            503,
+        ),
+        (
+            "counted",
+            "counted",
+            EntryPoint::Hls,
+            standing(true, 9),
+            503,
+        ),
     ] {
         let (name, of) = (session(name), session(of));
         let gate = table.gate();
@@ -754,7 +777,7 @@ fn nothing_begins_once_the_server_is_told_to_end() {
         assert_eq!(status(gate.follow()), expected);
         let name = session("a");
         assert_eq!(
-            status(gate.see(None, &name, &name, &Standing::default())),
+            status(gate.see(None, &name, &name, &SessionState::default())),
             expected
         );
     }
@@ -766,17 +789,17 @@ fn an_abort_keeps_everybody_out_of_its_session_and_of_no_other() {
     table.grant("a", Direction::Both, Terms::default());
     table.grant("b", Direction::Both, Terms::default());
     table.grant("key", Direction::Both, opens("a"));
-    let until = Moment::START + Duration::from_secs(60);
-    assert!(table.blocks.add(&session("a"), until, Moment::START));
-    let standing = Standing {
+    let until = Instant::START + Duration::from_secs(60);
+    assert!(table.blocks.add(&session("a"), until, Instant::START));
+    let standing = SessionState {
         has_room: true,
-        ..Standing::default()
+        ..SessionState::default()
     };
     for (name, expected) in [("a", 429), ("key", 429), ("b", 0)] {
         let (gate, name) = (table.gate(), session(name));
-        let watch = gate.watch(&claim(Way::Viewer, "10.0.0.1:1"), &name, &standing);
+        let watch = gate.watch(&claim(EntryPoint::Viewer, "10.0.0.1:1"), &name, &standing);
         assert_eq!(status(watch), expected, "{name:?}");
-        let put = gate.publish(&caller(Way::Put), &name, Framing::Chunked, &standing);
+        let put = gate.publish(&caller(EntryPoint::Put), &name, Framing::Chunked, &standing);
         assert_eq!(status(put), expected, "{name:?}");
     }
 }
@@ -786,13 +809,13 @@ fn an_abort_keeps_everybody_out_of_its_session_and_of_no_other() {
 fn a_stream_that_cannot_go_out_is_not_acceptable() {
     let table = Table::new(&[]);
     let name = session("a");
-    let standing = Standing {
+    let standing = SessionState {
         http_fault: Some("it is of no kind".to_owned()),
-        ..Standing::default()
+        ..SessionState::default()
     };
     let gate = table.gate();
     assert_eq!(status(gate.see(None, &name, &name, &standing)), 0);
-    for (standing, expected) in [(standing, 406), (Standing::default(), 0)] {
+    for (standing, expected) in [(standing, 406), (SessionState::default(), 0)] {
         let verdict = gate.come_to_watch(None, &name, &standing);
         assert_eq!(status(verdict.map(drop)), expected);
     }

@@ -225,7 +225,7 @@ fn what_cannot_be_so_of_pulls_is_refused() {
         (
             "another's stream",
             change(&told, "running", |_, it| {
-                it["stage"]["Running"]["live"] = 999.into();
+                it["stage"]["Running"]["stream"] = 999.into();
             }),
             Some(anothers),
         ),
@@ -277,10 +277,10 @@ fn who_asks_and_what_runs_is_said_of_each_pull() {
                 assert!(fetch.is_asked_by(id, asked));
                 assert!(!fetch.is_asked_by(id, ConnectionId::from_u64(999)));
             }
-            Concern::Runs(live) => {
+            Concern::Runs(stream) => {
                 runs += 1;
                 assert_eq!(session.as_str(), "running");
-                assert!(stage.relay.streams.is_pulls(session, live, id));
+                assert!(stage.relay.streams.is_pulls(session, stream, id));
                 assert!(!fetch.is_asked_by(id, asked));
             }
         }
@@ -297,12 +297,9 @@ fn those_that_run_are_counted_on() {
     assert_eq!(stage.relay.fetch.without_stream(), 3);
     let running = stage.relay.fetch.concerns();
     let ids: Vec<PullId> = running.map(|(id, _)| id).collect();
-    let desk = &mut stage.relay.desk;
+    let ctx = &mut stage.relay.ctx;
     for id in ids {
-        stage
-            .relay
-            .fetch
-            .stream_over(id, End::Complete, false, desk);
+        stage.relay.fetch.stream_over(id, End::Complete, false, ctx);
     }
     assert_eq!(stage.relay.fetch.without_stream(), 3);
     assert_eq!(stage.relay.fetch.len(), 3);

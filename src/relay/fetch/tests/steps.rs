@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::gate::SessionId;
-use crate::moment::Moment;
-use crate::relay::desk::Desk;
+use crate::moment::Instant;
+use crate::relay::context::Context;
 use crate::relay::fetch::pull::Stage;
 use crate::relay::fetch::{Fault, Fetch, Said, WITHOUT_STREAM_MAX};
-use crate::relay::{Action, ConnectionId, Job, LiveId, PullId, Ticket, stage};
+use crate::relay::{Action, ConnectionId, Job, JobId, PullId, StreamId, stage};
 use crate::stream::End;
 
 const ONE: &str = "--origin=http://10.1.0.1:8000";
@@ -20,11 +20,11 @@ const OTHER_NAMED: &str = "--origin=http://two.example:8002";
 /// What is fetched, by itself.
 struct Scene {
     fetch: Fetch,
-    desk: Desk,
+    ctx: Context,
 }
 
-fn at(milliseconds: u64) -> Moment {
-    Moment::after_start(Duration::from_millis(milliseconds))
+fn at(milliseconds: u64) -> Instant {
+    Instant::after_start(Duration::from_millis(milliseconds))
 }
 
 fn session(name: &str) -> SessionId {
@@ -35,8 +35,8 @@ fn connection(number: u64) -> ConnectionId {
     ConnectionId::from_u64(number)
 }
 
-fn live(number: u64) -> LiveId {
-    LiveId::from_u64(number)
+fn stream(number: u64) -> StreamId {
+    StreamId::from_u64(number)
 }
 
 fn host(number: u8) -> SocketAddr {
@@ -45,13 +45,13 @@ fn host(number: u8) -> SocketAddr {
 
 impl Scene {
     fn new(options: &[&str]) -> Scene {
-        let mut desk = Desk::new(stage::settings(options));
-        let fetch = Fetch::new(&mut desk);
-        Scene { fetch, desk }
+        let mut ctx = Context::new(stage::settings(options));
+        let fetch = Fetch::new(&mut ctx);
+        Scene { fetch, ctx }
     }
 
     fn want(&mut self, name: &str) -> PullId {
-        self.fetch.want(&session(name), &mut self.desk);
+        self.fetch.want(&session(name), &mut self.ctx);
         self.fetch.pulls.of(&session(name)).expect("it is fetched")
     }
 
@@ -84,8 +84,8 @@ impl Scene {
                 Said::Call(id) => format!("call {}", id.to_u64()),
                 Said::RoundOver(id) => format!("over {}", id.to_u64()),
                 Said::HangUp(id) => format!("hang up {}", id.to_u64()),
-                Said::Unwanted { live, pull } => {
-                    format!("unwanted {} {}", live.to_u64(), pull.to_u64())
+                Said::Unwanted { stream, pull } => {
+                    format!("unwanted {} {}", stream.to_u64(), pull.to_u64())
                 }
             });
         }
@@ -97,29 +97,28 @@ impl Scene {
     fn called(&mut self, id: PullId, over: u64) -> SocketAddr {
         self.said();
         let call = self.fetch.call(id, |_| None).expect("it is to be called");
-        self.fetch
-            .called(id, Some(connection(over)), &mut self.desk);
+        self.fetch.called(id, Some(connection(over)), &mut self.ctx);
         call.to
     }
 
     fn asked(&mut self, id: PullId, over: u64, fault: Fault) {
         let fault = (connection(over), fault);
-        self.fetch.asked(id, fault, |_| None, &mut self.desk);
+        self.fetch.asked(id, fault, |_| None, &mut self.ctx);
     }
 
     /// A pull that runs.
     fn running(&mut self, name: &str) -> PullId {
         let id = self.want(name);
         self.called(id, 90);
-        let now = self.desk.now();
-        self.fetch.brought(id, live(id.to_u64() + 50), None, now);
+        let now = self.ctx.now();
+        self.fetch.brought(id, stream(id.to_u64() + 50), None, now);
         id
     }
 
     /// The tickets of what is to be looked up, and the names.
-    fn sought(&mut self) -> Vec<(Ticket, String)> {
+    fn sought(&mut self) -> Vec<(JobId, String)> {
         let mut sought = Vec::new();
-        while let Some(action) = self.desk.next_action() {
+        while let Some(action) = self.ctx.next_action() {
             if let Action::Help(ticket, Job::Resolve(names)) = action {
                 sought.push((ticket, names[0].0.clone()));
             }
@@ -129,7 +128,7 @@ impl Scene {
 
     fn lines(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
-        while let Some(action) = self.desk.next_action() {
+        while let Some(action) = self.ctx.next_action() {
             if let Action::Log(line) = action {
                 lines.push(format!("{line:?}"));
             }
@@ -137,14 +136,14 @@ impl Scene {
         lines
     }
 
-    fn next_deadline(&self) -> Option<Moment> {
-        self.desk.timers().next()
+    fn next_deadline(&self) -> Option<Instant> {
+        self.ctx.timers().next()
     }
 
     /// So many deadlines are armed as are there.
     fn check(&self) {
         let armed = self.fetch.pulls.check(|_, _, _| true);
-        assert_eq!(self.desk.timers().len(), armed);
+        assert_eq!(self.ctx.timers().len(), armed);
     }
 }
 
@@ -152,7 +151,7 @@ impl Scene {
 fn a_session_is_fetched_once_and_only_where_there_are_origins() {
     let mut alone = Scene::new(&[]);
     assert!(!alone.fetch.has_origins() && !alone.fetch.has(&session("a")));
-    alone.fetch.want(&session("a"), &mut alone.desk);
+    alone.fetch.want(&session("a"), &mut alone.ctx);
     assert_eq!((alone.fetch.len(), alone.said().len()), (0, 0));
     let mut scene = Scene::new(&[ONE]);
     assert!(scene.fetch.has_origins() && !scene.fetch.has_said());
@@ -173,10 +172,10 @@ fn a_viewer_waits_for_as_long_as_all_origins_may_take() {
         (&["--origin-time=3", ONE, TWO, NAMED], 9),
     ] {
         let scene = Scene::new(options);
-        assert_eq!(scene.fetch.time(&scene.desk), Duration::from_secs(seconds));
+        assert_eq!(scene.fetch.time(&scene.ctx), Duration::from_secs(seconds));
     }
     let mut scene = Scene::new(&["--origin-time=3", ONE, TWO]);
-    scene.desk.set_now(at(1_000));
+    scene.ctx.set_now(at(1_000));
     let id = scene.want("a");
     let call = scene.fetch.call(id, |_| None).expect("it is to be called");
     assert_eq!(
@@ -184,7 +183,7 @@ fn a_viewer_waits_for_as_long_as_all_origins_may_take() {
         ("10.1.0.1:8000".parse().expect("good"), at(4_000))
     );
     scene.called(id, 1);
-    scene.desk.set_now(at(2_500));
+    scene.ctx.set_now(at(2_500));
     scene.asked(id, 1, Fault::NotFound);
     let call = scene.fetch.call(id, |_| None).expect("it is to be called");
     assert_eq!(
@@ -207,7 +206,7 @@ fn there_is_room_for_so_many_pulls_without_a_stream() {
     let ids: Vec<PullId> = scene.fetch.pulls.entries.iter().map(|(id, _)| id).collect();
     for (number, id) in ids.into_iter().enumerate() {
         assert_eq!(scene.fetch.has_room(), number > 44, "{number}");
-        scene.fetch.runs(id, live(1), at(0));
+        scene.fetch.runs(id, stream(1), at(0));
         assert_eq!(scene.fetch.without_stream(), 299 - number);
         assert_eq!(scene.fetch.len(), 300);
     }
@@ -256,7 +255,7 @@ fn what_an_origin_answers_says_who_is_asked_next() {
         assert_eq!(scene.stands(id), "resolving 0");
         let (ticket, _) = scene.sought().remove(0);
         let found = [Ok(vec![host(1), host(2)])];
-        assert!(scene.fetch.resolved(ticket, &found, &mut scene.desk));
+        assert!(scene.fetch.resolved(ticket, &found, &mut scene.ctx));
         for (over, fault) in (1..).zip(faults) {
             scene.called(id, over);
             // Who was asked before has nothing to say.
@@ -304,7 +303,7 @@ fn that_a_session_may_not_be_watched_is_known_until_it_may() {
     assert!(scene.fetch.is_forbidden(&session("a")));
     assert_eq!(scene.fetch.absence(&session("a")), Fault::Forbidden);
     scene.called(id, 1);
-    let own = scene.fetch.brought(id, live(5), Some("1.1 b"), at(0));
+    let own = scene.fetch.brought(id, stream(5), Some("1.1 b"), at(0));
     assert!(own.starts_with("1.1 b, 1.1 tollgate-"), "{own}");
     assert!(!scene.fetch.is_forbidden(&session("a")));
     assert_eq!(scene.stands(id), "running");
@@ -327,9 +326,9 @@ fn a_loop_of_those_who_came_before_is_asked_about_again() {
             let call = scene.fetch.call(id, |_| asked_via).expect("it is called");
             let named = asked_via.is_none_or(|via| call.request.contains(via));
             assert!(named, "{}", call.request);
-            scene.fetch.called(id, Some(connection(1)), &mut scene.desk);
+            scene.fetch.called(id, Some(connection(1)), &mut scene.ctx);
             let over = (connection(1), fault);
-            scene.fetch.asked(id, over, |_| now_via, &mut scene.desk);
+            scene.fetch.asked(id, over, |_| now_via, &mut scene.ctx);
             let expected = if fault == Fault::Loop {
                 stands
             } else {
@@ -346,15 +345,15 @@ fn an_origin_that_cannot_be_called_is_passed_over() {
     let mut scene = Scene::new(&[ONE, TWO, "--wait=60"]);
     let id = scene.want("a");
     scene.said();
-    scene.fetch.called(id, None, &mut scene.desk);
+    scene.fetch.called(id, None, &mut scene.ctx);
     assert_eq!(scene.stands(id), "calling 1.0");
     assert_eq!(scene.fetch.absence(&session("a")), Fault::Busy);
     scene.called(id, 3);
     assert_eq!(scene.stands(id), "asking 1.0");
     assert!(scene.fetch.call(id, |_| None).is_none(), "it is called");
     // What comes late changes nothing.
-    scene.fetch.called(id, None, &mut scene.desk);
-    scene.fetch.called(id, Some(connection(4)), &mut scene.desk);
+    scene.fetch.called(id, None, &mut scene.ctx);
+    scene.fetch.called(id, Some(connection(4)), &mut scene.ctx);
     assert_eq!(scene.stands(id), "asking 1.0");
     assert!(scene.fetch.is_asked_by(id, connection(3)));
     assert!(!scene.fetch.is_asked_by(id, connection(4)));
@@ -364,14 +363,14 @@ fn an_origin_that_cannot_be_called_is_passed_over() {
 #[test]
 fn what_is_looked_up_moves_those_on_who_wait_for_it() {
     let mut scene = Scene::new(&[NAMED, OTHER_NAMED, "--origin-time=5"]);
-    scene.desk.set_now(at(100));
+    scene.ctx.set_now(at(100));
     let [a, b] = ["a", "b"].map(|name| scene.want(name));
     let (first, name) = scene.sought().remove(0);
     assert_eq!(name, "one.example");
     assert!(scene.sought().is_empty(), "it is looked up once");
     assert_eq!(scene.next_deadline(), Some(at(5_100)));
     // Its time is over: it is not found here, and one more waits for it then.
-    scene.desk.set_now(at(5_100));
+    scene.ctx.set_now(at(5_100));
     scene
         .fetch
         .pulls
@@ -380,7 +379,7 @@ fn what_is_looked_up_moves_those_on_who_wait_for_it() {
         .expect("it")
         .armed
         .fired();
-    let due = |scene: &mut Scene, id| scene.fetch.due(id, &mut scene.desk);
+    let due = |scene: &mut Scene, id| scene.fetch.due(id, &mut scene.ctx);
     due(&mut scene, a);
     assert_eq!(
         (scene.stands(a), scene.stands(b)),
@@ -393,7 +392,7 @@ fn what_is_looked_up_moves_those_on_who_wait_for_it() {
     assert!(
         !scene
             .fetch
-            .resolved(Ticket(999), &[Ok(vec![host(1)])], &mut scene.desk)
+            .resolved(JobId(999), &[Ok(vec![host(1)])], &mut scene.ctx)
     );
     assert_eq!(
         (scene.stands(a), scene.stands(b)),
@@ -402,7 +401,7 @@ fn what_is_looked_up_moves_those_on_who_wait_for_it() {
     assert!(
         scene
             .fetch
-            .resolved(first, &[Ok(vec![host(1)])], &mut scene.desk)
+            .resolved(first, &[Ok(vec![host(1)])], &mut scene.ctx)
     );
     assert_eq!(
         (scene.stands(a), scene.stands(b)),
@@ -411,7 +410,7 @@ fn what_is_looked_up_moves_those_on_who_wait_for_it() {
     // Its time is still that of its origin.
     let call = scene.fetch.call(b, |_| None).expect("it is to be called");
     assert_eq!((call.to, call.until), (host(1), at(5_100)));
-    assert!(scene.fetch.resolved(second, &[], &mut scene.desk));
+    assert!(scene.fetch.resolved(second, &[], &mut scene.ctx));
     assert_eq!(scene.stands(a), "failed");
     let ill = Fault::Broken("its name does not resolve");
     assert!(ill < Fault::TimedOut, "that tells more");
@@ -438,7 +437,7 @@ fn a_name_without_addresses_is_a_fault_of_its_own() {
         let is_found = !addresses.is_empty();
         scene
             .fetch
-            .resolved(ticket, &[Ok(addresses)], &mut scene.desk);
+            .resolved(ticket, &[Ok(addresses)], &mut scene.ctx);
         if is_found {
             scene.called(id, 1);
             scene.asked(id, 1, ill);
@@ -515,16 +514,16 @@ fn a_round_that_brought_nothing_is_over_or_another_comes() {
             false => scene.want("a"),
         };
         scene.fetch.note_fault(id, case.fault);
-        let over = scene.fetch.end_round(id, |_| true, &mut scene.desk);
+        let over = scene.fetch.end_round(id, |_| true, &mut scene.ctx);
         assert!(over.is_none(), "it is under way");
         scene.fetch.pulls.enter(id, Stage::Failed);
         if case.is_closing {
-            scene.desk.begin_closing();
+            scene.ctx.begin_closing();
         }
         scene.lines();
         let before = scene.fetch.failures();
         let is_held = |_: &SessionId| case.is_held;
-        let over = scene.fetch.end_round(id, is_held, &mut scene.desk);
+        let over = scene.fetch.end_round(id, is_held, &mut scene.ctx);
         let (of, told) = over.expect("its round is over");
         let what = format!(
             "{:?} {} {} {} {}",
@@ -549,16 +548,16 @@ fn rounds_are_apart_by_more_and_more() {
     let mut scene = Scene::new(&[ONE]);
     let mut parts = Vec::new();
     let pause = |scene: &mut Scene, id: PullId| {
-        scene.fetch.pause(id, &mut scene.desk);
+        scene.fetch.pause(id, &mut scene.ctx);
         let Some(Stage::Pausing { until }) = scene.stage(id) else {
             panic!("it does not pause");
         };
         assert_eq!(scene.next_deadline(), Some(until));
-        let pause = until.since(scene.desk.now());
-        scene.desk.set_now(until);
-        scene.desk.call_due(9);
-        while scene.desk.next_called().is_some() {}
-        scene.fetch.due(id, &mut scene.desk);
+        let pause = until.since(scene.ctx.now());
+        scene.ctx.set_now(until);
+        scene.ctx.call_due(9);
+        while scene.ctx.next_called().is_some() {}
+        scene.fetch.due(id, &mut scene.ctx);
         assert_eq!(scene.stands(id), "calling 0.0");
         pause
     };
@@ -572,7 +571,7 @@ fn rounds_are_apart_by_more_and_more() {
             assert!((most / 2..most).contains(&it), "{it} of {most}");
             parts.push((it * 1024 / most) as u32);
         }
-        scene.fetch.drop(&session("a"), &mut scene.desk);
+        scene.fetch.drop(&session("a"), &mut scene.ctx);
     }
     // They are spread over all of that half.
     let (least, most) = (parts.iter().min(), parts.iter().max());
@@ -595,16 +594,16 @@ fn a_stream_that_is_over_is_fetched_anew_if_somebody_watches_it_and_it_broke() {
     ] {
         for (ran, failures) in [(0, 4), (7_999, 4), (8_000, 1), (60_000, 1)] {
             let mut scene = Scene::new(&[ONE]);
-            scene.desk.set_now(at(1_000));
+            scene.ctx.set_now(at(1_000));
             let id = scene.running("a");
             scene.fetch.pulls.entries.get_mut(id).expect("it").failures = 3;
-            scene.desk.set_now(at(1_000 + ran));
+            scene.ctx.set_now(at(1_000 + ran));
             if is_closing {
-                scene.desk.begin_closing();
+                scene.ctx.begin_closing();
             }
             let over = scene
                 .fetch
-                .stream_over(id, end, has_viewers, &mut scene.desk);
+                .stream_over(id, end, has_viewers, &mut scene.ctx);
             assert_eq!(over, again.then(|| session("a")));
             let pull = scene.fetch.pulls.entries.get(id);
             assert_eq!(
@@ -617,7 +616,7 @@ fn a_stream_that_is_over_is_fetched_anew_if_somebody_watches_it_and_it_broke() {
             // One that does not run is not over.
             let twice = scene
                 .fetch
-                .stream_over(id, End::Complete, false, &mut scene.desk);
+                .stream_over(id, End::Complete, false, &mut scene.ctx);
             assert_eq!(twice, None);
             assert_eq!(scene.stands(id), if again { "pausing" } else { "gone" });
         }
@@ -629,7 +628,7 @@ fn a_stream_that_is_over_is_fetched_anew_if_somebody_watches_it_and_it_broke() {
 fn what_is_not_wanted_any_more_is_hung_up_on() {
     let mut scene = Scene::new(&[NAMED, "--wait=60"]);
     let id = scene.want("resolving");
-    scene.fetch.drop(&session("resolving"), &mut scene.desk);
+    scene.fetch.drop(&session("resolving"), &mut scene.ctx);
     assert_eq!((scene.stands(id), scene.said()), ("gone".into(), vec![]));
     scene.check();
     let mut scene = Scene::new(&[ONE, "--wait=60"]);
@@ -639,7 +638,7 @@ fn what_is_not_wanted_any_more_is_hung_up_on() {
         if is_asked {
             scene.called(id, 77);
         }
-        scene.fetch.drop(&session(name), &mut scene.desk);
+        scene.fetch.drop(&session(name), &mut scene.ctx);
         let said = if is_asked {
             vec!["hang up 77".to_owned()]
         } else {
@@ -649,11 +648,11 @@ fn what_is_not_wanted_any_more_is_hung_up_on() {
     }
     let id = scene.running("running");
     let stream = id.to_u64() + 50;
-    scene.fetch.drop(&session("running"), &mut scene.desk);
+    scene.fetch.drop(&session("running"), &mut scene.ctx);
     let said = vec![format!("unwanted {stream} {}", id.to_u64())];
     assert_eq!((scene.stands(id), scene.said()), ("gone".into(), said));
     // There is none of this name.
-    scene.fetch.drop(&session("none"), &mut scene.desk);
+    scene.fetch.drop(&session("none"), &mut scene.ctx);
     assert_eq!(scene.said(), Vec::<String>::new());
     scene.check();
 }
@@ -666,8 +665,8 @@ fn when_the_server_shuts_down_only_what_runs_is_fetched_on() {
     let asks = scene.want("asks");
     scene.called(asks, 8);
     let pauses = scene.running("pauses");
-    scene.fetch.pause(pauses, &mut scene.desk);
-    scene.fetch.shut_down(&mut scene.desk);
+    scene.fetch.pause(pauses, &mut scene.ctx);
+    scene.fetch.shut_down(&mut scene.ctx);
     assert_eq!(
         [runs, asks, pauses].map(|id| scene.stands(id)),
         ["running", "gone", "gone"]
@@ -682,7 +681,7 @@ fn a_pull_that_nobody_wants_has_its_time() {
     let mut scene = Scene::new(&[ONE, "--origin-idle=5"]);
     let tend = |scene: &mut Scene, name: &str, is_wanted: bool| {
         let whom = session(name);
-        scene.fetch.tend(&whom, || is_wanted, &mut scene.desk);
+        scene.fetch.tend(&whom, || is_wanted, &mut scene.ctx);
     };
     let id = scene.want("never");
     scene.called(id, 6);
@@ -696,22 +695,22 @@ fn a_pull_that_nobody_wants_has_its_time() {
 
     let id = scene.running("ran");
     assert_eq!(scene.next_deadline(), None);
-    scene.desk.set_now(at(1_000));
+    scene.ctx.set_now(at(1_000));
     tend(&mut scene, "other", false);
     assert_eq!(scene.next_deadline(), None);
     tend(&mut scene, "ran", false);
     assert_eq!(scene.next_deadline(), Some(at(6_000)));
     // It is not wanted since then, however often it is asked.
-    scene.desk.set_now(at(4_000));
+    scene.ctx.set_now(at(4_000));
     tend(&mut scene, "ran", false);
     assert_eq!(scene.next_deadline(), Some(at(6_000)));
     // Somebody has come; and gone again.
     tend(&mut scene, "ran", true);
     let fire = |scene: &mut Scene, milliseconds| {
-        scene.desk.set_now(at(milliseconds));
-        scene.desk.call_due(9);
-        while scene.desk.next_called().is_some() {
-            scene.fetch.due(id, &mut scene.desk);
+        scene.ctx.set_now(at(milliseconds));
+        scene.ctx.call_due(9);
+        while scene.ctx.next_called().is_some() {
+            scene.fetch.due(id, &mut scene.ctx);
         }
     };
     fire(&mut scene, 6_000);
@@ -737,7 +736,7 @@ fn what_is_not_due_yet_stays_as_it_is() {
     let pausing = {
         let mut other = Scene::new(&[ONE, "--origin-idle=60"]);
         let id = other.running("pausing");
-        other.fetch.pause(id, &mut other.desk);
+        other.fetch.pause(id, &mut other.ctx);
         (other, id)
     };
     let (mut other, pausing) = pausing;
@@ -749,15 +748,15 @@ fn what_is_not_due_yet_stays_as_it_is() {
         (&mut other, pausing, "pausing", until),
     ] {
         let before = Duration::from_nanos(1);
-        let early = Moment::after_start(until.since_start() - before);
-        scene.desk.set_now(early);
-        scene.fetch.due(id, &mut scene.desk);
+        let early = Instant::after_start(until.since_start() - before);
+        scene.ctx.set_now(early);
+        scene.fetch.due(id, &mut scene.ctx);
         assert_eq!(scene.stands(id), stands);
         assert_eq!(scene.next_deadline(), Some(until));
-        scene.desk.set_now(until);
-        scene.desk.call_due(9);
-        while scene.desk.next_called().is_some() {}
-        scene.fetch.due(id, &mut scene.desk);
+        scene.ctx.set_now(until);
+        scene.ctx.call_due(9);
+        while scene.ctx.next_called().is_some() {}
+        scene.fetch.due(id, &mut scene.ctx);
         assert!(
             scene.stands(id).starts_with("calling"),
             "{}",

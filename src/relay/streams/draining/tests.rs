@@ -9,7 +9,7 @@ use crate::gate::SessionId;
 use crate::held::tree_map_bytes;
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
-use crate::relay::{DATAGRAMS_COST_MAX, LiveId, UdpPort};
+use crate::relay::{DATAGRAMS_COST_MAX, StreamId, UdpPort};
 use crate::rtp::Packet;
 use crate::stream::Outcome;
 
@@ -150,12 +150,12 @@ fn a_rest_with_a_slow_clock_ends_in_the_time_that_its_bytes_are_worth() {
     let media = slow(5_000);
     put(&mut stage, &media);
     let sent = pass(&mut stage, Duration::from_secs(60));
-    assert!(sent > 0 && stage.relay.streams.lives.len() == 1);
+    assert!(sent > 0 && stage.relay.streams.streams.len() == 1);
     // 60 s and 940,000 bytes at 4,000 a second.
     let sent = pass(&mut stage, Duration::from_secs(230));
-    assert!(sent > 0 && stage.relay.streams.lives.len() == 1);
+    assert!(sent > 0 && stage.relay.streams.streams.len() == 1);
     pass(&mut stage, Duration::from_secs(6));
-    assert_eq!(stage.relay.streams.lives.len(), 0);
+    assert_eq!(stage.relay.streams.streams.len(), 0);
     stage.assert_nothing_left();
 }
 
@@ -164,11 +164,11 @@ fn a_rest_ends_when_its_clients_are_revoked() {
     let mut stage = stage();
     put(&mut stage, &slow(5_000));
     pass(&mut stage, Duration::from_secs(1));
-    assert_eq!(stage.relay.streams.lives.len(), 1);
+    assert_eq!(stage.relay.streams.streams.len(), 1);
     let free = stage.relay.streams.pool.bytes_left;
     let revoked = call(&mut stage, "DELETE /api/revoke-token?sessionid=s");
     assert!(revoked.starts_with("HTTP/1.1 200 "), "{revoked}");
-    assert_eq!(stage.relay.streams.lives.len(), 0);
+    assert_eq!(stage.relay.streams.streams.len(), 0);
     assert!(stage.relay.streams.pool.bytes_left > free);
 }
 
@@ -207,14 +207,22 @@ fn a_stream_of_which_little_is_known_is_forgotten_too() {
     let mut stage = stage();
     put(&mut stage, b"G");
     pass(&mut stage, Duration::from_secs(1));
-    assert_eq!(stage.relay.streams.lives.len(), 0, "of a body of one byte");
+    assert_eq!(
+        stage.relay.streams.streams.len(),
+        0,
+        "of a body of one byte"
+    );
     for round in 0..3 {
         rtp(&mut stage, 96, 10..20, 7);
         assert_eq!(stage.relay.streams.running.len(), 1);
         goodbye(&mut stage, 7);
         let sent = pass(&mut stage, Duration::from_secs(1));
         assert!(sent > 10 * 19, "{sent}");
-        assert_eq!(stage.relay.streams.lives.len(), 0, "of RTP, round {round}");
+        assert_eq!(
+            stage.relay.streams.streams.len(),
+            0,
+            "of RTP, round {round}"
+        );
     }
 }
 
@@ -227,26 +235,26 @@ fn another_ssrc_counts_when_the_source_is_silent() {
         pass(&mut stage, Duration::from_millis(900));
         rtp(&mut stage, 96, 100 * number..100 * number + 20, 8);
     }
-    let counts = stage.relay.desk.counts();
+    let counts = stage.relay.ctx.counts();
     assert_eq!(counts.of(Count::Datagrams), 50);
     assert_eq!(counts.of(Count::SecondSource), 48 * 20);
-    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 1);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Streams), 1);
     pass(&mut stage, Duration::from_millis(100));
     rtp(&mut stage, 96, 1..3, 8);
-    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 2);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Streams), 2);
     assert_eq!(stage.relay.streams.running.len(), 1);
     // Who says goodbye makes room at once, though not for a stream that begins within a second.
     goodbye(&mut stage, 8);
     assert_eq!(stage.relay.streams.running.len(), 0);
     rtp(&mut stage, 96, 1..3, 9);
-    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 2);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Streams), 2);
     pass(&mut stage, Duration::from_secs(1));
     rtp(&mut stage, 96, 3..5, 9);
-    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 3);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Streams), 3);
     pass(&mut stage, Duration::from_secs(1));
     goodbye(&mut stage, 9);
     rtp(&mut stage, 96, 1..3, 10);
-    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 4);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Streams), 4);
 }
 
 /// Each begins and ends a stream with three datagrams.
@@ -272,7 +280,7 @@ fn streams_that_begin_and_end_count_as_heads_and_begin_once_a_second() {
         });
         pass(&mut stage, Duration::from_millis(10));
     }
-    assert_eq!(stage.relay.desk.counts().of(Count::Streams), 10);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Streams), 10);
 }
 
 #[test]
@@ -303,7 +311,7 @@ fn rtp_is_asked_the_same_as_the_other_ways_in() {
     stage.relay.shut_down(stage.now);
     rtp(&mut stage, 33, 0..10, 7);
     assert_eq!(stage.relay.streams.running.len(), 0, "shut down");
-    assert_eq!(stage.relay.desk.counts().of(Count::Refused), 20);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Refused), 20);
 }
 
 /// What waits for a packet that never comes is not lost with it, and nothing comes behind the end.
@@ -317,14 +325,14 @@ fn what_came_early_goes_out_when_its_source_says_goodbye() {
     goodbye(&mut stage, 7);
     let (media, is_complete) = stage.media(viewer);
     assert!(is_complete && media == b"payload".repeat(5), "{media:?}");
-    assert_eq!(stage.relay.desk.counts().of(Count::Lost), 1);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Lost), 1);
     assert_eq!(
-        stage.relay.streams.lives.len(),
+        stage.relay.streams.streams.len(),
         1,
         "its clients have not got it yet"
     );
     pass(&mut stage, Duration::from_secs(1));
-    assert_eq!(stage.relay.streams.lives.len(), 0);
+    assert_eq!(stage.relay.streams.streams.len(), 0);
 }
 
 /// 1,250 hosts with a token each send one large packet, whose second never comes.
@@ -426,7 +434,7 @@ fn whatever_comes_leaves_nothing() {
             );
         }
         pass(&mut stage, Duration::from_secs(100));
-        assert_eq!(stage.relay.streams.lives.len(), 0, "seed {seed}");
+        assert_eq!(stage.relay.streams.streams.len(), 0, "seed {seed}");
         assert!(stage.relay.streams.posting.is_empty(), "seed {seed}");
         stage.assert_nothing_left();
     }
@@ -437,14 +445,14 @@ fn whatever_comes_leaves_nothing() {
 #[test]
 fn room_is_made_by_those_of_the_session_and_then_by_the_oldest() {
     let name = |name: &str| SessionId::parse(name.as_bytes()).expect("a name");
-    let id = LiveId::from_u64;
+    let id = StreamId::from_u64;
     let mut draining = Draining::default();
     assert_eq!(draining.held_bytes(), 0);
     let mut held = 0;
     for (serial, session) in [(1, "s"), (2, "t"), (3, "s"), (4, "u"), (5, "t")] {
         draining.enter(&name(session), serial, id(serial));
         assert_eq!(draining.check(), serial as usize);
-        let least = serial as usize * 2 * size_of::<(u64, LiveId)>();
+        let least = serial as usize * 2 * size_of::<(u64, StreamId)>();
         held = draining.held_bytes().max(held);
         assert!((least..least + 4_096).contains(&held), "{held}");
     }
@@ -510,11 +518,11 @@ fn who_is_cut_off_is_counted() {
         }
         stage.relay.received(source, &[7; 1_000], stage.now);
         stage.settle();
-        let lives = stage.relay.streams.lives.iter();
-        let id = lives.map(|(id, _)| id).next().expect("a stream");
-        let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
-        assert_eq!(streams.cut_off(id, "a test", desk), viewers);
-        assert_eq!(streams.cut_off(LiveId::from_u64(77), "a test", desk), 0);
+        let streams = stage.relay.streams.streams.iter();
+        let id = streams.map(|(id, _)| id).next().expect("a stream");
+        let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
+        assert_eq!(streams.cut_off(id, "a test", ctx), viewers);
+        assert_eq!(streams.cut_off(StreamId::from_u64(77), "a test", ctx), 0);
         stage.relay.settle();
         stage.settle();
         assert!(ids.iter().all(|id| stage.closed.contains(id)));
@@ -556,10 +564,10 @@ fn who_drains_is_held_twice() {
     let mut draining = Draining::default();
     let session = SessionId::parse(b"s").expect("a name");
     for serial in 0..1_000 {
-        draining.enter(&session, serial, LiveId::from_u64(serial));
+        draining.enter(&session, serial, StreamId::from_u64(serial));
     }
     let each = tree_map_bytes(&draining.all);
-    assert!(each >= 1_000 * size_of::<(u64, LiveId)>());
+    assert!(each >= 1_000 * size_of::<(u64, StreamId)>());
     let held = draining.held_bytes();
     assert!((2 * each..2 * each + 4_096).contains(&held), "{held}");
 }

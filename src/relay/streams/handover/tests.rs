@@ -111,7 +111,7 @@ fn all_kinds() -> (Stage, ConnectionId) {
 
 /// The rows of list-streams, without what depends on how allocations have grown.
 fn rows(stage: &Stage) -> Vec<Value> {
-    let rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
+    let rows = stage.relay.streams.rows((0, 0), &stage.relay.ctx);
     let rows = rows.map(|(_, row)| {
         let mut row = serde_json::to_value(&row).expect("a row");
         row["held_bytes"] = Value::Null;
@@ -138,10 +138,16 @@ fn streams_of_all_kinds_go_on_in_another_core() {
     let before = rows(&stage);
     let names: Vec<&Value> = before.iter().map(|row| &row["sessionid"]).collect();
     assert_eq!(names, ["http", "rtp", "bare", "flv", "drains", "held"]);
-    let old_ids: Vec<LiveId> = stage.relay.streams.lives.iter().map(|(id, _)| id).collect();
+    let old_ids: Vec<StreamId> = stage
+        .relay
+        .streams
+        .streams
+        .iter()
+        .map(|(id, _)| id)
+        .collect();
     assert_eq!(old_ids.len(), 7, "a shadow, too");
     let serial_next = stage.relay.streams.live_serial_next;
-    let begun = stage.relay.desk.counts().of(Count::Streams);
+    let begun = stage.relay.ctx.counts().of(Count::Streams);
     let taken = stage.written.clone();
     stage.change_hands(OPTIONS);
     set_rtp(&mut stage);
@@ -152,18 +158,15 @@ fn streams_of_all_kinds_go_on_in_another_core() {
     stage.settle();
     assert_eq!(stage.media(stuck), (vec![7; 30_000], true));
     // Sources go on where they were.
-    let datagrams = stage.relay.desk.counts().of(Count::Datagrams);
+    let datagrams = stage.relay.ctx.counts().of(Count::Datagrams);
     arrive(&mut stage, CAMERA, &rtp(5));
     arrive(&mut stage, BARE_CAMERA, &packets(7));
-    assert_eq!(
-        stage.relay.desk.counts().of(Count::Datagrams),
-        datagrams + 2
-    );
-    assert_eq!(stage.relay.desk.counts().of(Count::Streams), begun);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Datagrams), datagrams + 2);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Streams), begun);
     // A new one is called like none before it.
     put(&mut stage, "held", 99_999_999, &packets(9));
     assert_eq!(
-        stage.relay.desk.counts().of(Count::Streams),
+        stage.relay.ctx.counts().of(Count::Streams),
         begun,
         "it was held"
     );
@@ -182,7 +185,7 @@ fn streams_of_all_kinds_go_on_in_another_core() {
         .expect("it runs");
     assert!(!old_ids.contains(&id));
     assert_eq!(
-        stage.relay.streams.lives.get(id).expect("it").serial,
+        stage.relay.streams.streams.get(id).expect("it").serial,
         serial_next
     );
 }
@@ -192,12 +195,12 @@ fn the_old_core_keeps_nothing_of_streams_that_have_gone() {
     let (mut stage, _) = all_kinds();
     stage.tell().taken_over(OPTIONS).expect("it fits");
     let going: Vec<ConnectionId> = handover::connections(&stage.relay).collect();
-    assert!(stage.relay.desk.timers().len() > 0);
+    assert!(stage.relay.ctx.timers().len() > 0);
     handover::let_go(&mut stage.relay, &going);
     assert_eq!(stage.relay.streams.len(), 0);
     stage.relay.check();
     assert_eq!(stage.relay.streams.media().count(), 0);
-    let limits = &stage.relay.desk.settings().limits;
+    let limits = &stage.relay.ctx.settings().limits;
     let free = stage.relay.streams.pool.bytes_left;
     assert_eq!(free, limits.buffers_bytes_max as isize);
 }
@@ -261,12 +264,12 @@ fn what_cannot_be_so_of_streams_is_refused() {
         ),
         (
             "a shadow that is none",
-            |it, ids| change(it, "flv", |it| it["casts"][0]["live"] = ids["rtp"].into()),
+            |it, ids| change(it, "flv", |it| it["casts"][0]["stream"] = ids["rtp"].into()),
             OF_ANOTHER,
         ),
         (
             "a shadow that is not there",
-            |it, _| change(it, "flv", |it| it["casts"][0]["live"] = 999.into()),
+            |it, _| change(it, "flv", |it| it["casts"][0]["stream"] = 999.into()),
             OF_ANOTHER,
         ),
         (
@@ -274,7 +277,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
             |it, ids| {
                 let mut own = Value::Null;
                 let told = change(it, "flv", |it| own = it["casts"][0].clone());
-                assert_eq!(own["live"], ids["flv.ts"]);
+                assert_eq!(own["stream"], ids["flv.ts"]);
                 change(&told, "http", |it| it["casts"] = json!([own]))
             },
             OF_ANOTHER,
@@ -286,7 +289,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
         ),
         (
             "a shadow that its original has lost",
-            |it, _| change(it, "flv", |it| it["casts"][0]["live"] = Value::Null),
+            |it, _| change(it, "flv", |it| it["casts"][0]["stream"] = Value::Null),
             OF_ANOTHER,
         ),
         (
@@ -359,7 +362,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
             "what goes out",
             |it, _| {
                 change(it, "http", |it| {
-                    it["rtp_out"]["transport"]["cursor"] = (1u64 << 40).into();
+                    it["rtp_out"]["ts_output"]["cursor"] = (1u64 << 40).into();
                 })
             },
             NO_STATE,
@@ -430,7 +433,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
             "a pacer",
             |it, _| {
                 change(it, "http", |it| {
-                    it["rtp_out"]["transport"]["pacing"]["due"] = (1u64 << 40).into()
+                    it["rtp_out"]["ts_output"]["pacing"]["due"] = (1u64 << 40).into()
                 })
             },
             NO_STATE,
@@ -439,7 +442,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
             "what waits for its datagram",
             |it, _| {
                 change(it, "http", |it| {
-                    it["rtp_out"]["transport"]["packetiser"]["waiting"] = "abc".into()
+                    it["rtp_out"]["ts_output"]["packetiser"]["waiting"] = "abc".into()
                 })
             },
             NO_STATE,
@@ -472,8 +475,8 @@ fn move_stream(told: &Told, from: u64, to: u64) -> Told {
         }
     });
     for (id, ..) in &mut moved.media {
-        if *id == LiveId::from_u64(from) {
-            *id = LiveId::from_u64(to);
+        if *id == StreamId::from_u64(from) {
+            *id = StreamId::from_u64(to);
         }
     }
     moved
@@ -509,9 +512,13 @@ fn a_shadow_that_is_behind_has_its_place_within_what_is_kept() {
     }
     let told = stage.tell();
     let original = ids(&told)["flv"];
-    let live = stage.relay.streams.lives.get(LiveId::from_u64(original));
-    let stream = &live.expect("it is there").stream;
-    let (kept, newest) = (stream.filled_bytes() as u64, stream.newest());
+    let stream = stage
+        .relay
+        .streams
+        .streams
+        .get(StreamId::from_u64(original));
+    let buffer = &stream.expect("it is there").buffer;
+    let (kept, newest) = (buffer.filled_bytes() as u64, buffer.newest());
     assert!(kept > 1_000 && newest - kept > 1_000, "{kept} of {newest}");
     for (behind, is_there) in [
         (newest, true),
@@ -539,8 +546,8 @@ fn buffers_that_are_too_small_for_all_are_refused() {
     }
     let told = stage.tell();
     let streams = &stage.relay.streams;
-    let each = streams.lives.iter();
-    let granted: usize = each.map(|(_, live)| live.stream.granted_bytes()).sum();
+    let each = streams.streams.iter();
+    let granted: usize = each.map(|(_, stream)| stream.buffer.granted_bytes()).sum();
     let taken_of = 8 * 1024 * 1024 - streams.pool.bytes_left as usize;
     assert!(granted > 0 && taken_of > granted + 1024 * 1024);
     // So many are left for others, or missing.
@@ -566,11 +573,11 @@ fn media_of_too_many_streams_is_refused() {
     let limits = stage::settings(OPTIONS).limits;
     let mut told = ToldStreams::new(&limits);
     let most = 2 * 9 + 8;
-    let id = LiveId::from_u64;
+    let id = StreamId::from_u64;
     for number in 0..most {
         assert_eq!(told.hear_media((id(number), 0), b"abc", &limits), Ok(()));
     }
-    let Err(Unfit(why)) = told.hear_media((id(most), 0), b"abc", &limits) else {
+    let Err(HandoverError(why)) = told.hear_media((id(most), 0), b"abc", &limits) else {
         panic!("it is taken");
     };
     assert_eq!(why, "more than 26 streams");
@@ -588,8 +595,9 @@ fn media_of_too_many_streams_is_refused() {
 fn media_of_a_stream_that_is_told_no_more_is_let_go() {
     let (mut stage, _) = all_kinds();
     let mut told = stage.tell();
-    told.media.push((LiveId::from_u64(24), 0, vec![7; 100_000]));
+    told.media
+        .push((StreamId::from_u64(24), 0, vec![7; 100_000]));
     let relay = told.taken_over(OPTIONS).expect("it fits");
     relay.check();
-    assert!(!relay.streams.has(LiveId::from_u64(24)));
+    assert!(!relay.streams.has(StreamId::from_u64(24)));
 }

@@ -230,7 +230,7 @@ fn a_head_alone_is_the_head_of_what_it_is_asked_of() {
         ),
         (&segment, Count::Segments, lists, "audio/aac", "immutable\n"),
     ] {
-        let count = |stage: &Stage, what| stage.relay.desk.counts().of(what);
+        let count = |stage: &Stage, what| stage.relay.ctx.counts().of(what);
         let before = (count(&stage, what), count(&stage, other));
         let [got, head] = ["GET", "HEAD"].map(|method| {
             let id = request(&mut stage, &format!("{method} /stream/s/{name}"));
@@ -320,7 +320,7 @@ fn a_list_that_does_not_grow_is_waited_for_for_a_while() {
     let source = stage.client(PUT);
     // So little is no segment yet.
     stage.send(source, &aac(1));
-    let before = stage.relay.desk.counts().of(Count::Playlists);
+    let before = stage.relay.ctx.counts().of(Count::Playlists);
     let head = request(&mut stage, "HEAD /stream/s/index.m3u8");
     assert!(
         stage.text(head).starts_with("HTTP/1.1 503 "),
@@ -330,7 +330,7 @@ fn a_list_that_does_not_grow_is_waited_for_for_a_while() {
     let waits = request(&mut stage, "GET /stream/s/index.m3u8");
     assert_eq!(stage.text(waits), "");
     // It is counted when it is answered.
-    assert_eq!(stage.relay.desk.counts().of(Count::Playlists), before + 1);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Playlists), before + 1);
     stage.wait_seconds(1);
     assert_eq!(stage.text(waits), "");
     stage.wait_seconds(30);
@@ -339,7 +339,7 @@ fn a_list_that_does_not_grow_is_waited_for_for_a_while() {
         "{}",
         stage.text(waits)
     );
-    assert_eq!(stage.relay.desk.counts().of(Count::Playlists), before + 2);
+    assert_eq!(stage.relay.ctx.counts().of(Count::Playlists), before + 2);
     stage.lose(source);
 }
 

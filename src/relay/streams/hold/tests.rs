@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::gate::SessionId;
 use crate::random::Random;
 use crate::relay::stage::Stage;
-use crate::relay::{ConnectionId, LiveId, UdpPort};
+use crate::relay::{ConnectionId, StreamId, UdpPort};
 
 const PACKET_BYTES: usize = 188;
 const SEEDS: u64 = 150;
@@ -445,7 +445,7 @@ fn what_nothing_can_go_on_with_is_not_held() {
         let source = source(&mut stage, media);
         stage.viewer("a");
         if closes {
-            stage.relay.desk.begin_closing();
+            stage.relay.ctx.begin_closing();
         }
         stage.lose(source);
         let held = stage.relay.streams.held(&name("a"));
@@ -542,7 +542,7 @@ fn a_source_that_is_unlike_the_one_before_begins_anew() {
             by_datagrams(&mut stage, rest);
         }
         assert!(stage.media(viewer).0.len() > begun + 10_000, "{by_rtp}");
-        let rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
+        let rows = stage.relay.streams.rows((0, 0), &stage.relay.ctx);
         let rows: Vec<_> = rows
             .map(|(_, row)| serde_json::to_value(&row).expect("a row"))
             .collect();
@@ -559,20 +559,20 @@ fn a_source_that_is_unlike_the_one_before_begins_anew() {
 fn what_is_known_of_a_source_goes_with_it() {
     let mut stage = Stage::new(&["--hold=5"]);
     source(&mut stage, FILE);
-    let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+    let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
     let (old, source) = streams.running_source(&name("a")).expect("it runs");
     let pull = crate::relay::PullId::from_u64(3);
     streams.is_fetched(old, pull, "1.1 here".to_owned());
-    let live = streams.lives.get_mut(old).expect("it is there");
-    live.source_type = Some("video/mp2t".to_owned());
-    let new = streams.begin_anew(old, desk).expect("another stream");
+    let stream = streams.streams.get_mut(old).expect("it is there");
+    stream.source_type = Some("video/mp2t".to_owned());
+    let new = streams.begin_anew(old, ctx).expect("another stream");
     assert_eq!(streams.running_source(&name("a")), Some((new, source)));
     assert_eq!(streams.source_of(new), Some((source, Some(pull))));
     assert!(new != old && !streams.has(old), "nobody watched it");
-    let live = streams.lives.get(new).expect("it is there");
-    assert_eq!(live.via.as_deref(), Some("1.1 here"));
-    assert_eq!(live.stream.media_type(), Some("video/mp2t"));
-    assert!(streams.begin_anew(LiveId::from_u64(77), desk).is_none());
+    let stream = streams.streams.get(new).expect("it is there");
+    assert_eq!(stream.via.as_deref(), Some("1.1 here"));
+    assert_eq!(stream.buffer.media_type(), Some("video/mp2t"));
+    assert!(streams.begin_anew(StreamId::from_u64(77), ctx).is_none());
 }
 
 /// Each of them is one, and each has its time, whatever else of it is due before.
@@ -590,15 +590,15 @@ fn streams_that_are_held_are_counted_and_wait_for_their_time_alone() {
         let list = stage.client(&format!("{line}\r\nHost: h\r\n\r\n"));
         stage.lose(list);
         let held = viewers.len() - 1;
-        let sums = stage.relay.streams.sums(&stage.relay.desk);
+        let sums = stage.relay.streams.sums(&stage.relay.ctx);
         assert_eq!((sums.held, sums.running), (held, held + 1));
-        let all = stage.relay.desk.settings().limits.buffers_bytes_max;
+        let all = stage.relay.ctx.settings().limits.buffers_bytes_max;
         assert!((1..all).contains(&sums.buffers_left));
         stage.lose(source);
     }
     for _ in 0..5 {
         stage.wait_seconds(11);
-        let sums = stage.relay.streams.sums(&stage.relay.desk);
+        let sums = stage.relay.streams.sums(&stage.relay.ctx);
         assert_eq!((sums.held, sums.running), (3, 3));
     }
     for viewer in &viewers {

@@ -29,7 +29,7 @@ fn chunk(bytes: u32) -> ChunkWriter {
 
 fn viewing(framing: Outgoing, keep_alive: bool) -> Viewing {
     Viewing {
-        live: LiveId::from_u64(3),
+        stream: StreamId::from_u64(3),
         viewer: ViewerId::from_u64(4),
         reply: reply(Version::Http11, keep_alive),
         owes_head: false,
@@ -62,7 +62,7 @@ fn what_is_sent_is_media_but_for_the_framing() {
     let mut chunked = viewing(Outgoing::Chunked(chunk(5)), true);
     assert_eq!(
         chunked.place(),
-        (LiveId::from_u64(3), ViewerId::from_u64(4))
+        (StreamId::from_u64(3), ViewerId::from_u64(4))
     );
     let sent = [2, 1, 3, 3, 1].map(|bytes| chunked.sent(bytes));
     assert_eq!(sent, [0, 0, 3, 2, 0]);
@@ -70,7 +70,7 @@ fn what_is_sent_is_media_but_for_the_framing() {
         let mut viewing = viewing(framing, true);
         assert_eq!([2, 0, 7].map(|bytes| viewing.sent(bytes)), [2, 0, 7]);
     }
-    let place = (LiveId::from_u64(5), ViewerId::from_u64(6));
+    let place = (StreamId::from_u64(5), ViewerId::from_u64(6));
     let segment = Viewing::of_segment(place, reply(Version::Http11, true));
     assert_eq!(segment.place(), place);
     assert!(!segment.owes_head && matches!(segment.framing, Outgoing::Length));
@@ -221,18 +221,18 @@ fn a_stream_stands_where_what_its_viewers_lack_puts_it() {
     stage.viewer("s");
     stage.send(source, "x");
     let line = |stage: &Stage| {
-        let mut lives = stage.relay.streams.lives.iter();
-        lives.next().and_then(|(_, live)| live.line)
+        let mut streams = stage.relay.streams.streams.iter();
+        streams.next().and_then(|(_, stream)| stream.line)
     };
     for before in [0, 4_000, 10_000, 100_000] {
         stage.relay.received(source, &vec![7; before], stage.now);
         stage.settle();
         assert_eq!(line(&stage), None, "all is out");
         for (more, is_in) in [
-            (1, Line::Little),
-            (4_094, Line::Little),
-            (1, Line::Much),
-            (1, Line::Much),
+            (1, Backlog::Little),
+            (4_094, Backlog::Little),
+            (1, Backlog::Much),
+            (1, Backlog::Much),
         ] {
             stage.relay.received(source, &vec![7; more], stage.now);
             assert_eq!(line(&stage), Some(is_in), "{more} after {before}");

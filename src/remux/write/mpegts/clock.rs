@@ -44,7 +44,6 @@ pub(super) struct Clock {
     leading: Pace,
     all: Pace,
     /// Since it was told packets came that do not tell it.
-    #[cfg_attr(feature = "handover", serde(default))]
     has_others: bool,
 }
 

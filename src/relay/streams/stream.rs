@@ -7,40 +7,40 @@ use std::time::Duration;
 use super::Said;
 use super::Streams;
 use super::bare::BareInput;
-use super::cast::{Cast, Shadow};
+use super::remux_target::{RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
-use super::turns::Line;
-use super::{Cut, Cuts, Feed};
+use super::write_queue::Backlog;
+use super::{CutReason, Cuts, StreamSource};
 use crate::format::Format;
+use crate::format::splice::Incompatible;
 use crate::format::splice::Splicer;
-use crate::format::splice::Unlike;
 use crate::gate::SessionId;
 use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
-use crate::moment::Moment;
+use crate::moment::Instant;
+use crate::relay::context::Context;
 use crate::relay::counts::Count;
-use crate::relay::desk::Desk;
-use crate::relay::happening::Happening;
 use crate::relay::quota::Quota;
+use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::{Armed, Owner};
-use crate::relay::viewer_id::StreamId;
-use crate::relay::{Action, ConnectionId, Level, LiveId, PullId, SOURCE_READ_BYTES_MAX};
+use crate::relay::viewer_id::PublicStreamId;
+use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId};
 use crate::remux::Remuxer;
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
-use crate::stream::{End, Notice, Stream, Told};
+use crate::stream::{End, Notice, StreamBuffer, Told};
 
 /// A stream with its source. It lasts until both the source and the last outlet are gone.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Live {
+pub struct Stream {
     pub(super) session: SessionId,
     /// Its place in the order in which streams began.
     pub(super) serial: u64,
-    pub(super) source: Feed,
+    pub(super) source: StreamSource,
     pub(super) source_address: SocketAddr,
     pub(super) started_unix_seconds: u64,
-    pub(super) stream: Stream<ConnectionId>,
+    pub(super) buffer: StreamBuffer<ConnectionId>,
     /// The pull that fetches it, if its source is an origin.
     pub(super) pull: Option<PullId>,
     /// `Via` of what goes out, if its source is an origin.
@@ -56,14 +56,14 @@ pub struct Live {
     /// What its source may send, if a token says how fast.
     pub(super) quota: Option<Quota>,
     /// Somebody has asked for its playlist, or a segment, and is taken to watch until then.
-    pub(super) attended_until: Option<Moment>,
+    pub(super) attended_until: Option<Instant>,
     /// Viewers that were cut.
     pub(super) cuts: Cuts,
     /// Its UDP clients and what is on its way to them.
     pub(super) rtp_out: RtpOut,
     /// Where it stands among the streams that have something for their viewers.
     #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<Backlog>,
     /// What had come of it when it last took its place there, or left.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) lined_up: u64,
@@ -72,27 +72,27 @@ pub struct Live {
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) armed: Armed,
     /// It in other containers.
-    pub(super) casts: Vec<Cast>,
+    pub(super) casts: Vec<RemuxTarget>,
     /// There was no room for the one that its UDP clients want: it is tried again then.
-    pub(super) cast_again_at: Option<Moment>,
+    pub(super) cast_again_at: Option<Instant>,
     /// What makes it, if it is another stream in another container.
-    pub(super) shadow: Option<Shadow>,
+    pub(super) shadow: Option<RemuxedStream>,
 }
 
-impl Live {
+impl Stream {
     /// One with this source, of which nothing else is known yet.
     fn new(
         session: SessionId,
-        (source, source_address): (Feed, SocketAddr),
-        stream: Stream<ConnectionId>,
-    ) -> Live {
-        Live {
+        (source, source_address): (StreamSource, SocketAddr),
+        buffer: StreamBuffer<ConnectionId>,
+    ) -> Stream {
+        Stream {
             session,
             serial: 0,
             source,
             source_address,
             started_unix_seconds: 0,
-            stream,
+            buffer,
             pull: None,
             via: None,
             splicer: None,
@@ -114,13 +114,18 @@ impl Live {
     }
 
     /// Its shadow.
-    pub(super) fn shadow(&self, serial: u64, stream: Stream<ConnectionId>, shadow: Shadow) -> Live {
-        let from = (Feed::Shadow, self.source_address);
-        Live {
+    pub(super) fn shadow(
+        &self,
+        serial: u64,
+        buffer: StreamBuffer<ConnectionId>,
+        shadow: RemuxedStream,
+    ) -> Stream {
+        let from = (StreamSource::Shadow, self.source_address);
+        Stream {
             serial,
             via: self.via.clone(),
             shadow: Some(shadow),
-            ..Live::new(self.session.clone(), from, stream)
+            ..Stream::new(self.session.clone(), from, buffer)
         }
     }
 
@@ -131,19 +136,23 @@ impl Live {
         let input = self.input.as_deref().map_or(0, RtpInput::held_bytes)
             + self.bare.as_deref().map_or(0, BareInput::held_bytes);
         self.session.held_bytes()
-            + self.stream.held_bytes()
+            + self.buffer.held_bytes()
             + splicer
             + input
             + self.rtp_out.held_bytes()
             + string_bytes(self.via.as_ref())
             + string_bytes(self.source_type.as_ref())
-            + self.casts.iter().map(Cast::held_bytes).sum::<usize>()
-            + self.shadow.as_ref().map_or(0, Shadow::held_bytes)
+            + self
+                .casts
+                .iter()
+                .map(RemuxTarget::held_bytes)
+                .sum::<usize>()
+            + self.shadow.as_ref().map_or(0, RemuxedStream::held_bytes)
     }
 
     /// Whether anybody watches it, be it by playlists and segments.
     pub(super) fn is_watched(&self) -> bool {
-        self.stream.viewer_count() > 0 || self.attended_until.is_some()
+        self.buffer.viewer_count() > 0 || self.attended_until.is_some()
     }
 
     /// Whether anybody gets anything of it, by whichever way.
@@ -153,7 +162,7 @@ impl Live {
 
     /// Whether it waits for a source.
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.source, Feed::Held { .. })
+        matches!(self.source, StreamSource::Held { .. })
     }
 
     /// Whether its viewers wait: for a source, or for one that has come to show where it goes on.
@@ -162,15 +171,15 @@ impl Live {
     }
 
     /// Why it cannot go out by RTP, if it cannot.
-    pub(super) fn rtp_fault(&self, desk: &Desk) -> Option<&str> {
-        match self.stream.told() {
+    pub(super) fn rtp_fault(&self, ctx: &Context) -> Option<&str> {
+        match self.buffer.told() {
             _ if self.input.is_some() => None,
             Told::Undecided | Told::Known(Format::MpegTs) => None,
-            Told::Known(format) if desk.settings().remuxes && Remuxer::reads(format) => {
+            Told::Known(format) if ctx.settings().remuxes && Remuxer::reads(format) => {
                 if self.cast_again_at.is_some() {
                     return Some("to make it MPEG-TS takes one more --buffer than is left");
                 }
-                let target = |cast: &&Cast| cast.target.format() == Format::MpegTs;
+                let target = |cast: &&RemuxTarget| cast.target.format() == Format::MpegTs;
                 self.casts.iter().find(target)?.fault.as_deref()
             }
             Told::Known(_) | Told::Unknown => Some("not MPEG-TS"),
@@ -179,23 +188,23 @@ impl Live {
 
     /// Whether it is not known yet what its bytes are, and may come out.
     pub(super) fn is_undecided(&self) -> bool {
-        self.stream.told() == Told::Undecided && self.stream.end().is_none()
+        self.buffer.told() == Told::Undecided && self.buffer.end().is_none()
     }
 
     /// Whether it has UDP clients that get nothing yet, and may be MPEG-TS from a body.
     pub(super) fn needs_transport(&self) -> bool {
         let may_be_transport = matches!(
-            self.stream.told(),
+            self.buffer.told(),
             Told::Undecided | Told::Known(Format::MpegTs)
         );
-        let is_datagrams = matches!(self.source, Feed::Rtp(_)) || self.input.is_some();
-        let is_wanted = self.rtp_out.post.client_count() > 0 && self.rtp_out.transport.is_none();
-        let has_ended = self.stream.end().is_some();
+        let is_datagrams = matches!(self.source, StreamSource::Rtp(_)) || self.input.is_some();
+        let is_wanted = self.rtp_out.post.client_count() > 0 && self.rtp_out.ts_output.is_none();
+        let has_ended = self.buffer.end().is_some();
         is_wanted && may_be_transport && !has_ended && (self.bare.is_some() || !is_datagrams)
     }
 
     /// When the newest datagram of its source came, if it has such a source.
-    pub(super) fn heard(&self) -> Option<Moment> {
+    pub(super) fn heard(&self) -> Option<Instant> {
         let of_rtp = self.input.as_ref().map(|input| input.heard());
         of_rtp.or(self.bare.as_ref().map(|input| input.heard()))
     }
@@ -215,13 +224,13 @@ const ABORTED: &str = "it was aborted";
 const TAKEN_OVER: &str = "another source took over";
 
 /// How a stream that begins now is cut into segments, if streams are.
-pub(super) fn plan(desk: &mut Desk) -> Option<Plan> {
-    desk.settings().serves_hls.then(|| Plan {
-        segment: desk.settings().limits.hls_segment_time,
+pub(super) fn plan(ctx: &mut Context) -> Option<Plan> {
+    ctx.settings().serves_hls.then(|| Plan {
+        segment: ctx.settings().limits.hls_segment_time,
         buffer_bytes: 0,
-        tag: desk.draw() as u32,
-        started: Duration::from_secs(desk.settings().started_unix_seconds),
-        began: desk.now(),
+        tag: ctx.draw() as u32,
+        started: Duration::from_secs(ctx.settings().started_unix_seconds),
+        began: ctx.now(),
         number_min: 0,
     })
 }
@@ -232,56 +241,56 @@ impl Streams {
         &mut self,
         session: SessionId,
         content_type: Option<String>,
-        source: Feed,
+        source: StreamSource,
         source_address: SocketAddr,
-        desk: &mut Desk,
-    ) -> LiveId {
-        let now = desk.now();
+        ctx: &mut Context,
+    ) -> StreamId {
+        let now = ctx.now();
         // Whoever the source is, its stream is no document of this server's.
         let content_type = content_type.as_deref().and_then(http::stream_type);
         if let Some(id) = self.held(&session) {
-            self.go_on(id, content_type, source, source_address, desk);
+            self.go_on(id, content_type, source, source_address, ctx);
             return id;
         }
         // Who has watched by a playlist what is given out still goes on with this.
         let draining = self.draining.of(&session);
-        let before: Vec<LiveId> = draining.flat_map(|id| self.with_shadows(id)).collect();
-        let number = |id| Some(self.lives.get_mut(id)?.stream.segments()?.next_number());
+        let before: Vec<StreamId> = draining.flat_map(|id| self.with_shadows(id)).collect();
+        let number = |id| Some(self.streams.get_mut(id)?.buffer.segments()?.next_number());
         let number_min = before.into_iter().filter_map(number).max().unwrap_or(0);
-        self.end_rest_of(&session, desk);
-        self.make_room_for_stream(&session, desk);
-        desk.count(Count::Streams, 1);
+        self.end_rest_of(&session, ctx);
+        self.make_room_for_stream(&session, ctx);
+        ctx.count(Count::Streams, 1);
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
-        desk.log(
+        ctx.log(
             Level::Info,
             format_args!(
                 "event=stream-begins session={} source={source_address}",
                 session.digest()
             ),
         );
-        let mut stream = Stream::new(desk.settings().limits.stream, content_type, now);
-        if let Some(plan) = plan(desk) {
-            stream.cut_into_segments(Plan { number_min, ..plan });
+        let mut buffer = StreamBuffer::new(ctx.settings().limits.stream, content_type, now);
+        if let Some(plan) = plan(ctx) {
+            buffer.cut_into_segments(Plan { number_min, ..plan });
         }
         let from = (source, source_address);
-        let live = self.lives.insert(Live {
+        let stream = self.streams.insert(Stream {
             serial,
-            started_unix_seconds: desk.date().0.unix_seconds,
-            splicer: self.new_splicer(desk),
-            ..Live::new(session.clone(), from, stream)
+            started_unix_seconds: ctx.date().0.unix_seconds,
+            splicer: self.new_splicer(ctx),
+            ..Stream::new(session.clone(), from, buffer)
         });
-        let what = Happening::StreamBegins {
-            id: StreamId {
-                run: desk.run(),
+        let what = ServerEvent::StreamBegins {
+            id: PublicStreamId {
+                run: ctx.run(),
                 serial,
             },
             source: source_address,
         };
-        desk.tell(&session, &what);
-        self.order.insert(serial, live);
-        self.running.insert(session, live);
-        live
+        ctx.tell(&session, &what);
+        self.order.insert(serial, stream);
+        self.running.insert(session, stream);
+        stream
     }
 
     /// Media has arrived from a stream's source. It may be unlike what came before: then another
@@ -289,12 +298,12 @@ impl Streams {
     #[must_use]
     pub fn append(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         bytes: &[u8],
-        desk: &mut Desk,
-    ) -> Option<(LiveId, Vec<u8>)> {
-        let Unlike(bytes) = self.take_media(id, bytes, desk)?;
-        Some((self.begin_anew(id, desk)?, bytes))
+        ctx: &mut Context,
+    ) -> Option<(StreamId, Vec<u8>)> {
+        let Incompatible(bytes) = self.take_media(id, bytes, ctx)?;
+        Some((self.begin_anew(id, ctx)?, bytes))
     }
 
     /// Media has arrived from a stream's source. It may be unlike what came before: then these
@@ -302,20 +311,20 @@ impl Streams {
     #[must_use]
     pub(super) fn take_media(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         bytes: &[u8],
-        desk: &mut Desk,
-    ) -> Option<Unlike> {
-        let now = desk.now();
-        let live = self.lives.get_mut(id)?;
-        live.stream.count(bytes.len(), now);
-        let Some(splicer) = &mut live.splicer else {
-            self.pass_on(id, bytes, desk);
+        ctx: &mut Context,
+    ) -> Option<Incompatible> {
+        let now = ctx.now();
+        let stream = self.streams.get_mut(id)?;
+        stream.buffer.count(bytes.len(), now);
+        let Some(splicer) = &mut stream.splicer else {
+            self.pass_on(id, bytes, ctx);
             return None;
         };
         let mut spliced = std::mem::take(&mut self.spliced);
         let fed = splicer.feed(bytes, &mut spliced);
-        self.pass_on(id, &spliced, desk);
+        self.pass_on(id, &spliced, ctx);
         spliced.clear();
         // A large unit was one stream's: its room is not kept for all.
         spliced.shrink_to(SOURCE_READ_BYTES_MAX);
@@ -324,43 +333,43 @@ impl Streams {
     }
 
     /// What has become of it goes on to all who want it, in whichever container.
-    fn pass_on(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
-        self.make_way(id, bytes.len(), desk);
-        self.give(id, bytes, desk);
-        self.feed_shadows(id, bytes, desk);
+    fn pass_on(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
+        self.make_way(id, bytes.len(), ctx);
+        self.give(id, bytes, ctx);
+        self.feed_shadows(id, bytes, ctx);
     }
 
     /// A stream has these bytes, and so have its viewers and its UDP clients.
-    pub(super) fn give(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
-        let now = desk.now();
-        let Some(live) = self.lives.get_mut(id).filter(|_| !bytes.is_empty()) else {
+    pub(super) fn give(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
+        let now = ctx.now();
+        let Some(stream) = self.streams.get_mut(id).filter(|_| !bytes.is_empty()) else {
             return;
         };
-        let was_undecided = live.stream.told() == Told::Undecided;
-        live.stream.append(bytes, &mut self.pool, now);
-        let has_grown = live.stream.segments().is_some_and(Cutter::take_grown);
+        let was_undecided = stream.buffer.told() == Told::Undecided;
+        stream.buffer.append(bytes, &mut self.pool, now);
+        let has_grown = stream.buffer.segments().is_some_and(Cutter::take_grown);
         // A shadow is what it was made to be.
-        let is_told = was_undecided && live.stream.told() != Told::Undecided;
-        let is_told = is_told && live.shadow.is_none();
-        let notice = live.stream.take_notice();
-        let digest = live.session.digest();
+        let is_told = was_undecided && stream.buffer.told() != Told::Undecided;
+        let is_told = is_told && stream.shadow.is_none();
+        let notice = stream.buffer.take_notice();
+        let digest = stream.session.digest();
         match notice {
             None => {}
-            Some(Notice::LargeGroup) => desk.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
-            Some(Notice::NoJoin) => desk.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"nothing has come at which decoding can begin: viewers get the header and what comes\"")),
-            Some(Notice::LongGroup) => desk.log(Level::Warn, format_args!("event=group-longer-than-segment session={digest} detail=\"segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance\"")),
-            Some(Notice::NeedsFirstByte) => desk.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
-            Some(Notice::LetGo(format)) => desk.log(Level::Warn, format_args!(
+            Some(Notice::LargeGroup) => ctx.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
+            Some(Notice::NoJoin) => ctx.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"nothing has come at which decoding can begin: viewers get the header and what comes\"")),
+            Some(Notice::LongGroup) => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={digest} detail=\"segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance\"")),
+            Some(Notice::NeedsFirstByte) => ctx.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
+            Some(Notice::LetGo(format)) => ctx.log(Level::Warn, format_args!(
                 "event=format-let-go session={digest} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
                 format.name()
             )),
         }
         while let Some(connection) = self
-            .lives
+            .streams
             .get_mut(id)
-            .and_then(|live| live.stream.take_cut())
+            .and_then(|stream| stream.buffer.take_cut())
         {
-            self.say(Said::Cut(connection, Cut::LostUnit));
+            self.say(Said::Cut(connection, CutReason::LostUnit));
         }
         if has_grown {
             self.say(Said::Grown(id));
@@ -369,47 +378,49 @@ impl Streams {
         if is_told {
             self.say(Said::Shown(id));
         }
-        self.feed_rtp_out(id, bytes, desk);
+        self.feed_rtp_out(id, bytes, ctx);
     }
 
     /// Whether that is where its media comes from.
-    pub fn has_as_source(&self, id: LiveId, source: Feed) -> bool {
-        self.lives.get(id).is_some_and(|live| live.source == source)
+    pub fn has_as_source(&self, id: StreamId, source: StreamSource) -> bool {
+        self.streams
+            .get(id)
+            .is_some_and(|stream| stream.source == source)
     }
 
     /// The stream has no source any more: its session is free, its viewers drain.
     pub(super) fn end_stream(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         end: End,
         reason: &'static str,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        if live.stream.end().is_some() {
+        if stream.buffer.end().is_some() {
             return;
         }
-        if let Some(splicer) = &mut live.splicer {
+        if let Some(splicer) = &mut stream.splicer {
             let mut rest = Vec::new();
             splicer.finish(&mut rest);
-            self.pass_on(id, &rest, desk);
+            self.pass_on(id, &rest, ctx);
         }
         let has_viewers = self.is_seen(id);
-        self.end_shadows(id, end, desk);
-        let Some(live) = self.lives.get_mut(id) else {
+        self.end_shadows(id, end, ctx);
+        let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        let (source, pull) = (live.source, live.pull);
-        let known_as = live.id(desk.run());
-        let session = live.session.clone();
-        let figures = live.stream.figures();
+        let (source, pull) = (stream.source, stream.pull);
+        let known_as = stream.id(ctx.run());
+        let session = stream.session.clone();
+        let figures = stream.buffer.figures();
         if self.running.get(&session) == Some(&id) {
             self.running.remove(&session);
         }
-        self.draining.enter(&session, live.serial, id);
-        desk.log(
+        self.draining.enter(&session, stream.serial, id);
+        ctx.log(
             Level::Info,
             format_args!(
                 "event=stream-ends session={} reason=\"{reason}\" bytes_received={} bytes_sent={} skips={}",
@@ -419,15 +430,15 @@ impl Streams {
                 figures.skips
             ),
         );
-        let what = Happening::StreamEnds {
+        let what = ServerEvent::StreamEnds {
             id: known_as,
             reason,
             bytes_received: figures.bytes_received,
             bytes_sent: figures.bytes_sent,
             skips: figures.skips,
         };
-        desk.tell(&session, &what);
-        self.keep_bucket(id, desk.now());
+        ctx.tell(&session, &what);
+        self.keep_bucket(id, ctx.now());
         self.say(Said::SourceLeft { source, id });
         if let Some(pull) = pull {
             self.say(Said::PullOver {
@@ -436,85 +447,85 @@ impl Streams {
                 has_viewers,
             });
         }
-        self.close_stream(id, end, desk);
+        self.close_stream(id, end, ctx);
     }
 
     /// Nothing more comes of a stream: what there is goes out still.
-    pub(super) fn close_stream(&mut self, id: LiveId, end: End, desk: &mut Desk) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.source = Feed::Gone;
-            live.rtp_out.finish(live.stream.newest(), desk.now());
-            live.stream.finish(end);
+    pub(super) fn close_stream(&mut self, id: StreamId, end: End, ctx: &mut Context) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.source = StreamSource::Gone;
+            stream.rtp_out.finish(stream.buffer.newest(), ctx.now());
+            stream.buffer.finish(end);
         }
         self.say(Said::Grown(id));
         self.flow(id);
         self.post(id);
-        self.pump(id, desk);
-        self.forget_if_over(id, desk);
+        self.pump(id, ctx);
+        self.forget_if_over(id, ctx);
     }
 
     /// A stream is over when neither source nor outlet is left.
-    pub(super) fn forget_if_over(&mut self, id: LiveId, desk: &mut Desk) {
-        let Some(live) = self.lives.get_mut(id) else {
+    pub(super) fn forget_if_over(&mut self, id: StreamId, ctx: &mut Context) {
+        let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        if live.source != Feed::Gone || !live.rtp_out.is_over(live.stream.newest()) {
+        if stream.source != StreamSource::Gone || !stream.rtp_out.is_over(stream.buffer.newest()) {
             return;
         }
-        live.rtp_out.clear();
-        let has_shadows = live.casts.iter().any(|cast| cast.live.is_some());
-        if live.is_watched() || has_shadows {
+        stream.rtp_out.clear();
+        let has_shadows = stream.casts.iter().any(|cast| cast.stream.is_some());
+        if stream.is_watched() || has_shadows {
             return;
         }
-        if let Some(mut live) = self.lives.remove(id) {
-            let figures = live.stream.figures();
-            desk.count(Count::BytesReceived, figures.bytes_received);
-            desk.count(Count::BytesSent, figures.bytes_sent);
-            desk.count(Count::Skips, figures.skips);
-            desk.count(Count::UdpBytesSent, live.rtp_out.post.bytes_sent());
-            desk.freed(live.stream.filled_bytes());
-            live.stream.release(&mut self.pool);
-            desk.disarm(&mut live.armed, Owner::Live(id));
-            self.order.remove(&live.serial);
-            if live.shadow.is_some() {
-                return self.forget_shadow(&live, id, desk);
+        if let Some(mut stream) = self.streams.remove(id) {
+            let figures = stream.buffer.figures();
+            ctx.count(Count::BytesReceived, figures.bytes_received);
+            ctx.count(Count::BytesSent, figures.bytes_sent);
+            ctx.count(Count::Skips, figures.skips);
+            ctx.count(Count::UdpBytesSent, stream.rtp_out.post.bytes_sent());
+            ctx.freed(stream.buffer.filled_bytes());
+            stream.buffer.release(&mut self.pool);
+            ctx.disarm(&mut stream.armed, Owner::Stream(id));
+            self.order.remove(&stream.serial);
+            if stream.shadow.is_some() {
+                return self.forget_shadow(&stream, id, ctx);
             }
-            let id_told = live.id(desk.run());
-            desk.tell(&live.session, &Happening::StreamOver { id: id_told });
-            self.draining.leave(&live.session, live.serial);
+            let id_told = stream.id(ctx.run());
+            ctx.tell(&stream.session, &ServerEvent::StreamOver { id: id_told });
+            self.draining.leave(&stream.session, stream.serial);
         }
     }
 
     /// The viewers who were behind have what there is: the source is read on.
-    pub(super) fn resume(&mut self, id: LiveId, desk: &mut Desk) {
+    pub(super) fn resume(&mut self, id: StreamId, ctx: &mut Context) {
         let id = self.original_of(id);
-        let is_ahead = self.is_ahead(id, desk);
+        let is_ahead = self.is_ahead(id, ctx);
         let wanted_bytes = self.wanted_bytes(id);
-        if let Some(live) = self.lives.get_mut(id)
-            && live.is_paused
+        if let Some(stream) = self.streams.get_mut(id)
+            && stream.is_paused
             && !is_ahead
             && wanted_bytes > 0
         {
-            live.is_paused = false;
-            if let Feed::Http(connection) = live.source {
-                desk.act(Action::ReadOn(connection));
+            stream.is_paused = false;
+            if let StreamSource::Http(connection) = stream.source {
+                ctx.act(Action::ReadOn(connection));
             }
         }
     }
 
     /// How many bytes of a source are wanted.
-    pub fn source_appetite(&mut self, id: LiveId, desk: &mut Desk) -> usize {
-        let is_ahead = self.is_ahead(id, desk);
+    pub fn source_appetite(&mut self, id: StreamId, ctx: &mut Context) -> usize {
+        let is_ahead = self.is_ahead(id, ctx);
         let wanted_bytes = self.wanted_bytes(id);
-        let Some(live) = self.lives.get_mut(id) else {
+        let Some(stream) = self.streams.get_mut(id) else {
             return 0;
         };
-        live.is_paused = wanted_bytes == 0 || is_ahead;
-        if live.is_paused {
+        stream.is_paused = wanted_bytes == 0 || is_ahead;
+        if stream.is_paused {
             0
         } else {
             let wanted_bytes = SOURCE_READ_BYTES_MAX.min(wanted_bytes);
-            wanted_bytes.min(live.bytes_left(desk.now()))
+            wanted_bytes.min(stream.bytes_left(ctx.now()))
         }
     }
 }
@@ -522,61 +533,69 @@ impl Streams {
 impl Streams {
     /// A stream's source is gone before its time, unless it is not its source any more: the stream
     /// waits for another, or ends.
-    pub fn source_lost(&mut self, id: LiveId, source: Feed, reason: &'static str, desk: &mut Desk) {
+    pub fn source_lost(
+        &mut self,
+        id: StreamId,
+        source: StreamSource,
+        reason: &'static str,
+        ctx: &mut Context,
+    ) {
         if self.has_as_source(id, source) {
-            self.finish_reorder(id, desk);
+            self.finish_reorder(id, ctx);
         }
         // What came early may have been the end of it.
-        if self.has_as_source(id, source) && !self.hold(id, reason, desk) {
-            self.end_stream(id, End::Lost, reason, desk);
+        if self.has_as_source(id, source) && !self.hold(id, reason, ctx) {
+            self.end_stream(id, End::Lost, reason, ctx);
         }
     }
 
     /// A stream's source is gone for good.
-    pub fn end(&mut self, id: LiveId, end: End, reason: &'static str, desk: &mut Desk) {
-        self.finish_reorder(id, desk);
-        self.end_stream(id, end, reason, desk);
+    pub fn end(&mut self, id: StreamId, end: End, reason: &'static str, ctx: &mut Context) {
+        self.finish_reorder(id, ctx);
+        self.end_stream(id, end, reason, ctx);
     }
 
     /// Another source takes the place of a session's, if that has one.
-    pub fn end_for_takeover(&mut self, session: &SessionId, desk: &mut Desk) {
+    pub fn end_for_takeover(&mut self, session: &SessionId, ctx: &mut Context) {
         if self.has_source(session)
             && let Some((id, source)) = self.running_source(session)
         {
-            self.source_lost(id, source, TAKEN_OVER, desk);
+            self.source_lost(id, source, TAKEN_OVER, ctx);
             self.dismiss(source, TAKEN_OVER);
         }
     }
 
     /// Ends a session's stream at once, and what drains of those before: source and viewers are
     /// disconnected. Says how many viewers that were.
-    pub fn abort(&mut self, session: &SessionId, desk: &mut Desk) -> Option<usize> {
+    pub fn abort(&mut self, session: &SessionId, ctx: &mut Context) -> Option<usize> {
         let running = self.running_source(session);
         if let Some((id, source)) = running {
-            self.end(id, End::Lost, ABORTED, desk);
+            self.end(id, End::Lost, ABORTED, ctx);
             self.dismiss(source, ABORTED);
         }
-        let draining: Vec<LiveId> = self.draining.of(session).collect();
+        let draining: Vec<StreamId> = self.draining.of(session).collect();
         if running.is_none() && draining.is_empty() {
             return None;
         }
         let viewers = draining
             .into_iter()
-            .map(|id| self.cut_off(id, ABORTED, desk));
+            .map(|id| self.cut_off(id, ABORTED, ctx));
         Some(viewers.sum())
     }
 
     /// The server shuts down: streams end whose source is no connection that could be ended.
-    pub fn shut_down(&mut self, desk: &mut Desk) {
-        let lives = self.lives.iter();
-        let ids = lives.filter(|(_, live)| !matches!(live.source, Feed::Http(_) | Feed::Shadow));
+    pub fn shut_down(&mut self, ctx: &mut Context) {
+        let streams = self.streams.iter();
+        let ids = streams.filter(|(_, stream)| {
+            !matches!(stream.source, StreamSource::Http(_) | StreamSource::Shadow)
+        });
         for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
-            self.end(id, End::Complete, SHUT_DOWN, desk);
+            self.end(id, End::Complete, SHUT_DOWN, ctx);
         }
     }
 
-    fn dismiss(&mut self, source: Feed, reason: &'static str) {
-        if let Feed::Http(connection) = source {
+    fn dismiss(&mut self, source: StreamSource, reason: &'static str) {
+        if let StreamSource::Http(connection) = source {
             self.say(Said::Dismissed(connection, reason));
         }
     }

@@ -15,10 +15,10 @@ use std::net::IpAddr;
 use super::{Clients, Event, Phase};
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes, tree_map_bytes, tree_set_bytes};
-use crate::hls::Reach;
+use crate::hls::PlaylistPosition;
 use crate::http::{HeadReader, Reply};
-use crate::moment::Moment;
-use crate::relay::admission::Standing;
+use crate::moment::Instant;
+use crate::relay::admission::SessionState;
 use crate::relay::fetch::Fault;
 use crate::relay::view::View;
 use crate::relay::{ConnectionId, fetch};
@@ -29,21 +29,21 @@ pub(super) struct Waiting {
     /// For what it waits,
     pub session: SessionId,
     /// in which room,
-    pub room: Room,
+    pub room: WaitFor,
     /// what is wanted of it,
     pub view: View,
     /// how it is answered,
     pub reply: Reply,
     /// for how long,
-    pub until: Moment,
+    pub until: Instant,
     /// and what is known of it.
-    pub fate: Fate,
+    pub fate: WaitOutcome,
 }
 
 impl Waiting {
     /// For what it waits, and how far that must have come.
     #[cfg(feature = "handover")]
-    pub fn what(&self) -> (&SessionId, Reach) {
+    pub fn what(&self) -> (&SessionId, PlaylistPosition) {
         (&self.session, self.view.reach())
     }
 
@@ -56,7 +56,7 @@ impl Waiting {
 /// What is known of what becomes of a viewer who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub enum Fate {
+pub enum WaitOutcome {
     /// It stands in the room.
     Open,
     /// It has been called out of the room, and is asked about again in its turn.
@@ -68,7 +68,7 @@ pub enum Fate {
 /// What a viewer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub enum Room {
+pub enum WaitFor {
     /// That its session begins.
     Session,
     /// That its playlist has a segment.
@@ -79,23 +79,23 @@ pub enum Room {
 #[derive(Default)]
 struct Waiters {
     /// By how far its playlist must have come for each.
-    ids: BTreeSet<(Reach, ConnectionId)>,
+    ids: BTreeSet<(PlaylistPosition, ConnectionId)>,
     /// The relays (`Via`) through which all came who have waited since somebody does.
     via: Option<String>,
 }
 
 /// Who waits for each session.
 #[derive(Default)]
-pub struct WaitingRoom {
+pub struct WaitQueue {
     sessions: HashMap<SessionId, Waiters>,
     /// All of them, by when they came.
-    all: BTreeMap<ConnectionId, (SessionId, Reach)>,
+    all: BTreeMap<ConnectionId, (SessionId, PlaylistPosition)>,
 }
 
-impl WaitingRoom {
+impl WaitQueue {
     pub(super) fn enter(
         &mut self,
-        (session, reach): (&SessionId, Reach),
+        (session, reach): (&SessionId, PlaylistPosition),
         id: ConnectionId,
         via: Option<&str>,
     ) {
@@ -119,7 +119,7 @@ impl WaitingRoom {
 
     /// Those who wait for a session, and for less than this of it: they leave the room. Who waits
     /// for more is not looked at.
-    fn take(&mut self, session: &SessionId, reached: Reach) -> Vec<ConnectionId> {
+    fn take(&mut self, session: &SessionId, reached: PlaylistPosition) -> Vec<ConnectionId> {
         let mut taken = Vec::new();
         if let Some(waiters) = self.sessions.get_mut(session) {
             while let Some((reach, id)) = waiters.ids.first().copied()
@@ -175,12 +175,12 @@ impl Clients {
     /// from that on whose id has this number.
     pub fn those_in(
         &self,
-        room: Room,
+        room: WaitFor,
         from: u64,
     ) -> impl Iterator<Item = (ConnectionId, &SessionId)> {
         let all = match room {
-            Room::Session => &self.waiting.all,
-            Room::List => &self.blocked.all,
+            WaitFor::Session => &self.waiting.all,
+            WaitFor::List => &self.blocked.all,
         };
         let those = all.range(ConnectionId::from_u64(from)..);
         those.map(|(id, (session, _))| (*id, session))
@@ -195,7 +195,7 @@ impl Clients {
     }
 
     /// Whether a client that waits wants a part of its stream, and since when it waits.
-    pub fn waits(&self, id: ConnectionId) -> Option<(bool, Moment)> {
+    pub fn waits(&self, id: ConnectionId) -> Option<(bool, Instant)> {
         let connection = self.connections.get(id)?;
         let Phase::Waiting(waiting) = &connection.phase else {
             return None;
@@ -208,15 +208,15 @@ impl Clients {
     pub fn wait_for(
         &mut self,
         id: ConnectionId,
-        (room, session): (Room, SessionId),
+        (room, session): (WaitFor, SessionId),
         (view, via): (View, Option<&str>),
-        (reply, until): (Reply, Moment),
+        (reply, until): (Reply, Instant),
     ) {
         if let Some(connection) = self.connections.get_mut(id) {
             let what = (&session, view.reach());
             match room {
-                Room::Session => self.waiting.enter(what, id, via),
-                Room::List => self.blocked.enter(what, id, via),
+                WaitFor::Session => self.waiting.enter(what, id, via),
+                WaitFor::List => self.blocked.enter(what, id, via),
             }
             connection.phase = Phase::Waiting(Waiting {
                 session,
@@ -224,7 +224,7 @@ impl Clients {
                 view,
                 reply,
                 until,
-                fate: Fate::Open,
+                fate: WaitOutcome::Open,
             });
         }
     }
@@ -238,17 +238,17 @@ impl Clients {
             return None;
         };
         match waiting.room {
-            Room::Session => self.waiting.leave(&waiting.session, id),
-            Room::List => self.blocked.leave(&waiting.session, id),
+            WaitFor::Session => self.waiting.leave(&waiting.session, id),
+            WaitFor::List => self.blocked.leave(&waiting.session, id),
         }
         Some(Event::Waited {
             session: waiting.session,
             view: waiting.view,
             reply: waiting.reply,
-            is_late: waiting.fate == Fate::Open,
+            is_late: waiting.fate == WaitOutcome::Open,
             fault: match waiting.fate {
-                Fate::Open | Fate::Called => None,
-                Fate::TurnedAway(fault) => Some(fault),
+                WaitOutcome::Open | WaitOutcome::Called => None,
+                WaitOutcome::TurnedAway(fault) => Some(fault),
             },
         })
     }
@@ -256,7 +256,10 @@ impl Clients {
     /// All who wait for a session wait no more: who they are, what of it each wants, and how it is
     /// answered.
     pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, View, Reply)> {
-        let ids = self.waiting.take(session, Reach::ALL).into_iter();
+        let ids = self
+            .waiting
+            .take(session, PlaylistPosition::ALL)
+            .into_iter();
         let waiting = ids.filter_map(|id| match self.end_wait(id)? {
             Event::Waited { view, reply, .. } => Some((id, view, reply)),
             _ => None,
@@ -268,8 +271,8 @@ impl Clients {
     pub fn call_others(
         &mut self,
         session: &SessionId,
-        standing: &Standing,
-        may_watch: impl Fn(&SessionId, Option<IpAddr>, &Standing) -> bool,
+        standing: &SessionState,
+        may_watch: impl Fn(&SessionId, Option<IpAddr>, &SessionState) -> bool,
     ) {
         let waiters = self.waiting.sessions.get(session).into_iter();
         let ids = waiters.flat_map(|waiters| &waiters.ids).map(|(_, id)| *id);
@@ -289,25 +292,30 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::Waiting(waiting) = &mut connection.phase
         {
-            waiting.fate = Fate::Called;
+            waiting.fate = WaitOutcome::Called;
             match waiting.room {
-                Room::Session => self.waiting.leave(&waiting.session, id),
-                Room::List => self.blocked.leave(&waiting.session, id),
+                WaitFor::Session => self.waiting.leave(&waiting.session, id),
+                WaitFor::List => self.blocked.leave(&waiting.session, id),
             }
             self.wait_ahead(id);
         }
     }
 
     /// All who wait in this room for a session are called: each is told in its turn.
-    pub fn call_waiting(&mut self, room: Room, session: &SessionId, fate: Fate) {
-        self.call_up_to((room, Reach::ALL), session, fate);
+    pub fn call_waiting(&mut self, room: WaitFor, session: &SessionId, fate: WaitOutcome) {
+        self.call_up_to((room, PlaylistPosition::ALL), session, fate);
     }
 
     /// The same of those only who wait for less than its playlist has reached.
-    pub fn call_up_to(&mut self, (room, reached): (Room, Reach), session: &SessionId, fate: Fate) {
+    pub fn call_up_to(
+        &mut self,
+        (room, reached): (WaitFor, PlaylistPosition),
+        session: &SessionId,
+        fate: WaitOutcome,
+    ) {
         let ids = match room {
-            Room::Session => self.waiting.take(session, reached),
-            Room::List => self.blocked.take(session, reached),
+            WaitFor::Session => self.waiting.take(session, reached),
+            WaitFor::List => self.blocked.take(session, reached),
         };
         for id in ids {
             if let Some(connection) = self.connections.get_mut(id)
@@ -397,7 +405,7 @@ mod tests {
             }
             stage.relay.check();
             let refused =
-                |stage: &Stage| -> u64 { stage.relay.desk.counts().refusals().values().sum() };
+                |stage: &Stage| -> u64 { stage.relay.ctx.counts().refusals().values().sum() };
             while stage.relay.has_ahead() {
                 let (earlier, mut cost) = (refused(&stage), 0);
                 while cost < AHEAD_COST_MAX
@@ -441,10 +449,14 @@ mod tests {
             (same, None, size_of::<ConnectionId>()),
             (each, Some(via.as_str()), 200 + via.len()),
         ] {
-            let mut room = WaitingRoom::default();
+            let mut room = WaitQueue::default();
             assert_eq!(room.held_bytes(), 0);
             for number in 0..500 {
-                room.enter((&long(whose(number)), Reach::STREAM), id(number), via);
+                room.enter(
+                    (&long(whose(number)), PlaylistPosition::STREAM),
+                    id(number),
+                    via,
+                );
             }
             let held = room.held_bytes();
             assert!(held >= 500 * least, "{held} of {}", 500 * least);
@@ -458,12 +470,16 @@ mod tests {
     /// Of all who wait what their requests have in common, since somebody does.
     #[test]
     fn through_whom_all_came_is_known() {
-        let mut room = WaitingRoom::default();
+        let mut room = WaitQueue::default();
         let name = session("s");
         assert_eq!(room.came_through(&name), None);
-        room.enter((&name, Reach::STREAM), id(1), Some("1.1 a, 1.1 b"));
+        room.enter(
+            (&name, PlaylistPosition::STREAM),
+            id(1),
+            Some("1.1 a, 1.1 b"),
+        );
         assert_eq!(room.came_through(&name), Some("1.1 a, 1.1 b"));
-        room.enter((&name, Reach::STREAM), id(2), Some("1.1 b"));
+        room.enter((&name, PlaylistPosition::STREAM), id(2), Some("1.1 b"));
         assert_eq!(room.came_through(&name), Some("1.1 b"));
         room.leave(&name, id(2));
         assert_eq!(
@@ -472,7 +488,7 @@ mod tests {
             "it is not known again"
         );
         room.leave(&name, id(1));
-        room.enter((&name, Reach::STREAM), id(3), None);
+        room.enter((&name, PlaylistPosition::STREAM), id(3), None);
         assert!(room.is_awaited(&name) && !room.is_awaited(&session("t")));
         assert_eq!(room.came_through(&name), None);
     }
@@ -491,13 +507,15 @@ mod tests {
         assert_eq!(clients.waits(viewer), Some((false, since)));
         assert_eq!((clients.waits_for(idle), clients.waits(idle)), (None, None));
         let (of, none) = (
-            clients.those_in(Room::Session, 0),
-            clients.those_in(Room::List, 0),
+            clients.those_in(WaitFor::Session, 0),
+            clients.those_in(WaitFor::List, 0),
         );
         assert_eq!(of.collect::<Vec<_>>(), [(viewer, &session("s"))]);
         assert_eq!(none.count(), 0);
         assert_eq!(
-            clients.those_in(Room::Session, viewer.to_u64() + 1).count(),
+            clients
+                .those_in(WaitFor::Session, viewer.to_u64() + 1)
+                .count(),
             0
         );
         #[cfg(feature = "hls")]
@@ -512,9 +530,9 @@ mod tests {
     #[test]
     fn what_a_viewer_waits_for_is_counted_in_bytes() {
         let waiting = |name: &str, view: View| {
-            let reply = Stage::new(&[]).relay.desk.unread_reply();
-            let until = Moment::START;
-            let (session, room, fate) = (session(name), Room::Session, Fate::Open);
+            let reply = Stage::new(&[]).relay.ctx.unread_reply();
+            let until = Instant::START;
+            let (session, room, fate) = (session(name), WaitFor::Session, WaitOutcome::Open);
             let waiting = Waiting {
                 session,
                 room,
@@ -529,7 +547,7 @@ mod tests {
         assert_eq!(waiting(&"s".repeat(200), View::Whole), 200);
         #[cfg(feature = "hls")]
         {
-            let named = crate::hls::Wanted::Named("n".repeat(50).into());
+            let named = crate::hls::HlsRequest::Named("n".repeat(50).into());
             assert_eq!(waiting(&"s".repeat(200), View::Part(named)), 250);
         }
     }
@@ -539,15 +557,15 @@ mod tests {
     fn who_is_called_has_not_waited_in_vain() {
         let fault = Fault::NotFound;
         for (fate, is_late, known) in [
-            (Fate::Open, true, None),
-            (Fate::Called, false, None),
-            (Fate::TurnedAway(fault), false, Some(fault)),
+            (WaitOutcome::Open, true, None),
+            (WaitOutcome::Called, false, None),
+            (WaitOutcome::TurnedAway(fault), false, Some(fault)),
         ] {
             let mut stage = Stage::new(&["--wait=60"]);
             let viewer = stage.viewer("s");
             let clients = &mut stage.relay.clients;
-            if fate != Fate::Open {
-                clients.call_waiting(Room::Session, &session("s"), fate);
+            if fate != WaitOutcome::Open {
+                clients.call_waiting(WaitFor::Session, &session("s"), fate);
             }
             match clients.end_wait(viewer) {
                 Some(Event::Waited {
@@ -568,14 +586,14 @@ mod tests {
     #[test]
     fn those_are_called_who_wait_for_less_than_there_is() {
         let name = session("s");
-        let mut room = WaitingRoom::default();
+        let mut room = WaitQueue::default();
         for number in [1, 2] {
-            room.enter((&name, Reach::STREAM), id(number), None);
+            room.enter((&name, PlaylistPosition::STREAM), id(number), None);
         }
-        assert_eq!(room.take(&name, Reach::STREAM), []);
+        assert_eq!(room.take(&name, PlaylistPosition::STREAM), []);
         assert_eq!((room.len(), room.is_awaited(&name)), (2, true));
-        assert_eq!(room.take(&session("t"), Reach::ALL), []);
-        assert_eq!(room.take(&name, Reach::ALL), [id(1), id(2)]);
+        assert_eq!(room.take(&session("t"), PlaylistPosition::ALL), []);
+        assert_eq!(room.take(&name, PlaylistPosition::ALL), [id(1), id(2)]);
         assert_eq!((room.len(), room.is_awaited(&name)), (0, false));
         assert_eq!(room.held_bytes(), 0);
     }
@@ -589,7 +607,7 @@ mod tests {
         let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
         let clients = &stage.relay.clients;
         assert_eq!((clients.waiting().len(), clients.blocked().len()), (0, 1));
-        assert_eq!(clients.those_in(Room::List, 0).count(), 1);
+        assert_eq!(clients.those_in(WaitFor::List, 0).count(), 1);
         assert_eq!(clients.waits_for(player), Some(&session("s")));
         stage.lose(player);
         assert_eq!(stage.relay.clients.blocked().held_bytes(), 0);

@@ -4,14 +4,14 @@
 //! A clock that begins again, or jumps, is moved on from where the stream has come to, for all
 //! tracks alike, each when it comes to the jump.
 
-use super::medium::{Fault, Heard, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+use super::medium::{Fault, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 #[cfg(feature = "handover")]
 use crate::handover::are_counts;
 
 /// See the module.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Roll {
+pub(super) struct SampleQueue {
     /// At most [`TRACKS_MAX`].
     tracks: Vec<Track>,
     /// As they were said last, if the source has begun anew since.
@@ -35,7 +35,6 @@ struct Clock {
     newest: Option<Time>,
     /// How long before its decode time a unit was shown, at most, in nanoseconds: decode times are
     /// moved back by it.
-    #[cfg_attr(feature = "handover", serde(default))]
     ahead: i64,
 }
 
@@ -60,7 +59,7 @@ pub(super) const SETUP_BYTES_MAX: usize = 4096;
 const CHANGES_FREE: u64 = 256;
 const BYTES_PER_CHANGE: u64 = 256;
 
-impl Roll {
+impl SampleQueue {
     /// The source begins anew, perhaps with other tracks. Gives back those that it had.
     pub fn clear(&mut self) -> Vec<Track> {
         // What has not been said since it changed is another list than the one that was.
@@ -129,7 +128,7 @@ impl Roll {
     pub fn say_tracks(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         let said = std::mem::take(&mut self.said);
         match std::mem::take(&mut self.has_changed) && said != self.tracks {
-            true => sink(Heard::Tracks(&self.tracks)),
+            true => sink(ReaderEvent::Tracks(&self.tracks)),
             false => Ok(()),
         }
     }
@@ -152,7 +151,7 @@ impl Roll {
         let Some((decode, present)) = self.place(index, times) else {
             return Ok(());
         };
-        sink(Heard::Unit(Unit {
+        sink(ReaderEvent::Unit(Unit {
             track: index,
             decode,
             present,
@@ -205,7 +204,7 @@ impl Roll {
 }
 
 #[cfg(feature = "handover")]
-impl Roll {
+impl SampleQueue {
     /// Whether what was told of it can be.
     pub fn fits(&self) -> bool {
         let lengths = [self.tracks.len(), self.said.len(), self.clocks.len()];
@@ -228,7 +227,7 @@ mod tests {
     #[test]
     fn pictures_that_are_shown_before_their_decode_time_keep_their_place() {
         let ms = |time: i64| Time::from_nanoseconds(time * 1_000_000).expect("a time");
-        let mut roll = Roll::default();
+        let mut roll = SampleQueue::default();
         let shape = Shape::Pictures {
             width: 2,
             height: 2,
@@ -253,8 +252,8 @@ mod tests {
                 decode: ms(decode),
                 present: ms(present),
             };
-            let mut hear = |heard: Heard<'_>| {
-                if let Heard::Unit(unit) = heard {
+            let mut hear = |heard: ReaderEvent<'_>| {
+                if let ReaderEvent::Unit(unit) = heard {
                     let times = [unit.decode, unit.present];
                     said.push(times.map(|time| time.nanoseconds() / 1_000_000));
                 }

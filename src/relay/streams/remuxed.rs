@@ -1,6 +1,6 @@
 //! Shadows: a stream in another container, for those who want it so.
 //!
-//! A shadow is a stream like any other ([`Live`]), fed with what a [`Remuxer`] makes of another's
+//! A shadow is a stream like any other ([`Stream`]), fed with what a [`Remuxer`] makes of another's
 //! bytes: viewers, segments and UDP clients are its own, and nothing of it is done for each. There
 //! is one at most for each container, while somebody wants it:
 //!
@@ -19,18 +19,18 @@
 
 use std::time::Duration;
 
-use super::cast::{Cast, Fed, GO_BYTES, PIECE_BYTES, Shadow};
-use super::live::plan;
-use super::viewer::Watched;
-use super::{Live, Said, Streams};
+use super::remux_target::{Fed, GO_BYTES, PIECE_BYTES, RemuxTarget, RemuxedStream};
+use super::stream::plan;
+use super::viewer::WatchResponse;
+use super::{Said, Stream, Streams};
 use crate::format::Format;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Reply, Status};
+use crate::relay::context::Context;
 use crate::relay::counts::Count;
-use crate::relay::desk::Desk;
-use crate::relay::{ConnectionId, Level, LiveId, RETRY_AFTER_SECONDS};
+use crate::relay::{ConnectionId, Level, RETRY_AFTER_SECONDS, StreamId};
 use crate::remux::{Fault, Remuxer, Target};
-use crate::stream::{End, Stream, Told};
+use crate::stream::{End, StreamBuffer, Told};
 
 /// Kept for what comes out next, of whichever stream.
 const ROOM_BYTES: usize = 256 * 1024;
@@ -41,7 +41,7 @@ const BEGIN_PART: usize = 8;
 const CAST_AGAIN_TIME: Duration = Duration::from_secs(RETRY_AFTER_SECONDS as u64);
 
 /// Why there is no shadow.
-pub(super) enum NotCast {
+pub(super) enum RemuxError {
     /// Too little has come to tell.
     NotYet,
     /// It cannot be, for this reason.
@@ -50,23 +50,23 @@ pub(super) enum NotCast {
     NoRoom,
 }
 
-impl NotCast {
+impl RemuxError {
     fn refusal(self, target: Target) -> Refusal {
         let name = target.format().name();
         match self {
-            NotCast::NotYet => Refusal::busy(
+            RemuxError::NotYet => Refusal::busy(
                 Status::ServiceUnavailable,
                 "too little of the stream has come to tell what it is",
                 RETRY_AFTER_SECONDS,
             ),
-            NotCast::Unfit(why) => Refusal::new(
+            RemuxError::Unfit(why) => Refusal::new(
                 Status::NotAcceptable,
                 format!(
                     "the stream cannot be had as {name}: {why}; H.264, H.265, AAC, MP3, AC-3 and Opus in FLV, Matroska, fragmented MP4 \
                      or MPEG-TS can, and AV1, VP8 and VP9 as mp4; it goes out as it is where the path ends with its sessionid"
                 ),
             ),
-            NotCast::NoRoom => Refusal::busy(
+            RemuxError::NoRoom => Refusal::busy(
                 Status::ServiceUnavailable,
                 format!(
                     "the stream is not {name}, and to make it that takes one more --buffer than is left of --buffers; it goes out as it \
@@ -107,22 +107,22 @@ impl Streams {
         id: ConnectionId,
         (session, target): (&SessionId, Target),
         (reply, may_wait): (Reply, bool),
-        desk: &mut Desk,
-    ) -> Option<Watched> {
+        ctx: &mut Context,
+    ) -> Option<WatchResponse> {
         let original = *self.running.get(session)?;
-        let live = match reply.head_only {
+        let stream = match reply.head_only {
             // Nothing is made for who wants nothing of it.
-            true => self.shadow_of(original, target, desk),
-            false => self.cast(original, target, desk).map(Some),
+            true => self.shadow_of(original, target, ctx),
+            false => self.cast(original, target, ctx).map(Some),
         };
-        match live {
-            Ok(Some(live)) => self.view(id, live, reply, desk),
-            Ok(None) => self.head_of(original, target.format().media_type(), reply, desk),
-            Err(NotCast::NotYet) if may_wait && !reply.head_only => {
-                let idle_time = desk.settings().limits.source_idle_time;
-                Some(Watched::NotYet(desk.now() + idle_time))
+        match stream {
+            Ok(Some(stream)) => self.view(id, stream, reply, ctx),
+            Ok(None) => self.head_of(original, target.format().media_type(), reply, ctx),
+            Err(RemuxError::NotYet) if may_wait && !reply.head_only => {
+                let idle_time = ctx.settings().limits.source_idle_time;
+                Some(WatchResponse::NotYet(ctx.now() + idle_time))
             }
-            Err(why) => Some(Watched::Refused(why.refusal(target))),
+            Err(why) => Some(WatchResponse::Refused(why.refusal(target))),
         }
     }
 
@@ -130,56 +130,64 @@ impl Streams {
     /// alone is no reason to make one: `None`, if one could be made.
     pub(super) fn playable(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         head_only: bool,
-        desk: &mut Desk,
-    ) -> Result<Option<LiveId>, Refusal> {
-        let told = self.lives.get(id).map(|live| live.stream.told());
+        ctx: &mut Context,
+    ) -> Result<Option<StreamId>, Refusal> {
+        let told = self.streams.get(id).map(|stream| stream.buffer.told());
         let of_format = match told {
             Some(Told::Known(format)) => segmented_as(format),
             Some(Told::Undecided | Told::Unknown) | None => None,
         };
-        let Some(target) = of_format.filter(|_| desk.settings().remuxes) else {
+        let Some(target) = of_format.filter(|_| ctx.settings().remuxes) else {
             return Ok(Some(id));
         };
-        let live = match head_only {
-            true => self.shadow_of(id, target, desk),
-            false => self.cast(id, target, desk).map(Some),
+        let stream = match head_only {
+            true => self.shadow_of(id, target, ctx),
+            false => self.cast(id, target, ctx).map(Some),
         };
-        live.map_err(|why| why.refusal(target))
+        stream.map_err(|why| why.refusal(target))
     }
 
     /// Whether a stream's segments are a session's: a shadow's only where its original has none.
-    pub(super) fn is_played(&self, id: LiveId) -> bool {
-        let shadow = self.lives.get(id).and_then(|live| live.shadow.as_ref());
+    pub(super) fn is_played(&self, id: StreamId) -> bool {
+        let shadow = self
+            .streams
+            .get(id)
+            .and_then(|stream| stream.shadow.as_ref());
         shadow.is_none_or(|shadow| {
-            let original = self.lives.get(shadow.original);
-            let told = original.map(|original| original.stream.told());
+            let original = self.streams.get(shadow.original);
+            let told = original.map(|original| original.buffer.told());
             matches!(told, Some(Told::Known(format)) if segmented_as(format) == Some(shadow.target))
         })
     }
 
     /// The stream that goes out to a stream's UDP clients: itself, or its shadow.
-    pub(super) fn sendable(&mut self, id: LiveId, is_wanted: bool, desk: &mut Desk) -> LiveId {
-        let Some(live) = self.lives.get_mut(id) else {
+    pub(super) fn sendable(
+        &mut self,
+        id: StreamId,
+        is_wanted: bool,
+        ctx: &mut Context,
+    ) -> StreamId {
+        let Some(stream) = self.streams.get_mut(id) else {
             return id;
         };
-        live.cast_again_at = None;
-        let has_ended = live.stream.end().is_some();
-        let target = match live.stream.told() {
+        stream.cast_again_at = None;
+        let has_ended = stream.buffer.end().is_some();
+        let target = match stream.buffer.told() {
             Told::Known(format) => transport_of(format),
             Told::Undecided | Told::Unknown => None,
         };
-        let Some(target) = target.filter(|_| desk.settings().remuxes) else {
+        let Some(target) = target.filter(|_| ctx.settings().remuxes) else {
             return id;
         };
-        let mut casts = live.casts.iter().filter(|cast| cast.target == target);
-        match casts.find_map(|cast| cast.live) {
+        let mut casts = stream.casts.iter().filter(|cast| cast.target == target);
+        match casts.find_map(|cast| cast.stream) {
             Some(shadow) => shadow,
-            None if is_wanted && !has_ended => match self.cast(id, target, desk) {
+            None if is_wanted && !has_ended => match self.cast(id, target, ctx) {
                 Ok(shadow) => shadow,
-                Err(NotCast::NoRoom) => self.cast_later(id, desk),
-                Err(NotCast::NotYet | NotCast::Unfit(_)) => id,
+                Err(RemuxError::NoRoom) => self.cast_later(id, ctx),
+                Err(RemuxError::NotYet | RemuxError::Unfit(_)) => id,
             },
             None => id,
         }
@@ -187,90 +195,93 @@ impl Streams {
 
     /// There is no room for what a stream's UDP clients want: it goes out as it is, which is to
     /// say not at all, until there is.
-    fn cast_later(&mut self, id: LiveId, desk: &mut Desk) -> LiveId {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.cast_again_at = Some(desk.now() + CAST_AGAIN_TIME);
+    fn cast_later(&mut self, id: StreamId, ctx: &mut Context) -> StreamId {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.cast_again_at = Some(ctx.now() + CAST_AGAIN_TIME);
         }
-        self.rearm(id, desk);
+        self.rearm(id, ctx);
         id
     }
 
     /// What a stream is in this container: itself, or its shadow. `None`: one could be made.
     fn shadow_of(
         &self,
-        original: LiveId,
+        original: StreamId,
         target: Target,
-        desk: &Desk,
-    ) -> Result<Option<LiveId>, NotCast> {
-        let live = self.lives.get(original).ok_or(NotCast::NotYet)?;
-        let format = match live.stream.told() {
-            Told::Undecided => return Err(NotCast::NotYet),
-            Told::Unknown => return Err(NotCast::Unfit("its format is not known".into())),
+        ctx: &Context,
+    ) -> Result<Option<StreamId>, RemuxError> {
+        let stream = self.streams.get(original).ok_or(RemuxError::NotYet)?;
+        let format = match stream.buffer.told() {
+            Told::Undecided => return Err(RemuxError::NotYet),
+            Told::Unknown => return Err(RemuxError::Unfit("its format is not known".into())),
             Told::Known(format) => format,
         };
         if format == target.format() {
             return Ok(Some(original));
         }
-        let mut casts = live.casts.iter();
+        let mut casts = stream.casts.iter();
         match casts.find(|cast| cast.target == target) {
-            Some(Cast {
+            Some(RemuxTarget {
                 fault: Some(fault), ..
-            }) => return Err(NotCast::Unfit(fault.to_string())),
-            Some(Cast { live, .. }) if live.is_some() => return Ok(*live),
+            }) => return Err(RemuxError::Unfit(fault.to_string())),
+            Some(RemuxTarget { stream, .. }) if stream.is_some() => return Ok(*stream),
             Some(_) | None => {}
         }
         if !Remuxer::reads(format) {
-            return Err(NotCast::Unfit(format!("it is {}", format.name())));
+            return Err(RemuxError::Unfit(format!("it is {}", format.name())));
         }
-        let limits = &desk.settings().limits;
+        let limits = &ctx.settings().limits;
         let has_buffer = self.pool.bytes_left >= limits.stream.buffer_bytes as isize;
         match has_buffer && self.shadows().count() < limits.shadows_max() {
             true => Ok(None),
-            false => Err(NotCast::NoRoom),
+            false => Err(RemuxError::NoRoom),
         }
     }
 
     /// A stream in this container, from now on.
     pub(super) fn cast(
         &mut self,
-        original: LiveId,
+        original: StreamId,
         target: Target,
-        desk: &mut Desk,
-    ) -> Result<LiveId, NotCast> {
-        let found = self.shadow_of(original, target, desk);
-        if matches!(found, Err(NotCast::NoRoom)) {
-            let session = self.lives.get(original).map(|live| live.session.clone());
+        ctx: &mut Context,
+    ) -> Result<StreamId, RemuxError> {
+        let found = self.shadow_of(original, target, ctx);
+        if matches!(found, Err(RemuxError::NoRoom)) {
+            let session = self
+                .streams
+                .get(original)
+                .map(|stream| stream.session.clone());
             if let Some(session) = session {
-                self.make_room_for_shadow(&session, desk);
+                self.make_room_for_shadow(&session, ctx);
             }
         }
-        if let Some(live) = found? {
-            return Ok(live);
+        if let Some(stream) = found? {
+            return Ok(stream);
         }
-        let (id, fault) = match self.begin_shadow(original, target, desk) {
+        let (id, fault) = match self.begin_shadow(original, target, ctx) {
             Ok(id) => (Some(id), None),
-            Err(NotCast::Unfit(why)) => (None, Some(why.into_boxed_str())),
-            Err(why @ (NotCast::NotYet | NotCast::NoRoom)) => return Err(why),
+            Err(RemuxError::Unfit(why)) => (None, Some(why.into_boxed_str())),
+            Err(why @ (RemuxError::NotYet | RemuxError::NoRoom)) => return Err(why),
         };
-        let live = self.lives.get_mut(original).ok_or(NotCast::NotYet)?;
-        live.casts.retain(|cast| cast.target != target);
+        let stream = self.streams.get_mut(original).ok_or(RemuxError::NotYet)?;
+        stream.casts.retain(|cast| cast.target != target);
         let why = fault.as_ref().map(|why| why.to_string());
-        live.casts.push(Cast {
+        stream.casts.push(RemuxTarget {
             target,
-            live: id,
+            stream: id,
             fault,
         });
-        let (digest, name) = (live.session.digest(), target.format().name());
+        let (digest, name) = (stream.session.digest(), target.format().name());
         let Some(id) = id else {
             let why = why.unwrap_or_default();
-            desk.log(
+            ctx.log(
                 Level::Warn,
                 format_args!("event=not-remuxed session={digest} to={name} detail=\"{why}\""),
             );
-            return Err(NotCast::Unfit(why));
+            return Err(RemuxError::Unfit(why));
         };
-        desk.count(Count::Remuxed, 1);
-        desk.log(
+        ctx.count(Count::Remuxed, 1);
+        ctx.log(
             Level::Info,
             format_args!("event=remux-begins session={digest} to={name}"),
         );
@@ -280,29 +291,29 @@ impl Streams {
     /// A shadow begins where a viewer of its original would: at once there is something to see.
     fn begin_shadow(
         &mut self,
-        original: LiveId,
+        original: StreamId,
         target: Target,
-        desk: &mut Desk,
-    ) -> Result<LiveId, NotCast> {
-        let not_read = || NotCast::Unfit("its container cannot be read".to_owned());
-        let plan = plan(desk);
-        let (now, limits) = (desk.now(), &desk.settings().limits);
+        ctx: &mut Context,
+    ) -> Result<StreamId, RemuxError> {
+        let not_read = || RemuxError::Unfit("its container cannot be read".to_owned());
+        let plan = plan(ctx);
+        let (now, limits) = (ctx.now(), &ctx.settings().limits);
         let unit_max = limits.remuxed_unit_bytes_max();
-        let live = self.lives.get(original).ok_or_else(not_read)?;
-        let Told::Known(format) = live.stream.told() else {
+        let stream = self.streams.get(original).ok_or_else(not_read)?;
+        let Told::Known(format) = stream.buffer.told() else {
             return Err(not_read());
         };
         let remuxer = Remuxer::new(format, target, unit_max).ok_or_else(not_read)?;
         let media_type = Some(target.format().media_type().into());
-        let mut stream = Stream::new(limits.stream, media_type, now);
-        if !stream.reserve(&mut self.pool) {
-            return Err(NotCast::NoRoom);
+        let mut buffer = StreamBuffer::new(limits.stream, media_type, now);
+        if !buffer.reserve(&mut self.pool) {
+            return Err(RemuxError::NoRoom);
         }
         if let Some(plan) = plan {
-            stream.cut_into_segments(plan);
+            buffer.cut_into_segments(plan);
         }
-        let (lead, mut at) = live.stream.opening(now);
-        let mut shadow = Shadow::new((original, live.serial), target, remuxer);
+        let (lead, mut at) = stream.buffer.opening(now);
+        let mut shadow = RemuxedStream::new((original, stream.serial), target, remuxer);
         let mut out = std::mem::take(&mut self.remuxed);
         let mut piece: &[u8] = &lead;
         // A part of what it can keep, or nobody would have its beginning.
@@ -311,12 +322,12 @@ impl Streams {
         loop {
             for piece in piece.chunks(PIECE_BYTES) {
                 let of_piece = shadow.feed(piece, &mut out);
-                stream.append(&out, &mut self.pool, now);
+                buffer.append(&out, &mut self.pool, now);
                 out.clear();
                 self.work += of_piece.work;
                 fed = fed.and(of_piece.result);
             }
-            piece = live.stream.slice(at, bytes_left);
+            piece = stream.buffer.slice(at, bytes_left);
             at += piece.len() as u64;
             bytes_left -= piece.len();
             if piece.is_empty() || fed.is_err() {
@@ -327,11 +338,11 @@ impl Streams {
         self.remuxed = out;
         let fault = fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| shadow.emptiness());
         if let Some(why) = fault {
-            stream.release(&mut self.pool);
-            return Err(NotCast::Unfit(why));
+            buffer.release(&mut self.pool);
+            return Err(RemuxError::Unfit(why));
         }
-        let new = live.shadow(self.live_serial_next, stream, shadow);
-        let id = self.lives.insert(new);
+        let new = stream.shadow(self.live_serial_next, buffer, shadow);
+        let id = self.streams.insert(new);
         self.order.insert(self.live_serial_next, id);
         self.live_serial_next += 1;
         self.behind.push_back(id);
@@ -339,17 +350,17 @@ impl Streams {
     }
 
     /// Media of a stream has come: those of its shadows that keep up get it, too.
-    pub(super) fn feed_shadows(&mut self, id: LiveId, bytes: &[u8], desk: &mut Desk) {
+    pub(super) fn feed_shadows(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
         for id in self.shadows_of(id).into_iter().flatten() {
             if self.is_behind(id) {
                 continue;
             }
             for piece in bytes.chunks(PIECE_BYTES) {
                 let mut out = std::mem::take(&mut self.remuxed);
-                let live = self.lives.get_mut(id);
-                let shadow = live.and_then(|live| live.shadow.as_mut());
+                let stream = self.streams.get_mut(id);
+                let shadow = stream.and_then(|stream| stream.shadow.as_mut());
                 if let Some(fed) = shadow.map(|shadow| shadow.feed(piece, &mut out)) {
-                    self.comes_of_shadow(id, fed, out, desk);
+                    self.comes_of_shadow(id, fed, out, ctx);
                 }
             }
         }
@@ -358,19 +369,22 @@ impl Streams {
     /// Gives a shadow the output of a piece.
     pub(super) fn comes_of_shadow(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         fed: Fed,
         mut out: Vec<u8>,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         self.work += fed.work;
-        self.give(id, &out, desk);
+        self.give(id, &out, ctx);
         out.clear();
         out.shrink_to(ROOM_BYTES);
         self.remuxed = out;
-        let live = self.lives.get(id).filter(|live| live.stream.newest() == 0);
-        let shadow = live.and_then(|live| live.shadow.as_ref());
-        let emptiness = shadow.and_then(Shadow::emptiness);
+        let stream = self
+            .streams
+            .get(id)
+            .filter(|stream| stream.buffer.newest() == 0);
+        let shadow = stream.and_then(|stream| stream.shadow.as_ref());
+        let emptiness = shadow.and_then(RemuxedStream::emptiness);
         let fault = fed.result.err().map(|Fault(why)| why.to_owned());
         if let Some(why) = fault.or(emptiness) {
             self.say(Said::RemuxFails { id, why });
@@ -378,15 +392,22 @@ impl Streams {
     }
 
     /// Returns the answer for a remuxed stream that has ended without output.
-    pub(super) fn emptiness(&self, id: LiveId) -> Option<Refusal> {
-        let live = self.lives.get(id)?;
-        let shadow = live.shadow.as_ref()?;
-        live.stream.end().filter(|_| live.stream.newest() == 0)?;
-        let casts = self.lives.get(shadow.original).map(|live| &live.casts);
+    pub(super) fn emptiness(&self, id: StreamId) -> Option<Refusal> {
+        let stream = self.streams.get(id)?;
+        let shadow = stream.shadow.as_ref()?;
+        stream
+            .buffer
+            .end()
+            .filter(|_| stream.buffer.newest() == 0)?;
+        let casts = self
+            .streams
+            .get(shadow.original)
+            .map(|stream| &stream.casts);
         let mut casts = casts.into_iter().flatten();
-        let fault = casts.find_map(|cast| cast.fault.as_deref().filter(|_| cast.live == Some(id)));
+        let fault =
+            casts.find_map(|cast| cast.fault.as_deref().filter(|_| cast.stream == Some(id)));
         let why = fault.unwrap_or("it has ended before anything that can be carried has come");
-        Some(NotCast::Unfit(why.to_owned()).refusal(shadow.target))
+        Some(RemuxError::Unfit(why.to_owned()).refusal(shadow.target))
     }
 
     /// What was done for shadows since this was last asked, in bytes that are only passed on.
@@ -395,52 +416,55 @@ impl Streams {
     }
 
     /// A shadow cannot go on. Its original does, and nobody who watches that learns of it.
-    pub fn let_shadow_go(&mut self, id: LiveId, why: &str, desk: &mut Desk) {
+    pub fn let_shadow_go(&mut self, id: StreamId, why: &str, ctx: &mut Context) {
         let original = self.original_of(id);
-        let live = self.lives.get(id);
-        if let Some(live) = live
-            && let Some(Shadow { target, .. }) = live.shadow
+        let stream = self.streams.get(id);
+        if let Some(stream) = stream
+            && let Some(RemuxedStream { target, .. }) = stream.shadow
         {
-            let (digest, name) = (live.session.digest(), target.format().name());
-            desk.log(
+            let (digest, name) = (stream.session.digest(), target.format().name());
+            ctx.log(
                 Level::Warn,
                 format_args!("event=remux-fails session={digest} to={name} detail=\"{why}\""),
             );
-            let casts = self.lives.get_mut(original).map(|live| &mut live.casts);
+            let casts = self
+                .streams
+                .get_mut(original)
+                .map(|stream| &mut stream.casts);
             let mut casts = casts.into_iter().flatten();
             if let Some(cast) = casts.find(|cast| cast.target == target) {
                 cast.fault = Some(why.into());
             }
         }
-        self.end_shadow(id, End::Lost, desk);
+        self.end_shadow(id, End::Lost, ctx);
     }
 
     /// A stream ends, and so do its shadows; those that are behind, when they have caught up.
-    pub(super) fn end_shadows(&mut self, id: LiveId, end: End, desk: &mut Desk) {
+    pub(super) fn end_shadows(&mut self, id: StreamId, end: End, ctx: &mut Context) {
         for shadow in self.shadows_of(id).into_iter().flatten() {
             if !self.is_behind(shadow) {
-                self.end_shadow(shadow, end, desk);
+                self.end_shadow(shadow, end, ctx);
             }
         }
     }
 
-    pub(super) fn end_shadow(&mut self, id: LiveId, end: End, desk: &mut Desk) {
-        let live = self.lives.get_mut(id);
-        if let Some(live) = live.filter(|live| live.stream.end().is_none()) {
+    pub(super) fn end_shadow(&mut self, id: StreamId, end: End, ctx: &mut Context) {
+        let stream = self.streams.get_mut(id);
+        if let Some(stream) = stream.filter(|stream| stream.buffer.end().is_none()) {
             let mut rest = Vec::new();
-            if let Some(shadow) = &mut live.shadow {
+            if let Some(shadow) = &mut stream.shadow {
                 shadow.finish(&mut rest);
             }
-            self.give(id, &rest, desk);
-            self.close_stream(id, end, desk);
+            self.give(id, &rest, ctx);
+            self.close_stream(id, end, ctx);
         }
     }
 
     /// Another source goes on with a stream: what the one before could not be made may come of it.
-    pub(super) fn forgive(&mut self, id: LiveId) {
-        if let Some(live) = self.lives.get_mut(id) {
-            live.casts.retain(|cast| cast.live.is_some());
-            for cast in &mut live.casts {
+    pub(super) fn forgive(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.casts.retain(|cast| cast.stream.is_some());
+            for cast in &mut stream.casts {
                 cast.fault = None;
             }
         }
@@ -448,74 +472,80 @@ impl Streams {
 
     /// Somebody has left a stream: if it is a shadow, nobody may want it any more. Says whose
     /// shadow it is.
-    pub(super) fn tend_shadow(&mut self, id: LiveId, desk: &mut Desk) -> Option<LiveId> {
-        let live = self.lives.get(id)?;
-        let original = live.shadow.as_ref()?.original;
-        if !live.is_wanted() {
+    pub(super) fn tend_shadow(&mut self, id: StreamId, ctx: &mut Context) -> Option<StreamId> {
+        let stream = self.streams.get(id)?;
+        let original = stream.shadow.as_ref()?.original;
+        if !stream.is_wanted() {
             // Nobody hears it.
-            self.end_shadow(id, End::Complete, desk);
+            self.end_shadow(id, End::Complete, ctx);
         }
-        self.forget_if_over(id, desk);
+        self.forget_if_over(id, ctx);
         Some(original)
     }
 
     /// A stream's shadow is gone, if it is one: so may be who stayed for it.
-    pub(super) fn forget_shadow(&mut self, live: &Live, id: LiveId, desk: &mut Desk) {
-        if let Some(Shadow {
+    pub(super) fn forget_shadow(&mut self, stream: &Stream, id: StreamId, ctx: &mut Context) {
+        if let Some(RemuxedStream {
             original, target, ..
-        }) = live.shadow
+        }) = stream.shadow
         {
-            let casts = self.lives.get_mut(original).map(|live| &mut live.casts);
+            let casts = self
+                .streams
+                .get_mut(original)
+                .map(|stream| &mut stream.casts);
             for cast in casts.into_iter().flatten() {
-                cast.live = cast.live.filter(|live| *live != id);
+                cast.stream = cast.stream.filter(|stream| *stream != id);
             }
-            let (digest, name) = (live.session.digest(), target.format().name());
-            desk.log(
+            let (digest, name) = (stream.session.digest(), target.format().name());
+            ctx.log(
                 Level::Info,
                 format_args!("event=remux-ends session={digest} to={name}"),
             );
-            self.forget_if_over(original, desk);
+            self.forget_if_over(original, ctx);
         }
     }
 
     /// The shadows of a stream.
-    pub(super) fn shadows_of(&self, id: LiveId) -> [Option<LiveId>; Target::ALL.len()] {
-        let live = self.lives.get(id);
-        let mut casts = live.into_iter().flat_map(|live| &live.casts);
-        [(); Target::ALL.len()].map(|()| casts.next().and_then(|cast| cast.live))
+    pub(super) fn shadows_of(&self, id: StreamId) -> [Option<StreamId>; Target::ALL.len()] {
+        let stream = self.streams.get(id);
+        let mut casts = stream.into_iter().flat_map(|stream| &stream.casts);
+        [(); Target::ALL.len()].map(|()| casts.next().and_then(|cast| cast.stream))
     }
 
     /// A stream, and its shadows.
-    pub(super) fn with_shadows(&self, id: LiveId) -> impl Iterator<Item = LiveId> + use<> {
+    pub(super) fn with_shadows(&self, id: StreamId) -> impl Iterator<Item = StreamId> + use<> {
         std::iter::once(id).chain(self.shadows_of(id).into_iter().flatten())
     }
 
     /// Whose shadow a stream is, or itself.
-    pub(super) fn original_of(&self, id: LiveId) -> LiveId {
-        let shadow = self.lives.get(id).and_then(|live| live.shadow.as_ref());
+    pub(super) fn original_of(&self, id: StreamId) -> StreamId {
+        let shadow = self
+            .streams
+            .get(id)
+            .and_then(|stream| stream.shadow.as_ref());
         shadow.map_or(id, |shadow| shadow.original)
     }
 
     /// Whether anybody watches a stream, in whichever container.
-    pub(super) fn is_seen(&self, id: LiveId) -> bool {
-        let mut lives = self.with_shadows(id).filter_map(|id| self.lives.get(id));
-        lives.any(Live::is_watched)
+    pub(super) fn is_seen(&self, id: StreamId) -> bool {
+        let mut streams = self.with_shadows(id).filter_map(|id| self.streams.get(id));
+        streams.any(Stream::is_watched)
     }
 
     /// How much of a stream's source is to be read at once, for all who watch it.
-    pub(super) fn wanted_bytes(&self, id: LiveId) -> usize {
+    pub(super) fn wanted_bytes(&self, id: StreamId) -> usize {
         let wanted = self.with_shadows(id).filter_map(|id| {
-            let wanted = self.lives.get(id)?.stream.wanted_bytes(&self.pool);
-            let shadow = self.lives.get(id)?.shadow.as_ref();
-            Some(wanted / shadow.map_or(1, Shadow::part_wanted))
+            let wanted = self.streams.get(id)?.buffer.wanted_bytes(&self.pool);
+            let shadow = self.streams.get(id)?.shadow.as_ref();
+            Some(wanted / shadow.map_or(1, RemuxedStream::part_wanted))
         });
         wanted.min().unwrap_or(0)
     }
 
     /// Of all streams.
-    pub(super) fn shadows(&self) -> impl Iterator<Item = (LiveId, &Live)> {
-        let lives = self.lives.iter();
-        lives.filter(|(_, live)| live.shadow.is_some())
+    pub(super) fn shadows(&self) -> impl Iterator<Item = (StreamId, &Stream)> {
+        let streams = self.streams.iter();
+        streams.filter(|(_, stream)| stream.shadow.is_some())
     }
 }
 

@@ -5,12 +5,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Cast, NotCast};
+use super::{RemuxError, RemuxTarget};
 use crate::format::Format;
 use crate::relay::stage::Stage;
-use crate::relay::streams::cast::GO_BYTES;
-use crate::relay::{AHEAD_COST_MAX, Action, ConnectionId, LiveId, Outgoing, write_next};
-use crate::remux::{Heard, Reader, Target};
+use crate::relay::streams::remux_target::GO_BYTES;
+use crate::relay::{AHEAD_COST_MAX, Action, ConnectionId, Outgoing, StreamId, write_next};
+use crate::remux::{Reader, ReaderEvent, Target};
 use crate::stream::{End, Outcome};
 
 const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
@@ -65,8 +65,8 @@ fn group(from: u32, bytes: usize) -> (Vec<u8>, usize) {
 fn pictures(format: Format, media: &[u8]) -> usize {
     let mut reader = Reader::new(format, 1 << 20).expect("a reader");
     let mut count = 0;
-    let mut hear = |heard: Heard<'_>| {
-        count += usize::from(matches!(heard, Heard::Unit(_)));
+    let mut hear = |heard: ReaderEvent<'_>| {
+        count += usize::from(matches!(heard, ReaderEvent::Unit(_)));
         Ok(())
     };
     reader.feed(media, &mut hear).expect("no fault");
@@ -238,8 +238,8 @@ fn a_stream_may_end_before_its_shadow_has_caught_up() {
 
 /// Bytes of all blocks, and what is kept for more.
 fn pool_bytes(stage: &Stage) -> usize {
-    let lives = stage.relay.streams.lives.iter();
-    lives.map(|(_, live)| live.stream.pool_bytes()).sum()
+    let streams = stage.relay.streams.streams.iter();
+    streams.map(|(_, stream)| stream.buffer.pool_bytes()).sum()
 }
 
 /// Two that begin at once are two, and half of what there is.
@@ -323,8 +323,8 @@ fn udp_clients_are_thought_of_again() {
         ));
     }
     let faults = |stage: &Stage| -> Vec<String> {
-        let lives = stage.relay.streams.lives.iter();
-        let faults = lives.filter_map(|(_, live)| live.rtp_fault(&stage.relay.desk));
+        let streams = stage.relay.streams.streams.iter();
+        let faults = streams.filter_map(|(_, stream)| stream.rtp_fault(&stage.relay.ctx));
         faults.map(str::to_owned).collect()
     };
     source(&mut stage, &media);
@@ -450,10 +450,12 @@ fn target(format: Format) -> Target {
     target.expect("there is this one")
 }
 
-fn original(stage: &Stage) -> LiveId {
+fn original(stage: &Stage) -> StreamId {
     let streams = &stage.relay.streams;
-    let mut lives = streams.lives.iter();
-    let (id, _) = lives.find(|(_, live)| live.shadow.is_none()).expect("one");
+    let mut streams = streams.streams.iter();
+    let (id, _) = streams
+        .find(|(_, stream)| stream.shadow.is_none())
+        .expect("one");
     id
 }
 
@@ -498,19 +500,19 @@ fn who_wants_a_stream_otherwise_waits_until_it_is_known() {
 #[test]
 fn what_a_stream_may_be_had_as_is_told_to_who_asks_for_the_head_alone() {
     let mp3 = include_bytes!("../../../../tests/media/sound.mp3");
-    let transport = include_bytes!("../../../../tests/media/h264.ts");
+    let ts_output = include_bytes!("../../../../tests/media/h264.ts");
     let own = known();
     for (media, path, status, says) in [
         (&own[..], "live.ts", 200, "Content-Type: video/mp2t\r\n"),
         (&own, "live.mp4", 200, "Content-Type: video/mp4\r\n"),
         (
-            &transport[..],
+            &ts_output[..],
             "live.ts",
             200,
             "Content-Type: video/mp2t\r\n",
         ),
         (
-            &transport[..],
+            &ts_output[..],
             "live.mp4",
             200,
             "Content-Type: video/mp4\r\n",
@@ -530,7 +532,7 @@ fn what_a_stream_may_be_had_as_is_told_to_who_asks_for_the_head_alone() {
         stage.assert_status(viewer, status);
         if status == 200 {
             assert!(stage.text(viewer).contains(says), "{path}");
-            let is_own = media.len() == transport.len() && path == "live.ts";
+            let is_own = media.len() == ts_output.len() && path == "live.ts";
             let shadows = stage.relay.streams.shadows().count();
             assert_eq!(shadows, usize::from(!is_own), "{path}");
         }
@@ -547,13 +549,16 @@ fn a_shadow_that_fails_ends_alone() {
     let plain = stage.viewer("s");
     stage.settle();
     let streams = &mut stage.relay.streams;
-    let is_transport = |id: &LiveId| {
-        let live = streams.lives.get(*id).and_then(|live| live.shadow.as_ref());
-        live.is_some_and(|shadow| shadow.target.format() == Format::MpegTs)
+    let is_transport = |id: &StreamId| {
+        let stream = streams
+            .streams
+            .get(*id)
+            .and_then(|stream| stream.shadow.as_ref());
+        stream.is_some_and(|shadow| shadow.target.format() == Format::MpegTs)
     };
     let shadow = streams.shadows().map(|(id, _)| id).find(is_transport);
     let shadow = shadow.expect("both are made");
-    streams.let_shadow_go(shadow, "a unit is too long", &mut stage.relay.desk);
+    streams.let_shadow_go(shadow, "a unit is too long", &mut stage.relay.ctx);
     stage.settle();
     let mut lines = Vec::new();
     stage.send_media(source, &group(9_000, 9_000).0);
@@ -586,23 +591,33 @@ fn another_source_is_forgiven_what_the_one_before_could_not_be_made() {
     let mut stage = Stage::new(&[]);
     source(&mut stage, &known());
     let id = original(&stage);
-    let live = stage.relay.streams.lives.get_mut(id).expect("it is there");
-    let cast = |target, live| Cast {
+    let stream = stage
+        .relay
+        .streams
+        .streams
+        .get_mut(id)
+        .expect("it is there");
+    let cast = |target, stream| RemuxTarget {
         target,
-        live,
+        stream,
         fault: Some("a fault".into()),
     };
-    live.casts.push(cast(Target::ALL[0], None));
-    live.casts.push(cast(Target::ALL[1], Some(id)));
+    stream.casts.push(cast(Target::ALL[0], None));
+    stream.casts.push(cast(Target::ALL[1], Some(id)));
     stage.relay.streams.forgive(id);
-    let live = stage.relay.streams.lives.get_mut(id).expect("it is there");
-    let left: Vec<_> = live
+    let stream = stage
+        .relay
+        .streams
+        .streams
+        .get_mut(id)
+        .expect("it is there");
+    let left: Vec<_> = stream
         .casts
         .iter()
-        .map(|it| (it.live, it.fault.is_some()))
+        .map(|it| (it.stream, it.fault.is_some()))
         .collect();
     assert_eq!(left, [(Some(id), false)]);
-    live.casts.clear();
+    stream.casts.clear();
 }
 
 /// There may be no more: each has its buffer, and half of all buffers is for streams as they are.
@@ -655,12 +670,12 @@ fn there_are_as_many_shadows_as_have_room() {
 #[cfg(feature = "hls")]
 #[test]
 fn the_segments_of_a_session_are_one_streams() {
-    let transport = include_bytes!("../../../../tests/media/h264.ts");
+    let ts_output = include_bytes!("../../../../tests/media/h264.ts");
     let matroska = include_bytes!("../../../../tests/media/h264.mkv");
     let own = known();
     for (media, played) in [
         (&own[..], Some(Format::MpegTs)),
-        (&transport[..], None),
+        (&ts_output[..], None),
         (&matroska[..], Some(Format::Mp4)),
     ] {
         let mut stage = Stage::new(&[]);
@@ -674,12 +689,15 @@ fn the_segments_of_a_session_are_one_streams() {
         assert!(streams.is_played(id), "its own, if it has any");
         let shadows: Vec<_> = streams.shadows().map(|(id, _)| id).collect();
         for shadow in &shadows {
-            let live = streams.lives.get(*shadow).and_then(|it| it.shadow.as_ref());
-            let format = live.map(|shadow| shadow.target.format());
+            let stream = streams
+                .streams
+                .get(*shadow)
+                .and_then(|it| it.shadow.as_ref());
+            let format = stream.map(|shadow| shadow.target.format());
             assert_eq!(streams.is_played(*shadow), format == played, "{format:?}");
             assert_eq!(streams.reached(*shadow).is_some(), format == played);
         }
-        let playable = streams.playable(id, false, &mut stage.relay.desk);
+        let playable = streams.playable(id, false, &mut stage.relay.ctx);
         let playable = playable.ok().flatten().expect("it has segments");
         let is_own = played.is_none();
         assert_eq!(
@@ -693,13 +711,13 @@ fn the_segments_of_a_session_are_one_streams() {
 /// for those who want it.
 #[test]
 fn what_goes_out_in_datagrams_is_mpeg_ts() {
-    let transport = include_bytes!("../../../../tests/media/h264.ts");
+    let ts_output = include_bytes!("../../../../tests/media/h264.ts");
     let mp3 = include_bytes!("../../../../tests/media/sound.mp3");
     let own = known();
     for (options, media, is_made) in [
         (&["--remux=on"][..], &own[..], true),
         (&["--remux=off"], &own, false),
-        (&["--remux=on"], transport, false),
+        (&["--remux=on"], ts_output, false),
         (&["--remux=on"], mp3, false),
         (&["--remux=on"], &own[..2], false),
         (&["--remux=on"], &[7; 20_000], false),
@@ -712,15 +730,15 @@ fn what_goes_out_in_datagrams_is_mpeg_ts() {
             stage.settle();
         }
         let id = original(&stage);
-        let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
-        assert_eq!(streams.sendable(id, false, desk), id, "nobody wants it");
-        let sent = streams.sendable(id, true, desk);
+        let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
+        assert_eq!(streams.sendable(id, false, ctx), id, "nobody wants it");
+        let sent = streams.sendable(id, true, ctx);
         assert_eq!(sent != id, is_made, "{options:?} {}", media.len());
-        let of = streams.lives.get(sent).and_then(|it| it.shadow.as_ref());
+        let of = streams.streams.get(sent).and_then(|it| it.shadow.as_ref());
         let format = of.map(|shadow| shadow.target.format());
         assert_eq!(format, is_made.then_some(Format::MpegTs));
         for is_wanted in [true, false] {
-            assert_eq!(streams.sendable(id, is_wanted, desk), sent, "it is there");
+            assert_eq!(streams.sendable(id, is_wanted, ctx), sent, "it is there");
         }
     }
 }
@@ -731,10 +749,10 @@ fn what_has_ended_is_not_made_for_datagrams() {
     let mut stage = Stage::new(&[]);
     source(&mut stage, &known());
     let id = original(&stage);
-    let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
-    let live = streams.lives.get_mut(id).expect("it is there");
-    live.stream.finish(End::Complete);
-    assert_eq!(streams.sendable(id, true, desk), id);
+    let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
+    let stream = streams.streams.get_mut(id).expect("it is there");
+    stream.buffer.finish(End::Complete);
+    assert_eq!(streams.sendable(id, true, ctx), id);
     assert_eq!(streams.shadows().count(), 0);
 }
 
@@ -814,13 +832,13 @@ fn of_what_nobody_knows_nothing_is_made() {
     let mut stage = Stage::new(&[]);
     source(&mut stage, &FILE[..2]);
     let id = original(&stage);
-    let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+    let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
     for _ in 0..2 {
-        let made = streams.cast(id, target(Format::MpegTs), desk);
-        assert!(matches!(made, Err(NotCast::NotYet)));
+        let made = streams.cast(id, target(Format::MpegTs), ctx);
+        assert!(matches!(made, Err(RemuxError::NotYet)));
     }
-    let live = streams.lives.get(id).expect("it is there");
-    assert!(live.casts.is_empty());
+    let stream = streams.streams.get(id).expect("it is there");
+    assert!(stream.casts.is_empty());
 }
 
 /// Whatever it goes out as, it came through somebody.
@@ -853,8 +871,13 @@ fn what_is_made_of_an_origins_stream_says_whence_it_came() {
         );
         stage.lose(id);
     }
-    let live = stage.relay.streams.lives.get_mut(id).expect("it is there");
-    live.pull = None;
+    let stream = stage
+        .relay
+        .streams
+        .streams
+        .get_mut(id)
+        .expect("it is there");
+    stream.pull = None;
     stage.lose(source);
 }
 
@@ -876,13 +899,15 @@ fn skips_are_counted_in_all_containers() {
     slow.into_iter().for_each(|id| stage.relay.unblocked(id));
     stage.settle();
     let streams = &stage.relay.streams;
-    let lives = streams.lives.iter();
-    let skips: Vec<u64> = lives.map(|(_, live)| live.stream.figures().skips).collect();
+    let table = streams.streams.iter();
+    let skips: Vec<u64> = table
+        .map(|(_, stream)| stream.buffer.figures().skips)
+        .collect();
     let [own, other] = skips[..] else {
         panic!("{skips:?}");
     };
     assert!(own > 0 && other > 1, "{skips:?}");
-    let mut rows = streams.rows((0, 0), &stage.relay.desk);
+    let mut rows = streams.rows((0, 0), &stage.relay.ctx);
     let (_, row) = rows.next().expect("a row");
     let row = serde_json::to_value(&row).expect("a row");
     assert_eq!(row["skips"], own + other);

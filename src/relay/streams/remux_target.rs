@@ -1,14 +1,14 @@
 //! What makes a stream the shadow of another, and what that knows of it.
 
 use crate::relay::held::{GRANTED_BYTES, RTP_BYTES, UDP_CLIENT_BYTES};
-use crate::relay::{Limits, LiveId};
+use crate::relay::{Limits, StreamId};
 use crate::remux::{Fault, Remuxer, Target};
 
 /// What makes a stream the shadow of another.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Shadow {
+pub(super) struct RemuxedStream {
     /// Whose shadow it is,
-    pub original: LiveId,
+    pub original: StreamId,
     /// that one's serial number,
     pub serial: u64,
     /// and in which container.
@@ -23,13 +23,12 @@ pub(super) struct Shadow {
 
 /// What an original knows of its shadow in one container.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Cast {
+pub(super) struct RemuxTarget {
     /// The container.
     pub target: Target,
     /// Its shadow.
-    pub live: Option<LiveId>,
+    pub stream: Option<StreamId>,
     /// Why there is none of this source.
-    #[cfg_attr(feature = "handover", serde(default))]
     pub fault: Option<Box<str>>,
 }
 
@@ -45,7 +44,7 @@ pub(super) const GO_WORK: usize = 4 * GO_BYTES;
 pub(super) const READ_PER_BYTE: usize = 2;
 /// A part of `--buffer` that a unit may have.
 const UNIT_PART: usize = 4;
-/// The work that each byte of a source may make ([`crate::remux::Heard::work`]). An ordinary source
+/// The work that each byte of a source may make ([`crate::remux::ReaderEvent::work`]). An ordinary source
 /// makes 1 to 4; frames of 10 bytes make 27.
 const WORK_PER_BYTE: usize = 32;
 /// The work that a source may save up. What it makes at once is held in memory.
@@ -87,10 +86,14 @@ pub(super) struct Fed {
     pub result: Result<(), Fault>,
 }
 
-impl Shadow {
+impl RemuxedStream {
     /// Of this stream, from its first byte on.
-    pub fn new((original, serial): (LiveId, u64), target: Target, remuxer: Remuxer) -> Shadow {
-        Shadow {
+    pub fn new(
+        (original, serial): (StreamId, u64),
+        target: Target,
+        remuxer: Remuxer,
+    ) -> RemuxedStream {
+        RemuxedStream {
             original,
             serial,
             target,
@@ -190,10 +193,10 @@ impl Shadow {
     }
 }
 
-impl Cast {
+impl RemuxTarget {
     /// Bytes that it takes.
     pub fn held_bytes(&self) -> usize {
-        size_of::<Cast>() + self.fault.as_ref().map_or(0, |fault| fault.len())
+        size_of::<RemuxTarget>() + self.fault.as_ref().map_or(0, |fault| fault.len())
     }
 }
 
@@ -209,15 +212,15 @@ mod tests {
 
     fn limits(options: &[&str]) -> Limits {
         let stage = Stage::new(options);
-        stage.relay.desk.settings().limits
+        stage.relay.ctx.settings().limits
     }
 
-    fn shadow(format: Format, target: Target) -> Shadow {
+    fn shadow(format: Format, target: Target) -> RemuxedStream {
         let remuxer = Remuxer::new(format, target, UNIT_MAX).expect("it is read");
-        Shadow::new((LiveId::from_u64(1), 1), target, remuxer)
+        RemuxedStream::new((StreamId::from_u64(1), 1), target, remuxer)
     }
 
-    fn transport() -> Target {
+    fn ts_output() -> Target {
         let mut targets = Target::ALL.into_iter();
         let target = targets.find(|target| target.format() == Format::MpegTs);
         target.expect("there is this one")
@@ -253,7 +256,7 @@ mod tests {
     /// While it is behind it reads two bytes more beside each that comes.
     #[test]
     fn a_shadow_that_is_behind_wants_a_third_of_what_one_wants_that_keeps_up() {
-        let mut shadow = shadow(Format::Flv, transport());
+        let mut shadow = shadow(Format::Flv, ts_output());
         assert_eq!(shadow.part_wanted(), LARGER);
         shadow.is_behind_from(7);
         assert_eq!(shadow.behind(), Some(7));
@@ -265,7 +268,7 @@ mod tests {
     /// What other streams have made before does not count.
     #[test]
     fn what_comes_of_a_source_is_measured_by_what_goes_in() {
-        let mut shadow = shadow(Format::Flv, transport());
+        let mut shadow = shadow(Format::Flv, ts_output());
         let mut out = vec![0; 4 << 20];
         let fed = shadow.feed(&FILE[..9_000], &mut out);
         fed.result.expect("it is sound");
@@ -292,7 +295,7 @@ mod tests {
         for (format, media, is_empty) in
             [(Format::Flv, FILE, false), (Format::WebM, &webm[..], true)]
         {
-            let mut shadow = shadow(format, transport());
+            let mut shadow = shadow(format, ts_output());
             let mut out = Vec::new();
             for piece in media.chunks(PIECE_BYTES) {
                 let fed = shadow.feed(piece, &mut out);
@@ -309,10 +312,10 @@ mod tests {
     fn a_go_is_of_a_block_at_least() {
         let limits = limits(&["--buffer=64M"]);
         let mut pool = crate::stream::Pool::new(limits.buffers_bytes_max);
-        let now = crate::moment::Moment::START;
-        let mut stream = crate::stream::Stream::<u8>::new(limits.stream, None, now);
-        stream.append(&vec![7; 500_000], &mut pool, now);
-        let block = stream.slice(0, usize::MAX).len();
+        let now = crate::moment::Instant::START;
+        let mut buffer = crate::stream::StreamBuffer::<u8>::new(limits.stream, None, now);
+        buffer.append(&vec![7; 500_000], &mut pool, now);
+        let block = buffer.slice(0, usize::MAX).len();
         assert!((1..=GO_BYTES).contains(&block), "{block}");
     }
 }

@@ -7,59 +7,59 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::heads::Heads;
+use super::viewer_counts::ViewerCounts;
 use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Status};
-use crate::relay::admission::Standing;
-use crate::relay::desk::Desk;
-use crate::relay::pass::Pass;
-use crate::relay::{ConnectionId, LiveId};
-use crate::stamp::Stamp;
+use crate::relay::admission::SessionState;
+use crate::relay::context::Context;
+use crate::relay::pass::Admission;
+use crate::relay::{ConnectionId, StreamId};
+use crate::stamp::UnixTime;
 
 /// Who is inside by one sessionid.
 #[derive(Default)]
-struct Party {
+struct SessionAdmissions {
     ids: BTreeSet<ConnectionId>,
 }
 
 /// Who is inside by each.
 #[derive(Default)]
-pub(super) struct Inside {
-    parties: HashMap<SessionId, Party>,
+pub(super) struct Admissions {
+    parties: HashMap<SessionId, SessionAdmissions>,
     /// How many they are together.
     count: usize,
     /// How many of them watch, and who does so by HLS.
-    pub(super) heads: Heads,
+    pub(super) heads: ViewerCounts,
 }
 
 /// Who was expelled.
-pub enum Expelled {
+pub enum Disconnected {
     /// A viewer, who is to be cut.
     Viewer,
     /// This stream's source, who has been told.
-    Source(LiveId),
+    Source(StreamId),
 }
 
 /// How long whoever has asked for a playlist or a segment is taken to watch. Players ask at least
 /// once a segment, which may be longer than is wished.
-fn seat_time(desk: &Desk) -> Duration {
-    Duration::from_secs(30) + 3 * desk.settings().limits.hls_segment_time
+fn seat_time(ctx: &Context) -> Duration {
+    Duration::from_secs(30) + 3 * ctx.settings().limits.hls_segment_time
 }
 
 /// A place in a tree of ids, at the most: of eleven, five are used.
 const PLACE_BYTES: usize = 3 * size_of::<ConnectionId>() + 16;
 
-impl Inside {
-    pub(super) fn enter(&mut self, pass: &Pass, id: ConnectionId) {
+impl Admissions {
+    pub(super) fn enter(&mut self, pass: &Admission, id: ConnectionId) {
         let party = self.parties.entry(pass.name().clone()).or_default();
         party.ids.insert(id);
         self.heads.enter(pass);
         self.count += 1;
     }
 
-    fn leave(&mut self, pass: &Pass, id: ConnectionId) {
+    fn leave(&mut self, pass: &Admission, id: ConnectionId) {
         if let Some(party) = self.parties.get_mut(pass.name()) {
             party.ids.remove(&id);
             self.heads.leave(pass);
@@ -83,7 +83,7 @@ impl Inside {
     }
 
     /// Panics unless it agrees with what the connections say.
-    pub fn check<'a>(&self, passes: impl Iterator<Item = (ConnectionId, &'a Pass)>) {
+    pub fn check<'a>(&self, passes: impl Iterator<Item = (ConnectionId, &'a Admission)>) {
         let passes: Vec<_> = passes.collect();
         self.heads.check(passes.iter().map(|(_, pass)| *pass));
         let mut count = 0;
@@ -106,7 +106,7 @@ impl Inside {
 
 impl Clients {
     /// A client has been admitted, and where there are tokens by one.
-    pub fn admit(&mut self, id: ConnectionId, pass: Option<Pass>, desk: &mut Desk) {
+    pub fn admit(&mut self, id: ConnectionId, pass: Option<Admission>, ctx: &mut Context) {
         self.leave(id);
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(pass) = pass
@@ -114,16 +114,16 @@ impl Clients {
             self.inside.enter(&pass, id);
             connection.pass = Some(pass);
         }
-        self.rearm(id, desk);
+        self.rearm(id, ctx);
     }
 
     /// Counts the address of a client that gets a playlist or a segment, for a while. A request
     /// that gets nothing takes no seat.
-    pub fn take_seat(&mut self, id: ConnectionId, desk: &Desk) {
+    pub fn take_seat(&mut self, id: ConnectionId, ctx: &Context) {
         if let Some(connection) = self.connections.get(id)
             && let Some(pass) = connection.pass.as_ref().filter(|pass| pass.is_sitter())
         {
-            let (address, until) = (connection.peer.ip(), desk.now() + seat_time(desk));
+            let (address, until) = (connection.peer.ip(), ctx.now() + seat_time(ctx));
             self.inside.heads.sit(pass, address, until);
         }
     }
@@ -152,11 +152,11 @@ impl Clients {
         &self,
         session: &SessionId,
         (name, from): (&SessionId, Option<IpAddr>),
-        standing: Standing,
-    ) -> Standing {
+        standing: SessionState,
+    ) -> SessionState {
         let heads = &self.inside.heads;
         let has_seat = from.is_some_and(|from| heads.has_seat((name, session), from));
-        Standing {
+        SessionState {
             viewers_by_name: self.viewers_by(name),
             seat: (has_seat || heads.has_free(session)).then_some(has_seat),
             ..standing
@@ -164,27 +164,27 @@ impl Clients {
     }
 
     /// Those who have not asked for a playlist or a segment for long watch no more.
-    pub fn clear_seats(&mut self, desk: &Desk) {
-        self.inside.heads.clear(desk.now());
+    pub fn clear_seats(&mut self, ctx: &Context) {
+        self.inside.heads.clear(ctx.now());
     }
 
     /// A sessionid's token ends then, for all who are inside by it.
-    pub fn end_at(&mut self, name: &SessionId, ends: Option<Stamp>, desk: &mut Desk) {
+    pub fn end_at(&mut self, name: &SessionId, ends: Option<UnixTime>, ctx: &mut Context) {
         for id in self.all_by(name) {
             let connection = self.connections.get_mut(id);
             let pass = connection.and_then(|connection| connection.pass.as_mut());
             if pass.is_some_and(|pass| pass.end_at(ends)) {
-                self.rearm(id, desk);
+                self.rearm(id, ctx);
             }
         }
     }
 
     /// It is later than was thought: tokens that end do so earlier.
-    pub fn rearm_inside(&mut self, desk: &mut Desk) {
+    pub fn rearm_inside(&mut self, ctx: &mut Context) {
         let parties = self.inside.parties.values();
         let ids: Vec<ConnectionId> = parties.flat_map(|party| &party.ids).copied().collect();
         for id in ids {
-            self.rearm(id, desk);
+            self.rearm(id, ctx);
         }
     }
 
@@ -200,30 +200,30 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         reason: &'static str,
-        desk: &mut Desk,
-    ) -> Option<Expelled> {
+        ctx: &mut Context,
+    ) -> Option<Disconnected> {
         match &self.connections.get(id)?.phase {
-            Phase::Viewer(_) => Some(Expelled::Viewer),
+            Phase::Viewer(_) => Some(Disconnected::Viewer),
             Phase::Source(source) => {
-                let live = source.live;
+                let stream = source.stream;
                 let refusal = Refusal::new(Status::Forbidden, reason);
-                self.lose_source(id, &refusal, reason, desk)?;
-                Some(Expelled::Source(live))
+                self.lose_source(id, &refusal, reason, ctx)?;
+                Some(Disconnected::Source(stream))
             }
             // It is asked about again in its turn, and refused.
             Phase::Waiting(_) => {
                 self.call_one(id);
                 None
             }
-            Phase::Introduction
+            Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
-            | Phase::Listing(_)
-            | Phase::Following(_)
-            | Phase::Errand(_)
-            | Phase::Asking(_)
-            | Phase::Telling(_)
-            | Phase::Recording
+            | Phase::ListResponse(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
             | Phase::Lingering(_) => None,
         }
     }
@@ -334,7 +334,7 @@ mod tests {
         for (name, viewers) in [("s", 3), ("k", 1), ("none", 0)] {
             assert_eq!(clients.viewers_by(&session(name)), viewers, "{name}");
             let from = (&session(name), None);
-            let standing = clients.standing(&session("s"), from, Standing::default());
+            let standing = clients.standing(&session("s"), from, SessionState::default());
             assert_eq!(standing.viewers_by_name, viewers, "{name}");
             assert_eq!(standing.seat, Some(false));
         }
@@ -421,18 +421,18 @@ mod tests {
         assert!(
             relay
                 .clients
-                .expel(idle, "for a reason", &mut relay.desk)
+                .expel(idle, "for a reason", &mut relay.ctx)
                 .is_none()
         );
-        let expelled = relay.clients.expel(source, "for a reason", &mut relay.desk);
-        let Some(Expelled::Source(live)) = expelled else {
+        let expelled = relay.clients.expel(source, "for a reason", &mut relay.ctx);
+        let Some(Disconnected::Source(stream)) = expelled else {
             panic!("it was a source");
         };
         relay.streams.source_lost(
-            live,
-            crate::relay::streams::Feed::Http(source),
+            stream,
+            crate::relay::streams::StreamSource::Http(source),
             "x",
-            &mut relay.desk,
+            &mut relay.ctx,
         );
         stage.settle();
         stage.assert_status(source, 403);
@@ -447,7 +447,7 @@ mod tests {
     #[cfg(feature = "hls")]
     #[test]
     fn a_seat_is_kept_as_long_as_a_player_may_be_silent() {
-        use crate::moment::Moment;
+        use crate::moment::Instant;
 
         for segment in [2, 6, 10] {
             let segment_time = format!("--hls-segment={segment}");
@@ -459,7 +459,7 @@ mod tests {
                 stage.send(id, "GET /stream/a/index.m3u8 HTTP/1.0\r\n\r\n");
                 stage.text(id)[9..12].to_owned()
             };
-            stage.now = Moment::after_start(Duration::from_secs(7));
+            stage.now = Instant::after_start(Duration::from_secs(7));
             let put = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n";
             let source = stage.client(put);
             let frame = [
@@ -469,7 +469,7 @@ mod tests {
             stage.send(source, &frame.concat().repeat(40 * 47));
             assert_eq!(ask(&mut stage, 1), "200");
             let over = stage.now + Duration::from_secs(30 + 3 * segment);
-            stage.now = Moment::after_start(over.since_start() - Duration::from_millis(1));
+            stage.now = Instant::after_start(over.since_start() - Duration::from_millis(1));
             assert_eq!(ask(&mut stage, 2), "503", "{segment}");
             stage.now = over;
             assert_eq!(ask(&mut stage, 2), "200", "{segment}");
@@ -493,9 +493,9 @@ mod tests {
         ] {
             let pass = |number: usize| {
                 let name = session(&format!("name{}", name.replace("{}", &number.to_string())));
-                Pass::new((name, session("s")), role, None)
+                Admission::new((name, session("s")), role, None)
             };
-            let mut inside = Inside::default();
+            let mut inside = Admissions::default();
             assert_eq!(inside.held_bytes(), 0);
             (0..TIMES).for_each(|number| inside.enter(&pass(number), id(number)));
             let held = inside.held_bytes();
@@ -505,8 +505,8 @@ mod tests {
             assert_eq!(inside.held_bytes(), 0);
         }
         // As many by one name as by a few.
-        let mut inside = Inside::default();
-        let pass = || Pass::new((session("n"), session("s")), Role::Passer, None);
+        let mut inside = Admissions::default();
+        let pass = || Admission::new((session("n"), session("s")), Role::Passer, None);
         (0..TIMES).for_each(|number| inside.enter(&pass(), id(number)));
         assert!(
             inside.held_bytes() <= TIMES * 6 * each,

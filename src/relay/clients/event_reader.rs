@@ -13,16 +13,16 @@ use super::{Clients, Phase};
 use crate::events::EventId;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Reply, ResponseHead, Status};
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::api::Rows;
-use crate::relay::desk::Desk;
-use crate::relay::happening::{begin_unit, end_unit};
+use crate::relay::context::Context;
+use crate::relay::server_event::{begin_unit, end_unit};
 use crate::relay::viewer_id::Mark;
 use crate::relay::{ConnectionId, RETRY_AFTER_SECONDS};
 
 /// Who follows the events.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Following {
+pub struct EventReader {
     /// Those about this session alone.
     of: Option<SessionId>,
     /// The number of the next that it gets.
@@ -30,7 +30,7 @@ pub struct Following {
     /// How far it has been told what there is.
     snapshot: Option<Snapshot>,
     /// When something went out last.
-    spoken: Moment,
+    spoken: Instant,
 }
 
 /// How far what there is has been told: which table, and which of its rows.
@@ -50,17 +50,17 @@ pub const READERS_MAX: usize = 128;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const COMMENT: &[u8] = b": nothing has happened\n\n";
 
-impl Following {
+impl EventReader {
     /// How far it has been told what there is, and of whom: where that goes on, or where it begins
     /// anew, for it has missed something. Where it does not, what is not for it is passed over.
-    pub fn due(&mut self, desk: &Desk) -> Option<Due> {
-        if self.next < desk.events().first() {
-            self.next = desk.events().next();
+    pub fn due(&mut self, ctx: &Context) -> Option<Due> {
+        if self.next < ctx.events().first() {
+            self.next = ctx.events().next();
             self.snapshot = Some((Rows::Details, (0, 0)));
             return Some(Due::Missed);
         }
         let Some(snapshot) = &self.snapshot else {
-            self.next = desk.events().skip(self.next, self.of.as_ref());
+            self.next = ctx.events().skip(self.next, self.of.as_ref());
             return None;
         };
         Some(Due::Snapshot(snapshot.clone(), self.of.clone()))
@@ -68,19 +68,19 @@ impl Following {
 
     /// It was told by another process, which cannot have seen what is to come.
     #[cfg(feature = "handover")]
-    pub(super) fn fit(&mut self, desk: &Desk) {
-        self.next = self.next.min(desk.events().next());
-        self.spoken = self.spoken.min(desk.now());
+    pub(super) fn fit(&mut self, ctx: &Context) {
+        self.next = self.next.min(ctx.events().next());
+        self.spoken = self.spoken.min(ctx.now());
     }
 
     /// When a comment is due.
-    pub(super) fn deadline(&self) -> Moment {
+    pub(super) fn deadline(&self) -> Instant {
         self.spoken + HEARTBEAT
     }
 
     /// Whether there is something for it, or something to be passed over.
-    pub(super) fn has_more(&self, desk: &Desk) -> bool {
-        self.snapshot.is_some() || self.next < desk.events().next()
+    pub(super) fn has_more(&self, ctx: &Context) -> bool {
+        self.snapshot.is_some() || self.next < ctx.events().next()
     }
 
     /// What it gets next, and of whom; nothing while it is told what there is.
@@ -90,9 +90,9 @@ impl Following {
     }
 
     /// So many bytes of events have gone out. Says what it is owed of one of which it has a part.
-    pub(super) fn advance(&mut self, bytes: usize, desk: &Desk) -> Vec<u8> {
-        let (next, rest) = desk.events().advance(self.next, self.of.as_ref(), bytes);
-        (self.next, self.spoken) = (next, desk.now());
+    pub(super) fn advance(&mut self, bytes: usize, ctx: &Context) -> Vec<u8> {
+        let (next, rest) = ctx.events().advance(self.next, self.of.as_ref(), bytes);
+        (self.next, self.spoken) = (next, ctx.now());
         rest
     }
 
@@ -115,13 +115,13 @@ impl Clients {
         id: ConnectionId,
         (of, last): (Option<SessionId>, Option<EventId>),
         reply: Reply,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         if !self.has_place_for_reader() {
             let detail = format!("{READERS_MAX} follow the events, as many as may");
             let status = Status::ServiceUnavailable;
             let refusal = Refusal::busy(status, detail, RETRY_AFTER_SECONDS);
-            return self.refuse(id, &refusal, reply, desk);
+            return self.refuse(id, &refusal, reply, ctx);
         }
         let reply = reply.closing();
         let head = ResponseHead::new(Status::Ok, &reply)
@@ -131,25 +131,25 @@ impl Clients {
             .field("X-Accel-Buffering", "no")
             .finish();
         if reply.head_only {
-            return self.respond(id, Some(Status::Ok), head, false, desk);
+            return self.respond(id, Some(Status::Ok), head, false, ctx);
         }
-        desk.keep_events();
-        let events = desk.events();
+        ctx.keep_events();
+        let events = ctx.events();
         let is_there = |last: &EventId| {
             let known = events.first()..=events.next();
-            last.run == desk.run() && known.contains(&last.number.saturating_add(1))
+            last.run == ctx.run() && known.contains(&last.number.saturating_add(1))
         };
         let resumed = last.filter(is_there);
-        let following = Following {
+        let following = EventReader {
             of,
             next: resumed.map_or(events.next(), |last| last.number + 1),
             snapshot: resumed.is_none().then_some((Rows::Details, (0, 0))),
-            spoken: desk.now(),
+            spoken: ctx.now(),
         };
         let has_missed = last.is_some() && resumed.is_none();
         let mut first = head;
         if resumed.is_none() {
-            first.extend(opening(has_missed, desk));
+            first.extend(opening(has_missed, ctx));
         }
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(entry) = &mut connection.access
@@ -157,8 +157,8 @@ impl Clients {
             entry.status = Some(Status::Ok);
         }
         self.readers.insert(id);
-        self.begin(id, Phase::Following(following), &first);
-        self.rearm(id, desk);
+        self.begin(id, Phase::EventReader(following), &first);
+        self.rearm(id, ctx);
     }
 
     /// What a reader is told next of what there is goes out. `next`: how far that has come; `None`:
@@ -167,15 +167,15 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         (mut text, next): (Vec<u8>, Option<Snapshot>),
-        desk: &Desk,
+        ctx: &Context,
     ) {
         if let Some(connection) = self.connections.get_mut(id)
-            && let Phase::Following(following) = &mut connection.phase
+            && let Phase::EventReader(following) = &mut connection.phase
         {
-            following.spoken = desk.now();
+            following.spoken = ctx.now();
             if next.is_none() {
                 let number = following.next - 1;
-                let run = desk.run();
+                let run = ctx.run();
                 let last = EventId { run, number }.to_string();
                 begin_unit(&mut text, "snapshot-end", Some(&last));
                 end_unit(&mut text, &serde_json::Map::new());
@@ -189,9 +189,9 @@ impl Clients {
     }
 
     /// A reader has fallen behind: what there is is told anew.
-    pub fn push_missed(&mut self, id: ConnectionId, desk: &Desk) {
+    pub fn push_missed(&mut self, id: ConnectionId, ctx: &Context) {
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.output.push(&opening(true, desk));
+            connection.output.push(&opening(true, ctx));
         }
     }
 
@@ -213,37 +213,37 @@ impl Clients {
     }
 
     /// Nothing has gone out to a reader for a while.
-    pub(super) fn comment(&mut self, id: ConnectionId, desk: &mut Desk) {
+    pub(super) fn comment(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
-            if let Phase::Following(following) = &mut connection.phase {
-                following.spoken = desk.now();
+            if let Phase::EventReader(following) = &mut connection.phase {
+                following.spoken = ctx.now();
             }
             if connection.output.is_empty() {
                 connection.output.push(COMMENT);
             }
         }
         self.queue(id);
-        self.rearm(id, desk);
+        self.rearm(id, ctx);
     }
 
     /// What a reader gets next of what happens, and of whom.
     pub fn reads(&self, id: ConnectionId) -> Option<(u64, Option<&SessionId>)> {
         match &self.connections.get(id)?.phase {
-            Phase::Following(following) => following.place(),
+            Phase::EventReader(following) => following.place(),
             _ => None,
         }
     }
 }
 
 /// What there is is about to be told. Who comes back from within it is told it anew.
-fn opening(has_missed: bool, desk: &Desk) -> Vec<u8> {
+fn opening(has_missed: bool, ctx: &Context) -> Vec<u8> {
     let mut text = Vec::new();
     if has_missed {
         begin_unit(&mut text, "missed", None);
         end_unit(&mut text, &serde_json::Map::new());
     }
     let mut data = serde_json::Map::new();
-    data.insert("time".to_owned(), desk.date().0.unix_seconds.into());
+    data.insert("time".to_owned(), ctx.date().0.unix_seconds.into());
     begin_unit(&mut text, "snapshot", Some(""));
     end_unit(&mut text, &data);
     text
@@ -288,7 +288,7 @@ mod tests {
         );
         assert_eq!(stage.text(stalls), had, "it takes nothing");
         assert!(stage.relay.clients.held_bytes() < held + 16 * 1024);
-        let of_events = stage.relay.desk.events().held_bytes();
+        let of_events = stage.relay.ctx.events().held_bytes();
         assert!(
             of_events <= BYTES_MAX + UNITS_MAX * 32 + 64 * 1024,
             "{of_events}"
@@ -444,10 +444,10 @@ mod tests {
             .clients
             .readers
             .extend(others.map(ConnectionId::from_u64));
-        let reply = relay.desk.unread_reply();
+        let reply = relay.ctx.unread_reply();
         relay
             .clients
-            .follow(id, (None, None), reply, &mut relay.desk);
+            .follow(id, (None, None), reply, &mut relay.ctx);
         relay.clients.readers.clear();
         stage.settle();
         stage.assert_status(id, 503);
@@ -473,11 +473,11 @@ mod tests {
     fn of_whom_somebody_follows_the_events_is_counted_in_bytes() {
         let held = |of: Option<&str>| {
             let of = of.map(|name| SessionId::parse(name.as_bytes()).expect("a good sessionid"));
-            let following = Following {
+            let following = EventReader {
                 of,
                 next: 0,
                 snapshot: None,
-                spoken: Moment::START,
+                spoken: Instant::START,
             };
             following.held_bytes()
         };

@@ -10,7 +10,7 @@ pub const ADDRESSES_MAX: usize = 32;
 /// Names an errand, so that its result finds who waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Ticket(pub u64);
+pub struct JobId(pub u64);
 
 /// What a thread is asked to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

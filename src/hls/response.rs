@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::cutter::Cutter;
 use super::list::MEDIA_TYPE;
 use super::parts::PARTS_MAX;
-use super::wanted::{Ahead, Reach, Wanted, wrong};
-use super::{LISTED_MIN, Unlisted};
+use super::request::{BlockingReload, HlsRequest, PlaylistPosition, wrong};
+use super::{LISTED_MIN, NoPlaylist};
 use crate::http::{Refusal, Status};
 
 /// What there is for who wants something of a stream.
 #[derive(Debug)]
-pub enum Found {
+pub enum HlsResponse {
     /// This.
     Object(Object),
     /// It may be there within this time.
@@ -75,25 +75,27 @@ const WAITS: u32 = 3;
 
 impl Cutter {
     /// What there is of what is wanted; `None`: nothing has this name, or not any more.
-    pub fn find(&mut self, wanted: &Wanted, may_wait: bool) -> Option<Found> {
+    pub fn find(&mut self, wanted: &HlsRequest, may_wait: bool) -> Option<HlsResponse> {
         match wanted {
-            Wanted::List(ahead) => Some(
+            HlsRequest::List(ahead) => Some(
                 self.find_list(*ahead, may_wait)
                     .unwrap_or_else(|otherwise| otherwise),
             ),
-            Wanted::Named(name) => self.find_named(name, may_wait),
+            HlsRequest::Named(name) => self.find_named(name, may_wait),
         }
     }
 
     /// How far the playlist has come: whoever waits for less is answered, be it with a refusal.
-    pub fn reached(&self) -> Reach {
+    pub fn reached(&self) -> PlaylistPosition {
         match (self.is_over(), self.newest_listed()) {
-            (true, _) | (false, Err(Unlisted::Unfit(_) | Unlisted::TooLarge)) => Reach::ALL,
-            (false, Err(Unlisted::TooFew)) => Reach::NOTHING,
+            (true, _) | (false, Err(NoPlaylist::Unfit(_) | NoPlaylist::TooLarge)) => {
+                PlaylistPosition::ALL
+            }
+            (false, Err(NoPlaylist::TooFew)) => PlaylistPosition::NOTHING,
             // Where there are no parts, or none any more, nobody is to wait for one.
             (false, Ok(newest)) => {
                 let parts = self.parts_whole().map(|parts| parts as u64);
-                Reach::to(newest + 1, parts.unwrap_or(u64::MAX))
+                PlaylistPosition::to(newest + 1, parts.unwrap_or(u64::MAX))
             }
         }
     }
@@ -103,31 +105,35 @@ impl Cutter {
         self.target() * ATTENDANCE
     }
 
-    fn find_list(&mut self, ahead: Option<Ahead>, may_wait: bool) -> Result<Found, Found> {
+    fn find_list(
+        &mut self,
+        ahead: Option<BlockingReload>,
+        may_wait: bool,
+    ) -> Result<HlsResponse, HlsResponse> {
         let wait = |cutter: &Cutter| match (cutter.is_over(), may_wait) {
-            (true, _) => Found::Refused(not_running()),
-            (false, true) => Found::NotYet(cutter.target() * WAITS),
-            (false, false) => Found::Refused(cutter.refusal(Unlisted::TooFew)),
+            (true, _) => HlsResponse::Refused(not_running()),
+            (false, true) => HlsResponse::NotYet(cutter.target() * WAITS),
+            (false, false) => HlsResponse::Refused(cutter.refusal(NoPlaylist::TooFew)),
         };
         let newest = match self.newest_listed() {
             Ok(newest) => newest,
-            Err(Unlisted::TooFew) => return Err(wait(self)),
-            Err(unlisted) => return Err(Found::Refused(self.refusal(unlisted))),
+            Err(NoPlaylist::TooFew) => return Err(wait(self)),
+            Err(unlisted) => return Err(HlsResponse::Refused(self.refusal(unlisted))),
         };
         if let Some(ahead) = ahead {
             let parts = self.parts_whole().unwrap_or(0) as u64;
             let part = ahead.part.unwrap_or(0);
             if ahead.number > newest.saturating_add(AHEAD_MAX) || part > parts + PARTS_AHEAD_MAX {
                 let detail = "_HLS_msn and _HLS_part lie too far ahead, by two segments or more";
-                return Err(Found::Refused(wrong(detail)));
+                return Err(HlsResponse::Refused(wrong(detail)));
             }
             if !self.has(ahead, newest) && !self.is_over() {
                 return Err(wait(self));
             }
         }
         let list = self.list();
-        let list = list.map_err(|unlisted| Found::Refused(self.refusal(unlisted)))?;
-        Ok(Found::Object(Object {
+        let list = list.map_err(|unlisted| HlsResponse::Refused(self.refusal(unlisted)))?;
+        Ok(HlsResponse::Object(Object {
             media_type: MEDIA_TYPE,
             // What was asked for by its number stays as it is: newer segments are asked for by
             // theirs. Numbers of what is not there, or not any more, no player asks for, but who
@@ -146,19 +152,19 @@ impl Cutter {
 
     /// Whether the list has this. A part of a segment that is whole is there, or never was; so it
     /// is where there are no parts.
-    fn has(&self, ahead: Ahead, newest: u64) -> bool {
+    fn has(&self, ahead: BlockingReload, newest: u64) -> bool {
         let is_there = |part: u64| self.parts_whole().is_some_and(|whole| part < whole as u64);
         let of_next = ahead.part.filter(|_| ahead.number == newest + 1);
         ahead.number <= newest || of_next.is_some_and(is_there)
     }
 
     /// A segment, a part, or a map. The part that comes next may be waited for.
-    fn find_named(&self, name: &str, may_wait: bool) -> Option<Found> {
+    fn find_named(&self, name: &str, may_wait: bool) -> Option<HlsResponse> {
         match self.part(name) {
-            None => self.named(name, None).map(Found::Object),
-            Some(None) if may_wait => Some(Found::NotYet(self.target() * WAITS)),
+            None => self.named(name, None).map(HlsResponse::Object),
+            Some(None) if may_wait => Some(HlsResponse::NotYet(self.target() * WAITS)),
             Some(None) => None,
-            Some(part) => self.named(name, part).map(Found::Object),
+            Some(part) => self.named(name, part).map(HlsResponse::Object),
         }
     }
 
@@ -195,22 +201,22 @@ impl Cutter {
         })
     }
 
-    fn refusal(&self, unlisted: Unlisted) -> Refusal {
+    fn refusal(&self, unlisted: NoPlaylist) -> Refusal {
         let retry_after_seconds = self.target().as_secs() as u32;
         let busy =
             |detail: String| Refusal::busy(Status::ServiceUnavailable, detail, retry_after_seconds);
         match unlisted {
-            Unlisted::Unfit(reason) => Refusal::new(
+            NoPlaylist::Unfit(reason) => Refusal::new(
                 Status::NotAcceptable,
                 format!(
                     "the stream cannot be HLS: {reason}; MPEG-TS or fragmented MP4 with times, MP3 and AAC can, and with --remux \
                      FLV and Matroska; it goes out as it is where the path ends with its sessionid"
                 ),
             ),
-            Unlisted::TooFew => busy(format!(
+            NoPlaylist::TooFew => busy(format!(
                 "the stream has not come so far: a playlist has {LISTED_MIN} whole segments at least"
             )),
-            Unlisted::TooLarge => busy(format!(
+            NoPlaylist::TooLarge => busy(format!(
                 "{LISTED_MIN} segments do not fit into what is kept of the stream; a larger --buffer (or --buffers, where streams \
                  share it), fewer bits a second or key frames less far apart would do"
             )),

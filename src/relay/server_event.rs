@@ -5,34 +5,43 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::viewer_id::{ListedId, StreamId};
+use super::viewer_id::{ListedId, PublicStreamId};
 use crate::events::EventId;
 use crate::gate::{Digest, SessionId};
-use crate::stamp::Stamp;
+use crate::stamp::UnixTime;
 
 /// Something that has happened.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub enum Happening<'a> {
+pub enum ServerEvent<'a> {
     /// A session has a source, and a stream.
-    StreamBegins { id: StreamId, source: SocketAddr },
+    StreamBegins {
+        id: PublicStreamId,
+        source: SocketAddr,
+    },
     /// Its viewers wait for a source.
-    StreamHeld { id: StreamId, reason: &'static str },
+    StreamHeld {
+        id: PublicStreamId,
+        reason: &'static str,
+    },
     /// One has come for them.
-    StreamGoesOn { id: StreamId, source: SocketAddr },
+    StreamGoesOn {
+        id: PublicStreamId,
+        source: SocketAddr,
+    },
     /// It has no source any more; its viewers get what there is.
     StreamEnds {
-        id: StreamId,
+        id: PublicStreamId,
         reason: &'static str,
         bytes_received: u64,
         bytes_sent: u64,
         skips: u64,
     },
     /// It has nobody any more, and is listed no longer.
-    StreamOver { id: StreamId },
+    StreamOver { id: PublicStreamId },
     /// Its source is faster than its token allows: it waits, or what is too much is dropped.
     SourceTooFast {
-        id: StreamId,
+        id: PublicStreamId,
         source: SocketAddr,
         what: &'static str,
         max_bitrate: u64,
@@ -81,12 +90,12 @@ pub enum Happening<'a> {
     },
 }
 
-impl Happening<'_> {
+impl ServerEvent<'_> {
     /// Of how many tuples it tells, if it is about tuples.
     pub fn tuples(&self) -> Option<usize> {
         match self {
-            Happening::TokenAdded { new, .. } => Some(*new),
-            Happening::TokenRevoked { revoked } => Some(*revoked),
+            ServerEvent::TokenAdded { new, .. } => Some(*new),
+            ServerEvent::TokenRevoked { revoked } => Some(*revoked),
             _ => None,
         }
     }
@@ -94,21 +103,21 @@ impl Happening<'_> {
     /// What the events call it, and the log.
     pub fn name(&self) -> &'static str {
         match self {
-            Happening::StreamBegins { .. } => "stream-begins",
-            Happening::StreamHeld { .. } => "stream-held",
-            Happening::StreamGoesOn { .. } => "stream-goes-on",
-            Happening::StreamEnds { .. } => "stream-ends",
-            Happening::StreamOver { .. } => "stream-over",
-            Happening::SourceTooFast { .. } => "source-too-fast",
-            Happening::ViewerComes { .. } => "viewer-comes",
-            Happening::ViewerCut { .. } => "viewer-cut",
-            Happening::ViewerGoes { .. } => "viewer-goes",
-            Happening::TokenAdded { .. } => "token-added",
-            Happening::TokenRevoked { .. } => "token-revoked",
-            Happening::TokenForgotten {} => "token-forgotten",
-            Happening::TokenOver {} => "token-over",
-            Happening::TokensOver { .. } => "tokens-over",
-            Happening::PublisherRefused { .. } => "publisher-refused",
+            ServerEvent::StreamBegins { .. } => "stream-begins",
+            ServerEvent::StreamHeld { .. } => "stream-held",
+            ServerEvent::StreamGoesOn { .. } => "stream-goes-on",
+            ServerEvent::StreamEnds { .. } => "stream-ends",
+            ServerEvent::StreamOver { .. } => "stream-over",
+            ServerEvent::SourceTooFast { .. } => "source-too-fast",
+            ServerEvent::ViewerComes { .. } => "viewer-comes",
+            ServerEvent::ViewerCut { .. } => "viewer-cut",
+            ServerEvent::ViewerGoes { .. } => "viewer-goes",
+            ServerEvent::TokenAdded { .. } => "token-added",
+            ServerEvent::TokenRevoked { .. } => "token-revoked",
+            ServerEvent::TokenForgotten {} => "token-forgotten",
+            ServerEvent::TokenOver {} => "token-over",
+            ServerEvent::TokensOver { .. } => "tokens-over",
+            ServerEvent::PublisherRefused { .. } => "publisher-refused",
         }
     }
 }
@@ -121,18 +130,18 @@ struct Told<'a> {
     sessionid: Option<&'a SessionId>,
     session: Option<Digest>,
     #[serde(flatten)]
-    what: &'a Happening<'a>,
+    what: &'a ServerEvent<'a>,
 }
 
 /// Writes it as a unit, about a sessionid. Whose sessionid may be none of this server's is told by
 /// its label alone.
 pub fn write_unit(
     text: &mut Vec<u8>,
-    (id, time): (EventId, Stamp),
+    (id, time): (EventId, UnixTime),
     about: Option<&SessionId>,
-    what: &Happening<'_>,
+    what: &ServerEvent<'_>,
 ) {
-    let is_strangers = matches!(what, Happening::PublisherRefused { .. });
+    let is_strangers = matches!(what, ServerEvent::PublisherRefused { .. });
     let told = Told {
         time: time.unix_seconds,
         sessionid: about.filter(|_| !is_strangers),
@@ -169,28 +178,28 @@ mod tests {
     use super::*;
 
     /// A unit of each kind, and of how many tuples it tells.
-    fn all(refusal: &str) -> [(Happening<'_>, Option<usize>); 15] {
-        let id = StreamId { run: 1, serial: 2 };
+    fn all(refusal: &str) -> [(ServerEvent<'_>, Option<usize>); 15] {
+        let id = PublicStreamId { run: 1, serial: 2 };
         let viewer = ListedId::of_text("00000001-2").expect("an id");
         let address = SocketAddr::from(([10, 0, 0, 1], 7));
         [
             (
-                Happening::StreamBegins {
+                ServerEvent::StreamBegins {
                     id,
                     source: address,
                 },
                 None,
             ),
-            (Happening::StreamHeld { id, reason: "why" }, None),
+            (ServerEvent::StreamHeld { id, reason: "why" }, None),
             (
-                Happening::StreamGoesOn {
+                ServerEvent::StreamGoesOn {
                     id,
                     source: address,
                 },
                 None,
             ),
             (
-                Happening::StreamEnds {
+                ServerEvent::StreamEnds {
                     id,
                     reason: "why",
                     bytes_received: 3,
@@ -199,9 +208,9 @@ mod tests {
                 },
                 None,
             ),
-            (Happening::StreamOver { id }, None),
+            (ServerEvent::StreamOver { id }, None),
             (
-                Happening::SourceTooFast {
+                ServerEvent::SourceTooFast {
                     id,
                     source: address,
                     what: "waits",
@@ -210,7 +219,7 @@ mod tests {
                 None,
             ),
             (
-                Happening::ViewerComes {
+                ServerEvent::ViewerComes {
                     id: viewer,
                     key: None,
                     address: Some(address),
@@ -218,7 +227,7 @@ mod tests {
                 None,
             ),
             (
-                Happening::ViewerCut {
+                ServerEvent::ViewerCut {
                     id: viewer,
                     address,
                     reason: "slow",
@@ -228,7 +237,7 @@ mod tests {
                 None,
             ),
             (
-                Happening::ViewerGoes {
+                ServerEvent::ViewerGoes {
                     id: viewer,
                     bytes: 9,
                     skips: 10,
@@ -236,19 +245,19 @@ mod tests {
                 None,
             ),
             (
-                Happening::TokenAdded {
+                ServerEvent::TokenAdded {
                     opens: None,
                     tuples: 11,
                     new: 12,
                 },
                 Some(12),
             ),
-            (Happening::TokenRevoked { revoked: 13 }, Some(13)),
-            (Happening::TokenForgotten {}, None),
-            (Happening::TokenOver {}, None),
-            (Happening::TokensOver { count: 14 }, None),
+            (ServerEvent::TokenRevoked { revoked: 13 }, Some(13)),
+            (ServerEvent::TokenForgotten {}, None),
+            (ServerEvent::TokenOver {}, None),
+            (ServerEvent::TokensOver { count: 14 }, None),
             (
-                Happening::PublisherRefused {
+                ServerEvent::PublisherRefused {
                     address,
                     status: 403,
                     detail: refusal,
@@ -264,7 +273,10 @@ mod tests {
     #[test]
     fn a_unit_is_one_event_about_a_sessionid() {
         let session = SessionId::parse(b"s").expect("a good sessionid");
-        let at = (EventId { run: 10, number: 7 }, Stamp { unix_seconds: 1000 });
+        let at = (
+            EventId { run: 10, number: 7 },
+            UnixTime { unix_seconds: 1000 },
+        );
         let mut names = BTreeSet::new();
         for (what, tuples) in all("two\nlines, and \"quotes\"") {
             assert_eq!(what.tuples(), tuples, "{}", what.name());

@@ -9,9 +9,9 @@ const CHARACTERS_MAX: usize = 64;
 /// line or disguise it (control characters, line separators, marks that turn the direction of
 /// writing) escaped, bytes that are not UTF-8 as `\xNN`. A text that was cut ends in `…`.
 #[derive(Clone, Copy, Debug)]
-pub struct Excerpt<'a>(pub &'a [u8]);
+pub struct Quoted<'a>(pub &'a [u8]);
 
-impl Display for Excerpt<'_> {
+impl Display for Quoted<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let mut room = CHARACTERS_MAX;
         formatter.write_char('\'')?;
@@ -52,28 +52,25 @@ mod tests {
 
     #[test]
     fn plain_text_is_quoted() {
-        assert_eq!(Excerpt(b"10.0.0.1:5004").to_string(), "'10.0.0.1:5004'");
-        assert_eq!(Excerpt("größe".as_bytes()).to_string(), "'größe'");
-        assert_eq!(Excerpt(b"").to_string(), "''");
+        assert_eq!(Quoted(b"10.0.0.1:5004").to_string(), "'10.0.0.1:5004'");
+        assert_eq!(Quoted("größe".as_bytes()).to_string(), "'größe'");
+        assert_eq!(Quoted(b"").to_string(), "''");
     }
 
     #[test]
     fn what_breaks_or_disguises_a_line_is_escaped() {
-        let escaped = Excerpt("a\r\n\t\u{1b}\u{85}\u{2028}\u{202e}'\\".as_bytes()).to_string();
+        let escaped = Quoted("a\r\n\t\u{1b}\u{85}\u{2028}\u{202e}'\\".as_bytes()).to_string();
         let expected = "'a\\u{d}\\u{a}\\u{9}\\u{1b}\\u{85}\\u{2028}\\u{202e}\\'\\\\'";
         assert_eq!(escaped, expected);
-        assert_eq!(Excerpt(b"a\xff\xfe").to_string(), "'a\\xff\\xfe'");
+        assert_eq!(Quoted(b"a\xff\xfe").to_string(), "'a\\xff\\xfe'");
     }
 
     #[test]
     fn long_text_is_cut() {
         let exact = "x".repeat(CHARACTERS_MAX);
-        assert_eq!(Excerpt(exact.as_bytes()).to_string(), format!("'{exact}'"));
+        assert_eq!(Quoted(exact.as_bytes()).to_string(), format!("'{exact}'"));
         let longer = "x".repeat(100_000);
-        assert_eq!(
-            Excerpt(longer.as_bytes()).to_string(),
-            format!("'{exact}…'")
-        );
-        assert!(Excerpt(&[0xff; 1000]).to_string().len() < 300);
+        assert_eq!(Quoted(longer.as_bytes()).to_string(), format!("'{exact}…'"));
+        assert!(Quoted(&[0xff; 1000]).to_string().len() < 300);
     }
 }

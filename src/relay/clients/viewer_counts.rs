@@ -14,9 +14,9 @@ use std::net::IpAddr;
 
 use crate::gate::{SessionId, network_of};
 use crate::held::{hash_map_bytes, tree_map_bytes, tree_set_bytes};
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::relay::SEATS_MAX;
-use crate::relay::pass::Pass;
+use crate::relay::pass::Admission;
 
 /// So many that are over are cleared at once: the others count until then.
 const CLEARED_MAX: usize = 256;
@@ -27,35 +27,35 @@ type Sitter = (SessionId, IpAddr);
 struct Seat {
     /// What its sessionid opens.
     session: SessionId,
-    until: Moment,
+    until: Instant,
 }
 
 /// Who watches, by sessionid.
 #[derive(Default)]
-pub(super) struct Heads {
+pub(super) struct ViewerCounts {
     counts: HashMap<SessionId, usize>,
     seats: BTreeMap<Sitter, Seat>,
     /// How many seats each session has.
     of_sessions: HashMap<SessionId, usize>,
     /// The same seats, by when they are over.
-    due: BTreeSet<(Moment, Sitter)>,
+    due: BTreeSet<(Instant, Sitter)>,
 }
 
-impl Heads {
+impl ViewerCounts {
     /// How many watch by a sessionid, or wait to; by a session's own, all who watch that.
     pub fn of(&self, name: &SessionId) -> usize {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
     /// One more watches by this sessionid.
-    pub fn enter(&mut self, pass: &Pass) {
+    pub fn enter(&mut self, pass: &Admission) {
         if pass.is_viewer() {
             self.add(pass.name(), pass.session());
         }
     }
 
     /// One less.
-    pub fn leave(&mut self, pass: &Pass) {
+    pub fn leave(&mut self, pass: &Admission) {
         if pass.is_viewer() {
             self.take(pass.name(), pass.session());
         }
@@ -75,7 +75,7 @@ impl Heads {
     }
 
     /// Whoever has asked from there has a seat until then.
-    pub fn sit(&mut self, pass: &Pass, address: IpAddr, until: Moment) {
+    pub fn sit(&mut self, pass: &Admission, address: IpAddr, until: Instant) {
         let sitter = (pass.name().clone(), network_of(address));
         let session = pass.session().clone();
         if let Some(seat) = self.seats.get_mut(&sitter)
@@ -104,7 +104,7 @@ impl Heads {
     }
 
     /// Seats whose time is over are free.
-    pub fn clear(&mut self, now: Moment) {
+    pub fn clear(&mut self, now: Instant) {
         let over = self.due.iter().take_while(|(until, _)| *until <= now);
         for _ in 0..over.take(CLEARED_MAX).count() {
             if let Some((_, sitter)) = self.due.pop_first() {
@@ -144,7 +144,7 @@ impl Heads {
     }
 
     /// Panics unless it agrees with these viewers.
-    pub fn check<'a>(&self, passes: impl Iterator<Item = &'a Pass>) {
+    pub fn check<'a>(&self, passes: impl Iterator<Item = &'a Admission>) {
         assert_eq!(self.seats.len(), self.due.len());
         assert!(self.seats.len() <= SEATS_MAX);
         assert_eq!(self.of_sessions.values().sum::<usize>(), self.seats.len());
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(ask(&mut stage, 3, "a"), 503, "a has its viewer still");
         let b = SessionId::parse(b"b").expect("a sessionid");
         let k = SessionId::parse(b"k").expect("a sessionid");
-        let pass = Pass::new((k, b.clone()), Role::Sitter, None);
+        let pass = Admission::new((k, b.clone()), Role::Sitter, None);
         let heads = &mut stage.relay.clients.inside.heads;
         heads.sit(
             &pass,
@@ -359,13 +359,13 @@ mod tests {
     fn there_are_so_many_seats() {
         let session = |name: &str| SessionId::parse(name.as_bytes()).expect("a sessionid");
         let name = session(&"n".repeat(256));
-        let mut heads = Heads::default();
-        let at = |second| Moment::after_start(Duration::from_secs(second));
+        let mut heads = ViewerCounts::default();
+        let at = |second| Instant::after_start(Duration::from_secs(second));
         for host in 0..SEATS_MAX as u32 + 9 {
             // Each request has read its sessionid anew.
             let name = session(name.as_str());
             let opened = session(&format!("s{host}"));
-            let pass = Pass::new((name, opened), Role::Sitter, None);
+            let pass = Admission::new((name, opened), Role::Sitter, None);
             heads.sit(&pass, host.to_be_bytes().into(), at(u64::from(host)));
         }
         heads.check([].into_iter());
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!((heads.of(&name), heads.of(&session("s9"))), (SEATS_MAX, 1));
         let held = heads.held_bytes();
         assert!(held <= SEATS_MAX * 768, "{held}");
-        let each = 256 + size_of::<(Sitter, Seat)>() + size_of::<(Moment, Sitter)>();
+        let each = 256 + size_of::<(Sitter, Seat)>() + size_of::<(Instant, Sitter)>();
         assert!(held >= SEATS_MAX * each, "{held}");
         // They are cleared a few at a time.
         heads.clear(at(9_999));

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use super::source::Source;
 use super::{Clients, Event, Phase, Step};
 use crate::http::{self, Answer, AnswerReader, Framing, Refusal};
-use crate::moment::Moment;
-use crate::relay::desk::Desk;
+use crate::moment::Instant;
+use crate::relay::context::Context;
 use crate::relay::fetch::Fault;
-use crate::relay::lists::{Share, Telling, Told};
-use crate::relay::{ConnectionId, LiveId, PullId};
+use crate::relay::lists::{PeerRequest, Share, Told};
+use crate::relay::{ConnectionId, PullId, StreamId};
 
 /// An origin's head, as large as any server's.
 const ANSWER_LIMITS: http::Limits = http::Limits {
@@ -21,18 +21,18 @@ const ANSWER_LIMITS: http::Limits = http::Limits {
 
 /// An origin whose answer has not come.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Asking {
+pub(super) struct OriginRequest {
     /// What is asked for.
     pub pull: PullId,
     #[cfg_attr(feature = "handover", serde(skip))]
     reader: AnswerReader,
     /// So long it may take.
-    pub until: Moment,
+    pub until: Instant,
     /// What it is if the connection ends now.
     pub fault: Fault,
 }
 
-impl Asking {
+impl OriginRequest {
     /// What is asked is all with the origin.
     pub fn is_sent(&mut self) {
         self.fault = Fault::Broken("it hung up without an answer");
@@ -50,26 +50,26 @@ impl Clients {
         &mut self,
         pull: PullId,
         call: (SocketAddr, &str),
-        until: Moment,
-        desk: &mut Desk,
+        until: Instant,
+        ctx: &mut Context,
     ) -> Option<ConnectionId> {
-        let asking = Asking {
+        let asking = OriginRequest {
             pull,
             reader: AnswerReader::default(),
             until,
             fault: Fault::Broken("it cannot be reached"),
         };
-        self.call(call, Phase::Asking(asking), desk)
+        self.call(call, Phase::OriginRequest(asking), ctx)
     }
 
     /// Asks a peer for its part of a list.
     pub fn ask_peer(
         &mut self,
         call: (SocketAddr, &str),
-        telling: Telling,
-        desk: &mut Desk,
+        telling: PeerRequest,
+        ctx: &mut Context,
     ) -> Option<ConnectionId> {
-        self.call(call, Phase::Telling(telling), desk)
+        self.call(call, Phase::PeerRequest(telling), ctx)
     }
 
     /// A peer has told this.
@@ -77,12 +77,12 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         (share, told): (Share, Told),
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Step<'static> {
         match told {
             Told::More => return Step::Stop,
             Told::On => return Step::On,
-            Told::All(_) | Told::Nothing => self.close(id, desk),
+            Told::All(_) | Told::Nothing => self.close(id, ctx),
         }
         match told {
             Told::All(rows) => Step::Came(Event::Told(share, rows)),
@@ -96,7 +96,7 @@ impl Clients {
         id: ConnectionId,
         answer: Result<Option<(Answer, usize)>, Refusal>,
         input: &mut &[u8],
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) -> Step<'static> {
         let answer = match answer {
             Ok(None) => return Step::Stop,
@@ -106,38 +106,38 @@ impl Clients {
             }
             Err(_) => {
                 let fault = Fault::Broken("its answer is malformed");
-                self.give_up_asking(id, fault, desk);
+                self.give_up_asking(id, fault, ctx);
                 return Step::On;
             }
         };
         let asked = self.connections.get_mut(id);
         let asked = asked.map(|asked| (asked.peer, &mut asked.phase));
         match (answer.status, asked) {
-            (100 | 102..=199, Some((_, Phase::Asking(asking)))) => {
+            (100 | 102..=199, Some((_, Phase::OriginRequest(asking)))) => {
                 asking.reader = AnswerReader::default();
             }
-            (200, Some((peer, Phase::Asking(asking)))) => {
+            (200, Some((peer, Phase::OriginRequest(asking)))) => {
                 let pull = asking.pull;
                 return Step::Came(Event::Found { pull, peer, answer });
             }
-            (status, _) => self.give_up_asking(id, Fault::of_status(status), desk),
+            (status, _) => self.give_up_asking(id, Fault::of_status(status), ctx),
         }
         Step::On
     }
 
     /// An origin does not do.
-    pub fn give_up_asking(&mut self, id: ConnectionId, fault: Fault, desk: &mut Desk) {
+    pub fn give_up_asking(&mut self, id: ConnectionId, fault: Fault, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id)
-            && let Phase::Asking(asking) = &mut connection.phase
+            && let Phase::OriginRequest(asking) = &mut connection.phase
         {
             asking.fault = fault;
         }
-        self.close(id, desk);
+        self.close(id, ctx);
     }
 
     /// What an origin sends from now on is this stream's media.
-    pub fn receive(&mut self, id: ConnectionId, live: LiveId, framing: Framing, desk: &Desk) {
-        let source = Source::new(live, (framing, None), desk.now());
+    pub fn receive(&mut self, id: ConnectionId, stream: StreamId, framing: Framing, ctx: &Context) {
+        let source = Source::new(stream, (framing, None), ctx.now());
         self.enter(id, Phase::Source(source));
     }
 }

@@ -5,9 +5,9 @@ use crate::http::{Parameter, Refusal, Status, Target};
 /// What is wanted of a stream's segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub enum Wanted {
+pub enum HlsRequest {
     /// The playlist, when it has this, if anything is named.
-    List(Option<Ahead>),
+    List(Option<BlockingReload>),
     /// What has this name: a segment, a part of one, or a map.
     Named(Box<str>),
 }
@@ -15,7 +15,7 @@ pub enum Wanted {
 /// What a playlist is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Ahead {
+pub struct BlockingReload {
     /// The segment of this number,
     pub number: u64,
     /// or a part of it, counted from 0.
@@ -25,22 +25,22 @@ pub struct Ahead {
 /// How far the playlist must have come for somebody to be answered, or how far it has: whoever
 /// waits for less than that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Reach {
+pub struct PlaylistPosition {
     number: u64,
     part: u64,
 }
 
-impl Reach {
+impl PlaylistPosition {
     /// Not so far that there is a list.
-    pub const NOTHING: Reach = Reach::to(0, 0);
+    pub const NOTHING: PlaylistPosition = PlaylistPosition::to(0, 0);
     /// Whoever waits for the stream itself is not answered by segments,
-    pub const STREAM: Reach = Reach::to(u64::MAX, u64::MAX - 1);
+    pub const STREAM: PlaylistPosition = PlaylistPosition::to(u64::MAX, u64::MAX - 1);
     /// but when all are.
-    pub const ALL: Reach = Reach::to(u64::MAX, u64::MAX);
+    pub const ALL: PlaylistPosition = PlaylistPosition::to(u64::MAX, u64::MAX);
 
     /// All segments before this one are there, and of it so many parts.
-    pub(super) const fn to(number: u64, part: u64) -> Reach {
-        Reach { number, part }
+    pub(super) const fn to(number: u64, part: u64) -> PlaylistPosition {
+        PlaylistPosition { number, part }
     }
 }
 
@@ -52,15 +52,15 @@ const NUMBER: &str = "_HLS_msn";
 const PART: &str = "_HLS_part";
 const SKIP: &str = "_HLS_skip";
 
-impl Wanted {
+impl HlsRequest {
     /// How a playlist is called.
     pub const LIST: &str = "index.m3u8";
 
     /// What a path ends with; `None` if it can be none of them.
-    pub fn of(file: &[u8], target: &Target) -> Option<Result<Wanted, Refusal>> {
+    pub fn of(file: &[u8], target: &Target) -> Option<Result<HlsRequest, Refusal>> {
         let name = std::str::from_utf8(file).ok()?;
-        if name == Wanted::LIST {
-            return Some(Wanted::list(target));
+        if name == HlsRequest::LIST {
+            return Some(HlsRequest::list(target));
         }
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
         let is_name = name.len() <= NAME_BYTES_MAX
@@ -69,17 +69,17 @@ impl Wanted {
             && name.contains('.');
         let has_none = target.parameters().next().is_none();
         is_name.then(|| match has_none {
-            true => Ok(Wanted::Named(name.into())),
+            true => Ok(HlsRequest::Named(name.into())),
             false => Err(wrong("a segment has no parameters")),
         })
     }
 
     /// Whether a playlist has this name.
     pub fn is_list_named(file: &[u8]) -> bool {
-        file == Wanted::LIST.as_bytes()
+        file == HlsRequest::LIST.as_bytes()
     }
 
-    fn list(target: &Target) -> Result<Wanted, Refusal> {
+    fn list(target: &Target) -> Result<HlsRequest, Refusal> {
         let (mut number, mut part, mut skips) = (None, None, false);
         for Parameter { name, value } in target.parameters() {
             let place = match name {
@@ -103,8 +103,8 @@ impl Wanted {
             None if part.is_some() || skips => {
                 Err(wrong("_HLS_part and _HLS_skip go with _HLS_msn only"))
             }
-            None => Ok(Wanted::List(None)),
-            Some(number) => Ok(Wanted::List(Some(Ahead { number, part }))),
+            None => Ok(HlsRequest::List(None)),
+            Some(number) => Ok(HlsRequest::List(Some(BlockingReload { number, part }))),
         }
     }
 
@@ -117,7 +117,7 @@ impl Wanted {
     /// The query of its address, if it has one. Nothing is left out for anybody, so nothing of that
     /// stands there.
     pub fn query(&self) -> Option<String> {
-        let Wanted::List(Some(Ahead { number, part })) = self else {
+        let HlsRequest::List(Some(BlockingReload { number, part })) = self else {
             return None;
         };
         let part = part.map_or(String::new(), |part| format!("&{PART}={part}"));
@@ -127,37 +127,40 @@ impl Wanted {
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         match self {
-            Wanted::List(_) => 0,
-            Wanted::Named(name) => name.len(),
+            HlsRequest::List(_) => 0,
+            HlsRequest::Named(name) => name.len(),
         }
     }
 
     /// How far the playlist must have come for it to be there.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> PlaylistPosition {
         match self {
-            Wanted::List(None) => Reach::NOTHING,
+            HlsRequest::List(None) => PlaylistPosition::NOTHING,
             // Below that of whoever waits for the stream itself.
-            Wanted::List(Some(Ahead { number, part })) => {
-                Reach::to((*number).min(u64::MAX - 1), part.unwrap_or(u64::MAX))
+            HlsRequest::List(Some(BlockingReload { number, part })) => {
+                PlaylistPosition::to((*number).min(u64::MAX - 1), part.unwrap_or(u64::MAX))
             }
             // Nobody waits for what is not the name of a part.
-            Wanted::Named(name) => part_named(name).unwrap_or(Reach::NOTHING),
+            HlsRequest::Named(name) => part_named(name).unwrap_or(PlaylistPosition::NOTHING),
         }
     }
 
     /// Whether it is the playlist. It is the same for every session; what it names is not, and of
     /// one that does not run yet nothing has a name.
     pub fn is_list(&self) -> bool {
-        matches!(self, Wanted::List(_))
+        matches!(self, HlsRequest::List(_))
     }
 }
 
 /// The part that has a name like `5eed1234-1763790000.3.m4s`.
-fn part_named(name: &str) -> Option<Reach> {
+fn part_named(name: &str) -> Option<PlaylistPosition> {
     let (_, numbers) = name.split_once('-')?;
     let (number, rest) = numbers.split_once('.')?;
     let (part, _) = rest.split_once('.')?;
-    Some(Reach::to(number.parse().ok()?, part.parse().ok()?))
+    Some(PlaylistPosition::to(
+        number.parse().ok()?,
+        part.parse().ok()?,
+    ))
 }
 
 const PARAMETERS: &str = "a playlist's parameters are _HLS_msn and _HLS_part, numbers without zeros in front, and \

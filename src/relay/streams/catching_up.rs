@@ -14,9 +14,9 @@
 
 use super::Said;
 use super::Streams;
-use super::cast::{GO_BYTES, GO_WORK, LARGER, PIECE_BYTES, READ_PER_BYTE};
-use crate::relay::LiveId;
-use crate::relay::desk::Desk;
+use super::remux_target::{GO_BYTES, GO_WORK, LARGER, PIECE_BYTES, READ_PER_BYTE};
+use crate::relay::StreamId;
+use crate::relay::context::Context;
 
 impl Streams {
     /// Whether there is [`Streams::read_behind`].
@@ -26,20 +26,20 @@ impl Streams {
 
     /// The first of the shadows that are behind, and whose viewers have got all that there is for
     /// them but who cannot take it, reads on, a go's share. Says whether there was one.
-    pub fn read_behind(&mut self, desk: &mut Desk) -> bool {
+    pub fn read_behind(&mut self, ctx: &mut Context) -> bool {
         for _ in 0..self.behind.len() {
             let Some(id) = self.behind.pop_front() else {
                 break;
             };
-            let live = self.lives.get(id).filter(|_| self.is_behind(id));
-            let wanted = live.map(|live| match live.stream.has_ready() {
+            let stream = self.streams.get(id).filter(|_| self.is_behind(id));
+            let wanted = stream.map(|stream| match stream.buffer.has_ready() {
                 true => 0,
-                false => live.stream.wanted_bytes(&self.pool),
+                false => stream.buffer.wanted_bytes(&self.pool),
             });
             let Some(wanted) = wanted else {
                 continue;
             };
-            self.catch_up(id, GO_BYTES.min(wanted / LARGER), GO_WORK, desk);
+            self.catch_up(id, GO_BYTES.min(wanted / LARGER), GO_WORK, ctx);
             if self.is_behind(id) {
                 self.behind.push_back(id);
             }
@@ -51,10 +51,10 @@ impl Streams {
     }
 
     /// So much is about to come of a stream: its shadows that are behind read on before.
-    pub(super) fn make_way(&mut self, id: LiveId, bytes: usize, desk: &mut Desk) {
+    pub(super) fn make_way(&mut self, id: StreamId, bytes: usize, ctx: &mut Context) {
         for shadow in self.shadows_of(id).into_iter().flatten() {
             let bytes_max = READ_PER_BYTE.saturating_mul(bytes);
-            self.catch_up(shadow, bytes_max, usize::MAX, desk);
+            self.catch_up(shadow, bytes_max, usize::MAX, ctx);
         }
     }
 
@@ -62,15 +62,15 @@ impl Streams {
     /// made `work_max`.
     pub(super) fn catch_up(
         &mut self,
-        id: LiveId,
+        id: StreamId,
         bytes_max: usize,
         work_max: usize,
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         let (mut bytes_left, before) = (bytes_max, self.work);
         while bytes_left > 0
             && self.work - before < work_max
-            && let Some(bytes) = self.read_kept(id, bytes_left, desk)
+            && let Some(bytes) = self.read_kept(id, bytes_left, ctx)
         {
             bytes_left -= bytes;
         }
@@ -78,44 +78,47 @@ impl Streams {
 
     /// A shadow that is behind reads what its original keeps, in one piece. Says how much that was;
     /// `None`: it is not behind any more.
-    fn read_kept(&mut self, id: LiveId, bytes_max: usize, desk: &mut Desk) -> Option<usize> {
-        let shadow = self.lives.get(id)?.shadow.as_ref()?;
+    fn read_kept(&mut self, id: StreamId, bytes_max: usize, ctx: &mut Context) -> Option<usize> {
+        let shadow = self.streams.get(id)?.shadow.as_ref()?;
         let (original, cursor) = (shadow.original, shadow.behind()?);
-        let of = &self.lives.get(original)?.stream;
+        let of = &self.streams.get(original)?.buffer;
         let is_all = cursor == of.newest();
-        let mut shadow = self.lives.get_mut(id)?.shadow.take()?;
+        let mut shadow = self.streams.get_mut(id)?.shadow.take()?;
         if is_all {
             shadow.keep_up();
-            self.lives.get_mut(id)?.shadow = Some(shadow);
+            self.streams.get_mut(id)?.shadow = Some(shadow);
             self.say(Said::CaughtUp(id));
             return None;
         }
-        let of = self.lives.get(original);
+        let of = self.streams.get(original);
         let piece = of.map_or(&[][..], |of| {
-            of.stream.slice(cursor, bytes_max.min(PIECE_BYTES))
+            of.buffer.slice(cursor, bytes_max.min(PIECE_BYTES))
         });
         let bytes = piece.len();
         let mut out = std::mem::take(&mut self.remuxed);
         let fed = shadow.read_on(piece, &mut out);
-        self.lives.get_mut(id)?.shadow = Some(shadow);
-        self.comes_of_shadow(id, fed, out, desk);
+        self.streams.get_mut(id)?.shadow = Some(shadow);
+        self.comes_of_shadow(id, fed, out, ctx);
         Some(bytes)
     }
 
     /// A shadow has read all that there was.
-    pub fn has_caught_up(&mut self, id: LiveId, desk: &mut Desk) {
-        let original = self.lives.get(self.original_of(id));
-        let end = original.and_then(|original| original.stream.end());
+    pub fn has_caught_up(&mut self, id: StreamId, ctx: &mut Context) {
+        let original = self.streams.get(self.original_of(id));
+        let end = original.and_then(|original| original.buffer.end());
         if let Some(end) = end {
-            self.end_shadow(id, end, desk);
+            self.end_shadow(id, end, ctx);
         } else {
-            self.begin_transport(id, desk);
+            self.begin_transport(id, ctx);
         }
     }
 
     /// Whether a stream is a shadow that has yet to catch up.
-    pub(super) fn is_behind(&self, id: LiveId) -> bool {
-        let shadow = self.lives.get(id).and_then(|live| live.shadow.as_ref());
+    pub(super) fn is_behind(&self, id: StreamId) -> bool {
+        let shadow = self
+            .streams
+            .get(id)
+            .and_then(|stream| stream.shadow.as_ref());
         shadow.is_some_and(|shadow| shadow.behind().is_some())
     }
 }

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
-use crate::gate::{Carriage, Destination};
+use crate::gate::{Destination, Transport};
 use crate::relay::stage::Stage;
-use crate::relay::streams::rtp_out::Transport;
+use crate::relay::streams::rtp_out::TsOutput;
 use crate::relay::{Outgoing, write_next};
 use crate::remux::Target;
 use crate::rtp::Packet;
@@ -50,38 +50,46 @@ enum By {
 }
 
 /// A stream from such a source of which this has come, without anybody who gets it.
-fn begin(stage: &mut Stage, by: By, media: &[u8]) -> LiveId {
-    let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
+fn begin(stage: &mut Stage, by: By, media: &[u8]) -> StreamId {
+    let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
     let from = address(CAMERA);
     let source = match by {
-        By::Http => Feed::Http(ConnectionId::from_u64(1)),
-        By::Rtp | By::Bare => Feed::Rtp(from),
+        By::Http => StreamSource::Http(ConnectionId::from_u64(1)),
+        By::Rtp | By::Bare => StreamSource::Rtp(from),
     };
-    let id = streams.begin_live(session("s"), None, source, from, desk);
+    let id = streams.begin_live(session("s"), None, source, from, ctx);
     let header = Packet::header(33, 1, 0, 7);
     match by {
         By::Http => {}
         By::Rtp => {
             let packet = Packet::parse(&header).expect("a packet");
-            streams.begin_rtp(id, from, &packet, desk);
+            streams.begin_rtp(id, from, &packet, ctx);
         }
-        By::Bare => streams.begin_bare(id, from, desk),
+        By::Bare => streams.begin_bare(id, from, ctx),
     }
-    let live = streams.lives.get_mut(id).expect("it is there");
-    live.stream.append(media, &mut streams.pool, desk.now());
+    let stream = streams.streams.get_mut(id).expect("it is there");
+    stream.buffer.append(media, &mut streams.pool, ctx.now());
     id
 }
 
-fn live(stage: &mut Stage, id: LiveId) -> &mut Live {
-    stage.relay.streams.lives.get_mut(id).expect("it is there")
+fn stream(stage: &mut Stage, id: StreamId) -> &mut Stream {
+    stage
+        .relay
+        .streams
+        .streams
+        .get_mut(id)
+        .expect("it is there")
 }
 
-fn seat(live: &mut Live) {
+fn seat(stream: &mut Stream) {
     let client = Destination {
         address: address(CLIENT),
-        carriage: Carriage::Bare,
+        transport: Transport::Bare,
     };
-    live.rtp_out.post.set_clients(Rc::new([client]), None, || 7);
+    stream
+        .rtp_out
+        .post
+        .set_clients(Rc::new([client]), None, || 7);
 }
 
 /// What came as RTP goes out as it came, though its source may be gone; all else that may be
@@ -106,23 +114,23 @@ fn who_needs_a_transport_of_its_own() {
             let mut stage = Stage::new(&[]);
             let id = begin(&mut stage, by, media);
             let until = stage.now;
-            let live = live(&mut stage, id);
+            let stream = stream(&mut stage, id);
             if is_held {
-                live.source = Feed::Held { until };
+                stream.source = StreamSource::Held { until };
             }
-            assert!(!live.needs_transport(), "{case}: for nobody");
-            assert!(!live.is_wanted(), "{case}");
-            seat(live);
-            assert!(live.is_wanted() && !live.is_watched(), "{case}");
-            assert_eq!(live.needs_transport(), needs, "{case}, held: {is_held}");
+            assert!(!stream.needs_transport(), "{case}: for nobody");
+            assert!(!stream.is_wanted(), "{case}");
+            seat(stream);
+            assert!(stream.is_wanted() && !stream.is_watched(), "{case}");
+            assert_eq!(stream.needs_transport(), needs, "{case}, held: {is_held}");
             let is_undecided = media.len() < 2;
-            assert_eq!(live.is_undecided(), is_undecided, "{case}");
-            live.rtp_out.transport = Some(Transport::new(0, 7));
-            assert!(!live.needs_transport(), "{case}: a second one");
-            live.rtp_out.transport = None;
-            live.stream.finish(End::Complete);
-            assert!(!live.needs_transport(), "{case}: it has ended");
-            assert!(!live.is_undecided(), "{case}");
+            assert_eq!(stream.is_undecided(), is_undecided, "{case}");
+            stream.rtp_out.ts_output = Some(TsOutput::new(0, 7));
+            assert!(!stream.needs_transport(), "{case}: a second one");
+            stream.rtp_out.ts_output = None;
+            stream.buffer.finish(End::Complete);
+            assert!(!stream.needs_transport(), "{case}: it has ended");
+            assert!(!stream.is_undecided(), "{case}");
         }
     }
 }
@@ -133,26 +141,26 @@ fn a_stream_is_watched_by_viewers_and_by_who_asks_for_its_playlist() {
     let mut stage = Stage::new(&[]);
     let id = begin(&mut stage, By::Http, b"");
     let now = stage.now;
-    let live = live(&mut stage, id);
-    assert!(!live.is_watched() && !live.is_wanted());
-    live.attended_until = Some(now);
-    assert!(live.is_watched() && live.is_wanted());
-    let viewer = live.stream.join(ConnectionId::from_u64(5), now);
-    assert!(live.is_watched() && live.is_wanted());
-    live.attended_until = None;
-    assert!(live.is_watched() && live.is_wanted());
-    live.stream.leave(viewer);
-    assert!(!live.is_watched() && !live.is_wanted());
+    let stream = stream(&mut stage, id);
+    assert!(!stream.is_watched() && !stream.is_wanted());
+    stream.attended_until = Some(now);
+    assert!(stream.is_watched() && stream.is_wanted());
+    let viewer = stream.buffer.join(ConnectionId::from_u64(5), now);
+    assert!(stream.is_watched() && stream.is_wanted());
+    stream.attended_until = None;
+    assert!(stream.is_watched() && stream.is_wanted());
+    stream.buffer.leave(viewer);
+    assert!(!stream.is_watched() && !stream.is_wanted());
 }
 
 #[test]
 fn why_a_stream_cannot_go_out_by_rtp() {
-    let cast = |target: Format, fault: &str| Cast {
+    let cast = |target: Format, fault: &str| RemuxTarget {
         target: *Target::ALL
             .iter()
             .find(|it| it.format() == target)
             .expect("there is this one"),
-        live: None,
+        stream: None,
         fault: Some(fault.into()),
     };
     let unknown = [7; 20_000];
@@ -172,22 +180,24 @@ fn why_a_stream_cannot_go_out_by_rtp() {
     ] {
         let mut stage = Stage::new(&[&format!("--remux={remux}")]);
         let id = begin(&mut stage, by, media);
-        let live = stage.relay.streams.lives.get(id).expect("it is there");
-        let fault = live.rtp_fault(&stage.relay.desk);
+        let stream = stage.relay.streams.streams.get(id).expect("it is there");
+        let fault = stream.rtp_fault(&stage.relay.ctx);
         assert_eq!(fault, expected, "{remux} {by:?} {}", media.len());
     }
     let mut stage = Stage::new(&[]);
     let id = begin(&mut stage, By::Http, FLV);
     let fault = |stage: &Stage| {
-        let live = stage.relay.streams.lives.get(id).expect("it is there");
-        live.rtp_fault(&stage.relay.desk).map(str::to_owned)
+        let stream = stage.relay.streams.streams.get(id).expect("it is there");
+        stream.rtp_fault(&stage.relay.ctx).map(str::to_owned)
     };
-    live(&mut stage, id).casts.push(cast(Format::Mp4, "of MP4"));
+    stream(&mut stage, id)
+        .casts
+        .push(cast(Format::Mp4, "of MP4"));
     assert_eq!(fault(&stage), None, "another container's is not its");
     let mut casts = vec![cast(Format::MpegTs, "of MPEG-TS")];
-    live(&mut stage, id).casts.append(&mut casts);
+    stream(&mut stage, id).casts.append(&mut casts);
     assert_eq!(fault(&stage).as_deref(), Some("of MPEG-TS"));
-    live(&mut stage, id).cast_again_at = Some(Moment::START);
+    stream(&mut stage, id).cast_again_at = Some(Instant::START);
     let fault = fault(&stage).expect("there is no room");
     assert!(fault.contains("takes one more --buffer"), "{fault}");
 }
@@ -199,57 +209,57 @@ fn all_that_a_stream_keeps_counts_with_what_it_takes() {
     let id = begin(&mut stage, By::Bare, &packets(5_000, 0));
     let header = Packet::header(33, 1, 0, 7);
     let packet = Packet::parse(&header).expect("a packet");
-    let (streams, desk) = (&mut stage.relay.streams, &mut stage.relay.desk);
-    streams.begin_rtp(id, address(CAMERA), &packet, desk);
+    let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
+    streams.begin_rtp(id, address(CAMERA), &packet, ctx);
     let target = Target::ALL[0];
     let remuxer = Remuxer::new(Format::Flv, target, 9_000).expect("it is read");
-    let live = live(&mut stage, id);
-    seat(live);
-    live.via = Some(String::with_capacity(501));
-    live.source_type = Some(String::with_capacity(702));
+    let stream = stream(&mut stage, id);
+    seat(stream);
+    stream.via = Some(String::with_capacity(501));
+    stream.source_type = Some(String::with_capacity(702));
     let fault = Some("a fault".into());
-    live.casts.push(Cast {
+    stream.casts.push(RemuxTarget {
         target,
-        live: None,
+        stream: None,
         fault,
     });
-    live.shadow = Some(Shadow::new((id, 1), target, remuxer));
-    type Part = (&'static str, fn(&mut Live) -> usize);
+    stream.shadow = Some(RemuxedStream::new((id, 1), target, remuxer));
+    type Part = (&'static str, fn(&mut Stream) -> usize);
     let parts: [Part; 7] = [
-        ("what joins its sources", |live| {
-            let splicer = live.splicer.take().expect("streams are held");
+        ("what joins its sources", |stream| {
+            let splicer = stream.splicer.take().expect("streams are held");
             size_of::<Splicer>() + splicer.held_bytes()
         }),
-        ("RTP", |live| {
-            live.input.take().map_or(0, |input| input.held_bytes())
+        ("RTP", |stream| {
+            stream.input.take().map_or(0, |input| input.held_bytes())
         }),
-        ("datagrams", |live| {
-            live.bare.take().map_or(0, |input| input.held_bytes())
+        ("datagrams", |stream| {
+            stream.bare.take().map_or(0, |input| input.held_bytes())
         }),
-        ("via", |live| string_bytes(live.via.take().as_ref())),
-        ("type", |live| {
-            string_bytes(live.source_type.take().as_ref())
+        ("via", |stream| string_bytes(stream.via.take().as_ref())),
+        ("type", |stream| {
+            string_bytes(stream.source_type.take().as_ref())
         }),
-        ("casts", |live| {
-            live.casts.drain(..).map(|cast| cast.held_bytes()).sum()
+        ("casts", |stream| {
+            stream.casts.drain(..).map(|cast| cast.held_bytes()).sum()
         }),
-        ("what makes it", |live| {
-            live.shadow.take().map_or(0, |shadow| shadow.held_bytes())
+        ("what makes it", |stream| {
+            stream.shadow.take().map_or(0, |shadow| shadow.held_bytes())
         }),
     ];
     for (name, take) in parts {
-        let before = live.held_bytes();
-        let taken = take(live);
+        let before = stream.held_bytes();
+        let taken = take(stream);
         assert!(taken > 1, "{name}");
-        assert_eq!(live.held_bytes(), before - taken, "{name}");
+        assert_eq!(stream.held_bytes(), before - taken, "{name}");
     }
     let left = [
-        live.session.held_bytes(),
-        live.stream.held_bytes(),
-        live.rtp_out.held_bytes(),
+        stream.session.held_bytes(),
+        stream.buffer.held_bytes(),
+        stream.rtp_out.held_bytes(),
     ];
     assert!(left[1] > 2 && left[2] > 2, "{left:?}");
-    assert_eq!(live.held_bytes(), left.iter().sum::<usize>());
+    assert_eq!(stream.held_bytes(), left.iter().sum::<usize>());
 }
 
 /// What the shell is told: whose bytes are wanted again, and what the operator reads. Nobody is
@@ -419,7 +429,7 @@ fn what_cannot_go_out_by_rtp_is_said_once() {
 }
 
 fn rows(stage: &Stage) -> Vec<Value> {
-    let rows = stage.relay.streams.rows((0, 0), &stage.relay.desk);
+    let rows = stage.relay.streams.rows((0, 0), &stage.relay.ctx);
     let rows = rows.map(|(_, row)| serde_json::to_value(&row).expect("a row"));
     rows.collect()
 }
@@ -436,8 +446,8 @@ fn streams_are_numbered_as_they_begin_and_know_when_that_was() {
     let began: Vec<_> = rows.iter().map(|row| row["started_at"].as_u64()).collect();
     assert_eq!(began, [Some(0), Some(2), Some(4)]);
     let serials: Vec<u64> = {
-        let lives = stage.relay.streams.lives.iter();
-        lives.map(|(_, live)| live.serial).collect()
+        let streams = stage.relay.streams.streams.iter();
+        streams.map(|(_, stream)| stream.serial).collect()
     };
     assert_eq!(serials, [1, 2, 3]);
     let ids: Vec<_> = rows.iter().map(|row| row["id"].to_string()).collect();
@@ -452,22 +462,22 @@ fn streams_are_numbered_as_they_begin_and_know_when_that_was() {
 fn a_stream_knows_its_own_source() {
     let mut stage = Stage::new(&[]);
     let id = begin(&mut stage, By::Http, b"x");
-    let own = Feed::Http(ConnectionId::from_u64(1));
+    let own = StreamSource::Http(ConnectionId::from_u64(1));
     let streams = &mut stage.relay.streams;
     let others = [
-        Feed::Http(ConnectionId::from_u64(2)),
-        Feed::Rtp(address(CAMERA)),
-        Feed::Shadow,
-        Feed::Gone,
+        StreamSource::Http(ConnectionId::from_u64(2)),
+        StreamSource::Rtp(address(CAMERA)),
+        StreamSource::Shadow,
+        StreamSource::Gone,
     ];
     assert!(streams.has_as_source(id, own));
     for other in others {
         assert!(!streams.has_as_source(id, other), "{other:?}");
-        streams.source_lost(id, other, "it broke", &mut stage.relay.desk);
+        streams.source_lost(id, other, "it broke", &mut stage.relay.ctx);
         assert!(streams.has_as_source(id, own), "{other:?}");
     }
-    assert!(!streams.has_as_source(LiveId::from_u64(99), own));
-    streams.source_lost(id, own, "it broke", &mut stage.relay.desk);
+    assert!(!streams.has_as_source(StreamId::from_u64(99), own));
+    streams.source_lost(id, own, "it broke", &mut stage.relay.ctx);
     assert!(!streams.has_as_source(id, own) && !streams.has(id));
 }
 
@@ -558,7 +568,7 @@ fn another_source_takes_over_where_it_may() {
         stage.send(source, b"and more");
         assert!(stage.media(after).0.ends_with(b"and more"));
         assert_eq!(
-            stage.relay.desk.counts().of(Count::Streams),
+            stage.relay.ctx.counts().of(Count::Streams),
             1 + u64::from(takes_over)
         );
         stage.lose(source);

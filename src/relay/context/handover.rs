@@ -5,29 +5,27 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Counts, Desk, Events};
-use crate::handover::{Line, Unfit, Writer};
-use crate::moment::Moment;
+use super::{Context, Counts, Events};
+use crate::handover::{HandoverError, Line, Writer};
+use crate::moment::Instant;
 use crate::relay::old_options::OldOptions;
 use crate::stamp::Calendar;
 
 #[derive(Serialize, Deserialize)]
 struct Told {
     run: u32,
-    now: Moment,
+    now: Instant,
     started_unix_seconds: u64,
     /// What it was by the calendar at the start, as far as is known now.
     started: Duration,
     ticket_next: u64,
     /// How many numbers were drawn. Where two processes have the same key, as in a simulation, the
     /// one goes on where the other has ended; the key itself is not told.
-    #[serde(default)]
     drawn: u64,
-    #[serde(default)]
     options: OldOptions,
 }
 
-impl Desk {
+impl Context {
     /// Tells what it knows.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         let told = Told {
@@ -46,7 +44,7 @@ impl Desk {
 
     /// Takes over the state of the predecessor, with this server's settings. Returns the
     /// predecessor's options.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<OldOptions, Unfit> {
+    pub fn hear(&mut self, line: Line<'_>) -> Result<OldOptions, HandoverError> {
         let told: Told = line.read()?;
         self.settings.started_unix_seconds = told.started_unix_seconds;
         (self.run, self.now) = (told.run, told.now);
@@ -57,7 +55,11 @@ impl Desk {
     }
 
     /// What has been counted; viewers are cut for reasons of these names.
-    pub fn hear_counts(&mut self, line: Line<'_>, names: &[&'static str]) -> Result<(), Unfit> {
+    pub fn hear_counts(
+        &mut self,
+        line: Line<'_>,
+        names: &[&'static str],
+    ) -> Result<(), HandoverError> {
         let (counts, cuts): (Counts, BTreeMap<String, u64>) = line.read()?;
         self.counts.go_on_from(counts);
         self.counts.take_over_cuts(&cuts, names);
@@ -65,7 +67,7 @@ impl Desk {
     }
 
     /// What has happened.
-    pub fn hear_events(&mut self, line: Line<'_>) -> Result<(), Unfit> {
+    pub fn hear_events(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         self.events = line.read::<Events>()?;
         Ok(())
     }

@@ -12,26 +12,26 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::counts::{Count, Counts};
-use super::errand::Ticket;
-use super::happening::{self, Happening};
+use super::job::JobId;
 use super::rations::Rations;
 use super::report::Report;
+use super::server_event::{self, ServerEvent};
 use super::settings::Settings;
 use super::timers::{Armed, Owner, Timers};
 use super::{Action, Level};
 use crate::events::{EventId, Events};
 use crate::gate::SessionId;
 use crate::http::{HttpDate, Refusal, Reply, Status, Version};
-use crate::moment::Moment;
+use crate::moment::Instant;
 use crate::random::Random;
-use crate::stamp::{Calendar, Stamp};
+use crate::stamp::{Calendar, UnixTime};
 use crate::token_bucket::{Rate, TokenBucket};
 
-pub(super) struct Desk {
+pub(super) struct Context {
     settings: Settings,
     /// Tells this run of the server from every other.
     run: u32,
-    now: Moment,
+    now: Instant,
     timers: Timers,
     calendar: Calendar,
     random: Random,
@@ -65,7 +65,7 @@ const REPORTED: Rate = Rate::per_second(16);
 
 impl Ration {
     /// Returns how many were left out before this one, or `None` if this one is left out.
-    fn admit(&mut self, now: Moment) -> Option<u64> {
+    fn admit(&mut self, now: Instant) -> Option<u64> {
         let is_reported = self.bucket.try_take(1, REPORTED, now);
         self.left_out += u64::from(!is_reported);
         is_reported.then(|| std::mem::take(&mut self.left_out))
@@ -78,13 +78,13 @@ const RETURN_BYTES: usize = 16 * 1024 * 1024;
 /// and what is freed meanwhile goes with it.
 const RETURN_AFTER: Duration = Duration::from_secs(5);
 
-impl Desk {
+impl Context {
     /// At the server's start: nothing has happened, and nothing is due.
-    pub fn new(settings: Settings) -> Desk {
+    pub fn new(settings: Settings) -> Context {
         let mut random = Random::new(settings.random_key);
-        Desk {
+        Context {
             run: random.draw() as u32,
-            now: Moment::START,
+            now: Instant::START,
             calendar: Calendar::new(Duration::from_secs(settings.started_unix_seconds)),
             timers: Timers::default(),
             random,
@@ -114,12 +114,12 @@ impl Desk {
     }
 
     /// When the input arrived that is being dealt with.
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> Instant {
         self.now
     }
 
     /// An input has arrived.
-    pub fn set_now(&mut self, now: Moment) {
+    pub fn set_now(&mut self, now: Instant) {
         self.now = now;
     }
 
@@ -146,7 +146,7 @@ impl Desk {
     /// The owner is to be called then, and not when it was to be called before. Who asks for a time
     /// that is past is due now, behind all who have been due for longer: as long as it asks, they
     /// are called in between.
-    pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Moment) {
+    pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Instant) {
         self.timers.arm(armed, owner, deadline.max(self.now));
     }
 
@@ -240,7 +240,7 @@ impl Desk {
 
     /// Something has happened to a session. It is reported unless the session's clients have caused
     /// too much already.
-    pub fn tell(&mut self, session: &SessionId, what: &Happening<'_>) {
+    pub fn tell(&mut self, session: &SessionId, what: &ServerEvent<'_>) {
         if self.events.is_kept() && self.rations.admit(session, what, self.now) {
             self.tell_about((Some(session), Some(session)), what);
         }
@@ -255,11 +255,11 @@ impl Desk {
     pub fn tell_about(
         &mut self,
         (about, of): (Option<&SessionId>, Option<&SessionId>),
-        what: &Happening<'_>,
+        what: &ServerEvent<'_>,
     ) {
         let (run, time) = (self.run, self.date().0);
         self.events.push(of.cloned(), |text, number| {
-            happening::write_unit(text, (EventId { run, number }, time), about, what);
+            server_event::write_unit(text, (EventId { run, number }, time), about, what);
         });
     }
 
@@ -276,7 +276,7 @@ impl Desk {
         if !self.rations.admit_refusal(address.ip(), self.now) {
             self.refusals.left_out += 1;
         } else if let Some(left_out) = self.refusals.admit(self.now) {
-            let what = Happening::PublisherRefused {
+            let what = ServerEvent::PublisherRefused {
                 address,
                 status: refusal.status.code(),
                 detail: &refusal.detail,
@@ -287,8 +287,8 @@ impl Desk {
     }
 
     /// A ticket that nobody has had.
-    pub fn draw_ticket(&mut self) -> Ticket {
-        let ticket = Ticket(self.ticket_next);
+    pub fn draw_ticket(&mut self) -> JobId {
+        let ticket = JobId(self.ticket_next);
         self.ticket_next += 1;
         ticket
     }
@@ -346,12 +346,12 @@ impl Desk {
     }
 
     /// When that second begins, by what is known of the time now.
-    pub fn moment_of(&self, stamp: Stamp) -> Moment {
+    pub fn moment_of(&self, stamp: UnixTime) -> Instant {
         self.calendar.moment_of(stamp)
     }
 
     /// The second in which a moment lies.
-    pub fn stamp_of(&self, moment: Moment) -> Stamp {
+    pub fn stamp_of(&self, moment: Instant) -> UnixTime {
         self.calendar.at(moment)
     }
 
@@ -408,20 +408,20 @@ mod tests {
 
     #[test]
     fn who_asks_for_the_past_again_and_again_keeps_nobody_waiting() {
-        let mut desk = Stage::new(&[]).relay.desk;
+        let mut ctx = Stage::new(&[]).relay.ctx;
         let [mut tokens, mut memory] = [Armed::default(); 2];
-        let at = |seconds| Moment::after_start(Duration::from_secs(seconds));
-        desk.set_now(at(1));
-        desk.arm(&mut memory, Owner::Memory, at(4));
-        desk.set_now(at(5));
-        let asks_again = |tokens: &mut Armed, desk: &mut Desk| {
+        let at = |seconds| Instant::after_start(Duration::from_secs(seconds));
+        ctx.set_now(at(1));
+        ctx.arm(&mut memory, Owner::Memory, at(4));
+        ctx.set_now(at(5));
+        let asks_again = |tokens: &mut Armed, ctx: &mut Context| {
             tokens.fired();
-            desk.arm(tokens, Owner::Tokens, at(2));
-            desk.call_due(1);
-            desk.next_called()
+            ctx.arm(tokens, Owner::Tokens, at(2));
+            ctx.call_due(1);
+            ctx.next_called()
         };
-        assert_eq!(asks_again(&mut tokens, &mut desk), Some(Owner::Memory));
-        assert_eq!(asks_again(&mut tokens, &mut desk), Some(Owner::Tokens));
+        assert_eq!(asks_again(&mut tokens, &mut ctx), Some(Owner::Memory));
+        assert_eq!(asks_again(&mut tokens, &mut ctx), Some(Owner::Tokens));
     }
 
     fn publish(stage: &mut Stage, media: &[u8]) {
@@ -492,31 +492,31 @@ mod tests {
     fn so_many_of_a_kind_are_told_of_in_a_second() {
         let mut ration = Ration::default();
         for second in [0, 1, 7] {
-            let now = Moment::after_start(Duration::from_secs(second));
+            let now = Instant::after_start(Duration::from_secs(second));
             for number in 0..20 {
                 let left_out = if number == 0 && second > 0 { 4 } else { 0 };
                 let told = (number < 16).then_some(left_out);
                 assert_eq!(ration.admit(now), told, "{second} {number}");
             }
         }
-        let mut desk = Stage::new(&[]).relay.desk;
-        let log = |desk: &mut Desk, second| {
-            desk.set_now(Moment::after_start(Duration::from_secs(second)));
+        let mut ctx = Stage::new(&[]).relay.ctx;
+        let log = |ctx: &mut Context, second| {
+            ctx.set_now(Instant::after_start(Duration::from_secs(second)));
             let mut lines = Vec::new();
             for number in 0..18 {
-                desk.log_change(format_args!("event=a number={number}"));
-                while let Some(Action::Log(line)) = desk.next_action() {
+                ctx.log_change(format_args!("event=a number={number}"));
+                while let Some(Action::Log(line)) = ctx.next_action() {
                     lines.push(line);
                 }
             }
             lines
         };
-        let first = log(&mut desk, 0);
+        let first = log(&mut ctx, 0);
         assert_eq!(
             (first.len(), &*first[0]),
             (16, "level=info event=a number=0")
         );
-        let next = log(&mut desk, 1);
+        let next = log(&mut ctx, 1);
         let line = "level=info event=a number=0 left_out=2";
         assert_eq!((next.len(), &*next[0]), (16, line));
         assert_eq!(next[1], "level=info event=a number=1");
@@ -525,63 +525,63 @@ mod tests {
     /// Each waits for an answer of its own, and no number of this run's is another's.
     #[test]
     fn tickets_and_drawn_numbers_are_each_given_once() {
-        let mut desk = Stage::new(&[]).relay.desk;
-        let tickets: Vec<Ticket> = (0..4).map(|_| desk.draw_ticket()).collect();
-        assert_eq!(tickets, [1, 2, 3, 4].map(Ticket));
-        let drawn: std::collections::HashSet<u64> = (0..100).map(|_| desk.draw()).collect();
+        let mut ctx = Stage::new(&[]).relay.ctx;
+        let tickets: Vec<JobId> = (0..4).map(|_| ctx.draw_ticket()).collect();
+        assert_eq!(tickets, [1, 2, 3, 4].map(JobId));
+        let drawn: std::collections::HashSet<u64> = (0..100).map(|_| ctx.draw()).collect();
         assert_eq!(drawn.len(), 100);
-        assert!(!drawn.contains(&u64::from(desk.run())));
+        assert!(!drawn.contains(&u64::from(ctx.run())));
     }
 
     /// What is due and what is to be done takes bytes as long as it is.
     #[test]
     fn what_waits_on_the_desk_is_counted_in_bytes() {
-        let mut desk = Stage::new(&[]).relay.desk;
-        assert_eq!(desk.check(), 0);
-        let empty = desk.held_bytes();
+        let mut ctx = Stage::new(&[]).relay.ctx;
+        assert_eq!(ctx.check(), 0);
+        let empty = ctx.held_bytes();
         for _ in 0..64 {
-            desk.act(Action::ReturnMemory);
+            ctx.act(Action::ReturnMemory);
         }
-        let held = desk.held_bytes() - empty;
+        let held = ctx.held_bytes() - empty;
         let least = 64 * size_of::<Action>();
         assert!(held >= least && held <= 2 * least, "{held}");
-        desk.freed(RETURN_BYTES - 1);
-        assert_eq!((desk.check(), desk.held_bytes()), (0, empty + held));
-        desk.freed(1);
-        assert_eq!(desk.check(), 1, "memory is to be returned");
-        let entry = desk.held_bytes() - empty - held;
+        ctx.freed(RETURN_BYTES - 1);
+        assert_eq!((ctx.check(), ctx.held_bytes()), (0, empty + held));
+        ctx.freed(1);
+        assert_eq!(ctx.check(), 1, "memory is to be returned");
+        let entry = ctx.held_bytes() - empty - held;
         assert!((64..1024).contains(&entry), "{entry}");
-        assert_eq!(desk.timers().next(), Some(desk.now() + RETURN_AFTER));
-        desk.freed(usize::MAX);
+        assert_eq!(ctx.timers().next(), Some(ctx.now() + RETURN_AFTER));
+        ctx.freed(usize::MAX);
     }
 
     /// Of a source that was refused is told while somebody follows, to so many a second.
     #[test]
     fn a_refused_source_is_told_of_while_somebody_follows() {
-        let mut desk = Stage::new(&[]).relay.desk;
+        let mut ctx = Stage::new(&[]).relay.ctx;
         let session = SessionId::parse(b"s").expect("a good sessionid");
         let refusal = Refusal::new(Status::Conflict, "no");
         let about = (Some(&session), Some(&session));
         let at = SocketAddr::from(([10, 0, 0, 1], 7));
-        desk.tell_refused(about, at, &refusal);
-        assert!(!desk.take_news(), "nobody follows");
-        desk.keep_events();
+        ctx.tell_refused(about, at, &refusal);
+        assert!(!ctx.take_news(), "nobody follows");
+        ctx.keep_events();
         for number in 0..20 {
-            desk.tell_refused(about, at, &refusal);
-            assert_eq!(desk.take_news(), number < 16, "{number}");
+            ctx.tell_refused(about, at, &refusal);
+            assert_eq!(ctx.take_news(), number < 16, "{number}");
         }
     }
 
     /// What one run of the server has named is not mistaken for what another has.
     #[test]
     fn each_run_has_a_number_of_its_own() {
-        let settings = Stage::new(&[]).relay.desk.settings().clone();
+        let settings = Stage::new(&[]).relay.ctx.settings().clone();
         let run = |random_key| {
             let settings = Settings {
                 random_key,
                 ..settings.clone()
             };
-            Desk::new(settings).run()
+            Context::new(settings).run()
         };
         assert_eq!(run(1), run(1));
         assert_ne!(run(1), run(2));
@@ -589,16 +589,16 @@ mod tests {
 
     #[test]
     fn what_happens_is_counted_and_told_while_somebody_follows() {
-        let mut desk = Stage::new(&[]).relay.desk;
-        desk.count_cut("slow");
-        desk.counts_mut().add(Count::Skips, 3);
-        assert_eq!(desk.counts().cuts().get("slow"), Some(&1));
-        assert_eq!(desk.counts().of(Count::Skips), 3);
+        let mut ctx = Stage::new(&[]).relay.ctx;
+        ctx.count_cut("slow");
+        ctx.counts_mut().add(Count::Skips, 3);
+        assert_eq!(ctx.counts().cuts().get("slow"), Some(&1));
+        assert_eq!(ctx.counts().of(Count::Skips), 3);
         let session = SessionId::parse(b"s").expect("a good sessionid");
-        desk.tell(&session, &Happening::TokenOver {});
-        assert!(!desk.take_news(), "nobody follows");
-        desk.keep_events();
-        desk.tell(&session, &Happening::TokenOver {});
-        assert!(desk.take_news() && !desk.take_news());
+        ctx.tell(&session, &ServerEvent::TokenOver {});
+        assert!(!ctx.take_news(), "nobody follows");
+        ctx.keep_events();
+        ctx.tell(&session, &ServerEvent::TokenOver {});
+        assert!(ctx.take_news() && !ctx.take_news());
     }
 }

@@ -9,11 +9,11 @@
 
 use std::collections::VecDeque;
 
-use crate::relay::LiveId;
+use crate::relay::StreamId;
 
 /// A line in which streams stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum Backlog {
     Much,
     Little,
 }
@@ -21,48 +21,48 @@ pub(super) enum Line {
 /// With so many bytes that a viewer has not got, there is much for it.
 const MUCH_BYTES: u64 = 4 * 1024;
 
-impl Line {
+impl Backlog {
     /// The line of a viewer who has not got so many bytes.
-    pub fn with(bytes: u64) -> Line {
+    pub fn with(bytes: u64) -> Backlog {
         if bytes >= MUCH_BYTES {
-            Line::Much
+            Backlog::Much
         } else {
-            Line::Little
+            Backlog::Little
         }
     }
 
-    fn opposite(self) -> Line {
+    fn opposite(self) -> Backlog {
         match self {
-            Line::Much => Line::Little,
-            Line::Little => Line::Much,
+            Backlog::Much => Backlog::Little,
+            Backlog::Little => Backlog::Much,
         }
     }
 
     /// Viewers of one stream that are served before the next has its turn.
     fn turn(self) -> usize {
         match self {
-            Line::Much => 32,
-            Line::Little => 8,
+            Backlog::Much => 32,
+            Backlog::Little => 8,
         }
     }
 }
 
 /// The two lines.
-pub(super) struct Turns {
-    much: VecDeque<LiveId>,
-    little: VecDeque<LiveId>,
+pub(super) struct WriteQueue {
+    much: VecDeque<StreamId>,
+    little: VecDeque<StreamId>,
     /// Whose turn it is, and how many writes of it are left.
-    line: Line,
+    line: Backlog,
     left: usize,
 }
 
-impl Turns {
+impl WriteQueue {
     /// Nobody stands there.
-    pub fn new() -> Turns {
-        Turns {
+    pub fn new() -> WriteQueue {
+        WriteQueue {
             much: VecDeque::new(),
             little: VecDeque::new(),
-            line: Line::Little,
+            line: Backlog::Little,
             left: 0,
         }
     }
@@ -74,11 +74,11 @@ impl Turns {
 
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        (self.much.capacity() + self.little.capacity()) * size_of::<LiveId>()
+        (self.much.capacity() + self.little.capacity()) * size_of::<StreamId>()
     }
 
     /// The stream whose turn it is.
-    pub fn whose(&mut self) -> Option<LiveId> {
+    pub fn whose(&mut self) -> Option<StreamId> {
         if self.left == 0 || self.standing(self.line).is_empty() {
             let other = self.line.opposite();
             if !self.standing(other).is_empty() {
@@ -102,33 +102,33 @@ impl Turns {
     }
 
     /// A stream with so many bytes for a viewer stands behind the others from now on; says where.
-    pub fn line_up(&mut self, bytes: u64, id: LiveId) -> Line {
-        let line = Line::with(bytes);
+    pub fn line_up(&mut self, bytes: u64, id: StreamId) -> Backlog {
+        let line = Backlog::with(bytes);
         self.standing(line).push_back(id);
         line
     }
 
     /// Who had little has much. Looks for it among those who have little: once for so many bytes.
-    pub fn move_up(&mut self, id: LiveId) {
+    pub fn move_up(&mut self, id: StreamId) {
         if let Some(place) = self.little.iter().position(|other| *other == id) {
             self.little.remove(place);
         }
         self.much.push_back(id);
     }
 
-    fn standing(&mut self, line: Line) -> &mut VecDeque<LiveId> {
+    fn standing(&mut self, line: Backlog) -> &mut VecDeque<StreamId> {
         match line {
-            Line::Much => &mut self.much,
-            Line::Little => &mut self.little,
+            Backlog::Much => &mut self.much,
+            Backlog::Little => &mut self.little,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Turns};
+    use super::{Backlog, WriteQueue};
     use crate::relay::stage::Stage;
-    use crate::relay::{ConnectionId, LiveId};
+    use crate::relay::{ConnectionId, StreamId};
     use crate::stream::Outcome;
 
     /// Streams of so many viewers each, who have everything up to now.
@@ -204,12 +204,12 @@ mod tests {
         assert_eq!(served, 40);
     }
 
-    fn ids() -> [LiveId; 4] {
-        [1, 2, 3, 4].map(LiveId::from_u64)
+    fn ids() -> [StreamId; 4] {
+        [1, 2, 3, 4].map(StreamId::from_u64)
     }
 
     /// Who stands there, by their places in [`ids`], and how many writes their turns have.
-    fn turns_of(turns: &mut Turns, bytes: &[u64; 4], count: usize) -> Vec<(usize, usize)> {
+    fn turns_of(turns: &mut WriteQueue, bytes: &[u64; 4], count: usize) -> Vec<(usize, usize)> {
         let one = |_| {
             let id = turns.whose().expect("somebody stands there");
             let place = ids().iter().position(|other| *other == id);
@@ -229,17 +229,22 @@ mod tests {
     #[test]
     fn the_lines_take_turns_and_each_its_streams_in_order() {
         let bytes = [4096, 1_000_000, 4095, 0];
-        let lines = [Line::Much, Line::Much, Line::Little, Line::Little];
-        let mut turns = Turns::new();
+        let lines = [
+            Backlog::Much,
+            Backlog::Much,
+            Backlog::Little,
+            Backlog::Little,
+        ];
+        let mut turns = WriteQueue::new();
         assert!(turns.is_empty() && turns.whose().is_none());
         assert_eq!(turns.held_bytes(), 0);
-        turns = Turns::new();
+        turns = WriteQueue::new();
         for (place, id) in ids().into_iter().enumerate() {
             assert_eq!(turns.line_up(bytes[place], id), lines[place], "{place}");
             assert!(!turns.is_empty());
-            assert!(turns.held_bytes() >= (place + 1) * size_of::<LiveId>());
+            assert!(turns.held_bytes() >= (place + 1) * size_of::<StreamId>());
         }
-        assert!(turns.held_bytes() < 64 * size_of::<LiveId>());
+        assert!(turns.held_bytes() < 64 * size_of::<StreamId>());
         let order = [(0, 32), (2, 8), (1, 32), (3, 8), (0, 32), (2, 8)];
         assert_eq!(turns_of(&mut turns, &bytes, 6), order);
         // The third has much from now on, and stands behind those who have.
@@ -247,7 +252,7 @@ mod tests {
         let order = [(1, 32), (3, 8), (0, 32), (3, 8), (2, 32)];
         assert_eq!(turns_of(&mut turns, &bytes, 5), order);
         // Where one line is empty the other has all turns.
-        let mut turns = Turns::new();
+        let mut turns = WriteQueue::new();
         turns.line_up(1, ids()[2]);
         turns.line_up(1, ids()[3]);
         assert_eq!(turns_of(&mut turns, &bytes, 3), [(2, 8), (3, 8), (2, 8)]);

@@ -5,16 +5,16 @@ use std::fmt::{self, Display, Formatter};
 
 /// What stands between UDP and the stream. Prints as it reads back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Carriage {
+pub enum Transport {
     /// RTP; corrections go beside it if there is a matrix.
-    Rtp(Option<Matrix>),
+    Rtp(Option<FecMatrix>),
     /// Nothing: the datagrams hold MPEG-TS packets.
     Bare,
 }
 
 /// How many RTP packets are protected together (SMPTE 2022-1). Prints as `LxD`, as it reads back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Matrix {
+pub struct FecMatrix {
     columns: u8,
     rows: u8,
 }
@@ -24,19 +24,19 @@ const SIDE_MIN: u8 = 4;
 const SIDE_MAX: u8 = 20;
 const PRODUCT_MAX: u16 = 100;
 
-impl Carriage {
+impl Transport {
     /// The packets that go out beside the stream's own, if any do.
-    pub fn matrix(self) -> Option<Matrix> {
+    pub fn matrix(self) -> Option<FecMatrix> {
         match self {
-            Carriage::Rtp(matrix) => matrix,
-            Carriage::Bare => None,
+            Transport::Rtp(matrix) => matrix,
+            Transport::Bare => None,
         }
     }
 
     /// The ports that it takes, the stream's own at first. `None`: they do not reach so far.
     pub fn ports(self, port: u16) -> Option<impl Iterator<Item = u16>> {
         let above = match self.matrix() {
-            Some(_) => &[0, Matrix::COLUMNS_ABOVE, Matrix::ROWS_ABOVE][..],
+            Some(_) => &[0, FecMatrix::COLUMNS_ABOVE, FecMatrix::ROWS_ABOVE][..],
             None => &[0],
         };
         port.checked_add(*above.last()?)?;
@@ -44,26 +44,26 @@ impl Carriage {
     }
 
     /// What stands in a journal; `None` for anything else.
-    pub fn parse(text: &str) -> Option<Carriage> {
+    pub fn parse(text: &str) -> Option<Transport> {
         match text {
-            "rtp" => Some(Carriage::Rtp(None)),
-            "udp" => Some(Carriage::Bare),
-            matrix => Matrix::parse(matrix).map(|matrix| Carriage::Rtp(Some(matrix))),
+            "rtp" => Some(Transport::Rtp(None)),
+            "udp" => Some(Transport::Bare),
+            matrix => FecMatrix::parse(matrix).map(|matrix| Transport::Rtp(Some(matrix))),
         }
     }
 }
 
-impl Display for Carriage {
+impl Display for Transport {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Carriage::Rtp(None) => formatter.write_str("rtp"),
-            Carriage::Rtp(Some(matrix)) => Display::fmt(matrix, formatter),
-            Carriage::Bare => formatter.write_str("udp"),
+            Transport::Rtp(None) => formatter.write_str("rtp"),
+            Transport::Rtp(Some(matrix)) => Display::fmt(matrix, formatter),
+            Transport::Bare => formatter.write_str("udp"),
         }
     }
 }
 
-impl Matrix {
+impl FecMatrix {
     /// The corrections of columns go to a port so far above the stream's own (SMPTE 2022-1 section
     /// 8),
     pub const COLUMNS_ABOVE: u16 = 2;
@@ -71,7 +71,7 @@ impl Matrix {
     pub const ROWS_ABOVE: u16 = 4;
 
     /// Takes `LxD`, such as `5x10`: each from 4 to 20, and together at most 100 packets.
-    pub fn parse(text: &str) -> Option<Matrix> {
+    pub fn parse(text: &str) -> Option<FecMatrix> {
         let (columns, rows) = text.split_once('x')?;
         let side = |text: &str| {
             let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
@@ -80,7 +80,7 @@ impl Matrix {
         };
         let (columns, rows) = (side(columns)?, side(rows)?);
         let is_small = u16::from(columns) * u16::from(rows) <= PRODUCT_MAX;
-        is_small.then_some(Matrix { columns, rows })
+        is_small.then_some(FecMatrix { columns, rows })
     }
 
     /// L: packets in a row, as many as a burst may take.
@@ -94,7 +94,7 @@ impl Matrix {
     }
 }
 
-impl Display for Matrix {
+impl Display for FecMatrix {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}x{}", self.columns, self.rows)
     }
@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn corrections_take_ports_above_the_streams_own() {
         let ports = |text: &str, port| {
-            let carriage = Carriage::parse(text).expect("a good one");
-            Some(carriage.ports(port)?.collect::<Vec<_>>())
+            let transport = Transport::parse(text).expect("a good one");
+            Some(transport.ports(port)?.collect::<Vec<_>>())
         };
         for alone in ["rtp", "udp"] {
             assert_eq!(ports(alone, 5004), Some(vec![5004]));
@@ -122,13 +122,13 @@ mod tests {
     #[test]
     fn what_reads_prints_as_it_was() {
         for good in ["rtp", "udp", "4x4", "5x20", "20x5", "10x10", "4x20"] {
-            let read = Carriage::parse(good).map(|carriage| carriage.to_string());
+            let read = Transport::parse(good).map(|transport| transport.to_string());
             assert_eq!(read.as_deref(), Some(good));
         }
         for bad in [
             "", "x", "5", "3x5", "5x3", "21x4", "4x21", "11x10", "05x5", "5x+5", "5x5x5", "RTP",
         ] {
-            assert_eq!(Carriage::parse(bad), None, "{bad}");
+            assert_eq!(Transport::parse(bad), None, "{bad}");
         }
     }
 }

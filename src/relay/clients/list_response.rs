@@ -8,19 +8,19 @@ use serde::Serialize;
 use super::{Clients, Phase};
 use crate::http::{self, Reply, Version};
 use crate::relay::ConnectionId;
-use crate::relay::Ticket;
+use crate::relay::JobId;
 use crate::relay::api::Rows;
-use crate::relay::desk::Desk;
+use crate::relay::context::Context;
 use crate::relay::viewer_id::Mark;
 
 /// A JSON array that is being written.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Listing {
+pub struct ListResponse {
     rows: Rows,
     /// The mark of the last row that was written; nothing before the first.
     after: Mark,
     /// What follows this server's rows: those that other relays told for this.
-    collecting: Option<Ticket>,
+    collecting: Option<JobId>,
     pub(super) reply: Reply,
     has_rows: bool,
     /// This server's rows are all written.
@@ -32,10 +32,10 @@ const PIECE_BYTES: usize = 16 * 1024;
 /// The rows.
 pub const PIECE_ROWS: usize = 128;
 
-impl Listing {
+impl ListResponse {
     /// Nothing of it is written.
-    pub fn new(rows: Rows, collecting: Option<Ticket>, reply: Reply) -> Listing {
-        Listing {
+    pub fn new(rows: Rows, collecting: Option<JobId>, reply: Reply) -> ListResponse {
+        ListResponse {
             rows,
             after: (0, 0),
             collecting,
@@ -56,12 +56,12 @@ impl Listing {
     }
 
     /// What follows this server's rows.
-    pub fn collecting(&self) -> Option<Ticket> {
+    pub fn collecting(&self) -> Option<JobId> {
         self.collecting
     }
 
     /// The next piece of the array, which is not empty, with `rows` and their marks from behind
-    /// [`Listing::after`] on; and whether it was the last. Rows of the same mark stay together.
+    /// [`ListResponse::after`] on; and whether it was the last. Rows of the same mark stay together.
     /// `block` takes the next block of the
     /// other relays' rows, each of which has the comma before it.
     pub fn piece<R: Serialize>(
@@ -106,12 +106,12 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         (piece, is_last): (Vec<u8>, bool),
-        desk: &mut Desk,
+        ctx: &mut Context,
     ) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let Phase::Listing(listing) = &connection.phase else {
+        let Phase::ListResponse(listing) = &connection.phase else {
             return;
         };
         let reply = listing.reply;
@@ -132,7 +132,7 @@ impl Clients {
             }
         };
         if is_last {
-            self.respond(id, None, end.to_vec(), reply.keep_alive, desk);
+            self.respond(id, None, end.to_vec(), reply.keep_alive, ctx);
         }
     }
 }
@@ -144,8 +144,8 @@ mod tests {
 
     /// The pieces of rows with these marks, and of what others told, as they follow each other.
     fn pieces(marks: &[u64], bytes: usize, blocks: Option<&[&str]>) -> Vec<String> {
-        let reply = Stage::new(&[]).relay.desk.unread_reply();
-        let mut listing = Listing::new(Rows::Tokens, blocks.map(|_| Ticket(1)), reply);
+        let reply = Stage::new(&[]).relay.ctx.unread_reply();
+        let mut listing = ListResponse::new(Rows::Tokens, blocks.map(|_| JobId(1)), reply);
         let mut blocks = blocks.unwrap_or_default().iter();
         let mut pieces = Vec::new();
         loop {
