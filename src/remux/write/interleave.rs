@@ -64,6 +64,8 @@ const GRACE: i64 = 200 * MILLISECOND;
 const FIRST_PATIENCE: i64 = 1_000 * MILLISECOND;
 /// A track that is further behind has another clock: for that nothing waits.
 const BEHIND_MAX: i64 = 10_000 * MILLISECOND;
+/// Decode times of a track ascend: one that lies further back is of another clock.
+pub(super) const BACK_MAX: i64 = 1_000 * MILLISECOND;
 /// A lag is forgotten by a 600th part a second. Within the ten seconds of the longest lag that is
 /// less than the grace.
 const MEMORY_SECONDS: i64 = 600;
@@ -94,7 +96,7 @@ impl Interleave {
     /// Whether a unit is of a clock that has begun again: what waits goes before it.
     pub fn is_seam(&self, unit: &Unit<'_>) -> bool {
         let newest = self.lanes.get(unit.track).and_then(|lane| lane.newest);
-        newest.is_some_and(|newest| newest.saturating_sub(unit.decode.nanoseconds()) > BEHIND_MAX)
+        newest.is_some_and(|newest| newest.saturating_sub(unit.decode.nanoseconds()) > BACK_MAX)
     }
 
     /// Units of these tracks are announced, and of no others.

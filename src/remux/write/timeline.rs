@@ -1,10 +1,11 @@
 //! One line of times out of clocks that jump: a source's own, or where sources follow each other.
 //!
 //! All tracks are moved by the same, so that sound stays with its pictures. A time further than
-//! [`JUMP`] from where the line has come to is no time of this clock: from there on everything is
+//! [`JUMP`] from where the line has come to is no time of this clock, nor is one that lies more than
+//! [`BACK_MAX`] before the unit before it in its track: from there on everything is
 //! moved so that it goes on where it has ended. A gap that is shorter stays a gap.
 
-use super::interleave::OwnedUnit;
+use super::interleave::{BACK_MAX, OwnedUnit};
 #[cfg(feature = "handover")]
 use crate::{handover::are_times, remux::medium::TRACKS_MAX};
 
@@ -58,9 +59,15 @@ impl Timeline {
         let moved = unit.decode.saturating_add(self.shift);
         let shift = match self.newest {
             None => self.begin(BEGIN.saturating_sub(unit.decode).div_euclid(STEP)),
-            Some(newest) if moved.abs_diff(newest) <= JUMP as u64 => self.shift,
+            Some(newest)
+                if moved.abs_diff(newest) <= JUMP as u64 && !self.runs_back(unit.track, moved) =>
+            {
+                self.shift
+            }
             Some(newest) => {
-                let distance = newest.saturating_sub(unit.decode);
+                // Behind all tracks: a key picture must not be what is dropped.
+                let end = self.tracks.iter().map(Track::end).fold(newest, i64::max);
+                let distance = end.saturating_sub(unit.decode);
                 self.begin(distance.div_euclid(STEP) + 1)
             }
         };
@@ -76,6 +83,12 @@ impl Timeline {
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         self.tracks.capacity() * size_of::<Track>()
+    }
+
+    /// Whether a track has come further than this time.
+    fn runs_back(&self, track: usize, decode: i64) -> bool {
+        let track = self.tracks.get(track);
+        track.is_some_and(|track| track.newest.saturating_sub(decode) > BACK_MAX)
     }
 
     /// From here on everything is moved by so many steps.
