@@ -556,6 +556,25 @@ fn another_header_of_mp4_has_its_own_map_and_the_same_again_has_not() {
     }
 }
 
+/// Nothing follows from which the length of the last fragment could be told.
+#[test]
+fn the_last_fragment_before_another_header_or_the_end_lasts_as_long_as_its_samples() {
+    for seconds in [0.4, 2.0, 6.0] {
+        let mut rig = Rig::new(BUFFER_BYTES);
+        let mut encoder = Encoder::new(Kind::Mp4);
+        (encoder.fragment_seconds, encoder.group) = (seconds, seconds);
+        let first = encoder.unit();
+        rig.feed(&first, 0.0);
+        encoder.width = 7;
+        let second = [encoder.header(), encoder.unit()].concat();
+        rig.feed(&second, 0.0);
+        rig.cutter.finish(rig.source.len() as u64, true);
+        let list = rig.playlist();
+        let lasts = list.segments.iter().map(|segment| segment.seconds);
+        assert_eq!(lasts.collect::<Vec<_>>(), [seconds, seconds]);
+    }
+}
+
 #[test]
 fn a_source_that_changes_its_header_all_the_time_holds_little() {
     let mut rig = Rig::new(64 << 20);

@@ -164,6 +164,9 @@ pub enum Finding {
     /// What begins at this offset, a picture or some sound, is to be decoded at this time. Told of
     /// MPEG-TS, MP4 and sound that is a row of frames; of a point before the point itself is.
     Time(u64, MediaTime),
+    /// The fragment of MP4 whose time was told last says that it lasts this many ticks of
+    /// [`MediaTime`], more than none.
+    Lasts(u64),
     /// The media that came so far ends before this offset: another header begins there.
     Break(u64),
     /// Where decoding can begin, what began before is not whole: PES packets of other streams of

@@ -35,6 +35,9 @@ struct Tracks {
     usual_flags: Option<u32>,
     /// The track by which it is told what time it is, and its ticks a second: video, or the first.
     clock: Option<(u32, u32)>,
+    /// How long that track's samples last where nothing else is said, in its ticks.
+    #[cfg_attr(feature = "handover", serde(default))]
+    usual_duration: u32,
 }
 
 pub(crate) const BOX_HEAD_BYTES: usize = 8;
@@ -138,6 +141,9 @@ impl Mp4 {
         let start = self.fragment_start.take().unwrap_or(at);
         if let Some(time) = self.tracks.time(moof) {
             findings(Finding::Time(start, time), self.header.lend());
+            if let Some(ticks) = self.tracks.lasts(moof) {
+                findings(Finding::Lasts(ticks), self.header.lend());
+            }
         }
         if self
             .last_unit
@@ -168,18 +174,21 @@ impl Tracks {
         let video = tracks.find(|(is_video, _)| *is_video);
         let clock = video.or(first).map(|(_, clock)| clock);
         let video = video.map(|(_, (id, _))| id);
-        let mut extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
-        // Of the others nothing is asked.
-        let usual_flags = video.and_then(|video| {
+        // Of the other tracks nothing is asked.
+        let usual = |track: u32, at: usize| {
+            let mut extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
             extends.find_map(|(_, trex)| {
-                let flags = number(trex, 20)?;
-                (number(trex, 4)? == video).then_some(flags)
+                let number_at = number(trex, at)?;
+                (number(trex, 4)? == track).then_some(number_at)
             })
-        });
+        };
+        let usual_flags = video.and_then(|video| usual(video, 20));
+        let usual_duration = clock.and_then(|(track, _)| usual(track, 12));
         Some(Tracks {
             video,
             usual_flags,
             clock,
+            usual_duration: usual_duration.unwrap_or_default(),
         })
     }
 
@@ -199,6 +208,41 @@ impl Tracks {
             }
         }
         time
+    }
+
+    /// Returns the ticks of [`MediaTime`] that a fragment's samples last, if that is any.
+    fn lasts(&self, moof: &[u8]) -> Option<u64> {
+        let (clock, ticks_per_second) = self.clock?;
+        let mut lasts = 0_u64;
+        for traf in track_fragments(moof) {
+            let (track, tfhd_flags, tfhd) = header_of(traf)?;
+            if track != clock {
+                continue;
+            }
+            let usual = match tfhd_flags & 0x8 {
+                0 => self.usual_duration,
+                // Behind the position and the number of the description, where they are there.
+                _ => number(
+                    tfhd,
+                    8 + 8 * has(tfhd_flags, 0x1) + 4 * has(tfhd_flags, 0x2),
+                )?,
+            };
+            for (_, trun) in boxes(traf).filter(|(kind, _)| kind == b"trun") {
+                let trun_flags = number(trun, 0)?;
+                let samples = number(trun, 4)? as usize;
+                if trun_flags & 0x100 == 0 {
+                    lasts = lasts.saturating_add(u64::from(usual).saturating_mul(samples as u64));
+                    continue;
+                }
+                let from = 8 + 4 * (has(trun_flags, 0x1) + has(trun_flags, 0x4));
+                let sample_bytes = 4 * (trun_flags & 0xf00).count_ones() as usize;
+                let told = trun.get(from..)?.chunks_exact(sample_bytes).take(samples);
+                let durations = told.filter_map(|sample| number(sample, 0));
+                lasts = durations.fold(lasts, |sum, ticks| sum.saturating_add(ticks.into()));
+            }
+        }
+        let ticks = MediaTime::of_clock(lasts, ticks_per_second)?.ticks();
+        (ticks > 0).then_some(ticks)
     }
 
     /// Whether decoding can begin at this fragment.
@@ -237,6 +281,11 @@ impl Tracks {
         }
         self.usual_flags
     }
+}
+
+/// 1 if one of these flags is set, 0 if not.
+fn has(flags: u32, flag: u32) -> usize {
+    usize::from(flags & flag != 0)
 }
 
 fn track_fragments(moof: &[u8]) -> impl Iterator<Item = &[u8]> {

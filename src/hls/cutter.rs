@@ -191,6 +191,8 @@ impl Cutter {
                     now,
                 );
             }
+            // Where nothing follows, there is no other way to know.
+            Finding::Lasts(ticks) => self.gap = (ticks as i64).clamp(1, JUMP_TICKS),
             Finding::Split(offset) => self.split = Some(offset),
             Finding::Join(start) => self.join(start, header, now),
             Finding::Header => {

@@ -103,7 +103,7 @@ impl Points {
                 self.header_end.get_or_insert(start.offset);
                 self.newest_unit = Some(start);
             }
-            Finding::Time(..) | Finding::Split(_) | Finding::Break(_) => {}
+            Finding::Time(..) | Finding::Lasts(_) | Finding::Split(_) | Finding::Break(_) => {}
         }
     }
 

@@ -146,6 +146,10 @@ fn check(findings: &[Found], bytes: u64) {
                 assert!(time.is_none_or(|before| *offset > before) && *offset < bytes);
                 time = Some(*offset);
             }
+            Finding::Lasts(ticks) => {
+                let before = index.checked_sub(1).and_then(|before| findings.get(before));
+                assert!(matches!(before, Some((Finding::Time(..), _))) && *ticks > 0);
+            }
             Finding::Split(offset) => {
                 assert!(join.is_none_or(|before| *offset > before) && *offset < bytes);
                 let next = findings.get(index + 1).map(|(next, _)| *next);

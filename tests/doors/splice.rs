@@ -32,6 +32,7 @@ impl OutputLayout {
             | Finding::Unit(_)
             | Finding::Entry(_)
             | Finding::Time(..)
+            | Finding::Lasts(_)
             | Finding::Split(_)
             | Finding::Break(_) => {}
         });

@@ -39,6 +39,7 @@ fn joins_of(bytes: &[u8]) -> Vec<Vec<u8>> {
         | Finding::Unit(_)
         | Finding::Entry(_)
         | Finding::Time(..)
+        | Finding::Lasts(_)
         | Finding::Split(_)
         | Finding::Break(_) => {}
         Finding::Unknown => panic!("the format was let go"),

@@ -47,6 +47,7 @@ pub fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
         | Finding::Unit(_)
         | Finding::Entry(_)
         | Finding::Time(..)
+        | Finding::Lasts(_)
         | Finding::Split(_)
         | Finding::Break(_) => {}
     });

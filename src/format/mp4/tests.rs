@@ -363,6 +363,57 @@ fn a_fragment_has_the_time_of_the_track_that_decides() {
     }
 }
 
+/// In the ticks of the video's clock, of which 90 of ours are one.
+#[test]
+fn a_fragment_lasts_as_long_as_the_samples_of_the_track_that_decides() {
+    let video = |tfhd: &[u32], trun: &[u32]| traf(tfhd, Some(0), trun);
+    let plain = [0, VIDEO];
+    let twice = {
+        let run = |ticks| part(b"trun", &words(&[0x100, 1, ticks]));
+        let tfhd = part(b"tfhd", &words(&plain));
+        let tfdt = part(b"tfdt", &words(&[0, 0]));
+        part(b"traf", &[tfhd, tfdt, run(40), run(2)].concat())
+    };
+    for (parts, lasts) in [
+        // A duration for each sample, alone and beside other numbers of it.
+        (vec![video(&plain, &[0x100, 2, 40, 41])], Some(81)),
+        (
+            vec![video(&plain, &[0x305, 1, 8, NOT_SYNC, 40, 999])],
+            Some(40),
+        ),
+        (vec![twice], Some(42)),
+        // One for all.
+        (vec![video(&[0x8, VIDEO, 40], &[0, 3])], Some(120)),
+        (
+            vec![video(&[0xa, VIDEO, 1, 40], &[0x200, 2, 9, 9])],
+            Some(80),
+        ),
+        (
+            vec![video(&[0x3a, VIDEO, 1, 40, 9, NOT_SYNC], &[0, 2])],
+            Some(80),
+        ),
+        (vec![video(&[0x9, VIDEO, 0, 0, 40], &[0, 2])], Some(80)),
+        // Only of the track that decides.
+        (
+            vec![
+                traf(&[0x8, SOUND, 7], Some(0), &[0, 3]),
+                video(&[0x8, VIDEO, 40], &[0, 3]),
+            ],
+            Some(120),
+        ),
+        // Samples of which nothing is said, samples that are not there, and numbers beyond reason.
+        (vec![video(&plain, &[0, 3])], None),
+        (vec![video(&plain, &[0x100, u32::MAX, 40])], Some(40)),
+        (vec![video(&[0x8, VIDEO, 0], &[0, u32::MAX])], None),
+        (vec![video(&[0x8, VIDEO], &[0, 3])], None),
+    ] {
+        let mut found = behind_header(&moof(&parts));
+        found.retain(|found| !matches!(found, Finding::Time(..) | Finding::Join(_)));
+        let lasts = lasts.map(|ticks: u64| Finding::Lasts(90 * ticks));
+        assert_eq!(found, Vec::from_iter(lasts), "{parts:x?}");
+    }
+}
+
 #[test]
 fn what_stands_in_front_of_a_fragment_belongs_to_it() {
     let (other, whole) = (part(b"free", &[1; 9]), fragment(true));

@@ -381,6 +381,7 @@ impl Joining {
                 | Finding::Unit(_)
                 | Finding::Entry(_)
                 | Finding::Time(..)
+                | Finding::Lasts(_)
                 | Finding::Split(_)
                 | Finding::Break(_) => {}
             });
