@@ -65,6 +65,10 @@ arrives() {
 }
 "#;
 
+/// Whoever watches ends the server when the picture has been seen.
+const WAIT_FOR_PLAYERS: &str =
+    "for player in $(jobs -l | awk '/ffplay|vlc/ { print $2 }'); do wait $player; done\n";
+
 /// In place of programs that show pictures: a second of it can be decoded.
 const PLAYER: &str = r#"#!/bin/bash
 case $1 in http*) for _ in $(seq 600); do curl -sfI -o /dev/null "$1" && break; sleep 0.1; done ;; esac
@@ -183,6 +187,9 @@ fn script(steps: &[Step]) -> String {
         if let Some(file) = written {
             script += &format!("rm -f {file}\n");
         }
+        if bare.starts_with("kill %tollgate") {
+            script += WAIT_FOR_PLAYERS;
+        }
         script += &format!("echo; echo '@@ {number}'\n{command}\n");
         script += "echo; echo \"@@ ended $?\"\n";
         let answers = step.answers();
@@ -200,9 +207,7 @@ fn script(steps: &[Step]) -> String {
             None => {}
         }
     }
-    script +=
-        "for player in $(jobs -l | awk '/ffplay|vlc/ { print $2 }'); do wait $player; done\nexit\n";
-    script
+    script + WAIT_FOR_PLAYERS + "exit\n"
 }
 
 /// The keys of JSON, wherever they stand; of anything else, all of it.
