@@ -1,6 +1,8 @@
 //! Films: sources that can be had in other containers, and what who has them so must be given: unit
 //! by unit what comes of the source's bytes alone, without a gap for whoever takes all of it.
 
+use std::collections::BTreeSet;
+
 use tollgate::format::Format;
 use tollgate::remux::{Remuxer, Target};
 
@@ -26,6 +28,9 @@ const FILES: [&[u8]; 4] = [
 const UNIT_BYTES_MAX: usize = 1 << 20;
 /// Gaps that leave a part of a unit, at the most.
 const PARTS_MAX: usize = 2;
+/// Bytes of chance in each unit, at the least: no two units of a film are the same, so that it can be
+/// told where in the film a viewer is.
+const UNIT_NOISE_MIN: usize = 8;
 /// A frame of sound of 48 kHz.
 const SOUND_TIME: f64 = 1024.0 / 48.0;
 
@@ -65,13 +70,14 @@ fn flv(bytes: usize, chance: &mut Chance) -> Vec<u8> {
     while film.len() < bytes {
         let at = 40 * picture as u32;
         let body = if picture % group == 0 { &key } else { &other };
-        let noise = noise(chance.magnitude(1..=longest), chance);
+        let noise_bytes = chance.magnitude(1..=longest).max(UNIT_NOISE_MIN);
+        let noise = noise(noise_bytes, chance);
         let length = (noise.len() as u32 + 1).to_be_bytes();
         film.extend(tag(9, at, &[body, &length[..], &[0x0c], &noise].concat()));
         while sound_at < f64::from(at) {
             let frame = [
                 &[0xaf, 1],
-                &self::noise(chance.magnitude(8..=300), chance)[..],
+                &self::noise(chance.magnitude(UNIT_NOISE_MIN..=300), chance)[..],
             ]
             .concat();
             film.extend(tag(8, sound_at as u32, &frame));
@@ -330,4 +336,21 @@ fn the_gap_of_a_viewer_that_reads_promptly_is_counted_once_for_all_tracks() {
     assert_eq!(what.gaps(&given, stream, &knowledge), Some(1));
     given[0].swap(0, 1);
     assert_eq!(what.gaps(&given, stream, &knowledge), None);
+}
+
+/// Seed 91001629: pictures came twice. A viewer that began with the second of two seemed to have
+/// begun with the first, and to have lost what lies between.
+#[test]
+fn no_unit_of_a_film_comes_twice() {
+    let generated = (1..=20).map(|seed| flv(100_000, &mut Chance::new(seed)));
+    for film in FILES.map(<[u8]>::to_vec).into_iter().chain(generated) {
+        for to in Target::ALL {
+            let whole = units(to.format(), &remuxed(format_of(&film), to, &film));
+            assert!(whole.iter().all(|track| !track.is_empty()));
+            for track in whole {
+                let distinct: BTreeSet<_> = track.iter().collect();
+                assert_eq!(distinct.len(), track.len(), "{to:?}");
+            }
+        }
+    }
 }
