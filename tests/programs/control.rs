@@ -1,7 +1,8 @@
-//! `examples/control.py`, called by somebody who integrates it.
+//! `examples/control.py` and `examples/webhook.py`, called by somebody who integrates them.
 
 use std::fs::File;
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -212,4 +213,47 @@ fn keys_and_what_is_told_outlast_a_restart_of_the_relay() {
     let _viewer = Viewer::ask(address, &path);
     control.await_event("viewer-comes", |data| data["sessionid"] == "the show +");
     drop(source);
+}
+
+#[test]
+#[ignore = "needs python3"]
+fn the_webhook_example_posts_the_events_that_it_is_given() {
+    let hook = TcpListener::bind("127.0.0.1:0").expect("a port");
+    hook.set_nonblocking(true).expect("an option");
+    let server = Server::gated(&[]);
+    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/webhook.py"));
+    let address = hook.local_addr().expect("an address");
+    command.args([
+        &format!("http://{}", server.address()),
+        &format!("http://{address}/hook"),
+        "snapshot-end",
+        "stream-begins",
+    ]);
+    let _program = Background::of(command);
+    let next = || {
+        let (connection, _) = until("the webhook is called", || hook.accept().ok());
+        let mut request = BufReader::new(&connection);
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            request.read_line(&mut line).expect("a line");
+            let field = line.split_once(": ");
+            if let Some(("Content-Length", value)) = field {
+                length = value.trim().parse().expect("a number");
+            } else if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        request.read_exact(&mut body).expect("a body");
+        (&connection)
+            .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+            .expect("an answer");
+        serde_json::from_slice::<Value>(&body).expect("JSON")
+    };
+    assert_eq!(next()["event"], "snapshot-end");
+    let _source = publisher(&server);
+    let begins = next();
+    assert_eq!(begins["event"], "stream-begins");
+    assert_eq!(begins["data"]["sessionid"], "the show +");
 }

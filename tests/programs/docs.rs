@@ -104,7 +104,7 @@ impl Step {
     fn plays(&self) -> Option<&str> {
         let mut words = self.bare().split_whitespace();
         let is_player = matches!(words.next(), Some("ffplay" | "vlc"));
-        is_player.then(|| words.next().expect("what it plays"))
+        is_player.then(|| words.next().expect("what it plays").trim_matches('\''))
     }
 
     /// What has to answer before the next command.
@@ -337,9 +337,14 @@ pages! {
     those_of_api_do "docs/api.md",
     those_of_refusals_do "docs/refusals.md",
     those_of_edges_do "docs/edges.md",
+    those_of_from_icecast_do "docs/from-icecast.md",
+    those_of_from_nginx_rtmp_do "docs/from-nginx-rtmp.md",
+    those_of_from_udpxy_do "docs/from-udpxy.md",
     those_of_handover_do "docs/handover.md",
     those_of_hls_do "docs/hls.md",
     those_of_hold_do "docs/hold.md",
+    those_of_multicast_do "docs/multicast.md",
+    those_of_obs_do "docs/obs.md",
     those_of_operating_do "docs/operating.md",
     those_of_remuxing_do "docs/remuxing.md",
     those_of_rtp_do "docs/rtp.md",
