@@ -9,7 +9,7 @@ use tollgate::gate::{
     self, Direction, Record, RtpTuple, SessionId, Tokens, Transport, udp_clients,
 };
 use tollgate::http::{HeadReader, Limits};
-use tollgate::stamp::UnixTime;
+use tollgate::time::UnixTime;
 
 const CURL: &[u8] = b"GET /stream/demo HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n";
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use tollgate::config::Config;
 use tollgate::gather::Gather;
-use tollgate::moment::Instant;
 use tollgate::relay::{ConnectionId, Outgoing, Relay, write_next};
+use tollgate::time::Instant;
 
 const PIECE_BYTES: usize = 16 * 1024;
 

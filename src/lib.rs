@@ -21,7 +21,7 @@
 //! json        a list of objects, as another relay tells it
 //! proxy_header   what a proxy says of whose connection it is
 //! handover    what one process tells another that takes its place, as text
-//! gather, held, moment, random, slots, stamp, token_bucket   what all of them are made of
+//! gather, held, random, slots, time, token_bucket   what all of them are made of
 //! ```
 //!
 //! Within `relay` the state stands in parts (clients, streams, RTP that comes in, what is fetched,
@@ -124,7 +124,6 @@ pub mod held;
 pub mod hls;
 pub mod http;
 pub mod json;
-pub mod moment;
 pub mod post;
 pub mod proxy_header;
 pub mod random;
@@ -135,6 +134,6 @@ pub mod rtp;
 #[allow(clippy::disallowed_methods, reason = "the shell")]
 pub mod server;
 pub mod slots;
-pub mod stamp;
 pub mod stream;
+pub mod time;
 pub mod token_bucket;

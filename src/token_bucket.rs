@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use crate::held::hash_map_bytes;
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// How fast a bucket fills, and how much it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

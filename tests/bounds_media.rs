@@ -8,8 +8,8 @@ use tollgate::format::splice::{Incompatible, Splicer};
 use tollgate::format::{Finding, Format, HELD_BYTES_MAX, Scanner};
 use tollgate::gather::Gather;
 use tollgate::hls::{Cutter, Plan};
-use tollgate::moment::Instant;
 use tollgate::stream::{Limits, Outcome, Pool, StreamBuffer, Supply, Told, ViewerId};
+use tollgate::time::Instant;
 
 #[path = "bounds/counting.rs"]
 #[allow(dead_code, reason = "peaks are looked at for the core only")]

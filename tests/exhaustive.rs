@@ -12,7 +12,7 @@ use tollgate::gate::{SessionId, udp_clients};
 use tollgate::http::credentials::basic_password;
 use tollgate::http::{Body, Framing, Part};
 use tollgate::proxy_header;
-use tollgate::stamp::UnixTime;
+use tollgate::time::UnixTime;
 
 const BYTES_MAX: usize = 6;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tollgate::format::splice::Splicer;
 use tollgate::format::{Finding, Format};
 use tollgate::gather::Gather;
-use tollgate::moment::Instant;
 use tollgate::stream::{Limits, Notice, Pool, StreamBuffer};
+use tollgate::time::Instant;
 
 #[path = "support/corpus.rs"]
 #[allow(dead_code, reason = "it is used for bytes that are made here")]

@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tollgate::config::Config;
 use tollgate::gather::Gather;
-use tollgate::moment::Instant;
 use tollgate::relay::handover::{Successor, hand_over, media, media_bytes};
 use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, UdpPort, write_next};
+use tollgate::time::Instant;
 
 #[path = "doors/handover.rs"]
 mod door;

@@ -16,8 +16,8 @@ use playlist::{Checker, Playlist};
 use tollgate::format::Scanner;
 use tollgate::gather::Gather;
 use tollgate::hls::{BlockingReload, Content, Cutter, HlsRequest, HlsResponse, NoPlaylist, Plan};
-use tollgate::moment::Instant;
 use tollgate::stream::{End, Limits, Outcome, Pool, StreamBuffer, Supply, ViewerId};
+use tollgate::time::Instant;
 
 /// A stream of which all bytes are known.
 struct Rig {

@@ -7,11 +7,11 @@
 
 use super::window::{Look, Step, Walker};
 use super::{
-    Finding, Findings, Format, Header, MediaTime, SEARCH_BYTES_MAX, Start, UNIT_SPACING,
-    Unsupported,
+    Finding, Findings, Format, Header, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported,
 };
 #[cfg(feature = "handover")]
 use crate::handover::are_counts;
+use crate::time::MediaTime;
 
 /// Whether bytes begin with frames, each exactly where the one before ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

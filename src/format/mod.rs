@@ -24,9 +24,9 @@ pub mod mpegts;
 mod ogg;
 #[cfg_attr(not(feature = "hold"), path = "splice/absent.rs")]
 pub mod splice;
-mod time;
 pub(crate) mod window;
 
+use crate::time::MediaTime;
 use detect::{Beginning, Detection};
 use flv::Flv;
 use frames::Walk;
@@ -35,7 +35,6 @@ use matroska::Matroska;
 use mp4::Mp4;
 use mpegts::MpegTs;
 use ogg::Ogg;
-pub use time::MediaTime;
 use window::Window;
 
 /// Bytes from a unit's first byte on; a viewer that begins there is first sent the prelude.

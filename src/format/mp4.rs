@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use super::header::{Elements, Header};
 use super::window::{Look, Step, Walker};
-use super::{Finding, Findings, MediaTime, Start, UNIT_SPACING, Unsupported};
+use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
+use crate::time::MediaTime;
 
 /// The scanner.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use crate::held::table_bytes;
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// Those who are blocked, each until a moment.
 #[derive(Debug)]

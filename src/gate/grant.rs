@@ -5,7 +5,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::session_id::SessionId;
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// Which way media may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,7 +37,7 @@ use super::tokens::Tokens;
 use super::transport::Transport;
 use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple};
 use super::udp_clients::UdpClient;
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// The first line.
 pub const HEADER: &[u8] = b"tollgate-tokens 1\n";

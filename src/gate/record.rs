@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::grant::Grant;
 use super::session_id::SessionId;
 use super::tuple::RtpTuple;
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// A change of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]

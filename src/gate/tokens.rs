@@ -26,7 +26,7 @@ use super::transport::{FecMatrix, Transport};
 use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple, Tuple, inbound_key};
 use super::udp_clients::UdpClient;
 use crate::held::{hash_map_bytes, tree_map_bytes};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// Where datagrams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::grant::{Grant, Note};
 use super::session_id::SessionId;
 use super::transport::Transport;
 use super::udp_clients::UdpClient;
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// How many addresses of one UDP client are kept; a name that resolves to more has the rest
 /// ignored.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::format::{Finding, Header};
 use crate::http::{Refusal, Target};
-use crate::moment::Instant;
+use crate::time::Instant;
 
 pub const LIST_TYPE: &str = "";
 

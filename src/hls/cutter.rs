@@ -21,8 +21,8 @@ use super::plan::{NUMBERS_AHEAD_MAX, Plan};
 use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
 use super::{LISTED_MAX, LISTED_MIN, lead};
-use crate::format::{Finding, Header, MediaTime, Start};
-use crate::moment::Instant;
+use crate::format::{Finding, Header, Start};
+use crate::time::{Instant, MediaTime};
 
 /// What has left the list is still asked for as long as that was: so many are kept.
 const KEPT_MAX: usize = 2 * LISTED_MAX + 2;

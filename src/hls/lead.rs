@@ -1,7 +1,8 @@
 //! What stands in front of a segment's own bytes, so that a player can begin with it: the tables of
 //! MPEG-TS, the time of sound that does not tell its own. Everything else is the stream's.
 
-use crate::format::{Header, MediaTime};
+use crate::format::Header;
+use crate::time::MediaTime;
 
 /// A longer lead is refused: the longest map of one program is in six packets.
 pub const LEAD_BYTES_MAX: usize = 2 * 1024;

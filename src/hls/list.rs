@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use super::parts::{PARTS_MAX, Part};
 use super::segment::{MAP_EXTENSION, Name, Segment};
-use crate::format::MediaTime;
-use crate::stamp::UnixTime;
+use crate::time::{MediaTime, UnixTime};
 
 /// The media type of a playlist.
 pub const MEDIA_TYPE: &str = "application/vnd.apple.mpegurl";

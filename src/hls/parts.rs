@@ -9,7 +9,7 @@
 
 use std::rc::Rc;
 
-use crate::format::MediaTime;
+use crate::time::MediaTime;
 
 use super::point::Point;
 

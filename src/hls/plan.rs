@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::LISTED_MAX;
 #[cfg(feature = "handover")]
 use crate::handover::{are_counts, are_spans};
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// How a stream is cut.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! A place in a stream, and the media's own time there.
 
-use crate::format::MediaTime;
+use crate::time::MediaTime;
 
 /// Where something begins, and when that is.
 #[derive(Clone, Copy, Debug)]

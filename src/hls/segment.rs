@@ -4,7 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::parts::{PARTS_MAX, Part};
-use crate::format::{Format, MediaTime};
+use crate::format::Format;
+use crate::time::MediaTime;
 
 /// The containers that can be HLS (RFC 8216 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ mod body;
 mod chunk;
 #[cfg(feature = "icecast")]
 pub mod credentials;
-mod date;
 mod fields;
 mod forwarded;
 mod grammar;
@@ -28,7 +27,6 @@ mod version;
 pub use answer::{Answer, AnswerReader};
 pub use body::{Body, Framing, Part};
 pub use chunk::{ChunkWriter, LAST_CHUNK};
-pub use date::HttpDate;
 pub use fields::Forwarded;
 pub use grammar::elements;
 pub use head::{Head, HeadReader, Limits, Method};

@@ -4,10 +4,10 @@
 
 use std::fmt::Write as _;
 
-use super::date::HttpDate;
 use super::refusal::Refusal;
 use super::status::Status;
 use super::version::Version;
+use crate::time::UnixTime;
 
 /// What every answer to one request has in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Reply {
     /// No cache is to keep the answer, whatever else it is: what was asked for has another address.
     pub no_store: bool,
     /// When the answer is made.
-    pub date: HttpDate,
+    pub date: UnixTime,
     /// Fields that every answer to this request carries.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub fields: &'static [(&'static str, &'static str)],
@@ -57,7 +57,7 @@ impl ResponseHead {
         let mut text = String::with_capacity(256);
         // An HTTP/1.0 client reads a 1.1 status line as well (RFC 9110 section 6.2).
         let _ = write!(text, "HTTP/1.1 {} {}\r\n", status.code(), status.title());
-        let _ = write!(text, "Date: {}\r\n", reply.date);
+        let _ = write!(text, "Date: {}\r\n", reply.date.http_form());
         match (reply.version, reply.keep_alive) {
             (Version::Http11, true) => {}
             (Version::Http10, true) => text.push_str("Connection: keep-alive\r\n"),
@@ -147,7 +147,7 @@ mod tests {
         keep_alive: true,
         head_only: false,
         no_store: false,
-        date: HttpDate(crate::stamp::UnixTime { unix_seconds: 0 }),
+        date: UnixTime { unix_seconds: 0 },
         fields: &[("Server", "x")],
     };
 

@@ -15,8 +15,7 @@ use super::pass::{Admission, Barred, Role};
 use super::{RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, Denied, SessionId, Subnet, Tokens, Transport, network_of};
 use crate::http::{Framing, Head, Method, Refusal, Status};
-use crate::moment::Instant;
-use crate::stamp::UnixTime;
+use crate::time::{Instant, UnixTime};
 
 pub(super) use kept::KeptClaim;
 pub(super) use place::{Beyond, Door, Others};

@@ -17,7 +17,7 @@ use super::viewer_id::ListedId;
 use crate::events::EventId;
 use crate::gate::{self, FecMatrix, GrantChange, RtpTuple, SessionId, Transport, UdpClient};
 use crate::http::{Method, Refusal, Status, Target, percent_decoded, quoted};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// A call of the API, or another request that is answered at once.
 #[derive(Debug)]

@@ -21,10 +21,10 @@ use super::timers::{Armed, Owner, Timers};
 use super::{Action, Level};
 use crate::events::{EventId, Events};
 use crate::gate::SessionId;
-use crate::http::{HttpDate, Refusal, Reply, Status, Version};
-use crate::moment::Instant;
+use crate::http::{Refusal, Reply, Status, Version};
 use crate::random::Random;
-use crate::stamp::{Calendar, UnixTime};
+use crate::time::Instant;
+use crate::time::{Calendar, UnixTime};
 use crate::token_bucket::{Rate, TokenBucket};
 
 pub(super) struct Context {
@@ -257,7 +257,7 @@ impl Context {
         (about, of): (Option<&SessionId>, Option<&SessionId>),
         what: &ServerEvent<'_>,
     ) {
-        let (run, time) = (self.run, self.date().0);
+        let (run, time) = (self.run, self.date());
         self.events.push(of.cloned(), |text, number| {
             server_event::write_unit(text, (EventId { run, number }, time), about, what);
         });
@@ -339,25 +339,25 @@ impl Context {
         }
     }
 
-    /// This host's clock says that it is so long since 1970 began.
-    /// Says whether it is later than was thought.
+    /// Takes over the reading of this host's clock, if it is ahead of the calendar.
+    /// Returns whether it is.
     pub fn hear_time(&mut self, since_1970: Duration) -> bool {
-        self.calendar.hear(since_1970, self.now)
+        self.calendar.advance(since_1970, self.now)
     }
 
-    /// When that second begins, by what is known of the time now.
-    pub fn moment_of(&self, stamp: UnixTime) -> Instant {
-        self.calendar.moment_of(stamp)
+    /// Returns the instant at which `time` begins, by the calendar of now.
+    pub fn instant_of(&self, time: UnixTime) -> Instant {
+        self.calendar.instant_of(time)
     }
 
-    /// The second in which a moment lies.
-    pub fn stamp_of(&self, moment: Instant) -> UnixTime {
-        self.calendar.at(moment)
+    /// Returns the calendar's second at `instant`.
+    pub fn unix_time_of(&self, instant: Instant) -> UnixTime {
+        self.calendar.at(instant)
     }
 
     /// The date of an answer.
-    pub fn date(&self) -> HttpDate {
-        HttpDate(self.calendar.at(self.now))
+    pub fn date(&self) -> UnixTime {
+        self.calendar.at(self.now)
     }
 }
 

@@ -48,7 +48,7 @@ use super::viewer_id::ListedId;
 use super::{ConnectionId, Limits, Relay, Settings, StreamId};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Reader, Writer, must};
-use crate::moment::Instant;
+use crate::time::Instant;
 use crate::token_bucket::TokenBucket;
 
 /// The bytes of each stream that are at hand.

@@ -67,9 +67,9 @@ use std::time::Duration;
 
 use crate::gate;
 use crate::gather::Gather;
-use crate::moment::Instant;
 use crate::slots::Id;
 use crate::stream::{End, Outcome};
+use crate::time::Instant;
 pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 use clients::{Appetite, Clients, Connection, Known, Step};
 use context::Context;

@@ -5,8 +5,7 @@ use std::net::IpAddr;
 
 use super::context::Context;
 use crate::gate::SessionId;
-use crate::moment::Instant;
-use crate::stamp::UnixTime;
+use crate::time::{Instant, UnixTime};
 
 /// A viewer who is kept out: by which sessionid it came, and from where, which is its address, or
 /// the network in which it has as many as it likes ([`crate::gate::network_of`]).
@@ -79,7 +78,7 @@ impl Admission {
 
     /// Until when it is inside.
     pub fn deadline(&self, ctx: &Context) -> Option<Instant> {
-        self.ends.map(|ends| ctx.moment_of(ends))
+        self.ends.map(|ends| ctx.instant_of(ends))
     }
 
     /// Its token ends then. Says whether that is new.

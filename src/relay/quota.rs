@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(feature = "handover")]
 use crate::handover::are_counts;
-use crate::moment::Instant;
+use crate::time::Instant;
 use crate::token_bucket::{Rate, TokenBucket};
 
 /// What a stream's source may send. The stream keeps it until it loses the source.

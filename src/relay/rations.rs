@@ -14,7 +14,7 @@ use super::server_event::ServerEvent;
 use super::viewer_id::{ListedId, PublicStreamId};
 use crate::gate::{SessionId, network_of};
 use crate::held::tree_set_bytes;
-use crate::moment::Instant;
+use crate::time::Instant;
 use crate::token_bucket::{Rate, TokenBuckets};
 
 /// What has several events, of which readers see all or none.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// How grave an event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

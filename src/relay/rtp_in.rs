@@ -21,8 +21,8 @@ use super::timers::{Armed, Owner};
 use super::{Settings, StreamId};
 use crate::gate::{Join, Tokens, Transport, Tuple};
 use crate::held::hash_map_bytes;
-use crate::moment::Instant;
 use crate::rtp::{self, Bare, Beginnings, Candidates, Control, Packet};
+use crate::time::Instant;
 
 /// Which socket a datagram came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::viewer_id::{ListedId, PublicStreamId};
 use crate::events::EventId;
 use crate::gate::{Digest, SessionId};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// Something that has happened.
 #[derive(Serialize)]

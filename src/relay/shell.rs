@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use super::{AHEAD_COST_MAX, ConnectionId, END_COST, Relay};
 use crate::gather::Gather;
-use crate::moment::Instant;
 use crate::stream::Outcome;
+use crate::time::Instant;
 
 /// What became of a write to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::config::{self, Command};
 use crate::gather::Gather;
 use crate::http::{Body, Framing, Part};
-use crate::moment::Instant;
 use crate::relay::{Action, ConnectionId, Job, JobId, Outgoing, Relay, Settings, write_next};
 #[cfg(feature = "handover")]
 use crate::relay::{StreamId, handover};
+use crate::time::Instant;
 
 /// A server, and everybody whom it talks to.
 pub struct Stage {

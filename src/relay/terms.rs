@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::parameters::{Parameters, bad};
 use crate::gate::{Direction, GrantChange, Note, SessionId, Terms};
 use crate::http::{Refusal, percent_decoded, quoted};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// The parameters that are about what is granted over HTTP.
 pub(super) const NAMES: &[&str] = &[

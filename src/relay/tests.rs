@@ -8,7 +8,7 @@ use super::stage::Stage;
 use super::timers::Armed;
 use super::*;
 use crate::gate::{Direction, Grant, SessionId, Terms, Tokens};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 const API: &str = "--token-server=10.0.0.0/8";
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";

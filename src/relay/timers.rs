@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use super::{ConnectionId, PullId, StreamId};
 use crate::held::tree_set_bytes;
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// Who asked to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

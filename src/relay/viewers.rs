@@ -17,7 +17,7 @@ use super::streams::{Outlet, Streams, Watcher};
 use super::viewer_id::{ListedId, Mark};
 use crate::gate::{Digest, SessionId, Transport, network_of};
 use crate::http::{Refusal, Status};
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// Those who wait stand behind all streams: for a session, and for a playlist.
 const WAITING: u64 = u64::MAX - 1;
@@ -175,7 +175,7 @@ impl<'a> Known<'a> {
         Row {
             key,
             address: self.clients.peer(connection),
-            since: Some(self.ctx.stamp_of(since).unix_seconds),
+            since: Some(self.ctx.unix_time_of(since).unix_seconds),
             ..Row::new(id, session, way)
         }
     }

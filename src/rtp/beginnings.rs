@@ -9,7 +9,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use crate::held::table_bytes;
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// By which names sources have begun lately.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::{Packet, Probation};
 use crate::held::{hash_map_bytes, tree_map_bytes};
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// First packets that wait for their second, by who sent them.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::format::mpegts::Aligner;
 #[cfg(feature = "handover")]
 use crate::handover::{are_counts, are_spans};
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// The clock's ticks in a second.
 const TICKS_PER_SECOND: u64 = 27_000_000;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 #[cfg(feature = "handover")]
 use crate::handover::are_counts;
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// The window between what has been handed on and what has arrived.
 #[derive(Debug, Default)]

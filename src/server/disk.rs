@@ -16,7 +16,7 @@ use super::sandbox::{Role, Sandbox};
 use crate::config::Config;
 use crate::gate::{Entry, Limits, Tokens, journal};
 use crate::relay::{Done, JobId};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 pub(super) use token_file::TokenFile;
 
 /// The loop's end of the two channels.

@@ -20,7 +20,7 @@ use mio::Waker;
 use super::clock::since_1970;
 use super::sandbox::{Role, Sandbox};
 use crate::config::AccessLog as Place;
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// Lines that wait to be written are at most so long together.
 const WAITING_BYTES_MAX: usize = 512 * 1024;

@@ -51,11 +51,11 @@ use mio::event::Event;
 use mio::{Events, Poll, Token};
 
 use crate::gather::Gather;
-use crate::moment::Instant;
 use crate::relay::{
     Action, ConnectionId, DATAGRAMS_COST_MAX, Job, JobId, Outgoing, READ_COST_MAX, Readers, Relay,
     Share, write_next,
 };
+use crate::time::Instant;
 use clock::since_1970;
 use disk::Disk;
 use handover::Handover;

@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::Waker;
 
 use super::sandbox::{Role, Sandbox};
-use crate::moment::Instant;
 use crate::relay::{ADDRESSES_MAX, Done, ERRAND_TIME, JobId};
+use crate::time::Instant;
 
 /// Names that are looked up at a time.
 const THREADS_MAX: usize = 8;

@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use super::sys;
-use crate::moment::Instant;
 use crate::relay::Process;
+use crate::time::Instant;
 
 /// Whoever asks for the figures gets them no older than this.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

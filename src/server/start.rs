@@ -25,7 +25,7 @@ use super::{Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, SIGNALS, Server, THREA
 use crate::config::{Bind, Config, Listen};
 use crate::gate::{HostName, InterfaceName, Tokens};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Readers, Relay, Settings, UdpPort};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// Why the server did not start, in one line.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ mod handover;
 use std::collections::VecDeque;
 
 use crate::gather::Gather;
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// The bytes that all streams together may still take for their blocks.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use super::points::{Back, Told};
 use super::viewer::{Lead, Position};
 use super::{StreamBuffer, ViewerId};
 use crate::format::Start;
-use crate::moment::Instant;
+use crate::time::Instant;
 
 impl<C: Copy> StreamBuffer<C> {
     pub(super) fn catch_up(&mut self, id: ViewerId<C>, owed: usize) {

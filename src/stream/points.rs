@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::format::{Finding, Format, Start, UNIT_SPACING};
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// What a stream's bytes have shown of their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

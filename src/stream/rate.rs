@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// Bytes of the running second and of the whole seconds before it.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::viewer::Position;
 use super::{StreamBuffer, ViewerId};
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// A viewer, as it is now.
 #[derive(Clone, Copy, Debug)]

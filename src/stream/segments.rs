@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::viewer::{Lead, Position};
 use super::{StreamBuffer, Viewer, ViewerId};
 use crate::hls::{Cutter, Plan};
-use crate::moment::Instant;
+use crate::time::Instant;
 
 impl<C: Copy> StreamBuffer<C> {
     /// From now on it is known where segments of it begin and end.

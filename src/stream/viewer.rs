@@ -1,7 +1,7 @@
 //! Where one viewer stands in a stream.
 
 use super::versions::Version;
-use crate::moment::Instant;
+use crate::time::Instant;
 
 /// A viewer's place. `C` is what its owner knows it by.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tollgate::config::{self, Command};
 use tollgate::gather::Gather;
-use tollgate::moment::Instant;
 use tollgate::relay::{
     AHEAD_COST_MAX, Action, ConnectionId, Job, JobId, Outgoing, Relay, UdpPort, write_next,
 };
+use tollgate::time::Instant;
 
 use super::meter::{self, counted};
 

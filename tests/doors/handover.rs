@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tollgate::config::Config;
 use tollgate::gather::Gather;
-use tollgate::moment::Instant;
 use tollgate::relay::handover::Successor;
 use tollgate::relay::{ConnectionId, Outgoing, Relay, StreamId, write_next};
+use tollgate::time::Instant;
 
 /// Of one stream no more is made up.
 const MEDIA_BYTES_MAX: usize = 256 * 1024;

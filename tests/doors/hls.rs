@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate::format::Scanner;
 use tollgate::hls::{Cutter, HlsRequest, HlsResponse, Plan};
-use tollgate::moment::Instant;
+use tollgate::time::Instant;
 
 /// The first three bytes say how the rest is cut, how much of it is kept, and where another source
 /// begins.

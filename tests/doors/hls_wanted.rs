@@ -13,7 +13,7 @@ use encoder::{Encoder, Kind};
 use tollgate::format::Scanner;
 use tollgate::hls::{Content, Cutter, HlsRequest, HlsResponse, Plan};
 use tollgate::http::{Head, HeadReader, Limits};
-use tollgate::moment::Instant;
+use tollgate::time::Instant;
 
 const LIMITS: Limits = Limits {
     head_bytes_max: 4096,

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate::moment::Instant;
 use tollgate::rtp::{
     Bare, Batch, Control, DATAGRAM_BYTES, Fec, Pacing, Packet, Packetiser, Reorder, Sequence,
 };
+use tollgate::time::Instant;
 
 /// What parses is within the datagram; what is written parses to the same.
 pub fn packet(data: &[u8]) {

@@ -8,8 +8,8 @@ use super::support::corpus;
 use super::tools::*;
 use tollgate::format::Finding;
 use tollgate::gather::Gather;
-use tollgate::moment::Instant;
 use tollgate::stream::{End, Limits, Outcome, Pool, StreamBuffer, Supply};
+use tollgate::time::Instant;
 
 /// The small real files: their tracks, and whether there is a picture.
 const MEDIA: &[(&str, &[&str], bool)] = &[

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::Value;
-use tollgate::moment::Instant;
 use tollgate::relay::{ConnectionId, Relay};
+use tollgate::time::Instant;
 
 use crate::picture::{Picture, Unit};
 use crate::response::{Body, Head};

@@ -10,11 +10,11 @@ use tollgate::config::{AccessLog, Config};
 use tollgate::gate::host::host_and_port;
 use tollgate::gate::{Entry, Tokens};
 use tollgate::gather::Gather;
-use tollgate::moment::Instant;
 use tollgate::relay::{
     Action, CONNECTIONS_BEYOND_MAX, ConnectionId, Done, Incoming, Input, Inputs, Job, JobId,
     OriginUrl, Outgoing, Peer, READ_COST_MAX, Readers, Relay, Share, write_next,
 };
+use tollgate::time::Instant;
 
 use super::chance::Chance;
 use super::client::{Client, Finale, Habit, Manner, Role};

@@ -24,7 +24,8 @@ pub(crate) use psi::checksum;
 pub(super) use tables::Tables;
 
 use super::header::{Header, InParts, Parts, Repetition};
-use super::{Finding, Findings, MediaTime, Start, UNIT_SPACING, Unsupported};
+use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
+use crate::time::MediaTime;
 use open::Open;
 #[cfg(feature = "remux")]
 pub(crate) use picture::may_begin;

@@ -4,10 +4,11 @@
 //! So viewers are a picture behind, as the next one's first packet is mostly what shows that all
 //! of it has come. What has begun and never ends is not waited for.
 
+use super::super::Unsupported;
 use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, decoding_time};
 use super::super::window::grow;
-use super::super::{MediaTime, Unsupported};
 use super::seam::Seam;
+use crate::time::MediaTime;
 
 /// Cuts.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

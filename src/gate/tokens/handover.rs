@@ -10,7 +10,7 @@ use crate::gate::session_id::SessionId;
 use crate::gate::tuple::{ADDRESSES_MAX, Kind};
 use crate::gate::udp_clients::UdpClient;
 use crate::handover::{COUNT_MAX, HandoverError, Line, Writer, must};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 impl Tokens {
     /// Tells of each tuple.

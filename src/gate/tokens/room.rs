@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::Tokens;
 use crate::gate::record::Record;
 use crate::gate::tuple::Tuple;
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 impl Tokens {
     /// The changes that forget `http` tuples that are over, those first that have been for longest,

@@ -14,7 +14,7 @@ use super::EntryPoint;
 use crate::gate::{Direction, Grant, RtpTuple, SessionId, Terms, Tokens, Transport, udp_clients};
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, UdpPort};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {

@@ -10,10 +10,11 @@ use std::net::IpAddr;
 
 use super::Clients;
 use crate::gate::SessionId;
-use crate::http::{Head, HttpDate, Method, Status, Target, Version, percent_decoded};
+use crate::http::{Head, Method, Status, Target, Version, percent_decoded};
 use crate::relay::api::Name;
 use crate::relay::context::Context;
 use crate::relay::{Action, ConnectionId};
+use crate::time::UnixTime;
 
 /// A request that is being answered.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -36,7 +37,7 @@ const VALUE_BYTES_MAX: usize = 32;
 
 impl Entry {
     /// Of a request whose head could not be read.
-    fn unread(host: IpAddr, date: HttpDate) -> Entry {
+    fn unread(host: IpAddr, date: UnixTime) -> Entry {
         Entry {
             request: format!("{host} - - [{}] \"-\"", date.log_form()).into(),
             client: "\"-\" \"-\"".into(),
@@ -45,7 +46,7 @@ impl Entry {
         }
     }
 
-    fn new(host: IpAddr, date: HttpDate, head: &Head) -> Entry {
+    fn new(host: IpAddr, date: UnixTime, head: &Head) -> Entry {
         let mut request = format!("{host} - - [{}] \"", date.log_form());
         request.push_str(match head.method {
             Method::Other => UNKNOWN,

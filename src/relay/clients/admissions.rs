@@ -16,7 +16,7 @@ use crate::relay::admission::SessionState;
 use crate::relay::context::Context;
 use crate::relay::pass::Admission;
 use crate::relay::{ConnectionId, StreamId};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// Who is inside by one sessionid.
 #[derive(Default)]
@@ -447,7 +447,7 @@ mod tests {
     #[cfg(feature = "hls")]
     #[test]
     fn a_seat_is_kept_as_long_as_a_player_may_be_silent() {
-        use crate::moment::Instant;
+        use crate::time::Instant;
 
         for segment in [2, 6, 10] {
             let segment_time = format!("--hls-segment={segment}");

@@ -24,12 +24,12 @@ use super::access_log::Entry;
 use super::output::Output;
 use super::{Clients, Phase, WaitFor};
 use crate::http::HeadReader;
-use crate::moment::Instant;
 use crate::relay::admission::{Beyond, Caller, KeptClaim};
 use crate::relay::context::Context;
 use crate::relay::pass::Admission;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId};
+use crate::time::Instant;
 
 /// A client.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

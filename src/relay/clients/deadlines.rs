@@ -7,12 +7,12 @@ use super::connection::Connection;
 use super::source::Lapse;
 use super::{Clients, Disconnected, Event, Phase};
 use crate::http::{Refusal, Status};
-use crate::moment::Instant;
 use crate::relay::context::Context;
 use crate::relay::fetch::Fault;
 use crate::relay::streams::CutReason;
 use crate::relay::timers::Owner;
 use crate::relay::{ConnectionId, ERRAND_TIME, StreamId};
+use crate::time::Instant;
 
 /// Why something has to be done about a client.
 #[derive(Clone, Copy)]

@@ -13,12 +13,12 @@ use super::{Clients, Phase};
 use crate::events::EventId;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Reply, ResponseHead, Status};
-use crate::moment::Instant;
 use crate::relay::api::Rows;
 use crate::relay::context::Context;
 use crate::relay::server_event::{begin_unit, end_unit};
 use crate::relay::viewer_id::Mark;
 use crate::relay::{ConnectionId, RETRY_AFTER_SECONDS};
+use crate::time::Instant;
 
 /// Who follows the events.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -243,7 +243,7 @@ fn opening(has_missed: bool, ctx: &Context) -> Vec<u8> {
         end_unit(&mut text, &serde_json::Map::new());
     }
     let mut data = serde_json::Map::new();
-    data.insert("time".to_owned(), ctx.date().0.unix_seconds.into());
+    data.insert("time".to_owned(), ctx.date().unix_seconds.into());
     begin_unit(&mut text, "snapshot", Some(""));
     end_unit(&mut text, &data);
     text

@@ -358,11 +358,11 @@ impl Phase {
 mod tests {
     use super::*;
     use crate::config::{self, Command};
-    use crate::moment::Instant;
     use crate::relay::clients::tests::connection;
     use crate::relay::handover::{self, Successor};
     use crate::relay::stage::Stage;
     use crate::stream::Outcome;
+    use crate::time::Instant;
 
     const API: &str = "--token-server=10.0.0.0/24";
     const ORIGIN: &str = "--origin=http://10.1.0.1:8000";

@@ -450,9 +450,9 @@ mod tests {
 
     use super::*;
     use crate::hls::PlaylistPosition;
-    use crate::moment::Instant;
     use crate::relay::pass::{Admission, Role};
     use crate::relay::stage::Stage;
+    use crate::time::Instant;
 
     /// What is known of a client's connection, which is there.
     pub(super) fn connection(stage: &Stage, id: ConnectionId) -> &Connection {

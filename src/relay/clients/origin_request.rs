@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use super::source::Source;
 use super::{Clients, Event, Phase, Step};
 use crate::http::{self, Answer, AnswerReader, Framing, Refusal};
-use crate::moment::Instant;
 use crate::relay::context::Context;
 use crate::relay::fetch::Fault;
 use crate::relay::lists::{PeerRequest, Share, Told};
 use crate::relay::{ConnectionId, PullId, StreamId};
+use crate::time::Instant;
 
 /// An origin's head, as large as any server's.
 const ANSWER_LIMITS: http::Limits = http::Limits {

@@ -7,10 +7,10 @@ use super::request::CONTINUE;
 use super::{Clients, Event, Phase, Received, Step};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
-use crate::moment::Instant;
 use crate::relay::context::Context;
 use crate::relay::streams::SILENT;
 use crate::relay::{ConnectionId, RETRY_AFTER_SECONDS, StreamId, icecast};
+use crate::time::Instant;
 
 /// A client, or an origin, whose body is a stream's media.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

@@ -14,9 +14,9 @@ use std::net::IpAddr;
 
 use crate::gate::{SessionId, network_of};
 use crate::held::{hash_map_bytes, tree_map_bytes, tree_set_bytes};
-use crate::moment::Instant;
 use crate::relay::SEATS_MAX;
 use crate::relay::pass::Admission;
+use crate::time::Instant;
 
 /// So many that are over are cleared at once: the others count until then.
 const CLEARED_MAX: usize = 256;

@@ -17,11 +17,11 @@ use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes, tree_map_bytes, tree_set_bytes};
 use crate::hls::PlaylistPosition;
 use crate::http::{HeadReader, Reply};
-use crate::moment::Instant;
 use crate::relay::admission::SessionState;
 use crate::relay::fetch::Fault;
 use crate::relay::view::View;
 use crate::relay::{ConnectionId, fetch};
+use crate::time::Instant;
 
 /// A viewer whose session does not run yet, or not so far.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

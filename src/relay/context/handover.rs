@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::{Context, Counts, Events};
 use crate::handover::{HandoverError, Line, Writer};
-use crate::moment::Instant;
 use crate::relay::old_options::OldOptions;
-use crate::stamp::Calendar;
+use crate::time::Calendar;
+use crate::time::Instant;
 
 #[derive(Serialize, Deserialize)]
 struct Told {

@@ -7,10 +7,10 @@ use super::pull::{Pull, Pulls, Stage};
 use super::{Fetch, WITHOUT_STREAM_MAX};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
-use crate::moment::Instant;
 use crate::relay::context::Context;
 use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
+use crate::time::Instant;
 
 /// Pulls that were told, one after the other.
 #[derive(Default)]

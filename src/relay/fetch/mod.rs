@@ -22,8 +22,8 @@ use super::timers::{Armed, Owner};
 use super::{Action, ConnectionId, Job, JobId, Level, PullId, StreamId};
 use crate::gate::SessionId;
 use crate::http::Refusal;
-use crate::moment::Instant;
 use crate::stream::End;
+use crate::time::Instant;
 #[cfg(feature = "handover")]
 pub(super) use handover::{Concern, ToldPulls};
 pub(super) use origins::common;

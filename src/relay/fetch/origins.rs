@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status, elements, percent_encoded};
-use crate::moment::Instant;
 use crate::relay::JobId;
 use crate::relay::settings::OriginUrl;
+use crate::time::Instant;
 
 /// All origins, in the order in which they are asked.
 pub(super) struct Origins {

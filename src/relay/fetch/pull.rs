@@ -20,10 +20,10 @@ use std::collections::HashMap;
 
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
-use crate::moment::Instant;
 use crate::relay::timers::Armed;
 use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
+use crate::time::Instant;
 
 /// A session that is fetched.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use super::{Gate, Grants, Ledger};
 use crate::gate::{SessionId, Tokens, network_of};
 use crate::handover::{HandoverError, Line, Writer, must};
-use crate::moment::Instant;
 use crate::relay::context::Context;
-use crate::stamp::UnixTime;
+use crate::time::{Instant, UnixTime};
 
 impl Grants {
     /// Whether no change is on its way to the disk.
@@ -54,7 +53,7 @@ impl Grants {
     /// UDP clients have only those addresses still that a token may name by these settings. Returns
     /// how many have none any more.
     pub fn silence(&mut self, ctx: &Context) -> usize {
-        let (blocks, times) = ((&self.blocks, &self.barred), (ctx.now(), ctx.date().0));
+        let (blocks, times) = ((&self.blocks, &self.barred), (ctx.now(), ctx.date()));
         let gate = Gate::new(ctx.settings(), None, blocks, ctx.is_closing(), times);
         let tokens = self.tokens.as_mut();
         tokens.map_or(0, |tokens| {

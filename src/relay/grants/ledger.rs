@@ -14,7 +14,7 @@ use crate::http::{Refusal, Status, quoted};
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::{Action, Job, JobId, Level, RETRY_AFTER_SECONDS};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// A change and who waits for it.
 struct Asked {
@@ -133,7 +133,7 @@ impl Grants {
             let done = judged.and_then(|addition| self.carry_out(asked.change, addition, ctx));
             self.answer(asked.caller, done);
         }
-        let time = ctx.date().0;
+        let time = ctx.date();
         let tokens = self.tokens.as_ref();
         let has_times =
             tokens.is_some_and(|tokens| tokens.next_shut(UnixTime::default()).is_some());

@@ -30,7 +30,7 @@ use crate::gate::{
     Tokens, Transport,
 };
 use crate::http::{Framing, Refusal, Reply, Status};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 use ledger::Ledger;
 use over::tell;
 
@@ -191,7 +191,7 @@ impl Grants {
             self.tokens.as_ref(),
             (&self.blocks, &self.barred),
             ctx.is_closing(),
-            (ctx.now(), ctx.date().0),
+            (ctx.now(), ctx.date()),
         )
     }
 
@@ -351,7 +351,7 @@ impl Grants {
     /// stricter than they were: addresses that no client could be given now do not count, though
     /// the client stays listed, and its file as it is.
     pub fn restore(&mut self, mut tokens: Tokens, fault: Fault<'_>, ctx: &mut Context) {
-        let expected = ctx.date().0.after(CLOCKS_DIFFER_MAX);
+        let expected = ctx.date().after(CLOCKS_DIFFER_MAX);
         ctx.hear_time(Duration::from_secs(tokens.time().unix_seconds));
         if tokens.time() > expected {
             ctx.log(
@@ -409,7 +409,7 @@ impl Grants {
                     .check_key(session, http.as_ref(), !rtp.is_empty())
                     .map_err(|bad| Refusal::new(Status::Conflict, bad.to_string()))?;
                 let (http, rtp) = (http.clone(), rtp.clone());
-                let addition = tokens.try_add(session, http, rtp, ctx.date().0);
+                let addition = tokens.try_add(session, http, rtp, ctx.date());
                 addition.map_err(|full| {
                     let status = Status::ServiceUnavailable;
                     Refusal::busy(status, full.to_string(), RETRY_AFTER_SECONDS)

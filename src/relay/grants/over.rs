@@ -10,7 +10,7 @@ use crate::relay::Level;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::Owner;
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// As many as are over at once have a line of the log of their own.
 const LINES_MAX: usize = 16;
@@ -42,7 +42,7 @@ impl Grants {
     pub fn rearm(&mut self, ctx: &mut Context) {
         let tokens = self.tokens.as_ref();
         if let Some(shuts) = tokens.and_then(|tokens| tokens.next_shut(self.told)) {
-            let deadline = ctx.moment_of(shuts);
+            let deadline = ctx.instant_of(shuts);
             ctx.arm(&mut self.armed, Owner::Tokens, deadline);
         }
     }
@@ -50,7 +50,7 @@ impl Grants {
     /// At the start. What was over before is not said again, but it is written that it is: that may
     /// not have come to the disk.
     pub(super) fn take_over(&mut self, fault: Fault<'_>, ctx: &mut Context) {
-        self.told = ctx.date().0;
+        self.told = ctx.date();
         let is_any_over = self.tokens.as_ref().is_some_and(|tokens| {
             let mut over = tokens.shut_since(UnixTime::default(), self.told);
             over.next().is_some()
@@ -64,7 +64,7 @@ impl Grants {
     /// A token may be over.
     pub fn due(&mut self, fault: Fault<'_>, ctx: &mut Context) {
         self.armed.fired();
-        let now = ctx.date().0;
+        let now = ctx.date();
         let mut count = 0;
         if let Some(tokens) = &mut self.tokens {
             for session in tokens.shut_since(self.told, now) {

@@ -609,7 +609,7 @@ impl Kept {
     }
 
     fn now(&self) -> UnixTime {
-        self.table.stage.relay.ctx.date().0
+        self.table.stage.relay.ctx.date()
     }
 
     fn draw_change(&mut self) -> Change {
@@ -888,7 +888,7 @@ fn the_later_of_the_files_clock_and_the_hosts_counts() {
         let (writes, lines) = table.acts();
         let has_warned = lines.iter().any(|line| line.contains("event=clock-behind"));
         assert_eq!((has_warned, lines.len()), (warns, usize::from(warns)));
-        assert_eq!(table.stage.relay.ctx.date().0, time, "{seconds}");
+        assert_eq!(table.stage.relay.ctx.date(), time, "{seconds}");
         assert_eq!(writes, [], "nothing is over");
     }
 }
@@ -969,7 +969,7 @@ fn tokens_that_are_over_at_once_are_told_of_in_bounds() {
         let relay = &mut table.stage.relay;
         relay.grants.rearm(&mut relay.ctx);
         let due = relay.next_deadline().expect("it is known when");
-        assert_eq!(relay.ctx.stamp_of(due), UnixTime { unix_seconds: 10 });
+        assert_eq!(relay.ctx.unix_time_of(due), UnixTime { unix_seconds: 10 });
         relay.expire(due);
         let (writes, lines) = table.acts();
         let told = lines

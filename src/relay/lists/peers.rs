@@ -19,11 +19,11 @@ use crate::http::{
     self, AnswerReader, Body, Part, Refusal, Reply, Status, elements, percent_encoded,
 };
 use crate::json;
-use crate::moment::Instant;
 use crate::relay::api::Rows;
 use crate::relay::context::Context;
 use crate::relay::settings::{OriginUrl, Peer};
 use crate::relay::{ConnectionId, JobId, RETRY_AFTER_SECONDS};
+use crate::time::Instant;
 
 /// More lists of the whole are not put together or written at a time.
 const GATHERINGS_MAX: usize = 8;

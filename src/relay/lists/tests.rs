@@ -3,7 +3,7 @@ use crate::http::Target;
 use crate::relay::api::{Call, Name};
 use crate::relay::stage::Stage;
 use crate::relay::{Done, Job};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 const API: &str = "--token-server=10.0.0.0/8";
 const PEER: &str = "--peer=http://10.2.0.1:8000";

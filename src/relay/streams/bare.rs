@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use super::Streams;
-use crate::moment::Instant;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::rtp::Bare;
+use crate::time::Instant;
 
 /// What is known of such a source.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

@@ -9,12 +9,12 @@
 use super::{Said, Stream, StreamSource, Streams};
 #[cfg(feature = "handover")]
 use crate::gate::SessionId;
-use crate::moment::Instant;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::quota::Quota;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::{Level, StreamId};
+use crate::time::Instant;
 #[cfg(feature = "handover")]
 use crate::token_bucket::TokenBucket;
 

@@ -78,9 +78,9 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
-    use crate::moment::Instant;
     use crate::relay::stage;
     use crate::stream::Pool;
+    use crate::time::Instant;
 
     fn chunk(bytes: usize) -> ChunkWriter {
         let mut chunk = ChunkWriter::default();

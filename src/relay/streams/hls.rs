@@ -13,10 +13,10 @@ use super::{Said, Streams};
 use crate::gate::SessionId;
 use crate::hls::{Content, HlsRequest, HlsResponse, LIST_TYPE, Object, PlaylistPosition};
 use crate::http::{Refusal, Reply, ResponseHead, Status};
-use crate::moment::Instant;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::{ConnectionId, StreamId};
+use crate::time::Instant;
 
 impl Streams {
     /// The session's streams, the running one first. Where origins say who may watch, what has

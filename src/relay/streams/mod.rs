@@ -50,10 +50,10 @@ use crate::gate::SessionId;
 #[cfg(feature = "handover")]
 use crate::handover::are_counts;
 use crate::held::{hash_map_bytes, tree_map_bytes};
-use crate::moment::Instant;
 use crate::post::ClientFigures;
 use crate::slots::Slots;
 use crate::stream::{End, Figures, Pool};
+use crate::time::Instant;
 use crate::token_bucket::TokenBuckets;
 use write_queue::WriteQueue;
 

@@ -312,7 +312,7 @@ mod tests {
     fn a_go_is_of_a_block_at_least() {
         let limits = limits(&["--buffer=64M"]);
         let mut pool = crate::stream::Pool::new(limits.buffers_bytes_max);
-        let now = crate::moment::Instant::START;
+        let now = crate::time::Instant::START;
         let mut buffer = crate::stream::StreamBuffer::<u8>::new(limits.stream, None, now);
         buffer.append(&vec![7; 500_000], &mut pool, now);
         let block = buffer.slice(0, usize::MAX).len();

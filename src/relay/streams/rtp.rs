@@ -4,12 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{StreamSource, Streams};
 use crate::gate::SessionId;
-use crate::moment::Instant;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::rtp_in::Known;
 use crate::rtp::{Control, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
+use crate::time::Instant;
 
 /// What is known of an RTP source.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

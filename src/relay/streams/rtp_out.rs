@@ -16,13 +16,13 @@ use super::draining::rest_time;
 use super::{StreamSource, Streams};
 use crate::format::Format;
 use crate::gate::Destination;
-use crate::moment::Instant;
 use crate::post::{LETTER_BYTES_MAX, Post};
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::{Level, StreamId};
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
+use crate::time::Instant;
 
 /// Datagrams for UDP clients who get the same: all of `datagram_bytes` but perhaps the last, one
 /// behind the other.

@@ -19,7 +19,6 @@ use crate::gate::SessionId;
 use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
-use crate::moment::Instant;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::quota::Quota;
@@ -30,6 +29,7 @@ use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, S
 use crate::remux::Remuxer;
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, StreamBuffer, Told};
+use crate::time::Instant;
 
 /// A stream with its source. It lasts until both the source and the last outlet are gone.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -276,7 +276,7 @@ impl Streams {
         let from = (source, source_address);
         let stream = self.streams.insert(Stream {
             serial,
-            started_unix_seconds: ctx.date().0.unix_seconds,
+            started_unix_seconds: ctx.date().unix_seconds,
             splicer: self.new_splicer(ctx),
             ..Stream::new(session.clone(), from, buffer)
         });

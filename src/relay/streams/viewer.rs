@@ -9,12 +9,12 @@ use super::{CutReason, Stream, Streams};
 use crate::gate::SessionId;
 use crate::gather::Gather;
 use crate::http::{self, ChunkWriter, Refusal, Reply, Status, Version};
-use crate::moment::Instant;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::viewer_id::ListedId;
 use crate::relay::{ConnectionId, Level, StreamId};
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
+use crate::time::Instant;
 
 /// What one viewer gets in one turn at the most, so that one who catches up does not hold up the
 /// others.

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use super::{Stream, Streams};
 use crate::gate::{SessionId, Transport};
-use crate::moment::Instant;
 use crate::post::ClientFigures;
 use crate::relay::ConnectionId;
 use crate::relay::viewer_id::Mark;
 use crate::stream::Seen;
+use crate::time::Instant;
 
 /// Somebody whom a stream goes out to.
 pub struct Watcher<'a> {

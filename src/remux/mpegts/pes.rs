@@ -3,7 +3,7 @@
 use super::super::medium::Fault;
 use super::super::sample_queue::Times;
 use super::time;
-use crate::format::MediaTime;
+use crate::time::MediaTime;
 
 pub(super) const TICKS_PER_SECOND: u32 = MediaTime::TICKS_PER_SECOND;
 /// Up to the length of the rest of the head.

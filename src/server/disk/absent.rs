@@ -14,7 +14,7 @@ use super::sandbox::Sandbox;
 use crate::config::Config;
 use crate::gate::{Entry, Limits, Tokens};
 use crate::relay::{Done, JobId};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// What there is none of.
 pub(super) enum Disk {}

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::gate::journal::{self, Replay};
 use crate::gate::{Limits, Tokens};
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// A journal that is open.
 pub struct TokenFile {

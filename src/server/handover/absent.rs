@@ -13,8 +13,8 @@ use super::disk::TokenFile;
 use super::tcp::Sockets;
 use crate::config::{Bind, Config};
 use crate::gate::Join;
-use crate::moment::Instant;
 use crate::relay::{Relay, Settings};
+use crate::time::Instant;
 
 /// What there is none of.
 pub struct Handover {}

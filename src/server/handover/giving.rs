@@ -16,7 +16,6 @@ use super::wire::{self, FRAME_BYTES_MAX, Kind, TAKEN};
 use super::{Greeting, Legacy, Place, Port, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
-use crate::moment::Instant;
 use crate::relay::handover::{hand_over, is_quiet, let_go, media, media_bytes};
 use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
 use crate::server::disk::Disk;
@@ -24,6 +23,7 @@ use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
 use crate::server::tcp::{Listener, Sockets};
 use crate::server::udp::Udp;
 use crate::server::{Accepting, HEIR, SHUTDOWN_TIME, Server};
+use crate::time::Instant;
 
 /// Where a successor may come, and the one that has.
 #[derive(Default)]

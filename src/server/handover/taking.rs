@@ -17,12 +17,12 @@ use super::{Greeting, Place, Port, peer_of_same_user};
 use crate::config::{Bind, Config};
 use crate::gate::Join;
 use crate::handover::is_known;
-use crate::moment::Instant;
 use crate::relay::handover::{Successor, connections};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Relay, Settings, StreamId};
 use crate::server::disk::TokenFile;
 use crate::server::sys::process::await_end;
 use crate::server::tcp::{Listener, Sockets};
+use crate::time::Instant;
 
 /// What another server had, which waits for this one's word.
 pub struct Legacy {

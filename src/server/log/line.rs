@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::stamp::UnixTime;
+use crate::time::UnixTime;
 
 /// A line as an object of one line: numbers are numbers, but for labels, and what is no event is a
 /// `message`. It is no longer than `bytes_max`, which has room for a time and a level: what does

@@ -3,7 +3,7 @@
 
 use super::{Block, Buffer, Pool};
 use crate::handover::{HandoverError, must};
-use crate::moment::Instant;
+use crate::time::Instant;
 
 impl Buffer {
     /// Bytes that come behind those that it has, or in the place of all of them.

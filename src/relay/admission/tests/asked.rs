@@ -8,12 +8,11 @@ use super::session;
 use crate::config::{self, Command};
 use crate::gate::{Blocks, Direction, Grant, SessionId, Terms, Tokens};
 use crate::http::{Framing, Method, Refusal};
-use crate::moment::Instant;
 use crate::relay::Settings;
 use crate::relay::admission::{AccessRequest, Beyond, EntryPoint, Gate, SessionState};
 use crate::relay::fetch::Fault;
 use crate::relay::pass::Barred;
-use crate::stamp::UnixTime;
+use crate::time::{Instant, UnixTime};
 
 const API: &str = "--token-server=10.0.0.0/8";
 const NOON: UnixTime = UnixTime { unix_seconds: 1000 };

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::gate::SessionId;
-use crate::moment::Instant;
 use crate::relay::context::Context;
 use crate::relay::fetch::pull::Stage;
 use crate::relay::fetch::{Fault, Fetch, Said, WITHOUT_STREAM_MAX};
 use crate::relay::{Action, ConnectionId, Job, JobId, PullId, StreamId, stage};
 use crate::stream::End;
+use crate::time::Instant;
 
 const ONE: &str = "--origin=http://10.1.0.1:8000";
 const TWO: &str = "--origin=http://10.1.0.2:8000";

@@ -2,10 +2,10 @@
 //! chunk is written at once, what comes is whole.
 
 use super::*;
-use crate::http::HttpDate;
 use crate::relay::Outgoing as Written;
 use crate::relay::stage::Stage;
 use crate::relay::write_next;
+use crate::time::UnixTime;
 
 const PUT: &str =
     "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\nContent-Length: 30\r\n\r\n";
@@ -16,7 +16,7 @@ fn reply(version: Version, keep_alive: bool) -> Reply {
         keep_alive,
         head_only: false,
         no_store: false,
-        date: HttpDate::default(),
+        date: UnixTime::default(),
         fields: &[],
     }
 }

@@ -1,6 +1,4 @@
-//! Points in time, as the shell's clock hands them in.
-//!
-//! Nothing below the shell reads a clock; a test or a simulation makes up whatever time it likes.
+//! Monotonic time.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -15,17 +13,17 @@ impl Instant {
     /// When the server started.
     pub const START: Instant = Instant(Duration::ZERO);
 
-    /// So long after the start.
+    /// Returns the instant that lies `elapsed` after the start.
     pub const fn after_start(elapsed: Duration) -> Instant {
         Instant(elapsed)
     }
 
-    /// How long after the start it is.
+    /// Returns the time between the start and this instant.
     pub const fn since_start(self) -> Duration {
         self.0
     }
 
-    /// How long ago `earlier` was; zero if it lies ahead.
+    /// Returns the time since `earlier`; zero if `earlier` is later than this instant.
     pub const fn since(self, earlier: Instant) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

@@ -1,42 +1,42 @@
-//! When media is to be decoded, as its container says.
+//! Time on the clock of a media source.
 
-/// A time of the container's own clock, in the unit that MPEG-TS has: ticks of 90 kHz in 33 bits,
-/// which begin again after 26 hours. What other containers count is converted.
+/// Decoding time in the unit of MPEG-TS: ticks of 90 kHz in 33 bits, which wrap after 26 hours.
+/// Times of other containers are converted.
 ///
-/// Two times are compared by the shorter way round: they lie less than 13 hours apart.
+/// Comparisons take the shorter way round, so two times must be less than 13 hours apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "handover", serde(from = "u64"))]
 pub struct MediaTime(u64);
 
 impl MediaTime {
-    /// So many ticks are a second.
+    /// 90 kHz.
     pub const TICKS_PER_SECOND: u32 = 90_000;
     const BITS: u32 = 33;
 
-    /// So many ticks; what does not fit is left out, as the clock does.
+    /// Returns the time after `ticks`, which wrap at 2^33.
     pub fn from_ticks(ticks: u64) -> MediaTime {
         MediaTime(ticks & ((1 << MediaTime::BITS) - 1))
     }
 
-    /// So much on a clock of so many ticks a second; `None` of a clock that stands.
-    pub(super) fn of_clock(time: u64, ticks_per_second: u32) -> Option<MediaTime> {
+    /// Converts a time of a clock with `ticks_per_second`; `None` if that is zero.
+    pub fn of_clock(time: u64, ticks_per_second: u32) -> Option<MediaTime> {
         let ticks = u128::from(time) * u128::from(MediaTime::TICKS_PER_SECOND);
         let ticks = ticks.checked_div(u128::from(ticks_per_second))?;
         Some(MediaTime::from_ticks(ticks as u64))
     }
 
-    /// In ticks, below 2^33.
+    /// Returns the ticks, below 2^33.
     pub fn ticks(self) -> u64 {
         self.0
     }
 
-    /// So many ticks later.
+    /// Returns the time `ticks` later.
     pub fn after(self, ticks: u64) -> MediaTime {
         MediaTime::from_ticks(self.0.wrapping_add(ticks))
     }
 
-    /// How many ticks this is behind another; below zero if before it.
+    /// Returns the ticks from `other` to this time; negative if this time is earlier.
     pub fn since(self, other: MediaTime) -> i64 {
         let unused = u64::BITS - MediaTime::BITS;
         // The highest bit of the 33 becomes the sign.
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_behind_another_by_the_shorter_way_round() {
+    fn differences_take_the_shorter_way_round() {
         let newest = MediaTime::from_ticks(u64::MAX);
         assert_eq!(newest.ticks(), (1 << 33) - 1);
         assert_eq!(newest.after(3).ticks(), 2);

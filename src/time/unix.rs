@@ -1,13 +1,13 @@
-//! Seconds of the calendar, in UTC: what outlives the process, and what people write.
+//! Unix time in seconds, and its text forms: RFC 3339, HTTP's `Date`, and that of access logs.
 //!
-//! RFC 3339 is read and written; a leap second counts as the second after it.
+//! Only RFC 3339 is parsed. A leap second counts as the second after it.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use crate::moment::Instant;
+use super::Instant;
 
-/// A second of the calendar.
+/// A second of the calendar, in UTC. `Display` writes RFC 3339.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct UnixTime {
@@ -15,33 +15,39 @@ pub struct UnixTime {
     pub unix_seconds: u64,
 }
 
-/// A second by the Gregorian calendar.
-pub struct Civil {
-    /// From 1970.
-    pub year: u64,
-    /// From 1.
-    pub month: u64,
-    /// From 1.
-    pub day: u64,
-    /// Below 24.
-    pub hour: u64,
-    /// Below 60.
-    pub minute: u64,
-    /// Below 60.
-    pub second: u64,
+/// Date and time of day in UTC, by the Gregorian calendar.
+struct DateTime {
+    /// At least 1970.
+    year: u64,
+    /// 1 to 12.
+    month: u64,
+    /// 1 to 31.
+    day: u64,
+    /// 0 to 23.
+    hour: u64,
+    /// 0 to 59.
+    minute: u64,
+    /// 0 to 59.
+    second: u64,
 }
 
-/// 719,468 days lie between 0000-03-01 and 1970-01-01.
+/// Days from 0000-03-01 to 1970-01-01.
 const DAYS_TO_1970: u64 = 719_468;
 
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+/// 1970-01-01 was a Thursday.
+const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+
 impl UnixTime {
-    /// The last second that four digits of a year can name.
+    /// The last second of the year 9999, the last year that RFC 3339 can write.
     pub const MAX: UnixTime = UnixTime {
         unix_seconds: 253_402_300_799,
     };
 
-    /// `2026-11-22T02:03:04Z`, or with another offset; a fraction of a second is rounded up. `None`
-    /// for anything else, for what is no day of the calendar, and for what lies before 1970.
+    /// Parses RFC 3339, such as `2026-11-22T02:03:04Z`, with any offset. Rounds a fraction of a
+    /// second up. Returns `None` for other text, for days that do not exist, and before 1970.
     pub fn parse(text: &str) -> Option<UnixTime> {
         let (date, rest) = (text.get(..10)?, text.get(10..)?);
         let (year, month, day) = (
@@ -81,7 +87,7 @@ impl UnixTime {
         Some(UnixTime { unix_seconds })
     }
 
-    /// Not before so long after it.
+    /// Returns the first whole second that lies at least `time` later.
     pub fn after(self, time: Duration) -> UnixTime {
         let part = u64::from(time.subsec_nanos() > 0);
         let whole = time.as_secs().saturating_add(part);
@@ -89,8 +95,25 @@ impl UnixTime {
         UnixTime { unix_seconds }
     }
 
-    /// The Gregorian calendar, counted in eras of 400 years that begin on the first of March.
-    pub fn civil(self) -> Civil {
+    /// Returns HTTP's form (RFC 9110 section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
+    pub fn http_form(self) -> String {
+        let weekday = WEEKDAYS[(self.unix_seconds / 86_400 % 7) as usize];
+        let date = self.date_time();
+        let (day, month, year) = (date.day, MONTHS[date.month as usize - 1], date.year);
+        let (hour, minute, second) = (date.hour, date.minute, date.second);
+        format!("{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT")
+    }
+
+    /// Returns the form of the combined log format: `06/Nov/1994:08:49:37 +0000`.
+    pub fn log_form(self) -> String {
+        let date = self.date_time();
+        let (day, month, year) = (date.day, MONTHS[date.month as usize - 1], date.year);
+        let (hour, minute, second) = (date.hour, date.minute, date.second);
+        format!("{day:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} +0000")
+    }
+
+    /// Counts in eras of 400 years that begin on the first of March.
+    fn date_time(self) -> DateTime {
         let second_of_day = self.unix_seconds % 86_400;
         let since_march_0000 = self.unix_seconds / 86_400 + DAYS_TO_1970;
         let era = since_march_0000 / 146_097;
@@ -100,7 +123,7 @@ impl UnixTime {
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let month_from_march = (5 * day_of_year + 2) / 153;
         let month = (month_from_march + 2) % 12 + 1;
-        Civil {
+        DateTime {
             year: era * 400 + year_of_era + u64::from(month < 3),
             month,
             day: day_of_year - (153 * month_from_march + 2) / 5 + 1,
@@ -116,7 +139,7 @@ fn digits(text: &str) -> Option<u64> {
     if plain { text.parse().ok() } else { None }
 }
 
-/// Whether there is a fraction of a second that is more than none, and what follows it.
+/// Splits off a fraction of a second. Returns whether it is more than zero, and the rest.
 fn fraction(text: &str) -> Option<(bool, &str)> {
     let Some(rest) = text.strip_prefix('.') else {
         return Some((false, text));
@@ -126,7 +149,7 @@ fn fraction(text: &str) -> Option<(bool, &str)> {
     (end > 0).then(|| (digits.bytes().any(|digit| digit != b'0'), rest))
 }
 
-/// How many seconds are to be added for an offset from UTC.
+/// Returns the seconds to add to local time for an offset from UTC.
 fn offset_seconds(offset: &str) -> Option<i64> {
     if offset.eq_ignore_ascii_case("Z") {
         return Some(0);
@@ -165,14 +188,9 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
 
 impl Display for UnixTime {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let Civil {
-            year,
-            month,
-            day,
-            hour,
-            minute,
-            second,
-        } = self.civil();
+        let date = self.date_time();
+        let (year, month, day) = (date.year, date.month, date.day);
+        let (hour, minute, second) = (date.hour, date.minute, date.second);
         write!(
             formatter,
             "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
@@ -180,44 +198,44 @@ impl Display for UnixTime {
     }
 }
 
-/// What time it is by the calendar: a clock that never goes back.
+/// The clock of the calendar, which never goes back.
 #[derive(Clone, Copy, Debug)]
 pub struct Calendar {
-    /// What it was when the server started, as far as is known now; since 1970 began.
+    /// Time from 1970-01-01 to the start of the server, by the latest clock reading.
     start: Duration,
 }
 
-/// Clocks that go on together, and are read one after the other, do not differ by more.
+/// Two readings of clocks that run together differ by less than this.
 const DRIFT_MAX: Duration = Duration::from_millis(100);
 
 impl Calendar {
-    /// Of a server that started then.
+    /// Returns the calendar of a server that started at `start` after 1970-01-01.
     pub fn new(start: Duration) -> Calendar {
         Calendar { start }
     }
 
-    /// What it was when the server started, as far as is known now.
+    /// Returns the time from 1970-01-01 to the start of the server.
     #[cfg(feature = "handover")]
     pub fn start(&self) -> Duration {
         self.start
     }
 
-    /// The second that it is.
+    /// Returns the calendar's second at `now`.
     pub fn at(&self, now: Instant) -> UnixTime {
         let unix_seconds = self.start.saturating_add(now.since_start()).as_secs();
         UnixTime { unix_seconds }
     }
 
-    /// When that second begins; the start, if it lies before that.
-    pub fn moment_of(&self, stamp: UnixTime) -> Instant {
-        let since_1970 = Duration::from_secs(stamp.unix_seconds);
+    /// Returns the instant at which `time` begins; the server's start if `time` lies before it.
+    pub fn instant_of(&self, time: UnixTime) -> Instant {
+        let since_1970 = Duration::from_secs(time.unix_seconds);
         Instant::after_start(since_1970.saturating_sub(self.start))
     }
 
-    /// Somebody's clock says that it is so long since 1970 began. It is believed if it is ahead:
-    /// what it had been set back by would open again what is over. Says whether it is ahead; what
-    /// two clocks differ by that go on together does not count.
-    pub fn hear(&mut self, since_1970: Duration, now: Instant) -> bool {
+    /// Takes over the reading of another clock, if it is ahead of this one by more than `DRIFT_MAX`.
+    /// Returns whether it is. A clock that was set back is not followed: a token that has ended
+    /// would be valid again.
+    pub fn advance(&mut self, since_1970: Duration, now: Instant) -> bool {
         let start = since_1970.saturating_sub(now.since_start());
         let is_ahead = start > self.start.saturating_add(DRIFT_MAX);
         if is_ahead {
@@ -250,6 +268,22 @@ mod tests {
             assert_eq!(UnixTime::parse(&stamp.to_string()), Some(stamp));
             unix_seconds += 86_400 * 13 + 12_347;
         }
+    }
+
+    #[test]
+    fn the_forms_of_http_and_of_access_logs_name_the_same_second() {
+        for (unix_seconds, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (4_107_542_399, "Sun, 28 Feb 2100 23:59:59 GMT"),
+            (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+        ] {
+            assert_eq!(UnixTime { unix_seconds }.http_form(), text);
+        }
+        let unix_seconds = 784_111_777;
+        let time = UnixTime { unix_seconds };
+        assert_eq!(time.log_form(), "06/Nov/1994:08:49:37 +0000");
     }
 
     #[test]
@@ -299,19 +333,19 @@ mod tests {
         let unix = |calendar: Calendar, now| calendar.at(now).unix_seconds;
         assert_eq!(unix(calendar, now), 1_010);
         for behind in [0, 1, 500, 1_009, 1_010] {
-            assert!(!calendar.hear(seconds(behind), now));
+            assert!(!calendar.advance(seconds(behind), now));
         }
         assert_eq!(unix(calendar, now), 1_010);
-        assert!(calendar.hear(seconds(5_000), now));
+        assert!(calendar.advance(seconds(5_000), now));
         assert_eq!(unix(calendar, now), 5_000);
-        assert!(!calendar.hear(seconds(1_010), now), "set back again");
+        assert!(!calendar.advance(seconds(1_010), now), "set back again");
         assert_eq!(unix(calendar, now + seconds(1)), 5_001);
-        let moment = calendar.moment_of(UnixTime {
+        let instant = calendar.instant_of(UnixTime {
             unix_seconds: 5_003,
         });
-        assert_eq!(moment, now + seconds(3));
-        assert_eq!(unix(calendar, moment), 5_003);
-        assert_eq!(calendar.moment_of(UnixTime::default()), Instant::START);
+        assert_eq!(instant, now + seconds(3));
+        assert_eq!(unix(calendar, instant), 5_003);
+        assert_eq!(calendar.instant_of(UnixTime::default()), Instant::START);
     }
 
     #[test]
