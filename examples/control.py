@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""A control server to begin from: gives out watch keys for an hour, tells what happens, kicks.
+"""A control server to start from: hands out watch keys for an hour, prints events, kicks viewers.
 
     CONTROL_SECRET=… examples/control.py [RELAY [PORT]]      # http://127.0.0.1:8000 and 8080
 
-    POST   /keys?session=SESSION     201 {"key", "path", "seconds"}: watches SESSION at RELAY/path
-    DELETE /viewers?id=ID            204: that viewer is gone, and for a minute stays out
+    POST   /keys?session=SESSION     201 {"key", "path", "seconds"}: a viewer opens RELAY/path
+    DELETE /viewers?id=ID            204: disconnects the viewer, and keeps it out for a minute
 
-It runs on a host of the relay's --token-server, and is for your own programs, on this host: it
-listens on loopback, takes 32 calls at a time, and callers name its secret (Authorization: Bearer …).
-For callers elsewhere put a proxy in front that speaks TLS. It keeps nothing: the relay knows
-the keys, and with --token-file they outlast a restart of either.
+Run it on a host of the relay's --token-server. It is for your own programs on this host: it listens
+on loopback, takes 32 calls at a time, and callers name its secret (Authorization: Bearer …). For
+callers on other hosts, put a proxy with TLS in front. It stores nothing: the relay has the keys.
+With --token-file, they survive a restart of both.
 """
 import hmac, http.client, json, os, secrets, socket, sys, threading, time, urllib.error
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,11 +18,11 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 RELAY = (sys.argv[1:2] or ["http://127.0.0.1:8000"])[0].rstrip("/")
 SECRET = os.environ.get("CONTROL_SECRET") or secrets.token_urlsafe(32)
-open_url = build_opener(ProxyHandler({})).open  # Keys go to the relay, whatever $http_proxy says.
+open_url = build_opener(ProxyHandler({})).open  # Keys go to the relay, never to $http_proxy.
 
 
 def ask(method, call, **query):
-    """A call of the relay's API; '+' would be a plus there, so a space is %20."""
+    """Calls the relay's API. It reads '+' as a plus, so a space is %20."""
     url = f"{RELAY}/api/{call}?{urlencode(query, quote_via=quote, safe='')}"
     return open_url(Request(url, method=method), timeout=10).read(1 << 20)
 
@@ -43,13 +43,13 @@ CALLS = {("POST", "/keys", "session"): give, ("DELETE", "/viewers", "id"): kick}
 
 
 def happened(event, data):
-    """What to do about it is yours. Token events name keys, which are secrets: not shown."""
+    """Put your own reaction here. Token events contain keys, which are secrets: not printed."""
     if not event.startswith("token"):
         print(event, json.dumps(data), flush=True)
 
 
 def follow(events, last):
-    """Tells of each event that came whole; last[0] is the newest one's id, to go on behind it."""
+    """Reports each complete event. last[0] is the id of the newest one, to continue after it."""
     unit = {}
     while line := events.readline(1 << 20).decode():
         name, _, value = line.rstrip("\n").partition(":")
@@ -67,7 +67,7 @@ def follow_for_ever():
     while True:
         try:
             fields = {"Last-Event-ID": last[0]} if last[0] else {}
-            # A comment comes every 15 s: who hears nothing for 40 has lost the relay.
+            # The relay sends a comment every 15 s: 40 s of silence mean that it is lost.
             with open_url(Request(RELAY + "/api/events", headers=fields), timeout=40) as events:
                 follow(events, last)
             print("events: ended by the relay", file=sys.stderr, flush=True)
@@ -82,9 +82,9 @@ def problem(status, detail):
 
 class Control(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = 5  # A caller who says nothing is let go,
+    timeout = 5  # Ends the call of a silent caller,
 
-    def handle(self):  # and so is one who says it a byte at a time.
+    def handle(self):  # and of one that sends a byte at a time.
         end = threading.Timer(20, self.connection.shutdown, [socket.SHUT_RD])
         end.start()
         try:
@@ -137,7 +137,7 @@ class Server(ThreadingHTTPServer):
     places = threading.BoundedSemaphore(32)
 
     def process_request(self, *caller):
-        self.places.acquire()  # Who comes when all are taken waits for one.
+        self.places.acquire()  # With 32 calls open, the next caller waits.
         super().process_request(*caller)
 
     def process_request_thread(self, *caller):

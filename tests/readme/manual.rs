@@ -8,44 +8,47 @@ tollgate \- a relay for live streams, with a gate
 .B tollgate
 .RI [ OPTIONS ]
 .SH DESCRIPTION
-Media comes in over HTTP (PUT, POST) or RTP\-UDP and goes out, live, to any number of viewers over HTTP, HLS, RTP and UDP.
-Started with
+Takes live streams in over HTTP (PUT, POST), RTP and UDP, and sends each of them to many viewers over HTTP, HLS, RTP and UDP.
+.PP
+With
 .BR \-\-token\-server ,
-nobody streams or watches without a token, and the hosts of that subnet may call the API, which adds, lists and revokes tokens, and lists
+nobody publishes or watches without a token. The hosts of that subnet may call the API, which adds, lists and revokes tokens, and lists
 and aborts streams.
 .PP
 A stream is at
-.IR http://HOST:8000/stream/SESSIONID ,
-a page that plays it at
-.IR /watch/SESSIONID ,
-the operator's page at
+.IR http://HOST:8000/stream/SESSIONID .
+A page that plays it is at
+.IR /watch/SESSIONID .
+The operator's page is at
 .IR / .
 .SH OPTIONS
-SIZE is a number of bytes, or one with K, M or G (1024, 1024 times that, and again); TIME is in seconds, or one with ms, s, m or h.
+SIZE is a number of bytes, or a number with K, M or G (1024, 1024 squared or 1024 cubed bytes). TIME is a number of seconds, or a number with ms, s, m or
+h.
 "#;
 
 const END: &str = r#".SH ENVIRONMENT
-Each option but those that only ask for something is a variable, too: \fB\-\-token\-server\fR is \fBTOLLGATE_TOKEN_SERVER\fR, lists have
-commas between, a switch is 1 or 0. An option wins over its variable. A variable that begins so and is none of these is an error.
+Each option is also a variable, except those that print something and exit: \fB\-\-token\-server\fR is \fBTOLLGATE_TOKEN_SERVER\fR. Lists have commas. A
+switch is 1 or 0. An option on the command line wins. An unknown variable that begins with \fBTOLLGATE_\fR is an error.
 .PP
-\fBLISTEN_FDS\fR and \fBLISTEN_PID\fR pass sockets, in place of \fB\-\-listen\fR and \fB\-\-rtp\fR; \fBNOTIFY_SOCKET\fR is told the state (see
+Sockets in \fBLISTEN_FDS\fR, with \fBLISTEN_PID\fR, replace \fB\-\-listen\fR and \fB\-\-rtp\fR. The server reports its state to
+\fBNOTIFY_SOCKET\fR (see
 .BR systemd.socket (5),
 .BR sd_notify (3)).
 .SH SIGNALS
 .TP
 .BR SIGTERM ", " SIGINT
-No new clients; sources are ended, viewers get what is buffered and a clean end, for 4 seconds at the most. The second time: at once.
+Admits no new clients, ends the sources, and sends viewers the rest with a clean end, for at most 4 seconds. A second one ends the server at once.
 .TP
 .B SIGHUP
-Opens the access log anew.
+Reopens the access log.
 .SH EXIT STATUS
-0 when it was told to end, 1 when it could not start or go on, 2 for options that are wrong.
+0 after a signal to end, 1 if the server could not start or continue, 2 for wrong options.
 .SH EXAMPLES
-Anyone may stream and watch:
+Without a gate, anyone may publish and watch:
 .PP
 .EX
 tollgate &
-ffmpeg \-nostdin \-re \-i film.mp4 \-c copy \-f mpegts \-method PUT http://127.0.0.1:8000/stream/demo &
+ffmpeg \-nostdin \-re \-i film.mp4 \-c copy \-f mpegts \-method PUT \-send_expect_100 1 http://127.0.0.1:8000/stream/demo &
 ffplay http://127.0.0.1:8000/stream/demo
 .EE
 .PP
