@@ -1,8 +1,8 @@
-//! The bytes of a stream that are still at hand: a queue of blocks, allocated as it fills and used
-//! again when it is full.
+//! The newest bytes of a stream, in a ring of blocks. Blocks are allocated as the ring fills, and
+//! used again when it is full.
 //!
-//! Offsets count from the stream's first byte. `oldest <= newest`, and what lies between can be
-//! lent out.
+//! Offsets count from the stream's first byte. `oldest <= newest`, and the bytes between them can
+//! be lent.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -15,22 +15,22 @@ use crate::time::Instant;
 /// The bytes that all streams together may still take for their blocks.
 #[derive(Debug)]
 pub struct Pool {
-    /// What is left of the bound; below zero by the blocks that are granted whatever it says.
+    /// Bytes that are left. Negative if streams took the blocks that each may have in any case.
     pub bytes_left: isize,
-    /// Blocks of streams that are over, for those that begin: at most [`FREE_BLOCKS_MAX`]. While
-    /// there is one none is allocated, so with them the blocks never take more than they once took.
+    /// Blocks of ended streams, for new ones: at most [`FREE_BLOCKS_MAX`]. A new block is allocated
+    /// only if none is free, so the free blocks do not raise the peak.
     free: Vec<Vec<u8>>,
 }
 
 /// The newest bytes of one stream.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Buffer {
-    /// All are full but the last.
+    /// Every block but the last is full.
     blocks: VecDeque<Block>,
     block_bytes: usize,
     blocks_max: usize,
     blocks_granted: usize,
-    /// Blocks that the pool keeps for it, and that are not allocated yet.
+    /// Blocks that are reserved in the pool and not yet allocated.
     blocks_reserved: usize,
     oldest: u64,
     newest: u64,
@@ -40,7 +40,7 @@ pub(super) struct Buffer {
 struct Block {
     #[cfg_attr(feature = "handover", serde(skip))]
     bytes: Vec<u8>,
-    /// When its first byte arrived.
+    /// Arrival time of the block's first byte.
     began: Instant,
 }
 
@@ -48,15 +48,15 @@ struct Block {
 /// than two.
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
 const BLOCK_BYTES_MIN: usize = 4 * 1024;
-/// Kept whatever the pool says, besides the block that is being filled: as much as is read at once
-/// before it is known to be media, so that what comes with a source's head is not lost to those who
-/// wait for it.
+/// Bytes that each stream keeps even if the pool is empty, besides the block that is being filled.
+/// It is the size of a first read, so viewers who wait for the stream get the bytes that came with
+/// the source's head.
 const GRANTED_BYTES: usize = 16 * 1024;
-/// Enough that a stream of a few bytes costs no new block, where such come one after the other.
+/// Short streams that follow each other need no new block.
 const FREE_BLOCKS_MAX: usize = 4;
 
 impl Pool {
-    /// For so many bytes.
+    /// Creates a pool of `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Pool {
         Pool {
             bytes_left: isize::try_from(bytes_max).unwrap_or(isize::MAX),
@@ -64,13 +64,13 @@ impl Pool {
         }
     }
 
-    /// Bytes that its free blocks take.
+    /// Returns the bytes that the free blocks take.
     pub fn held_bytes(&self) -> usize {
         let blocks = self.free.iter().map(Vec::capacity);
         blocks.sum::<usize>() + self.free.capacity() * size_of::<Vec<u8>>()
     }
 
-    /// Keeps so many bytes for one buffer, if they are left.
+    /// Reserves `bytes` for one buffer. Returns whether they were left.
     fn reserve(&mut self, bytes: usize) -> bool {
         let bytes = isize::try_from(bytes).unwrap_or(isize::MAX);
         let has_room = self.bytes_left >= bytes;
@@ -80,7 +80,7 @@ impl Pool {
         has_room
     }
 
-    /// Room for a block.
+    /// Returns an empty block.
     fn take(&mut self, block_bytes: usize) -> Vec<u8> {
         self.bytes_left -= block_bytes as isize;
         let free = self
@@ -90,7 +90,7 @@ impl Pool {
         free.unwrap_or_else(|| Vec::with_capacity(block_bytes))
     }
 
-    /// A block is not needed any more.
+    /// Takes back a block.
     fn give_back(&mut self, mut block: Vec<u8>, block_bytes: usize) {
         self.bytes_left += block_bytes as isize;
         if self.free.len() < FREE_BLOCKS_MAX {
@@ -101,7 +101,7 @@ impl Pool {
 }
 
 impl Buffer {
-    /// A buffer that holds about `bytes_max` bytes and never more.
+    /// Creates a buffer that holds about `bytes_max` bytes, and at least two blocks.
     pub fn new(bytes_max: usize) -> Buffer {
         let block_bytes = (bytes_max / 16).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
         let blocks_max = (bytes_max / block_bytes).max(2);
@@ -116,23 +116,22 @@ impl Buffer {
         }
     }
 
-    /// The offset of the first byte that it holds.
+    /// Returns the offset of the first byte in the buffer.
     pub fn oldest(&self) -> u64 {
         self.oldest
     }
 
-    /// The offset behind the last byte that it holds.
+    /// Returns the offset behind the last byte in the buffer.
     pub fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// Bytes that the blocks take of the pool, and that it keeps for more: all that they take but
-    /// the few of the list.
+    /// Returns the bytes that the buffer takes from the pool: allocated and reserved blocks.
     pub fn pool_bytes(&self) -> usize {
         (self.blocks.len() + self.blocks_reserved) * self.block_bytes
     }
 
-    /// Has the pool keep all that it can hold, while nothing is in it. Says whether there is room.
+    /// Reserves all blocks in the pool, while the buffer is empty. Returns whether the pool had room.
     #[must_use]
     pub fn reserve(&mut self, pool: &mut Pool) -> bool {
         let has_room = pool.reserve(self.bytes_max());
@@ -142,28 +141,29 @@ impl Buffer {
         has_room
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
         let blocks = self.blocks.iter().map(|block| block.bytes.capacity());
         blocks.sum::<usize>() + self.blocks.capacity() * size_of::<Block>()
     }
 
-    /// What they take when it is full.
+    /// Returns the allocated bytes of a full buffer.
     pub fn held_bytes_max(&self) -> usize {
         self.bytes_max() + 2 * (self.blocks_max + 4) * size_of::<Block>()
     }
 
-    /// What it can hold when it is full.
+    /// Returns the number of bytes in a full buffer.
     pub fn bytes_max(&self) -> usize {
         self.blocks_max * self.block_bytes
     }
 
-    /// Whatever comes, so many of the newest bytes stay at hand.
+    /// Returns how many of the newest bytes stay in the buffer, whatever the pool has left.
     pub fn kept_bytes(&self) -> usize {
         (self.blocks.len().max(self.blocks_granted) - 1) * self.block_bytes
     }
 
-    /// So many stay, as long as nobody else takes what is left in the pool.
+    /// Returns how many of the newest bytes stay in the buffer if no other stream takes the rest of
+    /// the pool.
     pub fn keepable_bytes(&self, pool: &Pool) -> usize {
         let blocks_left = usize::try_from(pool.bytes_left).unwrap_or(0) / self.block_bytes;
         let blocks_own = self.blocks.len() + self.blocks_reserved;
@@ -171,15 +171,14 @@ impl Buffer {
         (blocks.clamp(self.blocks_granted, self.blocks_max) - 1) * self.block_bytes
     }
 
-    /// Whether the last block is full, or there is none.
+    /// Returns whether the last block is full, or no block exists.
     pub fn needs_block(&self) -> bool {
         self.blocks
             .back()
             .is_none_or(|block| block.bytes.len() == self.block_bytes)
     }
 
-    /// Which offset would be the oldest after [`Buffer::recycle`]; `None` if a block can be added
-    /// instead.
+    /// Returns the oldest offset after [`Buffer::recycle`], or `None` if a block can be added instead.
     pub fn oldest_after_recycling(&self, pool: &Pool) -> Option<u64> {
         let has_room = self.blocks_reserved > 0 || pool.bytes_left >= self.block_bytes as isize;
         let may_grow = self.blocks.len() < self.blocks_max && has_room;
@@ -202,7 +201,7 @@ impl Buffer {
         });
     }
 
-    /// Gives up the oldest block, which becomes the empty last one, for bytes that arrive at `now`.
+    /// Empties the oldest block and makes it the last one, for bytes that arrive at `now`.
     pub fn recycle(&mut self, now: Instant) {
         if let Some(mut block) = self.blocks.pop_front() {
             self.oldest += block.bytes.len() as u64;
@@ -212,7 +211,7 @@ impl Buffer {
         }
     }
 
-    /// Takes what fits into the last block, and says how much that was.
+    /// Appends the bytes that fit into the last block, and returns their number.
     pub fn fill(&mut self, bytes: &[u8]) -> usize {
         let Some(block) = self.blocks.back_mut() else {
             return 0;
@@ -223,7 +222,7 @@ impl Buffer {
         taken
     }
 
-    /// Gives all blocks back.
+    /// Returns all blocks to the pool.
     pub fn release(&mut self, pool: &mut Pool) {
         for block in self.blocks.drain(..) {
             pool.give_back(block.bytes, self.block_bytes);
@@ -233,8 +232,8 @@ impl Buffer {
         self.oldest = self.newest;
     }
 
-    /// Lends the bytes from `from` on: at most `bytes_max`, and as many as there are places. Says
-    /// how many that were.
+    /// Lends the bytes from `from` on, at most `bytes_max`. `places_kept` places of `gather` stay
+    /// free. Returns the number of bytes.
     pub fn lend<'a>(
         &'a self,
         from: u64,
@@ -253,8 +252,8 @@ impl Buffer {
         lent
     }
 
-    /// The bytes from `from` on that lie together: at most `bytes_max`; none if `from` is not
-    /// between oldest and newest.
+    /// Returns contiguous bytes from `from` on, at most `bytes_max`. Returns an empty slice if `from`
+    /// is not between oldest and newest.
     pub fn slice(&self, from: u64, bytes_max: usize) -> &[u8] {
         let Some(block) = self.block_of(from) else {
             return &[];
@@ -270,12 +269,13 @@ impl Buffer {
             .get((distance / self.block_bytes as u64) as usize)
     }
 
-    /// When the byte at an offset arrived, or one shortly before it; `None` if it is not at hand.
+    /// Returns the arrival time of the first byte in the block of `offset`. Returns `None` if the byte
+    /// is not in the buffer.
     pub fn arrived(&self, offset: u64) -> Option<Instant> {
         self.block_of(offset).map(|block| block.began)
     }
 
-    /// Copies the bytes between two offsets behind what `into` holds, as far as they are at hand.
+    /// Appends a copy of the bytes between two offsets to `into`, as far as the buffer has them.
     pub fn copy_to(&self, into: &mut Vec<u8>, from: u64, to: u64) {
         into.reserve(to.saturating_sub(from) as usize);
         let mut at = from;

@@ -1,10 +1,11 @@
-//! What must hold of a stream, whatever happened to it.
+//! Invariants of a stream.
 
 use super::StreamBuffer;
 use super::viewer::Position;
 
 impl<C: Copy> StreamBuffer<C> {
-    /// What must hold between any two calls. Tests and simulations ask after every step.
+    /// Checks the invariants that hold between any two calls. Tests and the simulation call it after
+    /// every step.
     pub fn check(&self) {
         let mut rest_bytes = 0;
         for (id, viewer) in self.viewers.iter() {

@@ -1,4 +1,5 @@
-//! Viewers that fall out of the buffer: who is found, what is kept for them, and where they go on.
+//! Viewers that fall out of the buffer: finds them, keeps the rest of their unit, and lets them
+//! continue at a later join point.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ impl<C: Copy> StreamBuffer<C> {
         if !viewer.has_fallen() || viewer.is_bounded() || viewer.lead.bytes_left() > 0 {
             return;
         }
-        // What is owed must be there, or the stream's end could come before it.
+        // The promised bytes must be in the buffer, or the stream could end before them.
         let offset_max = self.buffer.newest().saturating_sub(owed as u64);
         let back = Back {
             offset_max,
@@ -24,12 +25,12 @@ impl<C: Copy> StreamBuffer<C> {
         };
         let needs_header = viewer.header_seen != self.points.header_serial;
         let start = match self.points.told {
-            // It waits for the next place where it can go on.
+            // The viewer waits for the next join point.
             Told::Known(_) => match self.points.start(&back) {
                 None => return,
                 Some(start) => start,
             },
-            // At the live edge, which is where the newest piece begins.
+            // The viewer continues at the live edge: the beginning of the newest piece.
             Told::Undecided | Told::Unknown => {
                 let live_edge = self.newest_piece.min(offset_max);
                 Start::at(live_edge.max(self.buffer.oldest()))
@@ -40,8 +41,8 @@ impl<C: Copy> StreamBuffer<C> {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
-        // The stream has ended, and what is owed goes further back than any join: it is made up of
-        // whole units.
+        // The stream has ended, and no join point is far enough back for the promised bytes: whole
+        // units fill them.
         let earlier = Some(cursor)
             .filter(|cursor| *cursor > offset_max && self.end.is_some())
             .and_then(|_| self.points.unit_before(offset_max));
@@ -51,7 +52,8 @@ impl<C: Copy> StreamBuffer<C> {
         self.lag(id, earlier.unwrap_or(cursor));
     }
 
-    /// Where a viewer would begin that came at `now`, and what it would get first, which is copied.
+    /// Returns the bytes that a viewer who joins at `now` gets first, and the offset of its first byte
+    /// in the stream.
     pub fn opening(&self, now: Instant) -> (Vec<u8>, u64) {
         let (start, needs_header) = self.start(now);
         let header = needs_header.then(|| self.header().at(start.counter));
@@ -60,7 +62,7 @@ impl<C: Copy> StreamBuffer<C> {
         (lead, start.offset)
     }
 
-    /// What goes out before a start: the header only where the viewer has not had it.
+    /// Returns the bytes in front of a start: the header if the viewer needs it, and the prelude.
     pub(super) fn lead(&mut self, start: &Start, needs_header: bool) -> Lead {
         if needs_header && self.versions.is_other(start.counter) {
             self.replace_header();
@@ -70,7 +72,8 @@ impl<C: Copy> StreamBuffer<C> {
         Lead::of_start(header, start.prelude.as_slice())
     }
 
-    /// The header has changed: who is within one that was replaced too long ago cannot go on.
+    /// Replaces the header. Disconnects viewers that are in the middle of a version that was replaced
+    /// too long ago.
     pub(super) fn replace_header(&mut self) {
         let Some(version) = self.versions.replace() else {
             return;
@@ -82,7 +85,7 @@ impl<C: Copy> StreamBuffer<C> {
             let Some(viewer) = self.viewers.get_mut(id) else {
                 continue;
             };
-            // Who has nothing of it yet begins with the new one.
+            // A viewer that was sent nothing of the old version gets the new one.
             if viewer.lead.has_begun() {
                 self.cut.push(viewer.connection);
             }
@@ -109,10 +112,11 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// The bytes before `oldest` are about to be overwritten.
-    pub(super) fn let_fall(&mut self, oldest: u64) {
+    /// Moves the viewers whose next byte lies before `oldest`: those bytes are about to be
+    /// overwritten.
+    pub(super) fn drop_before(&mut self, oldest: u64) {
         if oldest > self.pace_floor {
-            self.watch_all_ready();
+            self.index_all_ready();
         }
         while let Some(&(key, id)) = self.lagging.first()
             && key < oldest
@@ -126,9 +130,10 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// More has arrived than those who keep up could be given, which [`StreamBuffer::wanted_bytes`]
-    /// warned of: all of them may fall out.
-    fn watch_all_ready(&mut self) {
+    /// Adds all ready viewers to the index. More bytes came than this server could send to viewers
+    /// with open sockets ([`StreamBuffer::wanted_bytes`] tries to prevent it), so they may fall out,
+    /// too.
+    fn index_all_ready(&mut self) {
         let ready: Vec<_> = self
             .lines
             .ready()
@@ -142,14 +147,14 @@ impl<C: Copy> StreamBuffer<C> {
         self.pace_floor = self.buffer.newest();
     }
 
-    /// A viewer loses its place. What it was in the middle of is kept for it, so that its player
-    /// sees a gap and no broken unit.
+    /// Takes a viewer's cursor out of the buffer. The rest of its current unit is copied for it, so
+    /// the player sees a gap and no broken unit.
     fn fall(&mut self, id: ViewerId<C>, cursor: u64) {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
         if viewer.is_bounded() {
-            // It has been promised bytes that are gone.
+            // The response has promised bytes that are overwritten.
             self.shared_bytes -= viewer.shared_bytes();
             viewer.position = Position::Fallen { holds_rest: false };
             viewer.lead = Lead::default();
@@ -162,8 +167,8 @@ impl<C: Copy> StreamBuffer<C> {
             viewer.header_seen = self.points.header_serial;
         }
         if viewer.lead.bytes_left() > 0 {
-            // It stands before a unit's first byte; a header of which it has nothing yet is chosen
-            // anew.
+            // The viewer is before a unit's first byte. If it was sent nothing of the header, it gets
+            // the current one later.
             if !viewer.lead.has_begun() {
                 viewer.lead = Lead::default();
                 viewer.header_seen = 0;

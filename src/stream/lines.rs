@@ -1,38 +1,37 @@
-//! Two lines in which viewers stand: those who have everything, and those for whom there is
-//! something to send.
+//! The two queues of viewers: waiting viewers have every byte, ready viewers have bytes to get.
 //!
-//! A viewer is a bit, at its place in the slab. When bytes arrive, all who wait become ready with
-//! one operation for every 64 of them, and a viewer leaves its line from anywhere. So the work of a
-//! turn grows with those that are served, not with those that are connected. Viewers are served in
-//! the order of their places, one round after the other.
+//! Each queue is a bit set. A viewer's bit has the viewer's index in the slab. When bytes arrive,
+//! one operation makes 64 waiting viewers ready. A viewer can leave a queue at any position. So the
+//! work of a turn grows with the viewers that are served, not with those that are connected. Ready
+//! viewers are served in the order of their indices, round after round.
 
-/// The two lines.
+/// The queues of waiting and of ready viewers.
 #[derive(Default)]
 pub(super) struct Lines {
     waiting: Vec<u64>,
     ready: Vec<u64>,
     ready_count: usize,
-    /// Where the round goes on: no bit of it that is still to be served lies before.
+    /// Index at which the current round continues. All ready viewers before it were served.
     round: usize,
 }
 
 const BITS: usize = u64::BITS as usize;
 
 impl Lines {
-    /// The viewer at this place has everything that there is.
+    /// Queues the viewer at `place` as waiting.
     pub fn wait(&mut self, place: usize) {
         self.leave(place);
         self.waiting[place / BITS] |= 1 << (place % BITS);
     }
 
-    /// The viewer at this place has something to be sent, and its socket takes it.
+    /// Queues the viewer at `place` as ready.
     pub fn be_ready(&mut self, place: usize) {
         self.leave(place);
         self.ready[place / BITS] |= 1 << (place % BITS);
         self.ready_count += 1;
     }
 
-    /// The viewer at this place stands in no line.
+    /// Removes the viewer at `place` from both queues.
     pub fn leave(&mut self, place: usize) {
         let (word, bit) = (place / BITS, 1 << (place % BITS));
         if word >= self.waiting.len() {
@@ -46,12 +45,12 @@ impl Lines {
         }
     }
 
-    /// Bytes that its allocations take: a bit in either for each place there ever was.
+    /// Returns the allocated bytes: two bits for each viewer of the largest crowd so far.
     pub fn held_bytes(&self) -> usize {
         (self.waiting.capacity() + self.ready.capacity()) * size_of::<u64>()
     }
 
-    /// All who wait become ready.
+    /// Makes all waiting viewers ready.
     pub fn wake_all(&mut self) {
         for (ready, waiting) in self.ready.iter_mut().zip(&mut self.waiting) {
             self.ready_count += waiting.count_ones() as usize;
@@ -59,12 +58,12 @@ impl Lines {
         }
     }
 
-    /// Whether anybody is ready.
+    /// Returns whether a viewer is ready.
     pub fn has_ready(&self) -> bool {
         self.ready_count > 0
     }
 
-    /// Whose turn it is: leaves the line with this.
+    /// Removes the next ready viewer from its queue, and returns its place.
     pub fn next(&mut self) -> Option<usize> {
         if self.ready_count == 0 {
             self.round = 0;
@@ -78,7 +77,7 @@ impl Lines {
         next
     }
 
-    /// The places of those who are ready. For rare paths and for tests.
+    /// Returns the places of all ready viewers. Only rare paths and tests call it.
     pub fn ready(&self) -> impl Iterator<Item = usize> {
         let words = self.ready.iter().enumerate();
         words.flat_map(|(word, bits)| {
@@ -90,7 +89,7 @@ impl Lines {
 
     fn first_from(&self, place: usize) -> Option<usize> {
         let first = place / BITS;
-        // Of the first word, only what lies at the place or behind it.
+        // The first word counts from the bit of `place` on.
         let mut mask = u64::MAX << (place % BITS);
         for (word, bits) in self.ready.iter().enumerate().skip(first) {
             let bits = bits & mask;

@@ -1,9 +1,9 @@
-//! One live stream: its newest bytes, where they can be joined, and every viewer's place in them.
+//! The buffer of one live stream: its newest bytes, its join points, and a cursor for each viewer.
 //!
-//! Bytes are kept once, however many view them. Viewers stand in two lines, those who have
-//! everything and those for whom there is something to send; who is blocked stands in neither. Who
-//! may lag is also in an index by offset, so that the few whose bytes are about to be overwritten
-//! are found without looking at the others:
+//! Each byte is stored once for all viewers. Viewers are in one of two queues: waiting (they have
+//! every byte) or ready (there are bytes to send). A blocked viewer is in neither. An index by
+//! offset holds the viewers that may lag. It finds the few viewers whose bytes are about to be
+//! overwritten without a look at the others:
 //!
 //! ```text
 //!                 oldest                                   newest
@@ -12,7 +12,7 @@
 //!     falls out: finishes its unit, then goes on at the newest join point
 //! ```
 //!
-//! Never knows a socket, HTTP or a clock; `C` is whatever the owner knows a viewer by.
+//! This module knows no socket, no HTTP and no clock. `C` is the owner's name for a viewer.
 
 mod buffer;
 mod check;
@@ -57,24 +57,24 @@ use viewer::{Lead, Position};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Limits {
-    /// Bytes kept of the stream, in blocks that are allocated as they fill.
+    /// Size of the buffer in bytes. Its blocks are allocated as they fill.
     pub buffer_bytes: usize,
-    /// A new viewer begins at the newest join point that lies at least so many bytes back,
+    /// A new viewer begins at the newest join point that is at least this many bytes old.
     pub join_back_bytes: u64,
-    /// and that arrived so long ago.
+    /// The join point must also have arrived at least this long ago.
     pub join_back_time: Duration,
 }
 
 impl Limits {
-    /// What one stream holds of its media at the very most: its buffer, and what it holds beside
-    /// it.
+    /// Returns the most bytes that one stream allocates for its media: the buffer, and
+    /// [`Limits::held_beside_buffer_max`].
     pub fn held_bytes_max(&self) -> usize {
         Buffer::new(self.buffer_bytes).held_bytes_max() + self.held_beside_buffer_max()
     }
 
-    /// Besides its buffer: as much for units that viewers were in the middle of when they fell out
-    /// of it; places to begin and to stop, a thirtieth of the buffer; versions of the header;
-    /// segments; and its scanner.
+    /// Returns the most bytes that one stream allocates beside its buffer: rests of units for
+    /// viewers that fell out of the buffer (at most the buffer's size), join points and unit
+    /// boundaries (at most a thirtieth of the buffer), header versions, segments, and the scanner.
     pub fn held_beside_buffer_max(&self) -> usize {
         let buffer = Buffer::new(self.buffer_bytes);
         buffer.bytes_max()
@@ -90,16 +90,16 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum End {
-    /// Its source said that it is complete.
+    /// The source completed its body.
     Complete,
-    /// Its source broke, fell silent or was ended: viewers must be able to tell.
+    /// The source broke off, fell silent or was aborted. Viewers see an incomplete response.
     Lost,
 }
 
-/// Of a stream without a point yet: so many bytes are its beginning.
+/// While a stream has no join point, its first bytes, at most this many, count as its beginning.
 const BEGINNING_BYTES: u64 = 1024 * 1024;
 
-/// What has been counted since the stream began.
+/// Counters since the stream began.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Figures {
@@ -107,40 +107,40 @@ pub struct Figures {
     pub bytes_received: u64,
     /// Media bytes to viewers.
     pub bytes_sent: u64,
-    /// How often a viewer fell out of the buffer and went on further ahead.
+    /// How often a viewer fell out of the buffer and continued at a later join point.
     pub skips: u64,
 }
 
-/// What there is to do for a viewer.
+/// What a viewer can be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supply {
-    /// So many bytes are at hand.
+    /// This many bytes can be sent.
     Bytes(usize),
-    /// It has everything that has arrived.
+    /// The viewer has every byte that has arrived.
     UpToDate,
-    /// It has everything that there will ever be.
+    /// The viewer has every byte, and the stream has ended.
     Ended(End),
 }
 
-/// What became of a viewer whose turn it was.
+/// State of a viewer's socket after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its socket takes more.
+    /// The socket takes more bytes.
     Open,
-    /// Its socket takes no more for now.
+    /// The socket is full.
     Blocked,
 }
 
-/// The viewer of an id.
+/// Identifies a viewer of one stream.
 pub type ViewerId<C> = Id<Viewer<C>>;
 
-/// A stream.
+/// The buffer of a stream, with its viewers' cursors.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "handover", serde(bound = ""))]
 pub struct StreamBuffer<C> {
     limits: Limits,
     started: Instant,
-    /// The media type that its source gave.
+    /// Media type that the source declared.
     given_type: Option<String>,
     end: Option<End>,
     buffer: Buffer,
@@ -148,27 +148,27 @@ pub struct StreamBuffer<C> {
     points: Points,
     #[cfg_attr(feature = "handover", serde(skip))]
     versions: Versions,
-    /// Where its segments are, if it is cut into such.
+    /// Cuts the stream into segments, if HLS is on.
     cutter: Option<Box<Cutter>>,
     #[cfg_attr(feature = "handover", serde(skip))]
     viewers: Slots<Viewer<C>>,
     #[cfg_attr(feature = "handover", serde(skip))]
     lines: Lines,
-    /// Viewers that may lag, by an offset at or before their cursor.
+    /// Viewers that may lag. The key is an offset at or before the viewer's cursor.
     #[cfg_attr(feature = "handover", serde(skip))]
     lagging: BTreeSet<(u64, ViewerId<C>)>,
-    /// No viewer that is ready and not lagging has a cursor before this.
+    /// Every ready viewer outside of `lagging` has its cursor at or behind this offset.
     pace_floor: u64,
-    /// Bytes that viewers hold as the rest of a unit that is not in the buffer any more.
+    /// Bytes in viewers' copies of unit rests that are no longer in the buffer.
     #[cfg_attr(feature = "handover", serde(skip))]
     rest_bytes: usize,
-    /// What stands in front of segments for viewers who have not taken all of it.
+    /// Bytes of segment prefixes that viewers have not been sent completely.
     #[cfg_attr(feature = "handover", serde(skip))]
     shared_bytes: usize,
-    /// Viewers whose unit could not be finished.
+    /// Viewers to disconnect, because the rest of their unit could not be kept.
     #[cfg_attr(feature = "handover", serde(skip))]
     cut: Vec<C>,
-    /// The offset at which the bytes begin that arrived last.
+    /// Offset of the first byte of the piece that arrived last.
     newest_piece: u64,
     figures: Figures,
     rate: Rate,
@@ -178,8 +178,8 @@ pub struct StreamBuffer<C> {
 }
 
 impl<C: Copy> StreamBuffer<C> {
-    /// A stream whose source was admitted at `now`; `given_type` is the media type that the source
-    /// gave.
+    /// Creates the buffer of a stream whose source was admitted at `now`. `given_type` is the media
+    /// type that the source declared.
     pub fn new(limits: Limits, given_type: Option<String>, now: Instant) -> StreamBuffer<C> {
         StreamBuffer {
             limits,
@@ -207,22 +207,22 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// What its first bytes showed.
+    /// Returns what the first bytes showed of the format.
     pub fn told(&self) -> Told {
         self.points.told
     }
 
-    /// What a late viewer gets first; nothing before that is known.
+    /// Returns the header that a late viewer gets first. It is empty until it is known.
     pub fn header(&self) -> Header<'_> {
         self.scanner.header()
     }
 
-    /// How many places there are in its buffer at which decoding can begin.
+    /// Returns the number of join points in the buffer.
     pub fn joins(&self) -> usize {
         self.points.joins()
     }
 
-    /// Why there are none, if so.
+    /// Returns why the buffer has no join point, or `None` if it has one.
     pub fn no_joins_reason(&self) -> Option<&'static str> {
         match self.points.told {
             _ if self.points.has_joins() => None,
@@ -239,7 +239,8 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// The media type: the source's own, else what the bytes show; `None` until that is known.
+    /// Returns the media type that the source declared, or else the one that the bytes show. Returns
+    /// `None` until it is known.
     pub fn media_type(&self) -> Option<&str> {
         match (&self.given_type, self.points.told) {
             (Some(given), _) => Some(given),
@@ -254,33 +255,33 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// What has been counted.
+    /// Returns the counters.
     pub fn figures(&self) -> Figures {
         self.figures
     }
 
-    /// Bits a second from the source in the last seconds.
+    /// Returns the source's bit rate over the last seconds, in bits per second.
     pub fn bit_rate(&self, now: Instant) -> u64 {
         self.rate.bits_per_second(self.started, now)
     }
 
-    /// How it ended, if it has.
+    /// Returns how the stream ended, or `None` while it runs.
     pub fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// The offset behind the newest byte.
+    /// Returns the offset behind the newest byte.
     pub fn newest(&self) -> u64 {
         self.buffer.newest()
     }
 
-    /// The bytes from an offset on that lie together: at most `bytes_max`, none if they are
-    /// overwritten.
+    /// Returns contiguous bytes from the offset `from` on, at most `bytes_max`. Returns an empty slice
+    /// if they have been overwritten.
     pub fn slice(&self, from: u64, bytes_max: usize) -> &[u8] {
         self.buffer.slice(from, bytes_max)
     }
 
-    /// Counts what a source sent at `now`, whether it can be viewed or not.
+    /// Counts bytes that the source sent at `now`, also those that no viewer can use.
     pub fn count(&mut self, bytes: usize, now: Instant) {
         self.figures.bytes_received += bytes as u64;
         self.rate.count(bytes, now.since(self.started));
@@ -302,14 +303,14 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// So many bytes at the most are to be promised to a viewer at once: should it fall out of the
-    /// buffer and the stream end, they are at hand still.
+    /// Returns the most bytes that may be promised to a viewer at once. If the viewer falls out of the
+    /// buffer and the stream ends, this many bytes are still in the buffer.
     pub fn promise_bytes_max(&self) -> usize {
         self.buffer.kept_bytes()
     }
 
-    /// Takes what came of the source at `now`, which [`StreamBuffer::count`] has counted. Afterwards
-    /// [`StreamBuffer::take_cut`] names viewers that cannot go on.
+    /// Appends bytes that the source sent at `now`, after [`StreamBuffer::count`] counted them.
+    /// Afterwards [`StreamBuffer::take_cut`] returns the viewers to disconnect.
     pub fn append(&mut self, bytes: &[u8], pool: &mut Pool, now: Instant) {
         self.wake();
         self.newest_piece = self.buffer.newest();
@@ -319,14 +320,14 @@ impl<C: Copy> StreamBuffer<C> {
                 self.add_block(pool, now);
             }
             let taken = self.buffer.fill(rest);
-            // Scanned block by block: what a viewer that falls out needs to know is then known of
-            // all that is in the buffer.
+            // Each block is scanned before the next one is filled. So unit boundaries are known for
+            // every byte in the buffer when a viewer falls out of it.
             self.scan(&rest[..taken], now);
             rest = &rest[taken..];
         }
     }
 
-    /// The source is gone: viewers get what is buffered, and then learn how it ended.
+    /// Ends the stream. Viewers get the buffered bytes, and then the end of their response.
     pub fn finish(&mut self, end: End) {
         if self.end.is_none()
             && let Some(cutter) = &mut self.cutter
@@ -337,23 +338,22 @@ impl<C: Copy> StreamBuffer<C> {
         self.wake();
     }
 
-    /// Bytes that its buffer takes of the pool.
+    /// Returns the bytes that the buffer takes from the pool.
     pub fn pool_bytes(&self) -> usize {
         self.buffer.pool_bytes()
     }
 
-    /// Bytes that there are in its buffer.
+    /// Returns the number of bytes in the buffer.
     pub fn filled_bytes(&self) -> usize {
         (self.buffer.newest() - self.buffer.oldest()) as usize
     }
 
-    /// Bytes that its allocations take: [`Limits::held_bytes_max`] at the most, and what its
-    /// viewers' places take.
+    /// Returns the allocated bytes: at most [`Limits::held_bytes_max`], and the viewers' cursors.
     pub fn held_bytes(&self) -> usize {
         self.media_bytes() + self.places_bytes()
     }
 
-    /// All that media makes it hold.
+    /// Returns the bytes that are allocated because of media.
     fn media_bytes(&self) -> usize {
         self.buffer.held_bytes()
             + self.rest_bytes
@@ -366,9 +366,9 @@ impl<C: Copy> StreamBuffer<C> {
                 .map_or(0, |cutter| size_of::<Cutter>() + cutter.held_bytes())
     }
 
-    /// What the viewers' places take: as many as there ever were at once, a prelude for each who is
-    /// there, and the index. The nodes of that hold five entries at least, and have room for eleven
-    /// and twelve links.
+    /// Returns the bytes that are allocated for viewers: a slot for the most viewers that were ever
+    /// connected at once, a prelude for each connected viewer, and the index. A node of the index
+    /// holds at least 5 entries, and has room for 11 entries and 12 links.
     fn places_bytes(&self) -> usize {
         let nodes = self.lagging.len() / 5 + 1;
         self.viewers.held_bytes()
@@ -379,23 +379,25 @@ impl<C: Copy> StreamBuffer<C> {
             + self.cut.capacity() * size_of::<C>()
     }
 
-    /// Has the pool keep a whole buffer for it, before anything comes. Says whether there is room.
+    /// Reserves a whole buffer in the pool before the first byte comes. Returns whether the pool had
+    /// room.
     #[must_use]
     pub fn reserve(&mut self, pool: &mut Pool) -> bool {
         self.buffer.reserve(pool)
     }
 
-    /// Gives the buffer back.
+    /// Returns the buffer's blocks to the pool.
     pub fn release(&mut self, pool: &mut Pool) {
         self.buffer.release(pool);
     }
 
-    /// Viewers that fell out of the buffer within a unit which could not be kept for them.
+    /// Returns a viewer to disconnect: it fell out of the buffer within a unit, and the rest of the
+    /// unit could not be kept.
     pub fn take_cut(&mut self) -> Option<C> {
         self.cut.pop()
     }
 
-    /// All who wait have every byte up to now; something comes that they do not have.
+    /// Makes all waiting viewers ready, because bytes are about to be appended.
     fn wake(&mut self) {
         if !self.lines.has_ready() {
             self.pace_floor = self.buffer.newest();
@@ -407,7 +409,7 @@ impl<C: Copy> StreamBuffer<C> {
         match self.buffer.oldest_after_recycling(pool) {
             None => self.buffer.grow(pool, now),
             Some(oldest) => {
-                self.let_fall(oldest);
+                self.drop_before(oldest);
                 self.buffer.recycle(now);
                 self.points.forget_before(oldest);
                 if let Some(cutter) = &mut self.cutter {
@@ -436,8 +438,8 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// A new viewer. It begins with what a player needs, at the latest point where decoding can
-    /// begin.
+    /// Adds a viewer. It begins at the newest allowed join point, behind the header that a player
+    /// needs.
     pub fn join(&mut self, connection: C, now: Instant) -> ViewerId<C> {
         let (start, needs_header) = self.start(now);
         let lead = self.lead(&start, needs_header);
@@ -460,12 +462,12 @@ impl<C: Copy> StreamBuffer<C> {
         if cursor < self.buffer.newest() {
             self.lag(viewer, cursor);
         }
-        // Its response's head at least.
+        // At least the response's head has to be sent.
         self.lines.be_ready(viewer.index());
         viewer
     }
 
-    /// Where a new viewer begins, and whether with the header.
+    /// Returns where a new viewer begins, and whether it gets the header first.
     pub(super) fn start(&self, now: Instant) -> (Start, bool) {
         let live_edge = (Start::at(self.buffer.newest()), false);
         let from_the_start = self.buffer.oldest() == 0;
@@ -483,10 +485,10 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// Whether so little has come that its first point may be about to: who begins at the first
-    /// byte sees that, and is not far behind. Later a viewer is better served with the header,
-    /// once that has been told, and what comes: it can decode that as soon. But not where nothing
-    /// else than the first byte will do.
+    /// Returns whether a new viewer should begin at the first byte. While the stream is short, its
+    /// first join point may be about to come, and the viewer is not far behind. Later the header and
+    /// the newest bytes serve a viewer better: it can decode them as soon. Some formats can only be
+    /// decoded from the first byte on.
     fn is_best_from_the_start(&self) -> bool {
         let is_short = self.buffer.newest() <= BEGINNING_BYTES;
         let is_beginning = is_short || self.points.header_serial == 0;
@@ -504,7 +506,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// The viewer is gone.
+    /// Removes a viewer.
     pub fn leave(&mut self, id: ViewerId<C>) {
         self.lines.leave(id.index());
         self.stop_lagging(id);
@@ -516,22 +518,21 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// Whose turn it is: a viewer that is ready leaves its line with this, and comes back with
-    /// [`StreamBuffer::settle`].
+    /// Takes the next ready viewer out of its queue. [`StreamBuffer::settle`] queues it again.
     pub fn next_ready(&mut self) -> Option<(ViewerId<C>, C)> {
         self.media_type()?;
         let id = self.viewers.id_at(self.lines.next()?)?;
         self.viewers.get(id).map(|viewer| (id, viewer.connection))
     }
 
-    /// Whether there is a viewer whose turn it is.
+    /// Returns whether a viewer is ready.
     pub fn has_ready(&self) -> bool {
         self.lines.has_ready() && self.media_type().is_some()
     }
 
-    /// What there is for a viewer. One that fell out of the buffer goes on with this, when the rest
-    /// of its unit is sent. `owed` bytes have been promised to it already, by a chunk that is open:
-    /// once the stream has ended, it goes on early enough to get them.
+    /// Returns what a viewer can be sent now. A viewer that fell out of the buffer continues at a join
+    /// point here, once the rest of its unit is sent. An open chunk has promised `owed` bytes to the
+    /// viewer: if the stream has ended, the viewer continues early enough to get them.
     pub fn supply(&mut self, id: ViewerId<C>, owed: usize) -> Supply {
         self.catch_up(id, owed);
         let Some(viewer) = self.viewers.get(id) else {
@@ -553,7 +554,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// The offset of a viewer's next byte, if that is the next it gets.
+    /// Returns the offset of a viewer's next byte. Returns `None` while other bytes go out first.
     pub fn cursor(&self, id: ViewerId<C>) -> Option<u64> {
         let viewer = self.viewers.get(id)?;
         match viewer.position {
@@ -562,13 +563,13 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// Copies bytes that are in the buffer behind what `into` holds.
+    /// Appends a copy of buffered bytes to `into`.
     pub fn copy_to(&self, into: &mut Vec<u8>, from: u64, bytes: usize) {
         self.buffer.copy_to(into, from, from + bytes as u64);
     }
 
-    /// Lends a viewer's next bytes: at most `bytes_max`, fewer where the places run out, of which
-    /// `places_kept` stay free.
+    /// Lends a viewer's next bytes, at most `bytes_max`. `places_kept` places of `gather` stay free.
+    /// Returns the number of bytes.
     pub fn lend<'a>(
         &'a self,
         id: ViewerId<C>,
@@ -597,7 +598,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// So many of the viewer's bytes have been sent.
+    /// Records that `bytes` were sent to the viewer.
     pub fn advance(&mut self, id: ViewerId<C>, bytes: usize) {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
@@ -616,7 +617,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// The viewer's turn is over; it goes where it belongs now.
+    /// Queues a viewer again after its turn.
     pub fn settle(&mut self, id: ViewerId<C>, outcome: Outcome) {
         let supply = self.supply(id, 0);
         let Some(viewer) = self.viewers.get(id) else {
@@ -644,5 +645,5 @@ impl<C: Copy> StreamBuffer<C> {
     }
 }
 
-/// The media type of what is not known.
+/// Media type of a format that is not known.
 pub const UNKNOWN_TYPE: &str = "application/octet-stream";

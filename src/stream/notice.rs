@@ -1,26 +1,26 @@
-//! What the owner of a stream should know of it.
+//! Warnings about a stream that continues in spite of them.
 
 use super::{StreamBuffer, Told};
 use crate::format::Format;
 
-/// What is wrong with a stream that goes on nevertheless.
+/// A warning about a stream. Each is given once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A whole group of pictures does not fit into the buffer.
+    /// A group of pictures is larger than the buffer.
     LargeGroup,
-    /// As much as the buffer keeps has come, and nothing in it at which decoding can begin.
+    /// The buffer is full and has no join point.
     NoJoin,
-    /// Only who is there from its first byte on can decode it.
+    /// The stream can only be decoded from its first byte on.
     NeedsFirstByte,
-    /// It is not what its first bytes showed, or needs more than is kept for that (see [`format`]):
-    /// viewers join at the live edge.
+    /// The bytes do not continue as the format that they began with, or the format needs more memory
+    /// than its reader may use (see [`format`]). Viewers join at the live edge from here on.
     LetGo(Format),
     /// A group of pictures lasts longer than a segment may.
     LongGroup,
 }
 
 impl<C: Copy> StreamBuffer<C> {
-    /// What its owner should know, once for each.
+    /// Returns the next warning that has not been given.
     pub fn take_notice(&mut self) -> Option<Notice> {
         if self.scanner.needs_first_byte() && !std::mem::replace(&mut self.told_of_no_join, true) {
             return Some(Notice::NeedsFirstByte);

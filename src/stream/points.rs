@@ -1,8 +1,7 @@
-//! What is known of a stream's container: which header a late viewer gets, and the places in the
-//! buffer where one may begin or be cut off.
+//! Where viewers may begin in a stream, and where they may be cut off.
 //!
-//! Owns no media bytes; the header is the scanner's. `header_end <= every point`; all are
-//! ascending, and none is older than the buffer's oldest byte.
+//! This module owns no media bytes; the scanner owns the header. `header_end <= every point`. All
+//! offsets are ascending. None is before the buffer's oldest byte.
 
 use std::collections::VecDeque;
 
@@ -13,33 +12,33 @@ use crate::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Told {
-    /// Too few have arrived to tell.
+    /// Too few bytes have arrived to recognise a format.
     Undecided,
-    /// A container that can be joined.
+    /// The stream has a format with join points.
     Known(Format),
-    /// Anything else: viewers join at the live edge.
+    /// The format is unknown. Viewers join at the live edge.
     Unknown,
 }
 
-/// Places where viewers may begin, newest last.
+/// Offsets where viewers may begin or be cut off. The newest is last.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Points {
-    /// What is known of the container.
+    /// Format that the bytes show.
     pub told: Told,
-    /// The container that the first bytes showed, though it may have been let go since.
+    /// Format that the first bytes showed, even if the stream did not continue as such.
     pub shown: Option<Format>,
-    /// Which header this is: 0 before the first.
+    /// Serial number of the newest header. 0 means that none has come.
     pub header_serial: u64,
-    /// Where what follows the header begins: whoever has read so far has seen the header in the
-    /// stream itself.
+    /// Offset of the first byte behind the header. A viewer that has read up to it got the header
+    /// with the stream.
     pub(super) header_end: Option<u64>,
     pub(super) joins: VecDeque<Join>,
-    /// A join point came since the newest header.
+    /// Whether a join point came since the newest header.
     has_had_joins: bool,
-    /// Offsets at which a viewer may be cut off.
+    /// Unit boundaries, at which a viewer may be cut off.
     pub(super) units: VecDeque<u64>,
-    /// Where a viewer may be begun without a join point: not always one at which another may be cut
-    /// off.
+    /// Newest unit, where a viewer begins if there is no join point. A viewer may not always be cut
+    /// off here.
     pub(super) newest_unit: Option<Start>,
 }
 
@@ -65,7 +64,7 @@ impl Default for Points {
 }
 
 impl Points {
-    /// Takes over what the scanner found in bytes that arrived at `now`.
+    /// Records a finding of the scanner in bytes that arrived at `now`.
     pub fn take(&mut self, finding: Finding, now: Instant) {
         match finding {
             Finding::Format(format) => {
@@ -83,15 +82,14 @@ impl Points {
                 self.header_serial += 1;
                 (self.header_end, self.newest_unit) = (None, None);
                 self.has_had_joins = false;
-                // Their room stays: headers may come often.
+                // The allocations stay, because headers may come often.
                 self.joins.clear();
                 self.units.clear();
             }
             Finding::Join(start) => self.add_join(start, now),
             Finding::Unit(start) => {
                 self.header_end.get_or_insert(start.offset);
-                // However small the units are, their places must not fill the memory; the next one
-                // will do.
+                // Offsets of small units must not fill the memory, so they have a minimum spacing.
                 let is_spaced = self
                     .units
                     .back()
@@ -107,13 +105,13 @@ impl Points {
         }
     }
 
-    /// Bytes that the places take: [`Points::held_bytes_max`] at the most.
+    /// Returns the allocated bytes: at most [`Points::held_bytes_max`].
     pub fn held_bytes(&self) -> usize {
         self.joins.capacity() * size_of::<Join>() + self.units.capacity() * size_of::<u64>()
     }
 
-    /// Of a buffer of so many bytes: places of either kind are [`UNIT_SPACING`] apart, but for the
-    /// newest. Room for them doubles as it is needed.
+    /// Returns the most bytes that the points of a buffer take. Points of either kind are
+    /// [`UNIT_SPACING`] apart, but for the newest. Their allocation doubles when it is full.
     pub const fn held_bytes_max(buffer_bytes: usize) -> usize {
         let places = buffer_bytes / UNIT_SPACING as usize + 4;
         2 * places * (size_of::<Join>() + size_of::<u64>())
@@ -126,7 +124,7 @@ impl Points {
             .len()
             .checked_sub(2)
             .and_then(|index| self.joins.get(index));
-        // Points are spaced too, but for the newest.
+        // Join points have a minimum spacing, too, but for the newest.
         if before_last.is_some_and(|join| start.offset < join.start.offset + UNIT_SPACING) {
             self.joins.pop_back();
         }
@@ -134,7 +132,7 @@ impl Points {
         self.has_had_joins = true;
     }
 
-    /// Forgets what lies before the buffer's oldest byte.
+    /// Removes the points before the buffer's oldest byte.
     pub fn forget_before(&mut self, oldest: u64) {
         while self
             .joins
@@ -149,17 +147,17 @@ impl Points {
         self.newest_unit = self.newest_unit.filter(|unit| unit.offset >= oldest);
     }
 
-    /// Whether a viewer that has read up to here has seen the header.
+    /// Returns whether a viewer that has read up to `offset` has got the header with the stream.
     pub fn is_past_header(&self, offset: u64) -> bool {
         self.header_end.is_some_and(|end| end <= offset)
     }
 
-    /// Whether decoding can begin anywhere in the buffer.
+    /// Returns whether the buffer has a join point.
     pub fn has_joins(&self) -> bool {
         !self.joins.is_empty()
     }
 
-    /// How many places there are in the buffer at which decoding can begin.
+    /// Returns the number of join points in the buffer.
     pub fn joins(&self) -> usize {
         self.joins.len()
     }
@@ -173,13 +171,13 @@ impl Points {
         }
     }
 
-    /// Whether there has been one since the header, though it may be gone.
+    /// Returns whether a join point came since the header, even if it is overwritten.
     pub fn has_had_joins(&self) -> bool {
         self.has_had_joins
     }
 
-    /// Where a viewer begins: at the newest join point, or the newest that lies so far back; at the
-    /// newest unit if there is no point.
+    /// Returns where a viewer begins: at the newest join point that is as far back as `back` says, or
+    /// else at the oldest one. Without join points it is the newest unit.
     pub fn start(&self, back: &Back) -> Option<Start> {
         let chosen = self
             .joins
@@ -190,15 +188,14 @@ impl Points {
         join.map(|join| join.start).or(self.newest_unit)
     }
 
-    /// The last place at or before `offset` where a viewer may be cut off.
+    /// Returns the last unit boundary at or before `offset`.
     pub fn unit_before(&self, offset: u64) -> Option<u64> {
         let count = self.units.partition_point(|unit| *unit <= offset);
         self.units.get(count.checked_sub(1)?).copied()
     }
 
-    /// The first place at or behind `cursor` where a viewer may be cut off. A join point is not
-    /// always one: a viewer can begin in the middle of a Matroska Cluster in which another must not
-    /// be stopped.
+    /// Returns the first unit boundary at or behind `cursor`. A join point is not always a boundary: a
+    /// viewer can begin in the middle of a Matroska Cluster, where another viewer must not be cut off.
     pub fn unit_end(&self, cursor: u64) -> Option<u64> {
         self.units
             .get(self.units.partition_point(|unit| *unit < cursor))
@@ -206,12 +203,12 @@ impl Points {
     }
 }
 
-/// How far back a new viewer begins.
+/// How far back a new viewer's join point must be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Back {
-    /// The join point must lie at or before this offset,
+    /// The join point is at or before this offset.
     pub offset_max: u64,
-    /// and have arrived at this time or earlier.
+    /// The join point arrived at this time or earlier.
     pub moment_max: Instant,
 }
 
@@ -248,10 +245,10 @@ mod tests {
         points.joins.iter().map(|join| join.start.offset).collect()
     }
 
-    /// However close together they come, places do not fill the memory: of units the first counts,
-    /// of points the newest as long as it is that.
+    /// Points that come close together do not fill the memory: the first unit and the newest join
+    /// point of a stretch are kept.
     #[test]
-    fn places_are_spaced() {
+    fn points_have_a_minimum_spacing() {
         for (offsets, joins_kept, units_kept) in [
             (&[7][..], &[7][..], &[7][..]),
             (&[7, 8], &[7, 8], &[7]),
@@ -271,9 +268,9 @@ mod tests {
         }
     }
 
-    /// Of a buffer of a few hundred KiB in which every byte is a place.
+    /// Every byte of a buffer of a few hundred KiB is a point.
     #[test]
-    fn what_places_hold_is_told_and_bounded() {
+    fn the_memory_of_points_is_counted_and_bounded() {
         const BUFFER_BYTES: u64 = 512 << 10;
         let mut points = points(&[], &[]);
         for offset in 0..3 * BUFFER_BYTES {
@@ -308,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overwritten_is_forgotten() {
+    fn overwritten_points_are_removed() {
         for (oldest, joins_left, units_left, newest_unit) in [
             (
                 0,
@@ -335,9 +332,9 @@ mod tests {
         assert!(!points(&[], &[10_000]).has_had_joins());
     }
 
-    /// A viewer is cut off between two units: what it is in the middle of goes out up to the next.
+    /// A viewer is cut off between two units, so it gets its current unit up to the next boundary.
     #[test]
-    fn units_lie_before_and_behind() {
+    fn unit_boundaries_are_found_before_and_behind() {
         let points = points(&[15_000], &[10_000, 20_000, 30_000]);
         for (offset, before, end) in [
             (0, None, Some(10_000)),
@@ -354,10 +351,10 @@ mod tests {
         }
     }
 
-    /// The header is behind whoever has read up to the first thing that follows it, whatever that
-    /// is; of the next header nobody has.
+    /// A viewer that has read up to the first finding behind a header has got the header. No viewer
+    /// has got the next header.
     #[test]
-    fn the_first_place_behind_a_header_is_its_end() {
+    fn the_first_finding_behind_a_header_is_its_end() {
         for first in [Finding::Unit, Finding::Join, Finding::Entry] {
             let mut points = points(&[], &[]);
             assert!(!points.is_past_header(u64::MAX));
@@ -374,8 +371,8 @@ mod tests {
         }
     }
 
-    /// A viewer begins at the newest point that is far enough back in bytes and in time; where none
-    /// is, at the oldest there is; and where there is none, at the newest unit.
+    /// A viewer begins at the newest join point that is far enough back in bytes and in time, or else
+    /// at the oldest join point. Without join points it begins at the newest unit.
     #[test]
     fn a_viewer_begins_as_far_back_as_it_should() {
         let with_joins = points(&[10_000, 20_000, 30_000], &[50_000]);
@@ -405,9 +402,9 @@ mod tests {
         assert_eq!(points(&[], &[]).start(&back), None);
     }
 
-    /// What the first bytes showed is known still when nothing else counts any more.
+    /// The format that the first bytes showed is kept when the stream did not continue as such.
     #[test]
-    fn what_was_let_go_has_no_places() {
+    fn an_abandoned_format_has_no_points() {
         let mut points = points(&[10_000], &[10_000]);
         points.take(Finding::Unknown, at(0));
         assert_eq!(points.told, Told::Unknown);

@@ -1,20 +1,20 @@
-//! How fast bytes came in the last seconds.
+//! The bit rate over the last seconds.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// Bytes of the running second and of the whole seconds before it.
+/// Byte counts of the current second and of the whole seconds before it.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Rate {
-    /// The bytes of second `n` stand at `n % SECONDS`.
+    /// The count of second `n` is at index `n % SECONDS`.
     bytes: [u64; SECONDS],
-    /// The newest second that was counted, from the stream's start.
+    /// Newest second with a count, since the stream's start.
     second: u64,
 }
 
-/// The window: five whole seconds and the running one.
+/// The window: five whole seconds and the current one.
 const SECONDS: usize = 6;
 
 impl Rate {
@@ -24,7 +24,7 @@ impl Rate {
         self.bytes[(self.second % SECONDS as u64) as usize] += bytes as u64;
     }
 
-    /// Bits a second over the window, or over the stream's life where that is shorter.
+    /// Returns bits per second over the window, or over the stream's age if that is shorter.
     pub fn bits_per_second(&self, started: Instant, now: Instant) -> u64 {
         let age = now.since(started);
         let mut current = self.clone();
@@ -32,7 +32,7 @@ impl Rate {
         let whole_seconds = age.as_secs().min(SECONDS as u64 - 1);
         let window = whole_seconds as f64 + f64::from(age.subsec_millis()) / 1000.0;
         let bits = current.bytes.iter().sum::<u64>().saturating_mul(8);
-        // Half a second at the least, or the first burst would look like a flood.
+        // At least half a second, or the first burst would look like a flood.
         (bits as f64 / window.max(0.5)) as u64
     }
 

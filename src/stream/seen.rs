@@ -1,4 +1,4 @@
-//! What there is to say of each viewer, for who asks.
+//! The figures of each viewer, for lists.
 
 use std::time::Duration;
 
@@ -6,40 +6,40 @@ use super::viewer::Position;
 use super::{StreamBuffer, ViewerId};
 use crate::time::Instant;
 
-/// A viewer, as it is now.
+/// Figures of a viewer.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<C> {
-    /// Its place among the stream's viewers: no other has it while it is there.
+    /// Index among the stream's viewers. No other viewer has it at the same time.
     pub place: usize,
-    /// What the owner knows it by.
+    /// The owner's name for the viewer.
     pub connection: C,
-    /// It gets a segment, and nothing else.
+    /// Whether the viewer gets one segment and nothing else.
     pub is_of_segment: bool,
-    /// Since when it is there.
+    /// When the viewer joined.
     pub since: Instant,
-    /// Bytes that it has got.
+    /// Media bytes that were sent to the viewer.
     pub bytes_sent: u64,
-    /// How far it is behind the newest byte,
+    /// Distance to the newest byte.
     pub behind_bytes: u64,
-    /// and behind the moment at which its next one arrived.
+    /// Time since the viewer's next byte arrived.
     pub behind: Duration,
-    /// How often it fell out of the buffer.
+    /// How often the viewer fell out of the buffer.
     pub skips: u32,
 }
 
 impl<C: Copy> StreamBuffer<C> {
-    /// How many viewers it has.
+    /// Returns the number of viewers.
     pub fn viewer_count(&self) -> usize {
         self.viewers.len()
     }
 
-    /// What the owner knows its viewers by.
+    /// Returns the owner's names for the viewers.
     pub fn connections(&self) -> impl Iterator<Item = C> {
         self.viewers.iter().map(|(_, viewer)| viewer.connection)
     }
 
-    /// How far a viewer is behind the newest byte: in bytes, and in the time since the next one for
-    /// it arrived. Of one that fell out of the buffer all of which there is.
+    /// Returns how far a viewer is behind the newest byte: in bytes, and in the time since its next
+    /// byte arrived. A viewer that fell out of the buffer is behind by the whole buffer.
     pub fn behind(&self, id: ViewerId<C>, now: Instant) -> (u64, Duration) {
         let cursor = match self.viewers.get(id).map(|viewer| viewer.position) {
             Some(Position::At(cursor)) => cursor,
@@ -50,13 +50,13 @@ impl<C: Copy> StreamBuffer<C> {
         (bytes, now.since(arrived.unwrap_or(now)))
     }
 
-    /// Its viewers from this place on, in the order of their places.
+    /// Returns the viewers from the index `place` on, in the order of their indices.
     pub fn seen_from(&self, place: usize, now: Instant) -> impl Iterator<Item = Seen<C>> {
         let those = self.viewers.iter_from(place);
         those.filter_map(move |(id, _)| self.seen(id, now))
     }
 
-    /// One of them.
+    /// Returns the figures of one viewer.
     pub fn seen(&self, id: ViewerId<C>, now: Instant) -> Option<Seen<C>> {
         let viewer = self.viewers.get(id)?;
         let (behind_bytes, behind) = self.behind(id, now);

@@ -1,4 +1,4 @@
-//! A stream in segments: where they are, and the viewer of one, who has an end.
+//! Segments of a stream, and viewers that get one segment.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use crate::hls::{Cutter, Plan};
 use crate::time::Instant;
 
 impl<C: Copy> StreamBuffer<C> {
-    /// From now on it is known where segments of it begin and end.
+    /// Begins to cut the stream into segments.
     pub fn cut_into_segments(&mut self, plan: Plan) {
         let plan = Plan {
             buffer_bytes: self.buffer.bytes_max() as u64,
@@ -17,21 +17,21 @@ impl<C: Copy> StreamBuffer<C> {
         self.cutter = Cutter::of(plan);
     }
 
-    /// Its segments, if it is cut into such.
+    /// Returns the segments, if the stream is cut into such.
     pub fn segments(&mut self) -> Option<&mut Cutter> {
         self.cutter.as_deref_mut()
     }
 
-    /// Another source goes on with it from here.
+    /// Marks the newest byte as a seam: another source continues the stream from here.
     pub fn begin_seam(&mut self) {
         if let Some(cutter) = &mut self.cutter {
             cutter.seam(self.buffer.newest());
         }
     }
 
-    /// A viewer of one segment, which is there still: of what lies from an offset to another,
-    /// behind this lead. Nothing is copied for it; if it is overtaken, it is cut
-    /// ([`StreamBuffer::take_cut`]).
+    /// Adds a viewer of one segment that is still in the buffer: it gets `lead`, and then the bytes
+    /// between the two offsets. Nothing is copied for it. If the bytes are overwritten, the viewer is
+    /// disconnected ([`StreamBuffer::take_cut`]).
     pub fn join_range(
         &mut self,
         connection: C,

@@ -1,4 +1,4 @@
-//! A stream and its viewers, from outside; files beside this one have what is more of one kind.
+//! Tests of a stream and its viewers through its public functions.
 
 mod falling;
 mod held;
@@ -16,13 +16,13 @@ fn stream(bytes_max: usize) -> StreamBuffer<u8> {
     StreamBuffer::new(limits, None, Instant::after_start(Duration::ZERO))
 }
 
-/// Text, which shows what it is at once.
+/// Text: its format is known to be unknown at once.
 fn media(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| b'a' + (at % 23) as u8).collect()
 }
 
 #[test]
-fn what_comes_with_a_head_is_kept_for_who_waited_though_the_pool_is_empty() {
+fn bytes_that_came_with_the_head_are_kept_for_waiting_viewers_though_the_pool_is_empty() {
     let now = Instant::after_start(Duration::ZERO);
     let mut pool = Pool::new(0);
     let mut stream = stream(64 * 1024);
@@ -30,7 +30,7 @@ fn what_comes_with_a_head_is_kept_for_who_waited_though_the_pool_is_empty() {
     let read_at_once = 16 * 1024;
     stream.append(&media(read_at_once), &mut pool, now);
     assert_eq!(stream.supply(viewer, 0), Supply::Bytes(read_at_once));
-    // Then the source waits until the viewer has been served.
+    // The source waits until the viewer has been served.
     assert_eq!(stream.wanted_bytes(&pool), 0);
     assert!(stream.next_ready().is_some());
     stream.advance(viewer, read_at_once);
@@ -45,7 +45,7 @@ fn a_viewer_that_waited_for_the_format_loses_nothing_before_its_first_write() {
     let now = Instant::after_start(Duration::ZERO);
     let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
-    // Sound could begin anywhere in it, so the format is open for 12 KiB.
+    // Sound could begin anywhere in these bytes, so the format is undecided for 12 KiB.
     let binary: Vec<u8> = (0..1 << 17)
         .map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
@@ -65,7 +65,7 @@ fn a_viewer_that_waited_for_the_format_loses_nothing_before_its_first_write() {
 }
 
 #[test]
-fn of_the_rest_of_a_unit_only_what_is_left_is_kept() {
+fn only_the_unsent_part_of_a_rest_is_kept() {
     let mut lead = viewer::Lead::of_rest(media(100_000));
     assert_eq!(lead.advance(99_000), 99_000);
     assert_eq!(lead.parts()[0], &media(100_000)[99_000..]);
@@ -75,7 +75,7 @@ fn of_the_rest_of_a_unit_only_what_is_left_is_kept() {
 }
 
 #[test]
-fn who_takes_nothing_falls_out_and_goes_on_with_the_newest_piece() {
+fn a_viewer_that_reads_nothing_falls_out_and_continues_with_the_newest_piece() {
     let now = Instant::after_start(Duration::ZERO);
     let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
@@ -95,7 +95,7 @@ fn who_takes_nothing_falls_out_and_goes_on_with_the_newest_piece() {
     assert!(stream.pool_bytes() <= 64 * 1024);
 }
 
-/// FLV whose metadata is another one each time, and a key frame.
+/// FLV with new metadata each time, and a key frame.
 fn metadata_and_key_frame(round: u8) -> Vec<u8> {
     let tag = |kind: u8, body: &[u8]| {
         let length = (body.len() as u32).to_be_bytes();
@@ -132,7 +132,7 @@ fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing
 }
 
 #[test]
-fn a_stream_takes_the_blocks_of_one_that_is_over() {
+fn a_stream_uses_the_blocks_of_an_ended_one() {
     let (now, bytes_max) = (Instant::START, 1 << 20);
     let mut pool = Pool::new(bytes_max);
     let begin = |media: &[u8], pool: &mut Pool| {
@@ -149,7 +149,7 @@ fn a_stream_takes_the_blocks_of_one_that_is_over() {
     assert_eq!(second.slice(0, 1), b"y");
     assert_eq!(second.slice(0, 1).as_ptr(), place);
     assert!(pool.held_bytes() < 1_000, "it is in use");
-    // Many that end together leave a few.
+    // Of many streams that end at once, the pool keeps a few blocks.
     let large = media(64 * 1024);
     let mut streams: Vec<_> = (0..9).map(|_| begin(&large, &mut pool)).collect();
     for stream in &mut streams {

@@ -1,38 +1,37 @@
-//! The header as viewers get it: one copy of each version, which all who are being sent it share.
+//! Versions of the header. All viewers that are being sent a version share one copy.
 //!
-//! A copy is made when a viewer needs it and none is alive, and goes when the last has taken it. A
-//! viewer that stalls within a header keeps that version; of versions that were replaced only
-//! [`REPLACED_MAX`] may be kept so. Whoever holds an older one cannot go on.
+//! A copy is made when a viewer needs the header and no copy is alive. It is freed when the last
+//! viewer has been sent all of it. A viewer that stalls within the header keeps its version alive.
+//! At most [`REPLACED_MAX`] replaced versions are kept. A viewer of an older one is disconnected.
 
 use std::rc::{Rc, Weak};
 
 use crate::format::{HEADER_BYTES_MAX, Header};
 
-/// A header that was made to be sent.
+/// A copy of the header.
 pub(super) type Version = Rc<Vec<u8>>;
 
-/// Versions that viewers may still be taking though another has come since. A header lasts as long
-/// as a group of pictures or longer: a viewer that needs the time of two for a few KiB does not
-/// keep up.
+/// Replaced versions that viewers may still be getting. A header is valid for at least a group of
+/// pictures: a viewer that needs the time of two groups for a few KiB does not keep up.
 pub(super) const REPLACED_MAX: usize = 2;
 
-/// Those that are alive. They are the viewers': here they are only known.
+/// The versions that are alive. Viewers own them.
 #[derive(Default)]
 pub(super) struct Versions {
     pub(super) current: Weak<Vec<u8>>,
-    /// The start for which the current one was made.
+    /// Continuity counter for which the current version was made.
     pub(super) counter: Option<u8>,
     /// Oldest first.
     pub(super) replaced: Vec<Weak<Vec<u8>>>,
 }
 
 impl Versions {
-    /// Whether the current one is for starts with another counter: then it must be replaced.
+    /// Returns whether the current version was made for another continuity counter.
     pub fn is_other(&self, counter: Option<u8>) -> bool {
         self.counter != counter && self.current.strong_count() > 0
     }
 
-    /// The current one, made of what is lent if it is not alive.
+    /// Returns the current version. Makes it of `header` if none is alive.
     pub fn current(&mut self, header: Header<'_>, counter: Option<u8>) -> Version {
         self.current.upgrade().unwrap_or_else(|| {
             let version = Rc::new(header.at(counter));
@@ -42,7 +41,7 @@ impl Versions {
         })
     }
 
-    /// Another header has come. If too many are kept now, this is the one that must go.
+    /// Replaces the current version. If too many are alive now, returns the one to be freed.
     pub fn replace(&mut self) -> Option<Version> {
         let current = std::mem::take(&mut self.current);
         if current.strong_count() == 0 {
@@ -56,16 +55,16 @@ impl Versions {
         None
     }
 
-    /// Bytes that all versions take, [`Versions::HELD_BYTES_MAX`] at the most.
+    /// Returns the bytes that all versions take: at most [`Versions::HELD_BYTES_MAX`].
     pub fn held_bytes(&self) -> usize {
         let known = self.replaced.iter().chain([&self.current]);
         let bytes = known.map(|version| {
-            // Two counts and a list stay as long as it is known.
+            // The two counters and the list's head are allocated until the last `Weak` is dropped.
             version.upgrade().map_or(0, |version| version.capacity()) + 5 * size_of::<usize>()
         });
         bytes.sum::<usize>() + self.replaced.capacity() * size_of::<Weak<Vec<u8>>>()
     }
 
-    /// The current version, those that were replaced, and the list of them.
+    /// The current version, the replaced versions, and their list.
     pub const HELD_BYTES_MAX: usize = (1 + REPLACED_MAX) * (HEADER_BYTES_MAX + 64) + 64;
 }

@@ -1,54 +1,54 @@
-//! Where one viewer stands in a stream.
+//! The cursor of one viewer in a stream.
 
 use super::versions::Version;
 use crate::time::Instant;
 
-/// A viewer's place. `C` is what its owner knows it by.
+/// A viewer of the stream. `C` is the owner's name for it.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Viewer<C> {
     pub(super) connection: C,
     pub(super) position: Position,
-    /// It gets no more than up to here: a segment. Of all others there is no end.
+    /// Offset behind the viewer's last byte if it gets a segment, else [`Viewer::ENDLESS`].
     pub(super) end: u64,
-    /// Bytes that go out before those at the position: the container's header, a start's prelude,
-    /// or the rest of a cut-off unit.
+    /// Bytes that are sent before those at the position: the header, a prelude, or the rest of a
+    /// unit.
     pub(super) lead: Lead,
-    /// Under which offset it stands among those who lag, if it does.
+    /// Key of the viewer in the index of lagging viewers, if it is there.
     pub(super) lag_key: Option<u64>,
-    /// The serial number of the header that it has had; 0 if none.
+    /// Serial number of the newest header that the viewer got. 0 means none.
     pub(super) header_seen: u64,
-    /// Since when it is there.
+    /// When the viewer joined.
     pub(super) since: Instant,
-    /// Bytes that it has got.
+    /// Media bytes that were sent to the viewer.
     pub(super) bytes_sent: u64,
-    /// How often it fell out of the buffer.
+    /// How often the viewer fell out of the buffer.
     pub(super) skips: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Position {
-    /// The next byte is the one at this offset: `oldest <= cursor <= newest`.
+    /// The viewer's next byte is at this offset: `oldest <= cursor <= newest`.
     At(u64),
-    /// It fell out of the buffer. When its lead is sent, it goes on at the newest place where it
-    /// can.
+    /// The viewer fell out of the buffer. Once its lead is sent, it continues at the newest join
+    /// point.
     Fallen {
-        /// Its lead is a copy of its own, which counts against the stream's bound.
+        /// The lead is a copy of a unit's rest, and counts against the stream's bound.
         holds_rest: bool,
     },
 }
 
 impl<C> Viewer<C> {
-    /// Of a viewer that gets all that comes.
+    /// `end` of a viewer that gets the whole stream.
     pub(super) const ENDLESS: u64 = u64::MAX;
 
-    /// It gets a segment, and nothing else.
+    /// Returns whether the viewer gets one segment and nothing else.
     pub(super) fn is_bounded(&self) -> bool {
         self.end != Viewer::<C>::ENDLESS
     }
 
-    /// What stands in front of a segment outlives it with who is in the middle of that: it is
-    /// counted with each, though they share it.
+    /// Returns the bytes of a segment's prefix. Viewers in the middle of the prefix keep it alive after
+    /// the segment is gone. It is counted for each viewer, although they share it.
     pub(super) fn shared_bytes(&self) -> usize {
         match self.is_bounded() {
             true => self.lead.shared_bytes(),
@@ -61,9 +61,10 @@ impl<C> Viewer<C> {
     }
 }
 
-/// What goes out first: a header that viewers share, and behind it bytes of the viewer's own. What
-/// has been sent is not kept: of the header nothing once it is all sent, and of the others at most
-/// as much as is left. Most viewers have none: their places are small.
+/// Bytes that a viewer is sent first: a header that viewers share, then bytes of its own.
+///
+/// The header is released once it is sent. At most half of the other bytes have been sent already.
+/// Most viewers have no lead, so an empty one takes only a pointer.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Lead(pub(super) Option<Box<Front>>);
@@ -75,13 +76,13 @@ pub(super) struct Front {
     pub(super) header: Option<Version>,
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     pub(super) own: Vec<u8>,
-    /// Of the header, or of what is its own if there is none any more.
+    /// Bytes that were sent of the header, or of `own` once the header is released.
     pub(super) sent: usize,
     has_begun: bool,
 }
 
 impl Lead {
-    /// What a lead takes beside the bytes that are its own.
+    /// Bytes that a lead takes besides its own bytes.
     pub const PLACE_BYTES: usize = size_of::<Front>();
 
     fn new(header: Option<Version>, own: Vec<u8>) -> Lead {
@@ -94,43 +95,43 @@ impl Lead {
         Lead((!is_empty).then(|| Box::new(front)))
     }
 
-    /// Where a viewer begins: with a header if it needs one, and the start's prelude.
+    /// Creates the lead of a viewer that begins: the header if it needs one, and the prelude.
     pub fn of_start(header: Option<Version>, prelude: &[u8]) -> Lead {
         Lead::new(header, prelude.to_vec())
     }
 
-    /// The rest of a unit.
+    /// Creates the lead of a viewer that fell out of the buffer: the rest of its unit.
     pub fn of_rest(rest: Vec<u8>) -> Lead {
         Lead::new(None, rest)
     }
 
-    /// What is still to be sent.
+    /// Returns the bytes that are still to be sent.
     pub fn parts(&self) -> [&[u8]; 2] {
         self.0.as_ref().map_or([&[], &[]], |front| front.parts())
     }
 
-    /// How many bytes that are.
+    /// Returns the number of bytes that are still to be sent.
     pub fn bytes_left(&self) -> usize {
         self.0.as_ref().map_or(0, |front| front.bytes_left())
     }
 
-    /// Whether the viewer has been given a byte of it.
+    /// Returns whether a byte of it was sent.
     pub fn has_begun(&self) -> bool {
         self.0.as_ref().is_some_and(|front| front.has_begun)
     }
 
-    /// Whether it is within this version of the header, or before it.
+    /// Returns whether this version of the header is still to be sent, or a part of it.
     pub fn holds(&self, version: &Version) -> bool {
         let header = self.0.as_ref().and_then(|front| front.header.as_ref());
         header.is_some_and(|header| Version::ptr_eq(header, version))
     }
 
-    /// Bytes that the allocation takes which is its own.
+    /// Returns the allocated bytes of `own`.
     pub fn held_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |front| front.own.capacity())
     }
 
-    /// Bytes that the allocation takes which it shares.
+    /// Returns the allocated bytes of the shared header.
     fn shared_bytes(&self) -> usize {
         let header = self.0.as_ref().and_then(|front| front.header.as_ref());
         header.map_or(0, |header| {
@@ -138,9 +139,9 @@ impl Lead {
         })
     }
 
-    /// So many have been sent; says how many of them belonged to the lead.
+    /// Records that `bytes` were sent. Returns how many of them belonged to the lead.
     pub fn advance(&mut self, bytes: usize) -> usize {
-        // Nearly always there is none, after each write to each viewer.
+        // This runs after each write to each viewer, and there is nearly never a lead.
         let Some(front) = &mut self.0 else {
             return 0;
         };

@@ -1,10 +1,11 @@
-//! What a buffer keeps, and what it takes of the pool for that.
+//! Tests of the buffer and its pool.
 
 use std::time::Duration;
 
 use super::*;
 
-/// Sixteen blocks of 4 KiB, of which five are granted: 16 KiB, and the one that is being filled.
+/// A buffer of 16 blocks of 4 KiB. Five of them are granted: 16 KiB, and the one that is being
+/// filled.
 const BYTES_MAX: usize = 64 * 1024;
 const BLOCK: usize = 4096;
 
@@ -12,7 +13,7 @@ fn at(seconds: usize) -> Instant {
     Instant::after_start(Duration::from_secs(seconds as u64))
 }
 
-/// Takes blocks until the oldest has to go, and fills each, a second each. Says how many that were.
+/// Adds and fills blocks, one a second, until the oldest would have to go. Returns their number.
 fn fill(buffer: &mut Buffer, pool: &mut Pool) -> usize {
     let mut blocks = 0;
     while buffer.oldest_after_recycling(pool).is_none() {
@@ -23,8 +24,8 @@ fn fill(buffer: &mut Buffer, pool: &mut Pool) -> usize {
     blocks
 }
 
-/// A buffer takes what the pool has, what is granted whatever that has, and never more than it
-/// holds; what it says of what it can keep holds for what comes.
+/// A buffer takes the granted blocks in any case, further blocks while the pool has some, and never
+/// more than its own bound. `kept_bytes` and `keepable_bytes` are right for what follows.
 #[test]
 fn a_buffer_takes_blocks_while_there_are_some() {
     for (pool_blocks, is_reserved, blocks) in [
@@ -40,7 +41,7 @@ fn a_buffer_takes_blocks_while_there_are_some() {
         (17, true, 16),
     ] {
         let what = (pool_blocks, is_reserved);
-        // A little less than another block is left over.
+        // The pool has a little less than another block left.
         let mut pool = Pool::new(pool_blocks * BLOCK + BLOCK - 1);
         let mut buffer = Buffer::new(BYTES_MAX);
         let has_room = is_reserved && buffer.reserve(&mut pool);
@@ -64,7 +65,7 @@ fn a_buffer_takes_blocks_while_there_are_some() {
         assert_eq!(buffer.oldest_after_recycling(&pool), Some(BLOCK as u64));
         let (oldest, newest) = (buffer.oldest(), buffer.newest());
         assert_eq!((oldest, newest), (0, (blocks * BLOCK) as u64));
-        // Nothing is lost of the pool where one goes before it has taken all.
+        // A buffer that is released before it took all its blocks returns everything to the pool.
         let mut other = Buffer::new(BYTES_MAX);
         let left = pool.bytes_left;
         pool.bytes_left = BYTES_MAX as isize;
@@ -87,9 +88,9 @@ fn a_buffer_takes_blocks_while_there_are_some() {
     }
 }
 
-/// Some blocks of its own, and some that are left: so many it can keep.
+/// `keepable_bytes` counts a buffer's own blocks and the blocks that are left in the pool.
 #[test]
-fn what_is_left_in_the_pool_can_be_kept_too() {
+fn the_pools_rest_can_be_kept_too() {
     let mut pool = Pool::new(9 * BLOCK);
     let mut buffer = Buffer::new(BYTES_MAX);
     for blocks in 0..6 {
@@ -97,13 +98,13 @@ fn what_is_left_in_the_pool_can_be_kept_too() {
         buffer.grow(&mut pool, at(0));
         buffer.fill(&[1; BLOCK]);
     }
-    // Somebody else takes two of those that are left.
+    // Another buffer takes two of the blocks that are left.
     pool.bytes_left -= 2 * BLOCK as isize;
     assert_eq!(buffer.keepable_bytes(&pool), 6 * BLOCK);
 }
 
 #[test]
-fn bytes_are_at_hand_between_the_oldest_and_the_newest() {
+fn bytes_between_oldest_and_newest_can_be_read() {
     let mut pool = Pool::new(1 << 20);
     let mut buffer = Buffer::new(BYTES_MAX);
     fill(&mut buffer, &mut pool);
@@ -136,14 +137,14 @@ fn bytes_are_at_hand_between_the_oldest_and_the_newest() {
             "{from} to {to}"
         );
     }
-    // Nothing is where nothing is.
+    // An offset outside of the buffer has no bytes.
     let mut none = Vec::new();
     buffer.copy_to(&mut none, newest, newest + 10);
     buffer.copy_to(&mut none, oldest - 1, newest);
     buffer.copy_to(&mut none, oldest + 5, oldest + 5);
     buffer.copy_to(&mut none, oldest + 5, oldest);
     assert!(none.is_empty());
-    // The fourth block is the oldest now, and the last three are of when they were used again.
+    // The fourth block is the oldest now. The last three have the times of their second use.
     for (offset, arrived) in [
         (oldest - 1, None),
         (oldest, Some(3)),
@@ -157,10 +158,9 @@ fn bytes_are_at_hand_between_the_oldest_and_the_newest() {
     }
 }
 
-/// Blocks are lent each in a place: as many bytes as are wanted, and as many places as may be
-/// taken.
+/// Each block is lent in a place of its own, up to the wanted bytes and the free places.
 #[test]
-fn bytes_are_lent_as_far_as_places_go() {
+fn bytes_are_lent_while_places_are_free() {
     let mut pool = Pool::new(1 << 20);
     let mut buffer = Buffer::new(BYTES_MAX);
     fill(&mut buffer, &mut pool);
@@ -184,9 +184,9 @@ fn bytes_are_lent_as_far_as_places_go() {
     }
 }
 
-/// What a full buffer holds is told, and what the most of it is said to be is about that.
+/// A full buffer counts its allocations, and its bound is close to them.
 #[test]
-fn what_it_holds_is_told_and_bounded() {
+fn its_memory_is_counted_and_bounded() {
     for bytes_max in [1, 8 * 1024, BYTES_MAX, 1 << 20, 17 << 16, 33 << 16] {
         let mut pool = Pool::new(usize::MAX);
         let mut buffer = Buffer::new(bytes_max);
@@ -208,8 +208,7 @@ fn what_it_holds_is_told_and_bounded() {
     }
 }
 
-/// Some blocks of a stream that is over are kept for the next one, which takes none of another
-/// size.
+/// The pool keeps some blocks of an ended stream. A new stream takes only blocks of its own size.
 #[test]
 fn the_pool_keeps_a_few_blocks_for_the_next_stream() {
     let mut pool = Pool::new(1 << 20);
@@ -230,7 +229,7 @@ fn the_pool_keeps_a_few_blocks_for_the_next_stream() {
         (expected..=expected + list_bytes).contains(&held_bytes),
         "{held_bytes}"
     );
-    // The same ones are used again.
+    // The same blocks are used again.
     small.grow(&mut pool, at(0));
     assert_eq!(pool.held_bytes(), held_bytes - BLOCK);
     assert_eq!(pool.bytes_left, (1 << 20) - BLOCK as isize);

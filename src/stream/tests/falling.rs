@@ -1,12 +1,12 @@
 //! Viewers of FLV: where they begin, what they get when they fall out of the buffer, and where they
-//! go on.
+//! continue.
 
 use super::*;
 
 /// The file's head. Tags follow at 13.
 pub const HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 
-/// A tag of so many bytes, with what stands behind it: a picture, which is a key frame or not.
+/// Returns a video tag of `bytes` bytes with its trailing length: a key frame or another picture.
 pub fn picture(is_key: bool, bytes: usize) -> Vec<u8> {
     let length = (bytes as u32 - 15).to_be_bytes();
     let first = if is_key { 0x17 } else { 0x27 };
@@ -17,7 +17,7 @@ pub fn picture(is_key: bool, bytes: usize) -> Vec<u8> {
     tag
 }
 
-/// A stream on a stage: with its pool, and all that came of it.
+/// A stream with its pool and all media that it was sent.
 pub struct Stage {
     pub stream: StreamBuffer<u8>,
     pub pool: Pool,
@@ -25,7 +25,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// FLV of which the head has come, in sixteen blocks of 4 KiB.
+    /// Creates a stream of 16 blocks of 4 KiB, and sends it the head of FLV.
     pub fn new() -> Stage {
         let mut stage = Stage {
             stream: stream(64 * 1024),
@@ -43,14 +43,14 @@ impl Stage {
         self.stream.check();
     }
 
-    /// A key frame, and pictures that are none behind it, of 10,000 bytes each.
+    /// Sends a key frame and other pictures, of 10,000 bytes each.
     pub fn send_groups(&mut self, groups: usize) {
         for number in 0..groups * 5 {
             self.send(&picture(number % 5 == 0, 10_000));
         }
     }
 
-    /// What a viewer gets next: no more than so much.
+    /// Returns the viewer's next bytes, at most `bytes_max`.
     pub fn take(&mut self, id: ViewerId<u8>, bytes_max: usize) -> Vec<u8> {
         self.stream.supply(id, 0);
         let mut gather = Gather::default();
@@ -63,7 +63,7 @@ impl Stage {
         bytes
     }
 
-    /// All that there is for it now.
+    /// Returns all bytes that the viewer can be sent now.
     pub fn take_all(&mut self, id: ViewerId<u8>) -> Vec<u8> {
         let mut all = Vec::new();
         loop {
@@ -80,15 +80,15 @@ impl Stage {
     }
 }
 
-/// What is to come of the film that `all` is, from this byte on.
+/// Returns the part of `all` from this byte on.
 fn is_rest_of(all: &[u8], from: usize, got: &[u8]) -> bool {
     all[from..] == *got
 }
 
-/// Who is in the middle of a unit gets the rest of it, and goes on with a key frame; of the header
-/// it gets nothing, for it has had that in the stream itself.
+/// A viewer that falls out within a unit gets the rest of the unit, and then a key frame. It gets
+/// no header, because it read the header with the stream.
 #[test]
-fn who_falls_out_within_a_unit_gets_the_rest_of_it() {
+fn a_viewer_that_falls_out_within_a_unit_gets_its_rest() {
     let mut stage = Stage::new();
     let viewer = stage.stream.join(1, Instant::START);
     stage.send(&picture(false, 10_000));
@@ -108,7 +108,7 @@ fn who_falls_out_within_a_unit_gets_the_rest_of_it() {
         (None, 1)
     );
     assert_eq!(stage.seen(viewer).skips, 1);
-    // A part of it at first; in the middle of it nothing else comes.
+    // The viewer takes a part of the rest first. Nothing else comes in the middle of the rest.
     assert!(stage.take(viewer, 3_000) == stage.all[15_000..18_000]);
     assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(2_013));
     assert!(stage.take(viewer, 2_013) == stage.all[18_000..20_013]);
@@ -128,9 +128,9 @@ fn who_falls_out_within_a_unit_gets_the_rest_of_it() {
     assert_eq!(stage.stream.take_cut(), None);
 }
 
-/// Who leaves with the rest of a unit leaves nothing behind.
+/// A viewer that leaves with the rest of a unit frees it.
 #[test]
-fn who_leaves_within_a_rest_leaves_nothing() {
+fn a_viewer_that_leaves_within_a_rest_frees_it() {
     let mut stage = Stage::new();
     let viewers: Vec<_> = (0..3)
         .map(|number| stage.stream.join(number, Instant::START))
@@ -152,9 +152,9 @@ fn who_leaves_within_a_rest_leaves_nothing() {
     assert_eq!(stage.stream.pool_bytes(), 64 * 1024);
 }
 
-/// What is kept for those who fall out is no more than the buffer is large: others are cut.
+/// The rests of units take at most the size of the buffer. Further viewers are disconnected.
 #[test]
-fn rests_are_bounded_and_who_finds_no_room_is_cut() {
+fn rests_are_bounded_and_further_viewers_are_disconnected() {
     let mut stage = Stage::new();
     let viewers: Vec<_> = (0..10)
         .map(|number| stage.stream.join(number, Instant::START))
@@ -165,15 +165,15 @@ fn rests_are_bounded_and_who_finds_no_room_is_cut() {
         stage.stream.settle(viewer, Outcome::Blocked);
     }
     stage.send_groups(3);
-    // Four times 16,013 bytes, of 65,536.
+    // Four rests of 16,013 bytes fit into 65,536 bytes.
     assert_eq!(stage.stream.rest_bytes, 4 * 16_013);
     let cut: Vec<u8> = std::iter::from_fn(|| stage.stream.take_cut()).collect();
     assert_eq!(cut.len(), 6);
 }
 
-/// A rest that takes the room that is left to its last byte is kept.
+/// A rest that fills the bound to the last byte is kept.
 #[test]
-fn a_rest_may_take_all_the_room() {
+fn a_rest_may_fill_the_bound() {
     for (left, is_kept) in [(9_000, true), (8_999, false), (0, false)] {
         let mut stage = Stage::new();
         let viewer = stage.stream.join(1, Instant::START);
@@ -181,7 +181,7 @@ fn a_rest_may_take_all_the_room() {
         stage.send(&unit);
         stage.take(viewer, 1_013);
         stage.stream.settle(viewer, Outcome::Blocked);
-        // The rest is what others have.
+        // Other viewers hold the rest of the bound.
         stage.stream.rest_bytes = 64 * 1024 - left;
         for _ in 0..7 {
             stage.stream.append(&unit, &mut stage.pool, Instant::START);
@@ -192,10 +192,10 @@ fn a_rest_may_take_all_the_room() {
     }
 }
 
-/// Who has had nothing begins anew, with the header; so does who has had a part of the head alone,
-/// once that is whole.
+/// A viewer that was sent nothing begins again with the header. A viewer that was sent a part of
+/// the head gets the rest of the head first.
 #[test]
-fn who_has_had_nothing_begins_with_the_header() {
+fn a_viewer_that_was_sent_nothing_begins_with_the_header() {
     for had in [0, 5, 13, 14] {
         let mut stage = Stage::new();
         let viewer = stage.stream.join(1, Instant::START);
@@ -222,10 +222,10 @@ fn who_has_had_nothing_begins_with_the_header() {
     }
 }
 
-/// Who came late has had the header: it is not given again. Who has a part of it gets the rest;
-/// who has nothing of it gets it whole, once.
+/// A late viewer got the header, and does not get it again. A viewer with a part of the header gets
+/// the rest. A viewer without any of it gets the whole header, once.
 #[test]
-fn who_falls_out_within_the_header_gets_it_once() {
+fn a_viewer_that_falls_out_within_the_header_gets_it_once() {
     for had in [0, 5, 13, 13 + 10_000, 13 + 10_007] {
         let mut stage = Stage::new();
         stage.send_groups(1);
@@ -252,9 +252,9 @@ fn who_falls_out_within_the_header_gets_it_once() {
     }
 }
 
-/// A turn in which nothing was sent is none: the header is chosen anew still.
+/// A turn in which nothing was sent does not count: the header is still chosen again.
 #[test]
-fn nothing_of_a_header_is_nothing() {
+fn an_empty_turn_does_not_begin_a_header() {
     let mut stage = Stage::new();
     stage.send_groups(1);
     let viewer = stage.stream.join(1, Instant::START);
@@ -272,10 +272,10 @@ fn nothing_of_a_header_is_nothing() {
     assert_eq!(stage.stream.take_cut(), None);
 }
 
-/// Who has all the bytes that are about to go stays where it is, to the byte; and so does who lags
-/// for long already, though it has caught up since.
+/// A viewer that has all bytes that are about to be overwritten keeps its cursor, to the byte. So
+/// does a viewer in the index that has caught up since.
 #[test]
-fn who_is_ahead_of_what_goes_stays() {
+fn a_viewer_ahead_of_the_overwritten_bytes_keeps_its_cursor() {
     for (had, falls) in [
         (4_095, true),
         (4_096, false),
@@ -286,7 +286,7 @@ fn who_is_ahead_of_what_goes_stays() {
         let viewer = stage.stream.join(1, Instant::START);
         stage.send(&picture(false, 65_536 - 13));
         assert_eq!(stage.stream.filled_bytes(), 65_536);
-        // It lags from the first byte on.
+        // The viewer lags from the first byte on.
         stage.stream.settle(viewer, Outcome::Blocked);
         stage.take(viewer, had);
         stage.stream.settle(viewer, Outcome::Open);
@@ -299,10 +299,9 @@ fn who_is_ahead_of_what_goes_stays() {
     }
 }
 
-/// Nobody has a turn, and more comes than is kept: those who were woken fall out too, and nobody is
-/// left behind.
+/// More bytes come than the buffer holds, and no viewer has a turn: ready viewers fall out, too.
 #[test]
-fn who_is_ready_and_has_no_turn_falls_out() {
+fn a_ready_viewer_without_a_turn_falls_out() {
     let mut stage = Stage::new();
     let early = stage.stream.join(1, Instant::START);
     stage.take_all(early);
@@ -311,7 +310,7 @@ fn who_is_ready_and_has_no_turn_falls_out() {
     assert!(!stage.stream.has_ready());
     stage.send(&picture(false, 9_000));
     assert!(stage.stream.has_ready());
-    // Comes while the first byte is there, and is not served.
+    // This viewer joins at the first byte, and is not served.
     let late = stage.stream.join(2, Instant::START);
     assert_eq!(stage.stream.cursor(late), Some(0));
     stage.send(&picture(false, 9_000));
@@ -328,14 +327,14 @@ fn who_is_ready_and_has_no_turn_falls_out() {
         .collect();
     served.sort();
     assert_eq!(served, [1, 2]);
-    // One stood between two units and has had the header, the other has had nothing.
+    // One viewer was between two units and had the header, the other was sent nothing.
     assert_eq!(stage.stream.supply(early, 0), Supply::Bytes(9_000));
     assert_eq!(stage.stream.supply(late, 0), Supply::Bytes(13 + 9_000));
 }
 
-/// Who comes to a stream while those before it are up to date is found when its bytes go.
+/// A viewer that joins while all others are up to date is found when its bytes are overwritten.
 #[test]
-fn who_comes_when_nobody_lags_falls_out_too() {
+fn a_viewer_that_joins_when_nobody_lags_falls_out_too() {
     let mut stage = Stage::new();
     stage.send(&picture(false, 9_000));
     stage.send(&picture(false, 9_000));
@@ -347,10 +346,9 @@ fn who_comes_when_nobody_lags_falls_out_too() {
     assert_eq!(stage.seen(viewer).skips, 1);
 }
 
-/// Of what is no container nothing is kept: who falls out goes on with the newest piece, and with
-/// nothing else.
+/// No rest is kept of an unknown format. A viewer that falls out continues with the newest piece.
 #[test]
-fn of_what_is_not_known_no_rest_is_kept() {
+fn no_rest_is_kept_of_an_unknown_format() {
     let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
     let viewer = stream.join(1, Instant::START);
@@ -365,12 +363,12 @@ fn of_what_is_not_known_no_rest_is_kept() {
     assert_eq!(stream.supply(viewer, 0), Supply::Bytes(8 * 1024));
 }
 
-/// Where the stream has ended, a viewer goes on early enough to get what it has been promised: at a
-/// point that is so far back, or at a unit if none is.
+/// In an ended stream a viewer continues early enough to get the promised bytes: at a join point
+/// that is far enough back, or else at a unit.
 #[test]
-fn what_is_owed_is_at_hand_when_the_stream_has_ended() {
-    // Key frames 70,000 and 20,000 bytes before the end, which are no units of their own; units lie
-    // 40 bytes in front of them.
+fn promised_bytes_are_there_when_the_stream_has_ended() {
+    // Key frames are 70,000 and 20,000 bytes before the end. Unit boundaries are 40 bytes in front
+    // of them.
     let tail = |from_key: &[usize]| -> Vec<u8> {
         let tags = from_key
             .iter()
@@ -382,11 +380,11 @@ fn what_is_owed_is_at_hand_when_the_stream_has_ended() {
         (0, true, 20_001),
         (20_000, true, 20_001),
         (20_001, true, 20_001),
-        // No point is so far back: but a unit is.
+        // No join point is far enough back, but a unit is.
         (20_002, true, 20_041),
         (20_041, true, 20_041),
         (20_042, true, 30_041),
-        // More will come.
+        // More bytes will come.
         (20_042, false, 20_001),
     ] {
         let mut stage = Stage::new();
@@ -419,16 +417,16 @@ fn what_is_owed_is_at_hand_when_the_stream_has_ended() {
     }
 }
 
-/// A viewer that has fallen out waits until there is a point at which it can go on.
+/// A viewer that fell out waits for the next join point.
 #[test]
-fn who_fell_out_waits_for_a_place_to_go_on() {
+fn a_viewer_that_fell_out_waits_for_a_join_point() {
     let mut stage = Stage::new();
     let viewer = stage.stream.join(1, Instant::START);
     stage.send(&picture(false, 20_000));
     stage.take(viewer, 10_000);
     stage.stream.settle(viewer, Outcome::Blocked);
     stage.send(&picture(false, 5_000));
-    // One unit that is larger than the buffer.
+    // A unit that is larger than the buffer.
     let large = picture(false, 200_000);
     stage.send(&large[..150_000]);
     assert!(stage.take(viewer, 20_000) == stage.all[10_000..20_013]);
@@ -446,12 +444,12 @@ fn who_fell_out_waits_for_a_place_to_go_on() {
     assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(7_000));
 }
 
-/// Where a new viewer begins: at the first byte while no point has come and little else, else at
-/// the newest point, with the header in front, or at the newest unit.
+/// A new viewer begins at the first byte while the stream is short and has no join point. Otherwise
+/// it begins with the header at the newest join point, or at the newest unit.
 #[test]
 fn where_a_viewer_begins() {
-    // Bytes of pictures, whether a key frame is the last one, and how far back it begins; `None`:
-    // at the first byte.
+    // Bytes of pictures, whether the last one is a key frame, and how far back the viewer begins
+    // (`None`: at the first byte).
     for (pictures, has_key, back) in [
         (&[][..], false, None),
         (&[5_000][..], false, None),
@@ -480,8 +478,8 @@ fn where_a_viewer_begins() {
             "{pictures:?}"
         );
     }
-    // Too little to tell what it is, from the first byte on; and from none, where a buffer is as
-    // small as can be.
+    // While the format is undecided, a viewer begins at the first byte. In the smallest buffer it
+    // begins at none.
     for (bytes, begins) in [
         (5, 0),
         (4_096, 0),
@@ -497,7 +495,7 @@ fn where_a_viewer_begins() {
         assert_eq!(stream.cursor(viewer), Some(begins), "{bytes}");
         stream.check();
     }
-    // MPEG-TS of which no table has come: nothing else than all of it will do.
+    // MPEG-TS without tables yet: the viewer begins at the first byte.
     let mut stream = stream(4 << 20);
     let mut pool = Pool::new(8 << 20);
     let mut packet = [0xff; 188];
@@ -508,8 +506,8 @@ fn where_a_viewer_begins() {
     assert_eq!(stream.cursor(viewer), Some(0));
 }
 
-/// How far behind a viewer is: in bytes, and in the time since the next of them came; of one that
-/// fell out, all that there is.
+/// A viewer's distance is given in bytes and in the time since its next byte arrived. A viewer that
+/// fell out is behind by the whole buffer.
 #[test]
 fn how_far_behind_a_viewer_is() {
     let at = |second| Instant::after_start(Duration::from_secs(second));
@@ -530,10 +528,10 @@ fn how_far_behind_a_viewer_is() {
     ] {
         stream.advance(viewer, sent);
         let behind = stream.behind(viewer, at(20));
-        // The time of the block in which its next byte lies.
+        // The time is that of the block with the viewer's next byte.
         assert_eq!(behind, (bytes, Duration::from_secs(seconds)), "{bytes}");
     }
-    // Nor is who has all of a block that is not full.
+    // A viewer that has all of a block that is not full is not behind, either.
     stream.append(&media(10), &mut pool, at(18));
     stream.advance(viewer, 10);
     assert_eq!(stream.behind(viewer, at(20)), (0, Duration::ZERO));
@@ -547,8 +545,8 @@ fn how_far_behind_a_viewer_is() {
     );
 }
 
-/// What a viewer of a segment is promised is its segment, behind what stands in front: no more, and
-/// if its bytes are gone it is cut.
+/// A viewer of a segment gets the prefix and the segment, and no more. If the bytes are
+/// overwritten, it is disconnected.
 #[test]
 fn a_viewer_of_a_segment_gets_that_and_no_more() {
     let mut stage = Stage::new();
@@ -566,7 +564,7 @@ fn a_viewer_of_a_segment_gets_that_and_no_more() {
         .join_range(3, range, lead.clone(), Instant::START);
     assert!(stage.seen(viewer).is_of_segment);
     stage.stream.check();
-    // What they share outlives the segment: it is counted with each.
+    // The prefix outlives the segment. It is counted for each viewer.
     assert!(stage.stream.shared_bytes >= 3 * (lead.capacity() + size_of::<Vec<u8>>()));
     assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(10_100));
     let mut got = stage.take(viewer, 60);
@@ -585,7 +583,7 @@ fn a_viewer_of_a_segment_gets_that_and_no_more() {
         (Some(2), None)
     );
     assert_eq!(stage.stream.shared_bytes, 0);
-    // One that has begun with what is there of it.
+    // A viewer that began with the bytes that were there.
     let oldest = stage.stream.newest() - stage.stream.filled_bytes() as u64;
     let late = stage
         .stream
@@ -593,15 +591,15 @@ fn a_viewer_of_a_segment_gets_that_and_no_more() {
     assert_eq!(stage.stream.supply(late, 0), Supply::Bytes(110));
 }
 
-/// An owner learns once what is wrong with a stream that goes on.
+/// Each warning is given once.
 #[test]
-fn what_is_wrong_is_told_once() {
+fn each_warning_is_given_once() {
     let notices = |stage: &mut Stage| -> Vec<Notice> {
         std::iter::from_fn(|| stage.stream.take_notice())
             .take(9)
             .collect()
     };
-    // As much as the buffer keeps, to the byte, and one more.
+    // As many bytes as the buffer keeps, and one more.
     let mut stage = Stage::new();
     stage.send(&picture(false, 65_536 - 13 - 100));
     stage.send(&picture(false, 100));
@@ -612,7 +610,7 @@ fn what_is_wrong_is_told_once() {
     assert_eq!(notices(&mut stage), [Notice::NoJoin]);
     stage.send(&picture(false, 100));
     assert_eq!((notices(&mut stage), stage.stream.joins()), (vec![], 0));
-    // Points have come, and are gone.
+    // Join points came, and are overwritten.
     let mut stage = Stage::new();
     stage.send_groups(2);
     assert_eq!(notices(&mut stage), []);
@@ -627,7 +625,7 @@ fn what_is_wrong_is_told_once() {
     stage.send_groups(1);
     stage.send(&picture(true, 100_000));
     assert_eq!(notices(&mut stage), []);
-    // What it showed at first it is not: metadata that are larger than what is kept.
+    // The stream does not continue as FLV: its metadata are larger than the reader's bound.
     stage.send(
         &[
             &[18, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
@@ -641,7 +639,7 @@ fn what_is_wrong_is_told_once() {
     assert_eq!(stage.stream.media_type(), Some(Format::Flv.media_type()));
     stage.send(&[0; 100]);
     assert_eq!(notices(&mut stage), []);
-    // Text shows nothing; and of nothing nothing is said.
+    // Text shows no format, so there is no warning.
     let mut stage = Stage::new();
     stage.stream = stream(64 * 1024);
     let reason = "too few bytes to tell the format";
@@ -652,9 +650,9 @@ fn what_is_wrong_is_told_once() {
     assert_eq!((notices(&mut stage), stage.stream.joins()), (vec![], 0));
 }
 
-/// MP4 whose fragments count from the file's first byte.
+/// MP4 whose fragments have positions from the file's first byte gives a warning.
 #[test]
-fn what_counts_from_the_first_byte_is_said_to() {
+fn positions_from_the_first_byte_give_a_warning() {
     let of = |kind: &[u8], content: &[u8]| -> Vec<u8> {
         let length = (content.len() as u32 + 8).to_be_bytes();
         [&length, kind, content].concat()
@@ -689,9 +687,9 @@ fn what_counts_from_the_first_byte_is_said_to() {
     }
 }
 
-/// How fast a stream comes is told of what was counted, viewed or not.
+/// The bit rate counts all bytes of the source, also those that no viewer can use.
 #[test]
-fn the_rate_is_of_what_was_counted() {
+fn the_bit_rate_counts_all_bytes_of_the_source() {
     let mut stream = stream(64 * 1024);
     stream.count(1_000, Instant::after_start(Duration::from_secs(1)));
     stream.count(500, Instant::after_start(Duration::from_secs(2)));
@@ -700,8 +698,8 @@ fn the_rate_is_of_what_was_counted() {
     assert_eq!(stream.figures().bytes_received, 1_500);
 }
 
-/// While this server is slow, no more is read of a source than viewers can be given: it is that
-/// when those whose turn it is have half of what is kept before them.
+/// A slow server reads no more from a source than its viewers can be sent. It is slow when ready
+/// viewers have half of the buffer to get.
 #[test]
 fn a_source_waits_for_viewers_whose_sockets_are_open() {
     let half = 15 * 4_096 / 2;
@@ -716,7 +714,7 @@ fn a_source_waits_for_viewers_whose_sockets_are_open() {
         assert_eq!(stream.wanted_bytes(&pool), half);
         stream.append(&media(behind), &mut pool, Instant::START);
         assert_eq!(stream.wanted_bytes(&pool), wanted, "{behind}");
-        // Who is blocked is not waited for.
+        // The source does not wait for a blocked viewer.
         stream.next_ready();
         stream.settle(viewer, Outcome::Blocked);
         assert_eq!(stream.wanted_bytes(&pool), half, "{behind}");

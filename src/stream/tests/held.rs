@@ -1,13 +1,13 @@
-//! What a stream says that it holds.
+//! The memory accounting of a stream.
 
 use std::rc::Rc;
 
 use super::falling::{HEAD, Stage, picture};
 use super::*;
 
-/// What a stream may hold at the most is what its parts may, each of them once.
+/// The bound of a stream is the sum of the bounds of its parts.
 #[test]
-fn the_most_that_is_held_is_the_sum_of_the_parts() {
+fn the_bound_is_the_sum_of_the_parts() {
     for buffer_bytes in [64 * 1024, 8 << 20] {
         let limits = Limits {
             buffer_bytes,
@@ -30,17 +30,17 @@ fn the_most_that_is_held_is_the_sum_of_the_parts() {
     }
 }
 
-/// Each thing that media makes a stream hold is told when it comes, and not any more when it goes.
+/// Each part that media allocate is counted while it is allocated.
 #[test]
-fn what_media_makes_it_hold_is_told() {
+fn allocations_for_media_are_counted() {
     let mut stage = Stage::new();
     let grown = |stage: &Stage, before: usize| stage.stream.media_bytes() - before;
-    // A block, and a place in the list of them.
+    // A block, and its entry in the list.
     let before = stage.stream.media_bytes();
     assert!(before >= 4_096 && stage.stream.held_bytes() >= before);
     stage.send(&picture(false, 4_096));
     assert!(grown(&stage, before) >= 4_096);
-    // A header as viewers get it, while one takes it.
+    // A copy of the header, while a viewer is being sent it.
     let metadata = [
         &[18, 0, 1, 13 + 100, 0, 0, 0, 0, 0, 0, 0][..],
         b"\x02\0\x0aonMetaData",
@@ -55,9 +55,9 @@ fn what_media_makes_it_hold_is_told() {
     let header_bytes = HEAD.len() + 384;
     assert!((header_bytes..header_bytes + 256).contains(&grown(&stage, before)));
     stage.take(viewer, 1_000);
-    // It is known of still, but there is no more of it.
+    // Its entry is left, the copy is freed.
     assert!(grown(&stage, before) < 128);
-    // The rest of a unit.
+    // The rest of a unit, for a viewer.
     stage.send(&picture(false, 10_000));
     stage.take_all(viewer);
     stage.send(&picture(false, 10_000));
@@ -68,7 +68,7 @@ fn what_media_makes_it_hold_is_told() {
     stage.stream.supply(viewer, 0);
     assert_eq!(stage.take(viewer, 5_000).len(), 5_000);
     assert_eq!(before - stage.stream.media_bytes(), 5_000);
-    // All of it, each once.
+    // The sum counts each part once.
     let parts = [
         stage.stream.buffer.held_bytes(),
         stage.stream.rest_bytes,
@@ -80,10 +80,10 @@ fn what_media_makes_it_hold_is_told() {
     assert!(parts[2..].iter().all(|part| *part > 0), "{parts:?}");
 }
 
-/// Each viewer costs its place, and who lags one in the index; what goes in front of a segment is
-/// counted with each who gets it.
+/// Each viewer costs a slot, and a lagging one an entry in the index. A segment's prefix is counted
+/// for each viewer.
 #[test]
-fn what_viewers_make_it_hold_is_told() {
+fn allocations_for_viewers_are_counted() {
     let mut stage = Stage::new();
     stage.send(&picture(false, 10_000));
     let places = |stage: &Stage| stage.stream.held_bytes() - stage.stream.media_bytes();
@@ -96,7 +96,7 @@ fn what_viewers_make_it_hold_is_told() {
         let index = size_of::<(u64, ViewerId<u8>)>();
         let lines = 2 * count.div_ceil(64) * size_of::<u64>();
         let least = count * (each + index) + lines;
-        // Tables double, and nodes are half empty at the most; some room at first.
+        // Tables double, and nodes are at least half full. The first allocation has some room.
         let most = 2 * count * each + 4 * count * index + 2_000;
         assert!(
             (least..most).contains(&places(&stage)),
@@ -104,7 +104,7 @@ fn what_viewers_make_it_hold_is_told() {
             places(&stage)
         );
     }
-    // Who lags no more is in no index.
+    // A viewer that does not lag any more is not in the index.
     let before = places(&stage);
     for viewer in &viewers {
         stage.take_all(*viewer);
@@ -112,7 +112,7 @@ fn what_viewers_make_it_hold_is_told() {
     }
     let freed = before - places(&stage);
     assert!(freed >= 200 * size_of::<(u64, ViewerId<u8>)>(), "{freed}");
-    // There are places for one more, and there is a lead of its own, which is shared.
+    // There is a slot for one more viewer, and a prefix that viewers share.
     stage.stream.leave(viewers[0]);
     let before = places(&stage);
     let lead = Rc::new(vec![7; 10_000]);
@@ -121,7 +121,7 @@ fn what_viewers_make_it_hold_is_told() {
     assert!((10_000..11_000).contains(&more), "{more}");
     stage.take(viewer, 10_000);
     assert!(places(&stage) < before + 1_000);
-    // All of it, each once; the index takes a node for each five who lag, and one.
+    // The sum counts each part once. The index takes one node, and one for each five entries.
     for (lagging, nodes) in [
         (0, 1),
         (1, 1),
@@ -154,16 +154,16 @@ fn what_viewers_make_it_hold_is_told() {
         assert_eq!(places(&stage), parts.iter().sum::<usize>(), "{lagging}");
         assert!(stage.stream.shared_bytes > 1_000);
     }
-    // Those who are cut are named until somebody asks.
+    // Viewers to disconnect are kept until they are taken.
     let mut stream = StreamBuffer::<u64>::new(Limits::default(), None, Instant::START);
     let before = stream.held_bytes();
     stream.cut = Vec::with_capacity(500);
     assert_eq!(stream.held_bytes(), before + 500 * size_of::<u64>());
 }
 
-/// What a viewer of a segment shares is the bytes, a list, and two counts.
+/// A shared prefix counts its bytes, the list's head and two counters.
 #[test]
-fn what_is_shared_is_counted_whole() {
+fn a_shared_prefix_is_counted_whole() {
     let lead = Lead::of_start(Some(Rc::new(vec![7; 100])), &[]);
     let viewer = Viewer::<u8> {
         connection: 1,
@@ -180,9 +180,9 @@ fn what_is_shared_is_counted_whole() {
     assert!((least..least + 64).contains(&viewer.shared_bytes()));
 }
 
-/// The two lines have a bit for each place there ever was.
+/// The two queues take a bit for each viewer of the largest crowd.
 #[test]
-fn lines_are_of_bits() {
+fn queues_take_two_bits_for_each_viewer() {
     let mut lines = Lines::default();
     assert_eq!(lines.held_bytes(), 0);
     lines.wait(6_399);
@@ -190,18 +190,18 @@ fn lines_are_of_bits() {
     assert!((2 * 800..=4 * 800).contains(&held_bytes), "{held_bytes}");
 }
 
-/// A version of a header lasts as long as somebody takes it; of those that were replaced only so
-/// many are kept, and only those that somebody takes count.
+/// A version of the header lives while a viewer is being sent it. Only living versions count
+/// against the bound of replaced versions.
 #[test]
-fn versions_that_nobody_takes_keep_nobody_out() {
+fn unused_versions_leave_room_for_others() {
     let mut versions = Versions::default();
     let mut taken = Vec::new();
-    // Whether somebody takes it when it is replaced, and which one has to go then.
+    // Whether a viewer is being sent it when it is replaced, and which one is freed then.
     for (serial, is_taken, leaves, goes) in [
         (0, true, None, None),
         (1, false, None, None),
         (2, true, None, None),
-        // Nobody takes the second any more: there is room for another.
+        // No viewer needs the second version any more: there is room for another.
         (3, true, Some(2), None),
         (4, false, None, None),
         (5, true, None, Some(0)),
@@ -220,7 +220,7 @@ fn versions_that_nobody_takes_keep_nobody_out() {
             taken[usize::from(goes)] = None;
         }
         let alive = taken.iter().flatten().count();
-        // Two counts and a list beside the bytes.
+        // Two counters and the list's head besides the bytes.
         let least = alive * (1_000 + 5 * size_of::<usize>());
         let held_bytes = versions.held_bytes();
         assert!(
@@ -229,14 +229,14 @@ fn versions_that_nobody_takes_keep_nobody_out() {
         );
         assert!(held_bytes <= Versions::HELD_BYTES_MAX);
     }
-    // The list itself, of which nobody takes one.
+    // The list itself, without living versions.
     taken.clear();
     let list_bytes = versions.replaced.capacity() * size_of::<usize>();
     let known = (versions.replaced.len() + 1) * 5 * size_of::<usize>();
     assert_eq!(versions.held_bytes(), known + list_bytes);
 }
 
-/// The current version is made once for all who take it at the same time.
+/// Viewers that are sent the header at the same time share one copy.
 #[test]
 fn a_header_is_copied_once_for_all() {
     let mut stage = Stage::new();
