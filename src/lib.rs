@@ -92,11 +92,12 @@
 //! - `relay::grants::Grants::carry_out` changes
 //! - `gate::tokens::Tokens::carry_out` the table, and says whose.
 //!
-//! That is heard when this input is settled.
+//! Both put events into the queue of `relay::context`. The queue is emptied before the next input.
 //!
-//! - `relay::settle::Relay::hear_grants` tells the streams that run
-//! - `relay::requests::Relay::refresh_clients` to whom they go out,
-//! - `relay::rtp_in::RtpIn::forget_candidates` and that part who may not become a source.
+//! - `relay::dispatch::Relay::dispatch` hands each event to the parts that it concerns:
+//! - `relay::dispatch::Relay::tokens_changed` adjusts the streams of the session,
+//! - `relay::requests::Relay::refresh_clients` sets the addresses that they go out to,
+//! - `relay::rtp_in::RtpIn::forget_candidates` drops waiting sources that have no token now.
 //!
 //! It stands in the table until somebody comes.
 //!

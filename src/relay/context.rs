@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::counts::{Count, Counts};
+use super::event::Event;
 use super::job::JobId;
 use super::rations::Rations;
 use super::report::Report;
@@ -36,6 +37,8 @@ pub(super) struct Context {
     calendar: Calendar,
     random: Random,
     actions: VecDeque<Action>,
+    /// Reports of parts to each other, the oldest first. Empty between two inputs.
+    queue: VecDeque<Event>,
     counts: Counts,
     is_closing: bool,
     report: Report,
@@ -89,6 +92,7 @@ impl Context {
             timers: Timers::default(),
             random,
             actions: VecDeque::new(),
+            queue: VecDeque::new(),
             counts: Counts::default(),
             is_closing: false,
             report: Report::new(settings.limits.report),
@@ -141,6 +145,16 @@ impl Context {
     /// What the shell is to do next.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Reports an event to the other parts, behind those reported before.
+    pub fn notify(&mut self, event: Event) {
+        self.queue.push_back(event);
+    }
+
+    /// Takes the oldest event out of the queue.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.queue.pop_front()
     }
 
     /// The owner is to be called then, and not when it was to be called before. Who asks for a time
@@ -207,6 +221,7 @@ impl Context {
 
     /// Says how many deadlines it has armed itself.
     pub fn check(&self) -> usize {
+        assert!(self.queue.is_empty(), "an event was not dispatched");
         usize::from(self.return_armed.is_armed())
     }
 
@@ -214,6 +229,7 @@ impl Context {
     pub fn held_bytes(&self) -> usize {
         self.timers.held_bytes()
             + self.actions.capacity() * size_of::<Action>()
+            + self.queue.capacity() * size_of::<Event>()
             + self.rations.held_bytes()
     }
 
@@ -404,6 +420,17 @@ mod tests {
         };
         assert_eq!(call_all("POST /api/add-token", &clients, 201), 0);
         assert_eq!(call_all("DELETE /api/revoke-token", "", 200), 1);
+    }
+
+    #[test]
+    fn queued_events_count_as_memory_in_use() {
+        let mut ctx = Stage::new(&[]).relay.ctx;
+        let before = ctx.held_bytes();
+        let id = super::super::ConnectionId::from_u64(1);
+        (0..500).for_each(|_| ctx.notify(Event::Close(id)));
+        let grown = ctx.held_bytes() - before;
+        let each = 500 * size_of::<Event>();
+        assert!((each..=3 * each).contains(&grown), "{grown}");
     }
 
     #[test]

@@ -38,12 +38,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clients::{Clients, Concern, ToldClients};
 use super::context::Context;
+use super::cut_reason::CutReason;
 use super::fetch::{self, Fetch, ToldPulls};
 use super::grants::Grants;
 use super::lists::{Lists, PendingCallState, errand};
 use super::old_options::OldOptions;
 use super::rtp_in::RtpIn;
-use super::streams::{CutReason, StreamSource, Streams, ToldStreams};
+use super::streams::{StreamSource, Streams, ToldStreams};
 use super::viewer_id::ListedId;
 use super::{ConnectionId, Limits, Relay, Settings, StreamId};
 use crate::gate::SessionId;

@@ -19,6 +19,9 @@ mod api;
 mod clients;
 mod context;
 mod counts;
+mod cut_reason;
+mod dispatch;
+mod event;
 mod fetch;
 mod grants;
 #[cfg(feature = "handover")]
@@ -31,6 +34,7 @@ mod lists;
 mod metrics;
 #[cfg(feature = "handover")]
 mod old_options;
+mod origin_error;
 #[cfg_attr(not(feature = "page"), path = "page/absent.rs")]
 mod page;
 mod parameters;
@@ -46,7 +50,6 @@ mod route;
 mod rtp_in;
 mod server_event;
 mod settings;
-mod settle;
 mod shell;
 mod shown;
 mod snapshot;
@@ -75,6 +78,7 @@ use clients::{Appetite, Clients, Connection, Known, Step};
 use context::Context;
 use counts::Count;
 pub use counts::{Counts, Files, Process};
+use cut_reason::CutReason;
 use fetch::{Fetch, Pull};
 use grants::Grants;
 use held::HeldBytes;
@@ -85,8 +89,8 @@ use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings, VARIES};
 pub use shell::{Incoming, Input, Inputs, Outgoing, Readers, Share, write_next};
-use streams::{CutReason, SHUT_DOWN, Streams};
 pub use streams::{Datagrams, Stream};
+use streams::{SHUT_DOWN, Streams};
 use timers::Owner;
 
 /// The id of a connection.
@@ -225,7 +229,7 @@ impl Relay {
         self.clients.begin_go(bytes.len());
         self.read(id, bytes);
         self.clients.rearm(id, &mut self.ctx);
-        self.settle();
+        self.dispatch_events();
         self.clients.cost_of_go()
     }
 
@@ -272,7 +276,7 @@ impl Relay {
         } else if !is_behind {
             return None;
         }
-        self.settle();
+        self.dispatch_events();
         if let Some(id) = id {
             self.clients.end_ahead(id, &mut self.ctx);
         }
@@ -291,14 +295,14 @@ impl Relay {
         if let Some(event) = self.clients.input_ended(id, has_unread, &mut self.ctx) {
             self.act(id, event);
         }
-        self.settle();
+        self.dispatch_events();
     }
 
     /// The connection is broken.
     pub fn lost(&mut self, id: ConnectionId, now: Instant) {
         self.ctx.set_now(now);
         self.clients.close(id, &mut self.ctx);
-        self.settle();
+        self.dispatch_events();
     }
 
     /// The client's socket takes bytes again.
@@ -346,7 +350,7 @@ impl Relay {
                     self.grants.due(&fault, &mut self.ctx);
                 }
             }
-            self.settle();
+            self.dispatch_events();
         }
     }
 
@@ -360,7 +364,7 @@ impl Relay {
             self.streams
                 .end(stream, End::Complete, SHUT_DOWN, &mut self.ctx);
         }
-        self.settle();
+        self.dispatch_events();
     }
 
     /// An errand is done.
@@ -378,7 +382,7 @@ impl Relay {
             }
             Done::NotCompacted(error) => self.grants.not_compacted(&error, &mut self.ctx),
         }
-        self.settle();
+        self.dispatch_events();
     }
 
     /// Too much is to be done already.
@@ -390,7 +394,7 @@ impl Relay {
         if !is_anothers {
             self.looked_up(ticket, LookUp::Refused);
         }
-        self.settle();
+        self.dispatch_events();
     }
 
     /// A datagram has arrived. Says what taking it has cost.
@@ -408,7 +412,7 @@ impl Relay {
             IpAddr::V6(_) => from,
         };
         self.take_datagram(from, port, bytes);
-        self.settle();
+        self.dispatch_events();
         self.clients.cost_of_go()
     }
 
@@ -425,7 +429,7 @@ impl Relay {
     pub fn output(&mut self, id: ConnectionId, now: Instant) -> Gather<'_> {
         self.ctx.set_now(now);
         self.prepare(id);
-        self.settle();
+        self.dispatch_events();
         let mut gather = Gather::default();
         if let Some(viewing) = self.clients.lend(id, &mut gather) {
             self.streams.lend(viewing, &mut gather);
@@ -443,7 +447,7 @@ impl Relay {
         if let Some((place, media_bytes)) = self.clients.sent(id, bytes, &mut self.ctx) {
             self.streams.took(place, media_bytes);
         }
-        self.settle();
+        self.dispatch_events();
     }
 
     /// The client's turn is over: its socket takes more, or does not.
@@ -460,7 +464,7 @@ impl Relay {
         self.ctx.set_now(now);
         self.streams.not_taken(not_taken, &mut self.ctx);
         let next = self.streams.next_posting(&mut self.ctx);
-        self.settle();
+        self.dispatch_events();
         let datagrams = self.streams.datagrams(next?)?;
         let sent = datagrams.count() as u64;
         self.ctx.count(Count::DatagramsSent, sent);

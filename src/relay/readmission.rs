@@ -9,10 +9,10 @@
 use std::net::IpAddr;
 
 use super::admission::{EntryPoint, Gate, KeptClaim};
-use super::clients::{Disconnected, Event, Stand};
+use super::clients::{ClientEvent, Stand};
 use super::old_options::OldOptions;
 use super::rtp_in::Sender;
-use super::streams::{CutReason, StreamSource};
+use super::streams::StreamSource;
 use super::{ConnectionId, Relay};
 use crate::gate::Denied;
 use crate::http::{Refusal, Status};
@@ -28,12 +28,12 @@ impl Relay {
         if old.had_other_origins(self.ctx.settings()) {
             self.end_pulls();
         }
-        self.settle();
+        self.dispatch_events();
         let ids: Vec<ConnectionId> = self.clients.ids().collect();
         for id in ids {
             if let Err(refusal) = self.may_stay(id, old) {
                 self.end_client(id, &refusal);
-                self.settle();
+                self.dispatch_events();
             }
         }
     }
@@ -97,18 +97,12 @@ impl Relay {
     fn end_client(&mut self, id: ConnectionId, refusal: &Refusal) {
         let from = self.clients.peer(id).map(|peer| peer.ip());
         self.tell_of_end(from, &refusal.detail);
-        if let Some(Event::Waited { session, reply, .. }) = self.clients.end_wait(id) {
+        if let Some(ClientEvent::Waited { session, reply, .. }) = self.clients.end_wait(id) {
             self.clients.refuse(id, refusal, reply, &mut self.ctx);
             return self.tend_pull(&session);
         }
-        match self.clients.expel(id, REASON, &mut self.ctx) {
-            Some(Disconnected::Viewer) => self.cut_viewer(id, CutReason::Token),
-            Some(Disconnected::Source(stream)) => {
-                let source = StreamSource::Http(id);
-                self.streams
-                    .source_lost(stream, source, REASON, &mut self.ctx);
-            }
-            None => self.clients.close(id, &mut self.ctx),
+        if !self.disconnect(id, REASON) {
+            self.clients.close(id, &mut self.ctx);
         }
     }
 

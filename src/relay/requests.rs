@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use super::admission::{AccessRequest, Caller, EntryPoint, SessionState, kicked, not_found};
 use super::api::{Aborted, Call, DESCRIPTION, Outcome};
-use super::clients::{Due, Event, HEAD_COST, LOOK_COST, Received};
-use super::fetch::Fault;
+use super::clients::{ClientEvent, Due, HEAD_COST, LOOK_COST, Received};
+use super::cut_reason::CutReason;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
+use super::origin_error::OriginError;
 use super::page::{Document, Page};
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::{CutReason, StreamSource};
+use super::streams::StreamSource;
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown, snapshot};
@@ -26,17 +27,17 @@ use crate::stream::End;
 
 impl Relay {
     /// Acts on what has come of a client.
-    pub(super) fn act(&mut self, id: ConnectionId, event: Event) {
+    pub(super) fn act(&mut self, id: ConnectionId, event: ClientEvent) {
         match event {
-            Event::Request {
+            ClientEvent::Request {
                 head,
                 caller,
                 reply,
             } => self.request(id, &head, caller, reply),
-            Event::Called { call, reply } => self.call(id, call, reply),
+            ClientEvent::Called { call, reply } => self.call(id, call, reply),
             // An end that is the connection's is what a break looks like, too: with `--hold` it is
             // taken for one.
-            Event::Complete { received, is_sure } => {
+            ClientEvent::Complete { received, is_sure } => {
                 let Received { stream, .. } = received;
                 let ctx = &mut self.ctx;
                 if !is_sure && self.streams.hold(stream, "its connection ended", ctx) {
@@ -47,14 +48,16 @@ impl Relay {
                     self.clients.thank(id, &session, received, ctx);
                 }
             }
-            Event::SourceLost { stream, reason } => {
+            ClientEvent::SourceLost { stream, reason } => {
                 self.streams
                     .source_lost(stream, StreamSource::Http(id), reason, &mut self.ctx)
             }
-            Event::Found { pull, peer, answer } => self.take_from_origin((id, peer), pull, answer),
-            Event::Told(of, rows) => self.lists.told(of, rows, &self.ctx),
-            Event::Cut(cut) => self.cut_viewer(id, cut),
-            Event::Waited {
+            ClientEvent::Found { pull, peer, answer } => {
+                self.take_from_origin((id, peer), pull, answer)
+            }
+            ClientEvent::Told(of, rows) => self.lists.told(of, rows, &mut self.ctx),
+            ClientEvent::Cut(cut) => self.cut_viewer(id, cut),
+            ClientEvent::Waited {
                 session,
                 view,
                 reply,
@@ -87,7 +90,7 @@ impl Relay {
                 }
                 self.tend_pull(&session);
             }
-            Event::TimedOut(ticket) => self.looked_up(ticket, LookUp::TimedOut),
+            ClientEvent::TimedOut(ticket) => self.looked_up(ticket, LookUp::TimedOut),
         }
     }
 
@@ -286,7 +289,10 @@ impl Relay {
             },
             Call::RevokeToken { session, aborts } => {
                 let is_inside = aborts && !self.clients.all_by(&session).is_empty();
-                match self.grants.abort_forgotten(&session, is_inside) {
+                match self
+                    .grants
+                    .abort_forgotten(&session, is_inside, &mut self.ctx)
+                {
                     Some((status, body)) => Ok(Outcome::Json(status, body)),
                     None => return self.change(id, Change::Revocation { session, aborts }, reply),
                 }
@@ -341,7 +347,7 @@ impl Relay {
             }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),
         }
-        self.settle();
+        self.dispatch_events();
     }
 
     fn abort_stream(
@@ -379,7 +385,7 @@ impl Relay {
         if let Some(block) = block {
             self.grants.bar(&whom, block, &self.ctx)?;
         }
-        if let Some(Event::Waited { reply, .. }) = self.clients.end_wait(id) {
+        if let Some(ClientEvent::Waited { reply, .. }) = self.clients.end_wait(id) {
             self.clients.refuse(id, &kicked(), reply, &mut self.ctx);
             self.tend_pull(&session);
         }
@@ -415,7 +421,9 @@ impl Relay {
         let standing = self.standing(&session);
         let gate = self.grants.gate(&self.ctx);
         if !gate.may_publish(&claim, &session, &standing) {
-            return self.clients.give_up_asking(id, Fault::Busy, &mut self.ctx);
+            return self
+                .clients
+                .give_up_asking(id, OriginError::Busy, &mut self.ctx);
         }
         let stream = self.begin(
             session.clone(),

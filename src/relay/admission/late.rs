@@ -8,7 +8,7 @@ use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
 use crate::relay::RETRY_AFTER_SECONDS;
 use crate::relay::admission::{EntryPoint, SessionState};
-use crate::relay::fetch::Fault;
+use crate::relay::origin_error::OriginError;
 
 impl Gate<'_> {
     /// What a viewer is told who has waited: who came by this sessionid, in this way, from there,
@@ -18,7 +18,7 @@ impl Gate<'_> {
         (name, session): (&SessionId, &SessionId),
         (way, from): (EntryPoint, Option<IpAddr>),
         standing: &SessionState,
-        fault: impl FnOnce() -> Fault,
+        fault: impl FnOnce() -> OriginError,
     ) -> Result<(), Refusal> {
         let opened = match way {
             EntryPoint::Hls => self.watch_in_segments(from, name, standing)?,
@@ -39,19 +39,23 @@ impl Gate<'_> {
     }
 
     /// What a viewer is told for whom no origin had the session, that it may watch here.
-    pub fn turned_away(&self, fault: Fault) -> Refusal {
+    pub fn turned_away(&self, fault: OriginError) -> Refusal {
         let detail = format!(
             "the session is not running here, and no origin has it: {}",
             fault.detail()
         );
         let has_own_gate = self.tokens.is_some() && !self.settings.asks_origin;
         match fault {
-            Fault::NotFound => not_running(),
-            Fault::Forbidden if !has_own_gate => no_token_of_origin(),
-            Fault::Broken(_) | Fault::Forbidden => Refusal::new(Status::BadGateway, detail),
-            Fault::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
-            Fault::Busy => Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS),
-            Fault::Loop => Refusal::new(Status::LoopDetected, detail),
+            OriginError::NotFound => not_running(),
+            OriginError::Forbidden if !has_own_gate => no_token_of_origin(),
+            OriginError::Broken(_) | OriginError::Forbidden => {
+                Refusal::new(Status::BadGateway, detail)
+            }
+            OriginError::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
+            OriginError::Busy => {
+                Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
+            }
+            OriginError::Loop => Refusal::new(Status::LoopDetected, detail),
         }
     }
 }

@@ -559,7 +559,7 @@ fn change(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
             send_datagrams(stage, way, before);
             assert!(is_by(stage, before), "it began");
             stage.relay.end_session(&session("a"));
-            stage.relay.settle();
+            stage.relay.dispatch_events();
             stage.settle();
         }
         Some(Rule::Shutdown) => stage.relay.shut_down(stage.now),

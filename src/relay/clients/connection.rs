@@ -342,7 +342,9 @@ impl Clients {
                 WaitFor::List => self.blocked.leave(&waiting.session, id),
             }
         }
-        self.said.extend(connection.phase.gone(id));
+        if let Some(event) = connection.phase.closed(id) {
+            ctx.notify(event);
+        }
     }
 }
 

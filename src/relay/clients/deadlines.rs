@@ -5,11 +5,11 @@
 
 use super::connection::Connection;
 use super::source::Lapse;
-use super::{Clients, Disconnected, Event, Phase};
+use super::{ClientEvent, Clients, Disconnected, Phase};
 use crate::http::{Refusal, Status};
 use crate::relay::context::Context;
-use crate::relay::fetch::Fault;
-use crate::relay::streams::CutReason;
+use crate::relay::cut_reason::CutReason;
+use crate::relay::origin_error::OriginError;
 use crate::relay::timers::Owner;
 use crate::relay::{ConnectionId, ERRAND_TIME, StreamId};
 use crate::time::Instant;
@@ -111,7 +111,7 @@ impl Clients {
         id: ConnectionId,
         is_slowed: impl FnOnce(StreamId) -> bool,
         ctx: &mut Context,
-    ) -> Option<Event> {
+    ) -> Option<ClientEvent> {
         let connection = self.connections.get_mut(id)?;
         connection.armed.fired();
         let (_, reason) = connection
@@ -126,20 +126,22 @@ impl Clients {
         reason: Reason,
         is_slowed: impl FnOnce(StreamId) -> bool,
         ctx: &mut Context,
-    ) -> Option<Event> {
+    ) -> Option<ClientEvent> {
         match (&self.connections.get(id)?.phase, reason) {
             (_, Reason::Over) => {
                 let reason = reason.words();
                 return self.expel(id, reason, ctx).map(|expelled| match expelled {
-                    Disconnected::Viewer => Event::Cut(CutReason::Token),
-                    Disconnected::Source(stream) => Event::SourceLost { stream, reason },
+                    Disconnected::Viewer => ClientEvent::Cut(CutReason::Token),
+                    Disconnected::Source(stream) => ClientEvent::SourceLost { stream, reason },
                 });
             }
-            (Phase::Viewer(_), Reason::Stalled) => return Some(Event::Cut(CutReason::Stalled)),
+            (Phase::Viewer(_), Reason::Stalled) => {
+                return Some(ClientEvent::Cut(CutReason::Stalled));
+            }
             (Phase::Source(source), Reason::Stalled) => {
                 let (stream, reason) = (source.stream, reason.words());
                 self.close(id, ctx);
-                return Some(Event::SourceLost { stream, reason });
+                return Some(ClientEvent::SourceLost { stream, reason });
             }
             // What else there would be to say it would not take either.
             (_, Reason::Stalled) => self.close(id, ctx),
@@ -155,7 +157,7 @@ impl Clients {
         id: ConnectionId,
         reason: &'static str,
         ctx: &mut Context,
-    ) -> Option<Event> {
+    ) -> Option<ClientEvent> {
         match &self.connections.get(id)?.phase {
             Phase::Head(reader) if !reader.has_begun() => self.close(id, ctx),
             Phase::Head(_) | Phase::Payload(_) => {
@@ -163,9 +165,9 @@ impl Clients {
                 self.refuse(id, &refusal, ctx.unread_reply(), ctx);
             }
             Phase::Waiting(_) => return self.end_wait(id),
-            Phase::OriginRequest(_) => self.give_up_asking(id, Fault::TimedOut, ctx),
+            Phase::OriginRequest(_) => self.give_up_asking(id, OriginError::TimedOut, ctx),
             Phase::EventReader(_) => self.comment(id, ctx),
-            Phase::PendingCall(ticket) => return Some(Event::TimedOut(*ticket)),
+            Phase::PendingCall(ticket) => return Some(ClientEvent::TimedOut(*ticket)),
             // Nobody hears why.
             Phase::ProxyHeader
             | Phase::Source(_)

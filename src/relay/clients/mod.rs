@@ -2,7 +2,7 @@
 //! host has. What a client's end means to others, this part only says.
 //!
 //! It alone knows in which phase a connection is. What a client sends comes of it as [`Step`]s, and
-//! what else is to be done about it as [`Event`]s, for others to act on.
+//! what else is to be done about it as [`ClientEvent`]s, for others to act on.
 
 mod access_log;
 mod address;
@@ -54,9 +54,10 @@ use crate::relay::JobId;
 use crate::relay::admission::Caller;
 use crate::relay::api::Call;
 use crate::relay::context::Context;
-use crate::relay::fetch::Fault;
+use crate::relay::cut_reason::CutReason;
+use crate::relay::event::Event;
 use crate::relay::lists::{PeerRequest, Share};
-use crate::relay::streams::{CutReason, Place};
+use crate::relay::origin_error::OriginError;
 use crate::relay::view::View;
 use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
@@ -84,7 +85,6 @@ pub(super) struct Clients {
     inside: Admissions,
     /// Who follows the events.
     readers: BTreeSet<ConnectionId>,
-    said: VecDeque<Said>,
 }
 
 /// Where a client stands.
@@ -140,22 +140,30 @@ impl Phase {
         }
     }
 
-    /// Whom it concerns that this connection is over, in this phase of it.
-    fn gone(&self, id: ConnectionId) -> Option<Said> {
+    /// Returns the event for other parts when the connection closes in this phase.
+    fn closed(&self, id: ConnectionId) -> Option<Event> {
         match self {
-            Phase::Source(source) => Some(Said::SourceGone {
+            Phase::Source(source) => Some(Event::SourceClosed {
                 stream: source.stream,
                 id,
             }),
-            Phase::Viewer(viewing) => Some(Said::ViewerGone(viewing.place())),
-            Phase::Waiting(waiting) => Some(Said::WaiterGone(waiting.session.clone())),
-            Phase::OriginRequest(asking) => Some(Said::AskingEnded {
+            Phase::Viewer(viewing) => {
+                let (stream, viewer) = viewing.place();
+                Some(Event::ViewerClosed(stream, viewer))
+            }
+            Phase::Waiting(waiting) => Some(Event::WaiterClosed(waiting.session.clone())),
+            Phase::OriginRequest(asking) => Some(Event::OriginClosed {
                 pull: asking.pull,
                 id,
-                fault: asking.fault,
+                error: asking.fault,
             }),
-            Phase::PeerRequest(telling) => Some(Said::TellingEnded(telling.share())),
-            Phase::PendingCall(_) | Phase::ListResponse(_) => self.ticket().map(Said::AskerGone),
+            Phase::PeerRequest(telling) => {
+                let (list, peer) = telling.share();
+                Some(Event::PeerClosed { list, peer })
+            }
+            Phase::PendingCall(_) | Phase::ListResponse(_) => {
+                self.ticket().map(Event::CallerClosed)
+            }
             Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
@@ -167,7 +175,7 @@ impl Phase {
 }
 
 /// What has come of a client, for others to act on at once.
-pub(super) enum Event {
+pub(super) enum ClientEvent {
     /// A request, and how it is answered.
     Request {
         head: Box<Head>,
@@ -202,7 +210,7 @@ pub(super) enum Event {
         /// It has waited in vain.
         is_late: bool,
         /// It is known why it is refused.
-        fault: Option<Fault>,
+        fault: Option<OriginError>,
     },
     /// What an answer depends on has taken too long.
     TimedOut(JobId),
@@ -217,26 +225,6 @@ pub(super) struct Received {
     pub bytes: u64,
     /// How it is answered; an origin is not.
     pub reply: Option<Reply>,
-}
-
-/// What the clients say.
-pub(super) enum Said {
-    /// This stream's source is gone.
-    SourceGone { stream: StreamId, id: ConnectionId },
-    /// A viewer is gone.
-    ViewerGone(Place),
-    /// One who waited for this session is gone.
-    WaiterGone(SessionId),
-    /// The connection is over on which an origin was asked for a stream.
-    AskingEnded {
-        pull: PullId,
-        id: ConnectionId,
-        fault: Fault,
-    },
-    /// The connection to a peer is over.
-    TellingEnded(Share),
-    /// Nobody waits any more for what has this ticket.
-    AskerGone(JobId),
 }
 
 impl Clients {
@@ -255,7 +243,6 @@ impl Clients {
             blocked: WaitQueue::default(),
             inside: Admissions::default(),
             readers: BTreeSet::new(),
-            said: VecDeque::new(),
         }
     }
 
@@ -282,16 +269,6 @@ impl Clients {
     /// Who waits for a session's playlist to have a segment.
     pub fn blocked(&self) -> &WaitQueue {
         &self.blocked
-    }
-
-    /// Whether anything has been said that nobody has heard.
-    pub fn has_said(&self) -> bool {
-        !self.said.is_empty()
-    }
-
-    /// What they have said and nobody has heard.
-    pub fn said(&mut self) -> Option<Said> {
-        self.said.pop_front()
     }
 
     /// The server shuts down: nobody new, and nothing more comes in. Says which streams have lost
@@ -339,7 +316,6 @@ impl Clients {
             + self.inside.held_bytes()
             + self.readers.len() * 2 * size_of::<ConnectionId>()
             + self.pieces.capacity()
-            + self.said.capacity() * size_of::<Said>()
     }
 }
 
@@ -479,7 +455,7 @@ mod tests {
         const ID: usize = size_of::<ConnectionId>();
         let key = size_of::<SessionId>();
         type Grow = fn(&mut Clients, usize);
-        let cases: [(&str, Grow, usize); 10] = [
+        let cases: [(&str, Grow, usize); 9] = [
             (
                 "connections",
                 |clients, number| {
@@ -548,11 +524,6 @@ mod tests {
                 "inside",
                 |clients, number| clients.inside.enter(&pass(number), id(number)),
                 2 * key + ID,
-            ),
-            (
-                "said",
-                |clients, number| clients.said.push_back(Said::WaiterGone(session(number))),
-                size_of::<Said>(),
             ),
         ];
         for (what, grow, least) in cases {

@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 
 use super::source::Source;
-use super::{Clients, Event, Phase, Step};
+use super::{ClientEvent, Clients, Phase, Step};
 use crate::http::{self, Answer, AnswerReader, Framing, Refusal};
 use crate::relay::context::Context;
-use crate::relay::fetch::Fault;
 use crate::relay::lists::{PeerRequest, Share, Told};
+use crate::relay::origin_error::OriginError;
 use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::time::Instant;
 
@@ -29,13 +29,13 @@ pub(super) struct OriginRequest {
     /// So long it may take.
     pub until: Instant,
     /// What it is if the connection ends now.
-    pub fault: Fault,
+    pub fault: OriginError,
 }
 
 impl OriginRequest {
     /// What is asked is all with the origin.
     pub fn is_sent(&mut self) {
-        self.fault = Fault::Broken("it hung up without an answer");
+        self.fault = OriginError::Broken("it hung up without an answer");
     }
 
     /// The next head of an answer, and its length.
@@ -57,7 +57,7 @@ impl Clients {
             pull,
             reader: AnswerReader::default(),
             until,
-            fault: Fault::Broken("it cannot be reached"),
+            fault: OriginError::Broken("it cannot be reached"),
         };
         self.call(call, Phase::OriginRequest(asking), ctx)
     }
@@ -85,7 +85,7 @@ impl Clients {
             Told::All(_) | Told::Nothing => self.close(id, ctx),
         }
         match told {
-            Told::All(rows) => Step::Came(Event::Told(share, rows)),
+            Told::All(rows) => Step::Came(ClientEvent::Told(share, rows)),
             Told::More | Told::On | Told::Nothing => Step::Stop,
         }
     }
@@ -105,7 +105,7 @@ impl Clients {
                 answer
             }
             Err(_) => {
-                let fault = Fault::Broken("its answer is malformed");
+                let fault = OriginError::Broken("its answer is malformed");
                 self.give_up_asking(id, fault, ctx);
                 return Step::On;
             }
@@ -118,15 +118,15 @@ impl Clients {
             }
             (200, Some((peer, Phase::OriginRequest(asking)))) => {
                 let pull = asking.pull;
-                return Step::Came(Event::Found { pull, peer, answer });
+                return Step::Came(ClientEvent::Found { pull, peer, answer });
             }
-            (status, _) => self.give_up_asking(id, Fault::of_status(status), ctx),
+            (status, _) => self.give_up_asking(id, OriginError::of_status(status), ctx),
         }
         Step::On
     }
 
     /// An origin does not do.
-    pub fn give_up_asking(&mut self, id: ConnectionId, fault: Fault, ctx: &mut Context) {
+    pub fn give_up_asking(&mut self, id: ConnectionId, fault: OriginError, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::OriginRequest(asking) = &mut connection.phase
         {

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::wait_queue::WaitOutcome;
-use super::{Clients, Event, Phase};
+use super::{ClientEvent, Clients, Phase};
 use crate::http::Part;
 use crate::relay::context::Context;
 use crate::relay::{Action, ConnectionId, StreamId};
@@ -57,7 +57,7 @@ pub enum Step<'a> {
     /// Media of this stream. There may be more.
     Media(StreamId, &'a [u8]),
     /// Others must act on it, before more is read.
-    Came(Event),
+    Came(ClientEvent),
 }
 
 /// What there is to read of a client.
@@ -142,7 +142,7 @@ impl Clients {
 
     /// The first of those who have sent ahead: a go begins for it. If it has waited, it is answered
     /// first.
-    pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<Event>)> {
+    pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<ClientEvent>)> {
         let id = self.reading.ahead.pop_front()?;
         self.reading.begin(0);
         let mut is_called = false;
@@ -283,7 +283,7 @@ impl Clients {
                     let content = source.take(content, input, &mut self.pieces);
                     Step::Media(source.stream, content)
                 }
-                Ok(Part::End) => Step::Came(Event::Complete {
+                Ok(Part::End) => Step::Came(ClientEvent::Complete {
                     received: source.complete(input.len()),
                     is_sure: true,
                 }),
@@ -336,7 +336,7 @@ impl Clients {
         id: ConnectionId,
         has_unread: bool,
         ctx: &mut Context,
-    ) -> Option<Event> {
+    ) -> Option<ClientEvent> {
         let connection = self.connections.get_mut(id)?;
         let goes_on = matches!(
             connection.phase,
@@ -348,7 +348,7 @@ impl Clients {
         connection.input_ended = true;
         match &connection.phase {
             Phase::Source(source) if source.ends_with_connection() => {
-                return Some(Event::Complete {
+                return Some(ClientEvent::Complete {
                     received: source.ended(),
                     is_sure: false,
                 });

@@ -1,7 +1,7 @@
 //! A request: its head is read, and the payload of a call; its answer goes out.
 
 use super::list_response::ListResponse;
-use super::{Clients, Event, Phase, Step};
+use super::{ClientEvent, Clients, Phase, Step};
 use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
@@ -103,7 +103,7 @@ impl Clients {
             fields: fields_for(&head, ctx.settings()),
         };
         match introduced {
-            Ok(()) => Step::Came(Event::Request {
+            Ok(()) => Step::Came(ClientEvent::Request {
                 head: Box::new(head),
                 caller,
                 reply,
@@ -173,7 +173,7 @@ impl Clients {
         };
         match (phase, is_whole) {
             (Phase::Payload(Payload { call, reply, .. }), Ok(_)) => {
-                return Step::Came(Event::Called { call: *call, reply });
+                return Step::Came(ClientEvent::Called { call: *call, reply });
             }
             (Phase::Payload(Payload { reply, .. }), Err(refusal)) => {
                 self.refuse(id, &refusal, reply.closing(), ctx);

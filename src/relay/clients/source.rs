@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::reading::READ_BYTES_MAX;
 use super::request::CONTINUE;
-use super::{Clients, Event, Phase, Received, Step};
+use super::{ClientEvent, Clients, Phase, Received, Step};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::relay::context::Context;
@@ -259,13 +259,13 @@ impl Clients {
         refusal: &Refusal,
         reason: &'static str,
         ctx: &mut Context,
-    ) -> Option<Event> {
+    ) -> Option<ClientEvent> {
         let Phase::Source(source) = &self.connections.get(id)?.phase else {
             return None;
         };
         let Received { stream, reply, .. } = source.received();
         self.dismiss_source(id, refusal, reply, ctx);
-        Some(Event::SourceLost { stream, reason })
+        Some(ClientEvent::SourceLost { stream, reason })
     }
 
     /// A source's deadline has come. If its stream has not slowed it, it may be at fault.
@@ -275,7 +275,7 @@ impl Clients {
         lapse: Lapse,
         is_slowed: impl FnOnce(StreamId) -> bool,
         ctx: &mut Context,
-    ) -> Option<Event> {
+    ) -> Option<ClientEvent> {
         let connection = self.connections.get_mut(id)?;
         let Phase::Source(source) = &mut connection.phase else {
             return None;

@@ -12,13 +12,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use super::{Clients, Event, Phase};
+use super::{ClientEvent, Clients, Phase};
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes, tree_map_bytes, tree_set_bytes};
 use crate::hls::PlaylistPosition;
 use crate::http::{HeadReader, Reply};
 use crate::relay::admission::SessionState;
-use crate::relay::fetch::Fault;
+use crate::relay::origin_error::OriginError;
 use crate::relay::view::View;
 use crate::relay::{ConnectionId, fetch};
 use crate::time::Instant;
@@ -62,7 +62,7 @@ pub enum WaitOutcome {
     /// It has been called out of the room, and is asked about again in its turn.
     Called,
     /// The same, but it is known why it will be refused.
-    TurnedAway(Fault),
+    TurnedAway(OriginError),
 }
 
 /// What a viewer waits for.
@@ -230,7 +230,7 @@ impl Clients {
     }
 
     /// A viewer waits no more.
-    pub fn end_wait(&mut self, id: ConnectionId) -> Option<Event> {
+    pub fn end_wait(&mut self, id: ConnectionId) -> Option<ClientEvent> {
         let connection = self.connections.get_mut(id)?;
         let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
         let Phase::Waiting(waiting) = phase else {
@@ -241,7 +241,7 @@ impl Clients {
             WaitFor::Session => self.waiting.leave(&waiting.session, id),
             WaitFor::List => self.blocked.leave(&waiting.session, id),
         }
-        Some(Event::Waited {
+        Some(ClientEvent::Waited {
             session: waiting.session,
             view: waiting.view,
             reply: waiting.reply,
@@ -261,7 +261,7 @@ impl Clients {
             .take(session, PlaylistPosition::ALL)
             .into_iter();
         let waiting = ids.filter_map(|id| match self.end_wait(id)? {
-            Event::Waited { view, reply, .. } => Some((id, view, reply)),
+            ClientEvent::Waited { view, reply, .. } => Some((id, view, reply)),
             _ => None,
         });
         waiting.collect()
@@ -555,7 +555,7 @@ mod tests {
     /// In vain, or called: only who stands in the room still has waited for too long.
     #[test]
     fn who_is_called_has_not_waited_in_vain() {
-        let fault = Fault::NotFound;
+        let fault = OriginError::NotFound;
         for (fate, is_late, known) in [
             (WaitOutcome::Open, true, None),
             (WaitOutcome::Called, false, None),
@@ -568,7 +568,7 @@ mod tests {
                 clients.call_waiting(WaitFor::Session, &session("s"), fate);
             }
             match clients.end_wait(viewer) {
-                Some(Event::Waited {
+                Some(ClientEvent::Waited {
                     is_late: seen,
                     fault,
                     ..

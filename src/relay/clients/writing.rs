@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use super::connection::Connection;
 use super::event_reader::EventReader;
 use super::list_response::ListResponse;
-use super::{Clients, Phase, Said};
+use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::gather::Gather;
 use crate::http::{HeadReader, Refusal, Status};
 use crate::relay::ConnectionId;
 use crate::relay::context::Context;
+use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::streams::{Place, Viewing};
 use crate::relay::viewer_id::ListedId;
@@ -255,7 +256,8 @@ impl Clients {
             std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()))
         });
         if let Some(Phase::Viewer(viewing)) = phase {
-            self.said.push_back(Said::ViewerGone(viewing.place()));
+            let (stream, viewer) = viewing.place();
+            ctx.notify(Event::ViewerClosed(stream, viewer));
             let end = match end {
                 Ok(end) => end,
                 Err(refusal) => return self.refuse(id, &refusal, viewing.reply(), ctx),

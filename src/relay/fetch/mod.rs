@@ -13,11 +13,12 @@ mod handover;
 mod origins;
 mod pull;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::context::Context;
+use super::event::Event;
+use super::origin_error::OriginError;
 use super::timers::{Armed, Owner};
 use super::{Action, ConnectionId, Job, JobId, Level, PullId, StreamId};
 use crate::gate::SessionId;
@@ -28,7 +29,7 @@ use crate::time::Instant;
 pub(super) use handover::{Concern, ToldPulls};
 pub(super) use origins::common;
 use origins::{Origins, Whereabouts};
-pub(super) use pull::{Fault, Pull};
+pub(super) use pull::Pull;
 use pull::{Pulls, Stage};
 
 /// While so many pulls are without their stream, no other is begun.
@@ -41,19 +42,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(8);
 pub(super) struct Fetch {
     origins: Origins,
     pulls: Pulls,
-    said: VecDeque<Said>,
-}
-
-/// What is said of the pulls.
-pub(super) enum Said {
-    /// Its origin is to be called: see [`Fetch::call`].
-    Call(PullId),
-    /// No origin has its stream: see [`Fetch::end_round`].
-    RoundOver(PullId),
-    /// Nobody wants to hear any more what comes from there.
-    HangUp(ConnectionId),
-    /// Nobody wants this stream any more, if it is this pull's still.
-    Unwanted { stream: StreamId, pull: PullId },
 }
 
 /// An origin that is to be called.
@@ -74,24 +62,12 @@ impl Fetch {
         Fetch {
             origins: Origins::new(&ctx.settings().origins, number),
             pulls: Pulls::default(),
-            said: VecDeque::new(),
         }
     }
 
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        let said = self.said.capacity() * size_of::<Said>();
-        self.origins.held_bytes() + self.pulls.held_bytes() + said
-    }
-
-    /// Whether anything has been said that nobody has heard.
-    pub fn has_said(&self) -> bool {
-        !self.said.is_empty()
-    }
-
-    /// What has been said and nobody has heard.
-    pub fn said(&mut self) -> Option<Said> {
-        self.said.pop_front()
+        self.origins.held_bytes() + self.pulls.held_bytes()
     }
 
     // ---- What is asked about it
@@ -138,9 +114,9 @@ impl Fetch {
     }
 
     /// Why a session does not run that was waited for until now.
-    pub fn absence(&self, session: &SessionId) -> Fault {
-        self.pull_of(session).map_or(Fault::NotFound, |pull| {
-            pull.fault.unwrap_or(Fault::TimedOut)
+    pub fn absence(&self, session: &SessionId) -> OriginError {
+        self.pull_of(session).map_or(OriginError::NotFound, |pull| {
+            pull.fault.unwrap_or(OriginError::TimedOut)
         })
     }
 
@@ -156,7 +132,6 @@ impl Fetch {
     /// What must hold between two inputs. `is_live` says whether this stream is the running one of
     /// this session, and this pull's. Says how many deadlines are armed.
     pub fn check(&self, is_live: impl Fn(&SessionId, StreamId, PullId) -> bool) -> usize {
-        assert!(self.said.is_empty(), "nobody has heard what is to be done");
         self.pulls.check(is_live)
     }
 
@@ -187,7 +162,7 @@ impl Fetch {
         match self.origins.whereabouts(origin, ctx.now()) {
             None => {
                 self.pulls.enter(id, Stage::Failed);
-                return self.said.push_back(Said::RoundOver(id));
+                return ctx.notify(Event::OriginsExhausted(id));
             }
             Some(Whereabouts::Known) => return self.ask_address(id, (origin, 0), until, ctx),
             Some(Whereabouts::Sought) => {}
@@ -216,10 +191,10 @@ impl Fetch {
                 until,
             };
             self.pulls.enter(id, stage);
-            return self.said.push_back(Said::Call(id));
+            return ctx.notify(Event::CallOrigin(id));
         }
         if address == 0 {
-            self.note_fault(id, Fault::Broken("its name does not resolve"));
+            self.note_fault(id, OriginError::Broken("its name does not resolve"));
         }
         self.ask_origin(id, origin + 1, ctx);
     }
@@ -272,7 +247,7 @@ impl Fetch {
                 self.rearm(id, ctx);
             }
             (Some(Stage::Calling { origin, .. }), None) => {
-                self.note_fault(id, Fault::Busy);
+                self.note_fault(id, OriginError::Busy);
                 self.ask_origin(id, origin + 1, ctx);
             }
             (Some(_) | None, _) => {}
@@ -302,11 +277,11 @@ impl Fetch {
     }
 
     /// An origin has a pull's stream, which came through `via`: whose it is, if it may be taken.
-    pub fn offered(&self, id: PullId, via: Option<&str>) -> Result<SessionId, Fault> {
+    pub fn offered(&self, id: PullId, via: Option<&str>) -> Result<SessionId, OriginError> {
         if self.origins.check_via(via).is_err() {
-            return Err(Fault::Loop);
+            return Err(OriginError::Loop);
         }
-        let pull = self.pulls.entries.get(id).ok_or(Fault::NotFound)?;
+        let pull = self.pulls.entries.get(id).ok_or(OriginError::NotFound)?;
         Ok(pull.session.clone())
     }
 
@@ -336,7 +311,7 @@ impl Fetch {
     pub fn asked<'a>(
         &mut self,
         id: PullId,
-        (over, fault): (ConnectionId, Fault),
+        (over, fault): (ConnectionId, OriginError),
         came_through: impl FnOnce(&SessionId) -> Option<&'a str>,
         ctx: &mut Context,
     ) {
@@ -357,27 +332,28 @@ impl Fetch {
         }
         // A loop is one of those who wait, and not the pull's, if others have come since who came
         // another way.
-        if fault == Fault::Loop && came_through(&pull.session) != pull.asked_via.as_deref() {
+        if fault == OriginError::Loop && came_through(&pull.session) != pull.asked_via.as_deref() {
             return self.ask_address(id, (origin, address), until, ctx);
         }
         self.note_fault(id, fault);
         match fault {
             // It may be at its next address.
-            Fault::Broken(_) => self.ask_address(id, (origin, address + 1), until, ctx),
+            OriginError::Broken(_) => self.ask_address(id, (origin, address + 1), until, ctx),
             // The others would say the same.
-            Fault::Forbidden => {
+            OriginError::Forbidden => {
                 self.pulls.enter(id, Stage::Failed);
-                self.said.push_back(Said::RoundOver(id));
+                ctx.notify(Event::OriginsExhausted(id));
             }
-            Fault::NotFound | Fault::TimedOut | Fault::Busy | Fault::Loop => {
-                self.ask_origin(id, origin + 1, ctx)
-            }
+            OriginError::NotFound
+            | OriginError::TimedOut
+            | OriginError::Busy
+            | OriginError::Loop => self.ask_origin(id, origin + 1, ctx),
         }
     }
 
-    fn note_fault(&mut self, id: PullId, fault: Fault) {
+    fn note_fault(&mut self, id: PullId, fault: OriginError) {
         if let Some(pull) = self.pulls.entries.get_mut(id) {
-            pull.is_forbidden |= fault == Fault::Forbidden;
+            pull.is_forbidden |= fault == OriginError::Forbidden;
             pull.fault = pull.fault.max(Some(fault));
         }
     }
@@ -392,19 +368,19 @@ impl Fetch {
         id: PullId,
         is_held: impl FnOnce(&SessionId) -> bool,
         ctx: &mut Context,
-    ) -> Option<(SessionId, Option<Fault>)> {
+    ) -> Option<(SessionId, Option<OriginError>)> {
         let pull = self.pulls.entries.get(id)?;
         if pull.stage != Stage::Failed {
             return None;
         }
         let session = pull.session.clone();
-        let fault = pull.fault.unwrap_or(Fault::NotFound);
+        let fault = pull.fault.unwrap_or(OriginError::NotFound);
         let waits_on = !ctx.settings().limits.wait_time.is_zero();
         // Where viewers are held, somebody may yet set right what is final to others.
         let is_final = fault.is_final() && !is_held(&session);
         let comes_again = (pull.has_run || waits_on) && !is_final && !ctx.is_closing();
         self.pulls.failures += 1;
-        if fault > Fault::NotFound {
+        if fault > OriginError::NotFound {
             ctx.log(
                 Level::Warn,
                 format_args!(
@@ -420,7 +396,7 @@ impl Fetch {
             self.remove(id, ctx);
         }
         // Who waits for an origin that is ill waits on; what an origin says is said at once.
-        let turns_away = !comes_again || (fault == Fault::NotFound && !waits_on);
+        let turns_away = !comes_again || (fault == OriginError::NotFound && !waits_on);
         Some((session, turns_away.then_some(fault)))
     }
 
@@ -466,11 +442,9 @@ impl Fetch {
     pub fn drop(&mut self, session: &SessionId, ctx: &mut Context) {
         if let Some(pull) = self.pulls.of(session) {
             match self.remove(pull, ctx) {
-                Some(Stage::Asking { connection, .. }) => {
-                    self.said.push_back(Said::HangUp(connection))
-                }
+                Some(Stage::Asking { connection, .. }) => ctx.notify(Event::Close(connection)),
                 Some(Stage::Running { stream, .. }) => {
-                    self.said.push_back(Said::Unwanted { stream, pull })
+                    ctx.notify(Event::EndPulled { stream, pull })
                 }
                 Some(
                     Stage::Resolving { .. }
@@ -529,7 +503,7 @@ impl Fetch {
         }
         match pull.stage {
             Stage::Resolving { origin, until } if until <= now => {
-                self.note_fault(id, Fault::TimedOut);
+                self.note_fault(id, OriginError::TimedOut);
                 self.ask_origin(id, origin + 1, ctx);
             }
             Stage::Pausing { until } if until <= now => {

@@ -20,6 +20,7 @@ use std::collections::HashMap;
 
 use crate::gate::SessionId;
 use crate::held::{string_bytes, table_bytes};
+use crate::relay::origin_error::OriginError;
 use crate::relay::timers::Armed;
 use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
@@ -39,7 +40,7 @@ pub struct Pull {
     /// Rounds in a row in which no origin had the stream for long.
     pub(super) failures: u32,
     /// What keeps the stream from coming: of the origins asked in this round, or in the last one.
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<OriginError>,
     /// Since when nobody watches or waits.
     pub(super) unwatched_since: Option<Instant>,
     #[cfg_attr(feature = "handover", serde(skip))]
@@ -72,26 +73,6 @@ pub(super) enum Stage {
     Pausing { until: Instant },
 }
 
-/// Why an origin does not have the stream for us; of several origins, the last in this order tells
-/// a viewer most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub enum Fault {
-    NotFound,
-    /// It cannot be reached, or its answer cannot be used.
-    Broken(#[cfg_attr(feature = "handover", serde(skip, default = "before"))] &'static str),
-    TimedOut,
-    Busy,
-    Loop,
-    Forbidden,
-}
-
-/// What was wrong with an origin in words is not told.
-#[cfg(feature = "handover")]
-fn before() -> &'static str {
-    "it did not send the stream"
-}
-
 /// All pulls.
 #[derive(Default)]
 pub(super) struct Pulls {
@@ -102,41 +83,6 @@ pub(super) struct Pulls {
     pub(super) running: usize,
     /// Rounds that brought nothing, since the start.
     pub failures: u64,
-}
-
-impl Fault {
-    /// What an origin's answer says that is no stream; `status` is the one of its status line.
-    pub fn of_status(status: u16) -> Fault {
-        match status {
-            401 | 403 => Fault::Forbidden,
-            404 | 410 => Fault::NotFound,
-            429 | 503 => Fault::Busy,
-            504 => Fault::TimedOut,
-            508 => Fault::Loop,
-            406 => Fault::Broken("it cannot send the stream over HTTP"),
-            _ => Fault::Broken("its answer is neither a stream nor a refusal"),
-        }
-    }
-
-    /// In words, for the log and for the viewer who is turned away.
-    pub fn detail(self) -> &'static str {
-        match self {
-            Fault::NotFound => "it does not run there",
-            Fault::Broken(what) => what,
-            Fault::TimedOut => "it did not answer in time",
-            Fault::Busy => "it has no room",
-            Fault::Loop => "the origins form a loop",
-            Fault::Forbidden => "it has no http token there",
-        }
-    }
-
-    /// Another try would bring the same.
-    pub fn is_final(self) -> bool {
-        match self {
-            Fault::Loop | Fault::Forbidden => true,
-            Fault::NotFound | Fault::Broken(_) | Fault::TimedOut | Fault::Busy => false,
-        }
-    }
 }
 
 impl Pulls {
@@ -273,21 +219,36 @@ mod tests {
             "it cannot send the stream over HTTP",
         );
         for (status, fault, detail, is_final) in [
-            (401, Fault::Forbidden, "it has no http token there", true),
-            (403, Fault::Forbidden, "it has no http token there", true),
-            (404, Fault::NotFound, "it does not run there", false),
-            (410, Fault::NotFound, "it does not run there", false),
-            (406, Fault::Broken(no_http), no_http, false),
-            (429, Fault::Busy, "it has no room", false),
-            (503, Fault::Busy, "it has no room", false),
-            (504, Fault::TimedOut, "it did not answer in time", false),
-            (508, Fault::Loop, "the origins form a loop", true),
-            (200, Fault::Broken(neither), neither, false),
-            (302, Fault::Broken(neither), neither, false),
-            (400, Fault::Broken(neither), neither, false),
-            (500, Fault::Broken(neither), neither, false),
+            (
+                401,
+                OriginError::Forbidden,
+                "it has no http token there",
+                true,
+            ),
+            (
+                403,
+                OriginError::Forbidden,
+                "it has no http token there",
+                true,
+            ),
+            (404, OriginError::NotFound, "it does not run there", false),
+            (410, OriginError::NotFound, "it does not run there", false),
+            (406, OriginError::Broken(no_http), no_http, false),
+            (429, OriginError::Busy, "it has no room", false),
+            (503, OriginError::Busy, "it has no room", false),
+            (
+                504,
+                OriginError::TimedOut,
+                "it did not answer in time",
+                false,
+            ),
+            (508, OriginError::Loop, "the origins form a loop", true),
+            (200, OriginError::Broken(neither), neither, false),
+            (302, OriginError::Broken(neither), neither, false),
+            (400, OriginError::Broken(neither), neither, false),
+            (500, OriginError::Broken(neither), neither, false),
         ] {
-            let found = Fault::of_status(status);
+            let found = OriginError::of_status(status);
             assert_eq!(found, fault, "{status}");
             assert_eq!((found.detail(), found.is_final()), (detail, is_final));
         }
@@ -401,15 +362,15 @@ mod tests {
     #[test]
     fn what_was_wrong_with_an_origin_is_told_without_its_words() {
         for (fault, expected) in [
-            (Fault::NotFound, Fault::NotFound),
+            (OriginError::NotFound, OriginError::NotFound),
             (
-                Fault::Broken("it hung up"),
-                Fault::Broken("it did not send the stream"),
+                OriginError::Broken("it hung up"),
+                OriginError::Broken("it did not send the stream"),
             ),
-            (Fault::Forbidden, Fault::Forbidden),
+            (OriginError::Forbidden, OriginError::Forbidden),
         ] {
             let told = serde_json::to_string(&fault).expect("text");
-            let heard: Fault = serde_json::from_str(&told).expect("a fault");
+            let heard: OriginError = serde_json::from_str(&told).expect("a fault");
             assert_eq!(heard, expected, "{told}");
         }
     }

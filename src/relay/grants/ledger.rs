@@ -8,11 +8,12 @@
 
 use std::collections::VecDeque;
 
-use super::{Caller, Change, Done, Fault, Grants, Said};
+use super::{Caller, Change, Done, Fault, Grants};
 use crate::gate::{Addition, Entry, Record};
 use crate::http::{Refusal, Status, quoted};
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
+use crate::relay::event::Event;
 use crate::relay::{Action, Job, JobId, Level, RETRY_AFTER_SECONDS};
 use crate::time::UnixTime;
 
@@ -40,6 +41,14 @@ const QUEUE_MAX: usize = 1024;
 const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 /// A write takes no more changes when it has so many tuples.
 const BATCH_TUPLES_MAX: usize = 4096;
+
+impl Asked {
+    /// Answers the client, which may have left. Its change is made in any case.
+    fn answer(caller: Caller, answer: Result<Done, Refusal>, ctx: &mut Context) {
+        let (id, reply) = caller;
+        ctx.notify(Event::Answer { id, reply, answer });
+    }
+}
 
 impl Ledger {
     /// Whether nothing is on its way.
@@ -131,7 +140,7 @@ impl Grants {
         // Nothing changes by these, and nothing that is not on disk counted.
         for (asked, judged) in at_once {
             let done = judged.and_then(|addition| self.carry_out(asked.change, addition, ctx));
-            self.answer(asked.caller, done);
+            Asked::answer(asked.caller, done, ctx);
         }
         let time = ctx.date();
         let tokens = self.tokens.as_ref();
@@ -190,7 +199,7 @@ impl Grants {
                     format!("the token file cannot be written ({error}); nothing was changed"),
                 )),
             };
-            self.answer(asked.caller, done);
+            Asked::answer(asked.caller, done, ctx);
         }
     }
 
@@ -215,7 +224,7 @@ impl Grants {
                 "too much waits for the disk",
                 RETRY_AFTER_SECONDS,
             );
-            self.answer(asked.caller, Err(refusal));
+            Asked::answer(asked.caller, Err(refusal), ctx);
         }
         if is_write {
             self.write_changes(fault, ctx);
@@ -228,10 +237,5 @@ impl Grants {
         let writing = self.ledger.as_mut().map(|ledger| &mut ledger.writing);
         let written = writing.and_then(|writing| writing.take_if(|(its, _)| *its == ticket));
         written.map(|(_, batch)| batch)
-    }
-
-    /// Its client may be gone; what it asked for has been done all the same.
-    fn answer(&mut self, caller: Caller, done: Result<Done, Refusal>) {
-        self.said.push_back(Said::Answered(caller, done));
     }
 }

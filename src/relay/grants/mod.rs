@@ -9,7 +9,6 @@ mod handover;
 mod ledger;
 mod over;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use super::admission::{AccessRequest, Gate, SessionState, tokens_are_off};
 use super::api::AddToken;
 use super::context::Context;
 use super::counts::Count;
+use super::event::Event;
 use super::pass::Barred;
 use super::server_event::ServerEvent;
 use super::timers::Armed;
@@ -54,23 +54,6 @@ pub(super) struct Grants {
     told: UnixTime,
     /// For when the next one will be.
     armed: Armed,
-    said: VecDeque<Said>,
-}
-
-/// What is said of the table.
-pub(super) enum Said {
-    /// The session has other tuples: who is a client of its streams, and who may be its source.
-    Changed(SessionId),
-    /// These tuples are none any more.
-    Removed(Vec<Rc<gate::Tuple>>),
-    /// Who is inside by this sessionid is so until then.
-    Ends(SessionId, Option<UnixTime>),
-    /// The session's stream is to end.
-    Aborted(SessionId),
-    /// Whoever is inside by this key is to be ended.
-    KeyAborted(SessionId),
-    /// This call has waited for the disk: its answer.
-    Answered(Caller, Result<Done, Refusal>),
 }
 
 /// A change that a call asks for.
@@ -158,7 +141,6 @@ impl Grants {
             ledger: None,
             told: UnixTime::default(),
             armed: Armed::default(),
-            said: VecDeque::new(),
         }
     }
 
@@ -166,20 +148,9 @@ impl Grants {
     pub fn held_bytes(&self) -> usize {
         let tokens = self.tokens.as_ref().map_or(0, Tokens::held_bytes);
         let ledger = self.ledger.as_ref().map_or(0, Ledger::held_bytes);
-        let said = self.said.capacity() * size_of::<Said>();
         let barred = self.barred.held_bytes(|(name, _)| name.held_bytes());
         let blocks = self.blocks.held_bytes(SessionId::held_bytes) + barred;
-        tokens + blocks + ledger + said
-    }
-
-    /// Whether anything has been said that nobody has heard.
-    pub fn has_said(&self) -> bool {
-        !self.said.is_empty()
-    }
-
-    /// What has been said and nobody has heard.
-    pub fn said(&mut self) -> Option<Said> {
-        self.said.pop_front()
+        tokens + blocks + ledger
     }
 
     // ---- What is asked about it
@@ -256,7 +227,6 @@ impl Grants {
 
     /// What must hold between two inputs; and how many deadlines are armed.
     pub fn check(&self) -> usize {
-        assert!(self.said.is_empty(), "nobody has heard what has changed");
         self.tokens.iter().for_each(Tokens::check);
         usize::from(self.armed.is_armed())
     }
@@ -315,7 +285,12 @@ impl Grants {
 
     /// Whoever is inside by a sessionid that has no tuples any more, for they were over and made
     /// room, is to be ended. `None`: it has some, or nobody is.
-    pub fn abort_forgotten(&mut self, name: &SessionId, is_inside: bool) -> Option<Done> {
+    pub fn abort_forgotten(
+        &self,
+        name: &SessionId,
+        is_inside: bool,
+        ctx: &mut Context,
+    ) -> Option<Done> {
         let tokens = self.tokens.as_ref()?;
         if !is_inside || tokens.of(name).next().is_some() {
             return None;
@@ -324,7 +299,7 @@ impl Grants {
             sessionid: name,
             revoked: 0,
         });
-        self.said.push_back(Said::KeyAborted(name.clone()));
+        ctx.notify(Event::DisconnectKey(name.clone()));
         Some((Status::Ok, body))
     }
 
@@ -480,8 +455,8 @@ impl Grants {
                     };
                     tell(ctx, (&session, tokens.opened_by(&session)), &what);
                 }
-                self.said.push_back(Said::Changed(session.clone()));
-                self.said.push_back(Said::Ends(session, ends));
+                ctx.notify(Event::TokensChanged(session.clone()));
+                ctx.notify(Event::AccessEnds(session, ends));
                 self.rearm(ctx);
                 Ok(done)
             }
@@ -493,12 +468,14 @@ impl Grants {
                     sessionid: &session,
                     revoked,
                 });
-                let aborted = aborts.then(|| match of == session {
-                    true => Said::Aborted(session.clone()),
-                    false => Said::KeyAborted(session.clone()),
-                });
-                let said = [Said::Removed(removed), Said::Changed(session)];
-                self.said.extend(said.into_iter().chain(aborted));
+                ctx.notify(Event::TokensRemoved(removed));
+                ctx.notify(Event::TokensChanged(session.clone()));
+                if aborts {
+                    ctx.notify(match of == session {
+                        true => Event::EndSession(session),
+                        false => Event::DisconnectKey(session),
+                    });
+                }
                 Ok((Status::Ok, body))
             }
         }

@@ -133,15 +133,20 @@ impl Table {
     /// What has been said, and the statuses of the answers among it.
     fn said(&mut self) -> (Vec<String>, Vec<u16>) {
         let (mut words, mut answers) = (Vec::new(), Vec::new());
-        while let Some(said) = self.grants().said() {
-            match said {
-                Said::Changed(name) => words.push(format!("changed {}", name.as_str())),
-                Said::Removed(tuples) => words.push(format!("removed {}", tuples.len())),
-                Said::Ends(name, ends) => words.push(format!("ends {} {ends:?}", name.as_str())),
-                Said::Aborted(name) => words.push(format!("aborted {}", name.as_str())),
-                Said::KeyAborted(name) => words.push(format!("key aborted {}", name.as_str())),
-                Said::Answered(_, Ok((status, _))) => answers.push(status.code()),
-                Said::Answered(_, Err(refusal)) => answers.push(refusal.status.code()),
+        while let Some(event) = self.stage.relay.ctx.next_event() {
+            match event {
+                Event::TokensChanged(name) => words.push(format!("changed {}", name.as_str())),
+                Event::TokensRemoved(tuples) => words.push(format!("removed {}", tuples.len())),
+                Event::AccessEnds(name, ends) => {
+                    words.push(format!("ends {} {ends:?}", name.as_str()));
+                }
+                Event::EndSession(name) => words.push(format!("aborted {}", name.as_str())),
+                Event::DisconnectKey(name) => words.push(format!("key aborted {}", name.as_str())),
+                Event::Answer { answer, .. } => answers.push(match answer {
+                    Ok((status, _)) => status.code(),
+                    Err(refusal) => refusal.status.code(),
+                }),
+                other => panic!("{other:?} is no event of the tokens"),
             }
         }
         (words, answers)
@@ -322,7 +327,10 @@ fn who_is_inside_by_a_name_without_tuples_is_ended() {
         ("gone", false, false),
         ("gone", true, true),
     ] {
-        let done = table.grants().abort_forgotten(&id(name), is_inside);
+        let relay = &mut table.stage.relay;
+        let done = relay
+            .grants
+            .abort_forgotten(&id(name), is_inside, &mut relay.ctx);
         let body = format!("{{\"sessionid\":\"{name}\",\"revoked\":0}}").into_bytes();
         assert_eq!(
             done,
@@ -332,7 +340,10 @@ fn who_is_inside_by_a_name_without_tuples_is_ended() {
         let words = ends.then(|| format!("key aborted {name}"));
         assert_eq!(table.said().0, Vec::from_iter(words));
     }
-    let without_tokens = Table::new(&[]).grants().abort_forgotten(&id("gone"), true);
+    let relay = &mut Table::new(&[]).stage.relay;
+    let without_tokens = relay
+        .grants
+        .abort_forgotten(&id("gone"), true, &mut relay.ctx);
     assert!(without_tokens.is_none());
 }
 
@@ -1065,12 +1076,6 @@ fn what_is_granted_is_counted_in_bytes() {
         assert_eq!(barred.map_err(|refusal| refusal.detail), Ok(()));
     }
     grown(&mut table, 400 * 200, "barred");
-    for _ in 0..500 {
-        let said = Said::Changed(id("a"));
-        table.grants().said.push_back(said);
-    }
-    grown(&mut table, 500 * size_of::<Said>(), "said");
-    drop(table.said());
     let mut records = 0;
     for number in 0..600 {
         let change = plain(&format!("{long}-{number}"));

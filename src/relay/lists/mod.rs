@@ -7,10 +7,10 @@
 mod handover;
 mod peers;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use super::api::{AddToken, Rows};
+use super::api::AddToken;
 use super::context::Context;
 use super::{ADDRESSES_MAX, Action, ConnectionId, Job, JobId, RETRY_AFTER_SECONDS};
 use crate::gate::{RtpTuple, UdpClient, udp_clients};
@@ -28,32 +28,6 @@ pub(super) struct Lists {
     errands: HashMap<JobId, PendingCall>,
     /// For the lists of peers.
     collectings: HashMap<JobId, Collecting>,
-    said: VecDeque<Said>,
-}
-
-/// What is said of calls that wait.
-pub(super) enum Said {
-    /// This peer is to be called: see [`Lists::call`].
-    Call { ticket: JobId, peer: usize },
-    /// Nobody wants to hear any more what comes from there.
-    HangUp(ConnectionId),
-    /// All peers have told what they will tell.
-    Whole(Whole),
-}
-
-/// A list of the whole that can be answered.
-#[derive(Clone, Debug)]
-pub(super) struct Whole {
-    /// Who asked,
-    pub client: ConnectionId,
-    /// and how it is answered.
-    pub reply: Reply,
-    /// Which list it is.
-    pub rows: Rows,
-    /// Under which ticket the rows of the peers are, if there are any to be read.
-    pub ticket: Option<JobId>,
-    /// The peers that have told nothing, by name.
-    pub missing: String,
 }
 
 /// A call that waits for the addresses of names.
@@ -94,24 +68,13 @@ impl Lists {
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let errands = self.errands.values().map(PendingCall::held_bytes);
-        let said = self.said.capacity() * size_of::<Said>();
-        hash_map_bytes(&self.errands) + errands.sum::<usize>() + self.held_by_collectings() + said
-    }
-
-    /// Whether anything has been said that nobody has heard.
-    pub fn has_said(&self) -> bool {
-        !self.said.is_empty()
-    }
-
-    /// What has been said and nobody has heard.
-    pub fn said(&mut self) -> Option<Said> {
-        self.said.pop_front()
+        hash_map_bytes(&self.errands) + errands.sum::<usize>() + self.held_by_collectings()
     }
 
     /// Whoever waited under this ticket is gone.
-    pub fn forget(&mut self, ticket: JobId) {
+    pub fn forget(&mut self, ticket: JobId, ctx: &mut Context) {
         self.take_errand(ticket);
-        self.drop_collecting(ticket);
+        self.drop_collecting(ticket, ctx);
     }
 
     /// An add-token whose clients have names waits until they have addresses.

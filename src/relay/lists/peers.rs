@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Lists, Said, Whole};
+use super::Lists;
 use crate::held::table_bytes;
 use crate::http::{
     self, AnswerReader, Body, Part, Refusal, Reply, Status, elements, percent_encoded,
@@ -21,6 +21,7 @@ use crate::http::{
 use crate::json;
 use crate::relay::api::Rows;
 use crate::relay::context::Context;
+use crate::relay::event::Event;
 use crate::relay::settings::{OriginUrl, Peer};
 use crate::relay::{ConnectionId, JobId, RETRY_AFTER_SECONDS};
 use crate::time::Instant;
@@ -175,8 +176,9 @@ impl Lists {
         }
         let ticket = ctx.draw_ticket();
         let peers = 0..ctx.settings().peers.len();
-        self.said
-            .extend(peers.clone().map(|peer| Said::Call { ticket, peer }));
+        for peer in peers.clone() {
+            ctx.notify(Event::CallPeer { list: ticket, peer });
+        }
         let collecting = Collecting {
             client,
             reply,
@@ -215,19 +217,19 @@ impl Lists {
         ticket: JobId,
         peer: usize,
         connection: Option<ConnectionId>,
-        ctx: &Context,
+        ctx: &mut Context,
     ) {
         let share = connection.map_or(Share::Missing, Share::Asked);
         self.learn(ticket, peer, share, ctx);
     }
 
     /// A peer has told its list.
-    pub fn told(&mut self, (ticket, peer): Place, rows: VecDeque<Vec<u8>>, ctx: &Context) {
+    pub fn told(&mut self, (ticket, peer): Place, rows: VecDeque<Vec<u8>>, ctx: &mut Context) {
         self.learn(ticket, peer, Share::Rows(rows), ctx);
     }
 
     /// The connection to a peer is over. What it has not told is missing.
-    pub fn telling_ended(&mut self, (ticket, peer): Place, ctx: &Context) {
+    pub fn telling_ended(&mut self, (ticket, peer): Place, ctx: &mut Context) {
         let collecting = self.collectings.get(&ticket);
         let share = collecting.and_then(|collecting| collecting.shares.get(peer));
         if let Some(Share::Asked(_)) = share {
@@ -236,7 +238,7 @@ impl Lists {
     }
 
     /// What has become of a peer's part. Once all are known, the list is answered.
-    fn learn(&mut self, ticket: JobId, peer: usize, share: Share, ctx: &Context) {
+    fn learn(&mut self, ticket: JobId, peer: usize, share: Share, ctx: &mut Context) {
         let Some(collecting) = self.collectings.get_mut(&ticket) else {
             return;
         };
@@ -254,28 +256,26 @@ impl Lists {
             .collect();
         let has_rows = |share: &Share| matches!(share, Share::Rows(rows) if !rows.is_empty());
         let is_read = collecting.shares.iter().any(has_rows) && !collecting.reply.head_only;
-        self.said.push_back(Said::Whole(Whole {
+        ctx.notify(Event::ListReady {
             client: collecting.client,
             reply: collecting.reply,
             rows: collecting.rows.clone(),
-            ticket: is_read.then_some(ticket),
+            list: is_read.then_some(ticket),
             missing: missing.join(", "),
-        }));
+        });
         if !is_read {
             self.take_collecting(ticket);
         }
     }
 
     /// Whoever asked for a list is gone.
-    pub(super) fn drop_collecting(&mut self, ticket: JobId) {
+    pub(super) fn drop_collecting(&mut self, ticket: JobId, ctx: &mut Context) {
         let collecting = self.take_collecting(ticket).into_iter();
-        let asked = collecting
-            .flat_map(|collecting| collecting.shares)
-            .filter_map(|share| match share {
-                Share::Asked(connection) => Some(connection),
-                Share::Unasked | Share::Missing | Share::Rows(_) => None,
-            });
-        self.said.extend(asked.map(Said::HangUp));
+        for share in collecting.flat_map(|collecting| collecting.shares) {
+            if let Share::Asked(connection) = share {
+                ctx.notify(Event::Close(connection));
+            }
+        }
     }
 
     fn take_collecting(&mut self, ticket: JobId) -> Option<Collecting> {
@@ -303,7 +303,6 @@ impl Lists {
     /// What must hold between two inputs. `waits` says whether this client waits under this ticket,
     /// or reads what has come of it.
     pub fn check(&self, waits: impl Fn(ConnectionId, JobId) -> bool) {
-        assert!(self.said.is_empty(), "nobody has heard what is to be done");
         assert!(self.collectings.len() <= GATHERINGS_MAX);
         for (ticket, collecting) in &self.collectings {
             assert!(

@@ -12,11 +12,11 @@
 //! comes, as it comes. Nobody loses a byte for that haste: while those who watch have yet to be
 //! written what there is, it waits for them, and its original's source with it.
 
-use super::Said;
 use super::Streams;
 use super::remux_target::{GO_BYTES, GO_WORK, LARGER, PIECE_BYTES, READ_PER_BYTE};
 use crate::relay::StreamId;
 use crate::relay::context::Context;
+use crate::relay::event::Event;
 
 impl Streams {
     /// Whether there is [`Streams::read_behind`].
@@ -87,7 +87,7 @@ impl Streams {
         if is_all {
             shadow.keep_up();
             self.streams.get_mut(id)?.shadow = Some(shadow);
-            self.say(Said::CaughtUp(id));
+            ctx.notify(Event::RemuxCaughtUp(id));
             return None;
         }
         let of = self.streams.get(original);

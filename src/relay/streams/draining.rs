@@ -11,10 +11,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::{Said, Streams};
+use super::Streams;
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::relay::context::Context;
+use crate::relay::event::Event;
 use crate::relay::{ConnectionId, Level, StreamId};
 use crate::stream::End;
 
@@ -164,7 +165,7 @@ impl Streams {
         );
         self.end_rest(id, ctx);
         for viewer in viewers {
-            self.say(Said::CutOff(viewer));
+            ctx.notify(Event::Close(viewer));
         }
         count
     }

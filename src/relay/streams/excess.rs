@@ -6,11 +6,12 @@
 //! drops and counts those beyond the rate, whole, as a full network does. Each source is reported
 //! once.
 
-use super::{Said, Stream, StreamSource, Streams};
+use super::{Stream, StreamSource, Streams};
 #[cfg(feature = "handover")]
 use crate::gate::SessionId;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
+use crate::relay::event::Event;
 use crate::relay::quota::Quota;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::{Level, StreamId};
@@ -96,13 +97,13 @@ impl Streams {
     }
 
     /// Reads a source again that has waited for its bucket.
-    pub(super) fn end_rest_of_source(&mut self, id: StreamId) {
+    pub(super) fn end_rest_of_source(&mut self, id: StreamId, ctx: &mut Context) {
         if let Some(stream) = self.streams.get_mut(id)
             && let Some(quota) = &mut stream.quota
         {
             quota.end_rest();
             if let StreamSource::Http(connection) = stream.source {
-                self.say(Said::ReadAgain(connection));
+                ctx.notify(Event::ResumeSource(connection));
             }
         }
     }

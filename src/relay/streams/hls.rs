@@ -8,13 +8,14 @@
 #[cfg(test)]
 mod tests;
 
+use super::Streams;
 use super::viewer::{STREAM_POLICY, Viewing, WatchResponse};
-use super::{Said, Streams};
 use crate::gate::SessionId;
 use crate::hls::{Content, HlsRequest, HlsResponse, LIST_TYPE, Object, PlaylistPosition};
 use crate::http::{Refusal, Reply, ResponseHead, Status};
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
+use crate::relay::event::Event;
 use crate::relay::{ConnectionId, StreamId};
 use crate::time::Instant;
 
@@ -115,7 +116,7 @@ impl Streams {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.attended_until = None;
             let session = stream.session.clone();
-            self.say(Said::Unattended(session));
+            ctx.notify(Event::PlaylistAbandoned(session));
         }
         self.tend(id, ctx);
     }

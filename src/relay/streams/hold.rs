@@ -12,10 +12,11 @@
 
 use std::net::SocketAddr;
 
-use super::{Said, Stream, StreamSource, Streams};
+use super::{Stream, StreamSource, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::relay::context::Context;
+use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::{Level, StreamId};
 use crate::stream::{End, Told};
@@ -85,9 +86,11 @@ impl Streams {
             },
         );
         self.keep_bucket(id, now);
-        self.say(Said::SourceLeft { source, id });
+        if let StreamSource::Rtp(address) = source {
+            ctx.notify(Event::RtpSourceLeft { address, id });
+        }
         if let Some(pull) = pull {
-            self.say(Said::PullOver {
+            ctx.notify(Event::PullEnded {
                 pull,
                 end: End::Lost,
                 has_viewers: true,

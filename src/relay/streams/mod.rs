@@ -28,7 +28,8 @@ use std::net::SocketAddr;
 
 use super::context::Context;
 use super::counts::Count;
-use serde::Serialize;
+use super::cut_reason::{CutReason, Cuts};
+use super::event::Event;
 
 use draining::Draining;
 use excess::BUCKETS_MAX;
@@ -47,8 +48,6 @@ use super::timers::Owner;
 use super::viewer_id::Mark;
 use super::{ConnectionId, Limits, PullId, StreamId};
 use crate::gate::SessionId;
-#[cfg(feature = "handover")]
-use crate::handover::are_counts;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::post::ClientFigures;
 use crate::slots::Slots;
@@ -83,7 +82,6 @@ pub(super) struct Streams {
     posted: Option<StreamId>,
     /// What sessions without a source have drawn by `max-bitrate`.
     buckets: TokenBuckets<SessionId>,
-    said: VecDeque<Said>,
 }
 
 /// Where a stream's media comes from.
@@ -102,111 +100,8 @@ pub(super) enum StreamSource {
     Gone,
 }
 
-/// Why a viewer is cut. Each is named here, counted in `stream::Cuts`, and a property of `cuts` in
-/// `openapi.json`; those that are due to time are found by `clients::deadlines`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CutReason {
-    /// It took nothing for too long.
-    Stalled,
-    /// It fell out of the buffer within a unit that could not be kept for it.
-    LostUnit,
-    /// The token by which it came is over, or was revoked; or a successor's options do not admit
-    /// it.
-    Token,
-    /// The operator has ended it.
-    Kicked,
-}
-
-impl CutReason {
-    /// Each of them.
-    pub const ALL: [CutReason; 4] = [
-        CutReason::Stalled,
-        CutReason::LostUnit,
-        CutReason::Token,
-        CutReason::Kicked,
-    ];
-
-    /// The value of the label `reason` in `/metrics`.
-    pub fn name(self) -> &'static str {
-        match self {
-            CutReason::Stalled => "stalled",
-            CutReason::LostUnit => "lost_unit",
-            CutReason::Token => "token",
-            CutReason::Kicked => "kicked",
-        }
-    }
-}
-
-/// How many viewers were cut, by why.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-#[cfg_attr(feature = "handover", derive(serde::Deserialize))]
-pub(super) struct Cuts {
-    stalled: u64,
-    lost_unit: u64,
-    token: u64,
-    kicked: u64,
-}
-
-impl Cuts {
-    /// And those of another.
-    pub fn add(&mut self, other: Cuts) {
-        self.stalled += other.stalled;
-        self.lost_unit += other.lost_unit;
-        self.token += other.token;
-        self.kicked += other.kicked;
-    }
-
-    /// Whether so many more may come.
-    #[cfg(feature = "handover")]
-    fn fit(&self) -> bool {
-        are_counts([self.stalled, self.lost_unit, self.token, self.kicked])
-    }
-
-    /// One more viewer was cut for this reason.
-    pub fn count(&mut self, cut: CutReason) {
-        match cut {
-            CutReason::Stalled => self.stalled += 1,
-            CutReason::LostUnit => self.lost_unit += 1,
-            CutReason::Token => self.token += 1,
-            CutReason::Kicked => self.kicked += 1,
-        }
-    }
-}
-
 /// Figures have no rows for thousands of clients.
 const UDP_CLIENTS_SHOWN_MAX: usize = 256;
-
-/// What the streams say.
-pub(super) enum Said {
-    /// This viewer cannot go on with its stream.
-    Cut(ConnectionId, CutReason),
-    /// What this client watched is cut off.
-    CutOff(ConnectionId),
-    /// What this client sends is wanted no more, for this reason.
-    Dismissed(ConnectionId, &'static str),
-    /// What this client sends is wanted again.
-    ReadAgain(ConnectionId),
-    /// This stream's playlist is longer, or the stream is over.
-    Grown(StreamId),
-    /// This stream has shown what it is.
-    Shown(StreamId),
-    /// There may be room now for what its UDP clients are to get of this stream.
-    MayCast(StreamId),
-    /// What is made of another stream has read all that there was when it began.
-    CaughtUp(StreamId),
-    /// What is made of another stream cannot go on, for this reason.
-    RemuxFails { id: StreamId, why: String },
-    /// Nobody has asked for a playlist of this session for long.
-    Unattended(SessionId),
-    /// A stream has lost its source.
-    SourceLeft { source: StreamSource, id: StreamId },
-    /// A stream that was fetched has ended so, or has lost its source and is held.
-    PullOver {
-        pull: PullId,
-        end: End,
-        has_viewers: bool,
-    },
-}
 
 impl Streams {
     /// None yet.
@@ -227,7 +122,6 @@ impl Streams {
             posting: VecDeque::new(),
             posted: None,
             buckets: TokenBuckets::new(BUCKETS_MAX),
-            said: VecDeque::new(),
         }
     }
 
@@ -246,7 +140,6 @@ impl Streams {
             + self.spliced.capacity()
             + self.remuxed.capacity()
             + self.buckets.held_bytes()
-            + self.said.capacity() * size_of::<Said>()
     }
 
     /// Whether somebody watches the session's stream.
@@ -328,20 +221,6 @@ impl Streams {
             sum.dropped += figures.dropped;
         }
         clients
-    }
-
-    /// Whether anything has been said that nobody has heard.
-    pub fn has_said(&self) -> bool {
-        !self.said.is_empty()
-    }
-
-    /// What they have said and nobody has heard.
-    pub fn said(&mut self) -> Option<Said> {
-        self.said.pop_front()
-    }
-
-    fn say(&mut self, said: Said) {
-        self.said.push_back(said);
     }
 
     /// The session of a stream.
@@ -453,11 +332,11 @@ impl Streams {
         }
         if stream.cast_again_at.is_some_and(|at| at <= ctx.now()) {
             stream.cast_again_at = None;
-            self.say(Said::MayCast(id));
+            ctx.notify(Event::UdpClientsChanged(id));
             return false;
         }
         if stream.rests_until().is_some_and(|until| until <= ctx.now()) {
-            self.end_rest_of_source(id);
+            self.end_rest_of_source(id, ctx);
             return false;
         }
         let rest_until = stream.rtp_out.rest_until;

@@ -22,12 +22,13 @@ use std::time::Duration;
 use super::remux_target::{Fed, GO_BYTES, PIECE_BYTES, RemuxTarget, RemuxedStream};
 use super::stream::plan;
 use super::viewer::WatchResponse;
-use super::{Said, Stream, Streams};
+use super::{Stream, Streams};
 use crate::format::Format;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Reply, Status};
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
+use crate::relay::event::Event;
 use crate::relay::{ConnectionId, Level, RETRY_AFTER_SECONDS, StreamId};
 use crate::remux::{Fault, Remuxer, Target};
 use crate::stream::{End, StreamBuffer, Told};
@@ -387,7 +388,7 @@ impl Streams {
         let emptiness = shadow.and_then(RemuxedStream::emptiness);
         let fault = fed.result.err().map(|Fault(why)| why.to_owned());
         if let Some(why) = fault.or(emptiness) {
-            self.say(Said::RemuxFails { id, why });
+            ctx.notify(Event::RemuxFailed { id, why });
         }
     }
 

@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::Said;
 use super::Streams;
 use super::bare::BareInput;
 use super::remux_target::{RemuxTarget, RemuxedStream};
@@ -21,6 +20,7 @@ use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
+use crate::relay::event::Event;
 use crate::relay::quota::Quota;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::{Armed, Owner};
@@ -369,14 +369,14 @@ impl Streams {
             .get_mut(id)
             .and_then(|stream| stream.buffer.take_cut())
         {
-            self.say(Said::Cut(connection, CutReason::LostUnit));
+            ctx.notify(Event::CutViewer(connection, CutReason::LostUnit));
         }
         if has_grown {
-            self.say(Said::Grown(id));
+            ctx.notify(Event::PlaylistGrew(id));
         }
         self.flow(id);
         if is_told {
-            self.say(Said::Shown(id));
+            ctx.notify(Event::FormatKnown(id));
         }
         self.feed_rtp_out(id, bytes, ctx);
     }
@@ -439,9 +439,11 @@ impl Streams {
         };
         ctx.tell(&session, &what);
         self.keep_bucket(id, ctx.now());
-        self.say(Said::SourceLeft { source, id });
+        if let StreamSource::Rtp(address) = source {
+            ctx.notify(Event::RtpSourceLeft { address, id });
+        }
         if let Some(pull) = pull {
-            self.say(Said::PullOver {
+            ctx.notify(Event::PullEnded {
                 pull,
                 end,
                 has_viewers,
@@ -457,7 +459,7 @@ impl Streams {
             stream.rtp_out.finish(stream.buffer.newest(), ctx.now());
             stream.buffer.finish(end);
         }
-        self.say(Said::Grown(id));
+        ctx.notify(Event::PlaylistGrew(id));
         self.flow(id);
         self.post(id);
         self.pump(id, ctx);
@@ -561,7 +563,7 @@ impl Streams {
             && let Some((id, source)) = self.running_source(session)
         {
             self.source_lost(id, source, TAKEN_OVER, ctx);
-            self.dismiss(source, TAKEN_OVER);
+            Self::dismiss(source, TAKEN_OVER, ctx);
         }
     }
 
@@ -571,7 +573,7 @@ impl Streams {
         let running = self.running_source(session);
         if let Some((id, source)) = running {
             self.end(id, End::Lost, ABORTED, ctx);
-            self.dismiss(source, ABORTED);
+            Self::dismiss(source, ABORTED, ctx);
         }
         let draining: Vec<StreamId> = self.draining.of(session).collect();
         if running.is_none() && draining.is_empty() {
@@ -594,9 +596,9 @@ impl Streams {
         }
     }
 
-    fn dismiss(&mut self, source: StreamSource, reason: &'static str) {
+    fn dismiss(source: StreamSource, reason: &'static str, ctx: &mut Context) {
         if let StreamSource::Http(connection) = source {
-            self.say(Said::Dismissed(connection, reason));
+            ctx.notify(Event::DismissSource(connection, reason));
         }
     }
 }

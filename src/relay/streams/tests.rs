@@ -8,7 +8,7 @@ use serde_json::Value;
 #[cfg(feature = "remux")]
 use super::remux_target::RemuxTarget;
 use super::write_queue::Backlog;
-use super::{CutReason, Cuts, Said, StreamSource, Streams, UDP_CLIENTS_SHOWN_MAX};
+use super::{CutReason, Cuts, StreamSource, Streams, UDP_CLIENTS_SHOWN_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
@@ -631,7 +631,7 @@ fn many_viewers_are_lent_a_chunk_in_one_piece_and_few_where_it_lies() {
 fn all_that_streams_keep_counts() {
     type Grow = (&'static str, fn(&mut Streams, StreamId), usize);
     let live_id = size_of::<StreamId>();
-    let steps: [Grow; 7] = [
+    let steps: [Grow; 6] = [
         (
             "spliced",
             |it, _| it.spliced = Vec::with_capacity(1_000),
@@ -651,11 +651,6 @@ fn all_that_streams_keep_counts() {
             "behind",
             |it, _| it.behind = Vec::with_capacity(64).into(),
             64 * live_id,
-        ),
-        (
-            "said",
-            |it, _| it.said = Vec::with_capacity(64).into(),
-            64 * size_of::<Said>(),
         ),
         (
             "a source's type",
@@ -692,7 +687,6 @@ fn all_that_streams_keep_counts() {
         streams.remuxed = Vec::new();
         streams.posting = Default::default();
         streams.behind = Default::default();
-        streams.said = Default::default();
         let stream = streams.streams.get_mut(id).expect("it is there");
         (stream.source_type, stream.via) = (None, None);
     };

@@ -10,7 +10,7 @@ use crate::gate::{Blocks, Direction, Grant, SessionId, Terms, Tokens};
 use crate::http::{Framing, Method, Refusal};
 use crate::relay::Settings;
 use crate::relay::admission::{AccessRequest, Beyond, EntryPoint, Gate, SessionState};
-use crate::relay::fetch::Fault;
+use crate::relay::origin_error::OriginError;
 use crate::relay::pass::Barred;
 use crate::time::{Instant, UnixTime};
 
@@ -735,7 +735,7 @@ fn who_has_waited_is_asked_again() {
     ] {
         let (name, of) = (session(name), session(of));
         let gate = table.gate();
-        let fault = || Fault::TimedOut;
+        let fault = || OriginError::TimedOut;
         let seen = gate.go_on_late((&name, &of), (way, None), &standing, fault);
         assert_eq!(status(seen), expected, "{name:?} {of:?} {way:?}");
     }
@@ -748,12 +748,12 @@ fn a_viewer_is_told_why_no_origin_has_the_session() {
     let open = Table::new(&[origin]);
     let asks = Table::new(&[API, origin, "--origin-tokens"]);
     for (fault, of_all) in [
-        (Fault::NotFound, [404, 404, 404]),
-        (Fault::Forbidden, [502, 403, 403]),
-        (Fault::Broken("it fell silent"), [502, 502, 502]),
-        (Fault::TimedOut, [504, 504, 504]),
-        (Fault::Busy, [503, 503, 503]),
-        (Fault::Loop, [508, 508, 508]),
+        (OriginError::NotFound, [404, 404, 404]),
+        (OriginError::Forbidden, [502, 403, 403]),
+        (OriginError::Broken("it fell silent"), [502, 502, 502]),
+        (OriginError::TimedOut, [504, 504, 504]),
+        (OriginError::Busy, [503, 503, 503]),
+        (OriginError::Loop, [508, 508, 508]),
     ] {
         for (table, expected) in [&own, &open, &asks].into_iter().zip(of_all) {
             let seen = table.gate().turned_away(fault);

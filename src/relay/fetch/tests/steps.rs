@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use crate::gate::SessionId;
 use crate::relay::context::Context;
+use crate::relay::event::Event;
 use crate::relay::fetch::pull::Stage;
-use crate::relay::fetch::{Fault, Fetch, Said, WITHOUT_STREAM_MAX};
+use crate::relay::fetch::{Fetch, WITHOUT_STREAM_MAX};
+use crate::relay::origin_error::OriginError;
 use crate::relay::{Action, ConnectionId, Job, JobId, PullId, StreamId, stage};
 use crate::stream::End;
 use crate::time::Instant;
@@ -79,17 +81,17 @@ impl Scene {
     /// All that has been said, in words.
     fn said(&mut self) -> Vec<String> {
         let mut said = Vec::new();
-        while self.fetch.has_said() {
-            said.push(match self.fetch.said().expect("it is there") {
-                Said::Call(id) => format!("call {}", id.to_u64()),
-                Said::RoundOver(id) => format!("over {}", id.to_u64()),
-                Said::HangUp(id) => format!("hang up {}", id.to_u64()),
-                Said::Unwanted { stream, pull } => {
+        while let Some(event) = self.ctx.next_event() {
+            said.push(match event {
+                Event::CallOrigin(id) => format!("call {}", id.to_u64()),
+                Event::OriginsExhausted(id) => format!("over {}", id.to_u64()),
+                Event::Close(id) => format!("hang up {}", id.to_u64()),
+                Event::EndPulled { stream, pull } => {
                     format!("unwanted {} {}", stream.to_u64(), pull.to_u64())
                 }
+                other => panic!("{other:?} is no event of a pull"),
             });
         }
-        assert!(self.fetch.said().is_none());
         said
     }
 
@@ -101,7 +103,7 @@ impl Scene {
         call.to
     }
 
-    fn asked(&mut self, id: PullId, over: u64, fault: Fault) {
+    fn asked(&mut self, id: PullId, over: u64, fault: OriginError) {
         let fault = (connection(over), fault);
         self.fetch.asked(id, fault, |_| None, &mut self.ctx);
     }
@@ -154,12 +156,12 @@ fn a_session_is_fetched_once_and_only_where_there_are_origins() {
     alone.fetch.want(&session("a"), &mut alone.ctx);
     assert_eq!((alone.fetch.len(), alone.said().len()), (0, 0));
     let mut scene = Scene::new(&[ONE]);
-    assert!(scene.fetch.has_origins() && !scene.fetch.has_said());
+    assert!(scene.fetch.has_origins() && scene.said().is_empty());
     let id = scene.want("a");
     assert!(scene.fetch.has(&session("a")) && !scene.fetch.has(&session("b")));
     assert_eq!(scene.want("a"), id);
     assert_eq!(scene.said(), [format!("call {}", id.to_u64())]);
-    assert!(!scene.fetch.has_said());
+    assert!(scene.said().is_empty());
     assert_eq!(scene.fetch.len(), 1);
 }
 
@@ -184,7 +186,7 @@ fn a_viewer_waits_for_as_long_as_all_origins_may_take() {
     );
     scene.called(id, 1);
     scene.ctx.set_now(at(2_500));
-    scene.asked(id, 1, Fault::NotFound);
+    scene.asked(id, 1, OriginError::NotFound);
     let call = scene.fetch.call(id, |_| None).expect("it is to be called");
     assert_eq!(
         (call.to, call.until),
@@ -218,37 +220,32 @@ fn what_is_kept_of_what_is_fetched_counts() {
     let of_origins = scene.fetch.held_bytes();
     assert!(of_origins > 0);
     assert_eq!(of_origins, scene.fetch.origins.held_bytes());
-    scene.fetch.said = Vec::with_capacity(64).into();
-    assert_eq!(
-        scene.fetch.held_bytes(),
-        of_origins + 64 * size_of::<Said>()
-    );
     scene.want("a");
     let of_pulls = scene.fetch.pulls.held_bytes();
     assert!(of_pulls > 0);
-    assert_eq!(
-        scene.fetch.held_bytes(),
-        of_origins + 64 * size_of::<Said>() + of_pulls
-    );
+    assert_eq!(scene.fetch.held_bytes(), of_origins + of_pulls);
 }
 
 /// What an origin answers, and who is asked then. Two origins, of which the first is a name with
 /// two addresses.
 #[test]
 fn what_an_origin_answers_says_who_is_asked_next() {
-    let broken = Fault::Broken("it is ill");
+    let broken = OriginError::Broken("it is ill");
     for (faults, stands) in [
         (&[broken][..], "calling 0.1"),
         (&[broken, broken], "calling 1.0"),
         (&[broken, broken, broken], "failed"),
-        (&[Fault::NotFound], "calling 1.0"),
-        (&[Fault::TimedOut], "calling 1.0"),
-        (&[Fault::Busy], "calling 1.0"),
-        (&[Fault::Loop], "calling 1.0"),
-        (&[Fault::Forbidden], "failed"),
-        (&[broken, Fault::NotFound], "calling 1.0"),
-        (&[broken, Fault::NotFound, Fault::NotFound], "failed"),
-        (&[Fault::Busy, Fault::Forbidden], "failed"),
+        (&[OriginError::NotFound], "calling 1.0"),
+        (&[OriginError::TimedOut], "calling 1.0"),
+        (&[OriginError::Busy], "calling 1.0"),
+        (&[OriginError::Loop], "calling 1.0"),
+        (&[OriginError::Forbidden], "failed"),
+        (&[broken, OriginError::NotFound], "calling 1.0"),
+        (
+            &[broken, OriginError::NotFound, OriginError::NotFound],
+            "failed",
+        ),
+        (&[OriginError::Busy, OriginError::Forbidden], "failed"),
     ] {
         let mut scene = Scene::new(&[NAMED, TWO]);
         let id = scene.want("a");
@@ -260,8 +257,8 @@ fn what_an_origin_answers_says_who_is_asked_next() {
             scene.called(id, over);
             // Who was asked before has nothing to say.
             let before = scene.stands(id);
-            scene.asked(id, over - 1, Fault::Forbidden);
-            scene.asked(id, over + 1, Fault::Forbidden);
+            scene.asked(id, over - 1, OriginError::Forbidden);
+            scene.asked(id, over + 1, OriginError::Forbidden);
             assert_eq!(scene.stands(id), before);
             assert!(!scene.fetch.is_forbidden(&session("a")));
             scene.asked(id, over, *fault);
@@ -274,7 +271,7 @@ fn what_an_origin_answers_says_who_is_asked_next() {
             scene.fetch.absence(&session("a")),
             *faults.iter().max().expect("one")
         );
-        let is_forbidden = faults.contains(&Fault::Forbidden);
+        let is_forbidden = faults.contains(&OriginError::Forbidden);
         assert_eq!(scene.fetch.is_forbidden(&session("a")), is_forbidden);
     }
 }
@@ -283,11 +280,11 @@ fn what_an_origin_answers_says_who_is_asked_next() {
 #[test]
 fn why_a_session_does_not_run_is_known_of_those_that_are_fetched() {
     let mut scene = Scene::new(&[ONE]);
-    assert_eq!(scene.fetch.absence(&session("a")), Fault::NotFound);
+    assert_eq!(scene.fetch.absence(&session("a")), OriginError::NotFound);
     assert!(!scene.fetch.is_forbidden(&session("a")));
     scene.want("a");
-    assert_eq!(scene.fetch.absence(&session("a")), Fault::TimedOut);
-    assert_eq!(scene.fetch.absence(&session("b")), Fault::NotFound);
+    assert_eq!(scene.fetch.absence(&session("a")), OriginError::TimedOut);
+    assert_eq!(scene.fetch.absence(&session("b")), OriginError::NotFound);
 }
 
 /// An origin's refusal stays known, whatever another says after it, until one sends the stream.
@@ -295,13 +292,13 @@ fn why_a_session_does_not_run_is_known_of_those_that_are_fetched() {
 fn that_a_session_may_not_be_watched_is_known_until_it_may() {
     let mut scene = Scene::new(&[ONE, "--wait=60"]);
     let id = scene.want("a");
-    scene.fetch.note_fault(id, Fault::NotFound);
+    scene.fetch.note_fault(id, OriginError::NotFound);
     assert!(!scene.fetch.is_forbidden(&session("a")));
-    scene.fetch.note_fault(id, Fault::Forbidden);
+    scene.fetch.note_fault(id, OriginError::Forbidden);
     assert!(scene.fetch.is_forbidden(&session("a")));
-    scene.fetch.note_fault(id, Fault::NotFound);
+    scene.fetch.note_fault(id, OriginError::NotFound);
     assert!(scene.fetch.is_forbidden(&session("a")));
-    assert_eq!(scene.fetch.absence(&session("a")), Fault::Forbidden);
+    assert_eq!(scene.fetch.absence(&session("a")), OriginError::Forbidden);
     scene.called(id, 1);
     let own = scene.fetch.brought(id, stream(5), Some("1.1 b"), at(0));
     assert!(own.starts_with("1.1 b, 1.1 tollgate-"), "{own}");
@@ -319,7 +316,7 @@ fn a_loop_of_those_who_came_before_is_asked_about_again() {
         (None, Some("1.1 a"), "calling 0.0"),
         (Some("1.1 a"), Some("1.1 b"), "calling 0.0"),
     ] {
-        for fault in [Fault::Loop, Fault::NotFound] {
+        for fault in [OriginError::Loop, OriginError::NotFound] {
             let mut scene = Scene::new(&[ONE]);
             let id = scene.want("a");
             scene.said();
@@ -329,7 +326,7 @@ fn a_loop_of_those_who_came_before_is_asked_about_again() {
             scene.fetch.called(id, Some(connection(1)), &mut scene.ctx);
             let over = (connection(1), fault);
             scene.fetch.asked(id, over, |_| now_via, &mut scene.ctx);
-            let expected = if fault == Fault::Loop {
+            let expected = if fault == OriginError::Loop {
                 stands
             } else {
                 "failed"
@@ -347,7 +344,7 @@ fn an_origin_that_cannot_be_called_is_passed_over() {
     scene.said();
     scene.fetch.called(id, None, &mut scene.ctx);
     assert_eq!(scene.stands(id), "calling 1.0");
-    assert_eq!(scene.fetch.absence(&session("a")), Fault::Busy);
+    assert_eq!(scene.fetch.absence(&session("a")), OriginError::Busy);
     scene.called(id, 3);
     assert_eq!(scene.stands(id), "asking 1.0");
     assert!(scene.fetch.call(id, |_| None).is_none(), "it is called");
@@ -387,7 +384,7 @@ fn what_is_looked_up_moves_those_on_who_wait_for_it() {
     );
     let (second, name) = scene.sought().remove(0);
     assert_eq!(name, "two.example");
-    assert_eq!(scene.fetch.absence(&session("a")), Fault::TimedOut);
+    assert_eq!(scene.fetch.absence(&session("a")), OriginError::TimedOut);
     // Nobody's.
     assert!(
         !scene
@@ -412,8 +409,8 @@ fn what_is_looked_up_moves_those_on_who_wait_for_it() {
     assert_eq!((call.to, call.until), (host(1), at(5_100)));
     assert!(scene.fetch.resolved(second, &[], &mut scene.ctx));
     assert_eq!(scene.stands(a), "failed");
-    let ill = Fault::Broken("its name does not resolve");
-    assert!(ill < Fault::TimedOut, "that tells more");
+    let ill = OriginError::Broken("its name does not resolve");
+    assert!(ill < OriginError::TimedOut, "that tells more");
     // Both told.
     assert_eq!(
         scene.said(),
@@ -427,8 +424,8 @@ fn what_is_looked_up_moves_those_on_who_wait_for_it() {
 /// No address at all is a fault; the last of several is none, if those before were called.
 #[test]
 fn a_name_without_addresses_is_a_fault_of_its_own() {
-    let no_name = Fault::Broken("its name does not resolve");
-    let ill = Fault::Broken("a");
+    let no_name = OriginError::Broken("its name does not resolve");
+    let ill = OriginError::Broken("a");
     assert!(ill < no_name);
     for (addresses, fault) in [(vec![], no_name), (vec![host(1)], ill)] {
         let mut scene = Scene::new(&[NAMED]);
@@ -453,13 +450,13 @@ fn a_name_without_addresses_is_a_fault_of_its_own() {
 fn a_round_that_brought_nothing_is_over_or_another_comes() {
     #[derive(Clone, Copy)]
     struct Case {
-        fault: Fault,
+        fault: OriginError,
         has_run: bool,
         waits: bool,
         is_held: bool,
         is_closing: bool,
     }
-    let ill = Fault::Broken("it is ill");
+    let ill = OriginError::Broken("it is ill");
     let plain = |fault| Case {
         fault,
         has_run: false,
@@ -485,25 +482,25 @@ fn a_round_that_brought_nothing_is_over_or_another_comes() {
     };
     // Whether another comes, and whether those who wait are turned away.
     for (case, again, turned) in [
-        (plain(Fault::NotFound), false, true),
+        (plain(OriginError::NotFound), false, true),
         (plain(ill), false, true),
-        (plain(Fault::Forbidden), false, true),
+        (plain(OriginError::Forbidden), false, true),
         // It has run here: what an origin says is said, and who waits for one that is ill waits.
-        (ran(Fault::NotFound), true, true),
+        (ran(OriginError::NotFound), true, true),
         (ran(ill), true, false),
-        (ran(Fault::TimedOut), true, false),
-        (ran(Fault::Busy), true, false),
-        (ran(Fault::Loop), false, true),
-        (ran(Fault::Forbidden), false, true),
-        (waits(Fault::NotFound), true, false),
+        (ran(OriginError::TimedOut), true, false),
+        (ran(OriginError::Busy), true, false),
+        (ran(OriginError::Loop), false, true),
+        (ran(OriginError::Forbidden), false, true),
+        (waits(OriginError::NotFound), true, false),
         (waits(ill), true, false),
-        (waits(Fault::Loop), false, true),
-        (waits(Fault::Forbidden), false, true),
+        (waits(OriginError::Loop), false, true),
+        (waits(OriginError::Forbidden), false, true),
         // Those who are held wait for whatever sets it right.
-        (held(ran(Fault::Loop)), true, false),
-        (held(ran(Fault::Forbidden)), true, false),
-        (held(plain(Fault::Forbidden)), false, true),
-        (closing(ran(Fault::NotFound)), false, true),
+        (held(ran(OriginError::Loop)), true, false),
+        (held(ran(OriginError::Forbidden)), true, false),
+        (held(plain(OriginError::Forbidden)), false, true),
+        (closing(ran(OriginError::NotFound)), false, true),
         (closing(ran(ill)), false, true),
         (closing(held(waits(ill))), false, true),
     ] {
@@ -537,7 +534,11 @@ fn a_round_that_brought_nothing_is_over_or_another_comes() {
         // That it runs nowhere is no failure of anybody's.
         let lines = scene.lines();
         let is_told = lines.iter().any(|line| line.contains("pull-fails"));
-        assert_eq!(is_told, case.fault != Fault::NotFound, "{what}: {lines:?}");
+        assert_eq!(
+            is_told,
+            case.fault != OriginError::NotFound,
+            "{what}: {lines:?}"
+        );
         scene.check();
     }
 }
@@ -764,7 +765,10 @@ fn what_is_not_due_yet_stays_as_it_is() {
         );
     }
     // In a new round nothing is known of the one before.
-    assert_eq!(scene.fetch.absence(&session("resolving")), Fault::TimedOut);
+    assert_eq!(
+        scene.fetch.absence(&session("resolving")),
+        OriginError::TimedOut
+    );
     let fault = |scene: &Scene| {
         let pull = scene.fetch.pulls.entries.get(pausing);
         pull.expect("it is there").fault

@@ -523,7 +523,7 @@ fn who_is_cut_off_is_counted() {
         let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
         assert_eq!(streams.cut_off(id, "a test", ctx), viewers);
         assert_eq!(streams.cut_off(StreamId::from_u64(77), "a test", ctx), 0);
-        stage.relay.settle();
+        stage.relay.dispatch_events();
         stage.settle();
         assert!(ids.iter().all(|id| stage.closed.contains(id)));
         stage.lose(source);

@@ -491,7 +491,7 @@ fn an_abort_says_whether_there_was_anything_and_how_many_watched() {
             .map(|_| stage.viewer("s"))
             .collect();
         let aborted = stage.relay.end_session(&session("s"));
-        stage.relay.settle();
+        stage.relay.dispatch_events();
         stage.settle();
         // They are told why, and closed soon.
         stage.wait_seconds(3);

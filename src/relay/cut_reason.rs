@@ -1,0 +1,76 @@
+//! Reasons for which a viewer is disconnected, and how often each occurred.
+
+use serde::Serialize;
+
+#[cfg(feature = "handover")]
+use crate::handover::are_counts;
+
+/// Reason for which a viewer is disconnected. [`Cuts`] has a counter for each, and `cuts` in
+/// `openapi.json` a property. `clients::deadlines` finds the ones that depend on time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CutReason {
+    /// The viewer took no bytes for too long.
+    Stalled,
+    /// The buffer lost the middle of the unit that the viewer was getting.
+    LostUnit,
+    /// The token has expired or was revoked, or the options of a successor do not admit the viewer.
+    Token,
+    /// The operator has disconnected the viewer.
+    Kicked,
+}
+
+impl CutReason {
+    /// All reasons.
+    pub const ALL: [CutReason; 4] = [
+        CutReason::Stalled,
+        CutReason::LostUnit,
+        CutReason::Token,
+        CutReason::Kicked,
+    ];
+
+    /// Returns the value of the label `reason` in `/metrics`.
+    pub fn name(self) -> &'static str {
+        match self {
+            CutReason::Stalled => "stalled",
+            CutReason::LostUnit => "lost_unit",
+            CutReason::Token => "token",
+            CutReason::Kicked => "kicked",
+        }
+    }
+}
+
+/// Number of disconnected viewers for each reason.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "handover", derive(serde::Deserialize))]
+pub(super) struct Cuts {
+    stalled: u64,
+    lost_unit: u64,
+    token: u64,
+    kicked: u64,
+}
+
+impl Cuts {
+    /// Adds the counters of another stream.
+    pub fn add(&mut self, other: Cuts) {
+        self.stalled += other.stalled;
+        self.lost_unit += other.lost_unit;
+        self.token += other.token;
+        self.kicked += other.kicked;
+    }
+
+    /// Returns whether no counter of a hand-over is impossibly high.
+    #[cfg(feature = "handover")]
+    pub fn fit(&self) -> bool {
+        are_counts([self.stalled, self.lost_unit, self.token, self.kicked])
+    }
+
+    /// Counts a viewer that is disconnected for this reason.
+    pub fn count(&mut self, cut: CutReason) {
+        match cut {
+            CutReason::Stalled => self.stalled += 1,
+            CutReason::LostUnit => self.lost_unit += 1,
+            CutReason::Token => self.token += 1,
+            CutReason::Kicked => self.kicked += 1,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Where the parts of the core meet. A part reports to the others by an [`Event`] in the queue of
+//! the context. [`Relay::dispatch_events`] empties that queue at the end of every input.
+
+use std::net::IpAddr;
+
+use super::admission::{EntryPoint, SessionState};
+use super::api::Outcome;
+use super::clients::{Clients, Disconnected, WaitFor, WaitOutcome};
+use super::cut_reason::CutReason;
+use super::event::Event;
+use super::origin_error::OriginError;
+use super::streams::{StreamSource, Streams, WatchResponse};
+use super::view::View;
+use super::{ConnectionId, PullId, Relay};
+use crate::gate::SessionId;
+use crate::http::{Method, Reply, Status};
+use crate::stream::End;
+
+impl Relay {
+    /// Handles the events in the queue until none is left. Then counts the work that this input
+    /// caused, and wakes the readers of `/api/events` if it left something for them.
+    ///
+    /// Runs after each write to each viewer, when the queue is nearly always empty.
+    #[inline]
+    pub(super) fn dispatch_events(&mut self) {
+        while let Some(event) = self.ctx.next_event() {
+            self.dispatch(event);
+        }
+        self.clients.count_cost(self.streams.take_work());
+        if self.ctx.take_news() {
+            self.clients.wake_readers();
+        }
+    }
+
+    #[inline(never)]
+    fn dispatch(&mut self, event: Event) {
+        let ctx = &mut self.ctx;
+        match event {
+            Event::Close(id) => self.clients.close(id, ctx),
+            Event::SourceClosed { stream, id } => {
+                let source = StreamSource::Http(id);
+                let reason = "the connection broke";
+                self.streams.source_lost(stream, source, reason, ctx);
+            }
+            Event::ViewerClosed(stream, viewer) => {
+                let session = self.streams.leave((stream, viewer), ctx).cloned();
+                if let Some(session) = session.filter(|_| self.fetch.len() > 0) {
+                    self.tend_pull(&session);
+                }
+                self.streams.tend(stream, &mut self.ctx);
+            }
+            Event::WaiterClosed(session) | Event::PlaylistAbandoned(session) => {
+                self.tend_pull(&session);
+            }
+            Event::OriginClosed { pull, id, error } => {
+                let came_through =
+                    |session: &SessionId| came_through(&self.streams, &self.clients, session);
+                self.fetch.asked(pull, (id, error), came_through, ctx);
+            }
+            Event::PeerClosed { list, peer } => self.lists.telling_ended((list, peer), ctx),
+            Event::CallerClosed(call) => self.lists.forget(call, ctx),
+
+            Event::CutViewer(viewer, reason) => self.cut_viewer(viewer, reason),
+            // An origin gets no answer.
+            Event::DismissSource(source, reason) => drop(self.clients.expel(source, reason, ctx)),
+            Event::ResumeSource(source) => self.clients.wait_ahead(source),
+            Event::PlaylistGrew(id) => {
+                if let Some((session, reached)) = self.streams.reached(id) {
+                    let up_to = (WaitFor::List, reached);
+                    self.clients
+                        .call_up_to(up_to, &session, WaitOutcome::Called);
+                }
+            }
+            Event::FormatKnown(id) => {
+                self.refresh_clients(id);
+                self.streams.tell_of_transport(id, &mut self.ctx);
+                // Viewers of another container have waited for that.
+                if let Some(session) = self.streams.session(id) {
+                    self.clients
+                        .call_waiting(WaitFor::List, &session, WaitOutcome::Called);
+                }
+            }
+            Event::UdpClientsChanged(id) => self.refresh_clients(id),
+            Event::RemuxCaughtUp(id) => self.streams.has_caught_up(id, ctx),
+            Event::RemuxFailed { id, why } => self.streams.let_shadow_go(id, &why, ctx),
+            Event::RtpSourceLeft { address, id } => {
+                // The source may have come back since.
+                if !self.streams.has_as_source(id, StreamSource::Rtp(address)) {
+                    self.rtp_in.forget_rtp_source(address, id);
+                }
+            }
+            Event::PullEnded {
+                pull,
+                end,
+                has_viewers,
+            } => {
+                if let Some(session) = self.fetch.stream_over(pull, end, has_viewers, ctx) {
+                    self.tend_pull(&session);
+                }
+            }
+
+            Event::CallOrigin(pull) => self.call_origin(pull),
+            Event::OriginsExhausted(pull) => {
+                let is_held = |session: &SessionId| self.streams.held(session).is_some();
+                if let Some((session, error)) = self.fetch.end_round(pull, is_held, ctx) {
+                    if let Some(error) = error {
+                        let outcome = WaitOutcome::TurnedAway(error);
+                        self.clients
+                            .call_waiting(WaitFor::Session, &session, outcome);
+                    }
+                    self.tend_pull(&session);
+                }
+            }
+            Event::EndPulled { stream, pull } => {
+                if let Some(source) = self.streams.fetched_from(stream, pull) {
+                    let reason = "nobody watches it";
+                    self.streams.end(stream, End::Complete, reason, ctx);
+                    self.clients.close(source, ctx);
+                }
+            }
+
+            Event::TokensChanged(session) => self.tokens_changed(&session),
+            Event::TokensRemoved(tuples) => self.rtp_in.forget_candidates(&tuples),
+            Event::AccessEnds(name, ends) => self.clients.end_at(&name, ends, ctx),
+            Event::EndSession(session) => drop(self.end_session(&session)),
+            Event::DisconnectKey(key) => {
+                for id in self.clients.all_by(&key) {
+                    self.disconnect(id, "its token was revoked");
+                }
+            }
+            Event::Answer { id, reply, answer } => {
+                if self.clients.has(id) {
+                    let answer = answer.map(|(status, body)| Outcome::Json(status, body));
+                    self.clients.give(id, answer, reply, ctx);
+                }
+            }
+
+            Event::CallPeer { list, peer } => {
+                if let Some((to, request, telling)) = self.lists.call(list, peer, ctx) {
+                    let connection = self.clients.ask_peer((to, &request), telling, ctx);
+                    self.lists.called(list, peer, connection, ctx);
+                }
+            }
+            Event::ListReady {
+                client,
+                reply,
+                rows,
+                list,
+                missing,
+            } => self
+                .clients
+                .list(client, rows, (list, &missing), reply, ctx),
+        }
+    }
+
+    fn call_origin(&mut self, pull: PullId) {
+        let came_through =
+            |session: &SessionId| came_through(&self.streams, &self.clients, session);
+        if let Some(call) = self.fetch.call(pull, came_through) {
+            let whom = (call.to, &*call.request);
+            let connection = self
+                .clients
+                .ask_origin(pull, whom, call.until, &mut self.ctx);
+            self.fetch.called(pull, connection, &mut self.ctx);
+        }
+    }
+
+    fn tokens_changed(&mut self, session: &SessionId) {
+        for id in self.streams.with_clients(session) {
+            self.refresh_clients(id);
+        }
+        let opened = self.grants.gate(&self.ctx).opened_by(session).clone();
+        if let Some((id, _)) = self.streams.running_source(&opened) {
+            self.limit_source(id);
+        }
+        if let Some((id, source, is_bare)) = self.streams.rtp_source_of(session)
+            && !self.grants.is_client(session, source, is_bare)
+        {
+            self.streams
+                .end(id, End::Lost, "its token was revoked", &mut self.ctx);
+        }
+    }
+
+    /// Disconnects an admitted client, because its token or the options do not admit it any more.
+    /// Returns whether there was one.
+    pub(super) fn disconnect(&mut self, id: ConnectionId, reason: &'static str) -> bool {
+        match self.clients.expel(id, reason, &mut self.ctx) {
+            Some(Disconnected::Viewer) => self.cut_viewer(id, CutReason::Token),
+            Some(Disconnected::Source(stream)) => {
+                let source = StreamSource::Http(id);
+                self.streams
+                    .source_lost(stream, source, reason, &mut self.ctx);
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// Adjusts the pull of a session, if it has one, to whether clients still watch or wait.
+    pub(super) fn tend_pull(&mut self, session: &SessionId) {
+        let is_wanted =
+            || self.clients.waiting().is_awaited(session) || self.streams.is_watched(session);
+        self.fetch.tend(session, is_wanted, &mut self.ctx);
+    }
+
+    // ---- Those who watch, and those who come too early for that
+
+    /// The request is admitted: the stream, or what of it is wanted, goes out to its client, at
+    /// once if it runs. `may_wait`: it has not waited in vain.
+    pub(super) fn watch(
+        &mut self,
+        id: ConnectionId,
+        (session, view): (SessionId, View),
+        via: Option<&str>,
+        (reply, may_wait): (Reply, bool),
+    ) {
+        let ctx = &mut self.ctx;
+        let how = (reply, may_wait);
+        let is_head = reply.head_only;
+        let watched = match &view {
+            View::Whole => self.streams.watch(id, &session, reply, ctx),
+            View::In(target) => self.streams.watch_in(id, (&session, *target), how, ctx),
+            View::Part(wanted) => self.streams.play(id, (&session, wanted), how, ctx),
+        };
+        if let Some(WatchResponse::Segment(..) | WatchResponse::Whole(..)) = &watched
+            && !is_head
+        {
+            self.clients.take_seat(id, ctx);
+        }
+        match watched {
+            Some(WatchResponse::Viewing(viewing)) => {
+                self.clients.begin_watching(id, viewing, &session, ctx);
+            }
+            Some(WatchResponse::Segment(head, viewing)) => {
+                self.clients.push_head(id, &head);
+                self.clients.watch(id, viewing);
+            }
+            Some(WatchResponse::Whole(bytes, Reply { keep_alive, .. })) => {
+                let ok = Some(Status::Ok);
+                self.clients
+                    .respond(id, ok, bytes, keep_alive, &mut self.ctx);
+            }
+            Some(WatchResponse::Refused(refusal)) => {
+                self.clients.refuse(id, &refusal, reply, &mut self.ctx);
+            }
+            Some(WatchResponse::NotYet(until)) => {
+                let place = (WaitFor::List, session.clone());
+                self.clients
+                    .wait_for(id, place, (view, None), (reply, until));
+                self.clients.rearm(id, &mut self.ctx);
+            }
+            // It may begin soon, or be fetched, unless that was waited for already.
+            None => {
+                let method = match reply.head_only {
+                    true => Method::Head,
+                    false => Method::Get,
+                };
+                let gate = self.grants.gate(&self.ctx);
+                let verdict = match may_wait && view.can_wait() {
+                    true => gate.wait(method, &self.standing(&session)),
+                    false => Err(gate.turned_away(self.fetch.absence(&session))),
+                };
+                if let Err(refusal) = verdict {
+                    return self.clients.refuse(id, &refusal, reply, &mut self.ctx);
+                }
+                let wait_time = self.ctx.settings().limits.wait_time;
+                let until = self.ctx.now() + wait_time.max(self.fetch.time(&self.ctx));
+                let via = via.filter(|_| self.fetch.has_origins());
+                let place = (WaitFor::Session, session.clone());
+                self.clients
+                    .wait_for(id, place, (view, via), (reply, until));
+                self.clients.rearm(id, &mut self.ctx);
+                self.fetch.want(&session, &mut self.ctx);
+            }
+        }
+        self.tend_pull(&session);
+    }
+
+    /// The session runs, or may not: those who waited for it watch, if they still may.
+    pub(super) fn admit_waiting(&mut self, session: &SessionId) {
+        if !self.clients.waiting().is_awaited(session) {
+            return;
+        }
+        let (gate, standing) = (self.grants.gate(&self.ctx), self.standing(session));
+        let may_watch = |name: &SessionId, from: Option<IpAddr>, standing: &SessionState| {
+            let how = (EntryPoint::Viewer, from);
+            let verdict = gate.go_on_late((name, session), how, standing, || OriginError::NotFound);
+            verdict.is_ok()
+        };
+        self.clients.call_others(session, &standing, may_watch);
+        for (id, view, reply) in self.clients.end_waiting(session) {
+            self.watch(id, (session.clone(), view), None, (reply, true));
+        }
+        self.tend_pull(session);
+    }
+}
+
+/// What a pull's request came through, beside this server: the relays that all have in common who
+/// wait for the session. None, where viewers of a stream are held, of whom that is not kept, and
+/// where nobody waits. So no viewer decides alone what an origin sees, nor one who has left; two
+/// servers that ask each other find that out when one asks while the other waits.
+fn came_through<'a>(
+    streams: &Streams,
+    clients: &'a Clients,
+    session: &SessionId,
+) -> Option<&'a str> {
+    match streams.held(session) {
+        Some(_) => None,
+        None => clients.waiting().came_through(session),
+    }
+}
