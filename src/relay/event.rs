@@ -13,8 +13,8 @@ use super::origin_error::OriginError;
 use super::{ConnectionId, JobId, PullId, StreamId};
 use crate::gate::{SessionId, Tuple};
 use crate::http::{Refusal, Reply, Status};
-use crate::time::UnixTime;
 use crate::stream::{End, ViewerId};
+use crate::time::UnixTime;
 
 /// Something that happened in one part and concerns another.
 #[derive(Debug)]
