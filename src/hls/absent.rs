@@ -1,5 +1,5 @@
-//! In the place of `hls` in a program that is built without it: no stream is cut into segments, and
-//! no address is one of theirs.
+//! Stands for `hls` in a program that is built without it: no stream is cut into segments, and no
+//! address belongs to a segment.
 
 use std::rc::Rc;
 use std::time::Duration;

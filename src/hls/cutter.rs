@@ -1,13 +1,14 @@
-//! Where one stream's segments begin and end.
+//! Decides where a stream's segments begin and end.
 //!
-//! A segment ends at the first join point that lies [`Plan::segment`] or more behind its start. The
-//! target, the longest that a segment may be, is settled with the second join point, or with the third
-//! segment if all were broken off before, and never changes: if a group of pictures is longer, the segment ends within it, at a point or a picture
-//! before the target runs out. Where times jump, another header comes or another source goes on,
-//! the next segment is marked.
+//! A segment ends at the first join point that is at least [`Plan::segment`] behind its start. The
+//! target duration is the longest that a segment may be. It is settled with the second join point,
+//! or with the third segment if all before were broken off. It never changes: if a group of
+//! pictures is longer, the segment ends within the group, at a join point or a picture before the
+//! target is reached. After a jump of the times, a new header or another source, the next segment
+//! is marked as a discontinuity.
 //!
-//! Bounds: [`KEPT_MAX`] segments, each with a lead of [`LEAD_BYTES_MAX`] at the most; [`MAPS_MAX`]
-//! maps of [`MAP_BYTES_MAX`]; a list of [`LISTED_MAX`].
+//! Bounds: at most [`KEPT_MAX`] segments, each with a lead of at most [`LEAD_BYTES_MAX`]; at most
+//! [`MAPS_MAX`] maps of [`MAP_BYTES_MAX`]; a list of at most [`LISTED_MAX`] segments.
 
 mod held;
 mod listed;
@@ -24,34 +25,35 @@ use super::{LISTED_MAX, LISTED_MIN, lead};
 use crate::format::{Finding, Header, Start};
 use crate::time::{Instant, MediaTime};
 
-/// What has left the list is still asked for as long as that was: so many are kept.
+/// Most segments that are kept. Players still fetch a segment after it left the list, for as long
+/// as the list lasts.
 const KEPT_MAX: usize = 2 * LISTED_MAX + 2;
-/// So many of the newest have their parts: they are asked for for less long.
+/// Number of the newest segments that keep their parts. Players fetch parts for a shorter time.
 const PARTS_KEPT: usize = 12;
 /// Headers of MP4 that are kept for segments.
 const MAPS_MAX: usize = 3;
-/// A longer one is none: those of real encoders have a few KiB, keys included.
+/// Longest map in bytes. Maps of real encoders have a few KiB.
 const MAP_BYTES_MAX: usize = 64 * 1024;
 
 const TICKS: i64 = MediaTime::TICKS_PER_SECOND as i64;
-/// Between a picture and the next: then it is another clock.
+/// A larger gap between two pictures means that the clock changed.
 const JUMP_TICKS: i64 = 10 * TICKS;
-/// Encoders round their times: so much less is as long, still.
+/// Encoders round their times: a segment may be shorter by this much.
 const ROUNDING_TICKS: i64 = TICKS / 100;
-/// So far back a picture may lie that is shown before the one that it follows.
+/// A picture's time may be at most this much before that of the picture in front of it.
 const REORDER_TICKS: i64 = TICKS;
-/// The target is settled after so long, though there is no second join point.
+/// The target is settled after this time, even without a second join point.
 const GROUP_TICKS_MAX: i64 = 10 * TICKS;
-/// A source whose next segment comes later than that has stood still, and goes on from now.
+/// If the next segment comes later than this, the source paused, and the segment's date is now.
 const LATE_MAX: Duration = Duration::from_secs(10);
-/// What one picture lasts where nothing is known of it.
+/// Duration of a picture until a gap is known.
 const PICTURE_TICKS: i64 = TICKS / 25;
 
-/// See the module.
+/// Cuts one stream into segments.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Cutter {
     plan: Plan,
-    /// `None` until the format is told.
+    /// Container, or why the stream cannot be cut. `None` until the format is known.
     #[cfg_attr(
         feature = "handover",
         serde(
@@ -62,52 +64,52 @@ pub struct Cutter {
     kind: Option<Result<Kind, &'static str>>,
     #[cfg_attr(feature = "handover", serde(skip))]
     heading: Heading,
-    /// There was a join point of which nothing had told the time.
+    /// Whether a join point came without a time.
     is_untimed: bool,
-    /// It could not be read.
+    /// Whether that join point was scrambled.
     is_scrambled: bool,
-    /// What began last.
+    /// Newest unit.
     newest: Option<Point>,
-    /// Decoding can begin here, but something else goes on behind it: the newest.
+    /// Newest join point at which another track is within a unit.
     split: Option<u64>,
-    /// From a picture to the next, of those that came last.
+    /// Newest gap between two pictures, in ticks.
     gap: i64,
     filling: Option<OpenSegment>,
     parts: Parts,
-    /// In seconds.
+    /// Target duration in seconds.
     target: Option<u32>,
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared_if"))]
     map: Option<Rc<Map>>,
-    /// What fills next does not go on where the one before has ended.
+    /// Whether the next segment does not continue the one before it.
     is_broken: bool,
     discontinuities: u64,
     number: u64,
     segments: VecDeque<Segment>,
-    /// Nothing more comes; and it is complete, if so.
+    /// Whether the stream was complete when it ended. `None` while it runs.
     end: Option<bool>,
-    /// As it was written last, and the number of the first segment in it.
+    /// Number of the first segment in the newest playlist, and the playlist.
     #[cfg_attr(feature = "handover", serde(skip))]
     list: Option<(u64, Rc<[u8]>)>,
-    /// The number with which it began: it begins with no lower one again.
+    /// Number of the first segment in the newest playlist. A later playlist begins with no lower one.
     listed_from: u64,
-    /// The list has become longer.
+    /// Whether the playlist has grown since it was last asked.
     has_grown: bool,
     cuts_in_groups: u64,
 }
 
-/// What is known of the header, which is looked at once, not for each join point again.
+/// Whether segments can begin with the current header. Each header is looked at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Heading {
-    /// It is another one than was looked at last.
+    /// The header has not been looked at.
     #[default]
     New,
-    /// Segments can begin with it.
+    /// Segments can begin with the header.
     Fit,
-    /// Nothing can, for this reason.
+    /// Segments cannot begin with the header, for this reason.
     Unfit(&'static str),
 }
 
-/// The segment that is not whole yet.
+/// The segment that is not complete yet.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct OpenSegment {
     start: Point,
@@ -116,22 +118,23 @@ struct OpenSegment {
     lead: Rc<Vec<u8>>,
     is_discontinuous: bool,
     is_independent: bool,
-    /// The newest join point in it, but for its start.
+    /// Newest join point behind the segment's start.
     join: Option<Point>,
-    /// The newest that splits nothing.
+    /// Newest join point at which no other track is within a unit.
     whole: Option<Point>,
 }
 
 impl OpenSegment {
-    /// At which join point it ends best. However little lies before one that splits nothing: none
-    /// follows within a segment's length, so that two segments are longer than one should be.
+    /// Returns the join point at which the segment should end. A join point within no unit is always
+    /// preferred, however short the segment gets: none follows within a segment's duration, so the
+    /// next segment is long.
     fn end(&self) -> Option<Point> {
         self.whole.or(self.join)
     }
 }
 
 impl Cutter {
-    /// Of a stream before its first byte, which is cut so.
+    /// Creates the cutter of a stream before its first byte.
     pub fn of(plan: Plan) -> Option<Box<Cutter>> {
         Some(Box::new(Cutter::new(plan)))
     }
@@ -162,9 +165,9 @@ impl Cutter {
         }
     }
 
-    // ---- What is found in the stream ------------------------------------------------------------
+    // ---- Findings of the scanner ----------------------------------------------------------------
 
-    /// Takes over what the scanner found in bytes that arrived at `now`.
+    /// Takes a finding of the scanner in bytes that arrived at `now`.
     pub fn take(&mut self, finding: Finding, header: Header<'_>, now: Instant) {
         match finding {
             Finding::Format(format) => {
@@ -176,7 +179,7 @@ impl Cutter {
             }
             Finding::Break(offset) => {
                 self.break_off(offset);
-                // Another map of MP4 makes a seam, the same one does not.
+                // In MP4 only another map is a discontinuity.
                 self.is_broken |= self.kind() != Some(Kind::Mp4);
             }
             Finding::Time(offset, time) => {
@@ -191,13 +194,13 @@ impl Cutter {
                     now,
                 );
             }
-            // Where nothing follows, there is no other way to know.
+            // The last unit's duration can only be known in this way.
             Finding::Lasts(ticks) => self.gap = (ticks as i64).clamp(1, JUMP_TICKS),
             Finding::Split(offset) => self.split = Some(offset),
             Finding::Join(start) => self.join(start, header, now),
             Finding::Header => {
                 self.heading = Heading::New;
-                // No segment can begin any more where the header before was needed.
+                // No segment can begin any more at a join point that needs the old header.
                 if let Some(filling) = &mut self.filling {
                     (filling.join, filling.whole) = (None, None);
                 }
@@ -206,8 +209,8 @@ impl Cutter {
         }
     }
 
-    /// Another source goes on from here. Only of MP4 are its times and its header those of the one
-    /// before.
+    /// Another source continues the stream at `offset`. Only in MP4 does it use the times and the
+    /// header of the source before.
     pub fn seam(&mut self, offset: u64) {
         if self.kind() != Some(Kind::Mp4) {
             self.break_off(offset);
@@ -215,7 +218,7 @@ impl Cutter {
         }
     }
 
-    /// It cannot be cut into segments, for this reason.
+    /// Ends the cutting of a stream of MP4, for this reason.
     pub fn refuse(&mut self, reason: &'static str) {
         if self.kind() == Some(Kind::Mp4) {
             self.kind = Some(Err(reason));
@@ -223,7 +226,7 @@ impl Cutter {
         }
     }
 
-    /// The stream is over, at this offset. Of one that was lost, what began last may be torn off.
+    /// Ends the stream at the offset `newest`. If the source was lost, its last unit may be incomplete.
     pub fn finish(&mut self, newest: u64, is_complete: bool) {
         match self.newest.filter(|_| !is_complete) {
             Some(torn) => self.close(torn.offset, torn.time),
@@ -237,7 +240,7 @@ impl Cutter {
         self.has_grown = true;
     }
 
-    /// What lies before this offset is overwritten.
+    /// Removes segments before the offset `oldest`, because their bytes are overwritten.
     pub fn forget_before(&mut self, oldest: u64) {
         while self
             .segments
@@ -250,17 +253,18 @@ impl Cutter {
         if self.filling.as_ref().is_some_and(is_first_lost) {
             self.filling = None;
             self.is_broken = true;
-            // The next segment has the same number: a name must not be that of other bytes.
+            // The next segment has the same number, and a part's name must not stand for other
+            // bytes.
             self.parts.give_up();
         }
     }
 
-    /// Something begins: here the one before ends.
+    /// Takes the beginning of a unit. The unit before it ends here.
     fn pass(&mut self, point: Point, header: Header<'_>, now: Instant) {
         let Some(last) = self.newest.replace(point) else {
             return;
         };
-        // The one before is in no segment.
+        // The unit before is in no segment.
         self.is_broken |= self.filling.is_none() && !self.segments.is_empty();
         let gap = point.time.since(last.time);
         let gap_max = self
@@ -283,8 +287,8 @@ impl Cutter {
             let is_too_long = self
                 .target
                 .is_some_and(|target| ticks > ticks_within(target));
-            // A join point in it is better than a picture; but what has been given out as a part
-            // of it is.
+            // A join point is a better end than a picture. But a part that players have seen
+            // belongs to the segment.
             let join = filling.end();
             let shown = self.parts.shown_until();
             let end = join.into_iter().chain(shown).max_by_key(|end| end.offset);
@@ -303,7 +307,7 @@ impl Cutter {
         }
     }
 
-    /// Decoding can begin where that began which came last.
+    /// Takes a join point at the newest unit.
     fn join(
         &mut self,
         Start {
@@ -319,7 +323,7 @@ impl Cutter {
         };
         let point = Point { counter, ..newest };
         let Some(filling) = &mut self.filling else {
-            // What began before a seam, and was told behind it, belongs to what is whole.
+            // A join point before a seam that is reported behind it belongs to a complete segment.
             let closed = self.segments.back().map_or(0, |last| last.to);
             if offset >= closed {
                 self.open(point, true, header, now);
@@ -344,8 +348,8 @@ impl Cutter {
         }
     }
 
-    /// The target is what as many groups of pictures last as a segment needs, if they all are as
-    /// long as this one. Players take it for rounded (RFC 8216 section 4.3.3.1).
+    /// Settles the target duration: the duration of as many groups of `group` ticks as a segment
+    /// needs. Players take it as rounded (RFC 8216 section 4.3.3.1).
     fn settle_target(&mut self, group: i64) {
         let group = group.clamp(1, GROUP_TICKS_MAX);
         if self.target.is_none() {
@@ -374,7 +378,7 @@ impl Cutter {
         }
     }
 
-    /// A segment begins, if it can.
+    /// Begins a segment, if that is possible.
     fn open(&mut self, start: Point, is_independent: bool, header: Header<'_>, now: Instant) {
         self.is_untimed = false;
         let of_now = Plan {
@@ -415,9 +419,8 @@ impl Cutter {
         });
     }
 
-    /// When a segment begins: so much later than the one before as its clock says, which is led
-    /// back by and by to when its bytes come; and never before that one, however far ahead of its
-    /// time it is sent.
+    /// Returns a segment's date: the date of the one before, plus the media time between them. The
+    /// date is led back slowly to the arrival time, and never runs back.
     fn began(&self, now: Instant) -> Duration {
         let arrived = self.plan.started + now.since_start();
         let Some(before) = self.segments.back().filter(|_| !self.is_broken) else {
@@ -430,7 +433,7 @@ impl Cutter {
         }
     }
 
-    /// The header that MP4 needs; another one than before makes a seam.
+    /// Sets the map that segments of MP4 need. A new map is a discontinuity.
     fn map_by(&mut self, header: Header<'_>) -> Result<(), &'static str> {
         if header.length() > MAP_BYTES_MAX {
             return Err("its header is too long");
@@ -445,14 +448,14 @@ impl Cutter {
         Ok(())
     }
 
-    /// The media ends before this offset: what follows begins with a header of its own.
+    /// Ends the open segment at `offset`: other media with their own header follow.
     fn break_off(&mut self, offset: u64) {
         if let Some(last) = self.newest.take() {
             self.close(offset, last.time.after(self.gap as u64));
         }
     }
 
-    /// The one that fills is whole.
+    /// Completes the open segment.
     fn close(&mut self, to: u64, end: MediaTime) {
         let Some(filling) = self.filling.take() else {
             return;
@@ -461,7 +464,7 @@ impl Cutter {
         if to <= filling.start.offset {
             return;
         }
-        // A segment that was broken off says nothing about the length of the others.
+        // A segment that was broken off does not show how long the others are.
         if self.made() + 1 >= LISTED_MIN as u64 {
             self.settle_target(ticks);
         }
@@ -499,14 +502,14 @@ impl Cutter {
         1 + changes.filter(|(a, b)| map(a) != map(b)).count()
     }
 
-    // ---- What is asked for ----------------------------------------------------------------------
+    // ---- Questions of requests ------------------------------------------------------------------
 
-    /// How many segments there have been.
+    /// Returns the number of segments so far.
     fn made(&self) -> u64 {
         self.number - self.plan.first_number()
     }
 
-    /// Why segments do not begin though something might.
+    /// Returns why no segment can begin.
     fn fault(&self) -> Option<&'static str> {
         match (self.kind, self.heading) {
             (Some(Err(reason)), _) | (_, Heading::Unfit(reason)) => Some(reason),
@@ -521,20 +524,20 @@ impl Cutter {
         }
     }
 
-    /// The segment that has this name.
+    /// Finds a segment by its name.
     pub fn segment(&self, name: &str) -> Option<&Segment> {
         let extension = self.kind()?.extension();
         self.numbered(Name::number_in(name, self.plan.tag, extension)?)
     }
 
-    /// The segment of this number. They are numbered without gaps.
+    /// Finds a segment by its number. Numbers have no gaps.
     fn numbered(&self, number: u64) -> Option<&Segment> {
         let first = self.segments.front()?.number;
         let index = usize::try_from(number.checked_sub(first)?).ok()?;
         self.segments.get(index)
     }
 
-    /// The map that has this name.
+    /// Finds a map by its name.
     pub fn map(&self, name: &str) -> Option<&Rc<Map>> {
         let number = Name::number_in(name, self.plan.tag, MAP_EXTENSION)?;
         let maps = self
@@ -545,32 +548,32 @@ impl Cutter {
         maps.rev().find(|map| map.number == number)
     }
 
-    /// What its segments are.
+    /// Returns the container of the segments.
     pub fn kind(&self) -> Option<Kind> {
         self.kind.and_then(Result::ok)
     }
 
-    /// Whether a segment has become whole, or the stream is over, since this was asked.
+    /// Returns whether the playlist has grown or the stream has ended since the last call.
     pub fn take_grown(&mut self) -> bool {
         std::mem::take(&mut self.has_grown)
     }
 
-    /// Higher than those of its segments.
+    /// Returns a number above all numbers of this stream's segments.
     pub fn next_number(&self) -> u64 {
         self.number
     }
 
-    /// Whether nothing more comes.
+    /// Returns whether the stream has ended.
     pub fn is_over(&self) -> bool {
         self.end.is_some()
     }
 
-    /// How often a segment had to end within a group of pictures.
+    /// Returns how often a segment ended within a group of pictures.
     pub fn cuts_in_groups(&self) -> u64 {
         self.cuts_in_groups
     }
 
-    /// How long a segment is at the most.
+    /// Returns the target duration.
     pub fn target(&self) -> Duration {
         let group_max = (GROUP_TICKS_MAX / TICKS) as u32;
         Duration::from_secs(self.target.unwrap_or(group_max).into())
@@ -584,7 +587,7 @@ const SCRAMBLED: &str = "its packets are scrambled, and their times with them";
 
 const UNTIMED: &str = "its pictures or fragments do not say their times";
 
-/// So many ticks are not more than so many seconds, rounded.
+/// Returns the most ticks that are rounded to `seconds`.
 fn ticks_within(seconds: u32) -> i64 {
     i64::from(seconds) * TICKS + TICKS / 2 - 1
 }

@@ -1,17 +1,21 @@
-//! What stands in front of a segment's own bytes, so that a player can begin with it: the tables of
-//! MPEG-TS, the time of sound that does not tell its own. Everything else is the stream's.
+//! The bytes in front of a segment that let a player begin with it: the tables of MPEG-TS, or the
+//! time of MP3 and AAC, which have no times of their own. All other bytes are the stream's.
 
 use crate::format::Header;
 use crate::time::MediaTime;
 
-/// A longer lead is refused: the longest map of one program is in six packets.
+/// Longest lead in bytes. The longest map of one program takes six packets.
 pub const LEAD_BYTES_MAX: usize = 2 * 1024;
 
-/// Who owns the frame, and what it is called (RFC 8216 section 3.4).
+/// Owner identifier of the PRIV frame (RFC 8216 section 3.4).
 const OWNER: &[u8] = b"com.apple.streaming.transportStreamTimestamp\0";
 
-/// The tables, as the next repetition of those in the stream, and the parameter sets that a start
-/// with this counter needs; or why there can be none.
+/// Returns the tables as the next repetition of those in the stream, and the parameter sets for a
+/// start with this continuity counter.
+///
+/// # Errors
+///
+/// Returns why the stream has no such tables.
 pub(super) fn of_tables(header: Header<'_>, counter: Option<u8>) -> Result<Vec<u8>, &'static str> {
     if header.length() > LEAD_BYTES_MAX {
         return Err("its tables are too long, or of several programs");
@@ -33,7 +37,7 @@ pub(super) fn of_tables(header: Header<'_>, counter: Option<u8>) -> Result<Vec<u
 
 const TAG_BYTES: usize = 10 + 10 + OWNER.len() + 8;
 
-/// The tag that tells a frame's time: ID3v2.4 with one PRIV frame, 73 bytes.
+/// Returns a tag with the first frame's time: ID3v2.4 with one PRIV frame, 73 bytes.
 pub(super) fn of_time(time: MediaTime) -> Vec<u8> {
     let frame_bytes = OWNER.len() as u8 + 8;
     let mut tag = Vec::with_capacity(TAG_BYTES);
@@ -52,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_stands_in_a_tag_of_73_bytes() {
+    fn a_tag_of_73_bytes_has_the_time() {
         let tag = of_time(MediaTime::from_ticks(0x1_2345_6789));
         assert_eq!((tag.len(), tag.capacity()), (73, TAG_BYTES));
         assert_eq!(tag[..10], *b"ID3\x04\0\0\0\0\0\x3f");

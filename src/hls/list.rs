@@ -1,4 +1,4 @@
-//! The playlist of a stream that runs (RFC 8216 section 4).
+//! Writes the playlist of a running stream (RFC 8216 section 4).
 
 use std::collections::vec_deque;
 use std::fmt::Write;
@@ -7,38 +7,37 @@ use super::parts::{PARTS_MAX, Part};
 use super::segment::{MAP_EXTENSION, Name, Segment};
 use crate::time::{MediaTime, UnixTime};
 
-/// The media type of a playlist.
+/// Media type of a playlist.
 pub const MEDIA_TYPE: &str = "application/vnd.apple.mpegurl";
 
-/// What stands in one.
+/// The content of a playlist.
 pub(super) struct Content<'a> {
-    /// In their order.
+    /// Segments, in their order.
     pub segments: vec_deque::Iter<'a, Segment>,
-    /// Stands in their names.
+    /// Random part of the segments' names.
     pub tag: u32,
-    /// Of the segments' names.
+    /// File extension of the segments' names.
     pub extension: &'static str,
-    /// How long a segment is at the most, in seconds.
+    /// Target duration: the longest segment, in seconds.
     pub target: u32,
-    /// How long a part is at the most, in ticks, if there are any.
+    /// Longest part in ticks, if there are parts.
     pub parts: Option<i64>,
-    /// The one that fills: only its parts are listed.
+    /// The open segment. Only its parts are listed.
     pub filling: Segment,
-    /// No more come.
+    /// Whether the stream has ended.
     pub is_over: bool,
 }
 
-/// With every tag before each of the segments that it may have, and the longest numbers.
+/// Most bytes of a playlist: every tag in front of each segment, with the longest numbers.
 pub(super) const BYTES_MAX: usize =
     512 + super::LISTED_MAX * 256 + (PARTS_LISTED + 1) * PARTS_MAX * 128;
 
-/// So many of the newest segments are listed with their parts: players begin there (section
-/// 6.2.2).
+/// Number of the newest segments whose parts are listed: players begin there (section 6.2.2).
 const PARTS_LISTED: usize = 3;
-/// A player stays so many parts behind the end at least (section 4.4.3.8).
+/// A player stays at least this many parts behind the end (section 4.4.3.8).
 const PARTS_BACK: f64 = 3.0;
 
-/// Writes it.
+/// Writes the playlist.
 pub(super) fn write(content: &Content<'_>) -> String {
     let segments = || content.segments.clone();
     let first = segments().next();
@@ -54,7 +53,7 @@ pub(super) fn write(content: &Content<'_>) -> String {
     );
     push_control(&mut list, content);
     if let Some(first) = first {
-        // The mark of the first segment stands in the list still.
+        // The list still has the first segment's EXT-X-DISCONTINUITY.
         let discontinuities = first.discontinuities - u64::from(first.is_discontinuous);
         let _ = write!(
             list,
@@ -112,7 +111,7 @@ fn seconds(ticks: i64) -> f64 {
     ticks as f64 / f64::from(MediaTime::TICKS_PER_SECOND)
 }
 
-/// What the server does for who asks: it may be asked for what is not there yet.
+/// Appends the server's control tags: it offers blocking reloads.
 fn push_control(list: &mut String, content: &Content<'_>) {
     if content.is_over {
         return;
@@ -129,7 +128,7 @@ fn push_control(list: &mut String, content: &Content<'_>) {
     list.push('\n');
 }
 
-/// What stands before a segment, or before its first part.
+/// Appends the tags in front of a segment, or in front of its first part.
 fn push_head(list: &mut String, segment: &Segment, map: &mut Option<u64>, content: &Content<'_>) {
     if segment.is_discontinuous {
         list.push_str("#EXT-X-DISCONTINUITY\n");

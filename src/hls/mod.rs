@@ -1,7 +1,7 @@
 //! HTTP Live Streaming (RFC 8216; draft-pantos-hls-rfc8216bis) out of a stream's own bytes.
 //!
-//! A segment is a range of the stream's bytes with a few bytes in front, its *lead*; a playlist is
-//! a list of such ranges. So nothing is kept here but places and times:
+//! A segment is a range of the stream's bytes with a few bytes in front, its *lead*. A playlist is
+//! a list of such ranges. So this module stores offsets and times, and no media:
 //!
 //! ```text
 //!   stream   …│ join      │ join      │ join      │ join   newest
@@ -9,9 +9,9 @@
 //!   list        #EXTINF     #EXTINF     #EXTINF      (not before it is whole)
 //! ```
 //!
-//! [`Cutter`] hears what the scanner finds and says where segments begin and end; [`lead`] has what
-//! a player needs in front of one, [`list`] writes the playlist, [`HlsRequest`] is what a request asks
-//! for and [`HlsResponse`] what becomes of it. Never knows the media itself, connections, or a clock.
+//! [`Cutter`] takes the scanner's findings and decides where segments begin and end. [`lead`] makes
+//! the bytes that a player needs in front of a segment. [`list`] writes the playlist. [`HlsRequest`]
+//! is a parsed request, and [`HlsResponse`] its answer. No part knows connections or a clock.
 
 mod cutter;
 mod lead;
@@ -30,19 +30,19 @@ pub use plan::Plan;
 pub use request::{BlockingReload, HlsRequest, PlaylistPosition};
 pub use response::{Content, HlsResponse, Object};
 
-/// A playlist has at least so many segments, unless the stream is over: players begin at the third
-/// from the end.
+/// Least number of segments in the playlist of a running stream: players begin at the third from
+/// the end.
 pub const LISTED_MIN: usize = 3;
-/// It has so many at the most.
+/// Largest number of segments in a playlist.
 pub const LISTED_MAX: usize = 30;
 
 /// Why there is no playlist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPlaylist {
-    /// The stream cannot be cut into segments at all, for this reason.
+    /// The stream cannot be cut into segments, for this reason.
     Unfit(&'static str),
-    /// Fewer than [`LISTED_MIN`] segments are whole.
+    /// Fewer than [`LISTED_MIN`] segments are complete.
     TooFew,
-    /// So many do not fit into the buffer, with what comes meanwhile.
+    /// The buffer is too small for [`LISTED_MIN`] segments and the bytes that come meanwhile.
     TooLarge,
 }

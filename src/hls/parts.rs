@@ -1,11 +1,11 @@
-//! The parts of the segment that fills (draft-pantos-hls-rfc8216bis section 4.4.4.9): whole
-//! fragments of MP4, which can be had before their segment is whole.
+//! The parts of the open segment (draft-pantos-hls-rfc8216bis section 4.4.4.9): whole fragments of
+//! MP4, which players can fetch before the segment is complete.
 //!
-//! How long a part is at the most is settled with the target, by the fragments until then, and
-//! never changes: should a fragment not go into it, there are no parts any more. It is the shortest
-//! length with which every part would have had 85 % of it at least, but for those that need not
-//! (the last of a segment, and those in which decoding can begin). Where fragments come otherwise
-//! later, parts are as long as what comes allows.
+//! The part target is settled together with the target duration, from the fragments up to then. It
+//! never changes: if a later fragment is longer, the stream has no parts any more. The part target
+//! is the shortest one that every part would have filled to at least 85 %. The last part of a
+//! segment and parts with a join point may be shorter. If fragments change later, parts are as
+//! long as the fragments allow.
 
 use std::rc::Rc;
 
@@ -13,68 +13,68 @@ use crate::time::MediaTime;
 
 use super::point::Point;
 
-/// Some fragments of a segment.
+/// A part: some fragments of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Part {
-    /// Its bytes are those of the stream from this offset
+    /// Offset of the first byte in the stream.
     pub from: u64,
-    /// to this one.
+    /// Offset behind the last byte.
     pub to: u64,
-    /// How long it is, in ticks of [`MediaTime`].
+    /// Duration in ticks of [`MediaTime`].
     pub ticks: u32,
-    /// Decoding can begin with it.
+    /// Whether decoding can begin with the part.
     pub is_independent: bool,
 }
 
-/// A segment has so many at the most.
+/// Most parts of a segment.
 pub(super) const PARTS_MAX: usize = 32;
 
-/// A part is half a second at least, or a quarter of a segment, if fragments are shorter,
+/// Shortest part, if fragments are shorter: half a second, or a quarter of a segment.
 const TICKS_MIN: i64 = MediaTime::TICKS_PER_SECOND as i64 / 2;
-/// and so many go into a segment at the most, if it is as long as was asked for;
+/// Most parts in a segment of the configured duration.
 const IN_SEGMENT_MAX: i64 = 8;
-/// so many at the least, or there are none.
+/// Fewest parts in a segment. With fewer the stream has no parts.
 const IN_SEGMENT_MIN: i64 = 2;
 
-/// So many fragments show how long they come, at the most.
+/// Most fragments that the part target is computed from.
 const EARLY_MAX: usize = 128;
-/// So many lengths are tried for them.
+/// Most part targets that are tried.
 const LENGTHS_TRIED: usize = 16;
-/// Of its greatest length a part has so many hundredths.
+/// A part has at least this percentage of the part target.
 const LEAST_HUNDREDTHS: i64 = 85;
 
-/// See the module.
+/// The parts of the open segment.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Parts {
     length: Length,
-    /// How long the first fragments are, in ticks, until the length is settled.
+    /// Durations of the first fragments in ticks, until the part target is settled.
     early: Vec<u32>,
     whole: Vec<Part>,
     open: Option<Open>,
-    /// Where the fragment begins that came last.
+    /// Beginning of the newest fragment.
     newest: Option<Point>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Length {
-    /// Not settled.
+    /// The part target is not settled.
     Unknown,
-    /// A part has so many ticks at the most.
+    /// The part target in ticks.
     Of(i64),
-    /// There are none.
+    /// The stream has no parts.
     Unfit,
 }
 
-/// The part that fills.
+/// The open part.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Open {
     start: Point,
-    /// Decoding can begin in it, before the newest point at which it can,
+    /// Whether the part has a join point before `join`.
     is_independent: bool,
-    /// which is here, if it is not behind it.
+    /// Newest join point, if it is in the part.
     join: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Open {
 }
 
 impl Parts {
-    /// Before a stream's first byte.
+    /// Creates the parts of a stream before its first byte.
     pub fn new() -> Parts {
         Parts {
             length: Length::Unknown,
@@ -100,7 +100,7 @@ impl Parts {
         }
     }
 
-    /// How long a part is at the most, in ticks, if there are any.
+    /// Returns the part target in ticks, if the stream has parts.
     pub fn ticks_max(&self) -> Option<i64> {
         match self.length {
             Length::Of(ticks) => Some(ticks),
@@ -108,18 +108,18 @@ impl Parts {
         }
     }
 
-    /// Those of the segment that fills.
+    /// Returns the complete parts of the open segment.
     pub fn whole(&self) -> &[Part] {
         &self.whole
     }
 
-    /// Where the last of them ends.
+    /// Returns the end of the last complete part.
     pub fn shown_until(&self) -> Option<Point> {
         let open = self.open.filter(|_| !self.whole.is_empty())?;
         Some(open.start)
     }
 
-    /// The target is settled; a segment is to last so many ticks. The one that fills has no parts.
+    /// Settles the part target for segments of `segment` ticks. The open segment has no parts.
     pub fn settle(&mut self, segment: i64) {
         if self.length != Length::Unknown {
             return;
@@ -129,7 +129,7 @@ impl Parts {
         self.open = None;
     }
 
-    /// A segment begins.
+    /// Begins a segment.
     pub fn begin(&mut self, start: Point, is_independent: bool) {
         self.whole.clear();
         self.open = Some(Open {
@@ -138,7 +138,8 @@ impl Parts {
         });
     }
 
-    /// A fragment begins, so long after the one before. Says whether there is another part.
+    /// Takes the beginning of a fragment, `gap` ticks after the one before. Returns whether the list
+    /// of parts changed.
     pub fn pass(&mut self, point: Point, gap: i64) -> bool {
         if self.length == Length::Unknown {
             if self.early.len() < EARLY_MAX {
@@ -154,7 +155,7 @@ impl Parts {
         self.make_room(point);
         if let Some(open) = &self.open {
             let ticks = point.time.since(open.start.time);
-            // As long as the one before is the next, presumably.
+            // The next fragment is taken to be as long as the one before.
             if ticks >= least(ticks_max) && ticks + gap > ticks_max {
                 self.close(point);
             }
@@ -163,7 +164,7 @@ impl Parts {
         self.whole.len() != before || self.length == Length::Unfit
     }
 
-    /// Decoding can begin here.
+    /// Takes a join point.
     pub fn join(&mut self, offset: u64) {
         if let Some(open) = &mut self.open
             && open.start.offset <= offset
@@ -173,7 +174,7 @@ impl Parts {
         }
     }
 
-    /// The segment ends: these are its parts.
+    /// Ends the segment, and returns its parts.
     pub fn end(&mut self, to: u64, time: MediaTime) -> Rc<[Part]> {
         let end = Point {
             offset: to,
@@ -185,14 +186,14 @@ impl Parts {
             self.close(end);
         }
         self.open = None;
-        // It may end before what was given out as a part of it.
+        // The segment may end before the end of a part that players have seen.
         if self.whole.last().is_some_and(|last| last.to != to) {
             self.give_up();
         }
         std::mem::take(&mut self.whole).into()
     }
 
-    /// If what comes before this point does not go into the part, it ends with the fragment before.
+    /// Ends the open part with the fragment before, if the newest fragment does not fit into it.
     fn make_room(&mut self, point: Point) {
         let (Some(ticks_max), Some(open)) = (self.ticks_max(), self.open) else {
             return;
@@ -207,7 +208,7 @@ impl Parts {
         }
     }
 
-    /// The part ends here, where the next one begins.
+    /// Ends the open part, and begins the next one.
     fn close(&mut self, end: Point) {
         let (Some(ticks_max), Some(open)) = (self.ticks_max(), self.open) else {
             return;
@@ -229,7 +230,7 @@ impl Parts {
         });
     }
 
-    /// There are none any more.
+    /// Ends the use of parts in this stream.
     pub fn give_up(&mut self) {
         self.length = Length::Unfit;
         self.early = Vec::new();
@@ -237,19 +238,19 @@ impl Parts {
         self.open = None;
     }
 
-    /// Bytes that its allocations take: of those that are whole, or of what comes before them.
+    /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
         self.whole.capacity() * size_of::<Part>() + self.early.capacity() * size_of::<u32>()
     }
 }
 
-/// What a part must have that may have so many ticks.
+/// Returns the shortest part for a part target, in ticks.
 fn least(ticks_max: i64) -> i64 {
     (ticks_max * LEAST_HUNDREDTHS + 99) / 100
 }
 
-/// How long parts are at the most, in ticks, if a group of pictures has fragments of these, and
-/// segments are to last so long. `None` if there can be none.
+/// Returns the part target in ticks, for a group of pictures with fragments of these durations and
+/// segments of `segment` ticks. Returns `None` if the stream can have no parts.
 fn length(group: &[u32], segment: i64) -> Option<i64> {
     let shortest = TICKS_MIN.clamp(segment / IN_SEGMENT_MAX, (segment / 4).max(1));
     let longest = (segment + segment / 100) / IN_SEGMENT_MIN;
@@ -268,7 +269,7 @@ fn length(group: &[u32], segment: i64) -> Option<i64> {
     sums.dedup();
     let fitting = sums.iter().take(LENGTHS_TRIED).find_map(|sum| {
         let least_had = match fragment <= sum - least(*sum) {
-            // However they come.
+            // Any order of fragments fills such parts.
             true => *sum,
             false => shortest_part(group, segment, *sum)?,
         };
@@ -278,8 +279,8 @@ fn length(group: &[u32], segment: i64) -> Option<i64> {
     fitting.or((usual <= longest).then_some(usual + usual / 100))
 }
 
-/// The shortest part of a segment that is made of such groups, if parts have so many ticks at the
-/// most; `None` if one would have to be shorter than it may.
+/// Returns the shortest part of a segment of such groups, for a part target of `ticks_max`. Returns
+/// `None` if a part would have to be shorter than allowed.
 fn shortest_part(group: &[u32], segment: i64, ticks_max: i64) -> Option<i64> {
     let (mut ticks, mut all, mut shortest, mut has_join) = (0, 0, ticks_max, false);
     loop {

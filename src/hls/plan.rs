@@ -1,4 +1,4 @@
-//! How a stream is cut, and from which numbers on its segments are counted.
+//! How a stream is cut into segments, and the number of its first segment.
 
 use std::time::Duration;
 
@@ -11,46 +11,45 @@ use crate::time::Instant;
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Plan {
-    /// A segment lasts at least so long.
+    /// Shortest duration of a segment.
     pub segment: Duration,
-    /// So many of the stream's newest bytes are kept.
+    /// Size of the stream's buffer in bytes.
     pub buffer_bytes: u64,
-    /// Stands in the name of each segment.
+    /// Random part of each segment's name.
     pub tag: u32,
-    /// Since 1970, at [`Instant::START`].
+    /// Unix time of [`Instant::START`].
     pub started: Duration,
-    /// When the stream begins.
+    /// Beginning of the stream.
     pub began: Instant,
-    /// Its segments have no lower number: others, that are still known, have those.
+    /// Lowest number for a segment: an earlier stream of the session used the numbers below.
     pub number_min: u64,
 }
 
-/// What numbers count from: the year 2025, in Unix seconds.
+/// Numbers count from the year 2025, in Unix seconds.
 const NUMBERS_FROM: u64 = 1_735_689_600;
-/// The first segment has the number that is so many times as large as the seconds since then: 32
-/// bits last until 2042.
+/// The first segment's number is the seconds since then, times this. 32 bits last until 2042.
 const NUMBERS_PER_SECOND: u64 = 4;
-/// What comes faster than that, and by more than this, has no segments: so no stream that begins
-/// some seconds later, here or in another server, has lower numbers; and none that begins here
-/// while this one is known still ([`Plan::number_min`]).
+/// A stream's numbers may run ahead of that clock by at most this many. A faster stream gets no
+/// further segments. So a stream that begins some seconds later, here or in another server, never
+/// has lower numbers. [`Plan::number_min`] does the same for a stream that follows at once.
 pub(super) const NUMBERS_AHEAD_MAX: u64 = LISTED_MAX as u64;
 
-/// Discontinuities count from another number after so many numbers,
+/// Discontinuities count from another number after this many segment numbers.
 const DISCONTINUITY_NUMBERS: u64 = 4 * NUMBERS_PER_SECOND;
-/// and again from zero after so many of those.
+/// Discontinuities count from zero again after this many of those numbers.
 const DISCONTINUITIES: u64 = 16_384;
 
 impl Plan {
-    /// The number of its first segment.
+    /// Returns the number of the first segment.
     pub(super) fn first_number(&self) -> u64 {
         let date = self.started + self.began.since_start();
         let since = date.saturating_sub(Duration::from_secs(NUMBERS_FROM));
         self.number_min.max(since.as_secs() * NUMBERS_PER_SECOND)
     }
 
-    /// Another one than that of a stream some seconds before: players keep the time by it. And a
-    /// small one: hls.js keeps that in an array, which it copies. (It falls every 18 hours, for who
-    /// watches the one stream and then the other.)
+    /// Returns the first discontinuity number. It differs from that of a stream some seconds before,
+    /// because players keep times by it. It is small, because hls.js uses it as an array index. It
+    /// falls back every 18 hours, which matters only to a player that goes from one stream to the next.
     pub(super) fn first_discontinuity(&self) -> u64 {
         self.first_number() / DISCONTINUITY_NUMBERS % DISCONTINUITIES
     }

@@ -1,29 +1,29 @@
-//! What is asked for below a stream's address: its playlist, or what that names.
+//! Requests below a stream's address: for its playlist, or for an object that the playlist names.
 
 use crate::http::{Parameter, Refusal, Status, Target};
 
-/// What is wanted of a stream's segments.
+/// A request for a playlist, a segment, a part or a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum HlsRequest {
-    /// The playlist, when it has this, if anything is named.
+    /// The playlist, at once, or when it has the segment or part of this blocking reload.
     List(Option<BlockingReload>),
-    /// What has this name: a segment, a part of one, or a map.
+    /// The segment, part or map of this name.
     Named(Box<str>),
 }
 
-/// What a playlist is waited for.
+/// A blocking playlist reload: the request waits until the playlist has this segment or part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct BlockingReload {
-    /// The segment of this number,
+    /// Media sequence number of the segment.
     pub number: u64,
-    /// or a part of it, counted from 0.
+    /// Index of a part of the segment, from 0. `None` stands for the whole segment.
     pub part: Option<u64>,
 }
 
-/// How far the playlist must have come for somebody to be answered, or how far it has: whoever
-/// waits for less than that is.
+/// A position in a playlist: the position that a request waits for, or the one that the playlist
+/// has reached. A request is answered when its position is below the reached one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlaylistPosition {
     number: u64,
@@ -31,32 +31,33 @@ pub struct PlaylistPosition {
 }
 
 impl PlaylistPosition {
-    /// Not so far that there is a list.
+    /// No playlist exists yet.
     pub const NOTHING: PlaylistPosition = PlaylistPosition::to(0, 0);
-    /// Whoever waits for the stream itself is not answered by segments,
+    /// Position of viewers who wait for the stream itself. No segment answers them.
     pub const STREAM: PlaylistPosition = PlaylistPosition::to(u64::MAX, u64::MAX - 1);
-    /// but when all are.
+    /// Every request is answered.
     pub const ALL: PlaylistPosition = PlaylistPosition::to(u64::MAX, u64::MAX);
 
-    /// All segments before this one are there, and of it so many parts.
+    /// The segments before `number` are complete, and `part` parts of segment `number`.
     pub(super) const fn to(number: u64, part: u64) -> PlaylistPosition {
         PlaylistPosition { number, part }
     }
 }
 
-/// Names are shorter.
+/// Longest name in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Directives of a player (draft-pantos-hls-rfc8216bis section 6.2.5): the segment, or the part of
-/// it, that the list is to have; and how much of it may be left out, which is offered to nobody.
+/// Delivery directives of a player (draft-pantos-hls-rfc8216bis section 6.2.5): the segment and the
+/// part that the playlist must have. `_HLS_skip` is accepted and ignored: the playlist does not
+/// offer to leave segments out.
 const NUMBER: &str = "_HLS_msn";
 const PART: &str = "_HLS_part";
 const SKIP: &str = "_HLS_skip";
 
 impl HlsRequest {
-    /// How a playlist is called.
+    /// Name of a playlist.
     pub const LIST: &str = "index.m3u8";
 
-    /// What a path ends with; `None` if it can be none of them.
+    /// Parses the last part of a path. Returns `None` if it can be no name of this module.
     pub fn of(file: &[u8], target: &Target) -> Option<Result<HlsRequest, Refusal>> {
         let name = std::str::from_utf8(file).ok()?;
         if name == HlsRequest::LIST {
@@ -74,7 +75,7 @@ impl HlsRequest {
         })
     }
 
-    /// Whether a playlist has this name.
+    /// Returns whether a playlist has this name.
     pub fn is_list_named(file: &[u8]) -> bool {
         file == HlsRequest::LIST.as_bytes()
     }
@@ -91,7 +92,7 @@ impl HlsRequest {
                 }
                 _ => return Err(wrong(PARAMETERS)),
             };
-            // One list has one address: no signs, no zeros in front.
+            // Each list has one address: a number has no sign and no leading zeros.
             let parsed = value.parse::<u64>().ok();
             let parsed = parsed.filter(|parsed| parsed.to_string() == value);
             if parsed.is_none() || place.is_some() {
@@ -108,14 +109,13 @@ impl HlsRequest {
         }
     }
 
-    /// Whether it is asked for by the one address that it has. What comes by another spelling no
-    /// cache is to keep: anybody can make up as many as they like.
+    /// Returns whether the target is the one address of this object. A cache must not keep answers
+    /// under other spellings, because anybody can make up many of them.
     pub fn is_addressed_by(&self, target: &Target) -> bool {
         target.is_plain && target.query == self.query()
     }
 
-    /// The query of its address, if it has one. Nothing is left out for anybody, so nothing of that
-    /// stands there.
+    /// Returns the query of the object's address, if it has one. The address never has `_HLS_skip`.
     pub fn query(&self) -> Option<String> {
         let HlsRequest::List(Some(BlockingReload { number, part })) = self else {
             return None;
@@ -124,7 +124,7 @@ impl HlsRequest {
         Some(format!("{NUMBER}={number}{part}"))
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
         match self {
             HlsRequest::List(_) => 0,
@@ -132,27 +132,27 @@ impl HlsRequest {
         }
     }
 
-    /// How far the playlist must have come for it to be there.
+    /// Returns the position of the playlist at which the object exists.
     pub fn reach(&self) -> PlaylistPosition {
         match self {
             HlsRequest::List(None) => PlaylistPosition::NOTHING,
-            // Below that of whoever waits for the stream itself.
+            // Below the position of viewers who wait for the stream itself.
             HlsRequest::List(Some(BlockingReload { number, part })) => {
                 PlaylistPosition::to((*number).min(u64::MAX - 1), part.unwrap_or(u64::MAX))
             }
-            // Nobody waits for what is not the name of a part.
+            // Only parts are waited for.
             HlsRequest::Named(name) => part_named(name).unwrap_or(PlaylistPosition::NOTHING),
         }
     }
 
-    /// Whether it is the playlist. It is the same for every session; what it names is not, and of
-    /// one that does not run yet nothing has a name.
+    /// Returns whether it is the playlist. A session that does not run yet has a playlist to wait
+    /// for, and no segments.
     pub fn is_list(&self) -> bool {
         matches!(self, HlsRequest::List(_))
     }
 }
 
-/// The part that has a name like `5eed1234-1763790000.3.m4s`.
+/// Parses the name of a part, such as `5eed1234-1763790000.3.m4s`.
 fn part_named(name: &str) -> Option<PlaylistPosition> {
     let (_, numbers) = name.split_once('-')?;
     let (number, rest) = numbers.split_once('.')?;

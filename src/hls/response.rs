@@ -1,4 +1,4 @@
-//! What is found for who wants something: how it is sent, and how long a cache may keep it.
+//! Answers to HLS requests: the content, its media type, and how long a cache may keep it.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,48 +10,48 @@ use super::request::{BlockingReload, HlsRequest, PlaylistPosition, wrong};
 use super::{LISTED_MIN, NoPlaylist};
 use crate::http::{Refusal, Status};
 
-/// What there is for who wants something of a stream.
+/// The answer to an [`HlsRequest`].
 #[derive(Debug)]
 pub enum HlsResponse {
-    /// This.
+    /// The object.
     Object(Object),
-    /// It may be there within this time.
+    /// The object may exist within this time.
     NotYet(Duration),
-    /// It is not to be had.
+    /// The request is refused.
     Refused(Refusal),
 }
 
-/// Something that has an address, and is the same for all who ask for it.
+/// An object with an address. It is the same for every client.
 #[derive(Debug)]
 pub struct Object {
-    /// Its media type.
+    /// Media type.
     pub media_type: &'static str,
-    /// So many seconds a cache may give it out; `None`: none is to keep it.
+    /// Seconds for which a cache may serve it. `None`: no cache may keep it.
     pub seconds: Option<u64>,
-    /// It never changes.
+    /// Whether the object never changes.
     pub is_immutable: bool,
-    /// What it is.
+    /// The bytes to send.
     pub content: Content,
 }
 
-/// What is sent.
+/// The bytes of an object.
 #[derive(Debug)]
 pub enum Content {
     /// These bytes.
     Bytes(Rc<[u8]>),
-    /// A part of the stream, behind these bytes.
+    /// A range of the stream's bytes behind a lead.
     Range {
-        /// What stands in front.
+        /// Bytes in front of the range.
         lead: Rc<Vec<u8>>,
-        /// Its first offset,
+        /// Offset of the first byte.
         from: u64,
-        /// and the one behind its last.
+        /// Offset behind the last byte.
         to: u64,
     },
 }
 
 impl Content {
-    /// How long it is.
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> u64 {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
@@ -60,21 +60,21 @@ impl Content {
     }
 }
 
-/// So far behind the newest segment another may be asked for.
+/// A blocking reload may name a segment at most this many behind the newest one.
 const AHEAD_MAX: u64 = 2;
-/// So far behind its newest part another of a segment may be asked for.
+/// A blocking reload may name a part at most this many behind the newest part.
 const PARTS_AHEAD_MAX: u64 = PARTS_MAX as u64;
-/// How long a segment or a list is good in a cache at most: not much longer than a token that was revoked should let
-/// anybody watch.
+/// Longest time in seconds that a cache may keep a segment or a playlist. A revoked token does not
+/// reach caches, so this bounds how long it still works there.
 const WINDOW_SECONDS: u64 = 60;
-/// Who has asked for a list or a segment is taken to watch for so many of the longest segments; as
-/// long a list is good that was asked for by what it has.
+/// A client that asked for a list or a segment counts as a viewer for this many target durations.
+/// A cache may keep the answer to a blocking reload as long.
 const ATTENDANCE: u32 = 6;
-/// A list is waited for as long as so many of them (section 6.2.5.2).
+/// A blocking reload waits for at most this many target durations (section 6.2.5.2).
 const WAITS: u32 = 3;
 
 impl Cutter {
-    /// What there is of what is wanted; `None`: nothing has this name, or not any more.
+    /// Finds the requested object. Returns `None` if nothing has this name, or not any more.
     pub fn find(&mut self, wanted: &HlsRequest, may_wait: bool) -> Option<HlsResponse> {
         match wanted {
             HlsRequest::List(ahead) => Some(
@@ -85,14 +85,15 @@ impl Cutter {
         }
     }
 
-    /// How far the playlist has come: whoever waits for less is answered, be it with a refusal.
+    /// Returns the position that the playlist has reached. Requests for less are answered, possibly
+    /// with a refusal.
     pub fn reached(&self) -> PlaylistPosition {
         match (self.is_over(), self.newest_listed()) {
             (true, _) | (false, Err(NoPlaylist::Unfit(_) | NoPlaylist::TooLarge)) => {
                 PlaylistPosition::ALL
             }
             (false, Err(NoPlaylist::TooFew)) => PlaylistPosition::NOTHING,
-            // Where there are no parts, or none any more, nobody is to wait for one.
+            // Without parts no request waits for one.
             (false, Ok(newest)) => {
                 let parts = self.parts_whole().map(|parts| parts as u64);
                 PlaylistPosition::to(newest + 1, parts.unwrap_or(u64::MAX))
@@ -100,7 +101,7 @@ impl Cutter {
         }
     }
 
-    /// Who has asked for a list or a segment watches it for so long.
+    /// Returns how long a client counts as a viewer after it asked for a list or a segment.
     pub fn attendance(&self) -> Duration {
         self.target() * ATTENDANCE
     }
@@ -135,8 +136,8 @@ impl Cutter {
         let list = list.map_err(|unlisted| HlsResponse::Refused(self.refusal(unlisted)))?;
         Ok(HlsResponse::Object(Object {
             media_type: MEDIA_TYPE,
-            // What was asked for by its number stays as it is: newer segments are asked for by
-            // theirs. Numbers of what is not there, or not any more, no player asks for, but who
+            // The answer to a blocking reload stays as it is, since players ask for newer segments
+            // by their numbers. No player asks for numbers outside of the list. Somebody who does
             // wants a cache to keep the same list many times.
             seconds: match ahead {
                 None => Some(1),
@@ -150,15 +151,15 @@ impl Cutter {
         }))
     }
 
-    /// Whether the list has this. A part of a segment that is whole is there, or never was; so it
-    /// is where there are no parts.
+    /// Returns whether the list has this segment or part. It counts as there if its segment is
+    /// complete, also if the segment has fewer parts or none.
     fn has(&self, ahead: BlockingReload, newest: u64) -> bool {
         let is_there = |part: u64| self.parts_whole().is_some_and(|whole| part < whole as u64);
         let of_next = ahead.part.filter(|_| ahead.number == newest + 1);
         ahead.number <= newest || of_next.is_some_and(is_there)
     }
 
-    /// A segment, a part, or a map. The part that comes next may be waited for.
+    /// Finds a segment, a part or a map. A request for the next part may wait for it.
     fn find_named(&self, name: &str, may_wait: bool) -> Option<HlsResponse> {
         match self.part(name) {
             None => self.named(name, None).map(HlsResponse::Object),

@@ -1,4 +1,4 @@
-//! A segment: which bytes of a stream it is, when they are to be played, and under which name.
+//! A segment: its bytes in the stream, its times, and its name.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::parts::{PARTS_MAX, Part};
 use crate::format::Format;
 use crate::time::MediaTime;
 
-/// The containers that can be HLS (RFC 8216 section 3).
+/// The containers that HLS allows (RFC 8216 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Kind {
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// `None` of what no player takes as HLS.
+    /// Returns `None` if HLS does not allow the format.
     pub fn of(format: Format) -> Option<Kind> {
         match format {
             Format::MpegTs => Some(Kind::MpegTs),
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// With what a segment's name ends: players look at it.
+    /// Returns the file extension of a segment's name. Players look at it.
     pub fn extension(self) -> &'static str {
         match self {
             Kind::MpegTs => "ts",
@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// A segment's media type.
+    /// Returns a segment's media type.
     pub fn media_type(self) -> &'static str {
         match self {
             Kind::MpegTs => "video/mp2t",
@@ -54,39 +54,39 @@ impl Kind {
     }
 }
 
-/// A segment that is whole.
+/// A complete segment.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Segment {
-    /// Its media sequence number.
+    /// Media sequence number.
     pub number: u64,
-    /// Its bytes are those of the stream from this offset
+    /// Offset of the first byte in the stream.
     pub from: u64,
-    /// to this one.
+    /// Offset behind the last byte.
     pub to: u64,
-    /// What stands in front of them.
+    /// Bytes that are sent in front of the segment.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     pub lead: Rc<Vec<u8>>,
-    /// What a player gets before it: of MP4 only.
+    /// Header that a player fetches first. Only MP4 has one.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared_if"))]
     pub map: Option<Rc<Map>>,
-    /// How long it is, in ticks of [`MediaTime`].
+    /// Duration in ticks of [`MediaTime`].
     pub(super) ticks: u32,
-    /// When it began, since 1970.
+    /// Beginning, as Unix time.
     pub(super) began: Duration,
-    /// It does not go on where the one before has ended.
+    /// Whether the segment does not continue the one before it.
     pub(super) is_discontinuous: bool,
-    /// How many were such, it included.
+    /// Number of discontinuities up to and including this segment.
     pub(super) discontinuities: u64,
-    /// Decoding can begin with it.
+    /// Whether decoding can begin with the segment.
     pub(super) is_independent: bool,
-    /// Its parts, if it has any that are kept.
+    /// Parts of the segment, if any are kept.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     pub(super) parts: Rc<[Part]>,
 }
 
 impl Segment {
-    /// How long it is.
+    /// Returns the duration.
     pub fn duration(&self) -> Duration {
         let ticks_per_second = u64::from(MediaTime::TICKS_PER_SECOND);
         Duration::from_nanos(u64::from(self.ticks) * 1_000_000_000 / ticks_per_second)
@@ -97,29 +97,29 @@ impl Segment {
 #[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Map {
-    /// The number of the first segment that needs it.
+    /// Number of the first segment that needs the header.
     pub number: u64,
-    /// The header.
+    /// The header's bytes.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     pub bytes: Rc<[u8]>,
 }
 
-/// A name that a playlist gives: `5eed1234-1763790000.ts`. The random part keeps a cache from
-/// giving out what had the number before.
+/// A name in a playlist, such as `5eed1234-1763790000.ts`. Because of the random part, a cache
+/// never serves an older object of the same number.
 pub(super) struct Name {
-    /// The random part: the stream's.
+    /// Random part of the name, one for each stream.
     pub tag: u32,
-    /// Of the segment.
+    /// Number of the segment.
     pub number: u64,
-    /// Says what it is.
+    /// File extension.
     pub extension: &'static str,
 }
 
-/// Of a map, where segments have another.
+/// File extension of a map.
 pub(super) const MAP_EXTENSION: &str = "mp4";
 
 impl Name {
-    /// The number in a name with this tag and this extension.
+    /// Returns the number in a name with this tag and extension.
     pub fn number_in(name: &str, tag: u32, extension: &str) -> Option<u64> {
         let (name, its_extension) = name.split_once('.')?;
         let number = name.split_once('-')?.1.parse().ok()?;
@@ -128,11 +128,11 @@ impl Name {
             number,
             extension: "",
         };
-        // One object has one name: no other zeros, signs or capitals.
+        // Each object has one name, without other zeros, signs or capitals.
         (its_extension == extension && own.to_string() == format!("{name}.")).then_some(number)
     }
 
-    /// The numbers of a segment and of its part in a name like `5eed1234-1763790000.3.m4s`.
+    /// Returns the numbers of a segment and of its part in a name such as `5eed1234-1763790000.3.m4s`.
     pub fn part_in(name: &str, tag: u32, extension: &str) -> Option<(u64, usize)> {
         let (segment, rest) = name.split_once('.')?;
         let (index, its_extension) = rest.split_once('.')?;

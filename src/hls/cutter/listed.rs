@@ -1,4 +1,4 @@
-//! What players are told of a stream's segments: the list, and what stands in it.
+//! The playlist of a stream, and the objects that it names.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -11,12 +11,12 @@ use crate::hls::segment::{Kind, Name, Segment};
 use crate::hls::{LISTED_MAX, LISTED_MIN, NoPlaylist, list};
 
 impl Cutter {
-    /// The playlist: the same for everybody until the next segment is whole.
+    /// Returns the playlist. It is the same for all clients until the next segment is complete.
     pub fn list(&mut self) -> Result<Rc<[u8]>, NoPlaylist> {
         let first = self.first_listed()?;
         let number = self.segments.get(first).map(|segment| segment.number);
         self.listed_from = number.unwrap_or(self.listed_from);
-        // Of what it names nothing may have gone meanwhile.
+        // The list is valid while all of its segments are kept.
         if let Some((of, list)) = &self.list
             && Some(*of) == number
         {
@@ -36,21 +36,21 @@ impl Cutter {
         Ok(list)
     }
 
-    /// Whether a player may come to ask for the list with this: a segment that stands in it, or
-    /// comes; and a part that it has, or the one behind its last: that is the next one's first.
+    /// Returns whether a player may ask for the list with this segment and part: the segment is in the
+    /// list or will be, and the part is one of its parts or the one behind the last.
     pub(in crate::hls) fn is_awaited(
         &self,
         BlockingReload { number, part }: BlockingReload,
     ) -> bool {
         let segment = self.numbered(number);
         let parts = segment.map_or(self.parts.whole(), |segment| &segment.parts);
-        // Where none is, one was hinted at that did not come.
+        // In a segment without parts, the list hinted at a part that did not come.
         let has_parts = !parts.is_empty() || number + 1 >= self.number;
         let is_part = |part| has_parts && part <= parts.len() as u64;
         number >= self.listed_from && part.is_none_or(is_part)
     }
 
-    /// What is whole of the one that fills.
+    /// Returns the open segment, with its complete parts.
     fn filling_segment(&self) -> Segment {
         let filling = self.filling.as_ref();
         let is_discontinuous = filling.is_some_and(|filling| filling.is_discontinuous);
@@ -70,8 +70,7 @@ impl Cutter {
         }
     }
 
-    /// A part of this number in its segment. Of the next that will be there nobody knows the end
-    /// yet.
+    /// Finds a part by its name. Returns `Some(None)` for the next part, whose end is not known yet.
     pub(in crate::hls) fn part(&self, name: &str) -> Option<Option<(u64, u64)>> {
         let (number, index) = Name::part_in(name, self.plan.tag, self.kind()?.extension())?;
         let range = |part: &Part| (part.from, part.to);
@@ -87,19 +86,19 @@ impl Cutter {
         Some(Some(range(part)))
     }
 
-    /// How many parts the segment has that fills, if it has any.
+    /// Returns the number of complete parts of the open segment, if the stream has parts.
     pub(in crate::hls) fn parts_whole(&self) -> Option<usize> {
         self.parts.ticks_max()?;
         Some(self.parts.whole().len())
     }
 
-    /// The number of the newest segment, if there is a list in which it stands.
+    /// Returns the number of the newest segment in the list.
     pub fn newest_listed(&self) -> Result<u64, NoPlaylist> {
         self.first_listed().map(|_| self.number - 1)
     }
 
-    /// Where the list begins: with what lies in the newer half of the buffer, so that it can be
-    /// fetched for as long again.
+    /// Returns the index of the list's first segment. The list has the segments in the newer half of
+    /// the buffer, so players can fetch them for as long again.
     fn first_listed(&self) -> Result<usize, NoPlaylist> {
         if let Some(reason) = self.fault() {
             return Err(NoPlaylist::Unfit(reason));
@@ -122,8 +121,8 @@ impl Cutter {
             .iter()
             .map(|segment| segment.to - segment.from);
         let longest = lengths.max().unwrap_or(0);
-        // Beside the list there is the segment that fills. What leaves the list is there for as
-        // long as the list is, and as itself (section 6.2.2); and some have the list from a cache.
+        // The buffer also holds the open segment. A segment that left the list must stay for the
+        // duration of the list and its own (section 6.2.2). Some players get the list from a cache.
         let window = self.plan.buffer_bytes.saturating_sub(3 * longest) / 2;
         let is_old = |segment: &Segment| segment.from < end.saturating_sub(window);
         let in_window = self.segments.partition_point(is_old);
