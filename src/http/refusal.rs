@@ -15,6 +15,8 @@ pub struct Refusal {
     pub status: Status,
     /// What was wrong, and what would be right.
     pub detail: String,
+    /// A word for programs, where the status does not tell them apart.
+    pub reason: Option<&'static str>,
     /// The methods that this path knows, where the status is 405.
     pub allow: Option<&'static str>,
     /// In how many seconds to come again, where that may help.
@@ -27,6 +29,8 @@ pub struct Refusal {
 struct Problem<'a> {
     title: &'a str,
     status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
     detail: &'a str,
 }
 
@@ -36,6 +40,7 @@ impl Refusal {
         Refusal {
             status,
             detail: detail.into(),
+            reason: None,
             allow: None,
             retry_after_seconds: None,
             ends_connection: false,
@@ -69,11 +74,20 @@ impl Refusal {
         }
     }
 
+    /// The same refusal with a reason for programs.
+    pub fn because(self, reason: &'static str) -> Refusal {
+        Refusal {
+            reason: Some(reason),
+            ..self
+        }
+    }
+
     /// The body of the answer.
     pub fn problem_json(&self) -> Vec<u8> {
         let problem = Problem {
             title: self.status.title(),
             status: self.status.code(),
+            reason: self.reason,
             detail: &self.detail,
         };
         // A struct of two strings and a number has no way to fail.

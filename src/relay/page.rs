@@ -2,6 +2,7 @@
 //! is shown in its place to who may not. The files of each page are joined to one document when the
 //! program is built. It gets nothing from elsewhere, and the browser sees to that.
 
+use crate::http::Refusal;
 use crate::random::Random;
 
 /// Which page.
@@ -11,8 +12,8 @@ pub(super) enum Document<'a> {
     Operator,
     /// For who may watch a session; it finds in its own address which.
     Watch,
-    /// For who may not, which these words of the server's say: it costs little, and is for anyone.
-    Refused(&'a str),
+    /// For a viewer that this refusal keeps out. It costs little, and is for anyone.
+    Refused(&'a Refusal),
 }
 
 /// A page for one answer, and the policy under which it is shown.
@@ -52,12 +53,15 @@ static OPERATOR: Html = Html::with_script(
 static WATCH: Html = Html::with_script(
     include_str!("page/watch/index.html"),
     include_str!("page/watch/style.css"),
-    include_str!("page/watch/watch.js"),
+    concat!(
+        include_str!("page/player.js"),
+        include_str!("page/watch/watch.js")
+    ),
 );
 static REFUSED: Html = Html::cut(
     include_str!("page/refused/index.html"),
     include_str!("page/refused/style.css"),
-    "</small>",
+    "<a id=",
 );
 
 impl Html {
@@ -110,7 +114,7 @@ impl Page {
         let (html, inserted, of_script) = match document {
             Document::Operator => script(&OPERATOR, &nonce),
             Document::Watch => script(&WATCH, &nonce),
-            Document::Refused(words) => (&REFUSED, escaped(words), String::new()),
+            Document::Refused(refusal) => (&REFUSED, words(refusal), String::new()),
         };
         let policy = format!(
             "default-src 'none'; style-src 'nonce-{nonce}'; {of_script}form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -150,19 +154,31 @@ impl Page {
 fn script(html: &'static Html, nonce: &str) -> (&'static Html, String, String) {
     let tag = format!("<script nonce=\"{nonce}\">\n");
     let policy = format!(
-        "script-src 'nonce-{nonce}'; connect-src 'self'; media-src 'self'; img-src 'self' data:; "
+        "script-src 'nonce-{nonce}'; connect-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
     );
     (html, tag, policy)
 }
 
-/// Words as they stand in a document.
-fn escaped(words: &str) -> String {
-    words.replace('&', "&amp;").replace('<', "&lt;")
+/// Returns what a refused viewer reads, as HTML.
+fn words(refusal: &Refusal) -> String {
+    let (title, text) = match refusal.reason {
+        Some("expired") => (
+            "This link has expired",
+            "Ask for a new one where you got it.",
+        ),
+        _ => (
+            "This link does not work",
+            "It may be mistyped or withdrawn. Ask for a new one where you got it.",
+        ),
+    };
+    let detail = refusal.detail.replace('&', "&amp;").replace('<', "&lt;");
+    format!("<h1>{title}</h1>\n<p>{text}</p>\n<small>The server says: {detail}</small>\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Status;
 
     /// Nothing of the document is lost or changed; what stands in it runs by the number that was
     /// drawn for it, and by no other.
@@ -204,8 +220,8 @@ mod tests {
     /// The words may be about what a client has sent: they are text, and no script runs.
     #[test]
     fn a_refusal_stands_in_its_page_as_text() {
-        let words = "no <script> & no <b>";
-        let page = Page::draw(Document::Refused(words), &mut Random::new(7)).expect("a page");
+        let refusal = Refusal::new(Status::Forbidden, "no <script> & no <b>");
+        let page = Page::draw(Document::Refused(&refusal), &mut Random::new(7)).expect("a page");
         let html = String::from_utf8(page.body().concat()).expect("UTF-8");
         let shown = "<small>The server says: no &lt;script> &amp; no &lt;b>";
         assert!(html.contains(shown), "{html}");

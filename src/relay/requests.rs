@@ -314,7 +314,7 @@ impl Relay {
                 let shut = |refusal: &&Refusal| refusal.status == Status::Forbidden;
                 let shut = refusal.as_deref().filter(shut);
                 // Otherwise it waits until it is admitted.
-                let document = shut.map_or(Document::Watch, |why| Document::Refused(&why.detail));
+                let document = shut.map_or(Document::Watch, Document::Refused);
                 page(document, self.ctx.random()).map(|page| Outcome::Page(page, refusal))
             }
             Call::Metrics => {

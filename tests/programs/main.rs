@@ -13,6 +13,7 @@ mod chromium;
 mod control;
 mod curl;
 mod decoding;
+mod delay;
 mod devtools;
 mod docs;
 mod ffmpeg;

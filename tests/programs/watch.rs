@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::devtools::Browser;
 use super::firefox::Firefox;
 use super::support::server::Server;
+use super::support::streaming::{Source, Viewer};
 use super::support::{PATIENCE, until};
 use super::tools::*;
 
@@ -132,9 +133,9 @@ fn plays_all(server: &Server, browser: &mut impl Shows) {
         browser.go_to(&page(server, session));
         browser.await_playing();
         assert_eq!(
-            browser.look(&format!("{VIDEO}.src")),
+            browser.look(&format!("{VIDEO}.dataset.url")),
             stream(server, session),
-            "the body itself, which is the least behind"
+            "the body itself"
         );
     }
 }
@@ -202,7 +203,7 @@ fn a_remuxed_stream_is_played_over_its_seam() {
         let encoder = publish(&url, H264, container);
         browser.go_to(&page(&server, session));
         browser.await_playing();
-        let source = browser.look(&format!("{VIDEO}.src"));
+        let source = browser.look(&format!("{VIDEO}.dataset.url"));
         assert!(source.as_str().expect("an address").ends_with("/live.mp4"));
         // It is asked for anew if the page asks.
         browser.look(&format!(
@@ -281,10 +282,86 @@ fn what_does_not_play_is_said_and_where_it_does() {
         for (browser, _) in browsers.into_iter().filter(|(_, is_for)| *is_for) {
             browser.go_to(&page(&server, "ts"));
             browser.await_playing();
-            let source = browser.look(&format!("{VIDEO}.src"));
+            let source = browser.look(&format!("{VIDEO}.dataset.url"));
             assert!(source.as_str().expect("an address").ends_with(way));
         }
     }
+}
+
+/// A browser without a decoder for the picture names the codec and other players. It plays no
+/// sound beside a black picture.
+#[test]
+#[ignore = "needs Chromium, Firefox and ffmpeg"]
+fn a_picture_without_a_decoder_is_named() {
+    const H265: &[&str] = &["-c:v", "libx265", "-preset", "ultrafast", "-g", "25"];
+    const THEORA: &[&str] = &["-c:v", "libtheora", "-c:a", "libvorbis", "-f", "ogg"];
+    const ENHANCED: &[&str] = &["-c:a", "aac", "-f", "matroska"];
+    let server = Server::gated(&[]);
+    let mut chromium = Browser::open("codecs", "about:blank");
+    let mut firefox = Firefox::open("codecs");
+    for (session, codec, codecs, output) in [
+        ("ts", "H.265", H265, TRANSPORT),
+        ("mkv", "H.265", H265, ENHANCED),
+        ("mp4", "H.265", H265, FRAGMENTS),
+        ("ogg", "Theora", THEORA, &[]),
+    ] {
+        server.admit(session);
+        let _encoder = publish(&stream(&server, session), codecs, output);
+        await_media(&server, session, 20_000);
+        let browsers: [&mut dyn Shows; 2] = [&mut chromium, &mut firefox];
+        for browser in browsers {
+            browser.go_to(&page(&server, session));
+            browser.await_page("!['starting', 'waiting'].includes(document.body.dataset.state)");
+            // Firefox decodes H.265 where the system's libraries do.
+            if codec == "H.265" && browser.look("document.body.dataset.state") == "playing" {
+                browser.await_page(&format!(
+                    "{VIDEO}.getVideoPlaybackQuality().totalVideoFrames > 0"
+                ));
+                continue;
+            }
+            browser.await_page(&format!(
+                "document.querySelector('#title').textContent == 'This browser cannot show this picture ({codec})'"
+            ));
+            browser.await_state("unplayable");
+            let links = "document.querySelector('#vlc').href.startsWith('blob:') && document.querySelector('#hls').value";
+            assert_eq!(
+                browser.look(links),
+                format!("{}/index.m3u8", stream(&server, session))
+            );
+        }
+    }
+}
+
+/// A viewer reads why there is no picture, in words of its own.
+#[test]
+#[ignore = "needs Chromium"]
+fn a_viewer_reads_why_there_is_no_picture() {
+    let server = Server::gated(&[]);
+    let mut browser = Browser::open("words", "about:blank");
+    let title = |text: &str| format!("document.querySelector('h1').textContent == '{text}'");
+    browser.go_to(&page(&server, "tv"));
+    browser.await_page(&title("This link does not work"));
+    server.add_token("sessionid=tv");
+    server.add_token("sessionid=one&for=tv&direction=out&max-viewers=1");
+    server.add_token("sessionid=short&for=tv&direction=out&ends=1");
+    browser.go_to(&page(&server, "one"));
+    browser.await_page(&title("The stream has not started yet"));
+    let mut source = Source::open(server.address(), "/stream/tv");
+    source.send(b"hello");
+    let mut viewer = Viewer::ask(server.address(), "/stream/one");
+    viewer.head();
+    browser.go_to(&page(&server, "one"));
+    browser.await_page(&title("All places are taken"));
+    until("the token ends", || {
+        (server.request("HEAD", "/watch/short").status() == 403).then_some(())
+    });
+    browser.go_to(&page(&server, "short"));
+    browser.await_page(&title("This link has expired"));
+    let abort = server.request("DELETE", "/api/abort-stream?sessionid=tv&block=60");
+    assert_eq!(abort.status(), 200);
+    browser.go_to(&page(&server, "tv"));
+    browser.await_page(&title("Paused by the operator"));
+    drop(source);
 }
 
 /// What is in no path of a stream, and what a shell would take for something else.

@@ -97,7 +97,7 @@ fn the_page_for_watching_has_the_status_that_its_stream_has() {
         text.replace(nonce.expect("a number"), "")
     };
     let page = without_nonce(&server.request("GET", "/watch/waits"));
-    assert!(page.len() < 24 * 1024, "{} bytes", page.len());
+    assert!(page.len() < 40 * 1024, "{} bytes", page.len());
     for name in ["waits", "runs", "source", "nobody"] {
         for path in [format!("/watch/{name}"), format!("/watch?sessionid={name}")] {
             let answer = server.request("GET", &path);

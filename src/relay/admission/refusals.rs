@@ -15,10 +15,15 @@ pub fn busy(detail: impl Into<String>) -> Refusal {
     Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
 }
 
+/// 503 for a viewer where the token's limit of viewers is reached.
+pub fn full(detail: &'static str) -> Refusal {
+    busy(detail).because("full")
+}
+
 /// 429, and when to come again.
 pub fn kept_out(detail: &'static str, left: Duration) -> Refusal {
     let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX);
-    Refusal::busy(Status::TooManyRequests, detail, seconds.saturating_add(1))
+    Refusal::busy(Status::TooManyRequests, detail, seconds.saturating_add(1)).because("paused")
 }
 
 /// 429 for who was ended, and comes back.
@@ -57,6 +62,7 @@ pub fn token_is_over() -> Refusal {
     forbidden(
         "the token of this sessionid is over; the token server may give it more time with add-token",
     )
+    .because("expired")
 }
 
 /// The same for a viewer where the origin says who may watch: whether it was asked, or the session

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::refusals::busy;
+use super::refusals::{busy, full};
 use super::{AccessRequest, Gate, SessionState};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
@@ -35,10 +35,10 @@ impl Gate<'_> {
         };
         // By a session's own sessionid all count who watch it.
         if is_full(session, standing.viewers) {
-            return Err(busy("this session has as many viewers as its token allows"));
+            return Err(full("this session has as many viewers as its token allows"));
         }
         if name != session && is_full(name, standing.viewers_by_name) {
-            return Err(busy("as many watch by this sessionid as its token allows"));
+            return Err(full("as many watch by this sessionid as its token allows"));
         }
         Ok(())
     }

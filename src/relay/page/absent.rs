@@ -1,5 +1,6 @@
 //! In the place of `page` in a program that is built without it: there is no page.
 
+use crate::http::Refusal;
 use crate::random::Random;
 
 /// Which page there is not.
@@ -7,7 +8,7 @@ use crate::random::Random;
 pub(super) enum Document<'a> {
     Operator,
     Watch,
-    Refused(&'a str),
+    Refused(&'a Refusal),
 }
 
 /// What there is none of.

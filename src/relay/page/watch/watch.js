@@ -1,4 +1,3 @@
-"use strict";
 
 const $ = (id) => document.getElementById(id);
 const media = $("media"), page = document.body;
@@ -27,6 +26,8 @@ const NAMES = {
 const SEGMENTED = ["MPEG-TS", "MP4", "MP3", "AAC", "FLV", "Matroska"];
 // these as MP4, which every browser plays,
 const REMUXED = ["MPEG-TS", "FLV", "Matroska"];
+// these MediaSource takes as they are,
+const FOR_MEDIA_SOURCE = ["MP4", "WebM"];
 // and these no browser plays unless it says so itself. With others a trial costs little.
 const HOPELESS = ["MPEG-TS", "FLV"];
 // Apple's players take a live stream as HLS, and of a body they want ranges, which a live one has not.
@@ -38,38 +39,46 @@ const canPlay = (type) => media.canPlayType(type) !== "" || media.canPlayType(ba
 
 // What to try for a stream of this type, the best first; `seconds`: until then it has to have begun.
 function candidates(type) {
-	const name = nameOf(type);
+	const name = nameOf(type), isRemuxed = REMUXED.includes(name) && !isFolder;
 	const body = { url: stream, form: name, seconds: 40, isWanted: canPlay(type) || !HOPELESS.includes(name) };
 	const segments = { url: stream + "/index.m3u8", form: `${name}, HLS`, seconds: 60, isWanted: SEGMENTED.includes(name) && !isFolder && canPlay(HLS) };
-	const remuxed = { url: stream + "/live.mp4", form: `${name}, as MP4`, seconds: 40, isWanted: REMUXED.includes(name) && !isFolder && canPlay("video/mp4") };
-	return (isApple ? [segments, body, remuxed] : [body, remuxed, segments]).filter((candidate) => candidate.isWanted);
+	const remuxed = { url: stream + "/live.mp4", form: `${name}, as MP4`, seconds: 40, isWanted: isRemuxed && canPlay("video/mp4") };
+	// At the live edge: the body where MediaSource takes it, else what is remuxed from it.
+	const bareType = BARE_SOUND[name], isForMediaSource = isRemuxed || FOR_MEDIA_SOURCE.includes(name) || (bareType && window.MediaSource?.isTypeSupported(bareType));
+	const live = { ...(isRemuxed ? remuxed : body), isLive: true, bareType, isWanted: Boolean(window.MediaSource && isForMediaSource) };
+	return [live, ...(isApple ? [segments, body, remuxed] : [body, remuxed, segments])].filter((candidate) => candidate.isWanted);
 }
 
 // ---- What is shown
 
+// Of each state: the word on the line below the picture, the title and the sentence on the cover.
 const WORDS = {
 	starting: ["Starting", "Starting", ""],
-	waiting: ["Waiting", "The stream has not begun", "This page plays it by itself as soon as it does."],
-	busy: ["Waiting", "The stream cannot be had now", "This page tries again by itself."],
-	ended: ["Ended", "The stream has ended", "If it comes back, this page plays it by itself."],
-	lost: ["Waiting", "The stream has broken off", "This page plays on by itself as soon as it can."],
-	refused: ["Not admitted", "You may not watch this", "The address may be mistyped, or no longer good. Whoever gave it to you can say more."],
-	unplayable: ["Not playable here", "This browser cannot play the stream", "Another browser or another player may; how is said below."],
+	waiting: ["Waiting", "The stream has not started yet", "It plays here as soon as it starts."],
+	busy: ["Waiting", "The stream cannot be reached now", "This page tries again by itself."],
+	full: ["Waiting", "All places are taken", "This page tries again by itself."],
+	halted: ["Waiting", "Paused by the operator", "This page tries again by itself."],
+	ended: ["Ended", "The stream has ended", "If it comes back, it plays here."],
+	lost: ["Waiting", "The stream broke off; waiting for it to come back", "It plays on here as soon as it can."],
+	expired: ["Not admitted", "This link has expired", "Ask for a new one where you got it."],
+	refused: ["Not admitted", "This link does not work", "It may be mistyped or withdrawn. Ask for a new one where you got it."],
+	unplayable: ["Not playable here", "This browser cannot play the stream", "Another browser or another player may: see below."],
 	ready: ["Ready", "The stream is there", ""],
 	playing: ["Live", "", ""],
 	paused: ["Paused", "", ""],
-	late: ["Waiting for more", "", ""],
+	late: ["The stream broke off; waiting for it to come back", "", ""],
 };
-const LOOKS = { busy: "waiting", lost: "waiting", paused: "playing", late: "playing" };
-const BUTTONS = { ready: "Play", refused: "Try again", unplayable: "Try again" };
+const LOOKS = { busy: "waiting", full: "waiting", halted: "waiting", lost: "waiting", expired: "refused", paused: "playing", late: "playing" };
+const BUTTONS = { ready: "Play", refused: "Try again", expired: "Try again", unplayable: "Try again" };
 
 // Writes only what has changed.
 function write(place, text) { if ($(place).textContent !== text) $(place).textContent = text; }
 
 let state = "starting";
-// `instead`: what else to say than the state's own sentence; `detail`: what the server or the browser says of it.
-function show(next, instead, detail = "", whose = "server") {
-	const [chip, title, text] = WORDS[next], look = LOOKS[next] || next, isPicture = look === "playing";
+// `instead`: what to say in the place of the state's own sentence; `detail`: what the server or the browser
+// says of it; `heading`: what to say in the place of its title.
+function show(next, instead, detail = "", whose = "server", heading = "") {
+	const [chip, ownTitle, text] = WORDS[next], title = heading || ownTitle, look = LOOKS[next] || next, isPicture = look === "playing";
 	const isNew = next !== state;
 	state = next;
 	page.dataset.state = look;
@@ -116,11 +125,11 @@ async function ask(method) {
 	const stop = new AbortController();
 	try {
 		const response = await fetch(stream, { method, cache: "no-store", signal: stop.signal }), fields = response.headers;
-		const answer = { status: response.status, type: fields.get("Content-Type") || "", retryAfter: fields.get("Retry-After") | 0, detail: "" };
-		if (!response.ok && method === "GET") answer.detail = (await response.json().catch(() => ({}))).detail || "";
+		const answer = { status: response.status, type: fields.get("Content-Type") || "", retryAfter: fields.get("Retry-After") | 0, detail: "", reason: "" };
+		if (!response.ok && method === "GET") Object.assign(answer, await response.json().catch(() => ({})));
 		return answer;
 	} catch {
-		return { status: 0, type: "", retryAfter: 0, detail: "" };
+		return { status: 0, type: "", retryAfter: 0, detail: "", reason: "" };
 	} finally {
 		stop.abort();
 	}
@@ -138,14 +147,14 @@ async function look(hasFailed) {
 		answer = await ask("GET");
 	}
 	if (mine !== turn) return;
-	const { status, type, retryAfter, detail } = answer;
+	const { status, type, retryAfter, detail, reason } = answer;
 	if (status === 200) {
 		if (!hasFailed) rest = candidates(type);
 		return tryNext(type);
 	}
 	stop();
 	if (status === 401 || status === 403) {
-		show("refused", "", detail);
+		show(reason === "expired" ? "expired" : "refused", "", detail);
 		return later(true);
 	}
 	if (status === 406) {
@@ -153,6 +162,8 @@ async function look(hasFailed) {
 		return later(true);
 	}
 	if (status === 404) show(hasPlayed ? "ended" : "waiting");
+	else if (reason === "full") show("full");
+	else if (reason === "paused") show("halted");
 	else if (status) show("busy", "", detail);
 	else show(hasPlayed ? "lost" : "busy", "The server does not answer. This page tries again by itself.");
 	later(false, Math.min(retryAfter, RARELY_SECONDS));
@@ -162,23 +173,45 @@ async function look(hasFailed) {
 
 const PATIENCE_SECONDS = 30;
 // What is played or tried, and what else can be; where it stood, when it moved last, and since when it has.
-let current = null, rest = [], at = 0, moved = 0, begun = 0, pausedAt = 0, patience = PATIENCE_SECONDS;
+let current = null, player = null, rest = [], at = 0, moved = 0, begun = 0, pausedAt = 0, patience = PATIENCE_SECONDS;
 
 function tryNext(type) {
 	const next = rest.shift();
 	if (next) return play(next);
 	const name = nameOf(type), said = media.error?.message, why = said ? said.slice(0, 200) : "";
 	stop();
-	show("unplayable", name && `It is ${name}, which does not play here. Another browser or another player may; how is said below.`, why, "browser");
+	show("unplayable", name && `It is ${name}, which does not play here. Another browser or another player may: see below.`, why, "browser");
 	later(true);
 }
 function play(candidate) {
+	player?.stop();
+	player = null;
 	current = candidate;
 	at = -1;
 	begun = pausedAt = 0;
 	moved = Date.now();
+	media.dataset.url = candidate.url;
+	if (candidate.isLive) player = new LivePlayer(media, candidate.url, failLive, candidate.bareType);
+	else if (candidate.url.endsWith("/index.m3u8")) media.src = candidate.url;
+	else return playBody(candidate);
+	start();
+}
+// The browser plays the sound of a body whose pictures it cannot decode: the header says first what it has.
+async function playBody(candidate) {
+	const once = new AbortController();
+	const { tracks } = await openBody(candidate.url, once.signal).catch(() => ({ tracks: {} }));
+	once.abort();
+	if (current !== candidate) return;
+	if (!canShow(tracks, media)) return failLive({ codec: codecName(tracks.video) });
 	media.src = candidate.url;
 	start();
+}
+// Without a decoder for the pictures no other way would show them.
+function failLive({ codec }) {
+	if (!codec) return fail();
+	stop();
+	show("unplayable", "", "", "", `This browser cannot show this picture (${codec})`);
+	later(true);
 }
 function start() {
 	media.play().catch((error) => {
@@ -189,6 +222,8 @@ function start() {
 function stop() {
 	if (!current) return;
 	current = null;
+	player?.stop();
+	player = null;
 	media.removeAttribute("src");
 	media.load();
 }
@@ -274,6 +309,12 @@ document.addEventListener("visibilitychange", () => { if (!current) wake(); });
 addEventListener("online", wake);
 
 $("address").value = stream;
+$("hls").value = stream + "/index.m3u8";
+$("hls-way").hidden = isFolder;
+// VLC takes this scheme on phones; elsewhere it opens a playlist that is downloaded.
+const hasTouch = /Android|iPhone|iPad/.test(navigator.userAgent);
+$("vlc").href = hasTouch ? `vlc://${stream}` : URL.createObjectURL(new Blob([`#EXTM3U\n${stream}\n`], { type: "audio/x-mpegurl" }));
+if (hasTouch) $("vlc").removeAttribute("download");
 $("command").value = `ffplay "${stream}"`;
 for (const input of document.querySelectorAll("#ways input")) input.onfocus = () => input.select();
 for (const button of document.querySelectorAll("[data-copies]")) {
