@@ -1,49 +1,126 @@
-//! A list of objects in JSON (RFC 8259), checked as it comes.
+//! Splits a JSON list of objects (RFC 8259) into rows, while it arrives.
 //!
-//! What another relay tells is passed on as it came, so it must be what it says: one array, each
-//! of whose rows is an object. [`Rows`] looks at each byte once and keeps what stands between the
-//! brackets in blocks, so nothing is left to do at the end, however long the list was. What a name
-//! or a number means is nothing to it.
+//! A relay passes on the rows of its peers, so each row must be a JSON object and the list must be
+//! complete. [`Rows`] finds where rows end, and serde_json checks each row. The meaning of names
+//! and values is checked elsewhere.
 
 use std::collections::VecDeque;
+
+use serde::de::IgnoredAny;
+
+/// Size of each block of kept rows; the last one may be shorter.
+pub const BLOCK_BYTES: usize = 64 * 1024;
+
+/// Largest depth of arrays and objects, the list included.
+const DEPTH_MAX: u32 = 64;
 
 /// Reads a list, and keeps its rows.
 #[derive(Default)]
 pub struct Rows {
-    reader: Reader,
-    /// Each row with the comma before it, the first one too.
+    state: State,
+    /// Open arrays and objects of the current row, and the list itself.
+    depth: u32,
+    /// Where the current row begins, in bytes of `blocks`.
+    row_start: usize,
+    /// Each row, with a comma before it.
     blocks: VecDeque<Vec<u8>>,
 }
 
-/// What is kept lies in blocks of so many bytes, the last one in fewer.
-pub const BLOCK_BYTES: usize = 64 * 1024;
-
-/// Arrays and objects within each other: as many as there are bits that tell which they are.
-const DEPTH_MAX: u32 = u64::BITS;
+/// What the next byte is part of.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    /// In front of the list's bracket.
+    #[default]
+    Begin,
+    /// In front of the first row, or of the end of an empty list.
+    FirstRow,
+    /// Within a row, outside of strings.
+    Row,
+    /// Within a string of a row.
+    String,
+    /// Behind a backslash in a string.
+    Escape,
+    /// Behind a row.
+    AfterRow,
+    /// Behind a comma.
+    NextRow,
+    /// Behind the list.
+    End,
+}
 
 impl Rows {
-    /// Takes the next piece of the list. `false`: it is none.
+    /// Reads the next piece of the list. Returns `false` if it cannot be part of one.
     #[must_use]
     pub fn read(&mut self, piece: &[u8]) -> bool {
-        let mut kept = 0..0;
-        for (at, &byte) in piece.iter().enumerate() {
-            let was_within = self.reader.is_within_rows();
-            if self.reader.step(byte).is_none() {
-                return false;
-            }
-            if !was_within && self.reader.is_within_rows() {
-                kept.start = at;
-                self.keep(b",");
-            }
-            if self.reader.is_within_rows() {
-                kept.end = at + 1;
-            }
+        let mut kept = 0;
+        for (index, &byte) in piece.iter().enumerate() {
+            self.state = match (self.state, byte) {
+                (State::Row, b'"') => State::String,
+                (State::Row, b'{' | b'[') if self.depth == DEPTH_MAX => return false,
+                (State::Row, b'{' | b'[') => {
+                    self.depth += 1;
+                    State::Row
+                }
+                (State::Row, b'}' | b']') if self.depth > 2 => {
+                    self.depth -= 1;
+                    State::Row
+                }
+                (State::Row, b'}' | b']') => {
+                    self.keep(&piece[kept..=index]);
+                    kept = index + 1;
+                    if !self.row_is_valid() {
+                        return false;
+                    }
+                    State::AfterRow
+                }
+                (State::String, b'"') => State::Row,
+                (State::String, b'\\') => State::Escape,
+                (State::String | State::Escape, _) => State::String,
+                (State::Row, _) | (_, b' ' | b'\t' | b'\r' | b'\n') => self.state,
+                (State::Begin, b'[') => State::FirstRow,
+                (State::FirstRow, b']') => State::End,
+                (State::AfterRow, b']') => {
+                    self.keep(&piece[kept..index]);
+                    State::End
+                }
+                (State::AfterRow, b',') => State::NextRow,
+                (State::FirstRow | State::NextRow, b'{') => {
+                    match self.state {
+                        State::FirstRow => self.keep(b","),
+                        _ => self.keep(&piece[kept..index]),
+                    }
+                    kept = index;
+                    self.row_start = self.kept_bytes();
+                    self.depth = 2;
+                    State::Row
+                }
+                _ => return false,
+            };
         }
-        self.keep(&piece[kept]);
+        if !matches!(self.state, State::Begin | State::FirstRow | State::End) {
+            self.keep(&piece[kept..]);
+        }
         true
     }
 
-    /// Keeps more, in no more memory than it will take.
+    /// Returns whether the last row, which is complete, is a JSON object.
+    fn row_is_valid(&self) -> bool {
+        let mut row = Vec::with_capacity(self.kept_bytes() - self.row_start);
+        let mut offset = self.row_start % BLOCK_BYTES;
+        for block in self.blocks.range(self.row_start / BLOCK_BYTES..) {
+            row.extend_from_slice(&block[offset..]);
+            offset = 0;
+        }
+        // serde_json does not look at the characters of strings that it skips.
+        str::from_utf8(&row).is_ok_and(|row| serde_json::from_str::<IgnoredAny>(row).is_ok())
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let last = self.blocks.back().map_or(0, Vec::len);
+        self.blocks.len().saturating_sub(1) * BLOCK_BYTES + last
+    }
+
+    /// Appends to the blocks. A block's capacity doubles until it is full.
     fn keep(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let is_full = |block: &Vec<u8>| block.len() == BLOCK_BYTES;
@@ -56,21 +133,21 @@ impl Rows {
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - block.len()));
             let needed = block.len() + now.len();
             if needed > block.capacity() {
-                let room = needed.max(2 * block.capacity()).min(BLOCK_BYTES);
-                block.reserve_exact(room - block.len());
+                let capacity = needed.max(2 * block.capacity()).min(BLOCK_BYTES);
+                block.reserve_exact(capacity - block.len());
             }
             block.extend_from_slice(now);
             bytes = later;
         }
     }
 
-    /// The list is over: its rows, if it was one, each with a comma before it.
+    /// Returns the rows, each with a comma before it; `None` if the list is not complete.
     pub fn finish(mut self) -> Option<VecDeque<Vec<u8>>> {
         if let Some(last) = self.blocks.back_mut() {
             last.shrink_to_fit();
         }
         self.blocks.shrink_to_fit();
-        (self.reader.at == At::End).then_some(self.blocks)
+        (self.state == State::End).then_some(self.blocks)
     }
 
     /// Bytes that are allocated for it.
@@ -79,264 +156,16 @@ impl Rows {
     }
 }
 
-/// Bytes that are allocated for what a list has become.
+/// Bytes that are allocated for the rows of a list.
 pub fn blocks_bytes(blocks: &VecDeque<Vec<u8>>) -> usize {
     let bytes: usize = blocks.iter().map(Vec::capacity).sum();
     bytes + blocks.capacity() * size_of::<Vec<u8>>()
-}
-
-/// Where in the grammar a list is.
-#[derive(Default)]
-struct Reader {
-    at: At,
-    /// Open arrays and objects, the list itself being the first.
-    depth: u32,
-    /// Which of them are objects, the innermost being the lowest bit.
-    objects: u64,
-    has_rows: bool,
-}
-
-/// What comes next. White space may stand before it, but not within a string, a number or a word.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum At {
-    /// The list's bracket.
-    #[default]
-    Begin,
-    /// An array's first value, or its end.
-    FirstValue,
-    Value,
-    /// An object's first name, or its end.
-    FirstName,
-    Name,
-    Colon,
-    /// A comma, or the end of what the value stands in.
-    AfterValue,
-    Text {
-        is_name: bool,
-        within: Text,
-    },
-    Number(Number),
-    /// The rest of `true`, `false` or `null`.
-    Word(&'static [u8]),
-    /// Nothing.
-    End,
-}
-
-/// Within a string.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Text {
-    Character,
-    Escaped,
-    /// So many hexadecimal digits.
-    Hexadecimal(u8),
-    /// So many more bytes of a character in UTF-8, the next of which is in this range.
-    Tail {
-        bytes: u8,
-        low: u8,
-        high: u8,
-    },
-}
-
-/// How far a number has come.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Number {
-    Minus,
-    Zero,
-    Whole,
-    Point,
-    Fraction,
-    E,
-    Sign,
-    Exponent,
-}
-
-impl Reader {
-    /// Whether the first row has begun, and the list has not ended.
-    fn is_within_rows(&self) -> bool {
-        self.has_rows && self.depth > 0
-    }
-
-    /// Takes one byte. `None`: it may not stand here.
-    fn step(&mut self, byte: u8) -> Option<()> {
-        match self.at {
-            At::Text { is_name, within } => {
-                self.at = match within.step(byte)? {
-                    Some(within) => At::Text { is_name, within },
-                    None if is_name => At::Colon,
-                    None => At::AfterValue,
-                };
-                return Some(());
-            }
-            At::Number(number) => match number.step(byte) {
-                Some(number) => {
-                    self.at = At::Number(number);
-                    return Some(());
-                }
-                None if number.may_end() => self.at = At::AfterValue,
-                None => return None,
-            },
-            At::Word(rest) => {
-                let (expected, rest) = rest.split_first()?;
-                self.at = match rest {
-                    [] => At::AfterValue,
-                    rest => At::Word(rest),
-                };
-                return (byte == *expected).then_some(());
-            }
-            _ => {}
-        }
-        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
-            return Some(());
-        }
-        match (self.at, byte) {
-            (At::Begin, b'[') => self.open(false, At::FirstValue),
-            (At::FirstValue, b']') => self.close(false),
-            (At::FirstName, b'}') => self.close(true),
-            (At::FirstValue | At::Value, byte) => self.value(byte),
-            (At::FirstName | At::Name, b'"') => {
-                self.at = text(true);
-                Some(())
-            }
-            (At::Colon, b':') => {
-                self.at = At::Value;
-                Some(())
-            }
-            (At::AfterValue, b',') => {
-                self.at = match self.is_in_object() {
-                    true => At::Name,
-                    false => At::Value,
-                };
-                Some(())
-            }
-            (At::AfterValue, b']') => self.close(false),
-            (At::AfterValue, b'}') => self.close(true),
-            _ => None,
-        }
-    }
-
-    /// The first byte of a value.
-    fn value(&mut self, byte: u8) -> Option<()> {
-        if self.depth == 1 && byte != b'{' {
-            return None;
-        }
-        self.at = match byte {
-            b'{' => {
-                self.has_rows = true;
-                return self.open(true, At::FirstName);
-            }
-            b'[' => return self.open(false, At::FirstValue),
-            b'"' => text(false),
-            b'-' => At::Number(Number::Minus),
-            b'0' => At::Number(Number::Zero),
-            b'1'..=b'9' => At::Number(Number::Whole),
-            b't' => At::Word(b"rue"),
-            b'f' => At::Word(b"alse"),
-            b'n' => At::Word(b"ull"),
-            _ => return None,
-        };
-        Some(())
-    }
-
-    fn is_in_object(&self) -> bool {
-        self.objects & 1 == 1
-    }
-
-    fn open(&mut self, is_object: bool, next: At) -> Option<()> {
-        if self.depth == DEPTH_MAX {
-            return None;
-        }
-        self.depth += 1;
-        self.objects = self.objects << 1 | u64::from(is_object);
-        self.at = next;
-        Some(())
-    }
-
-    fn close(&mut self, is_object: bool) -> Option<()> {
-        if self.is_in_object() != is_object {
-            return None;
-        }
-        self.depth -= 1;
-        self.objects >>= 1;
-        self.at = match self.depth {
-            0 => At::End,
-            _ => At::AfterValue,
-        };
-        Some(())
-    }
-}
-
-fn text(is_name: bool) -> At {
-    At::Text {
-        is_name,
-        within: Text::Character,
-    }
-}
-
-impl Text {
-    /// What comes next within the string; the inner `None`: it is over.
-    fn step(self, byte: u8) -> Option<Option<Text>> {
-        let tail = |bytes, low, high| Text::Tail { bytes, low, high };
-        let next = match (self, byte) {
-            (Text::Character, b'"') => return Some(None),
-            (Text::Character, b'\\') => Text::Escaped,
-            (Text::Character, b' '..=0x7f) => Text::Character,
-            // RFC 3629 section 4: no character in more bytes than it needs, and no surrogate.
-            (Text::Character, 0xc2..=0xdf) => tail(1, 0x80, 0xbf),
-            (Text::Character, 0xe0) => tail(2, 0xa0, 0xbf),
-            (Text::Character, 0xed) => tail(2, 0x80, 0x9f),
-            (Text::Character, 0xe1..=0xef) => tail(2, 0x80, 0xbf),
-            (Text::Character, 0xf0) => tail(3, 0x90, 0xbf),
-            (Text::Character, 0xf1..=0xf3) => tail(3, 0x80, 0xbf),
-            (Text::Character, 0xf4) => tail(3, 0x80, 0x8f),
-            (Text::Escaped, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-                Text::Character
-            }
-            (Text::Escaped, b'u') => Text::Hexadecimal(4),
-            (Text::Hexadecimal(digits), byte) if byte.is_ascii_hexdigit() => match digits {
-                1 => Text::Character,
-                digits => Text::Hexadecimal(digits - 1),
-            },
-            (Text::Tail { bytes, low, high }, byte) if (low..=high).contains(&byte) => {
-                match bytes {
-                    1 => Text::Character,
-                    bytes => tail(bytes - 1, 0x80, 0xbf),
-                }
-            }
-            _ => return None,
-        };
-        Some(Some(next))
-    }
-}
-
-impl Number {
-    /// How far it is with this byte, if that can be one of it.
-    fn step(self, byte: u8) -> Option<Number> {
-        match (self, byte) {
-            (Number::Minus, b'0') => Some(Number::Zero),
-            (Number::Minus, b'1'..=b'9') | (Number::Whole, b'0'..=b'9') => Some(Number::Whole),
-            (Number::Zero | Number::Whole, b'.') => Some(Number::Point),
-            (Number::Point | Number::Fraction, b'0'..=b'9') => Some(Number::Fraction),
-            (Number::Zero | Number::Whole | Number::Fraction, b'e' | b'E') => Some(Number::E),
-            (Number::E, b'+' | b'-') => Some(Number::Sign),
-            (Number::E | Number::Sign | Number::Exponent, b'0'..=b'9') => Some(Number::Exponent),
-            _ => None,
-        }
-    }
-
-    fn may_end(self) -> bool {
-        match self {
-            Number::Zero | Number::Whole | Number::Fraction | Number::Exponent => true,
-            Number::Minus | Number::Point | Number::E | Number::Sign => false,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-
-    use serde::de::IgnoredAny;
 
     fn rows_in(pieces: &[&[u8]]) -> Option<Vec<u8>> {
         let mut rows = Rows::default();
