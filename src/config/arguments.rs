@@ -12,7 +12,7 @@ use lexopt::{Arg, Parser};
 
 use super::features::left_out;
 use super::options::options;
-use super::row::{Asked, Fallback, Row, Takes};
+use super::row::{Fallback, OtherCommand, Row, Takes};
 use super::{Command, Config, Outgoing, SandboxMode};
 use crate::gate::Quoted;
 use crate::relay::Settings;
@@ -29,8 +29,8 @@ pub fn parse(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Command, BadArgument> {
     let (given, asked) = match read_arguments(Parser::from_args(arguments))? {
-        (_, Some(Asked::Help)) => return Ok(Command::Help),
-        (_, Some(Asked::Version)) => return Ok(Command::Version),
+        (_, Some(OtherCommand::Help)) => return Ok(Command::Help),
+        (_, Some(OtherCommand::Version)) => return Ok(Command::Version),
         read => read,
     };
     let variables = read_environment(environment)?;
@@ -46,9 +46,9 @@ pub fn parse(
     }
     check_together(&config)?;
     Ok(match asked {
-        Some(Asked::Check) => Command::Check(config),
-        Some(Asked::Health) => Command::Health(config),
-        Some(Asked::Help | Asked::Version) | None => Command::Run(config),
+        Some(OtherCommand::Check) => Command::Check(config),
+        Some(OtherCommand::Health) => Command::Health(config),
+        Some(OtherCommand::Help | OtherCommand::Version) | None => Command::Run(config),
     })
 }
 
@@ -81,7 +81,7 @@ fn blank() -> Config {
 }
 
 /// Reads all arguments, or up to the first that asks for something else than to run.
-fn read_arguments(mut parser: Parser) -> Result<(Given, Option<Asked>), BadArgument> {
+fn read_arguments(mut parser: Parser) -> Result<(Given, Option<OtherCommand>), BadArgument> {
     let mut given = Given::new();
     let mut later = None;
     // The parser only fails over a value that was not fetched.
@@ -91,8 +91,8 @@ fn read_arguments(mut parser: Parser) -> Result<(Given, Option<Asked>), BadArgum
             Arg::Short(letter) => return Err(BadArgument::Short { letter }),
             Arg::Value(value) => return Err(BadArgument::Stray { value }),
         };
-        let value = match row.takes {
-            Takes::Nothing(_) | Takes::Asked(_) => match parser.optional_value() {
+        let value = match row.placeholder() {
+            None => match parser.optional_value() {
                 Some(value) => {
                     return Err(BadArgument::Unwanted {
                         name: row.name,
@@ -101,7 +101,7 @@ fn read_arguments(mut parser: Parser) -> Result<(Given, Option<Asked>), BadArgum
                 }
                 None => None,
             },
-            Takes::One(placeholder, _) | Takes::Many(placeholder, _) => {
+            Some(placeholder) => {
                 let missing = BadArgument::Missing {
                     name: row.name,
                     placeholder,
@@ -109,16 +109,15 @@ fn read_arguments(mut parser: Parser) -> Result<(Given, Option<Asked>), BadArgum
                 Some(next_value(&mut parser).ok_or(missing)?)
             }
         };
-        if given.contains_key(row.name) && !matches!(row.takes, Takes::Many(..)) {
+        if given.contains_key(row.name) && !row.is_repeatable() {
             return Err(BadArgument::Repeated { name: row.name });
         }
         given.entry(row.name).or_default().extend(value);
-        match row.takes {
-            Takes::Asked(asked @ (Asked::Help | Asked::Version)) => {
-                return Ok((given, Some(asked)));
+        if let Takes::Command(command) = row.takes {
+            match command {
+                OtherCommand::Help | OtherCommand::Version => return Ok((given, Some(command))),
+                OtherCommand::Check | OtherCommand::Health => later = Some(command),
             }
-            Takes::Asked(asked @ (Asked::Check | Asked::Health)) => later = Some(asked),
-            Takes::Nothing(_) | Takes::One(..) | Takes::Many(..) => {}
         }
     }
     Ok((given, later))
@@ -175,16 +174,13 @@ fn set_from_arguments(
     row: &'static Row,
     values: &[OsString],
 ) -> Result<(), BadArgument> {
-    let origin = || format!("--{}", row.name);
-    match row.takes {
-        Takes::Nothing(set) => set(config),
-        Takes::Asked(_) => {}
-        Takes::One(_, read) | Takes::Many(_, read) => {
-            for value in values {
-                let text = text_of(value).map_err(|why| BadArgument::value(origin(), why))?;
-                read(config, text).map_err(|why| BadArgument::value(origin(), why))?;
-            }
-        }
+    let bad = |why: String| BadArgument::value(format!("--{}", row.name), why);
+    if let Takes::Nothing(set) = row.takes {
+        set(config);
+    }
+    for value in values {
+        row.read(config, text_of(value).map_err(bad)?)
+            .map_err(bad)?;
     }
     Ok(())
 }
@@ -196,26 +192,12 @@ fn set_from_variable(
 ) -> Result<(), BadArgument> {
     let bad = |why: String| BadArgument::value(variable(row.name), why);
     let text = text_of(value).map_err(bad)?;
-    match row.takes {
-        Takes::Nothing(set) => match text {
-            "1" | "true" => set(config),
-            "0" | "false" => {}
-            _ => {
-                return Err(bad(format!(
-                    "{} is wrong; give 1 or 0",
-                    Quoted(text.as_bytes())
-                )));
-            }
-        },
-        Takes::Asked(_) => {}
-        Takes::One(_, read) => read(config, text).map_err(bad)?,
-        Takes::Many(_, read) => {
-            for part in text.split(',') {
-                read(config, part.trim()).map_err(bad)?;
-            }
-        }
+    if !row.is_repeatable() {
+        return row.read(config, text).map_err(bad);
     }
-    Ok(())
+    text.split(',')
+        .try_for_each(|part| row.read(config, part.trim()))
+        .map_err(bad)
 }
 
 fn text_of(value: &OsStr) -> Result<&str, String> {
@@ -226,13 +208,13 @@ fn text_of(value: &OsStr) -> Result<&str, String> {
 }
 
 fn set_default(config: &mut Config, row: &Row) {
-    match (&row.fallback, row.takes) {
-        (Fallback::Value(text), Takes::One(_, read) | Takes::Many(_, read)) => {
-            let read = read(config, text);
+    match row.fallback {
+        Fallback::Value(text) => {
+            let read = row.read(config, text);
             debug_assert_eq!(read, Ok(()), "the default of --{}", row.name);
         }
-        (Fallback::Made(_, make), _) => make(config),
-        (Fallback::None | Fallback::Shown(_) | Fallback::Value(_), _) => {}
+        Fallback::Computed(_, set) => set(config),
+        Fallback::None | Fallback::Unset(_) => {}
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the table of options says to people: `--help`, and to whoever writes more about it.
 
 use super::arguments::variable;
-use super::options::options;
-use super::row::{Fallback, Group, Row, Takes};
+use super::options::GROUPS;
+use super::row::{Fallback, Row};
 
 /// Where the words behind an option begin in `--help`, in columns from 0.
 const WORDS_COLUMN: usize = 28;
@@ -13,10 +13,10 @@ pub fn help() -> String {
         "Usage: tollgate [OPTIONS], defaults in parentheses; those with + may be repeated\n\
          A streaming proxy with a gate: media in and out over HTTP and RTP-UDP.\n",
     );
-    for group in Group::ALL {
-        text += &format!("{}:\n", group.title());
-        for row in rows(group) {
-            let mark = if is_repeatable(row) { '+' } else { ' ' };
+    for group in GROUPS {
+        text += &format!("{}:\n", group.title);
+        for row in group.rows {
+            let mark = if row.is_repeatable() { '+' } else { ' ' };
             let usage = format!("{mark} {}", row.usage());
             text += &format!(
                 "{usage:WORDS_COLUMN$}{}{}\n",
@@ -54,12 +54,14 @@ pub struct Listed {
 
 /// All of them, in the order of their headings.
 pub fn listed() -> impl Iterator<Item = Listed> {
-    let rows = Group::ALL.into_iter().flat_map(rows);
-    rows.map(|row| Listed {
+    let rows = GROUPS
+        .into_iter()
+        .flat_map(|group| group.rows.iter().map(move |row| (group.title, row)));
+    rows.map(|(heading, row)| Listed {
         name: row.name,
         usage: row.usage(),
-        heading: row.group.title(),
-        is_repeatable: is_repeatable(row),
+        heading,
+        is_repeatable: row.is_repeatable(),
         has_variable: row.has_variable(),
         help: row.help,
         more: row.more,
@@ -67,18 +69,10 @@ pub fn listed() -> impl Iterator<Item = Listed> {
     })
 }
 
-fn rows(group: Group) -> impl Iterator<Item = &'static Row> {
-    options().filter(move |row| row.group == group)
-}
-
-fn is_repeatable(row: &Row) -> bool {
-    matches!(row.takes, Takes::Many(..))
-}
-
 fn shown_default(row: &Row) -> &'static str {
     match row.fallback {
         Fallback::None => "",
-        Fallback::Shown(text) | Fallback::Value(text) | Fallback::Made(text, _) => text,
+        Fallback::Unset(text) | Fallback::Value(text) | Fallback::Computed(text, _) => text,
     }
 }
 

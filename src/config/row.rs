@@ -1,104 +1,207 @@
-//! What is to be said about an option: the shape of a row of the table in `options`.
+//! A row of the table of options, and the functions that make one.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use super::Config;
-use super::values::Read;
+use super::values::{self, Read};
+use crate::gate::Subnet;
 
 pub(super) struct Row {
-    /// Without the two dashes.
+    /// Name without the two dashes.
     pub name: &'static str,
-    /// What follows it, and where that is written.
+    /// The value that follows the name, and the field of `Config` that it sets.
     pub takes: Takes,
-    /// Under which heading it stands in `--help` and `docs/options.md`.
-    pub group: Group,
-    /// What holds without it.
+    /// The value without the option.
     pub fallback: Fallback,
-    /// Its one line in `--help`; the default is put behind it.
+    /// Its line in `--help`, to which the default is added.
     pub help: &'static str,
-    /// What `docs/options.md` says besides: what happens at it. Sentences, or nothing.
+    /// Further sentences for `docs/options.md`; may be empty.
     pub more: &'static str,
 }
 
-/// Writes a value into the `Config`.
-type Reader = fn(&mut Config, &str) -> Read<()>;
-
-#[derive(Clone, Copy)]
-pub(super) enum Takes {
-    Nothing(fn(&mut Config)),
-    /// Asks for something else than to run.
-    Asked(Asked),
-    /// One value, called so in `--help`.
-    One(&'static str, Reader),
-    /// May be repeated; each value is added.
-    Many(&'static str, Reader),
+/// The options of one heading of `--help` and `docs/options.md`.
+#[derive(Clone)]
+pub(super) struct Group {
+    pub title: &'static str,
+    pub rows: &'static [Row],
 }
 
+/// Parses a value and writes it into the `Config`.
+type Reader = fn(&mut Config, &str) -> Read<()>;
+
+/// Returns the field of the `Config` that an option sets.
+type Field<T> = fn(&mut Config) -> &mut T;
+
+#[derive(Clone)]
+pub(super) enum Takes {
+    /// No value: the option turns something on.
+    Nothing(fn(&mut Config)),
+    /// No value: the program does something else than run the server.
+    Command(OtherCommand),
+    /// A number in a range.
+    Count(RangeInclusive<usize>, Field<usize>),
+    /// Bytes in a range.
+    Size(RangeInclusive<u64>, Field<usize>),
+    /// Seconds in a range.
+    Time(RangeInclusive<f64>, Field<Duration>),
+    /// One value, with its placeholder in `--help`.
+    One(&'static str, Reader),
+    /// Values that add up, with their placeholder in `--help`.
+    Many(&'static str, Reader),
+    /// Subnets that add up.
+    Subnets(Field<Vec<Subnet>>),
+}
+
+/// What the program does instead of running the server.
 #[derive(Clone, Copy)]
-pub(super) enum Asked {
+pub(super) enum OtherCommand {
     Help,
     Version,
     Check,
     Health,
 }
 
-/// What holds when the option is not given, and how that is shown.
+/// The value of an option that is not given.
 pub(super) enum Fallback {
-    /// Nothing, which needs no word.
+    /// None, and none is shown.
     None,
-    /// Nothing, which this word explains.
-    Shown(&'static str),
-    /// As if this had been given.
+    /// None, shown as this word.
+    Unset(&'static str),
+    /// This value.
     Value(&'static str),
-    /// Shown so, and made so.
-    Made(&'static str, fn(&mut Config)),
+    /// The value that the function sets, shown as this text.
+    Computed(&'static str, fn(&mut Config)),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Group {
-    Main,
-    Gate,
-    Limits,
-    Times,
-    Buffers,
-    Operation,
+pub(super) const fn flag(name: &'static str, set: fn(&mut Config)) -> Row {
+    row(name, Takes::Nothing(set))
 }
 
-impl Group {
-    /// In the order of `--help` and `docs/options.md`.
-    pub const ALL: [Group; 6] = [
-        Group::Main,
-        Group::Gate,
-        Group::Limits,
-        Group::Times,
-        Group::Buffers,
-        Group::Operation,
-    ];
+pub(super) const fn command(name: &'static str, command: OtherCommand) -> Row {
+    row(name, Takes::Command(command))
+}
 
-    /// The heading.
-    pub fn title(self) -> &'static str {
-        match self {
-            Group::Main => "Main",
-            Group::Gate => "Who may do what",
-            Group::Limits => "How many",
-            Group::Times => "How long",
-            Group::Buffers => "What is buffered",
-            Group::Operation => "Operation",
-        }
+pub(super) const fn count(
+    name: &'static str,
+    range: RangeInclusive<usize>,
+    field: Field<usize>,
+) -> Row {
+    row(name, Takes::Count(range, field))
+}
+
+pub(super) const fn size(
+    name: &'static str,
+    range: RangeInclusive<u64>,
+    field: Field<usize>,
+) -> Row {
+    row(name, Takes::Size(range, field))
+}
+
+pub(super) const fn time(
+    name: &'static str,
+    range: RangeInclusive<f64>,
+    field: Field<Duration>,
+) -> Row {
+    row(name, Takes::Time(range, field))
+}
+
+pub(super) const fn one(name: &'static str, placeholder: &'static str, read: Reader) -> Row {
+    row(name, Takes::One(placeholder, read))
+}
+
+pub(super) const fn many(name: &'static str, placeholder: &'static str, read: Reader) -> Row {
+    row(name, Takes::Many(placeholder, read))
+}
+
+pub(super) const fn subnets(name: &'static str, field: Field<Vec<Subnet>>) -> Row {
+    row(name, Takes::Subnets(field))
+}
+
+const fn row(name: &'static str, takes: Takes) -> Row {
+    Row {
+        name,
+        takes,
+        fallback: Fallback::None,
+        help: "",
+        more: "",
     }
 }
 
 impl Row {
-    /// Whether it can be given by a variable as well.
+    /// The option is off unless it is given; `--help` shows `word`.
+    pub const fn unset(self, word: &'static str) -> Row {
+        let fallback = Fallback::Unset(word);
+        Row { fallback, ..self }
+    }
+
+    /// Without the option, `value` counts as given.
+    pub const fn default(self, value: &'static str) -> Row {
+        let fallback = Fallback::Value(value);
+        Row { fallback, ..self }
+    }
+
+    /// Without the option, `set` is called; `--help` shows `word`.
+    pub const fn computed(self, word: &'static str, set: fn(&mut Config)) -> Row {
+        let fallback = Fallback::Computed(word, set);
+        Row { fallback, ..self }
+    }
+
+    /// Its line in `--help`, which has at most 80 columns with the default.
+    pub const fn help(self, help: &'static str) -> Row {
+        Row { help, ..self }
+    }
+
+    /// Further sentences for `docs/options.md`.
+    pub const fn more(self, more: &'static str) -> Row {
+        Row { more, ..self }
+    }
+
+    /// The name of the value in `--help`; `None` if the option takes no value.
+    pub fn placeholder(&self) -> Option<&'static str> {
+        match &self.takes {
+            Takes::Nothing(_) | Takes::Command(_) => None,
+            Takes::Count(..) => Some("N"),
+            Takes::Size(..) => Some("SIZE"),
+            Takes::Time(..) => Some("TIME"),
+            Takes::One(placeholder, _) | Takes::Many(placeholder, _) => Some(placeholder),
+            Takes::Subnets(_) => Some("SUBNET"),
+        }
+    }
+
+    /// Whether the option can be given several times.
+    pub fn is_repeatable(&self) -> bool {
+        matches!(self.takes, Takes::Many(..) | Takes::Subnets(_))
+    }
+
+    /// Whether the option can be given by a variable as well.
     pub fn has_variable(&self) -> bool {
-        !matches!(self.takes, Takes::Asked(_))
+        !matches!(self.takes, Takes::Command(_))
     }
 
     /// As it is typed: `--name` or `--name=PLACEHOLDER`.
     pub fn usage(&self) -> String {
-        match self.takes {
-            Takes::Nothing(_) | Takes::Asked(_) => format!("--{}", self.name),
-            Takes::One(placeholder, _) | Takes::Many(placeholder, _) => {
-                format!("--{}={placeholder}", self.name)
-            }
+        match self.placeholder() {
+            None => format!("--{}", self.name),
+            Some(placeholder) => format!("--{}={placeholder}", self.name),
         }
+    }
+
+    /// Parses one value of the option and writes it into the `Config`.
+    pub fn read(&self, config: &mut Config, text: &str) -> Read<()> {
+        match &self.takes {
+            Takes::Nothing(set) => match text {
+                "1" | "true" => set(config),
+                "0" | "false" => {}
+                _ => return values::wrong(text, "1 or 0"),
+            },
+            Takes::Command(_) => {}
+            Takes::Count(range, field) => *field(config) = values::count(text, range.clone())?,
+            Takes::Size(range, field) => *field(config) = values::size(text, range.clone())?,
+            Takes::Time(range, field) => *field(config) = values::time(text, range.clone())?,
+            Takes::One(_, read) | Takes::Many(_, read) => read(config, text)?,
+            Takes::Subnets(field) => field(config).push(values::subnet(text)?),
+        }
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use super::options::options;
-use super::row::Takes;
+use super::row::Fallback;
 use super::*;
 use crate::gate::Subnet;
 use crate::relay::Level;
@@ -600,7 +600,7 @@ fn names_are_distinct_and_plain() {
 #[test]
 fn shown_defaults_can_be_given() {
     for row in options() {
-        let (super::row::Fallback::Value(text), Takes::One(..)) = (&row.fallback, row.takes) else {
+        let Fallback::Value(text) = row.fallback else {
             continue;
         };
         assert_eq!(

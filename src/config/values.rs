@@ -14,7 +14,7 @@ use crate::relay::{Level, OriginUrl, Peer};
 /// What is wrong with a value, and what would be right.
 pub(super) type Read<T> = Result<T, String>;
 
-fn wrong<T>(text: &str, right: impl std::fmt::Display) -> Read<T> {
+pub(super) fn wrong<T>(text: &str, right: impl std::fmt::Display) -> Read<T> {
     let shown = Quoted(text.as_bytes());
     Err(match text.is_empty() {
         true => format!("it is empty; give {right}"),
