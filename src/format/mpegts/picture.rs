@@ -67,6 +67,7 @@ impl Codec {
                     (false, 9) | (true, 35) => Look::Begin,
                     (false, 6) | (true, 39) if may_begin(is_hevc, unit) => Look::Recovery,
                     (false, 1..=4) | (true, 0..=15) if may_be_rest => Look::Nothing,
+                    (false, 1 | 2) if is_later_slice(unit) => Look::Nothing,
                     (false, 1..=4) | (true, 0..=15) if may_begin(is_hevc, unit) => Look::Intra,
                     (false, 1..=4) | (true, 0..=15) => Look::Other,
                     _ => Look::Nothing,
@@ -110,6 +111,12 @@ pub(crate) fn may_begin(is_hevc: bool, nal: &[u8]) -> bool {
         },
         _ => false,
     }
+}
+
+/// Returns whether a slice of H.264 does not begin its picture, of which the first part was in the
+/// PES packet before: its first macroblock is not macroblock 0.
+fn is_later_slice(nal: &[u8]) -> bool {
+    matches!(nal, [_, second, ..] if second & 0x80 == 0)
 }
 
 /// The payload type of the message (ISO/IEC 14496-10 section D.1, 23008-2 section D.2.1).
@@ -366,7 +373,6 @@ mod tests {
         const SPS: &[u8] = &[0x67, 100, 0, 30, 0x80, 7];
         const PPS: &[u8] = &[0x68, 0x80, 7];
         let [intra, all_intra, all_p, all_b] = [0xb0, 0x88, 0x9a, 0x9e].map(|byte| [0x41, byte, 7]);
-        let later_slice = [0x41, 0x30, 7];
         let recovery: &[u8] = &[6, 6, 1, 0x80];
         let timing: &[u8] = &[6, 1, 1, 6];
         let vps: &[u8] = &[0x40, 1, 0x0c];
@@ -377,7 +383,6 @@ mod tests {
             (Codec::H264, vec![&all_intra], false, true),
             (Codec::H264, vec![&all_p], false, false),
             (Codec::H264, vec![&all_b], false, false),
-            (Codec::H264, vec![&later_slice], false, false),
             (Codec::H264, vec![SPS, PPS, &all_p], false, false),
             (Codec::H264, vec![SPS, PPS, &all_intra], true, true),
             (Codec::H264, vec![PPS, &all_intra], false, true),
@@ -394,6 +399,25 @@ mod tests {
             let coded = coded(&units);
             assert_eq!(is_join(codec, &coded, false), Some(plain), "{units:x?}");
             assert_eq!(is_join(codec, &coded, true), Some(flagged), "{units:x?}");
+        }
+    }
+
+    /// As Apple's segmenter writes it: where the rest of a picture happens to begin with a slice.
+    #[test]
+    fn a_slice_that_does_not_begin_its_picture_belongs_to_the_one_before() {
+        let (rest, partition): (&[u8], &[u8]) = (&[0x41, 0x30, 7], &[0x42, 0x7f, 7]);
+        let (delimiter, key, other): (&[u8], &[u8], &[u8]) =
+            (&[9, 0x10], &[0x65, 0x88], &[0x41, 0x9a, 7]);
+        for (units, joins) in [
+            (vec![rest, rest], None),
+            (vec![rest, partition, delimiter, key], Some(true)),
+            (vec![rest, delimiter, other, key], Some(false)),
+            (vec![rest, key], Some(true)),
+        ] {
+            for is_marked in [false, true] {
+                let seen = is_join(Codec::H264, &coded(&units), is_marked);
+                assert_eq!(seen, joins, "{units:x?}");
+            }
         }
     }
 
