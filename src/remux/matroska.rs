@@ -196,6 +196,11 @@ impl Matroska {
         let clock = (1_000_000_000 / self.scale.max(1)).clamp(1, 1_000_000_000) as u32;
         for (_, entry) in ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY) {
             let setup = Setup::read(entry);
+            if setup.lacks_private() {
+                let told = [setup.codec_id, b" without its CodecPrivate"].concat();
+                ear.leave_out(setup.number, &told)?;
+                continue;
+            }
             let track = setup.track(clock);
             let Some(index) = track.and_then(|track| self.roll.add(track)) else {
                 ear.leave_out(setup.number, setup.codec_id)?;

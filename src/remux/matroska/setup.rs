@@ -55,6 +55,12 @@ impl Setup<'_> {
         }
     }
 
+    /// Whether its CodecPrivate is missing, though nothing else says what a decoder must know.
+    pub fn lacks_private(&self) -> bool {
+        let needs = matches!(self.codec, Some(Codec::Av1 | Codec::Aac | Codec::Opus));
+        needs && self.private.is_empty()
+    }
+
     /// What the roll has of it, if it is carried.
     pub fn track(&self, clock: u32) -> Option<Track> {
         Some(Track {

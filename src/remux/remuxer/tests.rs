@@ -250,6 +250,35 @@ fn remuxed(stream: &[u8], work_per_byte: usize) -> (usize, usize, Result<(), Fau
     (out.len(), left, fed)
 }
 
+/// The answer to viewers does not wait for the end.
+#[test]
+fn a_track_of_matroska_that_lacks_its_setup_is_left_out_at_once() {
+    for (codec, lacks) in [
+        (&b"V_AV1"[..], true),
+        (b"A_AAC", true),
+        (b"A_OPUS", true),
+        // Their frames tell.
+        (b"V_VP9", false),
+        (b"A_AC3", false),
+        (b"A_MPEG/L3", false),
+    ] {
+        let track = [element(&[0xd7], &[1]), element(&[0x86], codec)].concat();
+        let tracks = element(&[0x16, 0x54, 0xae, 0x6b], &element(&[0xae], &track));
+        let mut stream = element(&[0x1a, 0x45, 0xdf, 0xa3], &[]);
+        stream.extend_from_slice(&[0x18, 0x53, 0x80, 0x67, 0xff]);
+        stream.extend_from_slice(&tracks);
+        stream.extend_from_slice(&[0x1f, 0x43, 0xb6, 0x75, 0xff]);
+        let mut remuxer =
+            Remuxer::new(Format::Matroska, Target::Mp4, UNIT_BYTES_MAX).expect("it is");
+        let (mut left, mut out) = (1 << 20, Vec::new());
+        assert_eq!(remuxer.feed(&stream, &mut left, &mut out), Ok(()));
+        assert_eq!(remuxer.carries_nothing(), lacks);
+        let name = String::from_utf8_lossy(codec);
+        let line = format!("track 1: {name} without its CodecPrivate is not remuxed");
+        assert_eq!(remuxer.left_out().contains(&line), lacks, "{name}");
+    }
+}
+
 #[test]
 fn a_frame_without_bytes_is_no_unit() {
     let sizes = vec![0; 255];
