@@ -1,4 +1,4 @@
-//! `--access-log`: what stands in it, and what does not.
+//! `--access-log`: which requests it has, and with which fields.
 
 use crate::support;
 use std::fs::{self, OpenOptions};
@@ -12,8 +12,7 @@ use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
 use crate::support::until;
 
-/// The log's lines once there are enough, without their times, which stand in brackets as they
-/// should.
+/// Waits for `count` lines of the log, and returns them without their times in brackets.
 fn lines(path: &Path, is_enough: impl Fn(&str) -> bool) -> Vec<String> {
     let text = until("so many requests are logged", || {
         let text = fs::read_to_string(path).expect("the log");
@@ -45,7 +44,7 @@ fn fifo(name: &str) -> PathBuf {
     path
 }
 
-/// Asks for so many paths that are not there, with long names.
+/// Requests `count` missing paths with long names.
 fn ask(server: &Server, count: usize) {
     let mut client = Client::connect(server.address());
     let program = format!("User-Agent: {}", "x".repeat(256));
@@ -96,7 +95,7 @@ fn each_request_has_its_line_in_the_combined_format() {
     assert!(all.iter().all(|line| !line.contains("secret")), "{all:#?}");
 }
 
-/// In whatever way a client spells it, and wherever it stands.
+/// No spelling and no position of a secret brings it into the log.
 #[cfg(feature = "icecast")]
 #[test]
 fn no_spelling_brings_a_sessionid_into_the_log() {
@@ -213,7 +212,7 @@ fn a_log_that_nobody_reads_stops_nothing() {
 fn a_fifo_that_nobody_reads_stops_nothing() {
     let path = fifo("access.fifo");
     let server = Server::gated(&[&format!("--access-log={}", path.display())]);
-    // What the pipe takes, what may wait behind it, and more.
+    // More than the pipe and the queue may hold.
     ask(&server, 3000);
     server.await_line(&["event=access-log-not-written", "nobody takes"]);
     server.admit("demo");
@@ -265,7 +264,7 @@ fn a_disk_that_is_full_is_said() {
     server.await_line(&["event=access-log-not-written", "No space left"]);
 }
 
-/// As logrotate does it: the file is moved, the server is told, the next line is in a new one.
+/// As with logrotate: the file is moved, the server gets the signal, the next line is in a new file.
 #[test]
 fn a_hangup_opens_the_log_anew_and_nothing_else() {
     let path = fresh("rotated.log");

@@ -43,7 +43,7 @@ fn adding_to_a_session_adds_to_its_tuples_in_their_order() {
         201,
     );
     call("sessionid=b&type=http", 201);
-    // The same entry twice counts once, and what is there already stays where it is.
+    // A repeated entry counts once, and an old entry keeps its position.
     let added = call(
         "type=http,rtp-udp&sessionid=a&udp-clients=192.0.2.5:6000,192.0.2.9:5004,192.0.2.5:6000",
         201,

@@ -1,4 +1,4 @@
-//! Who may call the API, and what is refused before a call does anything.
+//! Callers of the API: which may call it, and that a refused call changes nothing.
 
 use crate::support::client::{Client, request};
 use crate::support::needs::lacks_ipv6;

@@ -36,7 +36,7 @@ fn every_bound_filled_stays_below_the_ceiling() {
         "--head-time=3600",
         "--viewer-stall-time=3600",
     ]);
-    // Tokens as long as they may be.
+    // Tokens of the longest length.
     let mut caller = Client::connect(server.address());
     for number in 0..TOKENS {
         let name = format!("{number:0256}");

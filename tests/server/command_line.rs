@@ -267,7 +267,7 @@ fn a_server_without_a_gate_says_so_at_its_start_and_streams_for_anyone() {
     assert!(!lines.iter().any(|line| line.contains("warn")), "{lines:?}");
 }
 
-/// Each line is an object; the keys are those of the text.
+/// Each line is an object with the keys of the text form.
 #[test]
 fn the_log_is_json_where_it_is_asked_for() {
     let server = Server::gated(&["--log-format=json"]);

@@ -14,7 +14,7 @@ use crate::support::until;
 
 const PACKET_BYTES: usize = 188;
 
-/// MPEG-TS that takes so many seconds by its clock.
+/// Returns MPEG-TS that lasts `seconds` by its clock.
 fn film(seconds: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in 0..seconds * 25 {
@@ -121,7 +121,7 @@ fn a_block_holds_for_a_session_that_does_not_run() {
     assert_eq!(server.request("GET", "/stream/demo").status(), 429);
 }
 
-/// An operator who was told that a session is blocked relies on it, whatever is blocked later.
+/// A block that the API has confirmed stays, also when many more follow.
 #[test]
 fn a_block_is_refused_where_there_is_no_room_and_pushes_no_other_out() {
     let server = Server::gated(&[]);
@@ -144,7 +144,8 @@ fn a_block_is_refused_where_there_is_no_room_and_pushes_no_other_out() {
     assert_eq!(source.finish().status(), 200);
 }
 
-/// Viewers who have not taken all of a complete stream are ended by whatever ends a stream.
+/// Viewers that have not read all of a complete stream are disconnected when the stream is aborted
+/// or its token revoked.
 #[test]
 fn viewers_of_what_is_complete_are_ended_too() {
     for call in [

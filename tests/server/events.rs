@@ -1,4 +1,4 @@
-//! What happens, as who follows it is told.
+//! `/api/events` through the real binary.
 
 use crate::support;
 use crate::support::events::Follower;
@@ -152,7 +152,7 @@ fn who_comes_back_goes_on_where_it_was() {
         from_snapshot.next().expect("it goes on").data["sessionid"],
         "s0"
     );
-    // Of another run of the server, or of nobody: all is told anew.
+    // With an id of another run of the server or an invalid id, a new snapshot comes.
     for id in [
         "00000000-1",
         "ffffffff-3",

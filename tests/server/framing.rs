@@ -11,8 +11,7 @@ use crate::support::vectors::{Outcome, VECTORS, Vector};
 
 const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
-/// Sends a vector piece by piece, with the request behind it, and says what is wrong with what
-/// becomes of both.
+/// Sends a vector piece by piece, then another request. Returns the faults of the answers.
 fn try_vector<'a>(
     server: &Server,
     vector: &Vector,
@@ -55,7 +54,7 @@ fn try_vector<'a>(
     }
 }
 
-/// Tries a vector, and notes what is wrong.
+/// Tries a vector, and records failures.
 fn note<'a>(
     failures: &mut Vec<String>,
     server: &Server,

@@ -1,6 +1,5 @@
-//! The gate against those who come round it: by a name that they have pointed here, by a page that
-//! somebody else looks at, by a proxy that does not say whose a request is, by a stream that would
-//! like to be a page.
+//! Ways around the gate: a rebound host name, a page in somebody else's browser, a proxy that does
+//! not name its client, and a stream that poses as a page.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -150,7 +149,7 @@ fn the_api_answers_under_names_of_its_own_only() {
     assert_eq!(server.tokens().len(), 0);
 }
 
-/// What a browser sends for a page of this kind, and what comes of it.
+/// Sends the request of a browser for such a page, and returns the answer.
 fn publish(server: &Server, method: &str, fields: &[&str]) -> u16 {
     let length = [
         "Content-Type: text/plain",
@@ -249,7 +248,7 @@ fn no_page_of_another_site_is_told_what_the_api_knows() {
     assert_eq!(linked.status(), 200);
 }
 
-/// A browser asks before its page's own request, and is told what the page is told then.
+/// A browser's preflight gets the same decision as the page's own request.
 #[test]
 fn a_browser_that_asks_first_is_told_whose_pages_may() {
     let ask = |server: &Server, target: &str, origin: &str| {
@@ -307,7 +306,7 @@ fn what_a_cache_keeps_is_good_for_the_pages_of_every_site() {
     }
 }
 
-/// Whoever looks for why the API refuses their own host is shown it; others are told no subnets.
+/// A refusal shows an operator which address the server saw. It names no subnets.
 #[test]
 fn this_host_is_told_by_which_address_it_is_refused() {
     let server = Server::start(&["--token-server=127.0.0.9/32", "--token-server=::1"]);
@@ -376,8 +375,8 @@ fn server_for_nobody(server: &Server, beginning: &str) {
     assert_eq!(ask("GET", "/nowhere", &[]).status(), 404);
 }
 
-/// Strangers who come by the operator's own proxy take every place there is, and keep it: some say
-/// nothing, others ask.
+/// Strangers behind the operator's own proxy take every connection: some send nothing, others send
+/// requests.
 #[test]
 fn strangers_behind_a_proxy_do_not_keep_the_operator_out() {
     for (option, is_field) in [

@@ -1,5 +1,5 @@
-//! HLS through the real binary: playlists and segments over HTTP, who may have them, how long
-//! caches may keep them, and what becomes of them when the source or the token goes.
+//! HLS through the real binary: playlists and segments over HTTP, access to them, caching, and the
+//! end of the source or of the token.
 
 use crate::support::client::{Client, request};
 use crate::support::encoder::{Encoder, KINDS, Kind};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const LIST: &str = "/stream/demo/index.m3u8";
 
-/// A source that has sent so many seconds.
+/// Starts a source, and sends `seconds` of media.
 fn source_of(server: &Server, encoder: &mut Encoder, seconds: f64) -> (Source, Vec<u8>) {
     server.admit("demo");
     let mut source = Source::open(server.address(), "/stream/demo");
@@ -270,7 +270,8 @@ fn a_playlist_and_a_segment_have_one_address_each() {
         assert_eq!(caching, "no-store", "{other}");
         assert_eq!(body, answered(&format!("{plain}{query}")).1, "{other}");
     }
-    // So it is with what has left the list, and with parts that no segment has: numbers are many.
+    // Segments that left the list and parts that do not exist must not be cached, either: there are
+    // many numbers.
     let (first, last) = (list.segments[0].number, last.number);
     for (query, is_kept) in [
         (String::new(), true),
@@ -409,8 +410,8 @@ fn a_token_that_is_revoked_ends_hls_with_the_next_request() {
     waiting.response("GET").assert_problem(403, &["token"]);
 }
 
-/// It is asked again what everybody is asked who comes: whether its address is kept out, and how
-/// many may watch, if that was said while it waited.
+/// A viewer that waited is checked again when its wait ends: its address may be blocked by then,
+/// or the limit of viewers lowered.
 #[test]
 fn who_waits_for_a_list_is_let_in_anew_when_it_is_there() {
     let server = Server::start(&["--token-server=127.0.0.0/8", "--forwarded-from=127.0.0.1"]);
@@ -485,7 +486,7 @@ fn who_waits_for_a_list_is_let_in_anew_when_it_is_there() {
     counted[1].assert_problem(503, &["by this sessionid"]);
     assert_eq!(next().status(), 200);
     next().assert_problem(403, &["token"]);
-    // Who was let in has the seat.
+    // The admitted viewer counts.
     let list = request(
         server.address(),
         "GET",
@@ -529,8 +530,8 @@ fn a_stream_that_is_complete_is_there_to_its_end() {
     assert_eq!(fetch(&server, &old.name).status(), 404);
 }
 
-/// A file that came faster than it plays has numbers ahead of its time; who has watched it goes on
-/// with the stream that follows at once.
+/// A file that came faster than it plays has numbers ahead of the clock. Its viewer continues with
+/// the stream that follows at once.
 #[test]
 fn numbers_do_not_fall_behind_those_of_a_file() {
     let server = Server::gated(&[]);
@@ -669,7 +670,7 @@ fn parts_are_there_before_their_segment_and_the_next_is_waited_for() {
     let part = format!("?_HLS_msn={}&_HLS_part={index}", newest + 1);
     ahead.send_head("GET", &format!("{LIST}{part}"), &[]);
     server.await_figure("tollgate_blocked_playlists", 4);
-    // Who only looks does not wait, nor does who asks for what comes after it.
+    // A plain request does not wait, nor does one for a number that is too far ahead.
     let target = format!("/stream/demo/{hint}");
     assert_eq!(server.request("HEAD", &target).status(), 404);
     let later = hint.replace(&format!(".{index}."), &format!(".{}.", index + 1));
@@ -768,7 +769,7 @@ fn players_of_segments_are_listed_while_they_are_answered() {
     let segment = client.request("GET", &format!("/stream/demo/{name}"), &[]);
     assert_eq!(segment.status(), 200);
     assert_eq!(viewers(&server), [Value::Null; 0]);
-    // Ended while it waits, it is told so, and its connection is good still.
+    // A request whose stream ends while it waits gets an answer, and its connection stays open.
     let ahead = list.segments.last().expect("a segment").number + 1;
     client.send_head("GET", &format!("{LIST}?_HLS_msn={ahead}"), &[]);
     let parked = await_viewer(&server);

@@ -47,7 +47,7 @@ fn a_source_that_comes_back_goes_on_for_its_viewers() {
         let file = file(name);
         let target = format!("/stream/{name}");
         let mut viewer = broken(&server, name, &file[..file.len() * 3 / 5]);
-        // Who comes meanwhile waits with the others, for the same.
+        // A viewer that comes meanwhile waits with the others.
         let mut late = Viewer::ask(server.address(), &target);
         server.await_viewers(name, 2);
         let mut source = Source::open(server.address(), &target);
@@ -153,8 +153,8 @@ fn counter_jumps(transport: &[u8]) -> (usize, usize) {
     (marked, unmarked)
 }
 
-/// A UDP client gets both sources as one stream: sequence numbers go on, nothing is left out, and a
-/// decoder is told of all that jumps.
+/// A UDP client gets both sources as one stream: sequence numbers continue, nothing is missing, and
+/// each jump is marked for the decoder.
 #[test]
 fn udp_clients_stay_too() {
     let server = Server::gated(&["--hold=60", "--rtp=127.0.0.1:0"]);
@@ -338,7 +338,7 @@ fn a_stream_is_held_for_rtp_and_over_to_http() {
     };
     // A packet of MPEG-TS that says nothing.
     let null_packet = [&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat();
-    // The viewer is there before: a source is lost when it is silent, whoever is still to come.
+    // The viewer joins first, since a silent source is lost without regard to later viewers.
     let mut viewer = Viewer::ask(server.address(), "/stream/demo");
     until("the viewer waits", || {
         let metrics = server.request("GET", "/metrics").text();

@@ -1,5 +1,5 @@
-//! Faults and attacks: who is inside is not hurt, nothing grows, nothing spins, and what was used
-//! up comes back.
+//! Faults and attacks: connected clients are not hurt, memory does not grow, the loop does not spin,
+//! and resources come back.
 
 use std::process::Command;
 use std::thread;
@@ -316,8 +316,8 @@ fn the_api_is_reached_when_viewers_have_filled_the_connections() {
     }
 }
 
-/// Who may have few connections, and opens any number without a word, takes the places of nobody
-/// else: not even while it is not known that it says nothing.
+/// A client with many silent connections takes no connection of another client, not even before
+/// they count as silent.
 #[test]
 fn a_silent_host_beyond_its_limit_keeps_nobody_out() {
     if lacks_ipv6() {

@@ -28,7 +28,7 @@ fn stream_until_close(server: &Server, mut source: Client) {
     server.await_end_of_stream("demo");
 }
 
-/// Who follows the events is told, as of other sources.
+/// Readers of events see it like any other source.
 #[test]
 fn a_source_that_is_refused_is_told_of() {
     let server = demo();
@@ -80,7 +80,7 @@ fn old_sources_publish_in_their_own_version_and_with_their_own_line_ends() {
     }
 }
 
-/// Where a line ends without its CR no other request may be: nobody can hide one behind it.
+/// A line that ends without CR hides no second request.
 #[test]
 fn line_ends_of_old_sources_are_for_bodies_that_end_with_the_connection_only() {
     let server = demo();
@@ -127,7 +127,7 @@ fn who_has_no_right_password_is_refused() {
     ask("SOURCE", "/live.ogg", &[DEMO]).assert_problem(409, &[]);
 }
 
-/// What a refused source sends all the same is media, whatever it looks like.
+/// The bytes that a refused source still sends are never parsed as a request.
 #[test]
 fn what_follows_a_refused_source_is_no_request() {
     let call =

@@ -1,5 +1,4 @@
-//! Tokens that say more than a sessionid: keys of their own for those who watch and those who
-//! publish, until when, and how much.
+//! Keys: tokens of another name than their session, with a direction, an end and limits.
 
 use crate::support;
 use std::time::{Duration, Instant};
@@ -40,7 +39,7 @@ fn show(options: &[&str]) -> Server {
     server
 }
 
-/// To block one would keep nobody out who comes by it.
+/// Keys cannot be blocked: a block of a key would keep nobody out of the session.
 #[test]
 fn a_key_has_no_stream_to_abort() {
     let server = show(&[]);
@@ -86,7 +85,7 @@ fn a_key_opens_its_session_one_way_and_says_so_the_other_way() {
     for viewer in &mut viewers {
         assert_eq!(viewer.read(5), b"first");
     }
-    // Who may watch only does not take the source's place, though --takeover lets others.
+    // A key for watching does not take over the source, even with --takeover.
     put(&server, "one").assert_problem(403, &["for watching only"]);
     source.send(b"second");
     for viewer in &mut viewers {
@@ -124,7 +123,7 @@ fn a_revoked_key_ends_whoever_came_by_it_and_nobody_else() {
     assert!(!line.contains("one"), "{line}");
     source.send(b"second");
     assert_eq!(two.read(6), b"second");
-    // The source's own: it is told, and the stream is over.
+    // The source's own key is over: the source gets an answer, and the stream ends.
     assert_eq!(revoke(&server, "send").status(), 200);
     let refused = source.into_client().response("PUT");
     refused.assert_problem(403, &["its token was revoked"]);
@@ -195,7 +194,7 @@ fn what_ends_ends_who_is_inside() {
     server.await_viewers("show", 1);
     source.send(b"second");
     assert_eq!(other.read(11), b"firstsecond");
-    // A source, and one who waits.
+    // A source, and a waiting viewer.
     server.add_token("sessionid=late&for=later&direction=both&ends=1");
     let waiting = watch(&server, "late");
     let refused = waiting.into_client().response("GET");
@@ -208,7 +207,7 @@ fn what_ends_ends_who_is_inside() {
     server.await_end_of_stream("later");
 }
 
-/// Who is inside goes by what their token says now.
+/// Connected clients follow the current limits of their token.
 #[test]
 fn an_end_that_is_put_off_or_brought_forward_counts_for_who_is_inside() {
     /// Seconds, in which somebody can come in however slow this machine is.
@@ -288,7 +287,7 @@ fn a_source_is_slowed_to_its_rate_and_not_cut() {
     let media = vec![b'x'; 300_000];
     let began = Instant::now();
     let mut client = Client::connect(server.address());
-    // All at once: it is the server who is slow to take it.
+    // The client sends everything at once. The server reads slowly.
     let head = "PUT /stream/slow HTTP/1.1\r\nHost: h\r\nContent-Length: 300000\r\n\r\n";
     client.send([head.as_bytes(), &media].concat());
     let answer = client.response("PUT");
@@ -511,8 +510,8 @@ fn the_direction_and_the_times_of_a_token_are_those_of_the_last_call() {
     assert_may("own", to_watch, "");
 }
 
-/// What is over makes room: the limits that a session's own token sets for its keys do not go with
-/// it, and whoever is inside by a key that did can be ended by its name still.
+/// Expired tokens make room. The limits that a session's own token sets for its keys stay, and
+/// clients of a removed key can still be disconnected by its name.
 #[test]
 fn what_made_room_limits_its_keys_still_and_ends_who_came_by_it() {
     let server = Server::gated(&["--tokens=4"]);
@@ -530,7 +529,7 @@ fn what_made_room_limits_its_keys_still_and_ends_who_came_by_it() {
         (status == 403).then_some(())
     });
     server.await_line(&["event=token-over"]);
-    // It takes the key's place; the session's own token stays as long as there are keys.
+    // The new token replaces the key. The session's own token stays while it has keys.
     server.add_token("sessionid=new");
     let names: Vec<Value> = server
         .tokens()

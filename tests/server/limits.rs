@@ -1,5 +1,5 @@
-//! Bounds: slow viewers skip, those who stop are cut, and past a limit the newcomer is refused
-//! while those inside are not hurt.
+//! Bounds: slow viewers skip, stalled viewers are disconnected, and a client above a limit is refused
+//! without harm to the others.
 
 use crate::support;
 use crate::support::client::Client;
@@ -51,7 +51,7 @@ fn a_slow_viewer_skips_and_is_counted_and_nobody_waits_for_it() {
     let mut slow = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 2);
     let skipped_at = stream_until(&mut source, &mut exact, pieces, || skips(&server) > 0);
-    // It reads again, as fast as the stream comes, until it has seen what came after its skip.
+    // The viewer reads again, as fast as the stream comes, until it has the bytes behind its skip.
     let mut got = Vec::new();
     let mut sent = skipped_at;
     while offset_of(&media, &got[got.len().saturating_sub(64)..]) < Some(skipped_at) {
@@ -106,7 +106,7 @@ fn a_viewer_that_takes_nothing_is_cut_and_the_others_are_not() {
     let mut exact = Viewer::ask(server.address(), "/stream/demo");
     let mut stalled = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 2);
-    // Far more than the sockets between hold, and for as long as it takes until it is noticed.
+    // Sends far more than the sockets hold, until the server notices the stall.
     let media = media(1, 16 << 20);
     let pieces = media.chunks(PIECE_BYTES).cycle().take(1 << 17);
     stream_until(&mut source, &mut exact, pieces, || {

@@ -28,7 +28,7 @@ fn publish(sources: Vec<(Source, Arc<Vec<u8>>)>) -> thread::JoinHandle<()> {
             for (source, media) in &mut sources {
                 source.send(&media[offset..media.len().min(offset + PIECE_BYTES)]);
             }
-            // The pace of an encoder: what is streamed is live.
+            // The pace of an encoder, since the stream is live.
             thread::sleep(PIECE_TIME);
         }
         for (source, media) in sources {

@@ -1,5 +1,5 @@
-//! Streams of a known format that nobody can begin at, through the real binary: what a late viewer
-//! gets, and what is said of it.
+//! Streams of a known format without join points, through the real binary: bytes for late viewers,
+//! and the log line.
 
 use crate::support;
 use crate::support::corpus;

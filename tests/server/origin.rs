@@ -126,7 +126,7 @@ fn an_origin_that_is_killed_and_comes_back_is_found_again() {
     viewer.head();
     origin.signal("KILL");
     origin.forget();
-    // It ends for those who were there, as with any source that is lost.
+    // Its viewers see an incomplete response, as with any lost source.
     viewer.assert_lost(&before);
     edge.await_end_of_stream("demo");
     assert_eq!(edge.figure("tollgate_pulls"), 1);

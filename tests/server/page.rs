@@ -74,8 +74,8 @@ fn the_pages_run_under_a_strict_policy() {
     }
 }
 
-/// It tells who may watch nothing of whether the session runs, and who may not no more than the
-/// stream does, in the same words.
+/// The page is the same for a running and for a missing session. Without access it says no more
+/// than the stream's own refusal.
 #[test]
 fn the_page_for_watching_has_the_status_that_its_stream_has() {
     let server = Server::gated(&[]);

@@ -131,8 +131,8 @@ fn who_leaves_before_the_list_is_there_leaves_nothing() {
     until("the peer is let go", || {
         asked.read_to_end(&mut bytes).ok().or(Some(0))
     });
-    // Eight may wait at a time, and no more. Each waits for its peer as long as that may take, so
-    // they are tried again where this machine took longer than that.
+    // At most 8 calls may wait at a time. Each waits for its peer until a time limit, so the test tries
+    // again if this machine took longer.
     until("eight wait", || {
         let began = Instant::now();
         let clients: Vec<_> = (0..8)

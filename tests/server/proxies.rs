@@ -70,7 +70,7 @@ fn the_address_in_a_proxy_header_is_the_clients() {
         (streams.as_array()?.len() == 1).then_some(streams)
     });
     assert_eq!(streams[0]["source"]["address"], "203.0.113.5:4711");
-    // Who wants to know how the server is speaks for itself.
+    // A health check behind the proxy carries no client address.
     for own in [&b"PROXY UNKNOWN\r\n"[..], b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"] {
         assert_eq!(
             request_behind(&server, own, "GET", "/healthz", &[]).status(),
@@ -223,7 +223,7 @@ fn who_is_named_by_the_addresses_of_proxies_alone_is_nobody() {
     for proxy in ["127.0.0.1", "127.0.0.3"] {
         call(proxy, field).assert_problem(403, &[nobody]);
     }
-    // Whoever is behind that one says so in a field.
+    // That proxy names its client in a field.
     assert_eq!(call("127.0.0.2", field).status(), 200);
     call("127.0.0.2", "X-Forwarded-For: 127.0.0.3").assert_problem(403, &[nobody]);
     assert_eq!(call("127.0.0.9", "X: y").status(), 200);
@@ -245,8 +245,8 @@ fn a_proxy_that_passes_on_no_host_is_told_so() {
     }
 }
 
-/// Its host may call the API, and nobody has said that it is one: all who come by it would be that
-/// host.
+/// The proxy's host may call the API, but it is not configured as a proxy: all its clients would
+/// have the proxy's address.
 #[test]
 fn what_a_forgotten_proxy_brings_has_no_rights_of_its_host() {
     let options = ["--metrics-from=127.0.0.1", "--publish-from=127.0.0.1"];

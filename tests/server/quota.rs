@@ -1,5 +1,5 @@
-//! Sources that are faster than their tokens allow: over HTTP they wait, and of datagrams what is
-//! too much is dropped; either is said once.
+//! Sources above their token's bit rate: HTTP sources wait, and datagrams above the rate are dropped.
+//! Both are reported once.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
 use crate::support::until;
 
-/// What is told once, until the stream ends, of a source that is too fast.
+/// Returns the event of a source that is too fast. It comes once in a stream.
 #[track_caller]
 fn told_too_fast(follower: &mut Follower) -> Value {
     let mut told = follower.until("stream-ends");
@@ -23,7 +23,7 @@ fn told_too_fast(follower: &mut Follower) -> Value {
     told.remove(0).data
 }
 
-/// So many datagrams at once of these bytes each: those that go out to the other client.
+/// Sends `count` datagrams of `bytes` bytes at once. Returns the datagrams that the other client got.
 fn flood(
     server: &Server,
     rtp: SocketAddr,
@@ -49,7 +49,7 @@ fn flood(
     std::iter::from_fn(|| player.recv_from(&mut bytes).ok()).count()
 }
 
-/// A second's worth goes out, and what is beyond it is dropped whole, counted, and said once.
+/// The datagrams of one second go out. The rest are dropped whole, counted, and reported once.
 #[test]
 fn datagrams_that_are_too_much_are_dropped_and_counted() {
     type Made = fn(u8) -> Vec<u8>;
@@ -119,7 +119,7 @@ fn control_packets_count() {
     assert!(out < 40, "{out} have gone out");
 }
 
-/// A session's own rate is for whoever comes by a key, too; and it is said once.
+/// A session's own rate also holds for sources with a key. It is reported once.
 #[test]
 fn a_source_that_waits_is_told_of_once() {
     let server = Server::gated(&[]);
@@ -163,8 +163,8 @@ fn bodies_one_after_another_share_the_rate_of_their_token() {
     );
 }
 
-/// What is fetched from another relay is read no faster than the token here says: that waits, and
-/// loses nothing as long as the origin has it still.
+/// A stream from an origin is read at most at the local token's rate. It waits, and loses nothing
+/// while the origin still has the bytes.
 #[test]
 fn what_is_fetched_is_slowed_to_its_rate() {
     let origin = Server::gated(&[]);

@@ -1,4 +1,4 @@
-//! Who watches by HLS where a token says how many may watch: an address counts, for a while.
+//! `max-viewers` and HLS: an address counts as one viewer for a while.
 
 use crate::support;
 use crate::support::client::{Client, request};
@@ -58,7 +58,7 @@ fn so_many_addresses_watch_by_a_key() {
         .find(|line| !line.starts_with('#'))
         .expect("a segment");
     let segment = format!("/stream/one/{segment}");
-    // However often it asks, and for whatever, it is one.
+    // It counts as one viewer for any number and kind of requests.
     for target in [list, &segment, list, &segment] {
         assert_eq!(get(&server, "192.0.2.1", target).status(), 200, "{target}");
     }
@@ -68,7 +68,7 @@ fn so_many_addresses_watch_by_a_key() {
         third.assert_problem(503, &["by this sessionid"]);
         assert!(third.head.field("Retry-After").is_some());
     }
-    // Who has a seat keeps it, and whoever comes over HTTP finds them taken.
+    // A counted address stays, and an HTTP viewer finds the limit reached.
     assert_eq!(get(&server, "192.0.2.1", &segment).status(), 200);
     get(&server, "192.0.2.3", "/stream/one").assert_problem(503, &["by this sessionid"]);
     // By a key that nobody counts anybody may.

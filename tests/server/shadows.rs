@@ -1,5 +1,5 @@
-//! Streams in other containers, through the real binary: what comes out, who may have it, when it
-//! is made, and what becomes of it when the source goes.
+//! Remuxed streams through the real binary: their bytes, access to them, when they are made, and
+//! how they end with the source.
 
 use crate::door;
 

@@ -1,4 +1,5 @@
-//! Streaming over HTTP: what goes in comes out, and the end tells how it ended.
+//! Streaming over HTTP: viewers get the source's bytes, and the end of their response shows how
+//! the source ended.
 
 use crate::support::client::Client;
 use crate::support::media::{media, transport_stream, webm_head};

@@ -1,4 +1,4 @@
-//! Sockets that systemd opens, and what it is told.
+//! Sockets that systemd opens, and notifications to systemd.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -90,7 +90,7 @@ fn a_restart_refuses_nobody() {
     assert!(second.stop().success());
 }
 
-/// They were left open by whoever started whoever started it: they take no option's place.
+/// Sockets that another ancestor process left open replace no option.
 #[test]
 fn sockets_that_are_anothers_are_left_alone() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

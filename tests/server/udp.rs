@@ -13,7 +13,7 @@ use crate::support::streaming::{Source, Viewer};
 use crate::support::until;
 use tollgate::rtp::Packet;
 
-/// A transport stream of so many times seven packets.
+/// Returns a transport stream of `count` times seven packets.
 fn media(count: u8) -> Vec<u8> {
     let each = (0..count).map(|number| transport(number, Some(f64::from(number) * 0.02)));
     each.collect::<Vec<_>>().concat()
@@ -72,8 +72,8 @@ fn packets(socket: &UdpSocket, count: usize) -> BTreeMap<u16, Vec<u8>> {
     each.collect()
 }
 
-/// The corrections of rows and of columns go to the ports that receivers know them at, and mend
-/// what is lost; all datagrams are of one size, the last one, too.
+/// Row and column FEC go to the ports that receivers expect, and repair losses. All datagrams have
+/// one size, also the last one.
 #[test]
 fn corrections_go_beside_rtp_to_who_asks_for_them() {
     let (server, _) = start();
@@ -115,7 +115,7 @@ fn corrections_go_beside_rtp_to_who_asks_for_them() {
         }
         assert!(sum.iter().all(|byte| *byte == 0), "a row of {base}");
     }
-    // Those of the last matrix, too, behind which nothing comes.
+    // The corrections of the last matrix come, too, although nothing follows it.
     for _ in 0..10 {
         let column = receive(&columns);
         assert_eq!(
@@ -243,7 +243,7 @@ fn a_source_without_rtp_ends_when_it_is_silent() {
     let encoder = client();
     admit_as(&server, "cam", "udp", &[&encoder]);
     encoder.send_to(&media(1), to).expect("sent");
-    // The log tells of it however late somebody looks.
+    // The log keeps the line for a late reader.
     server.await_line(&["event=stream-begins"]);
     server.await_line(&["event=stream-ends", "its source was silent for too long"]);
     assert!(server.stream("cam").is_none());

@@ -1,4 +1,4 @@
-//! Who is there, and how one of them is ended.
+//! `list-viewers` and `kick-viewer`.
 
 use crate::support::client::Client;
 use crate::support::datagrams;
@@ -89,7 +89,7 @@ fn viewers_are_listed_with_their_keys_and_what_they_have_got() {
     assert_eq!(rows(&server, "?sessionid=nobody"), [Value::Null; 0]);
 }
 
-/// Who takes nothing is behind, and who falls out of the buffer has skipped.
+/// A viewer that reads nothing is behind, and a viewer that falls out of the buffer has skipped.
 #[test]
 fn how_far_a_viewer_is_behind_is_told() {
     let server = Server::gated(&["--buffer=1M"]);

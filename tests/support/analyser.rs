@@ -32,9 +32,9 @@ pub struct Pes {
     pub decode: i64,
     pub present: i64,
     pub is_join: bool,
-    /// How long its head is,
+    /// Length of the packet's head.
     pub head: usize,
-    /// and what stands behind it.
+    /// Bytes behind the head.
     pub bytes: Vec<u8>,
     /// The numbers of the packets in which it begins and ends.
     pub packets: (usize, usize),
@@ -330,8 +330,8 @@ impl Analysis {
         packets.filter(move |(number, _)| (first..last).contains(number))
     }
 
-    /// The most that waits in the buffer behind the transport buffer: what came, heads and all,
-    /// less what is decoded.
+    /// Returns the highest fill of the main buffer: all received bytes with their heads, less the decoded
+    /// units.
     fn fill(&self, pid: u16, units: &[Pes]) -> usize {
         let mut gone = units.iter().flat_map(|unit| {
             let whole = vec![(unit.bytes.len(), 0)];

@@ -1,4 +1,4 @@
-//! A client that sends the bytes it is told to, and reads what comes back.
+//! A client that sends given bytes, and reads the answer.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ pub struct Client {
     received: Vec<u8>,
 }
 
-/// What came of one read.
+/// The result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     Bytes,
@@ -203,8 +203,7 @@ impl Client {
             .assert_problem(404, &[]);
     }
 
-    /// The socket, for those who read it themselves; nothing of what it received may have been read
-    /// yet.
+    /// Returns the socket for tests that read it themselves. Nothing may have been read from it.
     pub fn into_stream(self) -> TcpStream {
         assert!(self.received.is_empty());
         self.stream

@@ -9,7 +9,7 @@ use super::PATIENCE;
 use super::client::Client;
 use super::response::{Body, End, Head};
 
-/// Viewers that take what comes, all at once.
+/// Viewers that read at the same time.
 #[derive(Default)]
 pub struct Crowd {
     members: Vec<Member>,
@@ -29,7 +29,7 @@ enum Phase {
 }
 
 impl Crowd {
-    /// One more viewer, who is to get all of `expected` and no more.
+    /// Adds a viewer that must get exactly `expected`.
     #[track_caller]
     pub fn join(&mut self, address: SocketAddr, target: &str, expected: &Arc<Vec<u8>>) {
         let mut client = Client::connect(address);

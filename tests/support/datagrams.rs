@@ -16,15 +16,15 @@ pub fn client() -> UdpSocket {
     patient(UdpSocket::bind("127.0.0.1:0").expect("a free port"))
 }
 
-/// One that waits as long as it takes, and for whom nothing is dropped meanwhile: its buffer has
-/// room for all that comes while this machine has no time for the test.
+/// Returns a socket that waits without a limit. Its buffer holds all datagrams that come while this
+/// machine has no time for the test.
 fn patient(socket: UdpSocket) -> UdpSocket {
     let patience = Some(super::PATIENCE);
     socket.set_read_timeout(patience).expect("an option");
     let bytes: libc::c_int = 4 << 20;
     // The second is for root alone, and goes beyond what others may have.
     for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
-        // SAFETY: the descriptor is open, and what is pointed to is a live number of this size.
+        // SAFETY: the descriptor is open, and the pointer is to a live number of this size.
         unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),

@@ -32,7 +32,7 @@ pub struct Encoder {
     /// As where a multiplexer weaves pictures and sound.
     pub splits: Splits,
     groups: u64,
-    /// What is still to come of the sound.
+    /// Sound that is still to be sent.
     sound: Vec<u8>,
     /// How long a fragment is.
     pub fragment_seconds: f64,
@@ -85,7 +85,7 @@ impl Encoder {
         (self.time, self.next_key) = (time, time);
     }
 
-    /// What comes for so many seconds.
+    /// Returns the media of `seconds` seconds.
     pub fn run(&mut self, seconds: f64) -> Vec<u8> {
         let end = self.time + seconds;
         let mut bytes = Vec::new();

@@ -40,8 +40,8 @@ pub fn offset_of(whole: &[u8], piece: &[u8]) -> Option<usize> {
         .then_some(offset)
 }
 
-/// Checks that `received` is `whole` with parts left out, and says at which of its offsets parts
-/// are missing.
+/// Checks that `received` is `whole` with parts left out. Returns the offsets of `received` at which
+/// parts are missing.
 pub fn gaps(whole: &[u8], received: &[u8]) -> Vec<usize> {
     let mut gaps = Vec::new();
     let mut offset = 0;
@@ -57,8 +57,8 @@ pub fn gaps(whole: &[u8], received: &[u8]) -> Vec<usize> {
         if rest.is_empty() {
             break;
         }
-        // The first bytes after the gap may be the same as those that were left out: look a record
-        // back as well.
+        // The first bytes behind the gap may equal the missing ones, so the search begins one
+        // record earlier.
         gaps.push(received.len() - rest.len());
         let next = (0..RECORD_BYTES.min(received.len() - rest.len() + 1)).find_map(|back| {
             let start = received.len() - rest.len() - back;

@@ -49,8 +49,8 @@ pub fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Does something again that the kernel broke off, as it may whatever waits for so long only and no
-/// longer (signal(7)); `std` does so itself where it reads more than once.
+/// Repeats a call that the kernel interrupted. It may interrupt calls with a time limit
+/// (signal(7)). `std` repeats its own reads.
 pub fn uninterrupted<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match act() {
@@ -60,10 +60,9 @@ pub fn uninterrupted<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T>
     }
 }
 
-/// An address that is free, for a program that must be told where to listen. It is none of those
-/// that the kernel gives to whoever connects somewhere, so it stays free until it is used. It is
-/// not tried by listening there: a program that is just being started would hold that open for a
-/// while.
+/// Returns a free address, for a program that needs an address to listen at. The kernel does not
+/// give it to outgoing connections, so it stays free until it is used. The test does not try it by
+/// listening: a program that starts at the same time would keep that socket open for a while.
 pub fn free_address() -> SocketAddr {
     static TAKEN: AtomicU16 = AtomicU16::new(0);
     let addresses = own_ports(&TAKEN, 1).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
@@ -82,7 +81,7 @@ pub fn free_udp_port() -> u16 {
     ports.find(is_free).expect("a free port")
 }
 
-/// Ports of this process's own, of which so many have been taken.
+/// Number of this process's own ports that are in use.
 fn own_ports(taken: &'static AtomicU16, step: u16) -> impl Iterator<Item = u16> {
     let begin = 10_000 + (std::process::id() % 2_000) as u16 * 10;
     std::iter::repeat_with(move || begin + taken.fetch_add(step, Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! What there is, by the events: made of what a reader is told, and held against the lists.
+//! The server's state as a reader of events sees it, for comparison with the lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// A block of lines with the empty one behind them; `None`: a comment.
+    /// Parses a block of lines with its empty line. Returns `None` for a comment.
     #[track_caller]
     pub fn parse(block: &str) -> Option<Unit> {
         let mut fields: BTreeMap<&str, &str> = BTreeMap::new();

@@ -10,7 +10,7 @@ pub struct Playlist {
     pub is_over: bool,
     pub is_independent: bool,
     pub segments: Vec<Entry>,
-    /// How long a part is at the most, and how far behind the end players stay, in seconds.
+    /// Part target, and the hold-back from the end, in seconds.
     pub part_target: Option<f64>,
     pub hold_back: Option<f64>,
     /// The parts of segments that are listed with theirs, by the numbers of these.
@@ -56,7 +56,7 @@ pub struct Entry {
 }
 
 impl Playlist {
-    /// Fails on whatever it does not know.
+    /// Fails on any unknown tag.
     pub fn read(text: &str) -> Playlist {
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("#EXTM3U"));
@@ -148,7 +148,7 @@ pub struct Checker {
     bytes: HashMap<String, Vec<u8>>,
     last: Option<Playlist>,
     longest: f64,
-    /// What has left the list, and until when it can be had still.
+    /// Segments that left the list, and until when they can be fetched.
     owed: Vec<(String, f64)>,
     pub segments: usize,
     pub discontinuities: usize,
@@ -181,7 +181,7 @@ impl Checker {
         self.last = Some(list);
     }
 
-    /// Parts are as long as they have to be, and together their segment.
+    /// Checks that parts have allowed durations, and that they add up to their segment.
     fn check_parts(&mut self, list: &Playlist, fetch: &mut impl FnMut(&str) -> Option<Vec<u8>>) {
         let Some(target) = list.part_target else {
             assert!(list.parts.is_empty() && list.hint.is_none() && list.hold_back.is_none());

@@ -145,7 +145,7 @@ pub struct Body {
 enum State {
     Length(usize),
     UntilClose,
-    /// In a chunk's size line, of which so much has been read.
+    /// Within a chunk's size line, with the part that has been read.
     Size(Vec<u8>),
     Data(usize),
     /// Before these bytes behind a chunk's data, or behind the last chunk.

@@ -32,8 +32,8 @@ pub struct Server {
     is_over: bool,
 }
 
-/// What gives up whoever is slow: where a test says nothing of these, nobody is given up because
-/// this machine is slow.
+/// Time limits of slow clients. They are long unless a test sets them, so a slow machine fails no
+/// test.
 const PATIENT: [(&str, &str); 5] = [
     ("TOLLGATE_HEAD_TIME", "600"),
     ("TOLLGATE_ORIGIN_TIME", "600"),
@@ -238,7 +238,7 @@ impl Server {
         });
     }
 
-    /// Waits until list-streams shows so many viewers.
+    /// Waits until list-streams shows `count` viewers.
     #[track_caller]
     pub fn await_viewers(&self, session: &str, viewers: usize) {
         until(&format!("{session} has {viewers} viewers"), || {

@@ -5,7 +5,7 @@ use tollgate::format::{Finding, Format, Scanner};
 
 const UNIT_BYTES_MAX: usize = 1 << 20;
 
-/// A file that comes so many times.
+/// A file that is sent several times.
 pub fn spliced((format, file): (Format, &[u8]), times: usize) -> Vec<u8> {
     if times == 1 {
         return file.to_vec();

@@ -7,8 +7,7 @@ use Outcome::{Accepted, Last, Refused};
 pub enum Outcome {
     /// An error with this status; the connection is closed, and nothing behind the vector is read.
     Refused(u16),
-    /// Answered with this status, be it one of success or not; what lies behind is the next
-    /// request.
+    /// The request gets this status, and the next bytes are the next request.
     Accepted(u16),
     /// Answered with this status, and the last that is: the connection is closed because the client
     /// or its request wanted it so.
@@ -19,7 +18,7 @@ pub enum Outcome {
 pub struct Vector {
     pub name: &'static str,
     text: &'static [u8],
-    /// A part of `text` that stands for a long run of itself: `~` is replaced by so many `x`.
+    /// In `text`, `~` stands for this many `x`.
     filler: usize,
     pub outcome: Outcome,
     /// Whether it is tried in two pieces, cut at every byte.
