@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate::config::Config;
+use tollgate::format::Format;
 use tollgate::gather::Gather;
 use tollgate::relay::handover::{Successor, hand_over, media, media_bytes};
 use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, UdpPort, write_next};
+use tollgate::remux::{Reader, ReaderEvent, Time};
 use tollgate::time::Instant;
 
 #[path = "doors/handover.rs"]
@@ -94,13 +96,22 @@ fn core() -> (Relay, Instant) {
 
 /// A core with streams in every container, of which half has come.
 fn machines(files: &[&str]) -> (Relay, Instant) {
-    let (relay, now, _) = half_sent(files);
+    let HalfSent { relay, now, .. } = half_sent(files);
     (relay, now)
 }
 
-/// The same, and each source with what it has yet to send.
-fn half_sent(files: &[&str]) -> (Relay, Instant, Vec<(ConnectionId, Vec<u8>)>) {
-    let mut sources = Vec::new();
+/// A core with streams of which half has come.
+struct HalfSent {
+    relay: Relay,
+    now: Instant,
+    /// Each source with what it has yet to send.
+    sources: Vec<(ConnectionId, Vec<u8>)>,
+    /// Viewers of remuxed streams.
+    remuxed: Vec<ConnectionId>,
+}
+
+fn half_sent(files: &[&str]) -> HalfSent {
+    let (mut sources, mut remuxed) = (Vec::new(), Vec::new());
     let mut relay = Relay::new(settings());
     relay.set_rtp(SocketAddr::from(([10, 9, 0, 9], 5004)));
     let now = Instant::after_start(Duration::from_secs(3));
@@ -141,13 +152,10 @@ fn half_sent(files: &[&str]) -> (Relay, Instant, Vec<(ConnectionId, Vec<u8>)>) {
             relay.received(source, b"100000\r\n", now);
         }
         for path in ["", "/live.ts", "/live.mp4", "/index.m3u8"] {
-            client(
-                &mut relay,
-                3,
-                400 + number,
-                watch(file, path).as_bytes(),
-                now,
-            );
+            let request = watch(file, path);
+            let viewer = client(&mut relay, 3, 400 + number, request.as_bytes(), now);
+            let is_as_it_is = path.is_empty() || file.ends_with(path.trim_start_matches("/live"));
+            remuxed.extend((!is_as_it_is).then_some(viewer));
         }
         for piece in media[..media.len() / 2].chunks(1000) {
             relay.received(source, piece, now);
@@ -167,7 +175,12 @@ fn half_sent(files: &[&str]) -> (Relay, Instant, Vec<(ConnectionId, Vec<u8>)>) {
         relay.datagram(([10, 9, 1, 2], 5006).into(), UdpPort::Rtp, &packet, now);
     }
     relay.check();
-    (relay, now, sources)
+    HalfSent {
+        relay,
+        now,
+        sources,
+        remuxed,
+    }
 }
 
 fn watch(session: &str, path: &str) -> String {
@@ -332,8 +345,8 @@ fn another_format_is_refused_in_words() {
     );
 }
 
-/// Whoever watches, in whichever container and by whichever way, gets the same bytes whether
-/// another core takes over at each step or none ever does.
+/// A viewer of a stream as it is, a player and a UDP client get the same bytes whether another core
+/// takes over at each step or none ever does. A viewer of a remuxed stream gets the same units.
 #[test]
 fn what_goes_out_is_the_same_byte_for_byte() {
     let (without, with) = (play(false), play(true));
@@ -343,8 +356,30 @@ fn what_goes_out_is_the_same_byte_for_byte() {
     );
     let bytes: usize = without.values().map(Vec::len).sum();
     assert!(bytes > 300_000, "{bytes}");
+    let mut remuxed = 0;
     for (who, bytes) in &without {
         let other = &with[who];
+        if let Some((_, format)) = who.split_once(REMUXED) {
+            let format = match format {
+                "/live.mp4" => Format::Mp4,
+                _ => Format::MpegTs,
+            };
+            let (units, others) = (units(format, bytes), units(format, other));
+            remuxed += usize::from(!units.is_empty());
+            for (track, units) in &units {
+                let others = &others[track];
+                let same = units
+                    .iter()
+                    .zip(others)
+                    .take_while(|(one, other)| one.1 == other.1 && is_near(one.0, other.0));
+                let (same, of) = (same.count(), (units.len(), others.len()));
+                assert!(
+                    (same, same) == of,
+                    "{who}: track {track}, the same up to {same} of {of:?}"
+                );
+            }
+            continue;
+        }
         let same = bytes
             .iter()
             .zip(other)
@@ -357,6 +392,59 @@ fn what_goes_out_is_the_same_byte_for_byte() {
             other.len()
         );
     }
+    assert_eq!(remuxed, REMUXED_FILES.len());
+}
+
+/// A container's clock may have rounded one of two times.
+fn is_near(one: Time, other: Time) -> bool {
+    one.nanoseconds().abs_diff(other.nanoseconds()) <= 2_000_000
+}
+
+/// Stands in the names of those who watch a remuxed stream.
+const REMUXED: &str = " as ";
+
+/// Files that are remuxed, and as what.
+const REMUXED_FILES: [(&str, &str); 6] = [
+    ("h264.ts", "/live.mp4"),
+    ("h264.mp4", "/live.ts"),
+    ("h264.mkv", "/live.ts"),
+    ("h264.mkv", "/live.mp4"),
+    ("h264.flv", "/live.ts"),
+    ("h264.flv", "/live.mp4"),
+];
+
+/// The units in the body of a response, by the numbers of their tracks: when each is decoded, and
+/// its bytes.
+fn units(format: Format, response: &[u8]) -> BTreeMap<u64, Vec<(Time, Vec<u8>)>> {
+    let body = response
+        .windows(4)
+        .position(|bytes| bytes == b"\r\n\r\n")
+        .expect("a head");
+    let mut rest = &response[body + 4..];
+    let mut reader = Reader::new(format, 1 << 20).expect("it is read");
+    let (mut tracks, mut units) = (Vec::new(), BTreeMap::<u64, Vec<_>>::new());
+    let mut sink = |event: ReaderEvent<'_>| {
+        match event {
+            ReaderEvent::Tracks(all) => tracks = all.iter().map(|track| track.number).collect(),
+            ReaderEvent::Unit(unit) => {
+                let of_track = units.entry(tracks[unit.track]).or_default();
+                of_track.push((unit.decode, unit.bytes.to_vec()));
+            }
+            ReaderEvent::Announced(_) | ReaderEvent::LeftOut { .. } => {}
+        }
+        Ok(())
+    };
+    while let Some(line) = rest.windows(2).position(|bytes| bytes == b"\r\n") {
+        let digits = std::str::from_utf8(&rest[..line]).expect("text");
+        let length = usize::from_str_radix(digits, 16).expect("a chunk");
+        let chunk = &rest[line + 2..];
+        reader
+            .feed(&chunk[..length.min(chunk.len())], &mut sink)
+            .expect("it is sound");
+        rest = chunk.get(length + 2..).unwrap_or_default();
+    }
+    reader.finish(&mut sink).expect("it is sound");
+    units
 }
 
 /// Each takes a few bytes at a time, of its header at first, and another core goes on in between.
@@ -371,7 +459,7 @@ fn who_is_within_a_header_gets_the_rest_of_it() {
 
 /// What a viewer of each file gets by a hundred writes.
 fn sip(hands_over: bool) -> Vec<Vec<u8>> {
-    let (mut relay, now, _sources) = half_sent(&FILES);
+    let HalfSent { mut relay, now, .. } = half_sent(&FILES);
     take_out(&mut relay, now, &mut Out::new());
     let ask = |(port, file): (u16, &&str)| {
         let request = watch(file, "");
@@ -408,8 +496,18 @@ fn sip(hands_over: bool) -> Vec<Vec<u8>> {
 type Out = BTreeMap<String, Vec<u8>>;
 
 fn play(hands_over: bool) -> Out {
-    let (mut relay, mut now, mut sources) = half_sent(&FILES);
+    let HalfSent {
+        mut relay,
+        mut now,
+        mut sources,
+        remuxed,
+    } = half_sent(&FILES);
     let mut out = Out::new();
+    let mut names = BTreeMap::new();
+    for (file, path) in REMUXED_FILES {
+        let id = client(&mut relay, 8, 1, watch(file, path).as_bytes(), now);
+        names.insert(id, format!("{file}{REMUXED}{path}"));
+    }
     let mut port = 1000;
     while sources.iter().any(|(_, left)| !left.is_empty()) {
         for (source, left) in &mut sources {
@@ -435,6 +533,17 @@ fn play(hands_over: bool) -> Out {
     for (source, _) in sources {
         relay.lost(source, now);
         take_out(&mut relay, now, &mut out);
+    }
+    // Held streams end.
+    now = now + Duration::from_secs(61);
+    relay.expire(now);
+    take_out(&mut relay, now, &mut out);
+    for (id, name) in names {
+        let bytes = out.remove(&format!("{id:?}")).unwrap_or_default();
+        out.insert(name, bytes);
+    }
+    for id in remuxed {
+        out.remove(&format!("{id:?}"));
     }
     out
 }

@@ -239,6 +239,7 @@ impl Told {
             }
             "stream" => self.streams.hear(line),
             "viewer" => self.streams.hear_viewer(line),
+            "remuxer" => self.streams.hear_remuxer(line),
             "connection" => self.clients.hear(line, &self.ctx),
             name => Err(HandoverError(format!(
                 "'{name}' is nothing that is known here"

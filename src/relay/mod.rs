@@ -188,7 +188,7 @@ impl Relay {
     pub fn set_rtp(&mut self, bound: SocketAddr) {
         self.rtp_in.set_bound(bound, self.ctx.settings());
         // Streams that were taken over have the UDP clients that another server's options admitted.
-        for id in self.streams.ids() {
+        for id in self.streams.originals() {
             self.refresh_clients(id);
         }
     }

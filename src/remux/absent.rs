@@ -2,6 +2,8 @@
 //! container than its own, and there is no name for one.
 
 use crate::format::Format;
+#[cfg(feature = "handover")]
+use crate::handover::HandoverError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -21,8 +23,8 @@ impl Target {
 
 pub struct Fault(pub &'static str);
 
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Remuxer;
+/// There is none.
+pub enum Remuxer {}
 
 impl Remuxer {
     pub fn reads(_: Format) -> bool {
@@ -34,35 +36,46 @@ impl Remuxer {
     }
 
     pub fn feed(&mut self, _: &[u8], _: &mut usize, _: &mut Vec<u8>) -> Result<(), Fault> {
-        Ok(())
+        match *self {}
     }
 
     pub fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    #[cfg(feature = "handover")]
-    pub fn fits(&self, _: usize) -> bool {
-        true
+        match *self {}
     }
 
     pub fn carries_any(&self) -> bool {
-        false
+        match *self {}
     }
 
     pub fn carries_nothing(&self) -> bool {
-        true
+        match *self {}
     }
 
     pub fn left_out(&self) -> &[String] {
-        &[]
+        match *self {}
     }
 
     pub fn held_bytes(&self) -> usize {
-        0
+        match *self {}
     }
 
     pub const fn held_bytes_max(_: usize) -> usize {
         0
+    }
+}
+
+/// There is none.
+#[cfg(feature = "handover")]
+#[derive(serde::Serialize, serde::Deserialize)]
+pub enum RemuxerState {}
+
+#[cfg(feature = "handover")]
+impl Remuxer {
+    pub fn state(&self) -> RemuxerState {
+        match *self {}
+    }
+
+    pub fn resume(&mut self, state: RemuxerState) -> Result<(), HandoverError> {
+        match state {}
     }
 }

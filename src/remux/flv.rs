@@ -11,24 +11,21 @@ use crate::format::window::{Step, Walker};
 
 /// The reader.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Flv {
     unit_bytes_max: usize,
     has_head: bool,
-    roll: SampleQueue,
+    pub(super) roll: SampleQueue,
     pictures: Part,
     sound: Part,
     /// That some sound, some pictures are left out was said.
     has_left_out: [bool; 2],
     /// What metadata say of the pictures' size.
     size: Option<(u16, u16)>,
-    #[cfg_attr(feature = "handover", serde(skip))]
     room: Vec<u8>,
 }
 
 /// The pictures or the sound, of which there is one track at most.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Part {
     #[default]
     Unknown,
@@ -375,18 +372,4 @@ fn size(metadata: &[u8]) -> Option<(u16, u16)> {
         (1.0..=65_535.0).contains(&number).then_some(number as u16)
     };
     Some((number(b"\0\x05width\0")?, number(b"\0\x06height\0")?))
-}
-
-#[cfg(feature = "handover")]
-impl Flv {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
-    pub(super) fn fits(&self, unit_bytes_max: usize) -> bool {
-        let part_fits = |part: &Part| match part {
-            Part::Unknown | Part::LeftOut => true,
-            Part::Track { packets, .. } => packets.fits(),
-        };
-        self.unit_bytes_max <= unit_bytes_max
-            && self.roll.fits()
-            && [&self.pictures, &self.sound].into_iter().all(part_fits)
-    }
 }

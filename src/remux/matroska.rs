@@ -18,18 +18,15 @@ use crate::format::matroska::{
     TIMESTAMP, TRACK_ENTRY, TRACKS,
 };
 use crate::format::window::{Step, Walker};
-#[cfg(feature = "handover")]
-use crate::handover::are_times;
 use order::Order;
 use setup::Setup;
 
 /// The reader.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Matroska {
     unit_bytes_max: usize,
     level: Level,
-    roll: SampleQueue,
+    pub(super) roll: SampleQueue,
     /// Those that are carried.
     tracks: Vec<Carried>,
     has_tracks: bool,
@@ -37,13 +34,11 @@ pub(super) struct Matroska {
     scale: u64,
     /// The Cluster's own time, in ticks.
     cluster_time: Option<i64>,
-    #[cfg_attr(feature = "handover", serde(skip))]
     room: Rooms,
 }
 
 /// For frames that cannot be lent as they came.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Rooms {
     /// With what every frame begins, where that is left out.
     whole: Vec<u8>,
@@ -51,7 +46,6 @@ struct Rooms {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Level {
     #[default]
     Top,
@@ -60,7 +54,6 @@ enum Level {
 }
 
 /// A track that is carried, in its place in the roll.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Carried {
     number: u64,
     codec: Codec,
@@ -400,18 +393,4 @@ fn ebml_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
             .filter(|size| *size <= rest.len())?;
     }
     Some(())
-}
-
-#[cfg(feature = "handover")]
-impl Matroska {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
-    pub(super) fn fits(&self, unit_bytes_max: usize) -> bool {
-        let fits = |track: &Carried| {
-            track.packets.fits() && track.order.fits() && are_times([track.delay])
-        };
-        self.unit_bytes_max <= unit_bytes_max
-            && self.roll.fits()
-            && self.scale <= 1_000_000_000
-            && self.tracks.iter().all(fits)
-    }
 }

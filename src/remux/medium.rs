@@ -22,7 +22,6 @@
 /// Parameter sets that the source sends in the stream stay in the units, in front of the picture;
 /// [`Track::setup`] has the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Codec {
     /// H.264
     H264,
@@ -48,7 +47,6 @@ pub enum Codec {
 
 /// What is known of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Track {
     /// As the source calls it: PID, track number, track ID; of FLV 8 is sound and 9 is pictures.
     pub number: u64,
@@ -97,7 +95,6 @@ impl Codec {
 
 /// The size of pictures or what sound is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Shape {
     /// In pixels, as they are to be shown before their own form is taken into account.
     Pictures {
@@ -118,8 +115,6 @@ pub enum Shape {
 /// A time in nanoseconds, on the source's own clock. Any container's clock survives it: what was
 /// converted to it and is converted back is what it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "handover", serde(try_from = "i64"))]
 pub struct Time(i64);
 
 impl Time {
@@ -154,15 +149,6 @@ impl Time {
         let second = i128::from(Time::SECOND);
         // Below 2^61 seconds-of-nanoseconds times 2^32 over 2^29.
         i64::try_from((doubled + second).div_euclid(2 * second)).unwrap_or(i64::MAX)
-    }
-}
-
-#[cfg(feature = "handover")]
-impl TryFrom<i64> for Time {
-    type Error = &'static str;
-
-    fn try_from(nanoseconds: i64) -> Result<Time, &'static str> {
-        Time::from_nanoseconds(nanoseconds).ok_or("a time out of all reason")
     }
 }
 

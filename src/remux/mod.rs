@@ -28,12 +28,12 @@ mod write;
 pub use medium::{Codec, Fault, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 
 pub use remuxer::Remuxer;
+#[cfg(feature = "handover")]
+pub use remuxer::RemuxerState;
 pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
 
 use crate::format::Format;
 use crate::format::window::{Walker, Window};
-#[cfg(feature = "handover")]
-use crate::{format::HEADER_BYTES_MAX, handover::are_counts};
 use flv::Flv;
 use matroska::Matroska;
 use mp4::Mp4;
@@ -44,7 +44,6 @@ use packets::Handler;
 const LOOK_WORK: usize = 32;
 
 /// Reads one stream.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reader {
     container: Container,
     window: Window,
@@ -52,7 +51,6 @@ pub struct Reader {
     offset: u64,
 }
 
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Container {
     Flv(Box<Flv>),
     Matroska(Box<Matroska>),
@@ -106,6 +104,17 @@ impl Reader {
         LOOK_WORK * self.window.take_passes()
     }
 
+    /// Returns by how much times are moved that the stream has now, in nanoseconds.
+    #[cfg(feature = "handover")]
+    fn shift(&self) -> i64 {
+        match &self.container {
+            Container::Flv(reader) => reader.roll.shift(),
+            Container::Matroska(reader) => reader.roll.shift(),
+            Container::Mp4(reader) => reader.roll.shift(),
+            Container::MpegTs(reader) => reader.shift(),
+        }
+    }
+
     /// Bytes that its allocations take: [`Reader::held_bytes_max`] at the most.
     pub fn held_bytes(&self) -> usize {
         let of_container = match &self.container {
@@ -136,22 +145,3 @@ fn walk<W: for<'a> Walker<Handler<'a>>>(
     let walked = window.walk(reader, bytes, offset, &mut ear);
     walked.map_err(|_| ear.fault)
 }
-
-#[cfg(feature = "handover")]
-impl Reader {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
-    fn fits(&self, unit_bytes_max: usize) -> bool {
-        let seen_max = unit_bytes_max.max(HEADER_BYTES_MAX) + AROUND_BYTES_MAX;
-        let container_fits = match &self.container {
-            Container::Flv(reader) => reader.fits(unit_bytes_max),
-            Container::Matroska(reader) => reader.fits(unit_bytes_max),
-            Container::Mp4(reader) => reader.fits(unit_bytes_max),
-            Container::MpegTs(reader) => reader.fits(unit_bytes_max),
-        };
-        container_fits && are_counts([self.offset]) && self.window.fits(self.offset, seen_max)
-    }
-}
-
-/// What stands around a unit, and is looked at with it.
-#[cfg(feature = "handover")]
-const AROUND_BYTES_MAX: usize = 2048;

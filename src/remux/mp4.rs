@@ -20,10 +20,9 @@ use setup::Setup;
 
 /// The reader.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Mp4 {
     unit_bytes_max: usize,
-    roll: SampleQueue,
+    pub(super) roll: SampleQueue,
     /// Those that `moov` names, left out or not: at most [`TRACKS_MAX`].
     tracks: Vec<Carried>,
     has_moov: bool,
@@ -31,14 +30,12 @@ pub(super) struct Mp4 {
     round: Round,
     /// Of the `mdat` that is at hand.
     mdat_end: Option<u64>,
-    #[cfg_attr(feature = "handover", serde(skip))]
     room: Vec<u8>,
 }
 
 /// Tracks that follow each other in fragments, until one comes again: bit N is of the track at place
 /// N of the roll.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Round {
     /// Tracks of the round before; at first all tracks of `moov`.
     expected: u16,
@@ -51,7 +48,6 @@ struct Round {
 }
 
 /// A track of `moov`.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Carried {
     number: u32,
     ticks_per_second: u32,
@@ -70,7 +66,6 @@ struct Carried {
 
 /// A sample's duration, size and flags.
 #[derive(Clone, Copy, Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct SampleDefaults {
     duration: u32,
     size: u32,
@@ -79,10 +74,8 @@ struct SampleDefaults {
 
 /// What is to come of a fragment's samples.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Fragment {
     /// What stands in the `moof`.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     content: Vec<u8>,
     /// By where their first sample lies, from `next` on those of which some are to come.
     runs: Vec<Run>,
@@ -396,24 +389,5 @@ impl Fragment {
         {
             self.next += 1;
         }
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Mp4 {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
-    pub(super) fn fits(&self, unit_bytes_max: usize) -> bool {
-        let content_bytes = self.fragment.content.len();
-        let fits = |track: &Carried| {
-            let packets = track.packets.as_ref();
-            packets.is_none_or(|(_, packets)| packets.fits())
-        };
-        let runs = self.fragment.runs.get(self.fragment.next..);
-        self.unit_bytes_max <= unit_bytes_max
-            && self.roll.fits()
-            && self.tracks.len() <= TRACKS_MAX
-            && self.tracks.iter().all(fits)
-            && content_bytes <= MOOF_BYTES_MAX
-            && runs.is_some_and(|runs| runs.iter().all(|run| run.fits(content_bytes)))
     }
 }

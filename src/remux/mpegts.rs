@@ -18,7 +18,6 @@ use sound::SoundStream;
 
 /// The reader.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct MpegTs {
     unit_bytes_max: usize,
     aligner: Aligner,
@@ -37,12 +36,10 @@ pub(super) struct MpegTs {
     clock: pes::Clock,
     /// Behind the last whole packet.
     in_step_until: u64,
-    #[cfg_attr(feature = "handover", serde(skip))]
     room: Vec<u8>,
 }
 
 /// An elementary stream that is carried, in its place in the roll.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Stream {
     pid: u16,
     codec: Codec,
@@ -51,7 +48,6 @@ struct Stream {
     content: Content,
 }
 
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Content {
     Pictures(Box<PictureStream>),
     Sound(Box<SoundStream>),
@@ -105,6 +101,12 @@ impl MpegTs {
             fed = fed.and(Err(FAULT));
         }
         fed
+    }
+
+    /// Returns by how much times are moved that the stream has now, in nanoseconds.
+    #[cfg(feature = "handover")]
+    pub(super) fn shift(&self) -> i64 {
+        self.roll.shift().saturating_add(self.clock.shift())
     }
 
     /// Says what only the next unit would have shown to be whole.
@@ -396,23 +398,4 @@ impl Stream {
 /// A time of the clock of MPEG-TS that does not begin again.
 fn time(ticks: i64) -> Result<Time, Fault> {
     Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(Fault("a time of MPEG-TS is out of reason"))
-}
-
-#[cfg(feature = "handover")]
-impl MpegTs {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
-    pub(super) fn fits(&self, unit_bytes_max: usize) -> bool {
-        let fits = |stream: &Stream| {
-            let content_fits = match &stream.content {
-                Content::Pictures(pictures) => pictures.fits(),
-                Content::Sound(sound) => sound.fits(),
-            };
-            content_fits && stream.head.fits() && stream.counter.unwrap_or(0) <= 0x0f
-        };
-        self.unit_bytes_max <= unit_bytes_max
-            && self.aligner.fits()
-            && self.roll.fits()
-            && self.programs.len() <= PROGRAMS_MAX
-            && self.streams.iter().all(fits)
-    }
 }

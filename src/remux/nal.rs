@@ -8,7 +8,6 @@ use super::sequence::{self, HIGH_PROFILES, Sequence};
 
 /// What a track of pictures is made of: in whichever form its units come.
 #[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Pictures {
     is_h265: bool,
     /// Of the lengths in front of NAL units, as they come: 1 to 4.
@@ -22,11 +21,9 @@ pub(super) struct Pictures {
 
 /// A parameter set.
 #[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Set {
     kind: u8,
     number: u32,
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     nal: Vec<u8>,
 }
 
@@ -347,14 +344,4 @@ pub(super) fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     let (taken, behind) = rest.split_at_checked(bytes)?;
     *rest = behind;
     Some(taken)
-}
-
-#[cfg(feature = "handover")]
-impl Pictures {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        (1..=LENGTH_BYTES).contains(&self.length_bytes)
-            && self.sets.len() <= SETS_MAX + 1
-            && usize::from(self.sequence.reorder) <= sequence::REORDER_MAX
-    }
 }

@@ -51,7 +51,6 @@ impl<'a> Handler<'a> {
 const NAME_BYTES_MAX: usize = 48;
 
 /// What becomes of one track's packets.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Packets {
     codec: Codec,
     pictures: Option<Pictures>,
@@ -208,12 +207,4 @@ impl Packets {
 /// So many bytes, and those behind them.
 fn cut(bytes: &[u8], length: usize) -> Option<(usize, &[u8])> {
     bytes.get(length..).map(|behind| (length, behind))
-}
-
-#[cfg(feature = "handover")]
-impl Packets {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        self.pictures.as_ref().is_none_or(Pictures::fits)
-    }
 }

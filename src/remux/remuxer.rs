@@ -14,18 +14,17 @@ use super::Reader;
 use super::medium::{Fault, ReaderEvent, TRACKS_MAX, Time, Track, Unit};
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
+#[cfg(feature = "handover")]
+use crate::handover::{HandoverError, are_times, must};
 
 /// A stream in another container.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Remuxer {
     reader: Reader,
     making: Making,
-    #[cfg_attr(feature = "handover", serde(skip))]
     fault: Option<Fault>,
 }
 
 /// What is made of what the reader says.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Making {
     tracks: Vec<Track>,
     interleave: Interleave,
@@ -36,11 +35,31 @@ struct Making {
     numbers_left_out: Vec<u64>,
     /// By the place of their tracks.
     starts: Vec<Start>,
+    /// Units that another process has written: of the track with this number, those that are
+    /// decoded before this time.
+    written: Vec<(u64, i64)>,
 }
+
+/// The state of a remuxer that another process needs to go on where this one is.
+#[cfg(feature = "handover")]
+#[derive(serde::Serialize, serde::Deserialize)]
+pub struct RemuxerState {
+    /// Nanoseconds that are added to the times of the source.
+    shift: i64,
+    /// Latest decode time that was written, in nanoseconds.
+    newest: Option<i64>,
+    /// For the track with this number, the decode time of the first unit that is not written.
+    written: Vec<(u64, i64)>,
+    /// Continuity counters of MPEG-TS, by the places of the tracks.
+    counters: Vec<u8>,
+}
+
+/// Units that are further than this before the first one that is not written, in nanoseconds, are
+/// of a clock that has begun anew.
+const WRITTEN_AGO_MAX: i64 = 120 * Time::SECOND;
 
 /// Whether decoding of a track has begun.
 #[derive(Clone, Copy, Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Start {
     /// Nothing of it has come.
     #[default]
@@ -164,13 +183,14 @@ impl Making {
             left_out: Vec::new(),
             numbers_left_out: Vec::new(),
             starts: Vec::new(),
+            written: Vec::new(),
         }
     }
 
     fn hear(&mut self, heard: ReaderEvent<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         match heard {
             ReaderEvent::Tracks(tracks) => self.set_tracks(tracks, out),
-            ReaderEvent::Unit(unit) if !self.begins(&unit) => Ok(()),
+            ReaderEvent::Unit(unit) if !self.begins(&unit) || self.is_written(&unit) => Ok(()),
             ReaderEvent::Unit(unit) => {
                 if self.interleave.is_seam(&unit) {
                     self.drain(out)?;
@@ -233,6 +253,15 @@ impl Making {
         matches!(start, Start::Passed)
     }
 
+    /// Whether another process has written this unit.
+    fn is_written(&self, unit: &Unit<'_>) -> bool {
+        let number = self.tracks.get(unit.track).map(|track| track.number);
+        let moved = self.timeline.moved(unit.decode.nanoseconds());
+        let mut written = self.written.iter();
+        let until = written.find(|(track, _)| Some(*track) == number);
+        until.is_some_and(|(_, until)| (until - WRITTEN_AGO_MAX..*until).contains(&moved))
+    }
+
     /// Writes what waits for nothing any more.
     fn pass_on(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
         while let Some(unit) = self.interleave.pop() {
@@ -284,25 +313,51 @@ impl Making {
 
 #[cfg(feature = "handover")]
 impl Remuxer {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.reader.fits(unit_bytes_max)
-            && self.making.fits(unit_bytes_max)
-            && self.held_bytes() <= Remuxer::held_bytes_max(unit_bytes_max)
+    /// Returns the state with which a remuxer of another process goes on.
+    pub fn state(&self) -> RemuxerState {
+        let Making {
+            timeline,
+            writer,
+            tracks,
+            ..
+        } = &self.making;
+        let (shift, newest) = timeline.state();
+        let next_of = |(place, track): (usize, &Track)| {
+            let next = writer.pending_from(place).or(timeline.next_of(place))?;
+            Some((track.number, next))
+        };
+        let mut written: Vec<(u64, i64)> = tracks.iter().enumerate().filter_map(next_of).collect();
+        for before in &self.making.written {
+            if written.iter().all(|(number, _)| *number != before.0) {
+                written.push(*before);
+            }
+        }
+        written.truncate(2 * TRACKS_MAX);
+        RemuxerState {
+            shift: shift.saturating_add(self.reader.shift()),
+            newest,
+            written,
+            counters: writer.counters(),
+        }
     }
-}
 
-#[cfg(feature = "handover")]
-impl Making {
-    fn fits(&self, unit_bytes_max: usize) -> bool {
-        let tracks = self.tracks.len();
-        tracks <= TRACKS_MAX
-            && self.left_out.len() <= LEFT_OUT_MAX
-            && self.numbers_left_out.len() <= LEFT_OUT_MAX
-            && self.starts.len() <= tracks
-            && self.interleave.fits(tracks, unit_bytes_max)
-            && self.timeline.fits()
-            && self.writer.fits(tracks, unit_bytes_max)
+    /// Goes on behind what another process has written. The remuxer is fed with the stream's header
+    /// and with units that were read before: those that are written are passed over.
+    pub fn resume(&mut self, state: RemuxerState) -> Result<(), HandoverError> {
+        let times = state.written.iter().map(|(_, time)| *time);
+        let times_fit = times
+            .chain([state.shift, state.newest.unwrap_or(0)])
+            .all(|time| are_times([time]));
+        must(
+            times_fit
+                && state.written.len() <= 2 * TRACKS_MAX
+                && state.counters.len() <= TRACKS_MAX,
+            || "times out of all reason in a remuxed stream".to_owned(),
+        )?;
+        self.making.timeline = Timeline::resume(state.shift, state.newest);
+        self.making.written = state.written;
+        self.making.writer.resume(&state.counters);
+        Ok(())
     }
 }
 

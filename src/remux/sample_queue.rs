@@ -5,12 +5,8 @@
 //! tracks alike, each when it comes to the jump.
 
 use super::medium::{Fault, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
-#[cfg(feature = "handover")]
-use crate::handover::are_counts;
-
 /// See the module.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct SampleQueue {
     /// At most [`TRACKS_MAX`].
     tracks: Vec<Track>,
@@ -29,7 +25,6 @@ pub(super) struct SampleQueue {
 }
 
 #[derive(Clone, Copy)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Clock {
     shift: i64,
     newest: Option<Time>,
@@ -40,7 +35,6 @@ struct Clock {
 
 /// What a reader knows of a unit.
 #[derive(Clone, Copy)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Times {
     /// By which it must have come,
     pub decode: Time,
@@ -193,6 +187,12 @@ impl SampleQueue {
         Some((moved, present))
     }
 
+    /// Returns by how much the newest clock is moved, in nanoseconds.
+    #[cfg(feature = "handover")]
+    pub fn shift(&self) -> i64 {
+        self.shift
+    }
+
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let tracks = self.tracks.iter().chain(&self.said);
@@ -200,20 +200,6 @@ impl SampleQueue {
         (self.tracks.capacity() + self.said.capacity()) * size_of::<Track>()
             + self.clocks.capacity() * size_of::<Clock>()
             + setups.flatten().map(|setup| setup.len()).sum::<usize>()
-    }
-}
-
-#[cfg(feature = "handover")]
-impl SampleQueue {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        let lengths = [self.tracks.len(), self.said.len(), self.clocks.len()];
-        lengths.into_iter().all(|length| length <= TRACKS_MAX)
-            && self
-                .clocks
-                .iter()
-                .all(|clock| (0..=BACK).contains(&clock.ahead))
-            && are_counts([self.changes, self.unit_bytes])
     }
 }
 

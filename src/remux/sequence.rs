@@ -6,7 +6,6 @@ use super::bits::Bits;
 
 /// What one says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Sequence {
     /// By which pictures name it.
     pub number: u32,

@@ -27,7 +27,6 @@ pub(super) struct Head {
 
 /// A setup that a frame's head is enough for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Setup {
     bytes: [u8; 6],
     length: usize,
@@ -325,12 +324,4 @@ pub(super) fn opus_of_channels(channels: u8) -> Option<Vec<u8>> {
         setup.extend_from_slice(mapping);
     }
     Some(setup)
-}
-
-#[cfg(feature = "handover")]
-impl Setup {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        self.length <= self.bytes.len()
-    }
 }

@@ -13,6 +13,10 @@ use super::{Figures, Limits, Pool, StreamBuffer, Viewer, ViewerId};
 use crate::format::{HEADER_BYTES_MAX, Start};
 use crate::handover::{COUNT_MAX, HandoverError, must};
 use crate::slots::Slots;
+use crate::time::Instant;
+
+/// Join points that a remuxer goes back: units that wait for other tracks lie before the newest.
+const RESUME_JOINS: usize = 3;
 
 /// Bytes of a stream of which nothing else is known yet.
 pub struct Received(Buffer);
@@ -40,6 +44,26 @@ impl<C: Copy> StreamBuffer<C> {
         self.buffer.oldest()
     }
 
+    /// Returns where a remuxer reads again that has read up to `offset`, and what it reads first:
+    /// [`RESUME_JOINS`] join points back, but within the bytes of the newest source.
+    pub fn opening_before(&self, offset: u64, now: Instant) -> (Vec<u8>, u64) {
+        let joins = self.points.joins.iter().map(|join| join.start);
+        let is_before = |start: &Start| (self.seam..=offset).contains(&start.offset);
+        let before: Vec<Start> = joins.filter(is_before).collect();
+        let place = before.len().saturating_sub(RESUME_JOINS);
+        if before.len() < RESUME_JOINS && self.buffer.oldest() <= self.seam {
+            let has_header = self.seam > 0;
+            let header = has_header.then(|| self.header().to_vec());
+            return (header.unwrap_or_default(), self.seam);
+        }
+        let Some(start) = before.get(place) else {
+            return self.opening(now);
+        };
+        let mut lead = self.header().at(start.counter);
+        lead.extend_from_slice(start.prelude.as_slice());
+        (lead, start.offset)
+    }
+
     /// Its viewers, each to be told with its id.
     pub fn told_viewers(&self) -> impl Iterator<Item = (ViewerId<C>, &Viewer<C>)> {
         self.viewers.iter()
@@ -59,7 +83,9 @@ impl<C: Copy> StreamBuffer<C> {
         self.limits = *limits;
         let newest = self.buffer.newest();
         must(
-            self.pace_floor <= newest && self.newest_piece <= newest,
+            [self.pace_floor, self.newest_piece, self.seam]
+                .iter()
+                .all(|place| *place <= newest),
             || "places that lie ahead of its newest byte".to_owned(),
         )?;
         self.points.fit(self.buffer.oldest(), newest)?;

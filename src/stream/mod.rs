@@ -170,6 +170,8 @@ pub struct StreamBuffer<C> {
     cut: Vec<C>,
     /// Offset of the first byte of the piece that arrived last.
     newest_piece: u64,
+    /// The offset at which the bytes of the newest source begin.
+    seam: u64,
     figures: Figures,
     rate: Rate,
     told_of_no_join: bool,
@@ -199,6 +201,7 @@ impl<C: Copy> StreamBuffer<C> {
             shared_bytes: 0,
             cut: Vec::new(),
             newest_piece: 0,
+            seam: 0,
             figures: Figures::default(),
             rate: Rate::default(),
             told_of_no_join: false,

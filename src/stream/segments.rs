@@ -24,6 +24,7 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Marks the newest byte as a seam: another source continues the stream from here.
     pub fn begin_seam(&mut self) {
+        self.seam = self.buffer.newest();
         if let Some(cutter) = &mut self.cutter {
             cutter.seam(self.buffer.newest());
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
 use super::viewer::{Place, Viewing};
 use super::{Stream, StreamSource, Streams, hold};
 use crate::handover::{HandoverError, Line, Writer, must};
@@ -12,8 +13,9 @@ use crate::relay::context::Context;
 use crate::relay::quota::Quota;
 use crate::relay::timers::Owner;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, StreamId};
+use crate::remux::{Remuxer, RemuxerState};
 use crate::slots::Slots;
-use crate::stream::{Pool, Received, Viewer, ViewerId};
+use crate::stream::{Pool, Received, Told, Viewer, ViewerId};
 
 /// A stream's viewers, each with its id.
 type Viewers = Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>;
@@ -24,6 +26,7 @@ pub struct ToldStreams {
     media: BTreeMap<StreamId, Received>,
     streams: Vec<(StreamId, Stream)>,
     viewers: BTreeMap<StreamId, Viewers>,
+    remuxers: Vec<(StreamId, RemuxerState)>,
 }
 
 impl Limits {
@@ -51,6 +54,9 @@ impl Streams {
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (id, stream) in self.streams.iter() {
             writer.put("stream", id.to_u64(), stream);
+            if let Some(state) = stream.shadow.as_ref().and_then(RemuxedStream::state) {
+                writer.put("remuxer", id.to_u64(), &state);
+            }
             for (viewer, told) in stream.buffer.told_viewers() {
                 writer.put("viewer", viewer.to_u64(), &(id, told));
             }
@@ -117,7 +123,49 @@ impl Streams {
             .streams
             .iter()
             .try_for_each(|(id, stream)| streams.fits(id, stream))?;
+        for (id, state) in told.remuxers {
+            streams.resume_remuxed(id, state, ctx)?;
+        }
         Ok(streams)
+    }
+
+    /// A remuxed stream goes on: its remuxer reads the original again from a join point before what
+    /// is not written yet.
+    fn resume_remuxed(
+        &mut self,
+        id: StreamId,
+        state: RemuxerState,
+        ctx: &mut Context,
+    ) -> Result<(), HandoverError> {
+        let unknown = || HandoverError(format!("stream {id:?} is not remuxed"));
+        let unit_max = ctx.settings().limits.remuxed_unit_bytes_max();
+        let stream = self
+            .streams
+            .get(id)
+            .filter(|stream| stream.buffer.end().is_none());
+        let remuxed = stream
+            .and_then(|stream| stream.shadow.as_ref())
+            .ok_or_else(unknown)?;
+        let original = &self
+            .streams
+            .get(remuxed.original)
+            .ok_or_else(unknown)?
+            .buffer;
+        let Told::Known(format) = original.told() else {
+            return Err(unknown());
+        };
+        let mut remuxer = Remuxer::new(format, remuxed.target, unit_max).ok_or_else(unknown)?;
+        remuxer.resume(state)?;
+        let (lead, offset) = original.opening_before(remuxed.cursor(original.newest()), ctx.now());
+        let stream = self.streams.get_mut(id).ok_or_else(unknown)?;
+        let remuxed = stream.shadow.as_mut().ok_or_else(unknown)?;
+        remuxed.resume(remuxer, offset);
+        let mut out = Vec::new();
+        let fed = remuxed.feed(&lead, &mut out);
+        self.comes_of_shadow(id, fed, out, ctx);
+        self.catch_up(id, GO_BYTES, GO_WORK, ctx);
+        self.behind.push_back(id);
+        Ok(())
     }
 
     /// A stream that was told has its place in all lists that are kept of them.
@@ -163,9 +211,6 @@ impl Streams {
         if has_ready {
             self.flow(id);
         }
-        if self.is_behind(id) {
-            self.behind.push_back(id);
-        }
         self.post(id);
         self.rearm(id, ctx);
         Ok(())
@@ -187,19 +232,6 @@ impl Streams {
         });
         must(casts_fit && is_cast, || {
             format!("stream {id:?} is made of another")
-        })?;
-        let is_kept = stream.shadow.as_ref().is_none_or(|shadow| {
-            let original = known(shadow.original).map(|original| &original.buffer);
-            let lies_in = |cursor: u64| {
-                original.is_some_and(|original| {
-                    let (kept, newest) = (original.filled_bytes() as u64, original.newest());
-                    cursor <= newest && cursor + kept >= newest
-                })
-            };
-            shadow.behind().is_none_or(lies_in)
-        });
-        must(is_kept, || {
-            format!("what stream {id:?} has yet to read is not there")
         })
     }
 
@@ -241,12 +273,10 @@ impl Stream {
     fn fit(&mut self, limits: &Limits) -> Result<(), HandoverError> {
         self.rtp_out.post.fit()?;
         let newest = self.buffer.newest();
-        let unit_bytes_max = limits.remuxed_unit_bytes_max();
         let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
-        let (splicer, shadow) = (self.splicer.as_ref(), self.shadow.as_ref());
+        let splicer = self.splicer.as_ref();
         let ts_output = self.rtp_out.ts_output.as_ref();
         let is_fit = splicer.is_none_or(|splicer| splicer.fits(spliced_max))
-            && shadow.is_none_or(|shadow| shadow.fits(unit_bytes_max))
             && self.input.as_ref().is_none_or(|input| input.fits())
             && self.bare.as_ref().is_none_or(|bare| bare.fits())
             && self.quota.as_ref().is_none_or(Quota::fits)
@@ -266,6 +296,7 @@ impl ToldStreams {
             media: BTreeMap::new(),
             streams: Vec::new(),
             viewers: BTreeMap::new(),
+            remuxers: Vec::new(),
         }
     }
 
@@ -296,6 +327,13 @@ impl ToldStreams {
     pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         self.streams
             .push((StreamId::from_u64(line.number), line.read()?));
+        Ok(())
+    }
+
+    /// The remuxer of a remuxed stream.
+    pub fn hear_remuxer(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+        let id = StreamId::from_u64(line.number);
+        self.remuxers.push((id, line.read()?));
         Ok(())
     }
 

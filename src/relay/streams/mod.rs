@@ -234,9 +234,11 @@ impl Streams {
         Some((stream.source, stream.pull))
     }
 
-    /// Each of them.
-    pub fn ids(&self) -> Vec<StreamId> {
-        self.streams.iter().map(|(id, _)| id).collect()
+    /// Returns the streams that are not remuxed from another one.
+    pub fn originals(&self) -> Vec<StreamId> {
+        let streams = self.streams.iter();
+        let originals = streams.filter(|(_, stream)| stream.shadow.is_none());
+        originals.map(|(id, _)| id).collect()
     }
 
     /// A session's stream, if it runs, and where its media comes from.

@@ -2,6 +2,8 @@
 
 use crate::relay::held::{GRANTED_BYTES, RTP_BYTES, UDP_CLIENT_BYTES};
 use crate::relay::{Limits, StreamId};
+#[cfg(feature = "handover")]
+use crate::remux::RemuxerState;
 use crate::remux::{Fault, Remuxer, Target};
 
 /// What makes a stream the shadow of another.
@@ -14,8 +16,10 @@ pub(super) struct RemuxedStream {
     /// and in which container.
     pub target: Target,
     /// `None`: nothing more comes of it.
+    #[cfg_attr(feature = "handover", serde(skip))]
     remuxer: Option<Box<Remuxer>>,
     /// The work that it may make beside what each byte that goes in allows.
+    #[cfg_attr(feature = "handover", serde(skip))]
     allowance: usize,
     /// The offset in its original of what it has yet to read; `None`: it is given what comes.
     behind: Option<u64>,
@@ -138,13 +142,26 @@ impl RemuxedStream {
         self.feed(kept, out)
     }
 
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    /// Returns the state of its remuxer for another process.
     #[cfg(feature = "handover")]
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        let remuxer = self.remuxer.as_deref();
-        // The version before this one saved up as much work as this.
-        let saved_max = 2 * Remuxer::held_bytes_max(unit_bytes_max);
-        remuxer.is_none_or(|remuxer| remuxer.fits(unit_bytes_max)) && self.allowance <= saved_max
+    pub fn state(&self) -> Option<RemuxerState> {
+        self.remuxer.as_deref().map(Remuxer::state)
+    }
+
+    /// Returns the offset in the original up to which it has read, if the newest byte there is at
+    /// `newest`.
+    #[cfg(feature = "handover")]
+    pub fn cursor(&self, newest: u64) -> u64 {
+        self.behind.unwrap_or(newest)
+    }
+
+    /// Goes on with this remuxer, which reads the original from this offset on.
+    #[cfg(feature = "handover")]
+    pub fn resume(&mut self, remuxer: Remuxer, offset: u64) {
+        *self = RemuxedStream {
+            behind: Some(offset),
+            ..RemuxedStream::new((self.original, self.serial), self.target, remuxer)
+        };
     }
 
     /// Bytes that its allocations take.
@@ -279,7 +296,6 @@ mod tests {
         fed.result.expect("it is sound");
         assert!(fed.work > 2 * tail.len());
         assert!((1..=WORK_SAVED_MAX).contains(&shadow.allowance));
-        assert!(shadow.fits(UNIT_MAX));
         let remuxer = shadow.remuxer.as_ref().expect("it goes on");
         let beside = remuxer.held_bytes();
         assert!(beside > 1);

@@ -10,7 +10,6 @@ use super::super::sequence::REORDER_MAX;
 
 /// Of one track.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Order {
     /// Times of showing that are to be times of decoding, in order: as many as pictures may be
     /// ahead of another.
@@ -62,14 +61,6 @@ impl Order {
     /// Bytes that its one allocation takes.
     pub fn held_bytes(&self) -> usize {
         self.waiting.capacity() * size_of::<Time>()
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Order {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        self.deeper <= REORDER_MAX && self.waiting.len() <= REORDER_MAX
     }
 }
 

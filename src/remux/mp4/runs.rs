@@ -6,7 +6,6 @@ use crate::format::mp4::{BASE_DATA_OFFSET, child, header_of, number, places};
 
 /// The samples of a `trun` that are to come.
 #[derive(Clone, Copy)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Run {
     /// Of those of `moov`.
     pub track: usize,
@@ -224,13 +223,5 @@ impl Run {
         self.entry += self.entry_bytes();
         self.samples = self.samples.saturating_sub(1);
         self.samples == 0
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Run {
-    /// Whether what was told of it can be, of a fragment of so many bytes.
-    pub fn fits(&self, content_bytes: usize) -> bool {
-        self.entry <= content_bytes && (1..=SAMPLES_MAX).contains(&self.samples)
     }
 }

@@ -1,6 +1,8 @@
 //! Heads of PES packets (ISO/IEC 13818-1 section 2.4.3.6), and the times that they tell.
 
 use super::super::medium::Fault;
+#[cfg(feature = "handover")]
+use super::super::medium::Time;
 use super::super::sample_queue::Times;
 use super::time;
 use crate::time::MediaTime;
@@ -13,13 +15,22 @@ const MARKS_MAX: usize = 32;
 
 /// The clock of a program, of which 33 bits come.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Clock {
     /// The last time that came, and what that was without an end to the clock.
     newest: Option<(MediaTime, i64)>,
 }
 
 impl Clock {
+    /// Returns what is added to the newest time that came because the clock has ended and begun
+    /// again, in nanoseconds.
+    #[cfg(feature = "handover")]
+    pub fn shift(&self) -> i64 {
+        let ticks = self
+            .newest
+            .map_or(0, |(told, ticks)| ticks - told.ticks() as i64);
+        Time::of(ticks, TICKS_PER_SECOND).map_or(0, Time::nanoseconds)
+    }
+
     fn ticks(&mut self, told: u64) -> i64 {
         let told = MediaTime::from_ticks(told);
         let ticks = match self.newest {
@@ -33,7 +44,6 @@ impl Clock {
 
 /// What a PES packet says of the unit that begins in it.
 #[derive(Clone, Copy)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Mark {
     /// `None` if it says nothing.
     pub times: Option<Times>,
@@ -43,7 +53,6 @@ pub(super) struct Mark {
 
 /// Marks, by where in a stream's bytes their PES packets begin.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Marks(Vec<(usize, Mark)>);
 
 impl Marks {
@@ -88,7 +97,6 @@ impl Marks {
 
 /// The head of a stream's PES packet as it comes.
 #[derive(Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Head {
     /// Seldom more than one packet of 184 bytes is needed: 264 bytes at the most.
     bytes: Vec<u8>,
@@ -97,7 +105,6 @@ pub(super) struct Head {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Place {
     /// Nothing counts before the next one begins.
     #[default]
@@ -196,20 +203,4 @@ fn ticks(bytes: &[u8]) -> Option<u64> {
             | u64::from(*d) << 7
             | u64::from(e >> 1),
     )
-}
-
-#[cfg(feature = "handover")]
-impl Marks {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        self.0.len() <= MARKS_MAX && self.0.is_sorted_by_key(|(place, _)| *place)
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Head {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        self.bytes.len() <= FIXED_BYTES + usize::from(u8::MAX)
-    }
 }

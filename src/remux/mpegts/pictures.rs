@@ -10,16 +10,11 @@ use super::super::sample_queue::Times;
 use super::Voice;
 use super::pes::{Mark, Marks};
 use crate::format::mpegts::may_begin;
-#[cfg(feature = "handover")]
-use crate::handover::are_times;
-
 /// One stream of them.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct PictureStream {
     is_h265: bool,
     pictures: Pictures,
     /// From where the unit begins.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
     /// So far no start code begins but those that were seen.
     searched: usize,
@@ -31,7 +26,6 @@ pub(super) struct PictureStream {
 }
 
 /// Of the unit at the front.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum State {
     /// It is not known where one begins.
     Searching,
@@ -275,15 +269,4 @@ fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
         let zeros = nal.iter().rev().take_while(|byte| **byte == 0).count();
         Some(&nal[..nal.len() - zeros])
     })
-}
-
-#[cfg(feature = "handover")]
-impl PictureStream {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        self.pictures.fits()
-            && self.marks.fits()
-            && self.searched <= self.bytes.len()
-            && are_times([self.gap])
-    }
 }

@@ -7,11 +7,9 @@ use super::Voice;
 use super::pes::{Mark, Marks};
 
 /// One stream of it.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct SoundStream {
     codec: Codec,
     /// From where a frame begins, or may begin.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
     marks: Marks,
     is_in_step: bool,
@@ -232,14 +230,6 @@ fn opus(bytes: &[u8]) -> Look {
         lasts: sound::opus_lasts(packet),
         head: None,
     })
-}
-
-#[cfg(feature = "handover")]
-impl SoundStream {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        self.marks.fits() && self.setup.fits()
-    }
 }
 
 #[cfg(test)]

@@ -11,12 +11,8 @@
 use std::collections::VecDeque;
 
 use super::super::medium::Unit;
-#[cfg(feature = "handover")]
-use crate::handover::are_times;
-
 /// A unit that owns its bytes. Times are nanoseconds.
 #[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct OwnedUnit {
     /// The place of its track in the list.
     pub track: usize,
@@ -27,13 +23,11 @@ pub struct OwnedUnit {
     /// Decoding can begin with it.
     pub is_join: bool,
     /// As they came.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     pub bytes: Box<[u8]>,
 }
 
 /// Puts units in order.
 #[derive(Debug, Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Interleave {
     lanes: Vec<TrackQueue>,
     bytes_max: usize,
@@ -47,7 +41,6 @@ pub struct Interleave {
 
 /// What waits of a track.
 #[derive(Debug, Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct TrackQueue {
     waiting: VecDeque<OwnedUnit>,
     newest: Option<i64>,
@@ -200,31 +193,5 @@ impl TrackQueue {
         };
         self.is_missing = decode.saturating_add(patience) <= newest;
         self.is_missing
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Interleave {
-    /// Whether what was told of it can be, of so many tracks, where so many bytes wait at most.
-    pub fn fits(&self, tracks: usize, bytes_max: usize) -> bool {
-        let lanes = self.lanes.iter().enumerate();
-        let kept = lanes.flat_map(|(index, lane)| {
-            let waiting = lane.waiting.iter();
-            waiting.map(move |kept| (index, kept))
-        });
-        let fits = |(index, kept): (usize, &OwnedUnit)| {
-            kept.track == index
-                && kept.decode <= kept.present
-                && are_times([kept.decode, kept.present])
-        };
-        let behind = 0..=BEHIND_MAX;
-        let bytes = kept.clone().map(|(_, kept)| kept.bytes.len());
-        self.lanes.len() <= tracks
-            && self.lanes.iter().all(|lane| behind.contains(&lane.behind))
-            && self.bytes_max <= bytes_max
-            && self.bytes == bytes.sum::<usize>()
-            && self.units == kept.clone().count()
-            && self.units <= UNITS_MAX + 1
-            && kept.clone().all(fits)
     }
 }

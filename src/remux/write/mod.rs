@@ -54,7 +54,6 @@ pub const OUT_ONCE: usize = mp4::HEADER_ALLOWANCE;
 const _: () = assert!(mpegts::ALLOWANCE_MAX <= OUT_ONCE && mp4::OUT_PER_UNIT <= OUT_PER_UNIT);
 
 /// Writes one of the containers.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Writer {
     MpegTs(Box<MpegTs>),
     Mp4(Box<Mp4>),
@@ -111,23 +110,39 @@ impl Writer {
         }
     }
 
+    /// Returns the decode time, in nanoseconds, of the track's first unit that the writer has taken
+    /// and not written.
+    #[cfg(feature = "handover")]
+    pub fn pending_from(&self, track: usize) -> Option<i64> {
+        match self {
+            Writer::MpegTs(writer) => writer.pending_from(track),
+            Writer::Mp4(writer) => writer.pending_from(track),
+        }
+    }
+
+    /// Returns the continuity counters of MPEG-TS, by the places of the tracks.
+    #[cfg(feature = "handover")]
+    pub fn counters(&self) -> Vec<u8> {
+        match self {
+            Writer::MpegTs(writer) => writer.counters(),
+            Writer::Mp4(_) => Vec::new(),
+        }
+    }
+
+    /// Goes on with these continuity counters, before the first track.
+    #[cfg(feature = "handover")]
+    pub fn resume(&mut self, counters: &[u8]) {
+        match self {
+            Writer::MpegTs(writer) => writer.resume(counters),
+            Writer::Mp4(_) => {}
+        }
+    }
+
     /// Bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         match self {
             Writer::MpegTs(writer) => size_of::<MpegTs>() + writer.held_bytes(),
             Writer::Mp4(writer) => size_of::<Mp4>() + writer.held_bytes(),
-        }
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Writer {
-    /// Whether what was told of it can be, of so many tracks, where a fragment has at most so many
-    /// bytes.
-    pub fn fits(&self, tracks: usize, bytes_max: usize) -> bool {
-        match self {
-            Writer::MpegTs(writer) => writer.fits(tracks),
-            Writer::Mp4(writer) => writer.fits(tracks, bytes_max),
         }
     }
 }

@@ -16,11 +16,11 @@ mod boxes;
 mod fragment;
 mod header;
 
+#[cfg(feature = "handover")]
+use super::super::medium::Time;
 use super::super::medium::{Codec, Fault, Shape, Track};
 use super::interleave::OwnedUnit;
 use super::timeline::ticks;
-#[cfg(feature = "handover")]
-use crate::{handover::are_times, remux::medium::TRACKS_MAX};
 use fragment::{Run, Sample};
 
 /// Longest fragment, in nanoseconds.
@@ -39,7 +39,6 @@ const JITTER: i64 = 1_000_000;
 
 /// The writer.
 #[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Mp4 {
     bytes_max: usize,
     /// As they were told.
@@ -60,7 +59,6 @@ pub struct Mp4 {
 
 /// A track's part of a fragment.
 #[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct TrackQueue {
     /// Of a track that is known.
     is_carried: bool,
@@ -153,6 +151,15 @@ impl Mp4 {
     /// Nothing more comes: the fragment is whole.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
         self.write_fragment(None, out)
+    }
+
+    /// Returns the decode time of the first sample of the open fragment, less what rounding and
+    /// [`JITTER`] may add to it.
+    #[cfg(feature = "handover")]
+    pub fn pending_from(&self, track: usize) -> Option<i64> {
+        let lane = self.lanes.get(track)?;
+        let decode = Time::of(lane.samples.first()?.decode, lane.clock)?;
+        Some(decode.nanoseconds() - 2 * JITTER)
     }
 
     /// Bytes that its allocations take.
@@ -288,28 +295,5 @@ impl TrackQueue {
         let newest = self.samples.last().map_or(0, |sample| sample.decode);
         let second = i64::from(self.clock);
         newest.saturating_add(self.frame.unwrap_or(self.gap).clamp(1, second.max(1)))
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Mp4 {
-    /// Whether what was told of it can be, of so many tracks, where a fragment has at most so many
-    /// bytes.
-    pub fn fits(&self, tracks: usize, bytes_max: usize) -> bool {
-        let samples = self.lanes.iter().flat_map(|lane| &lane.samples);
-        let bytes = samples.clone().map(|sample| sample.bytes.len());
-        let lane_fits = |lane: &TrackQueue| {
-            are_times([lane.newest.unwrap_or(0), lane.gap, lane.frame.unwrap_or(0)])
-        };
-        self.lanes.len() <= tracks
-            && self.tracks.len() == self.lanes.len()
-            && self.header.len() <= TRACKS_MAX
-            && self.lanes.iter().all(lane_fits)
-            && samples.clone().all(|sample| are_times([sample.decode]))
-            && self.bytes_max <= bytes_max
-            && self.bytes == bytes.sum::<usize>()
-            && self.samples == samples.count()
-            && self.samples <= SAMPLES_MAX
-            && self.allowance <= HEADER_ALLOWANCE
     }
 }

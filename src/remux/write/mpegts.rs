@@ -19,11 +19,6 @@ mod waiting;
 
 use super::super::medium::{Fault, Track};
 use super::interleave::OwnedUnit;
-#[cfg(feature = "handover")]
-use crate::{
-    handover::are_times,
-    remux::medium::{TRACKS_MAX, Time},
-};
 use clock::{Clock, MARGIN, MILLISECOND, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, PES_HEAD_BYTES_MAX, Sending, pes_head};
 pub(super) use payload::left_out;
@@ -58,7 +53,6 @@ const TICK: i64 = 11_112;
 
 /// The writer.
 #[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct MpegTs {
     tables: Tables,
     /// By the place of their tracks; `None` of what is left out, and of what is not known yet.
@@ -76,7 +70,6 @@ pub struct MpegTs {
 
 /// An elementary stream.
 #[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Stream {
     carriage: Carriage,
     pid: u16,
@@ -84,7 +77,6 @@ struct Stream {
     is_video: bool,
     past: PidState,
     /// Sound that is gathered, and since when.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     gathered: Vec<u8>,
     since: i64,
     /// When the newest frame of it is decoded.
@@ -95,7 +87,6 @@ struct Stream {
 
 /// What goes on for a PID, whatever it carries.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct PidState {
     counter: Counter,
     /// When the newest unit was to be decoded.
@@ -188,6 +179,34 @@ impl MpegTs {
         for index in 0..self.streams.len() {
             self.write_gathered(index, out);
         }
+    }
+
+    /// Returns the decode time of the first frame of the sound that is gathered.
+    #[cfg(feature = "handover")]
+    pub fn pending_from(&self, track: usize) -> Option<i64> {
+        let stream = self.streams.get(track)?.as_ref()?;
+        (!stream.gathered.is_empty()).then_some(stream.since)
+    }
+
+    /// Returns the continuity counters of the tracks, by their places.
+    #[cfg(feature = "handover")]
+    pub fn counters(&self) -> Vec<u8> {
+        let places = 0..self.streams.len().max(self.past.len());
+        let past = |place: usize| match self.streams.get(place) {
+            Some(Some(stream)) => stream.past.counter.number(),
+            Some(None) | None => self.past.get(place).map_or(0, |past| past.counter.number()),
+        };
+        places.map(past).collect()
+    }
+
+    /// Goes on with these continuity counters.
+    #[cfg(feature = "handover")]
+    pub fn resume(&mut self, counters: &[u8]) {
+        let past = counters.iter().map(|number| PidState {
+            counter: Counter::at(*number),
+            ..PidState::NONE
+        });
+        self.past = past.collect();
     }
 
     /// Bytes that its allocations take: besides what is gathered, some hundred.
@@ -441,33 +460,5 @@ impl Stream {
             + sets
             + self.carriage.descriptors.capacity()
             + self.waiting.held_bytes()
-    }
-}
-
-#[cfg(feature = "handover")]
-impl MpegTs {
-    /// Whether what was told of it can be, of so many tracks: what leads is a stream, if there is
-    /// any.
-    pub fn fits(&self, tracks: usize) -> bool {
-        let leader = self.leader.map(|leader| self.streams.get(leader));
-        let leader_fits = match leader {
-            None => self.streams.iter().all(Option::is_none),
-            Some(leader) => leader.is_some_and(Option::is_some),
-        };
-        let fits = |stream: &Stream| {
-            are_times([stream.since, stream.until])
-                && stream.waiting.fits()
-                && (1..=Time::SECOND).contains(&stream.packet_time)
-                && stream.past.counter.fits()
-                && stream.gathered.len() <= GATHER_BYTES_MAX + 2 * SOUND_BYTES_MAX
-        };
-        leader_fits
-            && self.streams.len() <= tracks
-            && self.past.len() <= TRACKS_MAX
-            && self.past.iter().all(|past| past.counter.fits())
-            && self.streams.iter().flatten().all(fits)
-            && self.tables.fits()
-            && self.clock.fits()
-            && self.allowance <= ALLOWANCE_MAX
     }
 }

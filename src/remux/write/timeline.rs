@@ -6,9 +6,6 @@
 //! moved so that it goes on where it has ended. A gap that is shorter stays a gap.
 
 use super::interleave::{BACK_MAX, OwnedUnit};
-#[cfg(feature = "handover")]
-use crate::{handover::are_times, remux::medium::TRACKS_MAX};
-
 /// So many nanoseconds in ticks of a clock, rounded to the nearest.
 pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
     let doubled = 2 * i128::from(nanoseconds) * i128::from(ticks_per_second);
@@ -20,7 +17,6 @@ pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
 
 /// Where the line stands.
 #[derive(Debug, Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timeline {
     /// By so much everything is moved.
     shift: i64,
@@ -32,8 +28,8 @@ pub struct Timeline {
 
 /// How far a track has come.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Track {
+    /// The latest decode time that went out. `i64::MIN`: no unit has.
     newest: i64,
     /// How far it lay behind the one before.
     gap: i64,
@@ -56,7 +52,7 @@ impl Timeline {
     /// Moves a unit to its place; says whether it has one.
     #[must_use]
     pub fn place(&mut self, unit: &mut OwnedUnit) -> bool {
-        let moved = unit.decode.saturating_add(self.shift);
+        let moved = self.moved(unit.decode);
         let shift = match self.newest {
             None => self.begin(BEGIN.saturating_sub(unit.decode).div_euclid(STEP)),
             Some(newest)
@@ -78,6 +74,35 @@ impl Timeline {
             unit.present = unit.decode;
         }
         self.note(unit)
+    }
+
+    /// Returns the state that another process needs to go on with these times.
+    #[cfg(feature = "handover")]
+    pub fn state(&self) -> (i64, Option<i64>) {
+        (self.shift, self.newest)
+    }
+
+    /// Goes on with the times of another process.
+    #[cfg(feature = "handover")]
+    pub fn resume(shift: i64, newest: Option<i64>) -> Timeline {
+        Timeline {
+            shift,
+            newest,
+            tracks: Vec::new(),
+        }
+    }
+
+    /// Returns the earliest time of the track's next unit: half of a unit behind the newest one.
+    #[cfg(feature = "handover")]
+    pub fn next_of(&self, track: usize) -> Option<i64> {
+        let has_units = |track: &&Track| track.newest > i64::MIN;
+        let track = self.tracks.get(track).filter(has_units)?;
+        Some(track.newest.saturating_add(track.gap / 2 + 1))
+    }
+
+    /// Returns a decode time of the source as a time of the output, in nanoseconds.
+    pub fn moved(&self, decode: i64) -> i64 {
+        decode.saturating_add(self.shift)
     }
 
     /// Bytes that its allocations take.
@@ -103,19 +128,21 @@ impl Timeline {
 
     /// Whether a unit that was moved goes out.
     fn note(&mut self, unit: &OwnedUnit) -> bool {
-        let new = Track {
-            newest: unit.decode,
+        let none = Track {
+            newest: i64::MIN,
             gap: 0,
             floor: 0,
         };
         while self.tracks.len() <= unit.track {
-            self.tracks.push(new);
+            self.tracks.push(none);
         }
         let track = &mut self.tracks[unit.track];
         if unit.decode < track.floor {
             return false;
         }
-        if unit.decode > track.newest {
+        if track.newest == i64::MIN {
+            track.newest = unit.decode;
+        } else if unit.decode > track.newest {
             track.gap = (unit.decode - track.newest).min(GAP_MAX);
             track.newest = unit.decode;
         }
@@ -128,16 +155,5 @@ impl Track {
     /// Where what comes next may begin.
     fn end(&self) -> i64 {
         self.newest.saturating_add(self.gap)
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Timeline {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        let fits = |track: &Track| are_times([track.newest]) && (0..=GAP_MAX).contains(&track.gap);
-        self.tracks.len() <= TRACKS_MAX
-            && are_times([self.newest.unwrap_or(0)])
-            && self.tracks.iter().all(fits)
     }
 }

@@ -4,7 +4,6 @@ use super::boxes::{boxed, close, full, numbers, put};
 
 /// A sample that waits for its fragment to be whole. Times are ticks of its track.
 #[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Sample {
     /// When it is to be decoded, in ticks.
     pub decode: i64,
@@ -13,7 +12,6 @@ pub(super) struct Sample {
     /// Decoding can begin with it.
     pub is_join: bool,
     /// As they came.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     pub bytes: Box<[u8]>,
 }
 

@@ -6,9 +6,6 @@
 //! milliseconds, and no buffer runs over that the stream itself would not run over. Nothing waits
 //! for that; it is what the clock says, not what the writer does.
 
-#[cfg(feature = "handover")]
-use crate::handover::are_times;
-
 /// So long before it is decoded a unit begins to arrive; sound of many bits a second later, when
 /// its buffer has room. A picture of 150 kB arrives in it at 12 Mbit/s.
 pub(super) const MARGIN: i64 = 100 * MILLISECOND;
@@ -32,7 +29,6 @@ const TABLES_LATE: i64 = 100 * MILLISECOND;
 
 /// The multiplex's clock, in nanoseconds.
 #[derive(Debug, Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Clock {
     /// When the next packet arrives.
     pub now: i64,
@@ -49,7 +45,6 @@ pub(super) struct Clock {
 
 /// How units follow each other.
 #[derive(Debug, Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Pace {
     /// When the newest began.
     newest: i64,
@@ -212,16 +207,6 @@ pub(super) fn h265_bits(level: u8) -> u64 {
         _ => 240_000,
     };
     kilobits * 1_100
-}
-
-#[cfg(feature = "handover")]
-impl Clock {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        let told = [self.referred, self.tables].map(|told| told.unwrap_or(0));
-        let gaps = [self.leading.gap, self.all.gap];
-        are_times([self.now]) && are_times(told) && are_times(gaps)
-    }
 }
 
 #[cfg(test)]

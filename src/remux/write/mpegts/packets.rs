@@ -16,7 +16,6 @@ pub(super) const PES_HEAD_BYTES_MAX: usize = 19;
 
 /// Of a PID, the number of the next packet with a payload.
 #[derive(Clone, Copy, Debug, Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Counter(u8);
 
 impl Counter {
@@ -28,6 +27,18 @@ impl Counter {
         let next = self.0;
         self.0 = (next + 1) & 0x0f;
         next
+    }
+
+    /// Before the packet with this number.
+    #[cfg(feature = "handover")]
+    pub fn at(number: u8) -> Counter {
+        Counter(number & 0x0f)
+    }
+
+    /// Returns the number of the next packet.
+    #[cfg(feature = "handover")]
+    pub fn number(self) -> u8 {
+        self.0
     }
 
     /// What the last one had.
@@ -169,13 +180,5 @@ impl Adaptation {
             out.extend_from_slice(self.reference.as_ref().map_or(&[], |field| &field[..]));
         }
         out.resize(end, 0xff);
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Counter {
-    /// Whether what was told of it can be.
-    pub fn fits(self) -> bool {
-        self.0 <= 0x0f
     }
 }

@@ -6,7 +6,6 @@ use crate::remux::medium::{Codec, Fault, Shape, Track};
 
 /// How the units of a stream are wrapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Framing {
     /// The access unit delimiter, and the parameter sets, behind start codes.
     Nal {
@@ -22,7 +21,6 @@ pub(super) enum Framing {
 
 /// Whose NAL units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Nal {
     H264,
     H265,
@@ -34,7 +32,6 @@ const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
 /// How MPEG-TS carries a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Carriage {
     /// Of the map.
     pub stream_type: u8,

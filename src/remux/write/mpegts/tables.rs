@@ -2,15 +2,11 @@
 
 use super::packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, SYNC_BYTE};
 use crate::format::mpegts::checksum;
-#[cfg(feature = "handover")]
-use crate::remux::medium::TRACKS_MAX;
-
 pub(super) const MAP_PID: u16 = 0x1000;
 const PROGRAM: u16 = 1;
 
 /// What the map says of an elementary stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Entry {
     /// The stream's.
     pub pid: u16,
@@ -22,7 +18,6 @@ pub(super) struct Entry {
 
 /// The program's tables as they are repeated.
 #[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Tables {
     entries: Vec<Entry>,
     clock_pid: u16,
@@ -117,18 +112,3 @@ fn write_section(pid: u16, section: &[u8], counter: &mut Counter, out: &mut Vec<
         (rest, is_first) = (later, false);
     }
 }
-
-#[cfg(feature = "handover")]
-impl Tables {
-    /// Whether what was told of it can be.
-    pub fn fits(&self) -> bool {
-        self.entries.len() <= TRACKS_MAX
-            && self.version <= 0x1f
-            && self.map.len() <= SECTION_BYTES_MAX
-            && self.counters.iter().all(|counter| counter.fits())
-    }
-}
-
-/// Its length has twelve bits, of which the highest two are zero.
-#[cfg(feature = "handover")]
-const SECTION_BYTES_MAX: usize = 1024;

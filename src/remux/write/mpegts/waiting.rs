@@ -3,12 +3,8 @@
 
 use std::collections::VecDeque;
 
-#[cfg(feature = "handover")]
-use crate::handover::are_times;
-
 /// What has been sent of a stream, and is not decoded yet.
 #[derive(Debug, Default)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Waiting {
     /// When all of a PES packet is decoded, in nanoseconds, and how long it is: times ascend.
     packets: VecDeque<(i64, usize)>,
@@ -43,13 +39,6 @@ impl Waiting {
             }
             None => self.packets.push_back((decoded, bytes)),
         }
-    }
-
-    /// Whether what was told of it can be.
-    #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
-        let mut times = self.packets.iter().map(|(decoded, _)| *decoded);
-        self.packets.len() <= PACKETS_MAX && times.all(|decoded| are_times([decoded]))
     }
 
     /// Bytes that its one allocation takes.
