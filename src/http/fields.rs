@@ -62,6 +62,7 @@ pub(super) struct Fields {
     pub referer: Option<String>,
     /// `Last-Event-ID`
     pub last_event_id: Option<String>,
+    pub accepts_html: bool,
     /// `Via`, all of its lines joined
     pub via: Option<String>,
     /// `X-Forwarded-For` and `Forwarded`, all lines of each joined
@@ -109,6 +110,7 @@ impl Fields {
                 "user-agent" => found.user_agent = Some(value()),
                 "referer" => found.referer = Some(value()),
                 "last-event-id" => found.last_event_id = Some(value()),
+                "accept" => found.accepts_html |= value().contains("text/html"),
                 "via" => append(&mut found.via, field.name, &value())?,
                 "forwarded" => append(&mut found.forwarded.standard, field.name, &value())?,
                 "x-forwarded-for" => {

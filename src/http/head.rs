@@ -99,6 +99,8 @@ pub struct Head {
     pub referer: Option<String>,
     /// `Last-Event-ID`: what a browser that follows events has had last
     pub last_event_id: Option<String>,
+    /// Whether `Accept` names HTML, as a browser's does when it opens a page.
+    pub accepts_html: bool,
     /// `Via`, all of its lines joined
     pub via: Option<String>,
     /// `X-Forwarded-For` or `Forwarded`, all lines joined
@@ -228,6 +230,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
         user_agent: fields.user_agent,
         referer: fields.referer,
         last_event_id: fields.last_event_id,
+        accepts_html: fields.accepts_html,
         via: fields.via,
         forwarded: fields.forwarded,
     })

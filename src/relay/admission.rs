@@ -260,7 +260,11 @@ impl Gate<'_> {
             // is none.
             EntryPoint::Page if self.tokens.is_none() => check_named(claim),
             EntryPoint::Page => {
-                self.check_caller(claim).map_err(|_| not_found())?;
+                self.check_caller(claim).map_err(|_| {
+                    let mut refusal = not_found();
+                    refusal.detail += &self.missed_by(claim);
+                    refusal
+                })?;
                 check_no_stranger_proxy(claim)?;
                 self.check_host(claim)?;
                 // A link may lead to it: what it shows it gets by calls, and it stands in no frame.

@@ -49,7 +49,8 @@ pub(super) enum Call {
     },
     /// The operator's page.
     Page,
-    /// The page on which a session is watched, or why who asks gets it not.
+    /// The page on which a session is watched. With a refusal: that, as a page; also in the place
+    /// of the operator's page.
     #[cfg_attr(feature = "handover", serde(skip))]
     WatchPage(Option<Box<Refusal>>),
     /// What is asked for has this address, as seen from the one that was asked for.

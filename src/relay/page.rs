@@ -2,7 +2,7 @@
 //! is shown in its place to who may not. The files of each page are joined to one document when the
 //! program is built. It gets nothing from elsewhere, and the browser sees to that.
 
-use crate::http::Refusal;
+use crate::http::{Refusal, Status};
 use crate::random::Random;
 
 /// Which page.
@@ -166,6 +166,10 @@ fn words(refusal: &Refusal) -> String {
             "This link has expired",
             "Ask for a new one where you got it.",
         ),
+        None if refusal.status == Status::NotFound => (
+            "There is nothing here for you",
+            "The operator's page is for the hosts that --token-server names. On the server's own host, 127.0.0.1 and ::1 are two addresses.",
+        ),
         _ => (
             "This link does not work",
             "It may be mistyped or withdrawn. Ask for a new one where you got it.",
@@ -178,7 +182,6 @@ fn words(refusal: &Refusal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::Status;
 
     /// Nothing of the document is lost or changed; what stands in it runs by the number that was
     /// drawn for it, and by no other.

@@ -311,7 +311,9 @@ impl Relay {
                 page(Document::Operator, self.ctx.random()).map(|page| Outcome::Page(page, None))
             }
             Call::WatchPage(refusal) => {
-                let shut = |refusal: &&Refusal| refusal.status == Status::Forbidden;
+                let shut = |refusal: &&Refusal| {
+                    matches!(refusal.status, Status::Forbidden | Status::NotFound)
+                };
                 let shut = refusal.as_deref().filter(shut);
                 // Otherwise it waits until it is admitted.
                 let document = shut.map_or(Document::Watch, Document::Refused);

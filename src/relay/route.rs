@@ -119,7 +119,7 @@ impl<'a> RequestContext<'a> {
             [b"stream", session, file] => self.stream_as(session, file),
             [b"watch"] if Page::IS_HERE => self.watch_page(None),
             [b"watch", session] if Page::IS_HERE => self.watch_page(Some(session)),
-            [b""] if Page::IS_HERE => self.look(EntryPoint::Page, Call::Page),
+            [b""] if Page::IS_HERE => self.operator_page(),
             [b"metrics"] => self.look(EntryPoint::Figures, Call::Metrics),
             [b"api", b"openapi.json"] => self.look(EntryPoint::Call, Call::Description),
             [b"healthz"] => self.look(EntryPoint::Health, Call::Health),
@@ -227,6 +227,16 @@ impl<'a> RequestContext<'a> {
                 parse_session(bytes)
             }
             None => only_session(&self.head.target),
+        }
+    }
+
+    /// The operator's page. A browser that may not see it gets the refusal as a page.
+    fn operator_page(&self) -> Result<Route, Refusal> {
+        match self.look(EntryPoint::Page, Call::Page) {
+            Err(refusal) if self.head.accepts_html => {
+                Ok(Route::Call(Call::WatchPage(Some(Box::new(refusal)))))
+            }
+            found => found,
         }
     }
 

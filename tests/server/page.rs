@@ -16,6 +16,16 @@ fn the_page_is_for_the_hosts_of_the_api() {
         Some("text/html; charset=utf-8")
     );
     request(server.listeners[1], "GET", "/", &[]).assert_problem(404, &["nothing"]);
+    let browser = ["Accept: text/html,application/xhtml+xml,*/*;q=0.8"];
+    let refused = request(server.listeners[1], "GET", "/", &browser);
+    assert_eq!(refused.status(), 404);
+    assert_eq!(
+        refused.head.field("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    for words in ["this is ::1", "--token-server=::1"] {
+        assert!(refused.text().contains(words), "{words}");
+    }
     let open = Server::start(&[]);
     assert_eq!(open.request("GET", "/").status(), 200);
 }
