@@ -46,6 +46,7 @@ static OPERATOR: Html = Html::with_script(
         include_str!("page/operator/common.js"),
         include_str!("page/operator/player.js"),
         include_str!("page/operator/streams.js"),
+        include_str!("page/operator/share.js"),
         include_str!("page/operator/tokens.js"),
         include_str!("page/operator/updates.js"),
     ),

@@ -156,14 +156,60 @@ fn links_are_copied_with_the_key_that_is_for_watching() {
     await_text(&mut browser, "#token-list .chip", "watch only");
     click(&mut browser, "button.watch");
     await_text(&mut browser, ".player p", "does not play");
-    browser.evaluate("[...document.querySelectorAll('.player button')].find((button) => button.textContent == 'Copy watch link').click(); true");
+    let copies_link = "window.copied = ''; document.querySelector('#share-links button').click(); document.querySelector('#share').close(); true";
+    click(&mut browser, ".player button[aria-label^=Share]");
+    browser.evaluate(copies_link);
     let link = format!("http://{}/watch/w4tch", server.address());
     browser.await_true(&format!("window.copied == '{link}'"));
-    browser.evaluate("window.copied = ''; [...document.querySelectorAll('#token-list .link')].find((button) => button.textContent == 'Copy link').click(); true");
+    click(&mut browser, "#token-list .link[aria-label^=Share]");
+    browser.evaluate(copies_link);
     browser.await_true(&format!("window.copied == '{link}'"));
     browser.evaluate("[...document.querySelectorAll('#token-list .link')].find((button) => button.textContent == 'Copy address').click(); true");
     let address = format!("http://{}/stream/send", server.address());
     browser.await_true(&format!("window.copied == '{address}'"));
+}
+
+/// A sessionid that may publish is not given away: a key is made that may watch, for a time and for
+/// a number of viewers.
+#[test]
+#[ignore = "needs Chromium and npm"]
+fn share_makes_a_key_that_cannot_publish() {
+    let server = Server::gated(&[]);
+    let mut browser = open(&server, "share");
+    browser.evaluate(CLIPBOARD);
+    let axe = from_npm("axe-core", "4.10.3", "axe.min.js");
+    browser.evaluate(&format!("{axe}; true"));
+    server.add_token("sessionid=desk");
+    click(&mut browser, "#token-list .link");
+    browser.await_true("document.querySelector('#share').open");
+    browser.evaluate("document.querySelector('#share-viewers').value = '5'; true");
+    assert_sound(&mut browser, "share-form");
+    click(&mut browser, "#share-form button");
+    browser.await_true("document.querySelectorAll('#share-links code').length == 4");
+    assert_sound(&mut browser, "share-links");
+    browser.evaluate("document.querySelector('#share-links button').click(); true");
+    let base = format!("http://{}/watch/", server.address());
+    browser.await_true(&format!("window.copied.startsWith('{base}')"));
+    let copied = browser.evaluate("window.copied");
+    let key = copied.as_str().expect("a link").replace(&base, "");
+    assert!(key.len() >= 20, "{key}");
+    let tokens = server.request("GET", "/api/list-tokens?details=1").json();
+    let tokens = tokens.as_array().expect("rows");
+    let made = tokens
+        .iter()
+        .find(|token| token["sessionid"] == key.as_str());
+    let made = made.expect("the key");
+    assert_eq!(made["for"], "desk");
+    assert_eq!(made["direction"], "out");
+    assert_eq!(made["max_viewers"], 5);
+    assert!(made["expires"].is_u64(), "{made}");
+    browser.evaluate("const base = document.querySelector('#share-base'); base.value = 'https://tv.example/live'; base.oninput(); true");
+    let code = browser.evaluate("document.querySelector('#share-links code').textContent");
+    assert_eq!(code, format!("https://tv.example/live/watch/{key}"));
+    assert_eq!(
+        server.request("HEAD", &format!("/watch/{key}")).status(),
+        200
+    );
 }
 
 #[test]

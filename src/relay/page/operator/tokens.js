@@ -89,9 +89,9 @@ function paintToken(row, id, entry) {
 	row.querySelector("div").replaceChildren(...chips);
 	const link = row.querySelector(".link");
 	link.hidden = !http;
-	write(link, isPublisher ? "Copy address" : "Copy link");
-	link.ariaLabel = `${isPublisher ? "Copy the address to publish by" : "Copy the watch link of"} ${shortened(id)}`;
-	link.onclick = () => copy(isPublisher ? streamUrl(id) : watchUrl(id), link);
+	write(link, isPublisher ? "Copy address" : "Share");
+	link.ariaLabel = `${isPublisher ? "Copy the address to publish by" : "Share"} ${shortened(id)}`;
+	link.onclick = () => (isPublisher ? copy(streamUrl(id), link) : share(http.for || id, canBeShared(id) ? id : null));
 }
 $("token-filter").oninput = () => { sessionsMax = SESSIONS_STEP; showTokens(); };
 $("more-button").onclick = () => { sessionsMax += SESSIONS_STEP; showTokens(); };
@@ -109,8 +109,7 @@ function askRevoke(id) {
 }
 
 $("add-random").onclick = () => {
-	const bytes = crypto.getRandomValues(new Uint8Array(16));
-	$("add-id").value = btoa(String.fromCharCode(...bytes)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
+	$("add-id").value = randomId();
 };
 $("add-form").onchange = () => {
 	$("add-clients-row").hidden = !$("add-rtp").checked;
@@ -132,7 +131,7 @@ $("add-form").onsubmit = async (event) => {
 	try {
 		const response = await call("POST", query), { tokens } = await response.json();
 		const words = response.status === 201 ? `Added: the session has ${plural(tokens.length, "token")} now.` : "Nothing new: the session had all that.";
-		const forWatching = direction === "in" ? [] : [copyButton("Copy watch link", watchUrl(id))];
+		const forWatching = direction === "in" ? [] : [shareButton($("add-for").value || id, id)];
 		const forPublishing = direction === "out" ? [] : [copyButton("Copy address", streamUrl(id)), copyButton("Copy ffmpeg command", pictureCommand(id))];
 		const buttons = make("div", "buttons", ...(isHttp ? [...forWatching, ...forPublishing] : []));
 		$("add-result").replaceChildren(make("p", "", words), sessionName(id), buttons);
