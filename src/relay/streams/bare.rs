@@ -1,4 +1,4 @@
-//! A stream's source, if that sends MPEG-TS in datagrams without RTP: it goes out as a body does.
+//! A source that sends MPEG-TS in datagrams without RTP. Its packets go out like a body.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::relay::counts::Count;
 use crate::rtp::Bare;
 use crate::time::Instant;
 
-/// What is known of such a source.
+/// State of such a source.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct BareInput {
     bare: Bare,
@@ -18,30 +18,30 @@ pub(super) struct BareInput {
 }
 
 impl BareInput {
-    /// Bytes that it takes.
+    /// Returns the bytes that it takes.
     pub fn held_bytes(&self) -> usize {
         size_of::<BareInput>() + self.bare.held_bytes()
     }
 
-    /// Whether what was told of it can be.
+    /// Returns whether the state that was handed over is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.bare.fits()
     }
 
-    /// Where its datagrams come from. Nobody else's count: nothing in them says whose they are.
+    /// Returns the address of its datagrams. Only this identifies them, as nothing in them does.
     pub fn from(&self) -> SocketAddr {
         self.from
     }
 
-    /// When its last datagram came.
+    /// Returns when its last datagram came.
     pub fn heard(&self) -> Instant {
         self.heard
     }
 }
 
 impl Streams {
-    /// A stream's source sends MPEG-TS without RTP, from this address.
+    /// Begins a source of MPEG-TS without RTP at this address.
     pub fn begin_bare(&mut self, id: StreamId, from: SocketAddr, ctx: &mut Context) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.bare = Some(Box::new(BareInput {
@@ -53,7 +53,7 @@ impl Streams {
         }
     }
 
-    /// A datagram of a stream's source: the packets in it that are whole.
+    /// Takes a datagram of a stream's source. Returns the packets in it that are whole.
     pub fn take_bare(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) -> Option<Vec<u8>> {
         let stream = self.streams.get_mut(id)?;
         stream.bare.as_mut()?.heard = ctx.now();
@@ -78,8 +78,8 @@ mod tests {
 
     const CAMERA: &str = "10.2.0.2:6000";
 
-    /// However its datagrams cut them: only packets that are whole go on, each datagram counts, and
-    /// when the last came is known.
+    /// Only whole packets go on, however datagrams cut them. Each datagram counts, and sets the
+    /// time of the last.
     #[test]
     fn of_what_comes_without_rtp_whole_packets_go_on() {
         let from: SocketAddr = CAMERA.parse().expect("an address");
@@ -119,7 +119,7 @@ mod tests {
         };
         assert_eq!(heard(&stage), (from, stage.now));
         let before = stage.media(viewer).0.len();
-        // To where it has come, and how many packets are whole then.
+        // The end of each datagram in the media, and how many packets are whole then.
         let mut at = 3 * PACKET_BYTES;
         for (datagrams, (to, whole)) in (2..).zip([(600, 3), (700, 3), (752, 4), (3_000, 15)]) {
             stage.wait_seconds(1);

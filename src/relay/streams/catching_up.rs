@@ -1,16 +1,17 @@
-//! Shadows that are behind their originals: one begins where a viewer would, which may lie a whole
-//! `--buffer` back, and what lies between is read piece by piece, in turn, so that whoever asks for
-//! a shadow holds up nobody.
+//! Remuxed streams that are behind their originals.
+//!
+//! A remuxed stream begins where a viewer would, up to a whole `--buffer` back. It reads the bytes
+//! up to the newest piece by piece, in turn with others, so that no request blocks the server.
 //!
 //! ```text
 //!            original:  oldest … cursor ─────── newest
 //!   begins with a piece ───────────▶ one a turn, and twice as much as comes
 //! ```
 //!
-//! What it has yet to read is never overwritten: of what comes of the source twice as much is read
-//! before that is kept, and it has begun with a block more. When it has caught up it is given what
-//! comes, as it comes. Nobody loses a byte for that haste: while those who watch have yet to be
-//! written what there is, it waits for them, and its original's source with it.
+//! The bytes that it has yet to read are never overwritten: it begins at least one block ahead, and
+//! reads two bytes before each byte that arrives. When it has caught up, each new byte is fed to it
+//! directly. It does not outrun its own viewers: while they have unsent bytes it waits, and the
+//! original's source waits, too.
 
 use super::Streams;
 use super::remux_target::{GO_BYTES, GO_WORK, LARGER, PIECE_BYTES, READ_PER_BYTE};
@@ -19,13 +20,13 @@ use crate::relay::context::Context;
 use crate::relay::event::Event;
 
 impl Streams {
-    /// Whether there is [`Streams::read_behind`].
+    /// Returns whether [`Streams::read_behind`] may have something to do.
     pub fn has_behind(&self) -> bool {
         !self.behind.is_empty()
     }
 
-    /// The first of the shadows that are behind, and whose viewers have got all that there is for
-    /// them but who cannot take it, reads on, a go's share. Says whether there was one.
+    /// Lets one remuxed stream that is behind read its share, the first whose viewers have nothing
+    /// unsent that they could take. Returns whether one did.
     pub fn read_behind(&mut self, ctx: &mut Context) -> bool {
         for _ in 0..self.behind.len() {
             let Some(id) = self.behind.pop_front() else {
@@ -50,7 +51,7 @@ impl Streams {
         false
     }
 
-    /// So much is about to come of a stream: its shadows that are behind read on before.
+    /// Lets a stream's remuxed streams read ahead before `bytes` are appended.
     pub(super) fn make_way(&mut self, id: StreamId, bytes: usize, ctx: &mut Context) {
         for shadow in self.shadows_of(id).into_iter().flatten() {
             let bytes_max = READ_PER_BYTE.saturating_mul(bytes);
@@ -58,8 +59,8 @@ impl Streams {
         }
     }
 
-    /// Lets a shadow that is behind read at most `bytes_max`. It reads no further piece when it has
-    /// made `work_max`.
+    /// Lets a remuxed stream that is behind read at most `bytes_max`. It reads no further piece
+    /// when the cost has reached `work_max`.
     pub(super) fn catch_up(
         &mut self,
         id: StreamId,
@@ -76,8 +77,8 @@ impl Streams {
         }
     }
 
-    /// A shadow that is behind reads what its original keeps, in one piece. Says how much that was;
-    /// `None`: it is not behind any more.
+    /// Reads one piece of the original's buffer. Returns its length; `None`: the stream is not
+    /// behind any more.
     fn read_kept(&mut self, id: StreamId, bytes_max: usize, ctx: &mut Context) -> Option<usize> {
         let shadow = self.streams.get(id)?.shadow.as_ref()?;
         let (original, cursor) = (shadow.original, shadow.behind()?);
@@ -102,7 +103,7 @@ impl Streams {
         Some(bytes)
     }
 
-    /// A shadow has read all that there was.
+    /// Handles a remuxed stream that has caught up: it ends with its original, or gets UDP output.
     pub fn has_caught_up(&mut self, id: StreamId, ctx: &mut Context) {
         let original = self.streams.get(self.original_of(id));
         let end = original.and_then(|original| original.buffer.end());
@@ -113,7 +114,7 @@ impl Streams {
         }
     }
 
-    /// Whether a stream is a shadow that has yet to catch up.
+    /// Returns whether a stream is remuxed and has yet to catch up.
     pub(super) fn is_behind(&self, id: StreamId) -> bool {
         let shadow = self
             .streams

@@ -1,4 +1,4 @@
-//! What must hold of the streams, whatever happened to them.
+//! The invariants of all streams, for tests and fuzzing.
 
 use super::remux_target::RemuxedStream;
 use super::rtp::RtpInput;
@@ -6,12 +6,12 @@ use super::{Stream, StreamSource, Streams};
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 
-/// What a stream's datagrams hold at the most, without its clients' addresses: what came early
-/// (0.65 MiB), what is on its way, and what corrections are made of (0.25 MiB).
+/// Bytes of one stream's datagrams, at most, without its clients' addresses: packets that came
+/// early (0.65 MiB), packets on their way, and the data for corrections (0.25 MiB).
 const RTP_BYTES_MAX: usize = 1536 * 1024;
 
 impl Streams {
-    /// What must hold between two inputs. Says how many deadlines are armed.
+    /// Checks the invariants that hold between two inputs. Returns how many timers are armed.
     pub fn check(&self, ctx: &Context) -> usize {
         assert_eq!(
             self.order.len(),

@@ -1,12 +1,13 @@
-//! Streams that have lost their source and still go out: to viewers who have not taken all of it,
-//! and at its own pace to UDP clients.
+//! Streams that have lost their source and still go out: to viewers that lag, and to UDP clients at
+//! the pace of the stream's clock.
 //!
-//! They are listed, aborted and revoked as those that run. With these they have `--streams` places
-//! together, and [`PER_SESSION_MAX`] of a session. Who publishes gets in all the same: for a stream
-//! that begins when there is no place left, one that drains is cut, of its own session the one that
-//! began first, else of all. What goes to UDP clients ends with the time that its bytes are worth
-//! ([`rest_time`]), or when another source comes for the session: so of a session only the stream
-//! that ended last has a rest for them, the others have viewers.
+//! They are listed, aborted and revoked like streams that run. Both count for `--streams`; of one
+//! session at most [`PER_SESSION_MAX`] drain. A publisher always gets in: if there is no place for
+//! its stream, the oldest draining stream is cut off, of its own session if there is one.
+//!
+//! The output to UDP clients ends after the time that its bytes are worth ([`rest_time`]), or when
+//! the session's next source arrives. So of one session only the stream that ended last still has
+//! output for UDP clients. The others have viewers only.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -19,36 +20,36 @@ use crate::relay::event::Event;
 use crate::relay::{ConnectionId, Level, StreamId};
 use crate::stream::End;
 
-/// Streams that drain, by the serials that they have as streams.
+/// The streams that drain, by serial number.
 #[derive(Default)]
 pub(super) struct Draining {
     all: BTreeMap<u64, StreamId>,
-    /// The same; no tree is empty.
+    /// The same streams by session. No inner map is empty.
     by_session: HashMap<SessionId, BTreeMap<u64, StreamId>>,
 }
 
-/// Streams of one session that drain at the most: viewers who are as many uploads behind have lost
-/// touch, and who uploads without end must not make what is done for the session dear.
+/// Streams of one session that drain, at most. Viewers that are this many uploads behind have lost
+/// touch, and a session with endless uploads must not become expensive.
 const PER_SESSION_MAX: usize = 16;
-/// The slowest rest, in bytes a second: a telephone's sound in MPEG-TS is faster.
+/// The lowest assumed rate in bytes a second: speech in MPEG-TS is faster.
 const REST_BYTES_PER_SECOND_MIN: u64 = 4_000;
-/// For a rest of a few packets.
+/// Shortest time for the rest of a stream, even of a few packets.
 const REST_TIME_MIN: Duration = Duration::from_secs(60);
 
-/// How long so many bytes are sent at the most, however slow the clock in them is.
+/// Returns how long these bytes are sent to UDP clients at most, however slow their clock is.
 pub(super) fn rest_time(bytes: u64) -> Duration {
     REST_TIME_MIN + Duration::from_secs(bytes / REST_BYTES_PER_SECOND_MIN)
 }
 
 impl Draining {
-    /// A stream's source is gone, and what is left of it is sent.
+    /// Adds a stream that has lost its source.
     pub fn enter(&mut self, session: &SessionId, serial: u64, id: StreamId) {
         self.all.insert(serial, id);
         let of_session = self.by_session.entry(session.clone()).or_default();
         of_session.insert(serial, id);
     }
 
-    /// It has been sent, or given up.
+    /// Removes a stream.
     pub fn leave(&mut self, session: &SessionId, serial: u64) {
         self.all.remove(&serial);
         if let Some(of_session) = self.by_session.get_mut(session) {
@@ -59,26 +60,26 @@ impl Draining {
         }
     }
 
-    /// Those of a session, in the order in which they began.
+    /// Returns a session's streams, the oldest first.
     pub fn of(&self, session: &SessionId) -> impl Iterator<Item = StreamId> {
         let of_session = self.by_session.get(session).into_iter();
         of_session.flat_map(BTreeMap::values).copied()
     }
 
-    /// The one of a session that may have a rest for UDP clients: it ended last.
+    /// Returns the session's stream that may have output for UDP clients: the one that ended last.
     pub fn resting(&self, session: &SessionId) -> Option<StreamId> {
         let (_, id) = self.by_session.get(session)?.last_key_value()?;
         Some(*id)
     }
 
-    /// How many of a session there are beyond those that may stay when another of its begins.
+    /// Returns how many of the session's streams must go before another one may be added.
     fn too_many_of(&self, session: &SessionId) -> usize {
         let of_session = self.by_session.get(session).map_or(0, BTreeMap::len);
         (of_session + 1).saturating_sub(PER_SESSION_MAX)
     }
 
-    /// Those that make room for streams of this session: its own first, each in the order in which
-    /// they began.
+    /// Returns the streams to cut off for one of this session: its own first, then others, each the
+    /// oldest first.
     fn first_for(&self, session: &SessionId, count: usize) -> Vec<StreamId> {
         let of_session = self.by_session.get(session);
         let is_others = |serial: &u64| of_session.is_none_or(|its| !its.contains_key(serial));
@@ -87,18 +88,18 @@ impl Draining {
         in_order.take(count).collect()
     }
 
-    /// How many there are.
+    /// Returns how many streams drain.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let of_sessions = self.by_session.values().map(tree_map_bytes);
         of_sessions.sum::<usize>() + tree_map_bytes(&self.all) + hash_map_bytes(&self.by_session)
     }
 
-    /// What must hold; and how many there are.
+    /// Checks the invariants. Returns how many streams drain.
     pub fn check(&self) -> usize {
         let of_sessions = self.by_session.values().map(BTreeMap::len);
         assert_eq!(of_sessions.sum::<usize>(), self.all.len());
@@ -108,9 +109,9 @@ impl Draining {
 }
 
 impl Streams {
-    /// A stream of this session is about to begin: it has a place.
+    /// Cuts off draining streams until there is a place for a stream of this session.
     pub(super) fn make_room_for_stream(&mut self, session: &SessionId, ctx: &mut Context) {
-        // They are gone when this input is settled.
+        // The streams are removed when this input's events have been handled.
         let too_many = (self.streams.len() - self.shadows().count() + 1)
             .saturating_sub(ctx.settings().limits.streams_max);
         let too_many = too_many.max(self.draining.too_many_of(session));
@@ -119,9 +120,9 @@ impl Streams {
         }
     }
 
-    /// A client could not have a stream of this session in another container. What is left of an
-    /// ended stream makes room for the next client, if it is the same session's, or that of a
-    /// session with more such streams than this one would have.
+    /// Ends one remuxed stream of an ended stream, as memory for another one of this session is
+    /// missing. It takes one of the same session, or of a session that has more of them than this
+    /// one would have. The client that found no memory may ask again.
     pub(super) fn make_room_for_shadow(&mut self, session: &SessionId, ctx: &mut Context) {
         let mut counts: HashMap<&SessionId, usize> = HashMap::new();
         for (_, stream) in self.shadows() {
@@ -139,7 +140,7 @@ impl Streams {
         }
     }
 
-    /// Nothing more of a stream that drains is sent to anybody. Says how many viewers it had.
+    /// Ends the output of a draining stream. Returns how many viewers it had.
     pub(super) fn cut_off(&mut self, id: StreamId, reason: &str, ctx: &mut Context) -> usize {
         let of_shadows = self.shadows_of(id).into_iter().flatten();
         let of_shadows = of_shadows.map(|shadow| self.cut_off_one(shadow, reason, ctx));
@@ -148,7 +149,7 @@ impl Streams {
 
     fn cut_off_one(&mut self, id: StreamId, reason: &str, ctx: &mut Context) -> usize {
         if self.is_behind(id) {
-            // It has not ended yet.
+            // A stream that is behind has not ended yet.
             self.end_shadow(id, End::Lost, ctx);
         }
         let Some(stream) = self.streams.get_mut(id) else {
@@ -170,9 +171,9 @@ impl Streams {
         count
     }
 
-    /// What is left of a stream for its UDP clients is not sent any more.
+    /// Ends the output of a stream to its UDP clients.
     pub(super) fn end_rest(&mut self, id: StreamId, ctx: &mut Context) {
-        // Its original is the last to be forgotten.
+        // The original goes last: it stays until its remuxed streams are gone.
         for shadow in self.shadows_of(id).into_iter().flatten() {
             self.end_own_rest(shadow, ctx);
         }
@@ -186,7 +187,7 @@ impl Streams {
         self.forget_if_over(id, ctx);
     }
 
-    /// What is left for its UDP clients has taken longer than it may.
+    /// Ends the output to UDP clients that has taken longer than [`rest_time`].
     pub(super) fn rest_timed_out(&mut self, id: StreamId, ctx: &mut Context) {
         let digest = self.streams.get(id).map(|stream| stream.session.digest());
         if let Some(digest) = digest {
@@ -199,8 +200,8 @@ impl Streams {
         self.end_rest(id, ctx);
     }
 
-    /// Another source has come for the session: its UDP clients get that, and not what is left of
-    /// the one before.
+    /// Ends the output of the session's previous stream to UDP clients: another source has arrived
+    /// for them.
     pub(super) fn end_rest_of(&mut self, session: &SessionId, ctx: &mut Context) {
         if let Some(id) = self.draining.resting(session) {
             self.end_rest(id, ctx);

@@ -2,9 +2,8 @@
 //!
 //! A session has one [`TokenBucket`], from which its sources draw one after another: bodies,
 //! datagrams, what an origin sends, and sources that take over. A source over HTTP or from an
-//! origin is not read while the bucket is empty. Datagrams cannot wait: the server
-//! drops and counts those beyond the rate, whole, as a full network does. Each source is reported
-//! once.
+//! origin is not read while the bucket is empty. Datagrams cannot wait: the server drops and counts
+//! those beyond the rate, whole, as a full network does. Each source is reported once.
 
 use super::{Stream, StreamSource, Streams};
 #[cfg(feature = "handover")]

@@ -1,16 +1,15 @@
-//! The chunk that all who keep up with a stream are sent: framed once, for all of them.
+//! A chunk that is framed once, for all viewers that keep up with a stream.
 //!
-//! A viewer's bytes can be lent as a chunk's line, the content where it lies, and the chunk's end.
-//! The kernel takes one slice for noticeably less than three, so where many viewers are due the
-//! same bytes, these are laid together once. That is one more copy for a whole audience, not one
-//! for each viewer, and what it holds is only ever the same bytes again: a viewer who has been sent
-//! a part of it goes on from the stream's buffer.
+//! A viewer's chunk can be lent as three slices: the size line, the content in the stream's buffer,
+//! and the line end. The kernel takes one slice in noticeably less time. So where many viewers get
+//! the same bytes, the chunk is copied once into one slice. A viewer that has got only a part of
+//! the chunk continues from the stream's buffer.
 
 use crate::http::ChunkWriter;
 use crate::relay::{ConnectionId, StreamId};
 use crate::stream::StreamBuffer;
 
-/// The last chunk that was laid together.
+/// The chunk that was built last.
 #[derive(Default)]
 pub(super) struct Frame {
     of: Option<Of>,
@@ -27,16 +26,16 @@ struct Of {
 
 /// With fewer viewers, the copy costs more than it saves.
 const VIEWERS_MIN: usize = 8;
-/// Larger chunks are for those who catch up, each from a place of its own.
+/// Larger chunks go to viewers that catch up, and each of these is at an offset of its own.
 const CONTENT_BYTES_MAX: usize = 64 * 1024;
 
 impl Frame {
-    /// Bytes that it takes.
+    /// Returns the bytes that its allocation takes.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Lays a chunk together that has just been opened, for a viewer at `cursor`.
+    /// Builds a chunk that has just been opened for a viewer at `cursor`, if that is worth it.
     pub fn lay(
         &mut self,
         stream: StreamId,
@@ -61,8 +60,8 @@ impl Frame {
         self.of = of;
     }
 
-    /// The whole chunk that is open for a viewer at `cursor`, if it is this one and nothing of it
-    /// has been sent.
+    /// Returns the whole chunk for a viewer at `cursor`, if this is it and none of it has been
+    /// written.
     pub fn whole(&self, stream: StreamId, cursor: u64, chunk: &ChunkWriter) -> Option<&[u8]> {
         let of = Of {
             stream,
@@ -100,7 +99,7 @@ mod tests {
         buffer
     }
 
-    /// Nothing is laid together for a few, or where it is so much that each is elsewhere.
+    /// A chunk is built for eight viewers or more, up to 64 KiB.
     #[test]
     fn a_chunk_is_laid_together_for_eight_and_up_to_64_kib() {
         let stream = StreamId::from_u64(1);
@@ -133,7 +132,7 @@ mod tests {
         }
     }
 
-    /// It is one stream's, from one place on, so many bytes; and whole, or not at all.
+    /// A chunk is found by its stream, its offset and its length, and only while it is untouched.
     #[test]
     fn only_who_is_due_the_same_bytes_is_lent_them() {
         let (one, other) = (StreamId::from_u64(1), StreamId::from_u64(2));
@@ -149,11 +148,11 @@ mod tests {
             let lent = frame.whole(stream, cursor, &chunk(bytes));
             assert_eq!(lent.is_some(), is_it, "{cursor} {bytes}");
         }
-        // Whoever has had the first byte of its line goes on behind that.
+        // A viewer that has got the first byte of the size line continues after that.
         let mut begun = chunk(1_000);
         begun.sent(1);
         assert!(frame.whole(one, 100, &begun).is_none());
-        // The next takes its place.
+        // The next chunk replaces the one before.
         frame.lay(one, &buffer, 1_100, &chunk(500));
         assert!(frame.whole(one, 100, &chunk(1_000)).is_none());
         let lent = frame.whole(one, 1_100, &chunk(500)).expect("the new one");

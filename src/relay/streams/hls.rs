@@ -1,9 +1,9 @@
-//! Playlists and segments over HTTP: a stream that runs, or has ended not long ago, is given out in
-//! the pieces that [`crate::hls`] finds in it.
+//! Playlists and segments over HTTP, of a stream that runs or ended recently. [`crate::hls`] finds
+//! the segments.
 //!
-//! A playlist is made once for all who ask; a segment goes out like a stream, to a viewer that has
-//! an end. Nothing is kept for who watches so, between two requests not even its name: that anybody
-//! does is known by the stream ([`Stream::attended_until`]).
+//! A playlist is made once for all players. A segment goes out like a stream, to a viewer that
+//! stops at the segment's end. The server keeps nothing about a player between two requests, not
+//! even a name. The stream knows only until when it counts as watched ([`Stream::attended_until`]).
 
 #[cfg(test)]
 mod tests;
@@ -20,8 +20,8 @@ use crate::relay::{ConnectionId, StreamId};
 use crate::time::Instant;
 
 impl Streams {
-    /// The session's streams, the running one first. Where origins say who may watch, what has
-    /// ended is not given out: nobody would be asked.
+    /// Returns the session's streams, the running one first. Where origins admit viewers, ended
+    /// streams are left out: there is no origin to ask.
     fn segmented(&self, session: &SessionId, asks_origin: bool) -> impl Iterator<Item = StreamId> {
         let is_attended = |id| {
             let stream = self.streams.get(id);
@@ -33,8 +33,8 @@ impl Streams {
         running.into_iter().chain(draining.into_iter().rev())
     }
 
-    /// Answers a client that wants a session's playlist, a segment, or a map; `None`: the session
-    /// does not run.
+    /// Answers a request for a session's playlist, a segment or a map. `None`: the session does not
+    /// run.
     pub fn play(
         &mut self,
         id: ConnectionId,
@@ -65,7 +65,7 @@ impl Streams {
             let cutter = self.streams.get_mut(id)?.buffer.segments()?;
             Some((id, cutter.find(wanted, may_wait)?))
         });
-        // Who waits is counted when it is answered.
+        // A request that waits is counted when it is answered.
         if !matches!(found, Some((_, HlsResponse::NotYet(_)))) {
             let count = match wanted.is_list() {
                 true => Count::Playlists,
@@ -86,8 +86,8 @@ impl Streams {
         })
     }
 
-    /// How far a stream's playlist has come, and of which session it is the playlist; `None`: it is
-    /// none's.
+    /// Returns a stream's session and the end of its playlist. `None`: it is not the stream whose
+    /// playlist the session has.
     pub fn reached(&mut self, id: StreamId) -> Option<(SessionId, PlaylistPosition)> {
         let is_played = self.is_played(id);
         let stream = self.streams.get_mut(id).filter(|_| is_played)?;
@@ -99,8 +99,8 @@ impl Streams {
         Some((stream.session.clone(), reached))
     }
 
-    /// Somebody watches a stream by its playlist. What has ended is there for a while, however
-    /// often it is asked for.
+    /// Extends the time for which a stream counts as watched. An ended stream's time is not
+    /// extended by requests.
     fn attend(&mut self, id: StreamId, ctx: &mut Context) {
         if let Some(stream) = self.streams.get_mut(id)
             && stream.buffer.end().is_none()
@@ -111,7 +111,7 @@ impl Streams {
         }
     }
 
-    /// Nobody has asked for long: who watches it, if anybody, does so otherwise.
+    /// Handles a stream whose playlist and segments nobody has asked for in a while.
     pub(super) fn unattended(&mut self, id: StreamId, ctx: &mut Context) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.attended_until = None;
@@ -121,7 +121,7 @@ impl Streams {
         self.tend(id, ctx);
     }
 
-    /// The head alone of a playlist that would have to be made first, for who wants nothing of it.
+    /// Returns the answer to HEAD for a playlist that only GET would make.
     fn list_head(&self, id: StreamId, reply: Reply) -> WatchResponse {
         let via = self
             .streams
@@ -133,7 +133,7 @@ impl Streams {
         WatchResponse::Whole(guarded(head, via), reply)
     }
 
-    /// An object of a stream goes out: from memory at once, a part of the stream in its turn.
+    /// Answers with an object: from memory at once, or with a range of the stream in its turn.
     fn give_out(
         &mut self,
         (id, live_id): (ConnectionId, StreamId),
@@ -173,7 +173,7 @@ fn head(object: &Object, via: Option<&str>, reply: &Reply) -> Vec<u8> {
     guarded(head, via)
 }
 
-/// With what stands in the head of whatever is a stream's.
+/// Finishes a head with the fields of every response that carries a stream.
 fn guarded(head: ResponseHead, via: Option<&str>) -> Vec<u8> {
     let head = head
         .field("X-Content-Type-Options", "nosniff")

@@ -1,14 +1,14 @@
-//! Viewers that outlive their source: with `--hold` a stream whose source broke waits for another,
-//! which goes on with it.
+//! Held streams: with `--hold`, a stream whose source broke keeps its viewers and waits for another
+//! source.
 //!
 //! ```text
-//!   source lost ─→ Held ── a source, by whichever way ─→ it goes on at its first join point
-//!                  ├─ nobody watches any more, or too long ─→ ended
-//!                  └─ a source with other tracks ─→ ended; the source's stream begins anew
+//!   source lost ─→ Held ─┬─ a source arrives ─→ it goes on at the source's first join point
+//!                        ├─ the last viewer leaves, or the time is over ─→ ended
+//!                        └─ the source has other tracks ─→ ended; the source begins a new stream
 //! ```
 //!
-//! The session runs meanwhile: who comes to watch joins those who wait. [`crate::format::splice`]
-//! makes one stream of the sources' bytes.
+//! The session runs meanwhile: a new viewer waits with the others. [`crate::format::splice`] makes
+//! one stream of the sources' bytes.
 
 use std::net::SocketAddr;
 
@@ -21,31 +21,31 @@ use crate::relay::server_event::ServerEvent;
 use crate::relay::{Level, StreamId};
 use crate::stream::{End, Told};
 
-/// The longest unit that is held until it is whole is such a part of the buffer. As much is read at
-/// once: what goes out in one go then drives no viewer out of the buffer.
+/// A unit is held until it is whole, up to this fraction of the buffer. A source is read in pieces
+/// of the same size, so that one piece pushes no viewer out of the buffer.
 pub(super) const UNIT_PART: usize = 2;
 
 impl Streams {
-    /// What cuts and joins a new stream's sources, where streams are held at all.
+    /// Returns the splicer for a new stream, if streams are held at all.
     pub(super) fn new_splicer(&self, ctx: &Context) -> Option<Box<Splicer>> {
         let limits = &ctx.settings().limits;
         let unit_bytes_max = limits.stream.buffer_bytes / UNIT_PART;
         (!limits.hold_time.is_zero()).then(|| Box::new(Splicer::new(unit_bytes_max)))
     }
 
-    /// Whether the session has a source, and not only viewers who wait for one.
+    /// Returns whether the session has a source. A held stream has none.
     pub fn has_source(&self, session: &SessionId) -> bool {
         self.running.contains_key(session) && self.held(session).is_none()
     }
 
-    /// The session's stream, if that waits for a source.
+    /// Returns the session's stream if it waits for a source.
     pub fn held(&self, session: &SessionId) -> Option<StreamId> {
         let id = *self.running.get(session)?;
         let stream = self.streams.get(id)?;
         stream.is_held().then_some(id)
     }
 
-    /// Lets a stream that has lost its source wait for another. Says whether it does.
+    /// Holds a stream that has lost its source. Returns whether it is held.
     pub fn hold(&mut self, id: StreamId, reason: &'static str, ctx: &mut Context) -> bool {
         let now = ctx.now();
         let until = now + ctx.settings().limits.hold_time;
@@ -100,7 +100,7 @@ impl Streams {
         true
     }
 
-    /// Another source has come for a stream that waits for one.
+    /// Continues a held stream with another source.
     pub(super) fn go_on(
         &mut self,
         id: StreamId,
@@ -131,8 +131,8 @@ impl Streams {
         self.forgive(id);
     }
 
-    /// The source that came for a stream is not like the one before: its viewers are let go, and
-    /// the source has a stream of its own, which begins anew.
+    /// Ends a stream whose next source has other tracks, and begins another stream with that
+    /// source. Returns the new stream.
     pub(super) fn begin_anew(&mut self, old: StreamId, ctx: &mut Context) -> Option<StreamId> {
         let now = ctx.now();
         let stream = self.streams.get_mut(old)?;
@@ -150,7 +150,7 @@ impl Streams {
         Some(id)
     }
 
-    /// Somebody has left a stream: nobody may be left for whom it waits.
+    /// Ends a held stream when its last viewer has left.
     pub(super) fn tend_held(&mut self, id: StreamId, ctx: &mut Context) {
         if self.streams.get(id).is_some_and(Stream::is_held) && !self.is_seen(id) {
             self.end_stream(id, End::Lost, "nobody waits for its source", ctx);

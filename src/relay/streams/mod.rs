@@ -1,5 +1,5 @@
-//! The streams: the sessions that run, what drains of those that have ended, whose turn it is to
-//! go out, and the bound on all buffers.
+//! All streams, running or draining, the order in which viewers are written to, and the bound on
+//! the bytes of all buffers.
 
 mod bare;
 mod catching_up;
@@ -56,31 +56,31 @@ use crate::time::Instant;
 use crate::token_bucket::TokenBuckets;
 use write_queue::WriteQueue;
 
-/// The streams, and the lines in which they stand.
+/// All streams, and the queues of streams that have something to send.
 pub(super) struct Streams {
     streams: Slots<Stream>,
     running: HashMap<SessionId, StreamId>,
     draining: Draining,
-    /// All of them in the order in which they began.
+    /// All streams, in the order in which they began.
     order: BTreeMap<u64, StreamId>,
     live_serial_next: u64,
     pool: Pool,
-    /// Streams with something for their viewers.
+    /// Streams that have bytes for their viewers.
     turns: WriteQueue,
     frame: Frame,
-    /// What goes out of the bytes that a source sent just now, where streams are held.
+    /// Reused for the output of a splicer.
     spliced: Vec<u8>,
-    /// What comes of them in another container.
+    /// Reused for the output of a remuxer.
     remuxed: Vec<u8>,
-    /// Shadows that have yet to catch up with their originals.
+    /// Remuxed streams that have yet to catch up with their originals.
     behind: VecDeque<StreamId>,
-    /// What was done for shadows, and nobody has asked for.
+    /// Remuxing cost since the last `take_work`.
     work: usize,
-    /// Streams with datagrams for their UDP clients.
+    /// Streams that have datagrams for their UDP clients.
     posting: VecDeque<StreamId>,
-    /// Whose datagrams were lent last.
+    /// The stream that sent datagrams last.
     posted: Option<StreamId>,
-    /// What sessions without a source have drawn by `max-bitrate`.
+    /// The `max-bitrate` buckets of sessions without a source.
     buckets: TokenBuckets<SessionId>,
 }
 
@@ -88,23 +88,23 @@ pub(super) struct Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum StreamSource {
-    /// The body of this client's request, or of this origin's answer.
+    /// The body of a client's request, or of an origin's response.
     Http(ConnectionId),
-    /// The datagrams of this address.
+    /// Datagrams from this address.
     Rtp(SocketAddr),
-    /// Nowhere for now: another source may come until then.
+    /// None for now: another source may arrive until then.
     Held { until: Instant },
-    /// Another stream, of which it is a shadow.
+    /// Another stream, from which this one is remuxed.
     Shadow,
-    /// Nowhere any more.
+    /// None, for good: the stream drains.
     Gone,
 }
 
-/// Figures have no rows for thousands of clients.
+/// Rows of UDP clients in the figures, at most.
 const UDP_CLIENTS_SHOWN_MAX: usize = 256;
 
 impl Streams {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(limits: &Limits) -> Streams {
         Streams {
             streams: Slots::default(),
@@ -125,7 +125,7 @@ impl Streams {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let each = self.streams.iter().map(|(_, stream)| stream.held_bytes());
         self.streams.held_bytes()
@@ -142,13 +142,13 @@ impl Streams {
             + self.buckets.held_bytes()
     }
 
-    /// Whether somebody watches the session's stream.
+    /// Returns whether the session's stream has a viewer.
     pub fn is_watched(&self, session: &SessionId) -> bool {
         let running = self.running.get(session);
         running.is_some_and(|id| self.is_seen(*id))
     }
 
-    /// This pull fetches this stream, and `via` stands before what goes out of it.
+    /// Records the pull that fetches a stream, and the `Via` of its responses.
     pub fn is_fetched(&mut self, id: StreamId, pull: PullId, via: String) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.pull = Some(pull);
@@ -156,8 +156,8 @@ impl Streams {
         }
     }
 
-    /// The origin that sends this stream, if it is this pull's still: one that is held has lost it
-    /// already.
+    /// Returns the origin's connection that sends a stream, if `pull` fetches it still. A held
+    /// stream has none.
     pub fn fetched_from(&self, id: StreamId, pull: PullId) -> Option<ConnectionId> {
         let stream = self
             .streams
@@ -172,13 +172,13 @@ impl Streams {
         }
     }
 
-    /// The session's stream, if that waits for a source, and was fetched before.
+    /// Returns the session's stream if it waits for a source and came from an origin.
     pub fn held_of_origin(&self, session: &SessionId) -> Option<StreamId> {
         let id = self.held(session)?;
         self.streams.get(id)?.via.is_some().then_some(id)
     }
 
-    /// All of them together, and what those that are over had counted.
+    /// Returns the sums over all streams since the server's start.
     pub fn sums(&self, ctx: &Context) -> Sums {
         let mut sums = Sums {
             running: self.running.len(),
@@ -206,8 +206,8 @@ impl Streams {
         sums
     }
 
-    /// What UDP clients have got, by their addresses: of [`UDP_CLIENTS_SHOWN_MAX`] of them, those
-    /// of the streams that began first.
+    /// Returns the figures of UDP clients by address, of at most [`UDP_CLIENTS_SHOWN_MAX`] clients.
+    /// The oldest streams come first.
     pub fn udp_clients(&self) -> BTreeMap<SocketAddr, ClientFigures> {
         let streams = self.order.values().filter_map(|id| self.streams.get(*id));
         let mut clients: BTreeMap<SocketAddr, ClientFigures> = BTreeMap::new();
@@ -215,7 +215,7 @@ impl Streams {
             if clients.len() >= UDP_CLIENTS_SHOWN_MAX {
                 break;
             }
-            // It may be one of several streams.
+            // One address may be a client of several streams.
             let sum = clients.entry(client.address).or_default();
             sum.sent += figures.sent;
             sum.dropped += figures.dropped;
@@ -223,12 +223,12 @@ impl Streams {
         clients
     }
 
-    /// The session of a stream.
+    /// Returns a stream's session.
     pub fn session(&self, id: StreamId) -> Option<SessionId> {
         Some(self.streams.get(id)?.session.clone())
     }
 
-    /// Where a stream's media comes from, and which pull brings it.
+    /// Returns a stream's source, and the pull that fetches it.
     pub fn source_of(&self, id: StreamId) -> Option<(StreamSource, Option<PullId>)> {
         let stream = self.streams.get(id)?;
         Some((stream.source, stream.pull))
@@ -241,13 +241,13 @@ impl Streams {
         originals.map(|(id, _)| id).collect()
     }
 
-    /// A session's stream, if it runs, and where its media comes from.
+    /// Returns a session's running stream and its source.
     pub fn running_source(&self, session: &SessionId) -> Option<(StreamId, StreamSource)> {
         let id = *self.running.get(session)?;
         Some((id, self.streams.get(id)?.source))
     }
 
-    /// The rows of list-streams from behind this mark on, each with its own.
+    /// Returns the rows of list-streams after this mark, each with its own mark.
     pub fn rows<'a>(
         &'a self,
         after: Mark,
@@ -264,11 +264,11 @@ impl Streams {
         })
     }
 
-    /// When a stream has something to do, if nothing arrives.
+    /// Returns when a stream has something to do, if nothing arrives before.
     fn deadline(&self, stream: &Stream, ctx: &Context) -> Option<Instant> {
         let now = ctx.now();
-        // While something is on its way nothing more is taken, however late it is: when that is
-        // out, it goes on. Nor while nobody knows what it is.
+        // While datagrams are on their way, nothing more is taken from the buffer: the stream goes
+        // on when they are out. The same holds while the format is unknown.
         let ts_output = stream.rtp_out.ts_output.as_ref();
         let paced = ts_output
             .filter(|_| stream.rtp_out.is_empty() && !stream.is_undecided())
@@ -289,7 +289,7 @@ impl Streams {
         all.into_iter().flatten().min()
     }
 
-    /// Arms a stream's deadline.
+    /// Arms a stream's timer.
     pub fn rearm(&mut self, id: StreamId, ctx: &mut Context) {
         let deadline = self
             .streams
@@ -300,7 +300,7 @@ impl Streams {
         }
     }
 
-    /// A stream's deadline may have come. Says whether packets that came early are to go on.
+    /// Handles a stream's timer. Returns whether RTP packets that came early may be due.
     pub fn due(&mut self, id: StreamId, ctx: &mut Context) -> bool {
         let Some(stream) = self.streams.get_mut(id) else {
             return false;
@@ -353,43 +353,43 @@ impl Streams {
         false
     }
 
-    /// How many there are, those that drain too.
+    /// Returns how many streams there are, running or draining.
     pub fn len(&self) -> usize {
         self.streams.len()
     }
 
-    /// Whether there is this stream.
+    /// Returns whether the stream exists.
     pub fn has(&self, id: StreamId) -> bool {
         self.streams.get(id).is_some()
     }
 
-    /// How many run.
+    /// Returns how many streams run.
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Whether this session runs, if only for viewers who wait for a source.
+    /// Returns whether the session runs. Its stream may be waiting for a source.
     pub fn runs(&self, session: &SessionId) -> bool {
         self.running.contains_key(session)
     }
 
-    /// Whether this is the running stream of this session, and this pull's.
+    /// Returns whether this is the session's running stream, and this pull fetches it.
     pub fn is_pulls(&self, session: &SessionId, id: StreamId, pull: PullId) -> bool {
         let stream = self.streams.get(id);
         let is_its = stream.is_some_and(|stream| stream.pull == Some(pull));
         is_its && self.running.get(session) == Some(&id)
     }
 
-    /// Why the session's stream cannot go out over HTTP, if it cannot.
+    /// Returns why the session's stream cannot go out over HTTP, if it cannot.
     pub fn http_fault(&self, session: &SessionId) -> Option<String> {
         self.streams.get(*self.running.get(session)?)?.http_fault()
     }
 
-    /// Whether something is to be written, or sent.
+    /// Returns whether any stream has bytes for viewers or datagrams for UDP clients.
     pub fn has_writes(&self) -> bool {
         !self.turns.is_empty() || !self.posting.is_empty()
     }
 }
 
-/// Why a source's stream ends of which nothing is heard.
+/// The reason in the log when a source has sent nothing for too long.
 pub(super) const SILENT: &str = "its source was silent for too long";

@@ -1,4 +1,4 @@
-//! What makes a stream the shadow of another, and what that knows of it.
+//! A remuxed stream's link to its original, and an original's list of its remuxed streams.
 
 use crate::relay::held::{GRANTED_BYTES, RTP_BYTES, UDP_CLIENT_BYTES};
 use crate::relay::{Limits, StreamId};
@@ -6,73 +6,74 @@ use crate::relay::{Limits, StreamId};
 use crate::remux::RemuxerState;
 use crate::remux::{Fault, Remuxer, Target};
 
-/// What makes a stream the shadow of another.
+/// How a stream is remuxed from another.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct RemuxedStream {
-    /// Whose shadow it is,
+    /// The stream whose bytes it reads.
     pub original: StreamId,
-    /// that one's serial number,
+    /// Serial number of the original.
     pub serial: u64,
-    /// and in which container.
+    /// Container into which it is remuxed.
     pub target: Target,
-    /// `None`: nothing more comes of it.
+    /// `None`: it has ended, or failed.
     #[cfg_attr(feature = "handover", serde(skip))]
     remuxer: Option<Box<Remuxer>>,
-    /// The work that it may make beside what each byte that goes in allows.
+    /// Cost that it may still cause, beside the cost that each new byte allows.
     #[cfg_attr(feature = "handover", serde(skip))]
     allowance: usize,
-    /// The offset in its original of what it has yet to read; `None`: it is given what comes.
+    /// Offset of the next byte that it reads from the original's buffer. `None`: it has caught up,
+    /// and each new byte is fed to it.
     behind: Option<u64>,
 }
 
-/// What an original knows of its shadow in one container.
+/// An original's entry for one container.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct RemuxTarget {
     /// The container.
     pub target: Target,
-    /// Its shadow.
+    /// The remuxed stream, if it exists.
     pub stream: Option<StreamId>,
-    /// Why there is none of this source.
+    /// Why this source cannot be remuxed.
     pub fault: Option<Box<str>>,
 }
 
-/// Fed at once: so much may come out of little.
+/// Bytes that a remuxer is fed at once: a few bytes can make much output.
 pub(super) const PIECE_BYTES: usize = 16 * 1024;
-/// Read at one go of what a shadow has yet to read: a block at least, or what comes next might be
-/// overwritten; and so much that few goes are needed for a `--buffer`.
+/// Bytes that a remuxed stream reads at once while it is behind. At least one block, or its next
+/// bytes could be overwritten; and large enough for a `--buffer` to take few steps.
 pub(super) const GO_BYTES: usize = 64 * 1024;
-/// The work after which no further piece is read at one go. A go of ordinary bytes makes less.
+/// The cost after which no further piece is read in one step. Ordinary media cost less.
 pub(super) const GO_WORK: usize = 4 * GO_BYTES;
-/// Beside each byte that comes so many of those are read. One at least, or what has yet to be read
+/// Bytes that are read for each byte that arrives, while behind. At least one, or the unread bytes
 /// would be overwritten.
 pub(super) const READ_PER_BYTE: usize = 2;
-/// A part of `--buffer` that a unit may have.
+/// A unit that is remuxed has at most this fraction of `--buffer`.
 const UNIT_PART: usize = 4;
-/// The work that each byte of a source may make ([`crate::remux::ReaderEvent::work`]). An ordinary source
-/// makes 1 to 4; frames of 10 bytes make 27.
+/// The cost that each byte of a source allows ([`crate::remux::ReaderEvent::work`]). An ordinary
+/// source causes 1 to 4; frames of 10 bytes cause 27.
 const WORK_PER_BYTE: usize = 32;
-/// The work that a source may save up. What it makes at once is held in memory.
+/// The allowance that a source may save up, at most. It bounds the memory for one piece's output.
 const WORK_SAVED_MAX: usize = 256 * 1024;
-/// What mostly comes out for a byte at the most.
+/// Bytes of output for a byte of input, in most cases at most.
 pub(super) const LARGER: usize = 4;
-/// Tracks that are named to who cannot have them.
+/// Tracks that a refusal names, at most.
 const LINES_MAX: usize = 4;
 
 impl Limits {
-    /// The longest unit that is taken into another container.
+    /// Returns the length of the longest unit that is remuxed.
     pub fn remuxed_unit_bytes_max(&self) -> usize {
         self.stream.buffer_bytes / UNIT_PART
     }
 
-    /// How many shadows there may be at once: each takes a whole buffer, and together, if they are
-    /// more than one, they leave half of the bytes to streams as they are, or whoever may watch
-    /// many sessions takes from everybody what those keep.
+    /// Returns how many remuxed streams there may be at once. Each takes a whole buffer. Together
+    /// they leave half of `--buffers` to the original streams, except that one is always allowed.
+    /// Otherwise a viewer of many sessions could take the memory of all.
     pub fn shadows_max(&self) -> usize {
         let buffers = self.buffers_bytes_max / self.stream.buffer_bytes.max(1);
         (buffers / 2).max(1)
     }
 
-    /// What all of them hold at the most, beside what `--buffers` bounds.
+    /// Returns the memory of all remuxed streams at most, beside `--buffers`.
     pub fn shadows_held_bytes_max(&self) -> usize {
         let remuxer = Remuxer::held_bytes_max(self.remuxed_unit_bytes_max());
         let udp_clients = self.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
@@ -82,16 +83,16 @@ impl Limits {
     }
 }
 
-/// What was done with a piece of a source.
+/// The result of feeding a remuxer.
 pub(super) struct Fed {
-    /// In bytes that are only passed on.
+    /// Cost, in bytes that are only passed on.
     pub work: usize,
-    /// A fault ends the shadow.
+    /// An error ends the remuxed stream.
     pub result: Result<(), Fault>,
 }
 
 impl RemuxedStream {
-    /// Of this stream, from its first byte on.
+    /// Creates the link to this original.
     pub fn new(
         (original, serial): (StreamId, u64),
         target: Target,
@@ -107,23 +108,24 @@ impl RemuxedStream {
         }
     }
 
-    /// It has yet to read what its original keeps from this offset on.
+    /// Sets the offset from which it has yet to read its original's buffer.
     pub fn is_behind_from(&mut self, offset: u64) {
         self.behind = Some(offset);
     }
 
-    /// The offset of what it has yet to read; `None`: it has caught up, or needs nothing more.
+    /// Returns the offset of the next byte that it reads. `None`: it has caught up, or has ended.
     pub fn behind(&self) -> Option<u64> {
         self.behind.filter(|_| self.remuxer.is_some())
     }
 
-    /// It has read all that there was: from now on it is given what comes.
+    /// Records that it has read all: from now on each new byte is fed to it.
     pub fn keep_up(&mut self) {
         self.behind = None;
     }
 
-    /// By so much less of its original's source is read at once than it could keep: small units are
-    /// larger in some containers, and beside what comes it reads what it has yet to.
+    /// Returns the factor by which less of the original's source is read at once than this stream's
+    /// buffer could take. Small units grow in some containers, and a stream that is behind reads
+    /// more than arrives.
     pub fn part_wanted(&self) -> usize {
         match self.behind() {
             Some(_) => LARGER * (1 + READ_PER_BYTE),
@@ -131,7 +133,7 @@ impl RemuxedStream {
         }
     }
 
-    /// Takes what its original keeps of what it has yet to read.
+    /// Reads bytes from the original's buffer while it is behind.
     pub fn read_on(&mut self, kept: &[u8], out: &mut Vec<u8>) -> Fed {
         if kept.is_empty() {
             self.remuxer = None;
@@ -164,13 +166,13 @@ impl RemuxedStream {
         };
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let remuxer = self.remuxer.as_deref();
         remuxer.map_or(0, |remuxer| size_of::<Remuxer>() + remuxer.held_bytes())
     }
 
-    /// Takes the original's next bytes and appends what comes of them.
+    /// Remuxes the original's next bytes and appends the output.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Fed {
         let (mut work, mut result) = (0, Ok(()));
         if let Some(remuxer) = &mut self.remuxer {
@@ -182,18 +184,18 @@ impl RemuxedStream {
             self.allowance = left.min(WORK_SAVED_MAX);
         }
         if result.is_err() {
-            // It is said once.
+            // An error is reported once.
             self.remuxer = None;
         }
         Fed { work, result }
     }
 
-    /// Whether a track is known that can be carried.
+    /// Returns whether a track is known that can be carried.
     pub fn carries_any(&self) -> bool {
         self.remuxer.as_deref().is_some_and(Remuxer::carries_any)
     }
 
-    /// Why nothing will come of it, as far as is known.
+    /// Returns why there will be no output, if that is known.
     pub fn emptiness(&self) -> Option<String> {
         let remuxer = self.remuxer.as_deref()?;
         let lines = remuxer.left_out().iter().take(LINES_MAX);
@@ -201,17 +203,17 @@ impl RemuxedStream {
         remuxer.carries_nothing().then(|| lines.join(", "))
     }
 
-    /// Nothing more is fed: appends what has waited, and lets the remuxer go.
+    /// Appends the output for the bytes that the remuxer still holds, and drops the remuxer.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if let Some(mut remuxer) = self.remuxer.take() {
-            // What a fault leaves is whole.
+            // After an error, the output so far is still whole.
             let _ = remuxer.finish(out);
         }
     }
 }
 
 impl RemuxTarget {
-    /// Bytes that it takes.
+    /// Returns the bytes that it takes.
     pub fn held_bytes(&self) -> usize {
         size_of::<RemuxTarget>() + self.fault.as_ref().map_or(0, |fault| fault.len())
     }
@@ -254,7 +256,7 @@ mod tests {
         let each = one.shadows_held_bytes_max();
         assert_eq!(few.shadows_held_bytes_max(), 4 * each);
         assert_eq!(many.shadows_held_bytes_max(), 8 * each);
-        // Whoever may have no UDP client, has all the rest.
+        // Without UDP clients, each stream has the rest.
         let mut alone = one;
         alone.tokens.udp_clients_per_session_max = 0;
         let clients = one.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
@@ -270,7 +272,7 @@ mod tests {
         assert_eq!(rest, 0);
     }
 
-    /// While it is behind it reads two bytes more beside each that comes.
+    /// A stream that is behind reads two bytes more for each one that arrives.
     #[test]
     fn a_shadow_that_is_behind_wants_a_third_of_what_one_wants_that_keeps_up() {
         let mut shadow = shadow(Format::Flv, ts_output());
@@ -282,7 +284,7 @@ mod tests {
         assert_eq!((shadow.behind(), shadow.part_wanted()), (None, LARGER));
     }
 
-    /// What other streams have made before does not count.
+    /// The length of the output buffer before the call does not count.
     #[test]
     fn what_comes_of_a_source_is_measured_by_what_goes_in() {
         let mut shadow = shadow(Format::Flv, ts_output());
@@ -323,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Or what comes next might overwrite what has yet to be read.
+    /// Otherwise the bytes that it has yet to read could be overwritten.
     #[test]
     fn a_go_is_of_a_block_at_least() {
         let limits = limits(&["--buffer=64M"]);

@@ -1,21 +1,21 @@
-//! Shadows: a stream in another container, for those who want it so.
+//! Remuxed streams: a stream in another container, for the viewers that ask for it.
 //!
-//! A shadow is a stream like any other ([`Stream`]), fed with what a [`Remuxer`] makes of another's
-//! bytes: viewers, segments and UDP clients are its own, and nothing of it is done for each. There
-//! is one at most for each container, while somebody wants it:
+//! A remuxed stream is a stream like any other ([`Stream`]). A [`Remuxer`] makes its bytes from the
+//! bytes of its original, once for all viewers. It has viewers, segments and UDP clients of its
+//! own. There is at most one for each container, while anybody watches it:
 //!
 //! ```text
-//!   wanted ─→ begins where a viewer of the original would ─┬─ nobody wants it ─→ gone
-//!                                                           ├─ the original ends ─→ drains ─→ gone
-//!                                                           └─ a fault ─→ the same, and no other
-//!                                                              while the source lasts
+//!   requested ─→ begins where a viewer would ─┬─ its last viewer leaves ─→ gone
+//!                                             ├─ the original ends ─→ drains ─→ gone
+//!                                             └─ an error ─→ drains ─→ gone; it is not tried again
+//!                                                with this source
 //! ```
 //!
-//! Its original stays until it is gone, and never knows it otherwise: a fault ends the shadow
-//! alone. All together are bounded by `--buffers`: there may be as many as whole buffers fit into
-//! that, and each has one kept for it from its beginning on. What is made of a client's bytes, or
-//! at its wish, counts as its work ([`Streams::take_work`]); of what there is when a shadow begins,
-//! which may be much, the most is read later ([`super::behind`]).
+//! The original stays until its remuxed streams are gone. An error ends the remuxed stream alone.
+//! `--buffers` bounds how many there are: each one reserves a whole buffer when it begins. The cost
+//! of remuxing counts as work of the client that sent the bytes or asked for the stream
+//! ([`Streams::take_work`]). A new one reads the most of its original's buffer later
+//! ([`super::catching_up`]).
 
 use std::time::Duration;
 
@@ -33,21 +33,21 @@ use crate::relay::{ConnectionId, Level, RETRY_AFTER_SECONDS, StreamId};
 use crate::remux::{Fault, Remuxer, Target};
 use crate::stream::{End, StreamBuffer, Told};
 
-/// Kept for what comes out next, of whichever stream.
+/// Bytes of the shared output buffer that stay allocated.
 const ROOM_BYTES: usize = 256 * 1024;
 
-/// A part of `--buffer` that is read of what there is at once: more than a block of it.
+/// A new stream reads this fraction of `--buffer` at once. It is more than a block.
 const BEGIN_PART: usize = 8;
-/// After so long there may be room for another.
+/// Time until the next attempt, if memory was missing.
 const CAST_AGAIN_TIME: Duration = Duration::from_secs(RETRY_AFTER_SECONDS as u64);
 
-/// Why there is no shadow.
+/// Why a stream is not remuxed.
 pub(super) enum RemuxError {
-    /// Too little has come to tell.
+    /// The stream's format is not known yet.
     NotYet,
-    /// It cannot be, for this reason.
+    /// It cannot be remuxed, for this reason.
     Unfit(String),
-    /// There may be no more.
+    /// There is no memory for another buffer.
     NoRoom,
 }
 
@@ -79,8 +79,8 @@ impl RemuxError {
     }
 }
 
-/// The container in which a stream of this format can be cut into segments, if that is another.
-/// What comes as FLV is what MPEG-TS has carried for as long; Matroska may be anything.
+/// Returns the container in which a stream of this format is cut into segments, if that is another.
+/// MPEG-TS carries everything that is usual in FLV; Matroska may hold any codec.
 fn segmented_as(format: Format) -> Option<Target> {
     let wanted = match format {
         Format::Flv => Format::MpegTs,
@@ -90,7 +90,7 @@ fn segmented_as(format: Format) -> Option<Target> {
     target_of(wanted)
 }
 
-/// What a stream of this format is sent as to UDP clients.
+/// Returns the container in which a stream of this format goes to UDP clients.
 fn transport_of(format: Format) -> Option<Target> {
     target_of(Format::MpegTs).filter(|_| Remuxer::reads(format))
 }
@@ -102,7 +102,7 @@ fn target_of(format: Format) -> Option<Target> {
 }
 
 impl Streams {
-    /// A client is to watch a session in this container, if that runs.
+    /// Adds a client to the viewers of a session in this container, if the session runs.
     pub fn watch_in(
         &mut self,
         id: ConnectionId,
@@ -112,7 +112,7 @@ impl Streams {
     ) -> Option<WatchResponse> {
         let original = *self.running.get(session)?;
         let stream = match reply.head_only {
-            // Nothing is made for who wants nothing of it.
+            // HEAD is no reason to remux a stream.
             true => self.shadow_of(original, target, ctx),
             false => self.cast(original, target, ctx).map(Some),
         };
@@ -127,8 +127,8 @@ impl Streams {
         }
     }
 
-    /// The stream whose segments are a stream's: its own, or its shadow's. Who asks for a head
-    /// alone is no reason to make one: `None`, if one could be made.
+    /// Returns the stream whose segments a player gets: the stream itself, or one that is remuxed
+    /// from it. `None`: HEAD asks for a stream that only GET begins to remux.
     pub(super) fn playable(
         &mut self,
         id: StreamId,
@@ -150,7 +150,8 @@ impl Streams {
         stream.map_err(|why| why.refusal(target))
     }
 
-    /// Whether a stream's segments are a session's: a shadow's only where its original has none.
+    /// Returns whether this stream's segments are its session's: of a remuxed stream, only if the
+    /// original has none.
     pub(super) fn is_played(&self, id: StreamId) -> bool {
         let shadow = self
             .streams
@@ -163,7 +164,7 @@ impl Streams {
         })
     }
 
-    /// The stream that goes out to a stream's UDP clients: itself, or its shadow.
+    /// Returns the stream that goes to a stream's UDP clients: itself, or one remuxed from it.
     pub(super) fn sendable(
         &mut self,
         id: StreamId,
@@ -194,8 +195,8 @@ impl Streams {
         }
     }
 
-    /// There is no room for what a stream's UDP clients want: it goes out as it is, which is to
-    /// say not at all, until there is.
+    /// Tries again later to remux a stream for its UDP clients, as memory is missing. They get
+    /// nothing until then.
     fn cast_later(&mut self, id: StreamId, ctx: &mut Context) -> StreamId {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.cast_again_at = Some(ctx.now() + CAST_AGAIN_TIME);
@@ -204,7 +205,8 @@ impl Streams {
         id
     }
 
-    /// What a stream is in this container: itself, or its shadow. `None`: one could be made.
+    /// Returns the stream in this container: itself, or one remuxed from it. `None`: it has yet to
+    /// begin.
     fn shadow_of(
         &self,
         original: StreamId,
@@ -239,7 +241,7 @@ impl Streams {
         }
     }
 
-    /// A stream in this container, from now on.
+    /// Returns the stream in this container, and begins to remux it if needed.
     pub(super) fn cast(
         &mut self,
         original: StreamId,
@@ -289,7 +291,7 @@ impl Streams {
         Ok(id)
     }
 
-    /// A shadow begins where a viewer of its original would: at once there is something to see.
+    /// Begins to remux a stream, from where a new viewer would begin: so there is output at once.
     fn begin_shadow(
         &mut self,
         original: StreamId,
@@ -317,7 +319,7 @@ impl Streams {
         let mut shadow = RemuxedStream::new((original, stream.serial), target, remuxer);
         let mut out = std::mem::take(&mut self.remuxed);
         let mut piece: &[u8] = &lead;
-        // A part of what it can keep, or nobody would have its beginning.
+        // Only a fraction of the new stream's buffer, or its beginning would be overwritten.
         let mut bytes_left = GO_BYTES.min(limits.stream.buffer_bytes / BEGIN_PART);
         let mut fed = Ok(());
         loop {
@@ -350,7 +352,7 @@ impl Streams {
         Ok(id)
     }
 
-    /// Media of a stream has come: those of its shadows that keep up get it, too.
+    /// Feeds new bytes to the remuxed streams that keep up.
     pub(super) fn feed_shadows(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
         for id in self.shadows_of(id).into_iter().flatten() {
             if self.is_behind(id) {
@@ -367,7 +369,7 @@ impl Streams {
         }
     }
 
-    /// Gives a shadow the output of a piece.
+    /// Appends the output of a piece to a remuxed stream.
     pub(super) fn comes_of_shadow(
         &mut self,
         id: StreamId,
@@ -392,7 +394,7 @@ impl Streams {
         }
     }
 
-    /// Returns the answer for a remuxed stream that has ended without output.
+    /// Returns the response for a remuxed stream that has ended without output.
     pub(super) fn emptiness(&self, id: StreamId) -> Option<Refusal> {
         let stream = self.streams.get(id)?;
         let shadow = stream.shadow.as_ref()?;
@@ -411,12 +413,12 @@ impl Streams {
         Some(RemuxError::Unfit(why.to_owned()).refusal(shadow.target))
     }
 
-    /// What was done for shadows since this was last asked, in bytes that are only passed on.
+    /// Returns the remuxing cost since the last call, in bytes that are only passed on.
     pub fn take_work(&mut self) -> usize {
         std::mem::take(&mut self.work)
     }
 
-    /// A shadow cannot go on. Its original does, and nobody who watches that learns of it.
+    /// Ends a remuxed stream after an error. Its original goes on.
     pub fn let_shadow_go(&mut self, id: StreamId, why: &str, ctx: &mut Context) {
         let original = self.original_of(id);
         let stream = self.streams.get(id);
@@ -440,7 +442,8 @@ impl Streams {
         self.end_shadow(id, End::Lost, ctx);
     }
 
-    /// A stream ends, and so do its shadows; those that are behind, when they have caught up.
+    /// Ends the remuxed streams of an ended stream. Those that are behind end when they have caught
+    /// up.
     pub(super) fn end_shadows(&mut self, id: StreamId, end: End, ctx: &mut Context) {
         for shadow in self.shadows_of(id).into_iter().flatten() {
             if !self.is_behind(shadow) {
@@ -461,7 +464,7 @@ impl Streams {
         }
     }
 
-    /// Another source goes on with a stream: what the one before could not be made may come of it.
+    /// Forgets the errors of the previous source: the next source may be remuxed.
     pub(super) fn forgive(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.casts.retain(|cast| cast.stream.is_some());
@@ -471,20 +474,19 @@ impl Streams {
         }
     }
 
-    /// Somebody has left a stream: if it is a shadow, nobody may want it any more. Says whose
-    /// shadow it is.
+    /// Ends a remuxed stream without viewers and clients. Returns its original, if it is one.
     pub(super) fn tend_shadow(&mut self, id: StreamId, ctx: &mut Context) -> Option<StreamId> {
         let stream = self.streams.get(id)?;
         let original = stream.shadow.as_ref()?.original;
         if !stream.is_wanted() {
-            // Nobody hears it.
+            // Nobody reads the end that it gets.
             self.end_shadow(id, End::Complete, ctx);
         }
         self.forget_if_over(id, ctx);
         Some(original)
     }
 
-    /// A stream's shadow is gone, if it is one: so may be who stayed for it.
+    /// Removes a remuxed stream from its original, which may go now, too.
     pub(super) fn forget_shadow(&mut self, stream: &Stream, id: StreamId, ctx: &mut Context) {
         if let Some(RemuxedStream {
             original, target, ..
@@ -506,19 +508,19 @@ impl Streams {
         }
     }
 
-    /// The shadows of a stream.
+    /// Returns the streams that are remuxed from this one.
     pub(super) fn shadows_of(&self, id: StreamId) -> [Option<StreamId>; Target::ALL.len()] {
         let stream = self.streams.get(id);
         let mut casts = stream.into_iter().flat_map(|stream| &stream.casts);
         [(); Target::ALL.len()].map(|()| casts.next().and_then(|cast| cast.stream))
     }
 
-    /// A stream, and its shadows.
+    /// Returns a stream and its remuxed streams.
     pub(super) fn with_shadows(&self, id: StreamId) -> impl Iterator<Item = StreamId> + use<> {
         std::iter::once(id).chain(self.shadows_of(id).into_iter().flatten())
     }
 
-    /// Whose shadow a stream is, or itself.
+    /// Returns a stream's original, or itself.
     pub(super) fn original_of(&self, id: StreamId) -> StreamId {
         let shadow = self
             .streams
@@ -527,13 +529,13 @@ impl Streams {
         shadow.map_or(id, |shadow| shadow.original)
     }
 
-    /// Whether anybody watches a stream, in whichever container.
+    /// Returns whether anybody watches a stream, in any container.
     pub(super) fn is_seen(&self, id: StreamId) -> bool {
         let mut streams = self.with_shadows(id).filter_map(|id| self.streams.get(id));
         streams.any(Stream::is_watched)
     }
 
-    /// How much of a stream's source is to be read at once, for all who watch it.
+    /// Returns how many bytes of a stream's source may be read at once, for all its viewers.
     pub(super) fn wanted_bytes(&self, id: StreamId) -> usize {
         let wanted = self.with_shadows(id).filter_map(|id| {
             let wanted = self.streams.get(id)?.buffer.wanted_bytes(&self.pool);
@@ -543,7 +545,7 @@ impl Streams {
         wanted.min().unwrap_or(0)
     }
 
-    /// Of all streams.
+    /// Returns all remuxed streams.
     pub(super) fn shadows(&self) -> impl Iterator<Item = (StreamId, &Stream)> {
         let streams = self.streams.iter();
         streams.filter(|(_, stream)| stream.shadow.is_some())

@@ -1,4 +1,4 @@
-//! What list-streams says of a stream, and of what is made of it.
+//! The rows of list-streams.
 
 use std::net::SocketAddr;
 
@@ -14,19 +14,19 @@ use crate::relay::viewer_id::PublicStreamId;
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
 
-/// A row of list-streams.
+/// A row of list-streams. It covers the streams that are remuxed from the stream.
 #[derive(Serialize)]
 pub struct Row<'a> {
     id: PublicStreamId,
     sessionid: &'a SessionId,
-    /// As the log names it.
+    /// The session's digest, as in the log.
     session: Digest,
-    /// None: it is gone, and the stream drains.
+    /// `None`: the source is gone, and the stream drains.
     source: Option<RowSource>,
     held: bool,
     started_at: u64,
     format: Option<&'static str>,
-    /// Places in its buffer at which decoding can begin, and why there are none.
+    /// Join points in the buffer. `no_joins` says why there are none.
     joins: usize,
     no_joins: Option<&'static str>,
     content_type: Option<&'a str>,
@@ -35,15 +35,15 @@ pub struct Row<'a> {
     bytes_sent: u64,
     viewers: usize,
     udp_clients: usize,
-    /// What each of these has got.
+    /// Figures of each UDP client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     udp: Vec<RowClient>,
     skips: u64,
     cuts: Cuts,
-    /// The containers that it is made into.
+    /// Containers into which the stream is remuxed.
     remuxed: Vec<&'static str>,
     rtp: Option<&'a str>,
-    /// What it takes of the server's memory.
+    /// Memory that the stream takes.
     held_bytes: usize,
 }
 
@@ -58,28 +58,29 @@ struct RowClient {
 struct RowSource {
     protocol: &'static str,
     address: String,
-    /// Of RTP that is put in order.
+    /// Lost and late packets, of RTP that carries MPEG-TS.
     #[serde(skip_serializing_if = "Option::is_none")]
     packets: Option<Disorder>,
-    /// Datagrams that were too much for its token's rate.
+    /// Datagrams beyond the token's rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     too_fast: Option<u64>,
 }
 
 impl Row<'_> {
-    /// Returns by what the stream is known.
+    /// Returns the stream's public id.
     pub fn id(&self) -> PublicStreamId {
         self.id
     }
 
-    /// Whether it is this session's.
+    /// Returns whether the stream belongs to this session.
     pub fn is_of(&self, session: &SessionId) -> bool {
         self.sessionid == session
     }
 }
 
 impl<'a> Row<'a> {
-    /// Whose it is, and what the figures say of it while it has a source or waits for one.
+    /// Returns the session and the figures for the metrics, while the stream has a source or waits
+    /// for one.
     pub fn figures(&self) -> Option<(&'a SessionId, OfStream)> {
         self.source.as_ref()?;
         let figures = Figures {
@@ -98,7 +99,7 @@ impl<'a> Row<'a> {
 }
 
 impl Stream {
-    /// By what callers of the API know it.
+    /// Returns its id in the API.
     pub(super) fn id(&self, run: u32) -> PublicStreamId {
         PublicStreamId {
             run,
@@ -106,7 +107,7 @@ impl Stream {
         }
     }
 
-    /// The serial number of the stream that is listed: a shadow is not.
+    /// Returns the serial number in the API: of a remuxed stream its original's.
     pub(super) fn listed_serial(&self) -> u64 {
         let shadow = self.shadow.as_ref();
         shadow.map_or(self.serial, |shadow| shadow.serial)
@@ -141,7 +142,7 @@ impl Stream {
         })
     }
 
-    /// What list-streams says of it.
+    /// Returns its row of list-streams, the streams that are remuxed from it included.
     pub(super) fn row<'a>(
         &'a self,
         shadows: impl Iterator<Item = &'a Stream>,
@@ -190,7 +191,7 @@ impl Stream {
 }
 
 impl Row<'_> {
-    /// What goes out of a shadow goes out of its stream.
+    /// Adds the figures of a stream that is remuxed from this one.
     fn add(&mut self, shadow: &Stream) {
         let figures = shadow.buffer.figures();
         self.bytes_sent += figures.bytes_sent + shadow.rtp_out.post.bytes_sent();

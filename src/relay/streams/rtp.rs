@@ -1,4 +1,4 @@
-//! A stream's source, if that sends RTP: its packets in their order, and what of them goes on.
+//! A source that sends RTP: puts its packets into order and passes them on.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,21 +11,21 @@ use crate::relay::rtp_in::Known;
 use crate::rtp::{Control, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
 use crate::time::Instant;
 
-/// What is known of an RTP source.
+/// State of an RTP source.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct RtpInput {
     ssrc: u32,
     from: SocketAddr,
     sequence: Sequence,
     reorder: Reorder,
-    /// So much of the disorder has been counted.
+    /// The part of the disorder that has been counted.
     disorder_told: Disorder,
     payload_type: u8,
     heard: Instant,
 }
 
 impl RtpInput {
-    /// One that has shown with this packet that it is a source.
+    /// Creates the state of a source from the packet that confirmed it.
     fn new(second: &Packet<'_>, from: SocketAddr, now: Instant) -> RtpInput {
         RtpInput {
             ssrc: second.ssrc,
@@ -38,12 +38,12 @@ impl RtpInput {
         }
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes that it takes.
     pub fn held_bytes(&self) -> usize {
         size_of::<RtpInput>() + self.reorder.held_bytes()
     }
 
-    /// Whether what was told of it can be.
+    /// Returns whether the state that was handed over is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.sequence.fits()
@@ -51,32 +51,32 @@ impl RtpInput {
             && self.disorder_told.fits(self.reorder.disorder())
     }
 
-    /// When its last packet came.
+    /// Returns when its last packet came.
     pub fn heard(&self) -> Instant {
         self.heard
     }
 
-    /// What it sends.
+    /// Returns its RTP payload type.
     pub fn payload_type(&self) -> u8 {
         self.payload_type
     }
 
-    /// Whether it sends MPEG-TS, which is put in order.
+    /// Returns whether it sends MPEG-TS. Only MPEG-TS is put into order.
     pub fn is_transport(&self) -> bool {
         self.payload_type == PAYLOAD_TYPE_MPEG_TS
     }
 
-    /// What did not come as it was sent.
+    /// Returns how many packets were lost or late.
     pub fn disorder(&self) -> Disorder {
         self.reorder.disorder()
     }
 
-    /// When what came early is not to wait any longer.
+    /// Returns when the packets that came early stop waiting for missing ones.
     pub fn deadline(&self) -> Option<Instant> {
         self.reorder.deadline()
     }
 
-    /// What of the disorder has not been counted is.
+    /// Counts the disorder that has not been counted yet.
     fn count_disorder(&mut self, ctx: &mut Context) {
         let disorder = self.disorder();
         let told = std::mem::replace(&mut self.disorder_told, disorder);
@@ -86,7 +86,7 @@ impl RtpInput {
 }
 
 impl Streams {
-    /// What is known of a stream's source that sends datagrams.
+    /// Returns how the datagrams of a stream's source are recognised.
     pub fn known(&self, id: StreamId) -> Option<Known> {
         let stream = self.streams.get(id)?;
         let of_bare = stream.bare.as_ref().map(|input| Known {
@@ -102,8 +102,7 @@ impl Streams {
         of_bare.or(of_rtp)
     }
 
-    /// A stream's source sends RTP from this address, and has shown with this packet that it is
-    /// one.
+    /// Begins an RTP source at this address. This is the packet that confirmed it.
     pub fn begin_rtp(
         &mut self,
         id: StreamId,
@@ -113,14 +112,14 @@ impl Streams {
     ) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.input = Some(Box::new(RtpInput::new(second, from, ctx.now())));
-            // What comes as RTP goes out as it came.
+            // RTP packets go out as they came.
             stream.rtp_out.ts_output = None;
             self.rearm(id, ctx);
         }
     }
 
-    /// A packet of a stream's source: it goes out as it came. Returns the media in it that is in
-    /// order already; after that [`Streams::next_in_order`] may have more.
+    /// Takes a packet of a stream's source and sends it to the UDP clients as it came. Returns its
+    /// media if they are next in order; after that [`Streams::next_in_order`] may have more.
     pub fn take_packet<'a>(
         &mut self,
         id: StreamId,
@@ -154,7 +153,7 @@ impl Streams {
         media
     }
 
-    /// The next media of a stream's source that is in order now, if there is some.
+    /// Returns the next media of a stream's source that are in order now.
     pub fn next_in_order(&mut self, id: StreamId, ctx: &mut Context) -> Option<Vec<u8>> {
         let input = self.streams.get_mut(id)?.input.as_mut()?;
         let next = input.reorder.next(ctx.now());
@@ -167,8 +166,8 @@ impl Streams {
         next
     }
 
-    /// A stream's source is gone: what came early goes on, though something is missing before it.
-    /// But nothing begins with it: what is unlike the stream is dropped.
+    /// Passes on the packets that came early, although others before them are missing: the source
+    /// is gone. Bytes that do not fit the stream are dropped and begin no other stream.
     pub(super) fn finish_reorder(&mut self, id: StreamId, ctx: &mut Context) {
         let mut is_unlike = false;
         while let Some(payload) = self.last_in_order(id) {
@@ -186,7 +185,8 @@ impl Streams {
         input.reorder.finish()
     }
 
-    /// What a stream's source says beside its media goes out as it came, if it is its source's.
+    /// Forwards RTCP to the UDP clients as it came, if the stream's source sent it. Returns whether
+    /// that is so.
     pub fn take_control(
         &mut self,
         id: StreamId,
@@ -202,7 +202,7 @@ impl Streams {
             ctx.count(Count::SecondSource, 1);
             return false;
         }
-        // What it says counts here all the same.
+        // Too much for the rate, but it is the source's.
         if !stream.admits(bytes.len(), ctx) {
             return true;
         }
@@ -212,15 +212,15 @@ impl Streams {
         true
     }
 
-    /// The streams of a session that go out to its UDP clients: the one that runs, and the one that
-    /// has a rest for them.
+    /// Returns the session's streams that go to its UDP clients: the running one, and the one that
+    /// ended last.
     pub fn with_clients(&self, session: &SessionId) -> impl Iterator<Item = StreamId> + use<> {
         let running = self.running.get(session).copied();
         running.into_iter().chain(self.draining.resting(session))
     }
 
-    /// The address that is the source of a session's stream, if it is an address, and whether it
-    /// sends no RTP.
+    /// Returns the session's stream if its source is an address, that address, and whether the
+    /// source sends no RTP.
     pub fn rtp_source_of(&self, session: &SessionId) -> Option<(StreamId, SocketAddr, bool)> {
         match self.running_source(session)? {
             (id, StreamSource::Rtp(address)) => {
@@ -265,7 +265,7 @@ mod tests {
         RtpInput::new(&second, address(CAMERA), Instant::START)
     }
 
-    /// A camera, and a client with a viewer's token, of one session.
+    /// Returns a stage with a camera and a UDP client of one session, which has a token.
     fn stage(kinds: &str) -> Stage {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
         stage.relay.set_rtp(address("10.0.0.9:5004"));
@@ -306,7 +306,7 @@ mod tests {
         all
     }
 
-    /// What it sends says whether it is put in order, and what came early counts.
+    /// The payload type decides whether packets are put into order. Early packets count as memory.
     #[test]
     fn a_source_is_known_by_what_it_sends() {
         for (payload_type, is_transport) in [(33, true), (32, false), (96, false), (0, false)] {
@@ -323,7 +323,7 @@ mod tests {
         let early = input.reorder.held_bytes();
         assert!(early >= 1_000);
         assert_eq!(input.held_bytes(), size_of::<RtpInput>() + early);
-        // It does not wait for long.
+        // The wait is shorter than a second.
         let until = input.deadline().expect("something is missing");
         assert!(until > Instant::START && until < Instant::START + Duration::from_secs(1));
         let next = input.reorder.next(until).expect("it came early");
@@ -359,8 +359,8 @@ mod tests {
         }
     }
 
-    /// What is missing for too long is lost, and late if it comes after that: each counts once, of
-    /// the stream and of the server.
+    /// A packet that is missing too long counts as lost, and as late if it arrives after that. Each
+    /// counts once, for the stream and for the server.
     #[test]
     fn what_did_not_come_in_order_counts_once() {
         let mut stage = stage("rtp-udp");
@@ -369,7 +369,7 @@ mod tests {
         let mut sent = 3;
         for (missing, lost, late) in [(3, 1, 0), (10, 2, 1), (20, 3, 2), (30, 4, 3)] {
             if missing > 3 {
-                // The one that was missed last, which nobody waits for any more.
+                // The packet that was missed last, which is not waited for any more.
                 let before = if missing == 10 { 3 } else { missing - 10 };
                 send(&mut stage, [before]);
             }
@@ -386,21 +386,20 @@ mod tests {
             let source = &row.last().expect("a stream")["source"];
             let packets = serde_json::json!({"lost": lost, "late": late});
             assert_eq!(source["packets"], packets);
-            // What had come early goes on behind the gap.
+            // The early packets go on after the gap.
             let got = stage.media(viewer).0.len();
             assert_eq!(got, 188 * usize::from(sent - lost as u16), "{missing}");
         }
     }
 
-    /// What a source says beside its media is its own by its SSRC and its host, and goes out like
-    /// that.
+    /// RTCP belongs to a source by its SSRC and its host. Only that goes out.
     #[test]
     fn only_what_its_source_says_goes_out_beside_the_media() {
         let mut stage = stage("rtp-udp");
         send(&mut stage, 0..2);
         drain(&mut stage);
         let report = |ssrc: u8| [0x80, 201, 0, 1, 0, 0, 0, ssrc];
-        // One above is where RTCP comes from, too: another host cannot send from there.
+        // A source sends RTCP from the next port, too. Another host cannot.
         for (from, ssrc, is_its) in [
             (CAMERA, 9, true),
             ("10.2.0.2:6001", 9, true),
@@ -419,7 +418,7 @@ mod tests {
             };
             assert_eq!(sent, expected, "{from} {ssrc}");
         }
-        // By a stream's place alone nobody else can say anything.
+        // The stream's id alone does not suffice: host and SSRC must match.
         let (id, _, is_bare) = {
             let session = SessionId::parse(b"s").expect("a name");
             let source = stage.relay.streams.rtp_source_of(&session);
@@ -444,7 +443,7 @@ mod tests {
         assert_eq!(count(&stage, Count::Unsent), 0);
     }
 
-    /// Half a MiB may wait to be sent. What is more is dropped, and counts.
+    /// Half a MiB may wait to be sent. The rest is dropped and counted.
     #[test]
     fn what_there_is_no_room_for_is_dropped_and_counts() {
         let mut stage = stage("rtp-udp");
@@ -460,7 +459,7 @@ mod tests {
         let dropped = count(&stage, Count::Unsent);
         assert!(sent.len() < 600, "{}", sent.len());
         assert_eq!(sent.len() + dropped as usize, 1_000);
-        // What a source says beside it, too.
+        // The same holds for RTCP.
         for number in 1_000..2_000 {
             arrive(&mut stage, CAMERA, &packet(96, number, 9, &payload));
         }
@@ -471,8 +470,8 @@ mod tests {
         assert_eq!(count(&stage, Count::SecondSource), 0);
     }
 
-    /// What a source says counts as what it sends does: beyond its token's rate it goes nowhere,
-    /// though a goodbye is heard.
+    /// RTCP counts for the token's rate like media. Beyond the rate it is not forwarded, but a
+    /// goodbye still ends the source.
     #[test]
     fn what_a_source_says_beyond_its_rate_goes_nowhere() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
@@ -497,7 +496,7 @@ mod tests {
         assert_eq!(stage.relay.streams.running(), 0);
     }
 
-    /// Whose stream it is that an address sends, and whether that is RTP.
+    /// An address is the source of at most one session, and is known to send RTP or not.
     #[test]
     fn who_sends_datagrams_is_known_of_each_session() {
         let session = SessionId::parse(b"s").expect("a name");

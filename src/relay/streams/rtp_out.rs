@@ -1,12 +1,10 @@
-//! The way out of a stream to its UDP clients: what is due to them, and the datagrams that are on
-//! their way.
+//! A stream's output to its UDP clients.
 //!
-//! MPEG-TS from a body is taken from the stream's buffer at a cursor of its own, at the pace of its
-//! clock; RTP from a source goes out as it came. A datagram is made once, however many clients it
-//! goes to.
+//! MPEG-TS from a body is read from the stream's buffer at a cursor, at the pace of its clock. RTP
+//! from a source goes out as it came. A datagram is made once for all clients.
 //!
-//! Held at the most for a stream: what is on its way ([`post`]) and the clock references of a pacer
-//! ([`Pacing`], 96 KiB).
+//! Memory of a stream, at most: the datagrams on their way ([`post`]) and the clock references of a
+//! pacer ([`Pacing`], 96 KiB).
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -24,66 +22,66 @@ use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
 use crate::time::Instant;
 
-/// Datagrams for UDP clients who get the same: all of `datagram_bytes` but perhaps the last, one
-/// behind the other.
+/// Datagrams that go to several UDP clients. All have `datagram_bytes` except the last, which may
+/// be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagrams<'a> {
-    /// Where they go, all of them to each: at least one.
+    /// The clients, at least one. Each gets all datagrams.
     pub to: &'a [SocketAddr],
-    /// The datagrams.
+    /// The datagrams, one after another.
     pub bytes: &'a [u8],
-    /// The size of each but the last: at least 1.
+    /// Size of each datagram but the last, at least 1.
     pub datagram_bytes: usize,
 }
 
-/// A stream's UDP clients, and what they get.
+/// A stream's UDP clients and their output.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct RtpOut {
-    /// The clients, and what is on its way to them.
+    /// The clients, and the datagrams on their way to them.
     pub post: Post,
-    /// The way of MPEG-TS, if the stream is that, or may be.
+    /// The output of MPEG-TS from a body, if the stream is or may be MPEG-TS.
     pub ts_output: Option<TsOutput>,
-    /// It stands in the queue of those who have something to send.
+    /// The stream is in [`Streams::posting`].
     #[cfg_attr(feature = "handover", serde(skip))]
     pub is_queued: bool,
-    /// A source that is gone leaves a rest, which is sent until then.
+    /// After the source is gone, the rest of the stream is sent until then.
     pub rest_until: Option<Instant>,
 }
 
-/// MPEG-TS on its way from the buffer into datagrams.
+/// Turns MPEG-TS from the buffer into datagrams.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct TsOutput {
-    /// When the next datagrams are due.
+    /// Decides when bytes are due.
     pub pacing: Pacing,
     packetiser: Packetiser,
-    /// The next byte of the stream that goes out.
+    /// Offset of the next byte that goes into a datagram.
     pub cursor: u64,
-    /// Since when packets wait for their datagram to be filled.
+    /// Since when packets wait for their datagram to fill up.
     waiting_since: Option<Instant>,
-    /// All that was due has gone out; what comes is gathered until then. However a source cuts what
-    /// it sends, its clients get as many datagrams with a call.
+    /// No datagrams are made until then, as all due bytes are out. So a source that sends small
+    /// pieces costs no more system calls than one that sends large ones.
     rests_until: Option<Instant>,
     timestamp_offset: u32,
 }
 
-/// How long packets wait for their datagram to be filled.
+/// Longest time that packets wait for their datagram to fill up.
 const FILL_TIME: Duration = Duration::from_millis(100);
 
 impl Datagrams<'_> {
-    /// How many go out, to all together.
+    /// Returns how many datagrams this is, over all clients.
     pub fn count(&self) -> usize {
         self.bytes.len().div_ceil(self.datagram_bytes) * self.to.len()
     }
 }
 
 impl RtpOut {
-    /// Whether nothing is on its way.
+    /// Returns whether no datagrams are on their way.
     pub fn is_empty(&self) -> bool {
         self.post.is_empty()
     }
 
-    /// The source is gone; what is left up to `newest` goes out still, for its time.
+    /// Handles the end of the source: the bytes up to `newest` are sent for at most [`rest_time`].
     pub fn finish(&mut self, newest: u64, now: Instant) {
         if let Some(ts_output) = &mut self.ts_output {
             ts_output.pacing.finish();
@@ -94,19 +92,19 @@ impl RtpOut {
         }
     }
 
-    /// Whether all up to `newest` is out.
+    /// Returns whether all bytes up to `newest` are sent.
     pub fn is_over(&self, newest: u64) -> bool {
         let is_over = |ts_output: &TsOutput| ts_output.is_over(newest);
         self.is_empty() && self.ts_output.as_ref().is_none_or(is_over)
     }
 
-    /// Nobody gets anything any more, and nothing is held.
+    /// Removes all clients and datagrams.
     pub fn clear(&mut self) {
         self.post.clear();
         (self.ts_output, self.rest_until) = (None, None);
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let ts_output = self.ts_output.as_ref();
         self.post.held_bytes()
@@ -115,8 +113,8 @@ impl RtpOut {
             })
     }
 
-    /// What is due of the transport stream becomes a letter. `lend` gives the bytes from an offset
-    /// on, as many as lie together.
+    /// Makes datagrams of the bytes that are due. `lend` returns bytes from an offset on, as many
+    /// as are contiguous.
     pub fn write<'a>(
         &mut self,
         now: Instant,
@@ -137,7 +135,7 @@ impl RtpOut {
 }
 
 impl TsOutput {
-    /// From `cursor` on, with a source identifier and first numbers out of `random`.
+    /// Creates the output from `cursor` on. `random` sets the SSRC and the first numbers.
     pub fn new(cursor: u64, random: u64) -> TsOutput {
         TsOutput {
             pacing: Pacing::new(cursor),
@@ -149,7 +147,7 @@ impl TsOutput {
         }
     }
 
-    /// Says whether that was the last of it.
+    /// Appends the datagrams that are due to `batch`. Returns whether that was the last of them.
     fn write<'a>(
         &mut self,
         now: Instant,
@@ -167,8 +165,8 @@ impl TsOutput {
             let room = LETTER_BYTES_MAX - batch.bytes.len() - DATAGRAM_BYTES;
             let bytes = lend(self.cursor, ((due - self.cursor) as usize).min(room.max(1)));
             if bytes.is_empty() {
-                // Overwritten: the pacer lost its place, which only a bound on all buffers together
-                // can do.
+                // The bytes were overwritten before they were due. Only the bound on all buffers
+                // together can do that.
                 self.cursor = due;
                 self.packetiser.skip();
                 break;
@@ -193,19 +191,19 @@ impl TsOutput {
         is_over
     }
 
-    /// The time at which these datagrams leave, in ticks of 90 kHz (RFC 2250 section 2).
+    /// Returns the RTP timestamp of datagrams that leave now, in 90 kHz ticks (RFC 2250 section 2).
     fn timestamp(&self, now: Instant) -> u32 {
         let ticks = (now.since_start().as_micros() * 9 / 100) as u32;
         ticks.wrapping_add(self.timestamp_offset)
     }
 
-    /// Whether what was told of it can be, of a stream whose newest byte is this one.
+    /// Returns whether the state that was handed over is possible, for this newest offset.
     #[cfg(feature = "handover")]
     pub fn fits(&self, newest: u64) -> bool {
         self.pacing.fits(newest) && self.packetiser.fits() && self.cursor <= newest
     }
 
-    /// When there is something to do, if nothing arrives.
+    /// Returns when it has something to do, if nothing arrives before.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let resting = self.rests_until.filter(|until| now < *until);
         let flush = self.waiting_since.map(|since| since + FILL_TIME);
@@ -214,15 +212,14 @@ impl TsOutput {
         due.into_iter().chain(flush).min()
     }
 
-    /// Whether all up to `newest` is out.
+    /// Returns whether all bytes up to `newest` are in datagrams.
     pub fn is_over(&self, newest: u64) -> bool {
         self.cursor >= newest && self.pacing.is_over() && !self.packetiser.has_waiting()
     }
 }
 
 impl Streams {
-    /// A stream goes out to these addresses from now on, but not to its own source: by itself, or
-    /// by its shadow.
+    /// Sets the UDP clients of a stream, which may go out remuxed. Its own source is never one.
     pub fn set_clients(&mut self, id: StreamId, clients: Rc<[Destination]>, ctx: &mut Context) {
         let sent = self.sendable(id, !clients.is_empty(), ctx);
         if sent != id {
@@ -245,7 +242,7 @@ impl Streams {
             | StreamSource::Gone => None,
         };
         let random = || ctx.draw();
-        // The rest of what a source has sent is not for it either.
+        // A stream without a source must not go back to its last source either.
         let not_for = match source {
             StreamSource::Held { .. } | StreamSource::Gone => stream.rtp_out.post.source(),
             StreamSource::Http(_) | StreamSource::Rtp(_) | StreamSource::Shadow => address,
@@ -264,8 +261,8 @@ impl Streams {
         }
     }
 
-    /// What comes of a body from now on goes out to its UDP clients, if it has any and may be
-    /// MPEG-TS; of a shadow when it has caught up: they are to see what is live.
+    /// Begins the MPEG-TS output at the newest byte, if the stream needs it. A remuxed stream has
+    /// to catch up first, so that its clients get live media.
     pub(super) fn begin_transport(&mut self, id: StreamId, ctx: &mut Context) {
         let is_behind = self.is_behind(id);
         if let Some(stream) = self.streams.get_mut(id)
@@ -277,7 +274,7 @@ impl Streams {
         }
     }
 
-    /// Media of a body has arrived: its UDP clients get what is due of it.
+    /// Feeds new bytes of a stream to its pacer, and sends the datagrams that are due.
     pub(super) fn feed_rtp_out(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
         let now = ctx.now();
         let Some(stream) = self.streams.get_mut(id) else {
@@ -289,7 +286,7 @@ impl Streams {
         }
     }
 
-    /// What is due of a transport stream becomes datagrams, once those before are out.
+    /// Makes datagrams of the bytes that are due, once the datagrams before are out.
     pub(super) fn pump(&mut self, id: StreamId, ctx: &mut Context) {
         let now = ctx.now();
         let Some(stream) = self.streams.get_mut(id) else {
@@ -317,7 +314,7 @@ impl Streams {
         self.forget_if_over(id, ctx);
     }
 
-    /// Whether a body is so far ahead of its clock that it must not be read.
+    /// Returns whether a body is so far ahead of its clock that it must not be read.
     pub(super) fn is_ahead(&self, id: StreamId, ctx: &Context) -> bool {
         let held_bytes_max = ctx.settings().limits.stream.buffer_bytes as u64 / 2;
         let streams = self.with_shadows(id).filter_map(|id| self.streams.get(id));
@@ -339,7 +336,7 @@ impl Streams {
         }
     }
 
-    /// The letter that a stream sends to some of its clients.
+    /// Returns the datagrams of a stream that go to some of its clients now.
     pub fn datagrams(&self, id: StreamId) -> Option<Datagrams<'_>> {
         let (to, bytes, datagram_bytes) = self.streams.get(id)?.rtp_out.post.letter()?;
         Some(Datagrams {
@@ -349,12 +346,12 @@ impl Streams {
         })
     }
 
-    /// A stream with a letter for some of its clients.
+    /// Returns the next stream with datagrams for some of its clients.
     pub fn next_posting(&mut self, ctx: &mut Context) -> Option<StreamId> {
         while let Some(&id) = self.posting.front() {
             let stream = self.streams.get_mut(id);
             if stream.is_some_and(|stream| stream.rtp_out.post.next_clients()) {
-                // One after the other, so that no stream waits for the clients of another.
+                // Streams take turns, so that none waits for all clients of another.
                 self.posting.rotate_left(1);
                 self.posted = Some(id);
                 return Some(id);
@@ -368,7 +365,7 @@ impl Streams {
         None
     }
 
-    /// So many of the datagrams that were sent last were not taken, for each whom they were for.
+    /// Counts the datagrams of the last call that the kernel did not take, for each client.
     pub fn not_taken(&mut self, counts: &[usize], ctx: &mut Context) {
         let last = self.posted.take();
         if counts.is_empty() {
@@ -380,7 +377,7 @@ impl Streams {
         }
     }
 
-    /// Tells of a stream that cannot go out by RTP, once.
+    /// Logs why a stream cannot go to its UDP clients, once.
     pub fn tell_of_transport(&mut self, id: StreamId, ctx: &mut Context) {
         let Some(stream) = self.streams.get(id) else {
             return;
@@ -404,7 +401,7 @@ mod tests {
 
     const PACKETS_PER_MS: usize = 5;
 
-    /// A second of packets, of which every hundredth has the clock.
+    /// Returns a second of packets. Every hundredth has a clock reference.
     fn second() -> Vec<u8> {
         let mut bytes = Vec::new();
         for number in 0..1000 * PACKETS_PER_MS {
@@ -422,8 +419,8 @@ mod tests {
         bytes
     }
 
-    /// A source that sends every packet by itself costs no more calls than one that sends the same
-    /// in great pieces, and all goes out.
+    /// A source that sends single packets costs no more calls than one that sends large pieces, and
+    /// all packets go out.
     #[test]
     fn what_comes_in_small_pieces_goes_out_in_groups() {
         let bytes = second();
@@ -458,7 +455,7 @@ mod tests {
         }
     }
 
-    /// MPEG-TS without a clock: what comes of it is due at once.
+    /// Returns MPEG-TS without a clock, which is due at once.
     fn packets(count: usize) -> Vec<u8> {
         let mut packet = [0xff; PACKET_BYTES];
         packet[..4].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x10]);
@@ -469,7 +466,7 @@ mod tests {
         Instant::after_start(Duration::from_millis(milliseconds))
     }
 
-    /// What there is of a stream, and its way out.
+    /// An output, and the media of its stream.
     struct Way {
         ts_output: TsOutput,
         media: Vec<u8>,
@@ -495,7 +492,7 @@ mod tests {
             self.has_ended = true;
         }
 
-        /// The packets of each datagram that is due, and whether that was all.
+        /// Returns the packets of each datagram that is due, and whether those are the last.
         fn write(&mut self, now: Instant) -> (Vec<usize>, bool) {
             let mut batch = Batch::default();
             let media = &self.media;
@@ -519,7 +516,7 @@ mod tests {
         }
     }
 
-    /// Packets wait for seven of them, but no longer than a tenth of a second from the first on.
+    /// Packets wait until there are seven, but at most 100 ms from the first on.
     #[test]
     fn a_datagram_is_filled_or_goes_out_after_a_while() {
         let mut way = Way::new();
@@ -528,7 +525,7 @@ mod tests {
         way.feed(&packets(3), at(10));
         assert_eq!(way.write(at(10)), (vec![], false));
         assert_eq!(way.deadline(at(10)), Some(at(110)));
-        // One more does not make those wait longer.
+        // Another packet does not extend the time.
         way.feed(&packets(1), at(50));
         assert_eq!(way.write(at(50)), (vec![], false));
         assert_eq!(way.deadline(at(50)), Some(at(110)));
@@ -538,7 +535,7 @@ mod tests {
             (way.deadline(at(110)), way.write(at(300))),
             (None, (vec![], false))
         );
-        // What is left of it when a datagram is full has come just now.
+        // The packet that is left over when a datagram is full starts a new wait.
         way.feed(&packets(5), at(400));
         assert_eq!(way.write(at(400)), (vec![], false));
         way.feed(&packets(5), at(450));
@@ -546,7 +543,7 @@ mod tests {
         assert_eq!(way.deadline(at(450)), Some(at(550)));
         assert_eq!(way.write(at(549)), (vec![], false));
         assert_eq!(way.write(at(550)), (vec![3], false));
-        // Nothing waits where nothing is left over: what comes then has a tenth of a second again.
+        // If none is left over, the next packet starts a new wait.
         way.feed(&packets(2), at(600));
         assert_eq!(way.write(at(600)), (vec![], false));
         way.feed(&packets(5), at(650));
@@ -555,7 +552,7 @@ mod tests {
         assert_eq!(way.write(at(690)), (vec![], false));
         assert_eq!(way.deadline(at(690)), Some(at(790)));
         assert_eq!(way.write(at(710)), (vec![], false));
-        // Its source is gone: nothing follows for which it would wait.
+        // After the end of the source, no packet waits.
         way.finish();
         assert!(!way.ts_output.is_over(way.media.len() as u64));
         assert_eq!(way.write(at(720)), (vec![1], true));
@@ -564,7 +561,7 @@ mod tests {
         assert_eq!(is_over, [true, true, false]);
     }
 
-    /// One of which more may come is not over, though all of it is out.
+    /// An output of which more may come is not over, although all of it is sent.
     #[test]
     fn a_stream_with_a_source_is_not_over() {
         let mut way = Way::new();
@@ -576,7 +573,7 @@ mod tests {
         assert!(way.ts_output.is_over(7 * PACKET_BYTES as u64));
     }
 
-    /// The kernel takes 45 datagrams in one call. What is more goes out with the next.
+    /// The kernel takes 45 datagrams in one call. The others go out with the next.
     #[test]
     fn a_letter_is_as_large_as_it_may_be_and_no_larger() {
         let mut way = Way::new();
@@ -587,7 +584,7 @@ mod tests {
             assert_eq!(packets.last(), Some(&last));
         }
         assert_eq!(way.write(at(100)), (vec![2], false));
-        // Most of a letter is asked for at once.
+        // One call asks for most of a batch at once.
         let mut way = Way::new();
         way.feed(&packets(7 * 100), at(0));
         let (asked, mut batch) = (std::cell::RefCell::new(Vec::new()), Batch::default());
@@ -611,7 +608,7 @@ mod tests {
         );
     }
 
-    /// In ticks of 90 kHz, from a number on that nobody can foresee.
+    /// The timestamp has ticks of 90 kHz, and starts at a random number.
     #[test]
     fn a_datagram_says_when_it_left() {
         for (random, milliseconds, timestamp) in [
@@ -634,13 +631,13 @@ mod tests {
         }
     }
 
-    /// By a clock datagrams go out in groups, a hundredth of a second apart.
+    /// With a clock, datagrams go out in groups, 10 ms apart.
     #[test]
     fn what_has_a_clock_rests_between_groups() {
         let mut way = Way::new();
         way.feed(&second()[..200 * PACKET_BYTES], at(0));
         way.write(at(0));
-        // All that was due is out; the next is due when the group's time is over, and not before.
+        // All due bytes are out. The next are due when the group's time is over, and not before.
         let out = way.ts_output.cursor;
         assert!(out < way.media.len() as u64);
         assert_eq!(way.ts_output.rests_until, Some(at(10)));
@@ -650,7 +647,7 @@ mod tests {
             assert_eq!(way.write(at(milliseconds)).0.len(), 0, "{milliseconds}");
             assert_eq!(way.ts_output.cursor, out);
         }
-        // When it is over there is nothing to wait for but what is due next.
+        // After that, the next deadline is that of the next bytes.
         assert!(
             way.deadline(at(10)) > Some(at(10)),
             "{:?}",
@@ -658,7 +655,7 @@ mod tests {
         );
         assert!(!way.write(at(10)).0.is_empty());
         assert_eq!(way.ts_output.rests_until, Some(at(20)));
-        // What waits for its datagram is flushed no sooner than that, either.
+        // The packets that wait for their datagram are not flushed earlier either.
         way.ts_output.waiting_since = Some(at(0));
         assert_eq!(way.deadline(at(12)), Some(at(20)));
         way.ts_output.rests_until = Some(at(300));
@@ -669,7 +666,7 @@ mod tests {
         assert_eq!(way.deadline(at(12)), Some(at(108)));
     }
 
-    /// Bytes that were overwritten are passed over: what follows goes out whole.
+    /// Overwritten bytes are skipped. The packets after them go out whole.
     #[test]
     fn what_is_lost_to_the_bound_on_all_buffers_is_passed_over() {
         let mut ts_output = TsOutput::new(0, 7);
@@ -691,7 +688,7 @@ mod tests {
         assert_eq!(batch.bytes.len(), 7 * DATAGRAM_BYTES);
     }
 
-    /// With corrections, all datagrams are of one size.
+    /// With corrections, all datagrams have one size.
     #[test]
     fn what_is_short_is_filled_up_where_corrections_are_made() {
         for (is_padded, bytes) in [(false, 12 + 3 * PACKET_BYTES), (true, DATAGRAM_BYTES)] {
@@ -705,7 +702,7 @@ mod tests {
         }
     }
 
-    /// Each of what it is made of is asked.
+    /// Each part of the state is checked.
     #[cfg(feature = "handover")]
     #[test]
     fn what_is_told_of_a_way_out_has_its_bounds() {
@@ -752,10 +749,10 @@ mod tests {
         out
     }
 
-    /// It is over when all of it has been made into datagrams, and these are out.
+    /// An output is over when all bytes are in datagrams, and all datagrams are sent.
     #[test]
     fn a_way_out_is_over_when_nothing_waits_and_nothing_is_on_its_way() {
-        // None of it is made here: RTP goes out as it came.
+        // RTP that goes out as it came has no bytes in the buffer.
         let mut out = rtp_out(None);
         assert!(out.is_empty() && out.is_over(1_000));
         assert!(out.post.forward(&[7; 100], None));
@@ -781,7 +778,7 @@ mod tests {
         assert!(out.is_over(newest) && !out.is_over(newest + 1));
     }
 
-    /// What a source that is gone has left goes out for a minute and as long as its bytes are
+    /// After the source is gone, the rest goes out for a minute and the time that its bytes are
     /// worth.
     #[test]
     fn a_rest_has_its_time() {
@@ -792,7 +789,7 @@ mod tests {
         out.clear();
         assert!(out.ts_output.is_none() && out.rest_until.is_none());
         assert_eq!((out.held_bytes(), out.post.client_count()), (0, 0));
-        // Without bytes that have yet to be made datagrams there is none.
+        // Without an output from the buffer there is no rest.
         let mut out = rtp_out(None);
         out.finish(41_000, at(5_000));
         assert_eq!(out.rest_until, None);
@@ -837,7 +834,7 @@ mod tests {
         }
     }
 
-    /// Half a `--buffer` may wait for its time: what is more is not read before that has come.
+    /// Half a `--buffer` may be ahead of its clock. The source is not read beyond that.
     #[test]
     fn a_body_that_is_ahead_of_its_clock_is_not_read_for_a_while() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24", "--buffer=64K"]);
@@ -861,7 +858,7 @@ mod tests {
         let cursor = ts_output.cursor;
         assert!(cursor < newest);
         assert!(!streams.is_ahead(id, ctx) && streams.source_appetite(id, ctx) > 0);
-        // 300 packets come at once, which are 60 ms.
+        // 300 packets arrive at once, which last 60 ms.
         stage.relay.received(
             source,
             &media[150 * PACKET_BYTES..450 * PACKET_BYTES],
@@ -872,7 +869,7 @@ mod tests {
         assert!(streams.is_ahead(id, ctx));
         assert_eq!(streams.source_appetite(id, ctx), 0);
         assert!(streams.take_slowed(id));
-        // To the byte: what waits is counted from where it goes out.
+        // The limit is exact to the byte, from the next byte that goes out.
         for (waits, is_ahead) in [(32_767, false), (32_768, true), (60_000, true), (0, false)] {
             let stream = streams.streams.get_mut(id).expect("it is there");
             let newest = stream.buffer.newest();
@@ -883,7 +880,7 @@ mod tests {
             let ts_output = stream.rtp_out.ts_output.as_mut().expect("it goes out");
             ts_output.cursor = before;
         }
-        // When its time has come it is read on, and not before it is less than that.
+        // The source is read again when less than that is ahead, and no earlier.
         let mut steps = 0;
         while stage.relay.streams.take_slowed(id) {
             let now = stage.now;
@@ -898,7 +895,7 @@ mod tests {
         assert!(steps > 1);
     }
 
-    /// Whoever has UDP clients learns why they get nothing; without them it concerns nobody.
+    /// The log says why UDP clients get nothing. Without clients it does not.
     #[test]
     fn what_cannot_go_out_to_its_clients_is_told_of() {
         let none = [7; 20_000];

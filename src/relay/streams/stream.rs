@@ -1,5 +1,5 @@
-//! A stream that is being relayed: whose it is, where its media comes from, and the stream itself;
-//! how it begins, takes media, loses its source, ends, and is forgotten.
+//! One stream that is being relayed: its session, its source, its buffer and its outputs. How it
+//! begins, takes media, loses its source, ends, and is removed.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -31,11 +31,11 @@ use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, StreamBuffer, Told};
 use crate::time::Instant;
 
-/// A stream with its source. It lasts until both the source and the last outlet are gone.
+/// A stream. It is removed when its source and its last output are gone.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stream {
     pub(super) session: SessionId,
-    /// Its place in the order in which streams began.
+    /// Position in the order in which streams began.
     pub(super) serial: u64,
     pub(super) source: StreamSource,
     pub(super) source_address: SocketAddr,
@@ -43,44 +43,44 @@ pub struct Stream {
     pub(super) buffer: StreamBuffer<ConnectionId>,
     /// The pull that fetches it, if its source is an origin.
     pub(super) pull: Option<PullId>,
-    /// `Via` of what goes out, if its source is an origin.
+    /// `Via` of its responses, if its source is an origin.
     pub(super) via: Option<String>,
-    /// Makes one stream of sources that follow each other, where streams are held.
+    /// Joins successive sources into one stream, where streams are held.
     pub(super) splicer: Option<Box<Splicer>>,
-    /// The media type that a source gave which came for a held stream.
+    /// Media type that the source of a held stream declared.
     pub(super) source_type: Option<String>,
-    /// What is known of its source, or of the last it had, if that is RTP.
+    /// State of its RTP source, or of the last one.
     pub(super) input: Option<Box<RtpInput>>,
-    /// The same, if that is datagrams without RTP.
+    /// State of its source of datagrams without RTP, or of the last one.
     pub(super) bare: Option<Box<BareInput>>,
-    /// What its source may send, if a token says how fast.
+    /// Limits its source's rate, if a token sets one.
     pub(super) quota: Option<Quota>,
-    /// Somebody has asked for its playlist, or a segment, and is taken to watch until then.
+    /// A client has asked for a playlist or a segment: it counts as watching until then.
     pub(super) attended_until: Option<Instant>,
-    /// Viewers that were cut.
+    /// Viewers that were disconnected, by reason.
     pub(super) cuts: Cuts,
-    /// Its UDP clients and what is on its way to them.
+    /// UDP clients and their datagrams.
     pub(super) rtp_out: RtpOut,
-    /// Where it stands among the streams that have something for their viewers.
+    /// Its queue in [`super::write_queue`], if it is queued.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) line: Option<Backlog>,
-    /// What had come of it when it last took its place there, or left.
+    /// Newest offset when it was queued last, or left the queue.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) lined_up: u64,
     /// Its source is not read until its viewers have caught up.
     pub(super) is_paused: bool,
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) armed: Armed,
-    /// It in other containers.
+    /// Its remuxed streams, by container.
     pub(super) casts: Vec<RemuxTarget>,
-    /// There was no room for the one that its UDP clients want: it is tried again then.
+    /// The time of the next attempt to remux it for UDP clients: there was no memory for it.
     pub(super) cast_again_at: Option<Instant>,
-    /// What makes it, if it is another stream in another container.
+    /// How it is remuxed, if it is remuxed from another stream.
     pub(super) shadow: Option<RemuxedStream>,
 }
 
 impl Stream {
-    /// One with this source, of which nothing else is known yet.
+    /// Creates a stream with this source and nothing else set.
     fn new(
         session: SessionId,
         (source, source_address): (StreamSource, SocketAddr),
@@ -113,7 +113,7 @@ impl Stream {
         }
     }
 
-    /// Its shadow.
+    /// Creates a stream that is remuxed from this one.
     pub(super) fn shadow(
         &self,
         serial: u64,
@@ -129,7 +129,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that its allocations take, its name's included.
+    /// Returns the bytes that its allocations take, its name's included.
     pub(super) fn held_bytes(&self) -> usize {
         let splicer = self.splicer.as_deref();
         let splicer = splicer.map_or(0, |splicer| size_of::<Splicer>() + splicer.held_bytes());
@@ -150,27 +150,27 @@ impl Stream {
             + self.shadow.as_ref().map_or(0, RemuxedStream::held_bytes)
     }
 
-    /// Whether anybody watches it, be it by playlists and segments.
+    /// Returns whether it has a viewer, over one response or by playlist.
     pub(super) fn is_watched(&self) -> bool {
         self.buffer.viewer_count() > 0 || self.attended_until.is_some()
     }
 
-    /// Whether anybody gets anything of it, by whichever way.
+    /// Returns whether it has a viewer or a UDP client.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_watched() || self.rtp_out.post.client_count() > 0
     }
 
-    /// Whether it waits for a source.
+    /// Returns whether it waits for a source.
     pub(super) fn is_held(&self) -> bool {
         matches!(self.source, StreamSource::Held { .. })
     }
 
-    /// Whether its viewers wait: for a source, or for one that has come to show where it goes on.
+    /// Returns whether its viewers wait: for a source, or for a new source's first join point.
     pub(super) fn has_waiting_viewers(&self) -> bool {
         self.splicer.as_deref().is_some_and(Splicer::is_joining)
     }
 
-    /// Why it cannot go out by RTP, if it cannot.
+    /// Returns why it cannot go out by RTP, if it cannot.
     pub(super) fn rtp_fault(&self, ctx: &Context) -> Option<&str> {
         match self.buffer.told() {
             _ if self.input.is_some() => None,
@@ -186,12 +186,12 @@ impl Stream {
         }
     }
 
-    /// Whether it is not known yet what its bytes are, and may come out.
+    /// Returns whether its format is still being detected.
     pub(super) fn is_undecided(&self) -> bool {
         self.buffer.told() == Told::Undecided && self.buffer.end().is_none()
     }
 
-    /// Whether it has UDP clients that get nothing yet, and may be MPEG-TS from a body.
+    /// Returns whether it has UDP clients without output, and its body may be MPEG-TS.
     pub(super) fn needs_transport(&self) -> bool {
         let may_be_transport = matches!(
             self.buffer.told(),
@@ -203,13 +203,13 @@ impl Stream {
         is_wanted && may_be_transport && !has_ended && (self.bare.is_some() || !is_datagrams)
     }
 
-    /// When the newest datagram of its source came, if it has such a source.
+    /// Returns when the newest datagram of its source came, if datagrams are its source.
     pub(super) fn heard(&self) -> Option<Instant> {
         let of_rtp = self.input.as_ref().map(|input| input.heard());
         of_rtp.or(self.bare.as_ref().map(|input| input.heard()))
     }
 
-    /// Why it cannot go out over HTTP, if it cannot.
+    /// Returns why it cannot go out over HTTP, if it cannot.
     pub(super) fn http_fault(&self) -> Option<String> {
         let payload_type = self.input.as_ref()?.payload_type();
         (payload_type != PAYLOAD_TYPE_MPEG_TS).then(|| {
@@ -218,12 +218,12 @@ impl Stream {
     }
 }
 
-/// Why a stream ends whose source is sound.
+/// The reason in the log when a stream ends with the server.
 pub const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "it was aborted";
 const TAKEN_OVER: &str = "another source took over";
 
-/// How a stream that begins now is cut into segments, if streams are.
+/// Returns how a new stream is cut into segments, if HLS is on.
 pub(super) fn plan(ctx: &mut Context) -> Option<Plan> {
     ctx.settings().serves_hls.then(|| Plan {
         segment: ctx.settings().limits.hls_segment_time,
@@ -236,7 +236,7 @@ pub(super) fn plan(ctx: &mut Context) -> Option<Plan> {
 }
 
 impl Streams {
-    /// The session has a source: its stream begins, or goes on if it waits for one.
+    /// Begins a session's stream with this source, or continues the one that waits for a source.
     pub fn begin_live(
         &mut self,
         session: SessionId,
@@ -246,13 +246,13 @@ impl Streams {
         ctx: &mut Context,
     ) -> StreamId {
         let now = ctx.now();
-        // Whoever the source is, its stream is no document of this server's.
+        // A source may send any type: browsers must not take a stream for a page of this server.
         let content_type = content_type.as_deref().and_then(http::stream_type);
         if let Some(id) = self.held(&session) {
             self.go_on(id, content_type, source, source_address, ctx);
             return id;
         }
-        // Who has watched by a playlist what is given out still goes on with this.
+        // A player that still plays the ended stream continues with this one's segment numbers.
         let draining = self.draining.of(&session);
         let before: Vec<StreamId> = draining.flat_map(|id| self.with_shadows(id)).collect();
         let number = |id| Some(self.streams.get_mut(id)?.buffer.segments()?.next_number());
@@ -293,8 +293,8 @@ impl Streams {
         stream
     }
 
-    /// Media has arrived from a stream's source. It may be unlike what came before: then another
-    /// stream has begun, for which these bytes are the first.
+    /// Takes media from a stream's source. If it does not fit the stream, another stream begins:
+    /// returns that, and its first bytes.
     #[must_use]
     pub fn append(
         &mut self,
@@ -306,8 +306,8 @@ impl Streams {
         Some((self.begin_anew(id, ctx)?, bytes))
     }
 
-    /// Media has arrived from a stream's source. It may be unlike what came before: then these
-    /// bytes are the first of another stream.
+    /// Takes media from a stream's source. Returns the bytes that do not fit the stream, from the
+    /// first one on.
     #[must_use]
     pub(super) fn take_media(
         &mut self,
@@ -326,20 +326,20 @@ impl Streams {
         let fed = splicer.feed(bytes, &mut spliced);
         self.pass_on(id, &spliced, ctx);
         spliced.clear();
-        // A large unit was one stream's: its room is not kept for all.
+        // One stream's large unit must not keep this much memory for all streams.
         spliced.shrink_to(SOURCE_READ_BYTES_MAX);
         self.spliced = spliced;
         fed.err()
     }
 
-    /// What has become of it goes on to all who want it, in whichever container.
+    /// Passes the spliced bytes to the stream and to the streams that are remuxed from it.
     fn pass_on(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
         self.make_way(id, bytes.len(), ctx);
         self.give(id, bytes, ctx);
         self.feed_shadows(id, bytes, ctx);
     }
 
-    /// A stream has these bytes, and so have its viewers and its UDP clients.
+    /// Appends bytes to a stream, for its viewers and its UDP clients.
     pub(super) fn give(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
         let now = ctx.now();
         let Some(stream) = self.streams.get_mut(id).filter(|_| !bytes.is_empty()) else {
@@ -348,7 +348,7 @@ impl Streams {
         let was_undecided = stream.buffer.told() == Told::Undecided;
         stream.buffer.append(bytes, &mut self.pool, now);
         let has_grown = stream.buffer.segments().is_some_and(Cutter::take_grown);
-        // A shadow is what it was made to be.
+        // The format of a remuxed stream is known from its beginning.
         let is_told = was_undecided && stream.buffer.told() != Told::Undecided;
         let is_told = is_told && stream.shadow.is_none();
         let notice = stream.buffer.take_notice();
@@ -381,14 +381,14 @@ impl Streams {
         self.feed_rtp_out(id, bytes, ctx);
     }
 
-    /// Whether that is where its media comes from.
+    /// Returns whether this is the stream's source.
     pub fn has_as_source(&self, id: StreamId, source: StreamSource) -> bool {
         self.streams
             .get(id)
             .is_some_and(|stream| stream.source == source)
     }
 
-    /// The stream has no source any more: its session is free, its viewers drain.
+    /// Ends a stream: its session is free for another source, and its viewers drain.
     pub(super) fn end_stream(
         &mut self,
         id: StreamId,
@@ -452,7 +452,7 @@ impl Streams {
         self.close_stream(id, end, ctx);
     }
 
-    /// Nothing more comes of a stream: what there is goes out still.
+    /// Closes a stream's input. Its viewers and UDP clients still get what the buffer has.
     pub(super) fn close_stream(&mut self, id: StreamId, end: End, ctx: &mut Context) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.source = StreamSource::Gone;
@@ -466,7 +466,7 @@ impl Streams {
         self.forget_if_over(id, ctx);
     }
 
-    /// A stream is over when neither source nor outlet is left.
+    /// Removes a stream that has neither source nor outputs.
     pub(super) fn forget_if_over(&mut self, id: StreamId, ctx: &mut Context) {
         let Some(stream) = self.streams.get_mut(id) else {
             return;
@@ -498,7 +498,7 @@ impl Streams {
         }
     }
 
-    /// The viewers who were behind have what there is: the source is read on.
+    /// Reads a paused source again when its viewers have caught up.
     pub(super) fn resume(&mut self, id: StreamId, ctx: &mut Context) {
         let id = self.original_of(id);
         let is_ahead = self.is_ahead(id, ctx);
@@ -515,7 +515,7 @@ impl Streams {
         }
     }
 
-    /// How many bytes of a source are wanted.
+    /// Returns how many bytes of a source may be read now; 0 pauses it.
     pub fn source_appetite(&mut self, id: StreamId, ctx: &mut Context) -> usize {
         let is_ahead = self.is_ahead(id, ctx);
         let wanted_bytes = self.wanted_bytes(id);
@@ -533,8 +533,8 @@ impl Streams {
 }
 
 impl Streams {
-    /// A stream's source is gone before its time, unless it is not its source any more: the stream
-    /// waits for another, or ends.
+    /// Handles the loss of a stream's source: the stream waits for another source, or ends. Does
+    /// nothing if the stream has another source by now.
     pub fn source_lost(
         &mut self,
         id: StreamId,
@@ -545,19 +545,19 @@ impl Streams {
         if self.has_as_source(id, source) {
             self.finish_reorder(id, ctx);
         }
-        // What came early may have been the end of it.
+        // The packets that came early may have ended the stream.
         if self.has_as_source(id, source) && !self.hold(id, reason, ctx) {
             self.end_stream(id, End::Lost, reason, ctx);
         }
     }
 
-    /// A stream's source is gone for good.
+    /// Ends a stream whose source is gone for good.
     pub fn end(&mut self, id: StreamId, end: End, reason: &'static str, ctx: &mut Context) {
         self.finish_reorder(id, ctx);
         self.end_stream(id, end, reason, ctx);
     }
 
-    /// Another source takes the place of a session's, if that has one.
+    /// Ends the session's source: another source takes over.
     pub fn end_for_takeover(&mut self, session: &SessionId, ctx: &mut Context) {
         if self.has_source(session)
             && let Some((id, source)) = self.running_source(session)
@@ -567,8 +567,8 @@ impl Streams {
         }
     }
 
-    /// Ends a session's stream at once, and what drains of those before: source and viewers are
-    /// disconnected. Says how many viewers that were.
+    /// Ends a session's streams at once, running or draining, and disconnects source and viewers.
+    /// Returns how many viewers that were.
     pub fn abort(&mut self, session: &SessionId, ctx: &mut Context) -> Option<usize> {
         let running = self.running_source(session);
         if let Some((id, source)) = running {
@@ -585,7 +585,7 @@ impl Streams {
         Some(viewers.sum())
     }
 
-    /// The server shuts down: streams end whose source is no connection that could be ended.
+    /// Ends all streams whose source is not a connection. The connections end the others.
     pub fn shut_down(&mut self, ctx: &mut Context) {
         let streams = self.streams.iter();
         let ids = streams.filter(|(_, stream)| {

@@ -1,5 +1,5 @@
-//! Streams going out over HTTP: a viewer is admitted, gets what there is in its turn, and learns
-//! how the stream ended.
+//! Streams over HTTP: how a viewer is admitted, is written to in its turn, and learns how the
+//! stream ended.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -16,50 +16,49 @@ use crate::relay::{ConnectionId, Level, StreamId};
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 use crate::time::Instant;
 
-/// What one viewer gets in one turn at the most, so that one who catches up does not hold up the
-/// others.
+/// Bytes for one viewer in one turn, at most: a viewer that catches up must not delay others.
 const TURN_BYTES_MAX: usize = 256 * 1024;
 
-/// What somebody watches, and as which of its viewers.
+/// A stream, and one of its viewers.
 pub type Place = (StreamId, ViewerId<ConnectionId>);
 
-/// A client that watches, and how far it is within what it was lent.
+/// A viewer's response: its stream, its framing, and how far the current chunk is written.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Viewing {
     stream: StreamId,
     viewer: ViewerId<ConnectionId>,
     pub(super) reply: Reply,
-    /// The response's head, until the stream's media type is known.
+    /// The response's head is not written yet: the media type is unknown.
     owes_head: bool,
     framing: Outgoing,
 }
 
-/// How a stream is framed for a viewer.
+/// How the body of a viewer's response is framed.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Outgoing {
     Chunked(ChunkWriter),
-    /// HTTP/1.0: the body ends with the connection.
+    /// HTTP/1.0: the body ends when the connection closes.
     UntilClose,
-    /// A segment, of which the head has said how long it is.
+    /// A segment: the head has declared its length.
     Length,
 }
 
-/// How a request to watch is answered.
+/// The response to a request to watch.
 pub enum WatchResponse {
-    /// With the stream.
+    /// The stream.
     Viewing(Viewing),
-    /// With a segment of it, behind this head.
+    /// A segment, after this head.
     Segment(Vec<u8>, Viewing),
-    /// With this, all of it: a head alone, or a playlist.
+    /// These bytes alone: a head, or a playlist.
     Whole(Vec<u8>, Reply),
-    /// It is not to be had.
+    /// A refusal.
     Refused(Refusal),
-    /// The playlist may have it until then.
+    /// None yet: the request waits until then at most.
     NotYet(Instant),
 }
 
 impl Viewing {
-    /// Whether the chunk that is open, as it was told, can be.
+    /// Returns whether the state of a handed-over open chunk is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         match &self.framing {
@@ -68,7 +67,7 @@ impl Viewing {
         }
     }
 
-    /// A segment's viewer, whose head is out.
+    /// Creates the response for a segment whose head is written.
     pub fn of_segment((stream, viewer): Place, reply: Reply) -> Viewing {
         Viewing {
             stream,
@@ -79,17 +78,17 @@ impl Viewing {
         }
     }
 
-    /// How the request is answered.
+    /// Returns how the request is answered.
     pub fn reply(&self) -> Reply {
         self.reply
     }
 
-    /// What is watched, and by which of its viewers.
+    /// Returns the stream and the viewer's id in it.
     pub fn place(&self) -> Place {
         (self.stream, self.viewer)
     }
 
-    /// So many bytes of what was lent have been written. Says how many of them were media.
+    /// Records that `bytes` were written. Returns how many of them were media, not chunk framing.
     pub fn sent(&mut self, bytes: usize) -> usize {
         match &mut self.framing {
             Outgoing::UntilClose | Outgoing::Length => bytes,
@@ -97,7 +96,7 @@ impl Viewing {
         }
     }
 
-    /// What tells that the stream has ended so, and whether another request may follow.
+    /// Returns the bytes that end the body, and whether the connection may serve another request.
     pub fn last(self, end: End) -> (&'static [u8], bool) {
         match (end, self.framing) {
             (End::Complete, Outgoing::Chunked(_)) => (http::LAST_CHUNK, self.reply.keep_alive),
@@ -106,8 +105,8 @@ impl Viewing {
         }
     }
 
-    /// The head of the answer, if it is owed and can be made. Of a remuxed stream a track that can
-    /// be carried has to be known first.
+    /// Returns the response's head, once. It needs the media type and, of a remuxed stream, a track
+    /// that can be carried.
     fn take_head(&mut self, stream: &Stream) -> Option<Vec<u8>> {
         let shadow = stream.shadow.as_ref();
         if stream.buffer.newest() == 0 && shadow.is_some_and(|shadow| !shadow.carries_any()) {
@@ -122,7 +121,7 @@ impl Viewing {
 }
 
 impl Streams {
-    /// The next viewer whose turn it is, of the streams in turn.
+    /// Returns the next viewer to write to. Streams and their viewers take turns.
     pub fn next_viewer(&mut self, ctx: &mut Context) -> Option<ConnectionId> {
         while let Some(id) = self.turns.whose() {
             let Some(stream) = self.streams.get_mut(id) else {
@@ -147,7 +146,7 @@ impl Streams {
         None
     }
 
-    /// The stream has something for its viewers.
+    /// Queues a stream that has bytes for its viewers.
     pub(super) fn flow(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
             let bytes = stream.buffer.newest() - stream.lined_up;
@@ -162,7 +161,7 @@ impl Streams {
         }
     }
 
-    /// A client is to watch a session, if that runs.
+    /// Adds a client to the viewers of a session, if that runs.
     pub fn watch(
         &mut self,
         id: ConnectionId,
@@ -174,7 +173,7 @@ impl Streams {
         self.view(id, live_id, reply, ctx)
     }
 
-    /// A client is to watch a stream.
+    /// Adds a client to the viewers of a stream.
     pub(super) fn view(
         &mut self,
         id: ConnectionId,
@@ -189,7 +188,7 @@ impl Streams {
         }
         let (is_chunked, reply) = framing(reply, ctx);
         let viewer = stream.buffer.join(id, ctx.now());
-        // In the stream's turn, not in that of short answers: many may come at once.
+        // The stream's queue, not that of short answers: many viewers may join at once.
         self.flow(live_id);
         Some(WatchResponse::Viewing(Viewing {
             stream: live_id,
@@ -203,7 +202,7 @@ impl Streams {
         }))
     }
 
-    /// The head alone of a stream that could be had with this media type.
+    /// Returns the response to HEAD for a stream with this media type.
     pub(super) fn head_of(
         &self,
         id: StreamId,
@@ -214,9 +213,9 @@ impl Streams {
         Some(self.streams.get(id)?.head(media_type, reply, ctx))
     }
 
-    /// What goes out next to a viewer is made ready: a chunk's line. Returns the head of its
-    /// answer, if that goes out before, and how the stream has ended, if nothing goes out any more:
-    /// of a remuxed stream of which nothing came, with the answer instead.
+    /// Prepares the next write to a viewer: opens a chunk if none is open. Returns the response's
+    /// head, if that goes out first, and the end of the stream, if nothing else goes out. The
+    /// refusal is for a remuxed stream that ended without output.
     pub fn prepare(
         &mut self,
         viewing: &mut Viewing,
@@ -252,8 +251,8 @@ impl Streams {
                 Some(end)
             }
             (Supply::Ended(end), Outgoing::UntilClose | Outgoing::Length) => Some(end),
-            // An open chunk whose bytes will never come: it tells the viewer that the stream is
-            // broken.
+            // The rest of an open chunk will never come: the short body tells the viewer that the
+            // stream broke.
             (Supply::Ended(_), Outgoing::Chunked(chunk)) if chunk.content_left() > 0 => {
                 Some(End::Lost)
             }
@@ -265,7 +264,7 @@ impl Streams {
         (head, end.map(Ok))
     }
 
-    /// Lends what the stream has for a viewer, framed.
+    /// Lends the bytes that a stream has for a viewer, with chunk framing.
     pub fn lend<'a>(&'a self, viewing: &'a Viewing, gather: &mut Gather<'a>) {
         let stream = self.streams.get(viewing.stream);
         let Some(stream) = stream.filter(|_| !viewing.owes_head) else {
@@ -293,19 +292,19 @@ impl Streams {
         let content = chunk.content_left();
         let lent = stream.buffer.lend(viewing.viewer, content, gather, 1);
         if lent == content {
-            // The place was kept.
+            // The call above leaves a slot for it.
             let _ = gather.push(chunk.tail());
         }
     }
 
-    /// So many bytes of media have been written to a viewer.
+    /// Records that `bytes` of media were written to a viewer.
     pub fn took(&mut self, (id, viewer): Place, bytes: usize) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.buffer.advance(viewer, bytes);
         }
     }
 
-    /// A viewer's turn is over.
+    /// Ends a viewer's turn.
     pub fn settle(&mut self, (id, viewer): Place, outcome: Outcome) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.buffer.settle(viewer, outcome);
@@ -315,7 +314,7 @@ impl Streams {
         }
     }
 
-    /// A viewer is cut for a reason that lies with it, and the operator learns of it.
+    /// Counts, logs and reports a viewer that is disconnected for a reason of its own.
     pub fn cut(
         &mut self,
         (id, viewer): Place,
@@ -353,7 +352,7 @@ impl Streams {
         }
     }
 
-    /// A viewer is gone. Says which session it watched.
+    /// Removes a viewer. Returns the session that it watched.
     pub fn leave(&mut self, (id, viewer): Place, ctx: &mut Context) -> Option<&SessionId> {
         let stream = self.streams.get_mut(id)?;
         let seen = stream.buffer.seen(viewer, ctx.now());
@@ -372,7 +371,7 @@ impl Streams {
         Some(&stream.session)
     }
 
-    /// Somebody has left a stream: it may wait for nobody any more, go on, or be over.
+    /// Updates a stream after a viewer or client has left: it may resume, end or be removed.
     pub fn tend(&mut self, id: StreamId, ctx: &mut Context) {
         let id = self.tend_shadow(id, ctx).unwrap_or(id);
         self.tend_held(id, ctx);
@@ -391,14 +390,15 @@ impl Streams {
     }
 }
 
-/// A stream is its source's and no document of this server's. Whatever a browser takes it for, it
-/// runs no script: a sandbox without `allow-scripts` forbids it, and so does `default-src`, which
-/// also keeps it from fetching anything but media.
+/// The content security policy of streams. A source may send anything, so a browser must not run
+/// scripts of a stream, even if it detects a page: a sandbox without `allow-scripts` forbids them,
+/// and so does `default-src`, which also forbids fetching anything but media.
 ///
-/// Opened by itself it still plays: Chromium and Safari put a `<video>` into a page of their own,
-/// which fetches the address again under this policy. Hence `media-src`; and `allow-same-origin`,
-/// since Chromium asks for it with CORS, and to allow the origin of a bare sandbox, `null`, is to
-/// allow every other site's. In a sandbox without scripts Chromium waits for a press on play.
+/// A stream that is opened by itself still plays. Chromium and Safari put a `<video>` into a page
+/// of their own, which fetches the address again under this policy: hence `media-src`. Chromium
+/// fetches with CORS: hence `allow-same-origin`. Without it the origin is `null`, and allowing
+/// `null` would allow every other site. In a sandbox without scripts Chromium waits for a press on
+/// play.
 pub(super) const STREAM_POLICY: &str =
     "sandbox allow-same-origin; default-src 'none'; media-src 'self'";
 
@@ -410,7 +410,7 @@ impl Stream {
     }
 }
 
-/// Whether a viewer's body is chunked; another request may follow only then.
+/// Returns whether a viewer's body is chunked. Only then may another request follow.
 fn framing(reply: Reply, ctx: &Context) -> (bool, Reply) {
     let is_chunked = reply.version == Version::Http11 && !ctx.settings().is_close_delimited;
     let keep_alive = reply.keep_alive && is_chunked;
@@ -423,7 +423,7 @@ fn framing(reply: Reply, ctx: &Context) -> (bool, Reply) {
     )
 }
 
-/// The head of a viewer's response.
+/// Builds the head of a viewer's response.
 fn viewer_head(media_type: &str, is_chunked: bool, via: Option<&str>, reply: &Reply) -> Vec<u8> {
     let mut head = http::ResponseHead::new(Status::Ok, reply)
         .field("Content-Type", media_type)

@@ -1,4 +1,4 @@
-//! Whom each stream goes out to, for who asks: HTTP viewers and UDP clients.
+//! The viewers and UDP clients of each stream, for list-viewers and the like.
 
 use std::net::SocketAddr;
 
@@ -10,38 +10,38 @@ use crate::relay::viewer_id::Mark;
 use crate::stream::Seen;
 use crate::time::Instant;
 
-/// Somebody whom a stream goes out to.
+/// A viewer or UDP client of a stream.
 pub struct Watcher<'a> {
-    /// Of this session.
+    /// Session of the stream.
     pub session: &'a SessionId,
-    /// The stream's serial number.
+    /// Serial number of the stream.
     pub stream: u64,
-    /// How it goes out.
+    /// Where the stream goes.
     pub outlet: Outlet,
 }
 
-/// How a stream goes out to somebody.
+/// Where a stream goes.
 pub enum Outlet {
-    /// Over HTTP.
+    /// An HTTP viewer.
     Http(Seen<ConnectionId>),
-    /// In datagrams.
+    /// A UDP client.
     Udp {
-        /// Where they go,
+        /// Address of the client.
         to: SocketAddr,
-        /// what they are,
+        /// What its datagrams carry.
         transport: Transport,
-        /// and how many.
+        /// How many it was sent.
         figures: ClientFigures,
     },
 }
 
-/// A stream's UDP clients stand behind all places of its viewers, and together: their order may
-/// change.
+/// Mark of a stream's UDP clients, after the marks of all its viewers. The clients share one mark,
+/// as their order may change.
 const UDP_CLIENTS: u64 = u64::MAX;
 
 impl Streams {
-    /// Whom they go out to, from behind this mark on, each with its own; of one session alone, if
-    /// that is named.
+    /// Returns viewers and UDP clients after this mark, each with its own mark. `of` selects one
+    /// session.
     pub fn watchers(
         &self,
         (serial, place): Mark,

@@ -1,28 +1,30 @@
-//! Whose turn it is, of the streams that have something for their viewers.
+//! The streams that have bytes for their viewers, and the order in which they are written.
 //!
-//! They stand in two lines: who has much for a viewer, and who has little. A turn is a few writes
-//! to viewers of the first stream of a line; then it goes to that line's end, if it has more, and
-//! the next turn is the other line's. A write takes nearly as long for a byte as for ten thousand,
-//! so little has shorter turns. However many streams have little, one with much waits for one of
-//! their turns, beside those of its own line; and who has little is served at once where nobody has
-//! much. Little that waits becomes much.
+//! Streams wait in two queues: those with much for a viewer, and those with little. A turn is a few
+//! writes to viewers of a queue's first stream. Then the stream goes to the end of its queue, if it
+//! has more, and the next turn is the other queue's. A write of one byte takes nearly the time of
+//! ten thousand, so a stream with little has a shorter turn.
+//!
+//! A stream with much therefore waits for one short turn beside the turns of its own queue, however
+//! many streams have little. A stream with little is written at once where no stream has much. A
+//! stream whose unsent bytes become many moves to the other queue.
 
 use std::collections::VecDeque;
 
 use crate::relay::StreamId;
 
-/// A line in which streams stand.
+/// The queue in which a stream waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backlog {
     Much,
     Little,
 }
 
-/// With so many bytes that a viewer has not got, there is much for it.
+/// Unsent bytes from which a stream has much.
 const MUCH_BYTES: u64 = 4 * 1024;
 
 impl Backlog {
-    /// The line of a viewer who has not got so many bytes.
+    /// Returns the queue of a stream with this many unsent bytes.
     pub fn with(bytes: u64) -> Backlog {
         if bytes >= MUCH_BYTES {
             Backlog::Much
@@ -38,7 +40,7 @@ impl Backlog {
         }
     }
 
-    /// Viewers of one stream that are served before the next has its turn.
+    /// Returns how many viewers of a stream are written to in one turn.
     fn turn(self) -> usize {
         match self {
             Backlog::Much => 32,
@@ -47,17 +49,17 @@ impl Backlog {
     }
 }
 
-/// The two lines.
+/// The two queues.
 pub(super) struct WriteQueue {
     much: VecDeque<StreamId>,
     little: VecDeque<StreamId>,
-    /// Whose turn it is, and how many writes of it are left.
+    /// The queue whose turn it is. `left` counts the writes that are left of the turn.
     line: Backlog,
     left: usize,
 }
 
 impl WriteQueue {
-    /// Nobody stands there.
+    /// Creates two empty queues.
     pub fn new() -> WriteQueue {
         WriteQueue {
             much: VecDeque::new(),
@@ -67,17 +69,17 @@ impl WriteQueue {
         }
     }
 
-    /// Whether nobody stands there.
+    /// Returns whether no stream waits.
     pub fn is_empty(&self) -> bool {
         self.much.is_empty() && self.little.is_empty()
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         (self.much.capacity() + self.little.capacity()) * size_of::<StreamId>()
     }
 
-    /// The stream whose turn it is.
+    /// Returns the stream whose turn it is.
     pub fn whose(&mut self) -> Option<StreamId> {
         if self.left == 0 || self.standing(self.line).is_empty() {
             let other = self.line.opposite();
@@ -89,26 +91,27 @@ impl WriteQueue {
         self.standing(self.line).front().copied()
     }
 
-    /// A viewer of the first stream is served. Says whether its turn is over.
+    /// Counts a write to a viewer of the first stream. Returns whether the turn is over.
     pub fn is_over_with_this(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         self.left == 0
     }
 
-    /// The first stream leaves its line.
+    /// Removes the first stream from its queue.
     pub fn end_turn(&mut self) {
         self.standing(self.line).pop_front();
         self.left = 0;
     }
 
-    /// A stream with so many bytes for a viewer stands behind the others from now on; says where.
+    /// Appends a stream with this many unsent bytes for a viewer. Returns the queue.
     pub fn line_up(&mut self, bytes: u64, id: StreamId) -> Backlog {
         let line = Backlog::with(bytes);
         self.standing(line).push_back(id);
         line
     }
 
-    /// Who had little has much. Looks for it among those who have little: once for so many bytes.
+    /// Moves a stream to the queue of those with much. The search is linear, and runs once for
+    /// every [`MUCH_BYTES`] at most.
     pub fn move_up(&mut self, id: StreamId) {
         if let Some(place) = self.little.iter().position(|other| *other == id) {
             self.little.remove(place);
@@ -131,7 +134,7 @@ mod tests {
     use crate::relay::{ConnectionId, StreamId};
     use crate::stream::Outcome;
 
-    /// Streams of so many viewers each, who have everything up to now.
+    /// Begins streams whose viewers have received every byte. Returns the sources.
     fn streams(stage: &mut Stage, streams: usize, viewers: usize, name: &str) -> Vec<ConnectionId> {
         let begin = |number| {
             let head = format!(
@@ -146,7 +149,7 @@ mod tests {
         (0..streams).map(begin).collect()
     }
 
-    /// Writes until somebody gets so many bytes at once; says how many others are written to first.
+    /// Writes until one write has at least `bytes`. Returns how many writes went before.
     fn writes_before(stage: &mut Stage, bytes: usize) -> usize {
         for writes in 0.. {
             let id = stage.relay.next_write().expect("somebody gets that many");
@@ -176,7 +179,7 @@ mod tests {
             media(&mut stage, &other, 10_000);
             assert!(writes_before(&mut stage, 10_000) <= 8);
         }
-        // What comes in small pieces, too, once it is much.
+        // A stream that gets its bytes in small pieces has much, too, in the end.
         stage.settle();
         media(&mut stage, &small, 1);
         for _ in 0..3 {
@@ -185,7 +188,7 @@ mod tests {
         assert!(writes_before(&mut stage, 4_200) <= 8);
     }
 
-    /// All who have little get it while somebody has much without end.
+    /// Every viewer with little gets it while another stream has more and more.
     #[test]
     fn little_is_served_beside_much() {
         let mut stage = Stage::new(&["--buffer=256K"]);
@@ -208,7 +211,7 @@ mod tests {
         [1, 2, 3, 4].map(StreamId::from_u64)
     }
 
-    /// Who stands there, by their places in [`ids`], and how many writes their turns have.
+    /// Returns the places in [`ids`] of the streams in turn, and how many writes each turn has.
     fn turns_of(turns: &mut WriteQueue, bytes: &[u64; 4], count: usize) -> Vec<(usize, usize)> {
         let one = |_| {
             let id = turns.whose().expect("somebody stands there");
@@ -247,11 +250,11 @@ mod tests {
         assert!(turns.held_bytes() < 64 * size_of::<StreamId>());
         let order = [(0, 32), (2, 8), (1, 32), (3, 8), (0, 32), (2, 8)];
         assert_eq!(turns_of(&mut turns, &bytes, 6), order);
-        // The third has much from now on, and stands behind those who have.
+        // The third stream has much from now on: it goes to the end of that queue.
         turns.move_up(ids()[2]);
         let order = [(1, 32), (3, 8), (0, 32), (3, 8), (2, 32)];
         assert_eq!(turns_of(&mut turns, &bytes, 5), order);
-        // Where one line is empty the other has all turns.
+        // Where one queue is empty, the other has every turn.
         let mut turns = WriteQueue::new();
         turns.line_up(1, ids()[2]);
         turns.line_up(1, ids()[3]);
