@@ -141,7 +141,7 @@ fn once(kind: &str, source: usize, rounds: usize) {
     }
 }
 
-/// Instructions of a process of its own that reads a source so many times.
+/// Returns the instructions of a process that reads a source `times` times.
 fn instructions(kind: &str, source: usize, rounds: usize) -> i64 {
     let ran = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

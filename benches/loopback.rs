@@ -90,7 +90,7 @@ fn read_line(stream: &mut TcpStream) -> String {
     line.trim_end().to_owned()
 }
 
-/// From the GET of a viewer who comes late to the first byte of media, the connection included.
+/// Time from a late viewer's GET to its first byte of media, with the connection.
 fn join(criterion: &mut Criterion) {
     let server =
         listening::Process::start(env!("CARGO_BIN_EXE_tollgate"), &["--listen=127.0.0.1:0"]);

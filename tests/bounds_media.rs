@@ -28,8 +28,8 @@ const ALLOCATED_PER_BYTE: usize = 8;
 /// room for some viewers.
 const ALLOCATED_ONCE: usize = 256 * 1024;
 
-/// Sources come in pieces of each of these, and of so many bytes in all: of small pieces fewer, or
-/// it would take minutes.
+/// Piece sizes, and the bytes that are sent in pieces of each size. Small pieces send fewer bytes,
+/// or the test would take minutes.
 const PIECES: [(usize, usize); 4] = [
     (64 * 1024, usize::MAX),
     (4_099, usize::MAX),
@@ -112,7 +112,7 @@ fn assert_cheap(name: &str, piece: usize, cost: usize, bytes: usize) {
     );
 }
 
-/// Who watches.
+/// The viewers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Audience {
     Nobody,
@@ -269,7 +269,7 @@ impl Scene {
         }
     }
 
-    /// What is held is what is counted, and what is counted is bounded.
+    /// The accounting equals the allocated bytes, and is bounded.
     fn check(&mut self, name: &str, piece: usize, now: usize) {
         self.stream.check();
         let of_splicer = self.splicer.as_ref().map_or(0, Splicer::held_bytes);
@@ -294,8 +294,7 @@ impl Scene {
     }
 }
 
-/// That hostile sources are what they are meant to be: each is told as the container that it
-/// floods.
+/// Each hostile source is recognised as the container that it floods.
 #[test]
 fn each_source_gets_to_the_container_that_it_is_for() {
     for (name, source) in media::all() {

@@ -1,5 +1,4 @@
-//! What viewers have had of a source, at whatever byte it breaks off: whole units, so that another
-//! goes on with it.
+//! A source may break off at any byte: viewers have got whole units, so another source can continue.
 
 #![cfg(feature = "hold")]
 
@@ -245,8 +244,7 @@ fn flv_that_broke_before_its_first_key_frame_is_gone_on_with() {
         assert!(splicer.break_off(format, header), "cut at {cut}");
         splicer.feed(&second, &mut out).expect("the same tracks");
         let tags = tags(&out);
-        // What is needed for the picture stands before it, and what is needed for the sound before
-        // that.
+        // The picture's setup is in front of the picture, and the sound's setup in front of that.
         let place = |wanted: &[u8]| tags.iter().position(|(.., body)| body.starts_with(wanted));
         let key = place(&[0x17, 1]).expect("a key frame");
         assert!(place(VIDEO_SETUP).is_some_and(|setup| setup < key));
@@ -275,7 +273,7 @@ fn flv_that_broke_before_its_first_key_frame_is_gone_on_with() {
     assert!(splicer.feed(&other, &mut out).is_err());
 }
 
-/// The rest of a frame would be heard, with the next source's first behind it.
+/// A partial frame in front of the next source's first frame would be audible.
 #[test]
 fn of_sound_viewers_have_whole_frames_at_every_byte() {
     for (name, mark) in [("sound.mp3", 0xfb), ("sound.aac", 0xf1)] {

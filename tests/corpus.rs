@@ -1,4 +1,4 @@
-//! Every input that fuzzing keeps goes through its door again: what was found once stays found.
+//! Replays every input of the fuzz corpora through its door, so that a mended fault stays mended.
 #![cfg(feature = "default")]
 
 use std::collections::BTreeSet;

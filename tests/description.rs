@@ -35,7 +35,7 @@ fn documented(description: &Value) -> BTreeSet<Answered> {
     all
 }
 
-/// Every status that is documented occurs, and whatever is done to a call, no other.
+/// Every documented status occurs, and no changed call gets another one.
 #[test]
 fn what_is_described_is_what_is_answered() {
     let server = Server::gated(&["--tokens=2"]);
@@ -78,7 +78,7 @@ fn what_is_described_is_what_is_answered() {
     while block() != 503 {}
     for (path, method, status) in &documented {
         if *status == 405 {
-            // It stands with a method that the path knows, for all those that it does not.
+            // The status for unknown methods is documented with a known method of the path.
             assert_eq!(server.request("PATCH", path).status(), 405);
             continue;
         }
@@ -215,7 +215,7 @@ fn schemathesis_finds_nothing_undocumented() {
         .arg("--exclude-checks=positive_data_acceptance")
         // The description is not a call, and what it takes to get it is shown above.
         .arg("--exclude-path=/api/openapi.json")
-        // It lasts for as long as it is read, which this reader takes for an answer that hangs.
+        // The answer is endless, which this reader takes for a hang.
         .arg("--exclude-operation-id=events")
         .current_dir(std::env::temp_dir())
         .output()

@@ -1,7 +1,7 @@
-//! What reads bytes from outside, with all inputs of up to six bytes over the letters that matter
-//! to it, cut in all ways: it ends, does not panic, takes no more than there is, and what comes of
-//! it does not depend on the cuts. Behind a beginning, too, so that the six bytes stand where it is
-//! deep in something.
+//! Runs each reader of bytes from outside on all inputs of up to 6 bytes of its significant letters,
+//! split in all ways. It ends, does not panic, and takes no more bytes than there are. The result
+//! does not depend on the splits. Some runs begin with a prefix, so that the 6 bytes meet the reader
+//! in the middle of its input.
 
 use std::fmt::Debug;
 
@@ -31,11 +31,10 @@ fn each(letters: &[u8], mut look: impl FnMut(&[u8])) {
     go(letters, &mut Vec::new(), &mut look);
 }
 
-/// Feeds a machine every input, and looks that it is the same however that is cut.
+/// Feeds a machine every input, and checks that splits make no difference.
 ///
-/// Not all cuts are tried one by one: those of an input up to any place have been looked at when it
-/// was the whole input. So it is enough that a machine which was fed up to there, and then the
-/// rest, is what it is when it is fed all at once.
+/// Each input has one split. Its first part was tried with all splits when it was the whole input.
+/// So it is enough that a machine that gets the two parts equals one that gets the whole input.
 fn in_all_cuts<M: Clone + PartialEq + Debug>(
     begun: &M,
     letters: &[u8],
@@ -56,7 +55,7 @@ fn in_all_cuts<M: Clone + PartialEq + Debug>(
     });
 }
 
-/// A body, and what has come of it.
+/// A body, and the results so far.
 #[derive(Clone, Debug, PartialEq)]
 struct Reading {
     body: Body,

@@ -1,5 +1,5 @@
-//! Join points of real files: each container is told, has its header, and gives the same points
-//! wherever its bytes are cut.
+//! Join points of real files: each container is recognised, has its header, and gives the same join
+//! points for any split of its bytes.
 
 use tollgate::format::Finding;
 
@@ -10,7 +10,7 @@ mod corpus;
 #[allow(dead_code, reason = "the door itself is for fuzzing")]
 mod door;
 
-/// Each file of `tests/media`, what it is told to be, and whether it has a header.
+/// Each file of `tests/media` with its format, and whether it has a header.
 const MEDIA: [(&str, &str, bool); 16] = [
     ("vp8.webm", "webm", true),
     ("vp9.webm", "webm", true),

@@ -56,7 +56,7 @@ fn row(parts: &[Vec<u8>]) -> (Vec<u8>, Vec<u64>) {
 fn the_stream_that_decides_is_chosen_by_its_type() {
     let opus: &[u8] = &[5, 4, b'O', b'p', b'u', b's'];
     let ac3: &[u8] = &[0x6a, 1, 0];
-    // Timed ID3, DVB's subtitles and SCTE-35 stand in front of sound.
+    // Timed ID3, DVB subtitles and SCTE-35 are in front of sound.
     for (kind, descriptors) in [(0x03, &[][..]), (0x0f, &[]), (0x06, opus), (0x06, ac3)] {
         let map = [
             (0x15, 0x200, &[][..]),
@@ -145,7 +145,7 @@ fn a_key_picture_is_found_behind_the_rest_of_another_and_behind_long_messages() 
     assert_eq!(joins(&bytes), keys);
 }
 
-/// What the bytes are told to be.
+/// Returns the format that the bytes show.
 fn told(bytes: &[u8]) -> Vec<Finding> {
     let told = corpus::findings(bytes).into_iter();
     told.filter(|finding| matches!(finding, Finding::Format(_) | Finding::Unknown))
@@ -240,7 +240,7 @@ fn only_metadata_replaces_metadata() {
     assert_eq!(headers, expected);
 }
 
-/// The packets of a stream, each with so many bytes around it.
+/// Returns the packets of a stream, each with `extra` bytes around it.
 fn around(stream: &[u8], before: usize, behind: usize) -> Vec<u8> {
     let whole = |(number, packet): (usize, &[u8])| {
         let stamp = (number as u32 * 4_000).to_be_bytes();
@@ -301,7 +301,7 @@ fn element(id: &[u8], body: &[u8]) -> Vec<u8> {
     [id, &size, body].concat()
 }
 
-/// Sound of Matroska in Clusters of one block, each of which laces so many frames of 20 ms.
+/// Returns sound in Matroska, with Clusters of one block that laces `frames` frames of 20 ms.
 fn laced(blocks: usize, frames: usize) -> Vec<u8> {
     let head = element(&[0x1a, 0x45, 0xdf, 0xa3], &element(&[0x42, 0x82], b"webm"));
     let track = [

@@ -109,7 +109,7 @@ fn await_viewers(relays: &[Server], number: usize, viewers: usize) {
     });
 }
 
-/// A session with its token, a source and a viewer, who has the first piece.
+/// A session with its token, a source, and a viewer that has the first piece.
 fn start(front: &Proxy, relays: &[Server], number: usize) -> Running {
     let (encoded, [put, get, _]) = session(number);
     let added = front.request(
@@ -142,7 +142,7 @@ fn sessions_are_spread_over_processes_behind_one_address() {
     let mut running: Vec<Running> = (0..SESSIONS)
         .map(|number| start(&front, &relays, number))
         .collect();
-    // The first tells of all.
+    // The first relay lists all streams.
     let mut places: Vec<usize> = relays.iter().map(|relay| relay.streams().len()).collect();
     places[0] -= places[1..].iter().sum::<usize>();
     assert_eq!(places.iter().sum::<usize>(), SESSIONS);
@@ -205,7 +205,7 @@ fn a_process_that_stops_takes_its_own_sessions_only() {
     let mut running: Vec<Running> = (0..40)
         .map(|number| start(&front, &relays, number))
         .collect();
-    // The last tells of its own only.
+    // The last relay lists its own streams only.
     let is_of_last = |relay: &Server, number: usize| {
         let name = format!("s/ü{number}");
         relay.stream(&name).is_some()
@@ -319,7 +319,7 @@ fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() 
     let file = corpus::file("h264.ts");
     let half = &file[..file.len() / 188 / 4 * 3 * 188];
     let header = header_of(&file);
-    // What comes of the second source goes on behind a whole PES packet of the first.
+    // The second source continues behind a whole PES packet of the first.
     let (mut splicer, mut whole) = (Splicer::new(1 << 20), Vec::new());
     assert!(splicer.feed(half, &mut whole).is_ok());
     let (format, had) = corpus::had(&whole);
@@ -406,8 +406,8 @@ fn two_edges_carry_a_thousand_viewers_of_one_session_past_their_origins_death() 
     }
 }
 
-/// Who comes by way of the proxy that brings TLS publishes, watches and has the page, as itself;
-/// this host's own calls go past it.
+/// A client behind the TLS proxy publishes, watches and gets the page under its own address. This
+/// host's own calls go past the proxy.
 #[test]
 #[ignore = "needs haproxy, curl and openssl"]
 fn tls_stands_in_front() {

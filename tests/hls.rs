@@ -84,7 +84,7 @@ impl Rig {
         }
     }
 
-    /// Runs an encoder for so long, and looks at the list every second.
+    /// Runs an encoder for `seconds`, and checks the list every second.
     fn watch(&mut self, encoder: &mut Encoder, seconds: f64, checker: &mut Checker) {
         let mut left = seconds;
         while left > 0.0 {
@@ -184,9 +184,9 @@ fn a_clock_that_begins_again_after_26_hours_makes_no_seam() {
     }
 }
 
-/// It is sent from a file, or its encoder has kept back what came first: what is said of when a
-/// segment began goes on, by less than it is long, until that is true again. Where nothing comes
-/// for long it is true at once. (The checker knows whether dates fall.)
+/// Dates of a file or of an encoder that held back its beginning: each segment's date moves on by
+/// less than its duration, until dates are true again. After a long pause they are true at once.
+/// The checker fails if dates fall.
 #[test]
 fn dates_never_fall_however_far_ahead_a_source_sends() {
     for (segment, ahead) in [(2, 12.0), (2, 60.0), (6, 30.0), (6, 90.0)] {
@@ -305,8 +305,8 @@ fn split(rig: &mut Rig) -> (usize, usize) {
     )
 }
 
-/// Where sound is woven into pictures, segments begin where none is half here, if there are such
-/// points; and where there are none, at those that there are.
+/// If sound is interleaved with pictures, segments begin at join points where no sound unit is open,
+/// or else at any join point.
 #[test]
 fn segments_begin_where_nothing_is_open_if_the_source_allows_it() {
     let cases: [(f64, Splits, bool); 5] = [
@@ -342,7 +342,7 @@ fn segments_begin_where_nothing_is_open_if_the_source_allows_it() {
     }
 }
 
-/// With the first two points the target is settled, whatever the option says.
+/// The first two join points settle the target, not the option.
 #[test]
 fn parts_are_whole_fragments_as_long_as_the_first_ones_allow() {
     // How long a fragment is, and a part then.
@@ -452,8 +452,7 @@ fn there_are_no_parts_any_more_when_a_fragment_does_not_go_into_one() {
     assert_eq!(checker.discontinuities, 0);
 }
 
-/// What fills is overwritten before it is whole: what there was of it has gone, and what comes next
-/// has none of its names.
+/// If the open segment is overwritten, its parts are gone, and the next segment has other names.
 #[test]
 fn parts_of_what_is_overwritten_are_gone() {
     let mut rig = Rig::new(40_000);
@@ -609,8 +608,8 @@ fn another_source_makes_a_seam_but_for_mp4_which_is_moved_on() {
     }
 }
 
-/// What has left the list does not come back: not with the stream's end, for which there would be
-/// room, nor when what was long has gone.
+/// A segment that left the list does not come back: neither at the stream's end, when there is room,
+/// nor when a long segment has gone.
 #[test]
 fn a_list_begins_with_no_lower_number_again() {
     for is_complete in [true, false] {
@@ -763,7 +762,7 @@ fn what_is_scrambled_is_said_to_be() {
     assert_eq!(rig.list(), Err(NoPlaylist::Unfit(reason)));
 }
 
-/// A stream that keeps a buffer of so many bytes.
+/// Returns a stream with a buffer of `buffer_bytes`.
 fn stream(buffer_bytes: usize) -> (StreamBuffer<u8>, Pool) {
     let limits = Limits {
         buffer_bytes,
@@ -774,7 +773,7 @@ fn stream(buffer_bytes: usize) -> (StreamBuffer<u8>, Pool) {
     (stream, Pool::new(1 << 30))
 }
 
-/// Takes so many bytes of what a viewer is lent.
+/// Takes at most `bytes_max` of the bytes that a viewer is lent.
 fn take(stream: &mut StreamBuffer<u8>, viewer: ViewerId<u8>, bytes_max: usize) -> Vec<u8> {
     let mut gather = Gather::default();
     let lent = stream.lend(viewer, bytes_max, &mut gather, 0);
@@ -839,7 +838,7 @@ fn who_is_overtaken_within_a_segment_is_cut_and_gets_nothing_else() {
         Instant::START,
     );
     assert_eq!(take(&mut stream, viewer, 1_000).len(), 1_000);
-    // It has not even taken what stands in front.
+    // The viewer has not even read the lead.
     let range = (segment.from, segment.to);
     let other = stream.join_range(8, range, segment.lead.clone(), Instant::START);
     let mut cuts = Vec::new();

@@ -78,8 +78,8 @@ impl Network {
         network
     }
 
-    /// Has the router forward what is sent to groups (smcroute): one in each direction, by IPv4 and
-    /// IPv6, from one sender each. It takes one off the TTL.
+    /// Makes the router forward groups (smcroute): one in each direction, by IPv4 and IPv6, from one
+    /// sender each. It lowers the TTL by one.
     fn forward_groups(&self) -> Program {
         let folder = std::env::temp_dir();
         let at = |kind: &str| format!("{}/{}.{kind}", folder.display(), self.name);
@@ -235,7 +235,7 @@ fn sender(group: &str, from: &str, datagrams: &[Vec<u8>]) -> String {
     sender_with(group, from, datagrams, 1)
 }
 
-/// The same, so that they pass so many routers less one.
+/// The same with a TTL.
 fn sender_with(group: &str, from: &str, datagrams: &[Vec<u8>], hops: u8) -> String {
     let group: SocketAddr = group.parse().expect("an address");
     let hex: Vec<String> = datagrams
@@ -313,8 +313,8 @@ fn endless_sender(group: &str, from: &str) -> String {
     )
 }
 
-/// What is sent to a group that is joined is the source of the session whose token names that; of
-/// two who send, the first is, and the other's datagrams are dropped, whoever it says it is.
+/// Datagrams to a joined group are the source of the session whose token names the group. If two
+/// hosts send, the first is the source. The other's datagrams are dropped under any SSRC.
 #[test]
 #[ignore = "makes network namespaces, which needs root"]
 fn a_group_comes_in() {
@@ -348,7 +348,7 @@ fn assert_is_from(stream: &serde_json::Value, host: &str) {
     assert_eq!(from.ip(), host);
 }
 
-/// With a source named, nobody else's datagrams come in, whatever is in them.
+/// If the token names a source, datagrams of other hosts are dropped.
 #[test]
 #[ignore = "makes network namespaces, which needs root"]
 fn a_group_of_one_source_comes_in() {
@@ -433,8 +433,8 @@ fn a_group_goes_out() {
     }
 }
 
-/// With a TTL of two what goes out passes one router, with one it does not leave its network; and
-/// so does what comes in.
+/// Datagrams with a TTL of 2 pass one router. With a TTL of 1 they do not leave their network. This
+/// holds in both directions.
 #[test]
 #[ignore = "makes network namespaces, which needs root; and needs smcroute"]
 fn groups_pass_as_many_routers_as_their_ttl_says() {
@@ -484,7 +484,7 @@ fn groups_pass_as_many_routers_as_their_ttl_says() {
     }
 }
 
-/// What a receiver has printed: media with so many routers less one to go.
+/// Returns the TTL of the media that a receiver printed.
 fn assert_got(receiver: Program, hops: u8, header_bytes: usize, media: &[Vec<u8>]) {
     let text = String::from_utf8(receiver.output()).expect("text");
     let lines: Vec<&str> = text.lines().collect();

@@ -47,7 +47,7 @@ fn each_container_is_read_to_its_end() {
     }
 }
 
-/// The codecs of what is told, in their order, and the units of each.
+/// Returns the codecs in their order, and the units of each.
 fn units(said: &[Said]) -> Vec<(Codec, Vec<Vec<u8>>)> {
     let mut units: Vec<(Codec, Vec<Vec<u8>>)> = Vec::new();
     for said in said {
@@ -101,7 +101,7 @@ fn what_is_carried_elsewhere_is_the_same_units() {
     }
 }
 
-/// What stands in front of the setup says two of any sound of Dolby's.
+/// The sample entry says two channels for any Dolby sound.
 #[test]
 fn channels_of_dolby_are_what_its_setup_says() {
     let whole = std::iter::once(usize::MAX);

@@ -39,7 +39,7 @@ fn files() -> impl Iterator<Item = (&'static str, Format, Vec<u8>)> {
         .map(|(name, format)| (*name, *format, corpus::file(name)))
 }
 
-/// All that comes of a file that comes so many times, in pieces of these sizes.
+/// Returns the output for a file that is sent `times` times, in pieces of these sizes.
 fn remuxed(
     (format, file): (Format, &[u8]),
     to: Target,
@@ -175,15 +175,15 @@ fn an_hour_of_mpeg_ts_has_no_error() {
         // Sound of two channels: ISO/IEC 13818-1 section 2.4.2.6.
         let sound = found.buffered.iter().filter(|(pid, _)| **pid != 0x100);
         assert!(sound.clone().count() > 0 && sound.clone().all(|(_, bytes)| *bytes <= 3584));
-        // And pictures of level 1: those that are larger than their level has find room, too.
+        // Pictures of level 1, too: pictures larger than their level allows fit as well.
         assert!(found.buffered[&0x100] <= PICTURES_OF_LEVEL_1, "{name}");
         // But they arrive faster than its transport buffer empties.
         assert!(found.transport[&0x101] <= 512.0, "{name}");
     }
 }
 
-/// FLV of so many seconds: 25 pictures a second of these sizes, the first of every 50 a key
-/// picture, with the setup of a file that is said to be of level 4, and 48,000 samples of sound.
+/// Returns `seconds` of FLV: 25 pictures a second of these sizes, a key picture every 50, the setup
+/// of a file with level 4, and 48,000 samples of sound a second.
 fn film(seconds: u32, key: usize, other: usize, sound: usize) -> Vec<u8> {
     let file = corpus::file("h264.flv");
     let (mut out, mut at, mut samples) = (file[..13].to_vec(), 13, [None, None]);
@@ -231,8 +231,8 @@ fn film(seconds: u32, key: usize, other: usize, sound: usize) -> Vec<u8> {
     out
 }
 
-/// No buffer of a decoder runs over, however pictures and sound lie among each other (ISO/IEC
-/// 13818-1 section 2.4.2.3): what comes from one time that is told to the next comes evenly.
+/// No buffer of a decoder overflows, for any interleaving of pictures and sound (ISO/IEC 13818-1
+/// section 2.4.2.3). Bytes between two clock references arrive evenly.
 #[test]
 fn large_pictures_hurry_no_sound() {
     for (key, other, sound) in [
@@ -311,9 +311,8 @@ impl Pictures {
     }
 }
 
-/// Of what has come whole of a source, how much has not gone out: pictures, and of their time. They
-/// wait for sound of their time, of Matroska for what tells when they are decoded, and in MP4 for
-/// their fragment.
+/// Returns how many complete pictures have not gone out, and their duration. Pictures wait for sound
+/// of their time, in Matroska for their decode time, and in MP4 for their fragment.
 #[test]
 fn little_waits() {
     for (name, format, file) in files() {

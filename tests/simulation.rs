@@ -1,11 +1,15 @@
-//! The whole core in a world that a seed decides: sources, viewers, callers, strangers and other
-//! relays on wires that split, block and break, and a clock that creeps and jumps.
+//! Runs the whole core in a world that a seed decides: sources, viewers, API callers, strangers and
+//! other relays, wires that split, block and break, and a clock that creeps and jumps.
 //!
-//! The same seed makes the same run. `SIMULATION_SEED=n` runs one seed, `SIMULATION_SEEDS=n` so
-//! many of them (from `SIMULATION_FROM` on), `SIMULATION_STEPS=n` sets for how many turns clients
-//! go on coming. In each third world other cores take over, at some step of two turns of a hundred;
-//! `SIMULATION_HANDOVER=n` has them do so in all, in so many of a hundred. `SIMULATION_TWINS=n` has
-//! each n-th seed run twice, once handed over and once not, to compare what clients see.
+//! The same seed makes the same run.
+//!
+//! - `SIMULATION_SEED=n` runs one seed.
+//! - `SIMULATION_SEEDS=n` runs n seeds, from `SIMULATION_FROM` on.
+//! - `SIMULATION_STEPS=n` is the number of turns in which new clients come.
+//! - `SIMULATION_HANDOVER=n` hands over in n of 100 turns of every world. Without it every third
+//!   world hands over in 2 of 100 turns.
+//! - `SIMULATION_TWINS=n` runs every n-th seed twice, with and without hand-overs, and compares what
+//!   clients receive.
 
 #[path = "support/picture.rs"]
 #[allow(dead_code)]
@@ -43,9 +47,9 @@ use simulation::knowledge::Tally;
 use simulation::world::World;
 
 const SEEDS: u64 = 15;
-/// And as many more as it takes until all of these have gone out, up to so many.
+/// Most further worlds that are run until each of these has occurred.
 const SEEDS_MAX: u64 = 60;
-/// What goes out by UDP in some of so many worlds.
+/// UDP outputs that must occur in some of this many worlds.
 const DATAGRAMS: [&str; 6] = [
     "RTP to a host",
     "RTP to a group",
@@ -77,8 +81,7 @@ fn asked_for() -> (Range<u64>, usize) {
     (seeds, steps)
 }
 
-/// Runs the worlds of these seeds, each n-th, as long as more are wanted; what has happened in all
-/// of them.
+/// Runs every n-th of these seeds while more are needed. Returns the sum of their counters.
 fn run_all(
     (seeds, each): (Range<u64>, u64),
     is_wanted: impl Fn(u64, &Tally) -> bool + Sync,
@@ -146,7 +149,7 @@ fn the_core_keeps_its_promises_in_any_world() {
     }
 }
 
-/// Of the seeds that are asked for each one of so many is run twice.
+/// Every n-th seed is run twice.
 #[cfg(feature = "handover")]
 const TWINS_EACH: u64 = 12;
 

@@ -1,5 +1,5 @@
-//! A soak: streams come and go for as long as one likes, and memory, descriptors and deadlines end
-//! where they began.
+//! A soak test: streams come and go, and memory, descriptors and deadlines return to their first
+//! values.
 //!
 //! `SOAK_MINUTES=30 cargo test --release --test soak -- --ignored --nocapture` prints a table.
 
@@ -120,7 +120,7 @@ fn what_comes_and_goes_leaves_nothing() {
     println!(
         "| minute | rounds | resident KiB | descriptors | deadlines | streams | tokens |\n|---|---|---|---|---|---|---|"
     );
-    // The first rounds fill what is kept for ever: tables, and the allocator's own.
+    // The first rounds fill tables and the allocator's caches, which stay.
     for _ in 0..20 {
         round(&server, &mut random, &media);
     }

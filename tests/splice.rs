@@ -1,5 +1,5 @@
-//! Sources that follow each other: what comes of real files is the same however it is cut, sound
-//! wherever the first breaks off, and said to be another stream where it is one.
+//! Spliced sources: the output of real files does not depend on the pieces, is valid for every break
+//! of the first source, and an incompatible source begins another stream.
 #![cfg(feature = "hold")]
 
 use tollgate::format::splice::{Incompatible, Splicer};
@@ -192,7 +192,7 @@ fn fragmented(time: u32) -> Vec<u8> {
     fragmented_in_runs(time, 1000, &[1])
 }
 
-/// The same with so many samples in each run, each of so many ticks.
+/// The same with `samples` samples of `ticks` ticks in each run.
 fn fragmented_in_runs(time: u32, sample_ticks: u32, runs: &[u32]) -> Vec<u8> {
     let header = |bytes: usize, at: usize, number: u32| {
         let mut header = vec![0; bytes];
@@ -236,8 +236,8 @@ fn fragmented_in_runs(time: u32, sample_ticks: u32, runs: &[u32]) -> Vec<u8> {
     [ftyp, moov, moof(offset), mdat].concat()
 }
 
-/// The boxes that are looked at whole are as long as the scanner's may be, whatever the buffer: all
-/// of one is looked at when its last byte comes.
+/// A box that is read as a whole may be as long as the scanner allows, for any buffer. It is read
+/// when its last byte comes.
 #[test]
 fn a_long_moof_is_not_looked_at_whole() {
     let head = fragmented(0);
@@ -364,8 +364,8 @@ fn what_is_no_transport_stream_any_more_goes_out_as_it_comes() {
     assert!(!splicer.break_off(Some(Format::MpegTs), had(&whole).1));
 }
 
-/// Each track is looked for in each fragment: what has more of them than a live stream goes out as
-/// it comes, and is not held.
+/// Each track is searched in each fragment. A stream with more tracks than a live stream has goes
+/// out as it comes, and is not held.
 #[test]
 fn nothing_goes_on_with_more_tracks_than_a_live_stream_has() {
     let file = fragmented(0);

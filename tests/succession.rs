@@ -1,5 +1,4 @@
-//! Another server takes over, through the real binaries over real sockets: nobody who watches,
-//! sends or calls notices.
+//! Hand-over between real processes over real sockets: no viewer, source or API caller notices it.
 #![cfg(feature = "handover")]
 
 mod support;
@@ -152,7 +151,7 @@ fn datagrams_go_on_in_sequence() {
     }
 }
 
-/// Who comes second is turned away, and the first goes on.
+/// A second successor is refused, and the first one continues.
 #[test]
 fn there_is_one_successor_at_a_time() {
     let folder = Folder::new("two");
@@ -180,7 +179,7 @@ fn there_is_one_successor_at_a_time() {
         .expect("it goes on");
 }
 
-/// The service manager is told who it is that serves from now on.
+/// The service manager gets the new main process.
 #[test]
 fn the_service_manager_follows() {
     let folder = Folder::new("manager");
@@ -253,8 +252,8 @@ fn hear_all_and_say_nothing(folder: &Folder, server: &Server) {
     server.await_line(&["event=not-handed-over"]);
 }
 
-/// While a successor waits, it has the sockets of those who were there already. Others come, and go
-/// over with them; and who leaves has left.
+/// A waiting successor has the sockets of the clients at that time. Later clients are handed over as
+/// well, and clients that leave are gone.
 #[test]
 fn who_comes_and_goes_while_a_successor_waits_does_so() {
     let folder = Folder::new("waiting");
@@ -290,8 +289,8 @@ fn who_comes_and_goes_while_a_successor_waits_does_so() {
     }
 }
 
-/// The kernel says who is at the other side, to each of the two. (As another user something can be
-/// started by root only.)
+/// The kernel tells both processes the other one's user. Only root can start a process as another
+/// user.
 #[test]
 fn another_user_takes_nothing_over() {
     let folder = Folder::new("stranger");
@@ -331,7 +330,7 @@ fn who_does_not_read_is_waited_for_by_nobody() {
     let deaf = connect();
     assert_eq!(connect().read(&mut [0]).expect("it is closed"), 0);
     server.await_line(&["event=not-handed-over", "another server"]);
-    // What it has been passed keeps nobody here who has left.
+    // Sockets that the successor has do not keep clients here that left.
     client.send("GET /nothing HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     assert_eq!(client.response("GET").status(), 404);
     client.assert_closed();
@@ -496,8 +495,8 @@ const CALLS_OF_OLD: [&str; 6] = [
     "epoll_ctl,epoll_wait,close",
 ];
 
-/// A server that is killed while another takes over, before whichever call of the kernel: the other
-/// has all, and whoever watches goes on; or it has nothing and leaves, and the next one serves.
+/// The server is killed before any system call of a hand-over. Either the successor has everything
+/// and viewers continue, or it has nothing and exits, and the next server serves.
 #[test]
 #[ignore = "needs strace"]
 fn a_server_that_is_killed_has_handed_over_all_or_nothing() {
@@ -585,8 +584,8 @@ const CALLS: [&str; 8] = [
     "write,sendto",
 ];
 
-/// Killed before a call of the kernel, whichever that is, a successor has changed nothing; and at
-/// last one takes over.
+/// A successor that is killed before any system call has changed nothing, and the last one takes
+/// over.
 #[test]
 #[ignore = "needs strace"]
 fn a_successor_that_is_killed_changes_nothing() {

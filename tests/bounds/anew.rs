@@ -1,5 +1,5 @@
-//! Held streams whose next source is unlike the one before, in and out of order: whatever ends it,
-//! a session has one stream, and nothing of it stays.
+//! Held streams whose next source is incompatible, in and out of order: a session has one stream,
+//! and an ended stream leaves nothing allocated.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn hall(options: &[&str], next: u16) -> (Hall, SocketAddr) {
     hall.leave(source);
     hall.turn(Duration::ZERO);
     assert_eq!(hall.running, 1, "held");
-    // Bytes that are nothing yet, then out of order what is plainly not FLV.
+    // Bytes of an undecided format first, then bytes out of order that are clearly not FLV.
     hall.datagram(rtp, &packet(1, b""));
     hall.datagram(rtp, &packet(2, b""));
     hall.turn(Duration::ZERO);
@@ -179,7 +179,7 @@ fn streams_beyond_their_limit() {
     hall.relay.check();
 }
 
-/// A goodbye that comes before what came early is put in order.
+/// A goodbye arrives before early packets are put in order.
 #[test]
 fn goodbye_ends_the_stream() {
     let (mut hall, rtp) = hall(&[], 4);

@@ -1,5 +1,4 @@
-//! An allocator that counts, for each thread by itself: what was allocated over time, what is held
-//! now, and the most that was.
+//! An allocator that counts for each thread: all allocated bytes, the bytes in use, and their peak.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

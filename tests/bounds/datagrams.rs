@@ -46,7 +46,7 @@ fn address(number: u16) -> SocketAddr {
     ([10, 1, high, low], 5000).into()
 }
 
-/// An RTP packet of so many bytes.
+/// Returns an RTP packet of `bytes` bytes.
 fn packet(sequence: u16, ssrc: u32, bytes: usize) -> Vec<u8> {
     let mut packet = vec![0x80, 33];
     packet.extend(sequence.to_be_bytes());
@@ -82,8 +82,8 @@ fn first_packets_hold_little_and_keep_nobody_out() {
     );
 }
 
-/// A source whose packets are large and come early, late, twice and out of order holds what is
-/// stated.
+/// A source with large packets, early, late, repeated and out of order, stays below the stated
+/// bound.
 #[test]
 fn packets_that_come_early_are_bounded_in_bytes() {
     for bytes in [12, 200, 1_328, 9_000, 65_000] {

@@ -60,7 +60,7 @@ impl Hall {
         }
     }
 
-    /// Somebody connects who takes so many bytes in a turn; and sends this.
+    /// Connects a client that reads at most `bytes_max` in a turn, and sends its bytes.
     pub fn connect(&mut self, host: [u8; 4], takes: usize, sends: &[u8]) -> ConnectionId {
         self.ports = self.ports.wrapping_add(1).max(1_000);
         let peer = SocketAddr::from((host, self.ports));
@@ -111,7 +111,7 @@ impl Hall {
         self.act();
     }
 
-    /// A turn of the shell's loop, after which so much time has passed.
+    /// Runs a turn of the shell's loop, and lets `time` pass.
     pub fn turn(&mut self, time: Duration) {
         self.read();
         let (relay, now) = (&mut self.relay, self.now);

@@ -17,7 +17,7 @@ fn hall() -> Hall {
     Hall::new(&[subnet, "--peer=http://10.8.0.1:80", "--connections=40"])
 }
 
-/// A peer's answer: so many rows.
+/// Returns a peer's answer with `count` rows.
 fn answer(rows: usize) -> Vec<u8> {
     let row = format!("{{\"x\":\"{}\"}}", "y".repeat(1000));
     let list = format!("[{}]", vec![row; rows].join(","));
@@ -25,7 +25,7 @@ fn answer(rows: usize) -> Vec<u8> {
     (head + &list).into_bytes()
 }
 
-/// Whoever connected to be asked is told this, whole.
+/// Sends this whole answer to each connection to a peer.
 fn tell(hall: &mut Hall, answer: &[u8]) {
     for (peer, _) in std::mem::take(&mut hall.calls) {
         hall.send(peer, answer);
@@ -35,7 +35,7 @@ fn tell(hall: &mut Hall, answer: &[u8]) {
     }
 }
 
-/// Those that are whole count as long as they are not read.
+/// Complete lists count until they are read.
 #[test]
 fn lists_of_the_whole_that_nobody_reads_are_bounded() {
     let mut hall = hall();
@@ -90,7 +90,7 @@ fn a_list_of_the_whole_is_freed_as_it_is_read() {
     }
 }
 
-/// Nothing is left to be looked at when a list has come: what is wrong with it shows at once.
+/// A list is checked while it arrives: a fault shows at once.
 #[test]
 fn a_peers_list_is_looked_at_as_it_comes() {
     for (begins, is_list) in [("[{}", true), ("[{},1", false), ("{", false)] {

@@ -1,8 +1,8 @@
-//! Bounds: whatever comes in, by whichever door, what the core holds stays below what
-//! `docs/security.md` states, and what it allocates for a byte, or for a request that is refused,
-//! below a constant.
-//! The core runs without sockets, under an allocator that counts, so all of this is exact and the
-//! same in every run.
+//! Bounds: for any input the core's memory stays below the sum in `docs/security.md`. The bytes that
+//! it allocates for each received byte and for each refused request stay below a constant.
+//!
+//! The core runs without sockets under a counting allocator, so all figures are exact and the same
+//! in every run.
 #![cfg(feature = "default")]
 
 mod ahead;

@@ -156,7 +156,7 @@ fn ts_pat_from(first: u16, pid: u16, programs: u16) -> Vec<u8> {
     )
 }
 
-/// With so many streams, of which the first is video of PID 0x500.
+/// Returns tables with `count` streams. The first is video with PID 0x500.
 fn ts_pmt(number: u16, version: usize, streams: usize) -> Vec<u8> {
     let streams = [0x1b, 0xe5, 0, 0xf0, 0].repeat(streams);
     let body = [&[0xe0, version as u8, 0xf0, 0], &streams[..]].concat();

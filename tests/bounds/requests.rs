@@ -7,7 +7,7 @@ use super::meter;
 
 /// What `docs/security.md` states for a connection: its head, and its answers.
 const CONNECTION_BYTES_MAX: usize = (16 << 10) + (80 << 10);
-/// What a refused request may cost, beside two copies of what was sent.
+/// Bytes that a refused request may allocate, besides two copies of it.
 const REFUSAL_ALLOCATED_MAX: u64 = 4 << 10;
 
 const GATED: &[&str] = &["--token-server=10.9.0.0/16"];
@@ -47,7 +47,7 @@ fn requests() -> Vec<String> {
     ]
 }
 
-/// Who asks on and on, and takes the answers as slowly as pleases, makes nothing grow.
+/// A client that keeps sending requests and reads the answers slowly makes nothing grow.
 #[test]
 fn answers_that_are_read_slowly_are_not_kept_when_they_are_sent() {
     for takes in [1, 100, 1_460, 5_000, 60_000] {
@@ -76,7 +76,7 @@ fn answers_that_are_read_slowly_are_not_kept_when_they_are_sent() {
     }
 }
 
-/// A request costs what it is worth, whoever asks.
+/// The cost of a request is bounded for every client.
 #[test]
 fn a_request_that_is_refused_allocates_little() {
     for request in requests() {
@@ -124,7 +124,7 @@ fn a_page_is_copied_once() {
     }
 }
 
-/// A viewer that takes nothing is cut, whatever it says meanwhile.
+/// A viewer that reads nothing is disconnected, even if it keeps sending.
 #[test]
 fn chatter_does_not_keep_a_stalled_viewer() {
     let mut hall = Hall::new(&["--viewer-stall-time=30", "--source-idle-time=3600"]);

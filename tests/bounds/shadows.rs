@@ -1,5 +1,5 @@
-//! Sources that cost as much as they can of whoever watches them in other containers: what that
-//! holds is counted, what a byte of theirs allocates is bounded, and the stream itself goes on.
+//! Sources that make remuxing as expensive as they can: its memory is counted, its allocations for
+//! each byte are bounded, and the stream itself continues.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn flv_tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
     tag
 }
 
-/// What stands in front of the first picture, and the setup of the pictures among it.
+/// Returns the bytes in front of the first picture, with the setup of the pictures.
 fn flv_head() -> (Vec<u8>, Vec<u8>) {
     let (mut head, mut setup) = (FLV[..13].to_vec(), Vec::new());
     let mut rest = &FLV[13..];
@@ -95,7 +95,7 @@ fn mp4_box(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
     [&length, &kind[..], content].concat()
 }
 
-/// A fragment of the first track with runs of so many samples, each of so many bytes.
+/// Returns a fragment of the first track with runs of `count` samples of `bytes` bytes.
 fn fragment(runs: usize, samples: u32, bytes: u32, time: u64, media: usize) -> Vec<u8> {
     // The default base is the moof; a default length.
     let tfhd = [&[0, 2, 0, 0x10, 0, 0, 0, 1], &bytes.to_be_bytes()[..]].concat();
@@ -161,7 +161,7 @@ fn matroska() -> Vec<(&'static str, Vec<u8>)> {
         [&[0xa3], &length[..], &body].concat()
     };
     let time = |at: u32| [&[0xe7, 0x84][..], &at.to_be_bytes()].concat();
-    // Each as long as the one before: none.
+    // No two fragments have the same length.
     let empty = [&[0x80][..], &[0xbf; 253]].concat();
     // The first has three bytes, the others none more.
     let small = [&[0x83][..], &[0xbf; 253], &[0x65; 765]].concat();

@@ -13,7 +13,7 @@ const ALLOCATED_PER_BYTE: u64 = 8;
 /// Once: a stream's first blocks and tables, its connections, and what late viewers are given
 /// first.
 const ALLOCATED_ONCE: u64 = 3 << 20;
-/// Tables, and a buffer for what is spliced, keep their places.
+/// Tables and the buffer for spliced bytes stay allocated.
 const LEFT_BYTES_MAX: usize = 860 << 10;
 
 /// By which way a source comes in.

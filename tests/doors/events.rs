@@ -4,8 +4,8 @@ use tollgate::events::{EventId, Events};
 use tollgate::gate::SessionId;
 use tollgate::gather::Gather;
 
-/// What is read as an id prints as it was. Whatever is written, and however little of it is taken
-/// at once, each reader gets what is for it, whole and in order.
+/// A parsed id prints as it was. Each reader gets its events whole and in order, for any events and
+/// any pieces.
 pub fn units(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data)
         && let Some(id) = EventId::of_text(text)

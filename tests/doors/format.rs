@@ -59,8 +59,7 @@ pub fn container(data: &[u8]) {
     check(&whole, bytes.len() as u64);
 }
 
-/// The same, for bytes that one container's scanner is certain to get: its magic stands in front of
-/// them.
+/// The same behind a container's magic, so that the container's scanner gets the bytes.
 fn behind(magic: &[u8], data: &[u8]) {
     if let Some((cuts, rest)) = data.split_first_chunk::<2>() {
         container(&[&cuts[..], magic, rest].concat());

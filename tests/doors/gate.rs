@@ -100,9 +100,9 @@ pub fn subnet(data: &[u8]) {
     }
 }
 
-/// A command line and an environment, parted by NUL bytes; what begins with `TOLLGATE_` and has an
-/// equals sign is a variable. What is wrong is told in one line; `--name=value` and `--name value`
-/// are the same.
+/// A command line and an environment, separated by NUL bytes. A part that begins with `TOLLGATE_`
+/// and has an equals sign is a variable. An error is one line. `--name=value` and `--name value`
+/// mean the same.
 pub fn options(data: &[u8]) {
     let mut arguments = Vec::new();
     let mut environment = Vec::new();

@@ -13,8 +13,8 @@ use tollgate::time::Instant;
 const MEDIA_BYTES_MAX: usize = 256 * 1024;
 const PIECE: [u8; 4096] = [0x47; 4096];
 
-/// `media <stream> <from> <bytes>` in so many lines, an empty one, and what a core has told. It is
-/// refused, or there is a core that keeps what it promises, whatever comes next.
+/// Lines `media <stream> <from> <bytes>`, an empty line, and the state of a core. It is refused, or
+/// makes a core that keeps its invariants for any further input.
 pub fn records(data: &[u8]) {
     let mut config = Config::default();
     let subnet = "10.9.0.0/16".parse().expect("a subnet");
@@ -54,7 +54,7 @@ const FILES: [&[u8]; 10] = [
     include_bytes!("../media/sound.aac"),
 ];
 
-/// The connections that are told, each with what it sends next.
+/// The connections of the state, each with the bytes that it sends next.
 fn sources_and_others(records: &[u8]) -> Vec<(ConnectionId, &'static [u8])> {
     let mut files = FILES.iter().cycle();
     let lines = records.split(|byte| *byte == b'\n');

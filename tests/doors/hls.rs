@@ -1,5 +1,5 @@
-//! Segments of arbitrary bytes: however they come, the playlist is the same, names what is there,
-//! and what is held has a bound.
+//! Segments of arbitrary bytes: the playlist does not depend on the pieces, names existing objects,
+//! and the memory is bounded.
 
 use std::time::Duration;
 

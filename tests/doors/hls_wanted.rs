@@ -1,5 +1,5 @@
-//! Arbitrary addresses below a stream's: what is asked for is read as it is written, what is found
-//! has that name alone, and what lies far ahead is not waited for.
+//! Arbitrary addresses below a stream's address: a request prints as it was written, each object has
+//! one name, and no request waits for an object far ahead.
 
 #[path = "../support/encoder.rs"]
 #[allow(dead_code, reason = "two of its containers are enough")]
@@ -76,7 +76,7 @@ fn head(target: &str) -> Option<Head> {
     read.ok()?.map(|(head, _)| head)
 }
 
-/// What is wanted stands in the address, digit by digit.
+/// The request prints the address, digit by digit.
 fn check_reading(wanted: &HlsRequest, target: &str) {
     match wanted {
         HlsRequest::List(None) => assert!(!target.contains("_HLS_")),
@@ -113,7 +113,7 @@ fn stream(kind: Kind) -> (Box<Cutter>, u64) {
     (cutter, bytes.len() as u64)
 }
 
-/// All that is listed, and the parts of what is listed without them.
+/// Returns all listed objects, and the unlisted parts of listed segments.
 fn names(cutter: &mut Cutter) -> HashSet<String> {
     let list = cutter.list().expect("there is a list");
     let list = String::from_utf8(list.to_vec()).expect("it is text");

@@ -1,5 +1,5 @@
-//! A list that another relay tells, in arbitrary bytes, cut anywhere: the outcome may not depend on
-//! the cuts, and what is kept is a list again.
+//! A list from another relay, in arbitrary bytes and pieces: the outcome does not depend on the
+//! pieces, and the kept rows are a list again.
 
 use tollgate::json::{BLOCK_BYTES, Rows};
 

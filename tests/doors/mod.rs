@@ -1,5 +1,5 @@
-//! The doors through which arbitrary bytes come in, each with what must hold behind it. Fuzz
-//! targets and the replay of their corpora go through the same ones.
+//! Entry points for arbitrary bytes, each with its invariants. Fuzz targets and the replay of their
+//! corpora use the same ones.
 
 mod events;
 mod format;

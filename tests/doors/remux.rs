@@ -77,7 +77,7 @@ fn container(format: Format, magic: &[u8], data: &[u8]) {
         return;
     };
     let bytes = [magic, rest].concat();
-    // So little that it is come by.
+    // A small count, so that arbitrary bytes reach it.
     let most = 20_000;
     let whole = read(format, most, &bytes, std::iter::once(usize::MAX));
     let single = read(format, most, &bytes, std::iter::repeat(1));
@@ -91,7 +91,7 @@ fn container(format: Format, magic: &[u8], data: &[u8]) {
     check(&whole.0, bytes.len(), most);
 }
 
-/// What holds of units, whatever comes in.
+/// Checks the invariants of units.
 pub fn check(said: &[Said], bytes: usize, unit_bytes_max: usize) {
     let (mut tracks, mut newest, mut all) = (Vec::new(), Vec::new(), 0);
     for heard in said {
@@ -127,7 +127,7 @@ pub fn check(said: &[Said], bytes: usize, unit_bytes_max: usize) {
             Said::LeftOut(_, codec) => assert!(codec.len() <= 48),
         }
     }
-    // Lengths of four bytes for those of one, and for start codes of three.
+    // Lengths of 4 bytes replace lengths of 1 byte and start codes of 3 bytes.
     assert!(all <= 4 * bytes, "{all} bytes of units from {bytes}");
 }
 

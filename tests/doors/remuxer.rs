@@ -1,5 +1,5 @@
-//! Sources of arbitrary bytes in another container: what goes out does not
-//! depend on how they are cut, can be read again, and is no flood.
+//! Remuxed sources of arbitrary bytes: the output does not depend on the pieces, can be read again,
+//! and is bounded by the input.
 
 use super::remux::{self, Said};
 use tollgate::format::Format;
@@ -29,7 +29,7 @@ fn remuxed(
     (out, fault)
 }
 
-/// The first byte says what comes, what is wanted, and the second how it is cut.
+/// The first byte chooses the source's and the target's container, the second the pieces.
 pub fn sources(data: &[u8]) {
     let Some(([kind, cut], rest)) = data.split_first_chunk::<2>() else {
         return;

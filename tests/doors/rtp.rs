@@ -7,7 +7,7 @@ use tollgate::rtp::{
 };
 use tollgate::time::Instant;
 
-/// What parses is within the datagram; what is written parses to the same.
+/// A parsed packet is within the datagram, and a written packet parses to the same.
 pub fn packet(data: &[u8]) {
     let _ = Control::parse(data);
     if let Ok(packet) = Packet::parse(data) {
@@ -22,7 +22,7 @@ pub fn packet(data: &[u8]) {
         // The one thing that a header cannot say again: a marker that makes it look like RTCP.
         assert_eq!(Packet::parse(&written), Ok(packet));
     }
-    // Corrections of whatever goes out are bounded, in size and in number.
+    // FEC packets are bounded in size and in number.
     let mut fec = Fec::new(4, 4, 1);
     let mut made = 0;
     for datagram in data.chunks(90) {
@@ -33,7 +33,7 @@ pub fn packet(data: &[u8]) {
         assert!(fec.held_bytes() < 4 << 10);
     }
     assert!(made <= data.len() / 90 / 2 + 2);
-    // Sequence numbers in any order: what is handed on ascends.
+    // For sequence numbers in any order, the output ascends.
     let (mut sequence, mut reorder) = (Sequence::new(0), Reorder::default());
     let (mut last, mut now) = (None, Instant::START);
     for bytes in data.chunks_exact(3) {
@@ -57,8 +57,7 @@ pub fn packet(data: &[u8]) {
     }
 }
 
-/// The same bytes make the same datagrams however they are cut, and are due within what has
-/// arrived.
+/// The datagrams do not depend on the pieces, and are due within the received media.
 pub fn packetiser(data: &[u8]) {
     let Some((&piece, bytes)) = data.split_first() else {
         return;

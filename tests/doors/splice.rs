@@ -1,5 +1,4 @@
-//! Sources that follow each other, of arbitrary bytes: what goes out may not depend on how they are
-//! cut.
+//! Spliced sources of arbitrary bytes: the output does not depend on the pieces.
 
 use tollgate::format::splice::{Incompatible, Splicer};
 use tollgate::format::{Finding, Format, Scanner};

@@ -1,4 +1,4 @@
-//! The events of the log: those of the sources, and those that `docs/operating.md` has.
+//! Compares the events of the log in the sources with the table of `docs/operating.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::sources::sources;
 
-/// Each event with the keys that stand behind it.
+/// Each event with its keys.
 type Events = BTreeMap<String, BTreeSet<String>>;
 
 /// Each has its row, with its keys, and each row its event.

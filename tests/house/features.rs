@@ -1,15 +1,14 @@
-//! What can be left out, and what that saves whoever reads it all: the table of features,
-//! beside the sources.
+//! Compares the table of features with the sources: what each feature brings, and its lines.
 //!
-//! A feature's door is a module that is declared so, and all that is below it:
+//! A feature's door is a module with this declaration, and all modules below it:
 //!
 //! ```text
 //! #[cfg_attr(not(feature = "x"), path = "a/absent.rs")]
 //! mod a;
 //! ```
 //!
-//! `#[cfg(feature = "x")]` stands before whatever else is in the program with it only: modules that
-//! nobody but that door uses, rows of tables.
+//! `#[cfg(feature = "x")]` marks everything else that exists only with the feature: modules that only
+//! the door uses, and rows of tables.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +26,7 @@ struct Extra {
     names: Vec<String>,
     /// Lines of code, in these files and elsewhere.
     lines: usize,
-    /// Those of what stands in the place of the door.
+    /// Lines of the door's absent twin.
     absent_lines: usize,
 }
 

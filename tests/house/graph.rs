@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// Each node's number with those of the nodes to which it leads.
+/// Each node's number, with the numbers of the nodes that it leads to.
 pub struct Graph {
     pub edges: Vec<BTreeSet<usize>>,
 }

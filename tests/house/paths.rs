@@ -39,7 +39,7 @@ fn resolved(path: &[String], source: &Source) -> Vec<String> {
     resolved
 }
 
-/// Each path of the part of an import which begins at `at`, with what stands before it.
+/// Returns each path of the part of an import that begins at `at`, with its prefix.
 fn unfold(tokens: &[Token], mut at: usize, before: &[String], paths: &mut Vec<Vec<String>>) {
     let mut path = before.to_vec();
     while tokens.get(at).is_some_and(Token::is_word) {
@@ -73,9 +73,9 @@ pub fn folders(sources: &[Source]) -> BTreeSet<&str> {
     folders.map(|(folder, _)| folder).collect()
 }
 
-/// The largest circle of imports among what stands directly in a folder, by name. A file and the
-/// folder of the same name are one; the folder's own `mod.rs` is none of them. Whoever imports from
-/// `mod.rs` what that has imported from one of them imports it from there.
+/// Returns the largest circle of imports among the modules of a folder, by name. A file and the
+/// folder of its name are one module. The folder's own `mod.rs` is none. An import from `mod.rs` of
+/// a name that `mod.rs` imports counts as an import from the name's own module.
 pub fn import_circle(sources: &[Source], folder: &str) -> Vec<String> {
     let above: Vec<String> = folder.split('/').map(str::to_owned).collect();
     let inside: Vec<&Source> = sources

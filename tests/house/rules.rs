@@ -7,8 +7,8 @@ use crate::paths::{folders, import_circle, paths};
 use crate::sources::{Source, code_of, sources};
 use crate::tokens::is_of_word;
 
-/// The modules from the top down, each with those that it imports, and no others. Each of these
-/// stands further down in this table, so there can be no cycle.
+/// The modules from the top down, each with exactly the modules that it imports. Imports are further
+/// down in this table, so there is no cycle.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("main", &["config", "server"]),
     ("lib", &[]),
@@ -71,7 +71,7 @@ const FOR_NOBODY: &[&str] = &["Atomic", "async", "await", "thread_local"];
 
 const CODE_LINES_MAX: usize = 600;
 
-/// Whether `word` stands in `code`, not as a part of a longer word.
+/// Returns whether `code` has `word`, not as a part of a longer word.
 fn has_word(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(index, _)| {
         let before = code[..index].chars().next_back();

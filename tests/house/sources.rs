@@ -53,13 +53,13 @@ impl Source {
         matches!(self.module(), "server" | "main")
     }
 
-    /// Whether it stands in this folder, or in one below it.
+    /// Returns whether the file is in this folder, or in one below it.
     pub fn is_in(&self, folder: &str) -> bool {
         let below = self.path.strip_prefix(folder);
         below.is_some_and(|below| below.starts_with('/'))
     }
 
-    /// Whether it stands in the place of a door, in a program without what is behind that.
+    /// Returns whether the file is the absent twin of a door.
     pub fn is_absent(&self) -> bool {
         self.path.ends_with("/absent.rs")
     }
@@ -162,8 +162,8 @@ pub fn end_of_item(code: &str) -> usize {
     code.len()
 }
 
-/// Puts spaces for comments, and `~` for what is in strings and character literals. Each byte stays
-/// where it is, and each line.
+/// Replaces comments by spaces, and the content of strings and character literals by `~`. All bytes
+/// and lines keep their positions.
 pub fn code_of(text: &str) -> String {
     let mut code = String::new();
     let mut rest = text;

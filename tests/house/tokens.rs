@@ -24,7 +24,7 @@ pub fn is_of_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// The tokens of code in which comments are spaces, and what is in strings is `~`.
+/// Returns the tokens of code whose comments are spaces and whose strings are `~`.
 pub fn tokens(code: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     for (line, text) in code.lines().enumerate() {

@@ -21,7 +21,7 @@ fn native(name: &str, url: &str) -> Browser {
     browser
 }
 
-/// A page on which the library does. It writes down what goes wrong for good.
+/// A page on which hls.js plays. It records fatal errors.
 fn scripted(name: &str, url: &str) -> Browser {
     let mut browser = Browser::open(name, "about:blank");
     let library = from_npm("hls.js", "1.7.4", "dist/hls.min.js");
@@ -34,7 +34,7 @@ fn scripted(name: &str, url: &str) -> Browser {
     browser
 }
 
-/// It plays so many seconds from where it is.
+/// Waits until it has played `seconds` from here.
 fn plays_on(browser: &mut Browser, seconds: u32) {
     browser.await_true(&format!("{VIDEO}.videoWidth == 160"));
     is_heard(browser, seconds);
@@ -121,7 +121,7 @@ fn plays_past(held: &str, name: &str) {
         plays_on(&mut browser, 2);
         drop(first);
         let _second = publish_for(&server, session, "120", codecs, output);
-        // More than it had of the first.
+        // More than it played of the first stream.
         plays_on(&mut browser, 15);
     }
 }
@@ -175,9 +175,9 @@ fn hls_js_plays_parts_and_ffmpeg_does_without() {
     assert!((0.5..6.0).contains(&latency), "{latency} s");
 }
 
-/// Opened by itself a playlist is a page of the browser's, in a sandbox: the user starts it. On a
-/// busy machine Chromium sometimes has everything (`readyState` 4) and still stands at 0, whatever
-/// sends it: then the user loads the page again.
+/// A playlist that is opened by itself is a page of the browser, in a sandbox: the user starts it.
+/// On a busy machine Chromium sometimes has all media (`readyState` 4) and does not start, with any
+/// server. The user loads the page again then.
 #[test]
 #[ignore = "needs Chromium and ffmpeg"]
 fn chromium_opens_a_playlist_by_itself() {

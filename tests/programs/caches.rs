@@ -1,5 +1,5 @@
-//! HLS through caches, as `examples/nginx-hls.conf` and `examples/varnish-hls.vcl` set them up:
-//! many viewers are one for the origin, and who may not watch any more does not.
+//! HLS through the caches of `examples/nginx-hls.conf` and `examples/varnish-hls.vcl`: many viewers
+//! are one client of the origin, and a revoked viewer gets nothing more.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ struct Cache {
 /// Starts a cache before this server. Returns its address.
 type Start = fn(&Server) -> (Background, SocketAddr);
 
-/// An example, with what is this test's own in the place of what stands in it.
+/// Returns an example with this test's addresses and paths.
 fn written(example: &str, name: &str, own: &[(&str, String)]) -> PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let mut text = std::fs::read_to_string(format!("{folder}/{example}")).expect("an example");

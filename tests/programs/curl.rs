@@ -4,7 +4,7 @@ use super::support::server::Server;
 use super::support::until;
 use super::tools::*;
 
-/// `curl -T -` reads its refusal, whatever it was about to send.
+/// `curl -T -` reads its refusal before it has sent its body.
 #[test]
 #[ignore = "needs curl"]
 fn curl_reads_why_it_is_refused() {

@@ -81,8 +81,8 @@ pub fn assert_decodes(path: &Path, tracks: &[&str], has_video: bool) {
         ],
     );
     let complaints = String::from_utf8_lossy(&decoded.stderr).into_owned();
-    // Over a gap in time a picture may come out beside one that was held back; that is said of the
-    // output, not of what was decoded.
+    // At a gap in time a picture may come out together with one that was held back. The warning is
+    // about the output, not about decoding.
     let of_decoding = |line: &&str| !line.contains("non monotonically increasing dts to muxer");
     let complaints: String = complaints.lines().filter(of_decoding).collect();
     // The first frame of MP3 may need bits of the one before (the reservoir).
@@ -93,8 +93,8 @@ pub fn assert_decodes(path: &Path, tracks: &[&str], has_video: bool) {
     );
 }
 
-/// What a viewer gets of a file who takes some bytes, stalls until much of it has gone by, and
-/// comes back, again and again.
+/// Returns the bytes of a viewer that reads some bytes, stalls until much of the file has passed,
+/// and reads again, several times.
 fn stalled(bytes: &[u8], buffer_bytes: usize) -> (Vec<u8>, u64) {
     let limits = Limits {
         buffer_bytes,

@@ -19,7 +19,7 @@ pub struct Browser {
     commands: File,
     answers: BufReader<File>,
     next_id: u64,
-    /// The protocol's name for what is said to the page.
+    /// Name of the protocol's method.
     page: Value,
 }
 
@@ -174,7 +174,7 @@ impl Browser {
         });
     }
 
-    /// Whether an expression becomes true in the page before so much time has passed.
+    /// Returns whether an expression becomes true in the page within `time`.
     pub fn is_true_within(&mut self, time: Duration, expression: &str) -> bool {
         let end = Instant::now() + time;
         while Instant::now() < end {

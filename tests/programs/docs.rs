@@ -1,12 +1,11 @@
-//! The README and the pages of `docs`, by somebody who pastes each page's commands, one after
-//! another, into one shell.
+//! Pastes the commands of the README and of each page of `docs` into a shell, page by page.
 //!
-//! Each page has a network, a folder, processes and a terminal of its own, so that `127.0.0.1:8000`
-//! is free as it is printed, and a program that reads the terminal takes the commands behind it, or
-//! is stopped. A block of `sh` is commands; one of `console` has what they print below them. A
-//! command has to succeed; where its comment begins with a status, that is the answer. Whoever
-//! pastes is slower than this is: what runs in the background is waited for, but a source where the
-//! server waits for it (`--wait`).
+//! Each page has a network, a folder, processes and a terminal of its own. So `127.0.0.1:8000` is
+//! free, and a program that reads the terminal takes the following commands or is stopped. A block
+//! of `sh` has commands. A block of `console` has commands with their output. Each command must
+//! succeed. If its comment begins with a status, the answer has that status. A person pastes more
+//! slowly than this test, so the test waits for background programs, except for a source that the
+//! server waits for (`--wait`).
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,8 +21,8 @@ const NOT_RUN: &str = "<!-- not run here: ";
 /// Nothing on a page takes longer, in seconds.
 const TIME_MAX: &str = "300";
 
-/// Pastes the file that it is given into a shell at a terminal of its own, from which whatever runs
-/// there reads as well.
+/// Pastes a file into a shell at a terminal of its own. Programs in the shell read the same
+/// terminal.
 const PASTE: &str = r#"
 import os, pty, sys, threading
 shell, terminal = pty.fork()
@@ -170,7 +169,8 @@ fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// What the shell is told: between the commands, lines that say which it was and how it ended.
+/// Returns the shell's input: the commands, with lines between them that print each command's number
+/// and status.
 fn script(steps: &[Step]) -> String {
     let mut script = SHELL.to_owned();
     let mut servers = steps.iter().map(Step::bare);

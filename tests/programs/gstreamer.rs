@@ -73,16 +73,15 @@ fn gstreamer_sends_and_receives_rtp() {
     assert_tracks(&path, &["h264"], false);
 }
 
-/// Which of so many datagrams are lost on their way.
+/// Chooses the datagrams to lose.
 type Losses = fn(usize) -> bool;
 
 /// L of the matrix in use; D is twice that.
 const COLUMNS: usize = 5;
 const DATAGRAMS: usize = 600;
 
-/// So many of a hundred, here and there: the same each time, and nowhere the four corners of a
-/// rectangle, which nothing mends. The last corrections come with the matrix behind that which they
-/// are for.
+/// Loses `percent` of the datagrams, the same ones each time. It never loses the four corners of a
+/// rectangle, which FEC cannot repair. The last corrections come with the matrix behind theirs.
 fn is_lost(number: usize, percent: u32) -> bool {
     let mixed = (number as u32 + 10).wrapping_mul(0x9e37_79b9);
     let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca6b);

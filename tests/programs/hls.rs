@@ -21,7 +21,7 @@ pub const STREAMS: [(&str, &[&str], &[&str]); 4] = [
     ("aac", &["-vn", "-c:a", "aac"], &["-f", "adts"]),
 ];
 
-/// An encoder that publishes so many seconds, live, with a key frame every second.
+/// Starts an encoder that publishes `seconds` live, with a key frame every second.
 pub fn publish_for(
     server: &Server,
     session: &str,
@@ -58,7 +58,7 @@ pub fn await_list(server: &Server, session: &str) {
     });
 }
 
-/// Waits until a playlist has so many segments.
+/// Waits until a playlist has `count` segments.
 pub fn await_segments(server: &Server, session: &str, count: usize) {
     until("so many segments are listed", || {
         let list = server.request("GET", &format!("/stream/{session}/index.m3u8"));
@@ -99,7 +99,7 @@ fn play(url: &str) -> f64 {
 /// What ffmpeg has said of a playlist.
 pub fn words(stderr: &[u8]) -> String {
     let said = String::from_utf8_lossy(stderr).into_owned();
-    // It reads the map of a list that goes on anew with each list, whoever sends it.
+    // The player fetches the map again with each new list, from any server.
     let is_of_player = |line: &&str| {
         line.contains("duplicated MOOV")
             || line.contains("Last message repeated")
@@ -138,7 +138,7 @@ fn ffmpeg_joins_late_and_plays_past_a_seam_and_a_stream_that_begins_anew() {
         let list = server.request("GET", target).text();
         list.contains(words).then_some(())
     };
-    // Long after the first segment has left the list of those that a player begins with.
+    // Long after a new player would begin behind the first segment.
     await_segments(&server, "seam", 8);
     let url = list_url(&server, "seam");
     let player = std::thread::spawn(move || play_past_seams(&url));

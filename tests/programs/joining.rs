@@ -59,7 +59,7 @@ fn assert_joins(name: &str, codecs: &[&str], output: &[&str], tracks: &[&str], f
         is_long.then_some(())
     });
     assert_eq!(server.stream(name).expect("it runs")["format"], format);
-    // One that has what is newest, and ten viewers, who come at ten moments.
+    // One viewer at the live edge, and ten that join at ten times.
     let newest = folder.join(format!("{name}-newest"));
     let _ = std::fs::remove_file(&newest);
     let output = newest.to_str().expect("a path in UTF-8");

@@ -19,8 +19,8 @@ fn example(name: &str) -> String {
     std::fs::read_to_string(format!("{EXAMPLES}/{name}")).expect("an example")
 }
 
-/// Prometheus, which looks at a server every second; that is also how long it waits for an answer,
-/// and it tells of a relay that does not give one.
+/// Prometheus, which scrapes a server every second, waits a second for the answer, and raises an
+/// alert if none comes.
 struct Prometheus {
     _program: Background,
     address: SocketAddr,
@@ -87,7 +87,7 @@ fn folder_of(address: SocketAddr) -> PathBuf {
     ))
 }
 
-/// Words that begin like a metric's name, each with the labels that stand behind it.
+/// Words that begin like a metric's name, each with its labels.
 fn selectors(text: &str) -> BTreeSet<String> {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let begins = ["tollgate_", "process_"].map(|start| text.match_indices(start));
@@ -252,8 +252,8 @@ fn what_alerts_and_panels_ask_for_is_there() {
             );
         }
     }
-    // A relay that is well is not told of; one that is gone is. How long its turns take here,
-    // beside other tests, is this machine's doing.
+    // A healthy relay raises no alert, a missing one does. The duration of turns depends on the other
+    // tests on this machine, so it is left out.
     assert_eq!(
         prometheus.rows("ALERTS{alertname!=\"TollgateLoopSlow\"}"),
         0

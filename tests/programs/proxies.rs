@@ -52,7 +52,7 @@ pub fn nginx(location: &str, certificate: Option<&str>) -> (Background, SocketAd
     (await_proxy(program, address), address)
 }
 
-/// Sources come by the proxy and are aborted, some of them while they send.
+/// Sources behind the proxy are aborted, some of them while they send.
 fn sources_are_told_why(server: &Server, proxy: SocketAddr) {
     for time in 0..TIMES {
         let name = format!("s{time}");
@@ -87,7 +87,7 @@ fn nginx_passes_the_answer_to_an_aborted_source_on() {
     sources_are_told_why(&server, address);
 }
 
-/// Streams go in and out as they come, and nobody is taken for this host who is not.
+/// Streams pass in both directions without delay, and no client is taken for this host.
 #[test]
 #[ignore = "needs nginx and curl"]
 fn nginx_as_the_example_has_it_says_whose_a_request_is() {

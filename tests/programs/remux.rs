@@ -200,7 +200,7 @@ fn compare(path: &Path) -> Vec<String> {
     found
 }
 
-/// The files of `tests/media`, and those of the folder that `TOLLGATE_MORE_MEDIA` names.
+/// Returns the files of `tests/media` and of the folder in `TOLLGATE_MORE_MEDIA`.
 #[test]
 #[ignore = "needs ffprobe"]
 fn the_units_are_the_packets_that_ffprobe_finds() {

@@ -17,7 +17,7 @@ const FILES: &[(&str, Format)] = &[
     ("h264.ts", Format::MpegTs),
 ];
 
-/// What comes of a file that comes so many times.
+/// Returns the output for a file that is sent `times` times.
 fn remuxed(name: &str, format: Format, to: Target, times: usize) -> Vec<u8> {
     let mut remuxer = Remuxer::new(format, to, 1 << 20).expect("it can be read");
     let mut out = Vec::new();

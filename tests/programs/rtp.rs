@@ -3,7 +3,7 @@
 use super::support::server::Server;
 use super::tools::*;
 
-/// A player finds all tracks in what goes out by RTP.
+/// A player finds all tracks in the RTP output.
 #[test]
 #[ignore = "needs ffmpeg"]
 fn ffprobe_finds_all_tracks_of_rtp() {

@@ -135,7 +135,7 @@ fn subtitles_do_not_say_where_the_next_source_begins() {
     }
 }
 
-/// Two seconds of a camera that begins so much later than the microphone.
+/// Returns two seconds of a source whose pictures begin `delay` later than its sound.
 fn encode(path: &Path, delay: &str) -> Vec<u8> {
     let media = [
         &["-v", "error", "-y", "-itsoffset", delay, "-f", "lavfi"][..],
@@ -150,7 +150,7 @@ fn encode(path: &Path, delay: &str) -> Vec<u8> {
     std::fs::read(path).expect("written by ffmpeg")
 }
 
-/// Wherever a source breaks off: of what came in part a decoder would make what it can, and say so.
+/// A source may break off anywhere. A decoder would use a partial unit and report an error.
 #[test]
 #[ignore = "needs ffmpeg"]
 fn a_picture_that_came_in_part_is_not_decoded() {

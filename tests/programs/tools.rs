@@ -167,7 +167,7 @@ pub fn assert_plays(path: &Path, tracks: &[&str], has_video: bool) {
     );
 }
 
-/// Waits until so many bytes of a stream have come.
+/// Waits until `bytes` of a stream have come.
 pub fn await_media(server: &Server, session: &str, bytes: u64) {
     until("the stream runs for a while", || {
         let stream = server.stream(session)?;

@@ -65,7 +65,7 @@ fn vlc_watches_udp_and_groups() {
     }
 }
 
-/// A session, with how it is encoded, and written, and what is in it.
+/// A session: its encoding, its container, and its tracks.
 type Way = (
     &'static str,
     &'static [&'static str],

@@ -103,7 +103,7 @@ const FRAGMENTS: &[&str] = &[
 const TRANSPORT: &[&str] = &["-c:a", "aac", "-f", "mpegts"];
 const FLV: &[&str] = &["-c:a", "aac", "-f", "flv"];
 
-/// Sessions, each with what is published there: how it is encoded, and written.
+/// Sessions, each with the encoding and the container that is published.
 const PLAYABLE: &[(&str, &[&str], &[&str])] = &[
     ("webm", VP8, WEBM),
     ("mp4", H264, FRAGMENTS),
@@ -154,14 +154,14 @@ fn firefox_plays_by_itself_what_it_can() {
     plays_all(&server, &mut Firefox::open("watch"));
 }
 
-/// One that waits plays what comes, is told of the end, and plays what comes then; so is one whose
-/// source breaks.
+/// A waiting page plays the next stream, shows its end, and plays the one after. So does a page
+/// whose source breaks off.
 fn comes_back(server: &Server, browser: &mut impl Shows) {
     server.admit("tv");
     browser.go_to(&page(server, "tv"));
     browser.await_state("waiting");
     let url = stream(server, "tv");
-    // Long enough for who asks now and then, and begins late on a busy machine.
+    // Long enough for a page that polls and begins late on a busy machine.
     let short = [&["-t", "12"], WEBM].concat();
     let mut encoder = publish(&url, VP8, &short);
     browser.await_state("playing");
@@ -224,7 +224,8 @@ fn a_remuxed_stream_is_played_over_its_seam() {
     }
 }
 
-/// Who may not watch is told so; and once they may, it waits for the stream, until they may not.
+/// A page without access says so. With a new token it waits for the stream, until the token is
+/// revoked.
 #[test]
 #[ignore = "needs Chromium"]
 fn who_may_not_watch_is_told_so() {

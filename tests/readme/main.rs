@@ -1,4 +1,4 @@
-//! The README and the pages behind it say what the program says, and lead where they say.
+//! The README and the pages of `docs` agree with the program, and their links lead somewhere.
 #![cfg(feature = "default")]
 
 mod completions;
@@ -116,7 +116,7 @@ fn the_readme_leads_to_every_page_and_is_short() {
     assert!(readme.lines().count() <= 100, "the README has grown");
 }
 
-/// Each is named as `file::name` in the table of what stands against whom.
+/// Each test is named as `file::name` in the table of threats.
 #[test]
 fn the_tests_that_threats_names_are_there() {
     let page = read(&Path::new(ROOT).join("docs/threats.md"));
@@ -144,7 +144,7 @@ fn the_tests_that_threats_names_are_there() {
     }
 }
 
-/// Tests beside the code stand in a module, unless that has a file of its own.
+/// Unit tests are in a module, or in a file of their own.
 fn indent(file: &str) -> &'static str {
     let has_own = file.starts_with("tests/") || file.ends_with("/tests.rs");
     if has_own { "" } else { "    " }
@@ -166,7 +166,7 @@ fn pages() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Where a page's links go, but for those to other sites. What stands in code is none.
+/// Returns the targets of a page's links, without links to other sites and without code.
 fn links(text: &str) -> Vec<String> {
     let ends = text.split("](").skip(1);
     let links = ends.filter_map(|rest| Some(rest.split_once(')')?.0));

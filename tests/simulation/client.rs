@@ -23,9 +23,9 @@ use crate::response::{Body, End, Head};
 pub enum Habit {
     /// Everything, always.
     Prompt,
-    /// So many bytes a turn at the most.
+    /// At most this many bytes in a turn.
     Slow(usize),
-    /// It stops reading now and then, for so many turns at the most.
+    /// The client stops reading now and then, for at most this many turns.
     Stalling(usize),
 }
 
@@ -209,7 +209,7 @@ impl Client {
         }
     }
 
-    /// Where what it is about to send begins, for those who say where in it something lies.
+    /// Offset of the next bytes to send.
     pub fn script_bytes(&self) -> usize {
         self.script.len()
     }
@@ -227,7 +227,7 @@ impl Client {
             }));
     }
 
-    /// A source takes about so many turns for what it sends.
+    /// A source sends its media in about this many turns.
     pub fn take_turns(&mut self, turns: usize) {
         // Its pace is a magnitude, which is half of its end's on the average.
         self.pace = (self.script.len() * 3 / turns).max(1);
@@ -242,7 +242,7 @@ impl Client {
         self.has_come && !self.is_over && !self.wire.is_closed()
     }
 
-    /// Nothing of what it does or is told is left to happen without it being asked again.
+    /// Returns whether nothing more happens until the client gets another turn.
     pub fn is_idle(&self) -> bool {
         !self.has_come
             || self.is_over
@@ -634,8 +634,8 @@ impl Client {
             self.peer,
             knowledge.state(place.stream)
         );
-        // Whoever reads all the time and has every byte is told that this was all.
-        // Unless a jump of the clock made it one that takes nothing.
+        // A client that reads all the time and has every byte gets the end of the response, unless a jump
+        // of the clock made it look stalled.
         let is_owed = self.is_exemplary() && !knowledge.is_closing && !knowledge.has_jumps;
         let was_given_all = match (end, knowledge.state(place.stream)) {
             (End::Complete, _) => true,
@@ -706,7 +706,7 @@ impl Client {
         }
     }
 
-    /// Where it stands in a stream that it is being given, with everything before understood.
+    /// Position in the stream that the client receives. It has parsed everything before.
     pub fn watches(&self) -> Option<(usize, &Track)> {
         let Reading::Body { head, .. } = &self.reading else {
             return None;

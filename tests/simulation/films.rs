@@ -1,5 +1,5 @@
-//! Films: sources that can be had in other containers, and what who has them so must be given: unit
-//! by unit what comes of the source's bytes alone, without a gap for whoever takes all of it.
+//! Films: sources that can be remuxed, and the checks of their viewers. A viewer gets, unit by unit,
+//! what a remuxer makes of the source's bytes, without a gap if it reads everything.
 
 use std::collections::BTreeSet;
 
@@ -26,10 +26,10 @@ const FILES: [&[u8]; 4] = [
 ];
 /// Units are no longer in any film.
 const UNIT_BYTES_MAX: usize = 1 << 20;
-/// Gaps that leave a part of a unit, at the most.
+/// Most gaps that leave a part of a unit.
 const PARTS_MAX: usize = 2;
-/// Bytes of chance in each unit, at the least: no two units of a film are the same, so that it can be
-/// told where in the film a viewer is.
+/// Least number of random bytes in each unit. No two units of a film are equal, so a unit shows
+/// where in the film a viewer is.
 const UNIT_NOISE_MIN: usize = 8;
 /// A frame of sound of 48 kHz.
 const SOUND_TIME: f64 = 1024.0 / 48.0;
@@ -156,7 +156,7 @@ pub struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// It is what comes of one of the session's streams.
+    /// The viewer's units are from one of the session's streams.
     pub fn check(&self, knowledge: &mut Knowledge) {
         let mut given = units(self.to.format(), self.content);
         if self.end != End::Complete || self.is_segment {
@@ -338,8 +338,8 @@ fn the_gap_of_a_viewer_that_reads_promptly_is_counted_once_for_all_tracks() {
     assert_eq!(what.gaps(&given, stream, &knowledge), None);
 }
 
-/// Seed 91001629: pictures came twice. A viewer that began with the second of two seemed to have
-/// begun with the first, and to have lost what lies between.
+/// Seed 91001629: a picture came twice. A viewer that began with the second one seemed to have begun
+/// with the first, and to have lost the units between them.
 #[test]
 fn no_unit_of_a_film_comes_twice() {
     let generated = (1..=20).map(|seed| flv(100_000, &mut Chance::new(seed)));

@@ -1,5 +1,5 @@
-//! Who follows the events from the beginning, and takes all of them: what it is told must come to
-//! what the lists say.
+//! A reader of events that follows from the beginning and reads all of them: the events must add up
+//! to the lists.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tollgate::time::Instant;
 use crate::picture::{Picture, Unit};
 use crate::response::{Body, Head};
 
-/// Connections that stand beside the world, and what was written to each.
+/// Connections outside of the world, and the bytes that each received.
 #[derive(Default)]
 pub struct Aside {
     written: BTreeMap<ConnectionId, Vec<u8>>,
@@ -64,7 +64,7 @@ impl Aside {
         }
     }
 
-    /// Takes what the reader was told. `false`: it may not follow.
+    /// Takes the reader's events. Returns `false` if it may not follow.
     fn read(&mut self) -> bool {
         let Some(written) = self.reader.and_then(|id| self.written.get_mut(&id)) else {
             return false;
@@ -92,7 +92,7 @@ impl Aside {
         self.is_told
     }
 
-    /// Holds what the reader was told against the lists, if it follows and they can be had.
+    /// Compares the reader's state with the lists, if it follows and the lists are available.
     pub fn check(
         &mut self,
         relay: &mut Relay,

@@ -36,9 +36,9 @@ pub type Tally = BTreeMap<String, u64>;
 
 pub struct Session {
     pub name: String,
-    /// As it stands in a query or a path.
+    /// The name as written in a query or a path.
     pub encoded: String,
-    /// As it stands in the log.
+    /// The name as written in the log.
     pub digest: String,
 }
 
@@ -176,8 +176,8 @@ impl Knowledge {
         self.streams[stream].content.len() as u64
     }
 
-    /// Whether a session is watched by its playlist only: not where another source goes on with
-    /// what one has sent, since streams are known here by their sources.
+    /// Returns whether a session is watched by its playlist only. It is not if another source continues
+    /// its stream, since this world identifies streams by their sources.
     pub fn is_segmented(&self, session: usize) -> bool {
         !self.holds && session + 1 == self.sessions.len()
     }
@@ -191,7 +191,7 @@ impl Knowledge {
         self.running.get(&session).copied()
     }
 
-    /// The source was told so before its stream began.
+    /// The source was refused before its stream began.
     pub fn refused(&mut self, stream: StreamNumber) {
         let known = &mut self.streams[stream];
         if known.state == State::Announced {
@@ -262,7 +262,7 @@ impl Knowledge {
                 };
                 self.ends(session, ended, &reason);
             }
-            // Its rest gave way to a newcomer: whoever had not got it yet does not get it.
+            // The draining stream gave way to a new one: viewers that had not read it do not get it.
             "stream-cut-off" => {
                 let digest = field("session");
                 for known in &mut self.streams {

@@ -7,11 +7,11 @@ use super::knowledge::{Knowledge, StreamNumber};
 
 /// So many bytes show a place beyond doubt.
 const WINDOW: usize = 24;
-/// Films are shorter: each is made again in other containers to see what must come of it.
+/// Films are shorter, because each is also remuxed for comparison.
 const FILM_PART: usize = 5;
 /// With fewer it cannot be said which stream of a session they are from.
 const TELLING_BYTES: usize = 4;
-/// Gaps that lie closer together than a window are looked for in so many bytes.
+/// Bytes that are searched for gaps that are closer together than a window.
 const CLOSE_GAPS_BYTES: usize = 160;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Kind {
     Film,
 }
 
-/// What stands in front of a frame of so many bytes, 1,024 samples of 48,000 a second.
+/// Returns the head of a frame of `bytes` bytes: 1,024 samples at 48,000 a second.
 const FRAME_HEAD: [u8; 7] = [0xff, 0xf1, 0x4c, 0x80, 0x05, 0x1f, 0xfc];
 const FRAME_BYTES: usize = 40;
 
@@ -63,8 +63,7 @@ pub fn content(kind: Kind, bytes: usize, chance: &mut Chance) -> Vec<u8> {
     content
 }
 
-/// With so many bytes a stream has shown what it is. Who comes before gets it from its first byte
-/// on.
+/// After this many bytes a stream's format is known. Earlier viewers get it from its first byte on.
 fn told_bytes(kind: Kind) -> u64 {
     match kind {
         Kind::Text | Kind::Sound | Kind::Film => 16,
@@ -231,8 +230,8 @@ impl Track {
         })
     }
 
-    /// Gaps may lie so close together that what is between them does not show where it is from:
-    /// then it must fit between what is before and what is behind.
+    /// Gaps may be so close together that the bytes between them do not show their position. Then they
+    /// must fit between the bytes before and the bytes after.
     fn piece_together(&mut self, knowledge: &Knowledge, is_over: bool) {
         for (place, before) in self.candidates(knowledge) {
             let pending = &self.pending[before..];
@@ -251,7 +250,7 @@ impl Track {
                 Some((given, gaps, end))
             });
             if let Some((given, gaps, end)) = found {
-                // Who was served later than it asked joined where the first piece is from.
+                // A viewer that was served later than it asked joined where its first piece is from.
                 let is_joined_there = self.place.is_none() && !self.is_exact;
                 self.place = Some(Place {
                     at: (from + end) as u64,
@@ -349,7 +348,7 @@ fn find(content: &[u8], from: usize, needle: &[u8]) -> Option<u64> {
     None
 }
 
-/// One session, of which a stream runs that has sent so much.
+/// A session with a running stream that has sent `bytes`.
 fn stream_of(bytes: usize) -> (Knowledge, StreamNumber, Vec<u8>) {
     let mut knowledge = Knowledge::new(vec![super::knowledge::Session::new("a")], 1);
     let content = content(Kind::Text, bytes, &mut Chance::new(1));
@@ -382,7 +381,7 @@ fn who_is_served_later_than_it_asked_has_seen_no_gap_where_it_is_joined() {
     }
 }
 
-/// The one before was sent more, while it was ended, than it had of it.
+/// The stream before was still sent to the viewer while it was ended.
 #[test]
 fn a_viewer_of_another_stream_may_have_asked_when_more_had_been_sent() {
     let session = super::knowledge::Session::new("a");

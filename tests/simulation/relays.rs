@@ -35,7 +35,7 @@ pub struct Answer {
 }
 
 impl Question {
-    /// Reads what has come so far. It must be what a relay may say.
+    /// Parses the received bytes. They must be valid for a relay.
     pub fn read(heard: &[u8], knowledge: &Knowledge) -> Option<Question> {
         let text = std::str::from_utf8(heard).expect("a request of the server's");
         let head = text.strip_suffix("\r\n\r\n")?;

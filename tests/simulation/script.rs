@@ -1,5 +1,4 @@
-//! What clients send: sources with every framing, viewers, calls of the API, and what is no request
-//! at all.
+//! Scripts of clients: sources with every framing, viewers, API calls, and bytes that are no request.
 
 use std::net::SocketAddr;
 
@@ -9,11 +8,11 @@ use super::chance::Chance;
 use super::knowledge::{Knowledge, StreamNumber};
 use super::media::{self, Kind};
 
-/// A request, and what is to be thought of its answer.
+/// A request, and its allowed answers.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: &'static str,
-    /// Offset in what the client sends behind which the server has all of it.
+    /// Offset in the client's bytes at which the server has the whole request.
     pub end: usize,
     pub asked: Asked,
 }
@@ -38,17 +37,17 @@ pub enum Asked {
     List {
         session: usize,
     },
-    /// or what one named.
+    /// or a named object.
     Segment {
         session: usize,
         /// What its name says that it is.
         to: Option<Target>,
     },
-    /// The statuses that it may be answered with, besides those that anybody may get.
+    /// Statuses that the answer may have, besides those that any request may get.
     Call(&'static [u16]),
     /// It is wrong, and must be told so.
     Wrong,
-    /// Anything or nothing may come of it.
+    /// Any answer is allowed, or none.
     Garbage,
 }
 
@@ -331,7 +330,7 @@ impl Script {
                 .bytes
                 .extend_from_slice(b"\r\nfffffffffffffffff\r\nhello"),
             3 => {
-                // Within the last stretch: what is missing of it never comes.
+                // Within the last stretch: its missing bytes never come.
                 let less = chance.magnitude(0..=20).min(self.bytes.len());
                 self.bytes.truncate(self.bytes.len() - less);
             }
@@ -347,7 +346,7 @@ impl Script {
         let port = chance.within(5000..=5010);
         let host = chance.within(1..=6);
         let (method, target, statuses): (_, _, &'static [u16]) = match chance.within(0..=13) {
-            // They say how much memory is held, of which a table that was told takes less.
+            // These show memory in use, which is less for a table that was handed over.
             9..=11 if knowledge.is_compared => {
                 ("GET", format!("{prefix}/list-tokens"), &[200, 403])
             }

@@ -1,5 +1,5 @@
-//! Sources that send datagrams, from hosts and to groups, in RTP and without; strangers among them;
-//! and what goes out by UDP.
+//! Sources that send datagrams, from hosts and to groups, with and without RTP, strangers among them;
+//! and the checks of the UDP output.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use super::chance::Chance;
 const PACKET_BYTES: usize = 188;
 const NULL_PID: [u8; 2] = [0x1f, 0xff];
 
-/// Who sends, by which session's token: a place in [`SESSIONS`]. None: a stranger.
+/// Index in [`SESSIONS`] of the sender's session. `None`: a stranger.
 struct Sender {
     session: Option<usize>,
     from: SocketAddr,
@@ -92,7 +92,7 @@ pub struct Senders {
     all: Vec<Sender>,
     /// Packets so far, of all.
     packets: u64,
-    /// The number of the last packet that went to a client of what comes in order.
+    /// Number of the last in-order packet that a client got.
     last: BTreeMap<SocketAddr, u64>,
 }
 

@@ -1,17 +1,16 @@
-//! Two worlds of one seed, of which one is handed over from core to core: what clients see is the
-//! same, byte for byte.
+//! Two worlds of one seed, one of them with hand-overs from core to core: clients receive the same
+//! bytes in both.
 //!
-//! Nothing may be another thing. But these worlds leave out what a core does not tell, or tells in
-//! part, so that somebody who waits for it would see that another core goes on:
+//! These worlds leave out state that a core does not hand over, or hands over in part, because a
+//! client could see the difference:
 //!
-//! - calls that wait for peers or for the disk, which the old one ends; names that are looked up,
-//!   which the new one looks up again: at such a step no core takes over;
-//! - what was wrong with an origin, in words, and so origins;
-//! - of RTP, who has sent one packet, and when sources began: no datagrams come in;
-//! - how much memory is held, of which what was told takes less: nobody asks for lists of streams,
-//!   nor for figures;
-//! - whose turn it is, of those who have something to get: it is handed over behind turns in which
-//!   all was done that could be. At any other step it is in worlds that are not compared.
+//! - Calls that wait for peers or for the disk: the old core ends them. Host names: the new core looks
+//!   them up again. No core takes over at such a step.
+//! - Origins, because the words of an origin's fault are not handed over.
+//! - Datagrams, because RTP candidates and the beginnings of sources are not handed over.
+//! - Lists of streams and figures, because they show memory in use, which differs.
+//! - The order of turns: these worlds hand over after turns in which everything was written. Worlds
+//!   that are not compared hand over at any step.
 
 #![cfg_attr(not(feature = "handover"), allow(dead_code))]
 
@@ -59,7 +58,7 @@ impl Seen {
     }
 }
 
-/// Runs both worlds. Says what has happened in the one that was handed over.
+/// Runs both worlds. Returns the counters of the world with hand-overs.
 pub fn compare(seed: u64, steps: usize) -> Tally {
     let run = |percent| {
         let mut world = World::compared(seed, percent);

@@ -1,5 +1,4 @@
-//! A connection between a client and the server: two queues of bytes with a capacity, and what a
-//! kernel would tell of them.
+//! A connection between a client and the server: two bounded queues of bytes, and the kernel's events.
 
 use std::collections::VecDeque;
 
@@ -41,7 +40,7 @@ pub struct Wire {
     is_torn: bool,
     /// Something has arrived since the server was last told.
     readable_edge: bool,
-    /// The server was refused a write, and waits to be told of room.
+    /// A write of the server found no room. The server waits for an event.
     awaits_room: bool,
 }
 
@@ -135,7 +134,7 @@ impl Wire {
 
     // ---- The server's end ------------------------------------------------
 
-    /// What is to be told, if anything. Events may be spurious, and each tells of both directions.
+    /// Returns the pending event. Events may be spurious, and each stands for both directions.
     pub fn edge(&mut self, is_spurious: bool) -> Option<Edge> {
         if self.server_closed {
             return None;
@@ -156,7 +155,7 @@ impl Wire {
         Some(edge)
     }
 
-    /// Appends what has come to `into`, so many bytes at the most.
+    /// Appends at most `bytes_max` received bytes to `into`.
     pub fn read(&mut self, bytes_max: usize, into: &mut Vec<u8>) -> Incoming {
         if self.up.is_empty() {
             return match (self.client_reset, self.client_shut) {

@@ -59,7 +59,7 @@ pub struct World {
     /// There is a token file.
     is_kept: bool,
     succession: Succession,
-    /// What clients see is held against what those of another world of the same seed see.
+    /// Compares the clients' bytes with those of another world of the same seed.
     is_compared: bool,
     seed: u64,
     random_key: u64,
@@ -67,7 +67,7 @@ pub struct World {
     choices: Vec<(u64, usize)>,
     /// Calls that the server makes, when they come to something, and whether somebody is there.
     calls: Vec<(usize, ConnectionId, bool)>,
-    /// Chance in a hundred that a turn is followed by a wait that brings on what is due.
+    /// Chance in a hundred that the clock jumps to the next deadline after a turn.
     jumps_percent: usize,
     is_calm: bool,
     ends_at: Option<Instant>,
@@ -148,7 +148,7 @@ fn variable(name: &str) -> Option<usize> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The chance of one thing of a kind in a world, in whichever order they come.
+/// The random numbers for one kind of things, independent of their order.
 fn chance_of(seed: u64, kind: &str, which: u64) -> Chance {
     let mut hasher = DefaultHasher::new();
     (seed, kind, which).hash(&mut hasher);
@@ -245,7 +245,7 @@ impl World {
         world
     }
 
-    // ---- Who comes -------------------------------------------------------
+    // ---- New clients -----------------------------------------------------
 
     fn peer(&mut self, role: Role) -> SocketAddr {
         let port = 10_000 + self.clients.len() as u16;

@@ -123,8 +123,8 @@ fn a_kill_before_any_system_call_loses_nothing() {
     assert!(fs::metadata(&path).expect("the file").len() < 1000);
 }
 
-/// The same of a key that is for a second: of its addition, and of what is written when it is over.
-/// What was answered is there, and what was over stays so.
+/// The same for a key of one second: for its addition and for the record of its end. Confirmed
+/// changes are there, and an expired key stays expired.
 #[test]
 #[ignore = "needs strace, and root to attach it"]
 fn a_kill_before_any_system_call_opens_no_key_that_is_over() {
@@ -172,8 +172,8 @@ fn a_kill_before_any_system_call_opens_no_key_that_is_over() {
     }
 }
 
-/// A disk that fails once, at whatever: that change is refused and not made, or the journal stays
-/// long. What comes then works.
+/// A disk that fails in any one call: the change is refused and not made, or the journal stays long.
+/// Later changes work.
 #[test]
 #[ignore = "needs strace, and root to attach it"]
 fn a_failure_of_any_system_call_changes_nothing_and_is_over() {

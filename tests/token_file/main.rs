@@ -1,4 +1,4 @@
-//! `--token-file`: what has been answered survives a restart, a kill -9 and a full disk.
+//! `--token-file`: confirmed changes survive a restart, a kill -9 and a full disk.
 #![cfg(feature = "token-file")]
 
 #[path = "../support/mod.rs"]
@@ -115,7 +115,7 @@ fn the_table_survives_a_restart_in_its_order() {
     assert_eq!(before.len(), 4);
     drop(server);
     assert_eq!(mode(&path), 0o600);
-    // However it came by another: a restored copy, say.
+    // The file may be another one, such as a restored copy.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
     let server = start(&path);
     assert_eq!(mode(&path), 0o600);
@@ -274,8 +274,7 @@ fn what_is_no_file_is_left_alone() {
     assert_refuses_to_start(folder.parent().expect("a folder"), &["directory"]);
 }
 
-/// A server that is started with a narrower `--rtp-to` sends nothing to who was admitted under the
-/// wider one.
+/// A server with a narrower `--rtp-to` sends nothing to UDP clients from the wider one.
 #[test]
 fn a_token_file_does_not_widen_rtp_to() {
     let path = fresh("rtp-to");

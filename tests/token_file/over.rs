@@ -1,4 +1,4 @@
-//! Tokens that are over: on disk, after a kill, and whatever the clock says.
+//! Expired tokens: on disk, after a kill, and after changes of the clock.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -92,8 +92,8 @@ fn detail(server: &Server, name: &str) -> Option<Value> {
     rows.find(|row| row["sessionid"] == name)
 }
 
-/// Killed before, while and after a key is over: it is open as long as it was said, and never
-/// again.
+/// The server is killed before, during and after a key's end: the key is valid until its end, and
+/// never again.
 #[test]
 fn a_kill_in_any_state_of_a_key_leaves_it_as_it_was() {
     let path = fresh("kill-over");
