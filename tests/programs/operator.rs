@@ -212,6 +212,46 @@ fn share_makes_a_key_that_cannot_publish() {
     );
 }
 
+/// Times have units, and the form says what it makes before it does.
+#[test]
+#[ignore = "needs Chromium"]
+fn the_form_says_what_key_it_makes() {
+    let server = Server::gated(&[]);
+    let mut browser = open(&server, "form");
+    browser.evaluate(
+        "document.querySelector('#add-id').value = 'w4tch'; document.querySelector('#add-for').value = 'show';
+         document.querySelector('#add-expires').value = '2'; document.querySelector('#add-viewers').value = '9';
+         document.querySelector('[name=add-direction][value=out]').click(); true",
+    );
+    let says = "With this id viewers can watch session sh…, at most 9 at a time. It lets people in for 2 h 0 min.";
+    await_text(&mut browser, "#add-sentence", says);
+    click(&mut browser, "#add-button");
+    await_text(&mut browser, "#event-list li", "token added");
+    let tokens = server.request("GET", "/api/list-tokens?details=1").json();
+    let (made, now) = (&tokens[0], std::time::SystemTime::now());
+    let now = now.duration_since(std::time::UNIX_EPOCH).expect("a time");
+    let left = made["expires"].as_u64().expect("a time") - now.as_secs();
+    assert!((3_600..=9_000).contains(&left), "{made}");
+    assert_eq!(made["direction"], "out");
+    assert_eq!(made["for"], "show");
+}
+
+/// A page whose server is gone says so, and works again when the server is back.
+#[test]
+#[ignore = "needs Chromium"]
+fn a_lost_connection_is_said_and_comes_back() {
+    let server = Server::gated(&[]);
+    let address = server.address();
+    let mut browser = open(&server, "lost");
+    drop(server);
+    await_text(&mut browser, "#state", "connection lost");
+    await_text(&mut browser, "#failing", "tries again by itself");
+    let server = Server::gated(&[&format!("--listen={address}")]);
+    server.add_token("sessionid=back");
+    browser.await_true("document.querySelector('#state').textContent == 'live'");
+    await_text(&mut browser, "#token-list .sid", "ba…");
+}
+
 #[test]
 #[ignore = "needs Chromium and ffmpeg"]
 fn what_a_browser_does_not_play_is_played_as_mp4_and_an_end_is_no_fault() {

@@ -111,20 +111,51 @@ function askRevoke(id) {
 $("add-random").onclick = () => {
 	$("add-id").value = randomId();
 };
+const directionOf = () => document.querySelector("[name=add-direction]:checked").value;
+// The seconds that a time of the form stands for. The server says what is wrong with a text that is no number.
+function secondsOf(place) {
+	const { value } = $(place), unit = Number($(`${place}-unit`).value);
+	const seconds = unit ? value * unit : Date.parse(value) / 1000 - serverNow();
+	return value && Number.isFinite(seconds) ? Math.round(seconds) : value;
+}
+// Says what the form would make.
+function describeKey() {
+	const session = $("add-for").value, viewers = $("add-viewers").value, expires = secondsOf("add-expires"), ends = secondsOf("add-ends");
+	const who = { in: "an encoder can publish", out: "viewers can watch", both: "an encoder can publish, and viewers can watch," }[directionOf()];
+	const http = [
+		`With this id ${who} ${session ? `session ${visibleName(session)}` : "the session of this name"}${viewers ? `, at most ${viewers} at a time` : ""}.`,
+		expires > 0 && `It lets people in for ${durationText(expires)}.`,
+		ends > 0 && `It disconnects everybody after ${durationText(ends)}.`,
+	];
+	write("add-sentence", [...($("add-http").checked ? http : []), $("add-rtp").checked && "The UDP clients below get RTP, and may send it."].filter(Boolean).join(" "));
+}
+for (const name of ["add-expires", "add-ends"]) {
+	$(`${name}-unit`).onchange = (event) => {
+		const type = event.target.value ? "text" : "datetime-local";
+		if ($(name).type !== type) $(name).value = "";
+		$(name).type = type;
+	};
+}
+$("add-form").oninput = describeKey;
+describeKey();
 $("add-form").onchange = () => {
+	describeKey();
 	$("add-clients-row").hidden = !$("add-rtp").checked;
 	$("add-direction-row").hidden = $("add-terms").hidden = !$("add-http").checked;
 };
 $("add-form").onsubmit = async (event) => {
 	event.preventDefault();
-	const id = $("add-id").value, isHttp = $("add-http").checked, isRtp = $("add-rtp").checked, direction = $("add-direction").value;
+	const id = $("add-id").value, isHttp = $("add-http").checked, isRtp = $("add-rtp").checked, direction = directionOf();
 	const terms = { for: $("add-for"), expires: $("add-expires"), ends: $("add-ends"), "max-viewers": $("add-viewers"), "max-bitrate": $("add-bitrate"), note: $("add-note") };
 	const fields = { "udp-clients": $("add-clients"), ...terms, sessionid: $("add-id"), type: $("add-http") };
 	const types = [isHttp && "http", isRtp && "rtp-udp"].filter(Boolean);
 	let query = `add-token?type=${types}&sessionid=${encode(id)}`;
 	if (isRtp) query += `&udp-clients=${fields["udp-clients"].value.split(/[\s,]+/).filter(Boolean).map(encode)}`;
 	if (isHttp) query += `&direction=${direction}`;
-	for (const name in terms) if (isHttp && terms[name].value) query += `&${name}=${encode(terms[name].value)}`;
+	for (const name in terms) {
+		const value = ["expires", "ends"].includes(name) ? secondsOf(`add-${name}`) : terms[name].value;
+		if (isHttp && value) query += `&${name}=${encode(value)}`;
+	}
 	for (const name in fields) fields[name].ariaInvalid = null;
 	write("add-trouble", "");
 	$("add-result").hidden = $("add-button").disabled = true;

@@ -39,8 +39,8 @@ const askStreams = repeat(async () => {
 			return TOKENS_EVERY_SECONDS;
 		}
 		failures += 1;
-		setState("failing", "failing", refusal.message);
-		return Math.max(refusal.retryAfter | 0, Math.min(30, UNTOLD_EVERY_SECONDS * 2 ** failures));
+		setState("connection lost", "failing", `${refusal.message} This page tries again by itself.`);
+		return Math.max(refusal.retryAfter | 0, Math.min(10, UNTOLD_EVERY_SECONDS * 2 ** failures));
 	}
 });
 
@@ -77,12 +77,37 @@ const HEARD = {
 	"viewer-comes": streamsSoon, "viewer-goes": streamsSoon, "snapshot-end": () => { streamsSoon(); tokensSoon(); },
 	"token-added": tokensSoon, "token-revoked": tokensSoon, "token-over": tokensSoon, "tokens-over": tokensSoon, "token-forgotten": tokensSoon,
 };
+// What is told without a question that follows from it.
+for (const name of ["viewer-cut", "source-too-fast", "publisher-refused"]) HEARD[name] = () => {};
+const EVENTS_KEPT = 100;
+// What a row of the list does not repeat: it shows no secret whole.
+const EVENT_NAMES = ["time", "sessionid", "session", "id", "key", "for"];
+function listEvent({ type, data }) {
+	if (type === "snapshot-end") return;
+	const fields = JSON.parse(data), name = fields.sessionid ? visibleName(fields.sessionid) : "";
+	const rest = Object.entries(fields).filter(([name, value]) => !EVENT_NAMES.includes(name) && value !== null && typeof value !== "object");
+	const at = new Date((fields.time || serverNow()) * 1000).toLocaleTimeString();
+	$("event-list").prepend(make("li", "small", make("span", "quiet", at), make("span", "", type.replaceAll("-", " ")), make("span", "sid", name), make("span", "quiet", rest.map(([name, value]) => `${name} ${value}`).join(", "))));
+	if ($("event-list").children.length > EVENTS_KEPT) $("event-list").lastChild.remove();
+	filterEvents();
+}
+function filterEvents() {
+	const words = $("event-filter").value.toLowerCase();
+	$("event-empty").hidden = $("event-list").children.length > 0;
+	for (const row of $("event-list").children) row.hidden = !row.textContent.toLowerCase().includes(words);
+}
+$("event-filter").oninput = filterEvents;
 function follow() {
 	if (happenings || document.hidden || !window.EventSource) return;
 	happenings = new EventSource(root + "api/events");
-	for (const name in HEARD) happenings.addEventListener(name, HEARD[name]);
+	for (const name in HEARD) happenings.addEventListener(name, (event) => { listEvent(event); HEARD[name](); });
+	happenings.onopen = askStreams;
 	// Where there is no place for another reader it is asked for again and again, as before there were events.
-	happenings.onerror = () => { if (happenings?.readyState === EventSource.CLOSED) setTimeout(leave, 10e3); };
+	happenings.onerror = () => {
+		if (happenings?.readyState === EventSource.CLOSED) setTimeout(leave, 10e3);
+		// Whether it is the server or this connection alone is known at once.
+		askStreams();
+	};
 }
 function leave() {
 	happenings?.close();
