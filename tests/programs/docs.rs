@@ -3,8 +3,8 @@
 //! Each page has a network, a folder, processes and a terminal of its own. So `127.0.0.1:8000` is
 //! free, and a program that reads the terminal takes the following commands or is stopped. A block
 //! of `sh` has commands. A block of `console` has commands with their output. Each command must
-//! succeed. If its comment begins with a status, the answer has that status. A person pastes more
-//! slowly than this test, so the test waits for background programs, except for a source that the
+//! succeed. If its comment begins with a status, the answer has that status. A page ends each server
+//! that it starts. A person pastes more slowly than this test, so the test waits for background programs, except for a source that the
 //! server waits for (`--wait`).
 
 use std::fs;
@@ -16,9 +16,9 @@ use serde_json::Value;
 use super::tools::{folder, run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// What stands before a block that is not for here, with the reason.
+/// Precedes a block that the test does not run, and gives the reason.
 const NOT_RUN: &str = "<!-- not run here: ";
-/// Nothing on a page takes longer, in seconds.
+/// The longest time for a page, in seconds.
 const TIME_MAX: &str = "300";
 
 /// Pastes a file into a shell at a terminal of its own. Programs in the shell read the same
@@ -37,11 +37,11 @@ with open(sys.argv[1], "rb") as script, open(terminal, "wb") as typed:
     os.waitpid(shell, 0)
 "#;
 
-/// Around a page's commands.
+/// Precedes a page's commands.
 const SHELL: &str = r#"
 set -m
 ip link set lo up
-# As whoever waits for the prompt before.
+# A reader waits for the server to listen.
 curl() {
   local status
   for _ in $(seq 300); do
@@ -64,11 +64,14 @@ arrives() {
 }
 "#;
 
-/// Whoever watches ends the server when the picture has been seen.
+/// Waits for the players, since a reader ends the server only after seeing the picture.
 const WAIT_FOR_PLAYERS: &str =
     "for player in $(jobs -l | awk '/ffplay|vlc/ { print $2 }'); do wait $player; done\n";
 
-/// In place of programs that show pictures: a second of it can be decoded.
+/// Reports servers that the page has not ended.
+const SERVERS_LEFT: &str = "echo; jobs -r | sed -n 's/.* tollgate /@@ left: tollgate /p'\n";
+
+/// Replaces programs that show pictures. It succeeds if a second of the stream can be decoded.
 const PLAYER: &str = r#"#!/bin/bash
 case $1 in http*) for _ in $(seq 600); do curl -sfI -o /dev/null "$1" && break; sleep 0.1; done ;; esac
 timeout 60 ffmpeg -nostdin -v error -i "$1" -t 1 -f null - && echo "$1" >>played
@@ -77,19 +80,19 @@ timeout 60 ffmpeg -nostdin -v error -i "$1" -t 1 -f null - && echo "$1" >>played
 /// One command of a page.
 struct Step {
     command: String,
-    /// Below it, where it has to be alike.
+    /// The text below it, which its output has to match.
     prints: Option<String>,
 }
 
 impl Step {
-    /// The status that its comment says.
+    /// Returns the status that its comment begins with.
     fn refusal(&self) -> Option<&str> {
         let (_, comment) = self.command.split_once(" # ")?;
         let status = comment.trim().get(..3)?;
         status.parse::<u16>().is_ok().then_some(status)
     }
 
-    /// Without its comment.
+    /// Returns the command without its comment.
     fn bare(&self) -> &str {
         let bare = self.command.split_once(" # ").map(|(bare, _)| bare);
         bare.unwrap_or(&self.command).trim_end()
@@ -99,14 +102,14 @@ impl Step {
         self.bare().ends_with('&')
     }
 
-    /// What is played for somebody to see.
+    /// Returns the address that a player plays.
     fn plays(&self) -> Option<&str> {
         let mut words = self.bare().split_whitespace();
         let is_player = matches!(words.next(), Some("ffplay" | "vlc"));
         is_player.then(|| words.next().expect("what it plays").trim_matches('\''))
     }
 
-    /// What has to answer before the next command.
+    /// Returns the address that has to answer before the next command.
     fn answers(&self) -> Option<String> {
         let words = || self.bare().split_whitespace();
         if !self.is_background() {
@@ -125,7 +128,7 @@ impl Step {
     }
 }
 
-/// The commands of a page's text.
+/// Returns the commands of a page.
 fn steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut last_words = "";
@@ -177,7 +180,7 @@ fn script(steps: &[Step]) -> String {
     let is_awaited = |url: &str| url.contains("/stream/");
     let server_waits = servers.any(|bare| bare.starts_with("tollgate") && bare.contains("--wait="));
     for (number, step) in steps.iter().enumerate() {
-        // What it prints in the end would stand among what later ones print, where they are read.
+        // Its late output must not mix with the output of later commands.
         let command = match step.bare().strip_suffix('&') {
             Some(bare) if !bare.contains('>') => format!("{bare} >>background &"),
             _ => step.command.clone(),
@@ -207,10 +210,10 @@ fn script(steps: &[Step]) -> String {
             None => {}
         }
     }
-    script + WAIT_FOR_PLAYERS + "exit\n"
+    script + WAIT_FOR_PLAYERS + SERVERS_LEFT + "exit\n"
 }
 
-/// The keys of JSON, wherever they stand; of anything else, all of it.
+/// Returns the keys of JSON at all levels, and any other text whole.
 fn shape(text: &str) -> Value {
     fn keys(value: Value) -> Value {
         match value {
@@ -228,7 +231,7 @@ fn shape(text: &str) -> Value {
     }
 }
 
-/// What is wrong with what a command has printed, and how it ended.
+/// Returns the mistake in the output or in the exit status of a command.
 fn fault(step: &Step, printed: &str) -> Option<&'static str> {
     let (printed, status) = printed
         .split_once("\n@@ ended ")
@@ -251,7 +254,7 @@ fn fault(step: &Step, printed: &str) -> Option<&'static str> {
     is_other.then_some("it prints something else")
 }
 
-/// A folder with the programs that the page names, and the sources' examples.
+/// Returns a folder with the programs that the page names, and the examples.
 fn place(page: &Path) -> PathBuf {
     let name = page.file_stem().expect("a name").to_string_lossy();
     let place = folder(&format!("docs-{name}"));
@@ -313,6 +316,8 @@ fn follow(page: &str) {
         let fault = fault.or(unplayed.map(|_| "it was not played"));
         wrong.extend(fault.map(|fault| format!("{fault}: {}", step.command)));
     }
+    let left = text.lines().filter(|line| line.starts_with("@@ left"));
+    wrong.extend(left.map(str::to_owned));
     let errors = written("errors");
     let page = page.display();
     assert!(wrong.is_empty(), "{page}: {wrong:#?}\n{text}\n{errors}");
@@ -333,22 +338,22 @@ macro_rules! pages {
 }
 
 pages! {
-    the_readmes_commands_do_what_it_says "README.md",
-    those_of_api_do "docs/api.md",
-    those_of_refusals_do "docs/refusals.md",
-    those_of_edges_do "docs/edges.md",
-    those_of_from_icecast_do "docs/from-icecast.md",
-    those_of_from_nginx_rtmp_do "docs/from-nginx-rtmp.md",
-    those_of_from_udpxy_do "docs/from-udpxy.md",
-    those_of_handover_do "docs/handover.md",
-    those_of_hls_do "docs/hls.md",
-    those_of_hold_do "docs/hold.md",
-    those_of_multicast_do "docs/multicast.md",
-    those_of_obs_do "docs/obs.md",
-    those_of_operating_do "docs/operating.md",
-    those_of_remuxing_do "docs/remuxing.md",
-    those_of_rtp_do "docs/rtp.md",
-    those_of_tokens_do "docs/tokens.md",
+    the_commands_of_the_readme_work "README.md",
+    the_commands_of_api_work "docs/api.md",
+    the_commands_of_refusals_work "docs/refusals.md",
+    the_commands_of_edges_work "docs/edges.md",
+    the_commands_of_from_icecast_work "docs/from-icecast.md",
+    the_commands_of_from_nginx_rtmp_work "docs/from-nginx-rtmp.md",
+    the_commands_of_from_udpxy_work "docs/from-udpxy.md",
+    the_commands_of_handover_work "docs/handover.md",
+    the_commands_of_hls_work "docs/hls.md",
+    the_commands_of_hold_work "docs/hold.md",
+    the_commands_of_multicast_work "docs/multicast.md",
+    the_commands_of_obs_work "docs/obs.md",
+    the_commands_of_operating_work "docs/operating.md",
+    the_commands_of_remuxing_work "docs/remuxing.md",
+    the_commands_of_rtp_work "docs/rtp.md",
+    the_commands_of_tokens_work "docs/tokens.md",
 }
 
 #[test]
