@@ -7,9 +7,11 @@ whole   A viewer from the start gets the file byte for byte.
 late    A late viewer gets a header and the file's bytes from a place on. ffprobe finds the file's tracks in that, its first picture is a
         key frame, and ffmpeg reports nothing that it does not report of the file.
 broken  The source breaks and sends the file again. ffmpeg reports nothing new of what viewers get, apart from times.
-made    live.ts and live.mp4 have the file's units at the file's times to a tick, from the start and late. live.mp4 has one moov. Sound
-        is at most 0.7 s from its pictures. A viewer who comes before the source and a late viewer get the same status.
-hls     Each segment decodes by itself. The segments have all pictures, and none is shorter than 0.2 s but the last.
+made    live.ts and live.mp4 have the file's units at the file's times to a tick (sound: to 1 ms in MP4, 11 ms in MPEG-TS), from the start
+        and late. live.mp4 has one moov. Sound is at most 0.7 s further from its pictures than in the file. A viewer who comes before the
+        source and a late viewer get the same status. In its own container the stream goes out as it is.
+hls     Each segment decodes by itself, but within a group that is longer than a segment may be. The segments have all pictures from the
+        first key frame on, and none is shorter than 0.2 s but the last.
 
 The lists below name the exceptions, with reasons. A reason that does not hold any more is a fault, too.
 """
@@ -318,8 +320,10 @@ def packets_of_part(data):
     for row in found.get("packets", []):
         if row["stream_index"] in tracks and "pts" in row:
             tick = tracks[row["stream_index"]][2]
-            packet = Packet(row["pts"] * tick, row.get("dts", row["pts"]) * tick, int(row.get("pos", -1)), row["data_hash"], "K" in row["flags"])
-            tracks[row["stream_index"]][3].append(packet)
+            own = tracks[row["stream_index"]][3]
+            # Matroska does not say when its first pictures are to be decoded.
+            decode = row["dts"] * tick if "dts" in row else own[-1].decode if own else row["pts"] * tick
+            own.append(Packet(row["pts"] * tick, decode, int(row.get("pos", -1)), row["data_hash"], "K" in row["flags"]))
     return [track for track in tracks.values() if track[3]]
 
 
