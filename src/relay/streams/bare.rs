@@ -81,7 +81,7 @@ mod tests {
     /// Only whole packets go on, however datagrams cut them. Each datagram counts, and sets the
     /// time of the last.
     #[test]
-    fn of_what_comes_without_rtp_whole_packets_go_on() {
+    fn whole_packets_without_rtp_go_on() {
         let from: SocketAddr = CAMERA.parse().expect("an address");
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
         stage
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_the_rest_of_a_packet_counts() {
+    fn a_partial_packet_counts_as_memory() {
         let from = CAMERA.parse().expect("an address");
         let mut input = BareInput {
             bare: Bare::default(),
@@ -153,7 +153,7 @@ mod tests {
 
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_of_a_source_without_rtp_has_its_bounds() {
+    fn an_impossible_state_of_a_source_without_rtp_is_refused() {
         let from = CAMERA.parse().expect("an address");
         let heard = Instant::START;
         let bare = Bare::default();

@@ -101,7 +101,7 @@ mod tests {
 
     /// A chunk is built for eight viewers or more, up to 64 KiB.
     #[test]
-    fn a_chunk_is_laid_together_for_eight_and_up_to_64_kib() {
+    fn a_chunk_is_built_for_eight_viewers_and_up_to_64_kib() {
         let stream = StreamId::from_u64(1);
         for (viewers, bytes, is_laid) in [
             (0, 1_000, false),
@@ -134,7 +134,7 @@ mod tests {
 
     /// A chunk is found by its stream, its offset and its length, and only while it is untouched.
     #[test]
-    fn only_who_is_due_the_same_bytes_is_lent_them() {
+    fn a_built_chunk_is_lent_only_for_the_same_bytes() {
         let (one, other) = (StreamId::from_u64(1), StreamId::from_u64(2));
         let buffer = buffer(8, 5_000);
         let mut frame = Frame::default();

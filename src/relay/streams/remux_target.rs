@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn shadows_are_as_many_as_half_of_the_buffers_and_each_holds_so_much() {
+    fn remuxed_streams_use_half_of_the_buffers_at_most() {
         let few = limits(&["--buffer=1M", "--buffers=8M"]);
         let many = limits(&["--buffer=1M", "--buffers=17M"]);
         assert_eq!((few.shadows_max(), many.shadows_max()), (4, 8));
@@ -274,7 +274,7 @@ mod tests {
 
     /// A stream that is behind reads two bytes more for each one that arrives.
     #[test]
-    fn a_shadow_that_is_behind_wants_a_third_of_what_one_wants_that_keeps_up() {
+    fn a_remuxed_stream_that_is_behind_lets_a_third_be_read() {
         let mut shadow = shadow(Format::Flv, ts_output());
         assert_eq!(shadow.part_wanted(), LARGER);
         shadow.is_behind_from(7);
@@ -286,7 +286,7 @@ mod tests {
 
     /// The length of the output buffer before the call does not count.
     #[test]
-    fn what_comes_of_a_source_is_measured_by_what_goes_in() {
+    fn the_cost_is_measured_by_the_new_bytes_alone() {
         let mut shadow = shadow(Format::Flv, ts_output());
         let mut out = vec![0; 4 << 20];
         let fed = shadow.feed(&FILE[..9_000], &mut out);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shadow_of_which_nothing_comes_says_why() {
+    fn a_remuxed_stream_without_output_says_why() {
         let webm = include_bytes!("../../../tests/media/vp8.webm");
         for (format, media, is_empty) in
             [(Format::Flv, FILE, false), (Format::WebM, &webm[..], true)]
@@ -327,7 +327,7 @@ mod tests {
 
     /// Otherwise the bytes that it has yet to read could be overwritten.
     #[test]
-    fn a_go_is_of_a_block_at_least() {
+    fn one_read_takes_at_least_a_block() {
         let limits = limits(&["--buffer=64M"]);
         let mut pool = crate::stream::Pool::new(limits.buffers_bytes_max);
         let now = crate::time::Instant::START;

@@ -308,7 +308,7 @@ mod tests {
 
     /// The payload type decides whether packets are put into order. Early packets count as memory.
     #[test]
-    fn a_source_is_known_by_what_it_sends() {
+    fn the_payload_type_decides_about_reordering() {
         for (payload_type, is_transport) in [(33, true), (32, false), (96, false), (0, false)] {
             let input = input(payload_type);
             assert_eq!(input.payload_type(), payload_type);
@@ -332,7 +332,7 @@ mod tests {
 
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_of_a_source_has_its_bounds() {
+    fn an_impossible_state_of_an_rtp_source_is_refused() {
         type Change = fn(&mut serde_json::Value);
         for (what, change, fits) in [
             ("as it was", (|_| {}) as Change, true),
@@ -362,7 +362,7 @@ mod tests {
     /// A packet that is missing too long counts as lost, and as late if it arrives after that. Each
     /// counts once, for the stream and for the server.
     #[test]
-    fn what_did_not_come_in_order_counts_once() {
+    fn lost_and_late_packets_count_once() {
         let mut stage = stage("rtp-udp");
         send(&mut stage, 0..3);
         let viewer = stage.viewer("s");
@@ -394,7 +394,7 @@ mod tests {
 
     /// RTCP belongs to a source by its SSRC and its host. Only that goes out.
     #[test]
-    fn only_what_its_source_says_goes_out_beside_the_media() {
+    fn only_the_sources_own_rtcp_is_forwarded() {
         let mut stage = stage("rtp-udp");
         send(&mut stage, 0..2);
         drain(&mut stage);
@@ -445,7 +445,7 @@ mod tests {
 
     /// Half a MiB may wait to be sent. The rest is dropped and counted.
     #[test]
-    fn what_there_is_no_room_for_is_dropped_and_counts() {
+    fn datagrams_beyond_the_memory_limit_are_dropped_and_counted() {
         let mut stage = stage("rtp-udp");
         let payload = [7; 1_000];
         for number in 0..400 {
@@ -473,7 +473,7 @@ mod tests {
     /// RTCP counts for the token's rate like media. Beyond the rate it is not forwarded, but a
     /// goodbye still ends the source.
     #[test]
-    fn what_a_source_says_beyond_its_rate_goes_nowhere() {
+    fn rtcp_beyond_the_rate_is_not_forwarded() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
         stage.relay.set_rtp(address("10.0.0.9:5004"));
         let call = stage.client(&format!(
@@ -496,9 +496,9 @@ mod tests {
         assert_eq!(stage.relay.streams.running(), 0);
     }
 
-    /// An address is the source of at most one session, and is known to send RTP or not.
+    /// The address of each session's source is known, and whether it sends RTP.
     #[test]
-    fn who_sends_datagrams_is_known_of_each_session() {
+    fn the_source_address_of_a_session_is_known() {
         let session = SessionId::parse(b"s").expect("a name");
         for (kinds, is_bare) in [("rtp-udp", false), ("udp", true)] {
             let mut stage = stage(kinds);

@@ -422,7 +422,7 @@ mod tests {
     /// A source that sends single packets costs no more calls than one that sends large pieces, and
     /// all packets go out.
     #[test]
-    fn what_comes_in_small_pieces_goes_out_in_groups() {
+    fn small_pieces_go_out_in_groups() {
         let bytes = second();
         for pieces_per_ms in [1, PACKETS_PER_MS] {
             let mut ts_output = TsOutput::new(0, 7);
@@ -518,7 +518,7 @@ mod tests {
 
     /// Packets wait until there are seven, but at most 100 ms from the first on.
     #[test]
-    fn a_datagram_is_filled_or_goes_out_after_a_while() {
+    fn a_datagram_goes_out_when_full_or_after_100_ms() {
         let mut way = Way::new();
         assert_eq!(way.write(at(0)), (vec![], false));
         assert_eq!(way.deadline(at(0)), None);
@@ -575,7 +575,7 @@ mod tests {
 
     /// The kernel takes 45 datagrams in one call. The others go out with the next.
     #[test]
-    fn a_letter_is_as_large_as_it_may_be_and_no_larger() {
+    fn a_batch_has_45_datagrams_at_most() {
         let mut way = Way::new();
         way.feed(&packets(7 * 100 + 2), at(0));
         for (datagrams, last) in [(45, 7), (45, 7), (10, 7)] {
@@ -610,7 +610,7 @@ mod tests {
 
     /// The timestamp has ticks of 90 kHz, and starts at a random number.
     #[test]
-    fn a_datagram_says_when_it_left() {
+    fn a_datagram_has_the_time_at_which_it_left() {
         for (random, milliseconds, timestamp) in [
             (0, 0, 0),
             (0, 1_000, 90_000),
@@ -633,7 +633,7 @@ mod tests {
 
     /// With a clock, datagrams go out in groups, 10 ms apart.
     #[test]
-    fn what_has_a_clock_rests_between_groups() {
+    fn with_a_clock_groups_are_10_ms_apart() {
         let mut way = Way::new();
         way.feed(&second()[..200 * PACKET_BYTES], at(0));
         way.write(at(0));
@@ -668,7 +668,7 @@ mod tests {
 
     /// Overwritten bytes are skipped. The packets after them go out whole.
     #[test]
-    fn what_is_lost_to_the_bound_on_all_buffers_is_passed_over() {
+    fn overwritten_bytes_are_skipped() {
         let mut ts_output = TsOutput::new(0, 7);
         let media = packets(100);
         ts_output
@@ -690,7 +690,7 @@ mod tests {
 
     /// With corrections, all datagrams have one size.
     #[test]
-    fn what_is_short_is_filled_up_where_corrections_are_made() {
+    fn short_datagrams_are_padded_where_corrections_are_sent() {
         for (is_padded, bytes) in [(false, 12 + 3 * PACKET_BYTES), (true, DATAGRAM_BYTES)] {
             let mut way = Way::new();
             way.feed(&packets(3), at(0));
@@ -705,7 +705,7 @@ mod tests {
     /// Each part of the state is checked.
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_of_a_way_out_has_its_bounds() {
+    fn an_impossible_state_of_an_output_is_refused() {
         type Change = fn(&mut serde_json::Value);
         for (what, change, newest, fits) in [
             ("as it was", (|_| {}) as Change, 5_000, true),
@@ -751,7 +751,7 @@ mod tests {
 
     /// An output is over when all bytes are in datagrams, and all datagrams are sent.
     #[test]
-    fn a_way_out_is_over_when_nothing_waits_and_nothing_is_on_its_way() {
+    fn an_output_is_over_when_all_bytes_are_sent() {
         // RTP that goes out as it came has no bytes in the buffer.
         let mut out = rtp_out(None);
         assert!(out.is_empty() && out.is_over(1_000));
@@ -781,7 +781,7 @@ mod tests {
     /// After the source is gone, the rest goes out for a minute and the time that its bytes are
     /// worth.
     #[test]
-    fn a_rest_has_its_time() {
+    fn the_rest_of_a_stream_has_a_deadline() {
         let mut out = rtp_out(Some(TsOutput::new(1_000, 7)));
         out.finish(41_000, at(5_000));
         assert_eq!(out.rest_until, Some(at(5_000) + rest_time(40_000)));
@@ -796,7 +796,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_way_out_holds_counts() {
+    fn an_output_reports_its_memory() {
         let mut out = rtp_out(None);
         let of_post = out.post.held_bytes();
         assert!(of_post > 0);
@@ -815,7 +815,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_count_for_each_whom_they_go_to() {
+    fn datagrams_count_once_for_each_client() {
         let to = [client(1).address, client(2).address, client(3).address];
         for (clients, bytes, datagrams) in [
             (1, 100, 1),
@@ -836,7 +836,7 @@ mod tests {
 
     /// Half a `--buffer` may be ahead of its clock. The source is not read beyond that.
     #[test]
-    fn a_body_that_is_ahead_of_its_clock_is_not_read_for_a_while() {
+    fn a_body_that_is_ahead_of_its_clock_is_not_read() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24", "--buffer=64K"]);
         stage.relay.set_rtp(SocketAddr::from(([10, 0, 0, 9], 5004)));
         let call = stage.client("POST /api/add-token?type=http,udp&sessionid=s&udp-clients=10.2.0.1:6000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -897,7 +897,7 @@ mod tests {
 
     /// The log says why UDP clients get nothing. Without clients it does not.
     #[test]
-    fn what_cannot_go_out_to_its_clients_is_told_of() {
+    fn the_log_says_why_udp_clients_get_nothing() {
         let none = [7; 20_000];
         for (clients, media, words) in [
             ("10.2.0.1:6000", &none[..], "detail=\"not MPEG-TS\""),

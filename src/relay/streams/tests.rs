@@ -1,5 +1,4 @@
-//! The streams on the stage: what is said of them, what of a source is too much, and what they
-//! hold.
+//! All streams, in a simulated server: their figures and rows, rate limits, memory and cut-offs.
 
 use std::net::SocketAddr;
 
@@ -56,14 +55,15 @@ fn arrive(stage: &mut Stage, from: &str, datagram: &[u8]) {
     stage.settle();
 }
 
-/// MPEG-TS of so many packets, with a clock that stands still at each.
+/// Returns MPEG-TS packets whose clock stands still.
 fn packets(count: usize) -> Vec<u8> {
     let mut packet = [0xff; PACKET_BYTES];
     packet[..12].copy_from_slice(&[SYNC_BYTE, 1, 0, 0x30, 7, 0x10, 0, 0, 0, 0, 0x7e, 0]);
     packet.repeat(count)
 }
 
-/// Every datagram that is due, of which these were not taken; says how many were sent.
+/// Sends every datagram that is due. `not_taken` gives the counts that the kernel refused. Returns
+/// how many datagrams were sent.
 fn post(stage: &mut Stage, not_taken: impl Fn(usize) -> Vec<usize>) -> usize {
     let (mut sent, mut counts) = (0, Vec::new());
     while let Some(datagrams) = stage.relay.next_datagrams(stage.now, &counts) {
@@ -91,10 +91,10 @@ fn only_live(stage: &Stage) -> StreamId {
         .0
 }
 
-/// 100,000 bytes a second, and a second's worth at once: with datagrams of 1,328 bytes these are
-/// 76. However it sends, of each source it is said once.
+/// The rate is 100,000 bytes a second, with a second's worth at once: 76 datagrams of 1,328 bytes.
+/// Each source is reported once.
 #[test]
-fn datagrams_beyond_a_tokens_rate_are_dropped_counted_and_told_of_once() {
+fn datagrams_beyond_a_tokens_rate_are_dropped_counted_and_reported_once() {
     for kind in ["rtp-udp", "udp"] {
         let mut stage = stage(&[]);
         let query = format!("type=http,{kind}&sessionid=s&udp-clients={CAMERA}&max-bitrate=800000");
@@ -132,7 +132,7 @@ fn datagrams_beyond_a_tokens_rate_are_dropped_counted_and_told_of_once() {
 }
 
 #[test]
-fn a_source_over_http_that_waits_for_its_tokens_rate_is_told_of_once() {
+fn a_source_over_http_beyond_its_tokens_rate_is_reported_once() {
     let mut stage = stage(&[]);
     add(&mut stage, "type=http&sessionid=s&max-bitrate=800000");
     let events = request(&mut stage, "GET /api/events");
@@ -144,7 +144,7 @@ fn a_source_over_http_that_waits_for_its_tokens_rate_is_told_of_once() {
     assert!(text.contains("\"what\":\"waits\""), "{text}");
 }
 
-/// Sends as much of a body as the server wants to read.
+/// Sends a body, in the pieces that the server wants to read.
 fn send_wanted(stage: &mut Stage, source: ConnectionId, mut media: &[u8]) {
     loop {
         let wanted = stage.relay.appetite(source).min(media.len());
@@ -156,8 +156,8 @@ fn send_wanted(stage: &mut Stage, source: ConnectionId, mut media: &[u8]) {
     }
 }
 
-/// Ten seconds of a rate of 100,000 bytes a second: a source that goes away and comes back ten
-/// times a second gets no more than one that stays.
+/// Ten seconds at 100,000 bytes a second: a source that reconnects ten times a second gets no more
+/// than one that stays.
 #[test]
 fn all_sources_of_a_session_share_its_rate() {
     let file = include_bytes!("../../../tests/media/h264.ts").repeat(2);
@@ -193,7 +193,7 @@ fn all_sources_of_a_session_share_its_rate() {
         }
         stage.viewer("s");
         let ahead = stage.client("");
-        // Bodies that come along with the heads before them.
+        // Bodies that arrive together with their heads.
         let mut requests = body(&file[..1_000]).repeat(2_000);
         for step in 0..100_u16 {
             let media = &file[..60_000];
@@ -250,7 +250,7 @@ fn all_sources_of_a_session_share_its_rate() {
     }
 }
 
-/// A limit that a token gets while its session has a source is for that source, too.
+/// A limit that a token gets later also holds for the source that the session has.
 #[test]
 fn a_new_limit_slows_the_source_that_runs() {
     let mut stage = stage(&[]);
@@ -270,9 +270,9 @@ fn a_new_limit_slows_the_source_that_runs() {
     assert!((1_000_000..=1_110_000).contains(&received), "{received}");
 }
 
-/// What of a source goes out over HTTP is a matter of what its packets carry.
+/// Only RTP with MPEG-TS goes out over HTTP.
 #[test]
-fn who_wants_a_session_over_http_whose_source_sends_no_mpeg_ts_is_told_so() {
+fn http_viewers_of_rtp_that_is_not_mpeg_ts_are_refused_with_the_reason() {
     for (payload_type, is_refused) in [(33, false), (96, true)] {
         let mut stage = stage(&[]);
         add(
@@ -289,9 +289,9 @@ fn who_wants_a_session_over_http_whose_source_sends_no_mpeg_ts_is_told_so() {
     }
 }
 
-/// A stream's source of datagrams is silent from its last one on.
+/// The time of silence runs from the source's last datagram.
 #[test]
-fn a_source_of_datagrams_that_is_silent_is_gone_and_not_before() {
+fn a_source_of_datagrams_is_lost_after_its_idle_time_and_not_before() {
     for kind in ["rtp-udp", "udp"] {
         let mut stage = stage(&["--source-idle-time=5"]);
         add(
@@ -310,7 +310,7 @@ fn a_source_of_datagrams_that_is_silent_is_gone_and_not_before() {
     }
 }
 
-/// Each reason counts by the name that callers know it by, and sums are of the same kind.
+/// Each reason counts under its name in the API, and sums have the same form.
 #[test]
 fn a_cut_counts_under_its_name() {
     let value = |cuts: &Cuts| serde_json::to_value(cuts).expect("figures");
@@ -333,9 +333,9 @@ fn a_cut_counts_under_its_name() {
     );
 }
 
-/// Whoever has the list up to a mark gets what is behind it.
+/// A list that starts at a mark has the rows after the mark.
 #[test]
-fn lists_go_on_behind_their_marks() {
+fn lists_continue_after_their_marks() {
     let mut stage = stage(&[]);
     for session in ["s", "t", "u"] {
         let query = format!("type=http,udp&sessionid={session}&udp-clients={CLIENT},{CAMERA}");
@@ -361,7 +361,7 @@ fn lists_go_on_behind_their_marks() {
     assert_eq!(all.len(), 3 * (3 + 2));
     assert!(all.is_sorted());
     for (mark, session) in &all {
-        // UDP clients of a stream stand together.
+        // The UDP clients of a stream share a mark.
         let behind = all.iter().filter(|(other, _)| other > mark);
         assert_eq!(list(*mark, None), behind.cloned().collect::<Vec<_>>());
         let of = SessionId::parse(session.as_bytes()).expect("a name");
@@ -370,9 +370,9 @@ fn lists_go_on_behind_their_marks() {
     }
 }
 
-/// One address may be a client of several sessions, and figures are no list of all clients.
+/// One address may be a client of several sessions. The figures have a bounded number of rows.
 #[test]
-fn udp_clients_figures_are_sums_by_address_and_not_of_thousands() {
+fn udp_client_figures_are_sums_by_address_and_bounded() {
     let figures = |sessions: u16| {
         let mut stage = stage(&[]);
         for session in 0..sessions {
@@ -406,9 +406,9 @@ fn udp_clients_figures_are_sums_by_address_and_not_of_thousands() {
     assert_eq!(figures(20).0.len(), UDP_CLIENTS_SHOWN_MAX);
 }
 
-/// What is over is counted on, and what runs is added to it.
+/// Sums add the figures of streams that run to the counts of ended streams.
 #[test]
-fn sums_are_of_what_runs_and_of_what_is_over() {
+fn sums_cover_running_and_ended_streams() {
     let mut stage = stage(&[]);
     let sums = |stage: &Stage| stage.relay.streams.sums(&stage.relay.ctx);
     add(&mut stage, "type=http&sessionid=s");
@@ -439,7 +439,7 @@ fn sums_are_of_what_runs_and_of_what_is_over() {
 }
 
 #[test]
-fn who_falls_out_of_the_buffer_is_counted_in_sums_and_rows() {
+fn skips_are_counted_in_sums_and_rows() {
     let mut stage = stage(&["--buffer=64K"]);
     add(&mut stage, "type=http&sessionid=s");
     let source = put(&mut stage, "s", &[7; 100]);
@@ -462,10 +462,10 @@ fn who_falls_out_of_the_buffer_is_counted_in_sums_and_rows() {
     assert_eq!(after.figures.skips, sums.figures.skips);
 }
 
-/// One that is asked for in two containers is one stream, whose viewers are all who watch.
+/// A session that is watched in two containers is one stream, with the viewers of both.
 #[cfg(feature = "remux")]
 #[test]
-fn what_goes_out_of_a_shadow_is_said_of_its_stream() {
+fn the_figures_of_a_remuxed_stream_belong_to_its_original() {
     const FILE: &[u8] = include_bytes!("../../../tests/media/h264.flv");
     let mut stage = stage(&[]);
     add(
@@ -504,7 +504,7 @@ fn what_goes_out_of_a_shadow_is_said_of_its_stream() {
         .map(|(_, it)| it.held_bytes())
         .collect();
     assert_eq!(row["held_bytes"], held.iter().sum::<usize>());
-    // It is cut within the shadow, and of the stream.
+    // A viewer of the remuxed stream is disconnected: it counts for the original.
     let id = made[0];
     let list = request(&mut stage, "GET /api/list-viewers?sessionid=s");
     (0..4).for_each(|_| stage.settle());
@@ -518,10 +518,10 @@ fn what_goes_out_of_a_shadow_is_said_of_its_stream() {
     assert_eq!(rows(&stage, (0, 0))[0].1["cuts"]["kicked"], 5);
 }
 
-/// Of what drains, too, all who watch are counted when it is aborted: in whichever container.
+/// The count covers draining streams, and every container.
 #[cfg(feature = "remux")]
 #[test]
-fn an_abort_says_how_many_viewers_there_were_in_all_containers() {
+fn an_abort_counts_the_viewers_of_all_containers() {
     const FILE: &[u8] = include_bytes!("../../../tests/media/h264.flv");
     for drains in [false, true] {
         let mut stage = stage(&[]);
@@ -546,10 +546,11 @@ fn an_abort_says_how_many_viewers_there_were_in_all_containers() {
     }
 }
 
-/// A shadow takes no stream's place: with three places there is one for a third stream.
+/// A remuxed stream does not count for `--streams`: of three places, one is left for a third
+/// stream.
 #[cfg(feature = "remux")]
 #[test]
-fn a_stream_that_drains_is_cut_for_a_stream_and_not_beside_a_shadow() {
+fn a_draining_stream_is_cut_off_for_a_stream_and_not_for_a_remuxed_one() {
     const FILE: &[u8] = include_bytes!("../../../tests/media/h264.flv");
     for (places, left) in [("--streams=2", 0), ("--streams=3", 1)] {
         let mut stage = Stage::new(&[places]);
@@ -570,9 +571,9 @@ fn a_stream_that_drains_is_cut_for_a_stream_and_not_beside_a_shadow() {
     }
 }
 
-/// UDP clients get the new source, and what is left of the one before ends for them at once.
+/// UDP clients get the new source at once, and nothing more of the one before.
 #[test]
-fn a_source_that_comes_ends_the_rest_of_the_one_before() {
+fn a_new_source_ends_the_rest_of_the_one_before() {
     let mut stage = stage(&[]);
     add(
         &mut stage,
@@ -586,9 +587,9 @@ fn a_source_that_comes_ends_the_rest_of_the_one_before() {
     assert_eq!(stage.relay.streams.len(), 1);
 }
 
-/// With eight and more, what all are sent is laid together; whoever gets it, it is the same.
+/// With eight viewers or more a chunk is copied once. Every viewer gets the same bytes either way.
 #[test]
-fn many_viewers_are_lent_a_chunk_in_one_piece_and_few_where_it_lies() {
+fn many_viewers_are_lent_a_chunk_in_one_piece_and_few_in_three() {
     for (viewers, bytes, is_one) in [
         (1, 1_000, false),
         (7, 1_000, false),
@@ -608,7 +609,7 @@ fn many_viewers_are_lent_a_chunk_in_one_piece_and_few_where_it_lies() {
             let (length, pieces) = (output.bytes(), output.slices().len());
             let lent: Vec<u8> = output.slices().iter().flat_map(|it| it.to_vec()).collect();
             assert_eq!(pieces == 1, is_one, "{viewers} of {bytes}");
-            // The second is sent a part first, and goes on from there.
+            // The second viewer is written a part first, and continues from there.
             let now = stage.now;
             let part = if place == 1 { length / 2 } else { length };
             let written = stage.written.entry(id).or_default();
@@ -626,9 +627,9 @@ fn many_viewers_are_lent_a_chunk_in_one_piece_and_few_where_it_lies() {
     }
 }
 
-/// Each of what the streams keep counts with what it takes, whatever else there is.
+/// Each part of the streams counts with its own memory.
 #[test]
-fn all_that_streams_keep_counts() {
+fn every_part_of_the_streams_counts_as_memory() {
     type Grow = (&'static str, fn(&mut Streams, StreamId), usize);
     let live_id = size_of::<StreamId>();
     let steps: [Grow; 6] = [
@@ -697,7 +698,7 @@ fn all_that_streams_keep_counts() {
         assert_eq!(streams.held_bytes(), before + bytes, "{what}");
     }
     empty(streams);
-    // And these count with what they take themselves, of which there is some.
+    // The figures of the parts themselves are not zero.
     let before = streams.held_bytes();
     let stream = streams.streams.get(id).expect("it is there");
     let (of_stream, of_session) = (stream.buffer.held_bytes(), stream.session.held_bytes());
@@ -724,7 +725,7 @@ fn all_that_streams_keep_counts() {
 
 #[cfg(feature = "remux")]
 #[test]
-fn what_a_stream_knows_of_its_shadows_counts_with_its_words() {
+fn the_errors_of_remuxed_streams_count_as_memory() {
     let cast = |fault: Option<&str>| RemuxTarget {
         target: Target::ALL[0],
         stream: None,
@@ -736,10 +737,10 @@ fn what_a_stream_knows_of_its_shadows_counts_with_its_words() {
     assert_eq!(short.held_bytes(), cast(None).held_bytes() + 3);
 }
 
-/// None may be so large that others could not be added to it.
+/// No figure may be so large that adding another overflows.
 #[cfg(feature = "handover")]
 #[test]
-fn cuts_that_were_told_fit_if_more_may_come() {
+fn cut_counts_from_a_hand_over_leave_room_for_more() {
     let told = |name: &str, count: u64| {
         let mut value = serde_json::to_value(Cuts::default()).expect("figures");
         value[name] = count.into();
@@ -757,10 +758,10 @@ fn name(name: &str) -> SessionId {
     SessionId::parse(name.as_bytes()).expect("a name")
 }
 
-/// An origin's stream is its pull's, until the origin is gone; who watches still waits for it, and
-/// for no other's.
+/// A pull owns an origin's stream until the origin is gone. The viewers then wait for the next
+/// source, of this session only.
 #[test]
-fn a_stream_that_was_fetched_knows_its_pull() {
+fn a_fetched_stream_belongs_to_its_pull() {
     let hold = if cfg!(feature = "hold") { 5 } else { 0 };
     for is_fetched in [false, true] {
         let option = format!("--hold={hold}");
@@ -800,9 +801,9 @@ fn a_stream_that_was_fetched_knows_its_pull() {
     }
 }
 
-/// By its id, by its session, and in figures.
+/// A stream is found by its id, by its session and in the figures.
 #[test]
-fn a_stream_is_known_while_it_is_there() {
+fn a_stream_is_found_until_it_is_removed() {
     let mut stage = stage(&[]);
     add(&mut stage, "type=http&sessionid=s");
     let of_none = StreamId::from_u64(77);
@@ -850,9 +851,9 @@ fn a_stream_is_known_while_it_is_there() {
     stage.lose(source);
 }
 
-/// Whoever runs the loop asks before it waits.
+/// The event loop asks this before it waits.
 #[test]
-fn what_is_to_be_written_or_sent_is_there_until_it_is_out() {
+fn writes_are_pending_until_they_are_out() {
     let mut stage = stage(&[]);
     add(
         &mut stage,
@@ -876,9 +877,9 @@ fn what_is_to_be_written_or_sent_is_there_until_it_is_out() {
     stage.lose(source);
 }
 
-/// What is on its way goes before what is due next: until it is out, no time is asked for.
+/// Datagrams on their way go first: until they are out, the stream asks for no timer.
 #[test]
-fn a_stream_asks_for_a_time_at_which_it_can_do_something() {
+fn a_stream_asks_for_a_timer_only_when_it_can_act() {
     let mut stage = stage(&[]);
     add(
         &mut stage,
@@ -891,7 +892,7 @@ fn a_stream_asks_for_a_time_at_which_it_can_do_something() {
     };
     let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
     let source = stage.client(head);
-    // So little may be anything, though some of it be due.
+    // This little may be any format, although some of it would be due.
     stage.relay.received(source, &packets(1)[..100], stage.now);
     assert_eq!(deadline(&stage), None);
     let mut was_on_its_way = 0;
@@ -910,9 +911,9 @@ fn a_stream_asks_for_a_time_at_which_it_can_do_something() {
     stage.lose(source);
 }
 
-/// What drains is none of those that run; what went out in datagrams counts when it is over, too.
+/// Sums separate draining streams from running ones, and keep the datagrams of ended streams.
 #[test]
-fn sums_know_what_drains_and_what_was_sent_of_what_is_over() {
+fn sums_count_draining_streams_and_datagrams_of_ended_ones() {
     let mut stage = stage(&[]);
     for session in ["s", "t"] {
         let query = format!("type=http,udp&sessionid={session}&udp-clients={CLIENT}");
@@ -929,7 +930,7 @@ fn sums_know_what_drains_and_what_was_sent_of_what_is_over() {
         assert_eq!((running.running, running.draining), (2, 0));
         assert!(running.udp_bytes > before, "{round}");
         if round == 0 {
-            // Of each that runs all is said, whichever way it went out.
+            // A row covers every output of a stream that runs.
             let rows = rows(&stage, (0, 0));
             let sent = rows.iter().map(|(_, row)| row["bytes_sent"].as_u64());
             let sent: u64 = sent.map(|bytes| bytes.expect("a number")).sum();
@@ -953,9 +954,9 @@ fn sums_know_what_drains_and_what_was_sent_of_what_is_over() {
     }
 }
 
-/// However many stand in line, or drain: so many bytes more are held as these say themselves.
+/// Queued and draining streams count with the memory that their queues report.
 #[test]
-fn lines_of_streams_count_with_what_they_take() {
+fn queued_and_draining_streams_count_as_memory() {
     let mut stage = stage(&[]);
     add(&mut stage, "type=http&sessionid=s");
     put(&mut stage, "s", &packets(20));

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn many_streams_with_little_do_not_hold_up_one_with_much() {
+    fn many_streams_with_little_do_not_delay_one_with_much() {
         let mut stage = Stage::new(&[]);
         let small = streams(&mut stage, 10, 8, "small");
         let other = streams(&mut stage, 1, 1, "other");
@@ -190,7 +190,7 @@ mod tests {
 
     /// Every viewer with little gets it while another stream has more and more.
     #[test]
-    fn little_is_served_beside_much() {
+    fn streams_with_little_are_written_beside_one_with_much() {
         let mut stage = Stage::new(&["--buffer=256K"]);
         let large = streams(&mut stage, 1, 40, "large");
         let small = streams(&mut stage, 10, 4, "small");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_take_turns_and_each_its_streams_in_order() {
+    fn the_queues_alternate_and_keep_their_order() {
         let bytes = [4096, 1_000_000, 4095, 0];
         let lines = [
             Backlog::Much,

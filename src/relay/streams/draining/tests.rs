@@ -1,4 +1,4 @@
-//! What is left of streams, on the stage: how long it lasts, and that nothing outlives it.
+//! Draining streams in a simulated server: how long they last, and that nothing outlives them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn admit(stage: &mut Stage, session: &str) {
     call(stage, &format!("POST /api/add-token?{query}"));
 }
 
-/// Lets time pass, and says how many bytes went out to UDP clients meanwhile.
+/// Lets time pass. Returns how many bytes went out to UDP clients meanwhile.
 fn pass(stage: &mut Stage, time: Duration) -> usize {
     let until = stage.now + time;
     let mut bytes = 0;
@@ -52,7 +52,7 @@ fn pass(stage: &mut Stage, time: Duration) -> usize {
     }
 }
 
-/// MPEG-TS of so many packets, each with a clock reference a second after the one before.
+/// Returns MPEG-TS packets with a clock reference each, a second apart.
 fn slow(packets: u64) -> Vec<u8> {
     let packet = |number: u64| {
         let mut packet = [0xff; PACKET_BYTES];
@@ -97,10 +97,10 @@ fn goodbye(stage: &mut Stage, ssrc: u8) {
     stage.settle();
 }
 
-/// The packets are within an element of Matroska that says nothing, and does not end: until it
-/// does, nobody knows what this is, and the clock in it is nobody's.
+/// The packets are inside an element of Matroska that does not end. Until it ends, the format is
+/// unknown, and the clock in it means nothing.
 #[test]
-fn what_nobody_knows_yet_goes_nowhere_and_asks_for_no_turn() {
+fn an_unknown_format_is_not_sent_and_sets_no_timer() {
     let mut stage = stage();
     let mut ebml = vec![0x1a, 0x45, 0xdf, 0xa3, 1, 0, 0, 0, 0, 0, 3, 0xe8];
     ebml.extend([0xec, 1, 0, 0, 0, 0, 0, 3, 0xdf]);
@@ -125,9 +125,9 @@ fn what_nobody_knows_yet_goes_nowhere_and_asks_for_no_turn() {
     assert_eq!(pass(&mut stage, Duration::from_secs(1)), 0);
 }
 
-/// So little comes at first that nobody knows yet what it is.
+/// The first bytes are too few to detect the format.
 #[test]
-fn what_comes_before_it_is_known_goes_out_too() {
+fn bytes_before_the_format_is_known_go_out_too() {
     let mut stage = stage();
     let media = slow(40);
     let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
@@ -136,7 +136,7 @@ fn what_comes_before_it_is_known_goes_out_too() {
         stage.send(source, piece);
     }
     stage.lose(source);
-    // RTP puts twelve bytes in front of seven packets at the most; two clients have it.
+    // RTP adds twelve bytes to seven packets, and two clients get them.
     let sent = pass(&mut stage, Duration::from_secs(60));
     let datagrams = 40_usize.div_ceil(7);
     let least = 2 * (media.len() + 12 * datagrams);
@@ -145,13 +145,13 @@ fn what_comes_before_it_is_known_goes_out_too() {
 
 /// By its clock this rest would take an hour and a half.
 #[test]
-fn a_rest_with_a_slow_clock_ends_in_the_time_that_its_bytes_are_worth() {
+fn the_rest_of_a_stream_with_a_slow_clock_ends_in_time() {
     let mut stage = stage();
     let media = slow(5_000);
     put(&mut stage, &media);
     let sent = pass(&mut stage, Duration::from_secs(60));
     assert!(sent > 0 && stage.relay.streams.streams.len() == 1);
-    // 60 s and 940,000 bytes at 4,000 a second.
+    // 60 s, and 940,000 bytes at 4,000 a second.
     let sent = pass(&mut stage, Duration::from_secs(230));
     assert!(sent > 0 && stage.relay.streams.streams.len() == 1);
     pass(&mut stage, Duration::from_secs(6));
@@ -160,7 +160,7 @@ fn a_rest_with_a_slow_clock_ends_in_the_time_that_its_bytes_are_worth() {
 }
 
 #[test]
-fn a_rest_ends_when_its_clients_are_revoked() {
+fn the_rest_of_a_stream_ends_when_its_clients_are_revoked() {
     let mut stage = stage();
     put(&mut stage, &slow(5_000));
     pass(&mut stage, Duration::from_secs(1));
@@ -172,9 +172,9 @@ fn a_rest_ends_when_its_clients_are_revoked() {
     assert!(stage.relay.streams.pool.bytes_left > free);
 }
 
-/// Who uploads without end to a session whose viewers take nothing: the oldest streams go.
+/// A publisher uploads again and again, and the viewers read nothing: the oldest streams go.
 #[test]
-fn a_few_streams_of_a_session_drain() {
+fn a_session_has_sixteen_draining_streams_at_most() {
     let mut stage = Stage::new(&["--streams=60"]);
     let mut viewers = Vec::new();
     for round in 1..40 {
@@ -194,16 +194,16 @@ fn a_few_streams_of_a_session_drain() {
         assert_eq!(cut, round.saturating_sub(16));
         assert!(viewers[..cut].iter().all(|id| stage.closed.contains(id)));
     }
-    // Another session's are not touched.
+    // The streams of another session stay.
     let other = stage.client("PUT /stream/t HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
     stage.assert_status(other, 200);
     assert_eq!(stage.relay.streams.draining.len(), 16);
 }
 
-/// Neither bytes that are too few to tell what they are, nor RTP of which nothing but datagrams is
-/// made, leave a stream behind.
+/// The stream is removed if its bytes were too few to detect a format, or if it has no output but
+/// datagrams.
 #[test]
-fn a_stream_of_which_little_is_known_is_forgotten_too() {
+fn a_stream_of_unknown_format_is_removed_too() {
     let mut stage = stage();
     put(&mut stage, b"G");
     pass(&mut stage, Duration::from_secs(1));
@@ -227,7 +227,7 @@ fn a_stream_of_which_little_is_known_is_forgotten_too() {
 }
 
 #[test]
-fn another_ssrc_counts_when_the_source_is_silent() {
+fn another_ssrc_becomes_the_source_when_the_first_is_silent() {
     let mut stage = stage();
     rtp(&mut stage, 96, 0..2, 7);
     for number in 2..50 {
@@ -243,7 +243,7 @@ fn another_ssrc_counts_when_the_source_is_silent() {
     rtp(&mut stage, 96, 1..3, 8);
     assert_eq!(stage.relay.ctx.counts().of(Count::Streams), 2);
     assert_eq!(stage.relay.streams.running.len(), 1);
-    // Who says goodbye makes room at once, though not for a stream that begins within a second.
+    // A goodbye frees the session at once, although another stream may begin only a second later.
     goodbye(&mut stage, 8);
     assert_eq!(stage.relay.streams.running.len(), 0);
     rtp(&mut stage, 96, 1..3, 9);
@@ -257,9 +257,9 @@ fn another_ssrc_counts_when_the_source_is_silent() {
     assert_eq!(stage.relay.ctx.counts().of(Count::Streams), 4);
 }
 
-/// Each begins and ends a stream with three datagrams.
+/// Each round begins and ends a stream with three datagrams.
 #[test]
-fn streams_that_begin_and_end_count_as_heads_and_begin_once_a_second() {
+fn streams_that_begin_and_end_cost_work_and_begin_once_a_second() {
     let mut stage = stage();
     let from: SocketAddr = CAMERA.parse().expect("an address");
     for round in 0..1_000u32 {
@@ -271,7 +271,7 @@ fn streams_that_begin_and_end_count_as_heads_and_begin_once_a_second() {
         }
         let bye = [&[0x81, 203, 0, 1][..], &round.to_be_bytes()].concat();
         cost += stage.relay.datagram(from, UdpPort::Rtp, &bye, stage.now);
-        // So many of such rounds are a turn's share.
+        // This many rounds fit into one turn.
         let rounds = DATAGRAMS_COST_MAX / cost;
         assert!(if round % 100 == 0 {
             rounds < 30
@@ -296,9 +296,9 @@ fn a_first_packet_is_forgotten_when_no_second_comes() {
     assert_eq!(stage.relay.streams.running.len(), 1);
 }
 
-/// Whoever publishes, nothing begins where nobody may come any more.
+/// RTP sources and HTTP publishers are refused in the same cases.
 #[test]
-fn rtp_is_asked_the_same_as_the_other_ways_in() {
+fn rtp_and_http_sources_are_refused_alike() {
     let mut stage = stage();
     let blocked = call(&mut stage, "DELETE /api/abort-stream?sessionid=s&block=60");
     assert!(
@@ -314,9 +314,9 @@ fn rtp_is_asked_the_same_as_the_other_ways_in() {
     assert_eq!(stage.relay.ctx.counts().of(Count::Refused), 20);
 }
 
-/// What waits for a packet that never comes is not lost with it, and nothing comes behind the end.
+/// Early packets wait for one that never comes. They are sent before the end, and nothing after it.
 #[test]
-fn what_came_early_goes_out_when_its_source_says_goodbye() {
+fn early_packets_go_out_when_the_source_says_goodbye() {
     let mut stage = stage();
     rtp(&mut stage, 33, 0..2, 7);
     let viewer = stage.viewer("s");
@@ -335,7 +335,7 @@ fn what_came_early_goes_out_when_its_source_says_goodbye() {
     assert_eq!(stage.relay.streams.streams.len(), 0);
 }
 
-/// 1,250 hosts with a token each send one large packet, whose second never comes.
+/// 1,250 hosts with a token each send one large packet, and no second one.
 #[test]
 fn first_packets_keep_no_new_source_out() {
     let mut stage = stage();
@@ -360,11 +360,11 @@ fn first_packets_keep_no_new_source_out() {
     assert_eq!(stage.relay.streams.running.len(), 1);
 }
 
-/// Sources, viewers, calls and time in any order: what must hold holds after every step, and in
-/// the end nothing is left.
+/// Sources, viewers, calls and time in random order: the invariants hold after every step, and
+/// nothing is left in the end.
 #[cfg(feature = "hold")]
 #[test]
-fn whatever_comes_leaves_nothing() {
+fn random_sequences_leave_nothing_behind() {
     let mut most = 0;
     for seed in 0..80 {
         let mut random = crate::random::Random::new(seed);
@@ -398,7 +398,7 @@ fn whatever_comes_leaves_nothing() {
                 }
                 5 => clients.push(stage.viewer(session)),
                 6 => {
-                    // It reads no more.
+                    // This viewer reads no more.
                     let id = stage.viewer(session);
                     stage.relay.served(id, Outcome::Blocked, stage.now);
                     clients.push(id);
@@ -441,9 +441,9 @@ fn whatever_comes_leaves_nothing() {
     assert!(most >= 2, "{most} streams drain at once");
 }
 
-/// Its own session's streams make room first, each once, and the oldest first.
+/// The session's own streams go first, each once, the oldest first. Others follow.
 #[test]
-fn room_is_made_by_those_of_the_session_and_then_by_the_oldest() {
+fn a_sessions_own_streams_make_room_first() {
     let name = |name: &str| SessionId::parse(name.as_bytes()).expect("a name");
     let id = StreamId::from_u64;
     let mut draining = Draining::default();
@@ -482,7 +482,7 @@ fn room_is_made_by_those_of_the_session_and_then_by_the_oldest() {
     draining.leave(&name("s"), 1);
     assert_eq!(draining.resting(&name("s")), None);
     assert_eq!((draining.check(), draining.len()), (3, 3));
-    // Sixteen of a session are as many as may be, with the one that begins.
+    // Sixteen streams of a session may drain, the one that begins included.
     for serial in 10..40 {
         let many = (serial - 10_usize).saturating_sub(15);
         assert_eq!(draining.too_many_of(&name("many")), many, "{serial}");
@@ -490,9 +490,9 @@ fn room_is_made_by_those_of_the_session_and_then_by_the_oldest() {
     }
 }
 
-/// A minute, and a second for each 4,000 bytes.
+/// The rest lasts a minute, and a second for each 4,000 bytes.
 #[test]
-fn a_rest_has_a_minute_and_what_its_bytes_are_worth() {
+fn the_rest_of_a_stream_has_a_minute_and_the_time_of_its_bytes() {
     for (bytes, seconds) in [
         (0, 60),
         (3_999, 60),
@@ -504,10 +504,9 @@ fn a_rest_has_a_minute_and_what_its_bytes_are_worth() {
     }
 }
 
-/// A session's own stream that drains makes room, though there are places: its last viewers are
-/// counted, as many as there are.
+/// A session's own draining stream goes although there are places. Its last viewers are counted.
 #[test]
-fn who_is_cut_off_is_counted() {
+fn viewers_that_are_cut_off_are_counted() {
     for viewers in [0, 1, 2, 5] {
         let mut stage = Stage::new(&[]);
         let put = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 2000\r\n\r\n";
@@ -531,7 +530,7 @@ fn who_is_cut_off_is_counted() {
     }
 }
 
-/// A stream that begins takes a place, and one that drains gives it up when there is none left.
+/// A new stream takes a place. A draining stream goes when none is left.
 #[test]
 fn streams_that_drain_stay_while_there_are_places() {
     let put = |stage: &mut Stage, session: &str| {
@@ -558,9 +557,9 @@ fn streams_that_drain_stay_while_there_are_places() {
     }
 }
 
-/// Each stands in the list of all and in that of its session.
+/// Each draining stream is in the list of all and in that of its session.
 #[test]
-fn who_drains_is_held_twice() {
+fn a_draining_stream_is_in_two_lists() {
     let mut draining = Draining::default();
     let session = SessionId::parse(b"s").expect("a name");
     for serial in 0..1_000 {

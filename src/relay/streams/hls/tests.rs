@@ -1,4 +1,4 @@
-//! Who watches by playlists, on the stage: how long a stream that has ended is there for them.
+//! Players with playlists in a simulated server, mostly after the stream has ended.
 #![cfg(feature = "hls")]
 
 use crate::gate::SessionId;
@@ -6,14 +6,14 @@ use crate::relay::ConnectionId;
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
 
-/// A source of more than any of these tests sends.
+/// The head of a source with a longer body than any of these tests sends.
 const PUT: &str = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n";
 
 fn session() -> SessionId {
     SessionId::parse(b"s").expect("a name")
 }
 
-/// AAC in ADTS of so many seconds and a bit: frames of 1,024 samples, 48,000 a second.
+/// Returns AAC in ADTS of this length and a little: frames of 1,024 samples at 48 kHz.
 fn aac(seconds: usize) -> Vec<u8> {
     let frame = [
         &[0xff, 0xf1, 0x4c, 0x80, 0x20, 0x1f, 0xfc][..],
@@ -34,7 +34,7 @@ fn list(stage: &mut Stage) -> String {
     text
 }
 
-/// With which segment a playlist begins.
+/// Returns the number of a playlist's first segment.
 fn number(text: &str) -> u64 {
     let (_, first) = text.split_once("MEDIA-SEQUENCE:").expect("a number");
     first
@@ -45,9 +45,9 @@ fn number(text: &str) -> u64 {
         .expect("a number")
 }
 
-/// The target is two seconds.
+/// The target duration is two seconds.
 #[test]
-fn a_stream_that_has_ended_is_there_for_six_targets_however_often_it_is_asked_for() {
+fn an_ended_stream_is_kept_for_six_target_durations() {
     let mut stage = Stage::new(&[]);
     let media = aac(9);
     let (first, last) = media.split_at(media.len() - 256);
@@ -71,9 +71,9 @@ fn a_stream_that_has_ended_is_there_for_six_targets_however_often_it_is_asked_fo
     stage.assert_nothing_left();
 }
 
-/// However many wait for what comes later, they are not looked at.
+/// Requests that wait for a later segment are not examined.
 #[test]
-fn a_segment_calls_those_alone_who_wait_for_it() {
+fn a_segment_wakes_only_the_requests_that_wait_for_it() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
     stage.send(source, &aac(9));
@@ -102,9 +102,9 @@ fn a_segment_calls_those_alone_who_wait_for_it() {
     assert_eq!(stage.relay.clients.blocked().held_bytes(), 0);
 }
 
-/// The farthest number there is lies too far ahead, as any other that does.
+/// The highest possible number is too far ahead, like any other such number.
 #[test]
-fn who_waits_for_a_session_and_a_list_without_end_is_told_when_it_begins() {
+fn a_request_for_a_playlist_too_far_ahead_is_refused_when_the_session_begins() {
     let mut stage = Stage::new(&["--wait=30"]);
     let numbers = [u64::MAX, u64::MAX - 1, 1 << 40];
     let waiting = numbers.map(|number| {
@@ -121,9 +121,9 @@ fn who_waits_for_a_session_and_a_list_without_end_is_told_when_it_begins() {
     stage.lose(source);
 }
 
-/// A cache keeps what players ask for, by one address each.
+/// A cache keeps the responses to the addresses that players use. Each object has one address.
 #[test]
-fn a_list_is_kept_for_long_by_the_numbers_alone_that_players_ask_for() {
+fn only_playlists_at_the_addresses_of_players_are_cached() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
     for _ in 0..8 {
@@ -137,7 +137,7 @@ fn a_list_is_kept_for_long_by_the_numbers_alone_that_players_ask_for() {
         (first.to_string(), "max-age=12"),
         // Another spelling of the same address.
         (format!("{first}&"), "no-store\r"),
-        // The first part of the newest one may have been hinted at, and not have come.
+        // The first part of the newest segment may be hinted at, and not exist yet.
         (format!("{newest}&_HLS_part=0"), "max-age=12"),
         (format!("{newest}&_HLS_part=1"), "no-store\r"),
         (format!("{}&_HLS_part=0", newest - 1), "no-store\r"),
@@ -153,9 +153,9 @@ fn a_list_is_kept_for_long_by_the_numbers_alone_that_players_ask_for() {
     stage.lose(source);
 }
 
-/// Nobody would ask it whether they still may.
+/// The origin would not be asked whether its viewers may still watch.
 #[test]
-fn what_has_ended_is_not_given_out_where_the_origin_says_who_may_watch() {
+fn an_ended_stream_is_closed_where_the_origin_admits_viewers() {
     for (tokens, is_given) in [("--body-rate=0", true), ("--origin-tokens", false)] {
         let mut stage = Stage::new(&["--origin=http://127.0.0.1:9000", tokens]);
         let viewer = request(&mut stage, "GET /stream/s/index.m3u8");
@@ -187,10 +187,10 @@ fn what_has_ended_is_not_given_out_where_the_origin_says_who_may_watch() {
     }
 }
 
-/// Nobody else would look after it: it has neither source nor viewers.
+/// No other event removes this stream: it has neither a source nor viewers.
 #[cfg(feature = "hold")]
 #[test]
-fn a_held_stream_that_somebody_watches_so_is_forgotten_when_its_time_is_over() {
+fn a_held_stream_that_is_watched_by_playlist_ends_when_its_time_is_over() {
     let mut stage = Stage::new(&["--hold=3"]);
     let source = stage.client(PUT);
     stage.send(source, &aac(9));
@@ -204,16 +204,16 @@ fn a_held_stream_that_somebody_watches_so_is_forgotten_when_its_time_is_over() {
     stage.assert_nothing_left();
 }
 
-/// A head, its fields without the date, and what comes behind it.
+/// Returns a response's head without the date, and the body.
 fn parted(text: &str) -> (String, &str) {
     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
     let head = head.lines().filter(|line| !line.starts_with("Date:"));
     (head.collect::<Vec<_>>().join("\n"), body)
 }
 
-/// Of lists and segments alike; and each is counted as what it is.
+/// This holds for playlists and segments. Each request is counted by its kind.
 #[test]
-fn a_head_alone_is_the_head_of_what_it_is_asked_of() {
+fn head_gets_the_same_head_as_get() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
     stage.send(source, &aac(9));
@@ -248,7 +248,7 @@ fn a_head_alone_is_the_head_of_what_it_is_asked_of() {
             .expect("a line")
             .parse()
             .expect("a number");
-        // The body of a segment is no text.
+        // The body of a segment is not text.
         assert!(length > 50 && !body.is_empty(), "{of_get}");
         assert!(
             of_get.contains(kind) && of_get.contains(caching),
@@ -268,9 +268,9 @@ fn a_head_alone_is_the_head_of_what_it_is_asked_of() {
     stage.lose(source);
 }
 
-/// Segments go out to as many as ask, each whole, and the connection is for what comes next.
+/// Every player gets the whole segment, and may send another request on the connection.
 #[test]
-fn a_segment_is_what_its_head_says_and_another_may_follow() {
+fn a_segment_has_its_declared_length_and_another_may_follow() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
     let media = aac(9);
@@ -299,7 +299,7 @@ fn a_segment_is_what_its_head_says_and_another_may_follow() {
         place = stage.written[&player].len();
     }
     assert!(all.len() > media.len() / 2 && !stage.closed.contains(&player));
-    // What has another name is none of it.
+    // A segment with another name does not exist.
     stage.send(
         player,
         "GET /stream/s/none-1.aac HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -313,12 +313,12 @@ fn a_segment_is_what_its_head_says_and_another_may_follow() {
     stage.lose(source);
 }
 
-/// Who wants a head alone does not wait; who waits is told when that was too long.
+/// HEAD does not wait. A request that waited too long is answered.
 #[test]
-fn a_list_that_does_not_grow_is_waited_for_for_a_while() {
+fn a_request_for_a_playlist_that_does_not_grow_waits_for_a_while() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
-    // So little is no segment yet.
+    // This is too short for a segment.
     stage.send(source, &aac(1));
     let before = stage.relay.ctx.counts().of(Count::Playlists);
     let head = request(&mut stage, "HEAD /stream/s/index.m3u8");
@@ -329,7 +329,7 @@ fn a_list_that_does_not_grow_is_waited_for_for_a_while() {
     );
     let waits = request(&mut stage, "GET /stream/s/index.m3u8");
     assert_eq!(stage.text(waits), "");
-    // It is counted when it is answered.
+    // A request that waits is counted when it is answered.
     assert_eq!(stage.relay.ctx.counts().of(Count::Playlists), before + 1);
     stage.wait_seconds(1);
     assert_eq!(stage.text(waits), "");
@@ -343,9 +343,9 @@ fn a_list_that_does_not_grow_is_waited_for_for_a_while() {
     stage.lose(source);
 }
 
-/// Whose playlist was asked for is watched: it drains where one that nobody asked for is gone.
+/// A stream whose playlist was requested drains. Without that it is removed at once.
 #[test]
-fn what_was_asked_for_lasts_longer_than_its_source() {
+fn a_stream_whose_playlist_was_requested_outlives_its_source() {
     for (asks, lasts) in [
         (None, false),
         (Some("index.m3u8"), true),
@@ -354,7 +354,7 @@ fn what_was_asked_for_lasts_longer_than_its_source() {
         let mut stage = Stage::new(&[]);
         let source = stage.client(PUT);
         stage.send(source, &aac(9));
-        // Nobody is taken to watch any more who asked for this.
+        // This request no longer makes the stream count as watched.
         let text = list(&mut stage);
         let segment = text.lines().last().expect("a name").to_owned();
         stage.wait_seconds(13);
@@ -379,9 +379,9 @@ fn what_was_asked_for_lasts_longer_than_its_source() {
     }
 }
 
-/// Who plays on finds in the next stream of the session higher numbers than it has had.
+/// A player that continues with the session's next stream finds higher segment numbers.
 #[test]
-fn the_next_stream_of_a_session_counts_on() {
+fn the_next_stream_of_a_session_continues_the_segment_numbers() {
     let mut stage = Stage::new(&[]);
     let source = stage.client(PUT);
     for _ in 0..3 {

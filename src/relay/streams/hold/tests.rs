@@ -1,5 +1,5 @@
-//! Held streams in worlds that a seed decides: sources of one session that break, complete and take
-//! over, viewers who come and go, and an origin that does what it likes.
+//! Held streams in random sequences: sources of one session that break, complete and take over,
+//! viewers that come and go, and an origin with random answers.
 #![cfg(feature = "default")]
 
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use crate::relay::{ConnectionId, StreamId, UdpPort};
 const PACKET_BYTES: usize = 188;
 const SEEDS: u64 = 150;
 const STEPS: usize = 120;
-/// With so many the file is known for what it is.
+/// After this many bytes the file's format is known.
 const UNKNOWN_BYTES_MAX: usize = 3 * PACKET_BYTES;
 
-/// A real transport stream, in which no two packets are the same but for tables and stuffing.
+/// A real transport stream. Its packets all differ, except for tables and stuffing.
 const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.ts");
 
 struct World {
@@ -24,12 +24,12 @@ struct World {
     random: Random,
     source: Option<Sending>,
     viewers: Vec<ConnectionId>,
-    /// Sources that there have been.
+    /// How many sources there were.
     sources: usize,
     is_completed: bool,
 }
 
-/// A source, or an origin, and how much of the file it has sent.
+/// A source or an origin, and how much of the file it has sent.
 struct Sending {
     id: ConnectionId,
     sent: usize,
@@ -93,7 +93,7 @@ impl World {
     fn publish(&mut self) {
         let head = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
         let id = self.stage.client(head);
-        // An answer is a refusal; without one it is admitted.
+        // A response is a refusal. An admitted source has none yet.
         if self.stage.text(id).is_empty() {
             self.sources += 1;
             self.source = Some(Sending { id, sent: 0 });
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// An origin that is called answers with the stream, or not.
+    /// Answers the server's request to the origin, with the stream or without.
     fn answer_calls(&mut self) {
         while !self.stage.calls.is_empty() {
             let (id, ..) = self.stage.call();
@@ -147,11 +147,11 @@ impl World {
         }
     }
 
-    /// A viewer has whole packets of the file, in its order but where a source followed another.
-    /// Says at how many places it jumps.
+    /// Checks that a viewer has whole packets in the file's order, except where a source followed
+    /// another. Returns how often its media jump.
     fn check_viewer(&self, viewer: ConnectionId) -> usize {
         let (media, is_complete) = self.stage.media(viewer);
-        // Before its format shows a stream goes out as it comes, and is not held.
+        // A stream of unknown format goes out as it came, and is not held.
         let mut pieces = FILE.windows(media.len().max(1));
         if !is_complete && media.len() < UNKNOWN_BYTES_MAX && pieces.any(|piece| piece == media) {
             return 0;
@@ -173,14 +173,14 @@ impl World {
                 Some(number * PACKET_BYTES)
             };
         }
-        // Each source has its tables first, which are two packets, and goes on at a join point.
+        // Each source sends two packets of tables first, and continues at a join point.
         assert!(jumps <= 3 * self.sources, "{jumps} jumps");
         jumps
     }
 }
 
-/// A packet without the mark that says that it jumps; `None` if it is nothing else. (The file's own
-/// packets have none.)
+/// Returns a packet without its discontinuity mark, if it has nothing but the mark. The file's own
+/// packets have no mark.
 fn without_mark(packet: &[u8]) -> Option<Vec<u8>> {
     let mut packet = packet.to_vec();
     let has_flags = packet[3] & 0x20 != 0 && packet[4] > 0;
@@ -192,9 +192,9 @@ fn without_mark(packet: &[u8]) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// What an origin says of a token may change while viewers are held for its stream.
+/// An origin's answer for a token may change while viewers wait for its stream.
 #[test]
-fn an_origin_is_asked_again_while_viewers_are_held_whatever_it_says() {
+fn an_origin_is_asked_again_while_viewers_are_held() {
     let options = ["--hold=60", "--origin=http://10.1.0.1:8000"];
     let mut stage = Stage::new(&options);
     let viewer = stage.viewer("a");
@@ -221,10 +221,10 @@ fn an_origin_is_asked_again_while_viewers_are_held_whatever_it_says() {
     assert!(is_complete && media.len() > FILE.len() * 3 / 2);
 }
 
-/// Whom an origin has let in watches what comes of the origin. A source of this server's own is for
-/// those with a token here.
+/// A viewer that an origin admitted watches that origin's stream only. A source that publishes here
+/// is for viewers with a token of this server.
 #[test]
-fn viewers_whom_an_origin_let_in_are_not_given_to_a_source_of_this_server() {
+fn viewers_that_an_origin_admitted_do_not_watch_a_local_source() {
     let origin_head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let media = |stage: &mut Stage, id: ConnectionId| {
         let chunk = [format!("{:x}\r\n", FILE.len()).as_bytes(), FILE, b"\r\n"].concat();
@@ -271,7 +271,7 @@ fn viewers_whom_an_origin_let_in_are_not_given_to_a_source_of_this_server() {
                 stays,
                 "{direction} {by_rtp}"
             );
-            // It has been told, and is closed soon.
+            // The viewer has got the end, and is closed soon.
             stage.wait_seconds(3);
             assert_eq!(
                 stage.closed.contains(&viewer),
@@ -282,9 +282,9 @@ fn viewers_whom_an_origin_let_in_are_not_given_to_a_source_of_this_server() {
     }
 }
 
-/// What is held of an origin that has said no since is shown to nobody new.
+/// A held stream of an origin that refuses by now is closed to new viewers.
 #[test]
-fn who_comes_after_an_origin_has_said_no_is_not_let_in_by_what_it_said_before() {
+fn an_origins_refusal_replaces_its_earlier_consent() {
     let mut stage = Stage::new(&[
         "--hold=60",
         "--origin=http://10.1.0.1:8000",
@@ -354,7 +354,7 @@ fn chunked(media: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", media.len()).as_bytes(), media, b"\r\n"].concat()
 }
 
-/// A source that sends this, in pieces.
+/// Begins a source and sends its media in pieces.
 fn source(stage: &mut Stage, media: &[u8]) -> ConnectionId {
     let head = "PUT /stream/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
     let id = stage.client(head);
@@ -364,9 +364,9 @@ fn source(stage: &mut Stage, media: &[u8]) -> ConnectionId {
     id
 }
 
-/// A session has a source, or viewers who wait for one, or neither.
+/// A session has a source, or viewers that wait for one, or neither.
 #[test]
-fn who_waits_for_a_source_has_none() {
+fn a_session_whose_viewers_wait_has_no_source() {
     let mut stage = Stage::new(&["--hold=5"]);
     let state = |stage: &Stage, session: &str| {
         let (streams, session) = (&stage.relay.streams, name(session));
@@ -391,9 +391,9 @@ fn who_waits_for_a_source_has_none() {
     assert_eq!(state(&stage, "a"), (false, false, false));
 }
 
-/// So long, and no longer; nor for nobody, nor without being told to.
+/// A stream is held for `--hold` and no longer, only with viewers, and only with the option.
 #[test]
-fn a_stream_is_held_for_who_watches_and_for_its_time() {
+fn a_stream_is_held_for_its_viewers_and_for_its_time() {
     for (option, watches, is_held) in [
         ("--hold=5", true, true),
         ("--hold=5", false, false),
@@ -413,13 +413,13 @@ fn a_stream_is_held_for_who_watches_and_for_its_time() {
         stage.wait(Duration::from_millis(1100));
         assert!(stage.relay.streams.held(&name("a")).is_none());
         if let Some(viewer) = viewer {
-            // It has been told, and is closed soon.
+            // The viewer has got the end, and is closed soon.
             stage.wait_seconds(3);
             assert!(stage.closed.contains(&viewer) && !stage.media(viewer).1);
         }
         stage.assert_nothing_left();
     }
-    // Whoever leaves may be the last for whom it waits.
+    // The last viewer that leaves ends the wait.
     let mut stage = Stage::new(&["--hold=5"]);
     let source = source(&mut stage, FILE);
     let viewers = [stage.viewer("a"), stage.viewer("a")];
@@ -432,10 +432,10 @@ fn a_stream_is_held_for_who_watches_and_for_its_time() {
     stage.assert_nothing_left();
 }
 
-/// What is not known goes out as it comes, and nothing could go on with it; nor is anything held
-/// where the server shuts down.
+/// A stream of unknown format goes out as it came, so no source could continue it. A server that
+/// shuts down holds nothing.
 #[test]
-fn what_nothing_can_go_on_with_is_not_held() {
+fn a_stream_that_no_source_can_continue_is_not_held() {
     for (media, closes, is_held) in [
         (FILE, false, true),
         (&[7; 20_000][..], false, false),
@@ -453,12 +453,11 @@ fn what_nothing_can_go_on_with_is_not_held() {
     }
 }
 
-/// A unit is held until it is whole, of half of the buffer at the most: a longer one goes out as it
-/// comes.
+/// A unit is held until it is whole, up to half of the buffer. A longer one goes out as it comes.
 #[test]
-fn a_unit_of_half_of_the_buffer_is_held_and_none_that_is_longer() {
+fn a_unit_is_held_up_to_half_of_the_buffer() {
     const FLV: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
-    // Behind the file's head, the tags of what it is and of how it is decoded, and a few more.
+    // After the file's head: the tags with metadata and decoder setup, and some more.
     let mut tags = Vec::new();
     let mut rest = &FLV[13..];
     while rest.len() > 15 && tags.len() < 8 {
@@ -473,7 +472,7 @@ fn a_unit_of_half_of_the_buffer_is_held_and_none_that_is_longer() {
         let source = source(&mut stage, &[&FLV[..13], &tags.concat(), last].concat());
         let viewer = stage.viewer("a");
         let before = stage.media(viewer).0.len();
-        // A picture that is so long, and of which more than a half comes.
+        // A picture of that length, of which more than half arrives.
         let length = (bytes as u32).to_be_bytes();
         let head = [&[9], &length[1..], &last[4..11], &[0x27, 1, 0, 0, 0]].concat();
         let begins = [head, vec![2; bytes / 2]].concat();
@@ -487,10 +486,10 @@ fn a_unit_of_half_of_the_buffer_is_held_and_none_that_is_longer() {
     }
 }
 
-/// Its viewers cannot go on with it, and are let go; all of it is another stream's, whose source
-/// sends on.
+/// Viewers of the old stream cannot continue and are disconnected. The source goes on, and all its
+/// bytes belong to the new stream.
 #[test]
-fn a_source_that_is_unlike_the_one_before_begins_anew() {
+fn a_source_with_other_tracks_begins_a_new_stream() {
     const FLV: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
     for by_rtp in [false, true] {
         let mut stage = Stage::new(&["--hold=5", "--token-server=10.0.0.0/24"]);
@@ -523,7 +522,7 @@ fn a_source_that_is_unlike_the_one_before_begins_anew() {
         } else {
             second = Some(source(&mut stage, half));
         }
-        // It has been told, and is closed soon.
+        // The viewer has got the end, and is closed soon.
         stage.wait_seconds(3);
         assert!(stage.relay.streams.has_source(&name("a")), "{by_rtp}");
         assert!(
@@ -554,9 +553,9 @@ fn a_source_that_is_unlike_the_one_before_begins_anew() {
     }
 }
 
-/// The pull that fetches it is the new stream's, which is not over with the old one.
+/// The new stream takes over the pull, which does not end with the old stream.
 #[test]
-fn what_is_known_of_a_source_goes_with_it() {
+fn a_source_that_begins_a_new_stream_keeps_its_state() {
     let mut stage = Stage::new(&["--hold=5"]);
     source(&mut stage, FILE);
     let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
@@ -575,9 +574,9 @@ fn what_is_known_of_a_source_goes_with_it() {
     assert!(streams.begin_anew(StreamId::from_u64(77), ctx).is_none());
 }
 
-/// Each of them is one, and each has its time, whatever else of it is due before.
+/// Each held stream counts once and has its own deadline, beside other timers.
 #[test]
-fn streams_that_are_held_are_counted_and_wait_for_their_time_alone() {
+fn held_streams_are_counted_and_have_their_own_deadlines() {
     let mut stage = Stage::new(&["--hold=60"]);
     let mut viewers = Vec::new();
     for session in ["a", "b", "c"] {
@@ -585,7 +584,7 @@ fn streams_that_are_held_are_counted_and_wait_for_their_time_alone() {
         let source = stage.client(&format!("{head}Transfer-Encoding: chunked\r\n\r\n"));
         stage.send(source, &chunked(FILE));
         viewers.push(stage.viewer(session));
-        // Who asks for its playlist watches it for a while.
+        // A request for the playlist counts as watching for a while.
         let line = format!("GET /stream/{session}/index.m3u8 HTTP/1.1");
         let list = stage.client(&format!("{line}\r\nHost: h\r\n\r\n"));
         stage.lose(list);

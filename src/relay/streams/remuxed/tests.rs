@@ -1,5 +1,5 @@
-//! Shadows on the stage: what beginning one costs, that it loses nothing of what it begins behind,
-//! that each has its buffer, and that who could have none is thought of again.
+//! Remuxed streams in a simulated server: what they cost, that they lose no byte of their original,
+//! that each has a buffer, and that a missing one is tried again.
 #![cfg(feature = "remux")]
 
 use std::net::SocketAddr;
@@ -14,12 +14,12 @@ use crate::remux::{Reader, ReaderEvent, Target};
 use crate::stream::{End, Outcome};
 
 const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
-/// The cost of reading a byte and taking it, without its output.
+/// The cost of reading a byte and remuxing it, without the output.
 const READ_COST: usize = 2;
 const CLIENT: &str = "10.0.0.9:6000";
 const PUT: &str = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
 
-/// FLV: its head with what decoders need, a key frame's tag, and one of another frame.
+/// Returns FLV: its head with the decoder setup, the tag of a key frame, and that of another frame.
 fn tags() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let (mut head, mut key, mut other) = (FILE[..13].to_vec(), Vec::new(), Vec::new());
     let mut rest = &FILE[13..];
@@ -37,7 +37,7 @@ fn tags() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (head, key, other)
 }
 
-/// A tag at this time, made longer by a unit that players leave out.
+/// Returns a tag with this time. A unit that players ignore makes it longer.
 fn longer(tag: &[u8], milliseconds: u32, more: usize) -> Vec<u8> {
     let mut tag = tag[..tag.len() - 4].to_vec();
     tag.extend_from_slice(&(more as u32 + 1).to_be_bytes());
@@ -50,8 +50,8 @@ fn longer(tag: &[u8], milliseconds: u32, more: usize) -> Vec<u8> {
     [tag, whole.to_vec()].concat()
 }
 
-/// A key frame and what hangs on it, from a time on, of so many bytes at least; and how many
-/// pictures that are.
+/// Returns a group of pictures from this time on, with at least this many bytes, and how many
+/// pictures it has.
 fn group(from: u32, bytes: usize) -> (Vec<u8>, usize) {
     let (_, key, other) = tags();
     let (mut group, mut pictures) = (longer(&key, from, 9), 1);
@@ -74,16 +74,16 @@ fn pictures(format: Format, media: &[u8]) -> usize {
     count
 }
 
-/// A source has sent this.
+/// Begins a source that has sent this.
 fn source(stage: &mut Stage, media: &[u8]) -> ConnectionId {
     let source = stage.client(PUT);
     stage.send_media(source, media);
     source
 }
 
-/// Frames of a byte become packets: a source has that done, and it is its work.
+/// Frames of one byte become whole packets. The cost of that is the source's.
 #[test]
-fn what_comes_of_little_counts_by_how_much_it_is() {
+fn large_output_of_few_bytes_counts_as_cost() {
     let mut stage = Stage::new(&[]);
     let (head, key, _) = tags();
     let source = source(&mut stage, &[&head[..], &longer(&key, 0, 9)].concat());
@@ -108,7 +108,7 @@ fn what_comes_of_little_counts_by_how_much_it_is() {
     stage.lose(source);
 }
 
-/// Somebody asks, and nothing else is done for now. Says what that cost.
+/// Requests a path, and does nothing else. Returns the connection and the cost.
 fn ask(stage: &mut Stage, port: u16, path: &str) -> (ConnectionId, usize) {
     let peer = SocketAddr::from(([10, 0, 0, 3], port));
     let id = stage.relay.accepted(peer, stage.now).expect("room");
@@ -118,10 +118,10 @@ fn ask(stage: &mut Stage, port: u16, path: &str) -> (ConnectionId, usize) {
     (id, cost)
 }
 
-/// Whatever lies in the buffer, who asks costs no more than a turn's share, nor does any go after
-/// it; and all of it comes.
+/// A request costs at most one turn's share, however much the buffer has, and so does each turn
+/// after it. All bytes are read in the end.
 #[test]
-fn what_there_is_is_read_a_share_at_a_time() {
+fn the_buffer_is_read_a_share_at_a_time() {
     let (head, ..) = tags();
     let (media, count) = group(0, 1_500_000);
     for (path, format) in [("live.ts", Format::MpegTs), ("live.mp4", Format::Mp4)] {
@@ -134,9 +134,9 @@ fn what_there_is_is_read_a_share_at_a_time() {
         );
         let (mut goes, mut all) = (0, cost);
         while stage.relay.has_ahead() {
-            // Nobody is given more than can be kept for who is being written to.
+            // Nothing is made while a viewer still has unsent bytes of it.
             while let Some(cost) = stage.relay.read_ahead(stage.now) {
-                // What has been gathered for a fragment comes at once.
+                // The bytes that were gathered for a fragment come out at once.
                 let most = AHEAD_COST_MAX + GO_BYTES;
                 assert!(cost < most, "{cost} for a go");
                 stage.relay.check();
@@ -153,9 +153,9 @@ fn what_there_is_is_read_a_share_at_a_time() {
     }
 }
 
-/// Each byte of a source costs it what is done with it for shadows, too.
+/// Remuxing a source's byte counts as the source's cost.
 #[test]
-fn what_is_made_of_it_is_a_sources_work() {
+fn remuxing_counts_as_the_sources_cost() {
     let (head, ..) = tags();
     let mut stage = Stage::new(&[]);
     let source = source(&mut stage, &[&head[..], &group(0, 9_000).0].concat());
@@ -166,16 +166,16 @@ fn what_is_made_of_it_is_a_sources_work() {
         ask(&mut stage, port, path);
         stage.settle();
     }
-    // And what comes of it, which is as much again and a little.
+    // The output counts, too: as much again, and a little more.
     let made = 2 * (READ_COST + 1) * media.len();
     let all = cost(&mut stage) - alone;
     assert!((made..made + made / 4).contains(&all), "{all} of {made}");
 }
 
-/// It begins at the oldest byte that is kept, the next ones overwrite that, and nobody reads on
-/// between: nothing is lost all the same.
+/// It begins at the oldest byte of the buffer, new bytes overwrite that, and no turn comes between:
+/// even so nothing is lost.
 #[test]
-fn what_is_yet_to_be_read_is_not_overwritten() {
+fn unread_bytes_are_not_overwritten() {
     let (head, ..) = tags();
     for pieces in [1_400, 30_000, 100_000] {
         let mut stage = Stage::new(&["--buffer=1M", "--buffers=4M"]);
@@ -198,9 +198,9 @@ fn what_is_yet_to_be_read_is_not_overwritten() {
     }
 }
 
-/// Its original ends, or is cut off, while it has yet to catch up.
+/// The original ends, or is cut off, while the remuxed stream is behind.
 #[test]
-fn a_stream_may_end_before_its_shadow_has_caught_up() {
+fn a_stream_may_end_before_its_remuxed_stream_has_caught_up() {
     let (head, ..) = tags();
     let (media, count) = group(0, 900_000);
     let media = [&head[..], &media].concat();
@@ -236,15 +236,15 @@ fn a_stream_may_end_before_its_shadow_has_caught_up() {
     }
 }
 
-/// Bytes of all blocks, and what is kept for more.
+/// Returns the bytes of all blocks, and those reserved.
 fn pool_bytes(stage: &Stage) -> usize {
     let streams = stage.relay.streams.streams.iter();
     streams.map(|(_, stream)| stream.buffer.pool_bytes()).sum()
 }
 
-/// Two that begin at once are two, and half of what there is.
+/// Two remuxed streams that begin together count as two, and leave half of the buffers.
 #[test]
-fn each_shadow_has_its_buffer_from_its_beginning_on() {
+fn each_remuxed_stream_reserves_a_buffer_when_it_begins() {
     let media = [&tags().0[..], &group(0, 9_000).0].concat();
     let mut stage = Stage::new(&["--buffer=1M", "--buffers=4M"]);
     source(&mut stage, &media);
@@ -260,7 +260,7 @@ fn each_shadow_has_its_buffer_from_its_beginning_on() {
     stage.send_media(other, &media);
     let refused = stage.client("GET /stream/t/live.ts HTTP/1.1\r\nHost: h\r\n\r\n");
     stage.assert_status(refused, 503);
-    // Streams have what is left, and no more.
+    // Other streams get the rest, and no more.
     stage.send_media(other, &group(9_000, 3_000_000).0);
     assert!(pool_bytes(&stage) <= 4 << 20);
     stage.lose(other);
@@ -269,10 +269,10 @@ fn each_shadow_has_its_buffer_from_its_beginning_on() {
     assert!(pool_bytes(&stage) <= 4 << 20);
 }
 
-/// The viewers of an ended stream take nothing, without a time limit. They make
-/// room for their own session, and for others only where their session has more than its share.
+/// The viewers of an ended stream read nothing, without a time limit. They make room for their own
+/// session, and for others only if their session has more remuxed streams.
 #[test]
-fn what_is_left_of_a_session_makes_room_for_itself_and_for_those_with_less() {
+fn an_ended_session_makes_room_for_sessions_with_fewer_remuxed_streams() {
     let media = [&tags().0[..], &group(0, 9_000).0].concat();
     for (session, ended, buffers, statuses) in [
         ("t", 1, "--buffers=2M", [503, 503]),
@@ -306,9 +306,9 @@ fn what_is_left_of_a_session_makes_room_for_itself_and_for_those_with_less() {
     }
 }
 
-/// UDP clients of a stream that came when there was no room get it when there is.
+/// UDP clients for whose stream there was no memory get it when there is.
 #[test]
-fn udp_clients_are_thought_of_again() {
+fn remuxing_for_udp_clients_is_tried_again() {
     let media = [&tags().0[..], &group(0, 9_000).0].concat();
     let options = ["--token-server=10.0.0.1", "--buffer=1M", "--buffers=2M"];
     let mut stage = Stage::new(&options);
@@ -348,9 +348,9 @@ fn udp_clients_are_thought_of_again() {
     assert!(datagrams.is_some_and(|datagrams| datagrams.to == [to]));
 }
 
-/// Their shadow is one of the stream, and no shadow has another.
+/// A remuxed stream of a session is always made from the original.
 #[test]
-fn a_shadow_has_no_shadow() {
+fn a_remuxed_stream_is_not_remuxed_again() {
     let mut stage = Stage::new(&["--token-server=10.0.0.1"]);
     stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
     stage.client(&format!(
@@ -366,10 +366,10 @@ fn a_shadow_has_no_shadow() {
     stage.lose(source);
 }
 
-/// Who asks for a head alone is told what a playlist is; nothing is made for it.
+/// HEAD for a playlist tells its type, and begins no remuxed stream.
 #[cfg(feature = "hls")]
 #[test]
-fn the_head_of_a_playlist_makes_nothing() {
+fn head_of_a_playlist_begins_no_remuxing() {
     let mut stage = Stage::new(&[]);
     let source = source(&mut stage, &[&tags().0[..], &group(0, 9_000).0].concat());
     let head = stage.client("HEAD /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -384,9 +384,9 @@ fn the_head_of_a_playlist_makes_nothing() {
     stage.assert_nothing_left();
 }
 
-/// Whoever may not watch any more loses it in whichever container.
+/// A viewer whose permission ends is disconnected in every container.
 #[test]
-fn no_rule_is_skipped_by_who_is_inside() {
+fn ended_permissions_disconnect_viewers_of_all_containers() {
     let (head, ..) = tags();
     let media = [&head[..], &group(0, 9_000).0].concat();
     for ends in ["abort", "time", "kick", "max-viewers"] {
@@ -467,10 +467,10 @@ fn known() -> Vec<u8> {
     [&tags().0[..], &group(0, 9_000).0].concat()
 }
 
-/// It may be anything: who wants it otherwise waits as long as a source may be silent, and who
-/// wants a head alone does not.
+/// While the format is unknown, a request for another container waits up to the source's idle time.
+/// HEAD does not wait.
 #[test]
-fn who_wants_a_stream_otherwise_waits_until_it_is_known() {
+fn a_request_for_another_container_waits_for_the_format() {
     for shows in [false, true] {
         let mut stage = Stage::new(&["--source-idle-time=7", "--wait=3", "--body-rate=0"]);
         let source = source(&mut stage, &FILE[..1]);
@@ -479,7 +479,7 @@ fn who_wants_a_stream_otherwise_waits_until_it_is_known() {
         assert_eq!(stage.text(waits), "");
         let told = head(&mut stage, "s/live.ts");
         stage.assert_status(told, 503);
-        // A byte now and then: it is not silent.
+        // A byte now and then keeps the source from being silent.
         for byte in &FILE[1..3] {
             stage.wait_seconds(3);
             stage.send_media(source, &[*byte]);
@@ -496,9 +496,9 @@ fn who_wants_a_stream_otherwise_waits_until_it_is_known() {
     }
 }
 
-/// What each source may be had as, and what is said where it may not.
+/// Each format can be remuxed into some containers. The others are refused with the reason.
 #[test]
-fn what_a_stream_may_be_had_as_is_told_to_who_asks_for_the_head_alone() {
+fn head_says_into_which_containers_a_stream_can_be_remuxed() {
     let mp3 = include_bytes!("../../../../tests/media/sound.mp3");
     let ts_output = include_bytes!("../../../../tests/media/h264.ts");
     let own = known();
@@ -539,9 +539,9 @@ fn what_a_stream_may_be_had_as_is_told_to_who_asks_for_the_head_alone() {
     }
 }
 
-/// One shadow's fault is not another's, and who asks again is told of it.
+/// An error ends one remuxed stream, and the next request for it is refused with the reason.
 #[test]
-fn a_shadow_that_fails_ends_alone() {
+fn a_remuxed_stream_that_fails_ends_alone() {
     let mut stage = Stage::new(&[]);
     let source = source(&mut stage, &known());
     let [(first, _), (second, _)] =
@@ -576,7 +576,7 @@ fn a_shadow_that_fails_ends_alone() {
         stage.assert_status(id, status);
         assert_eq!(stage.text(id).contains("a unit is too long"), status == 406);
     }
-    // Another source of the stream may be had otherwise.
+    // Another source of the stream may be remuxed.
     let id = original(&stage);
     stage.relay.streams.forgive(id);
     let (id, _) = ask(&mut stage, 5, "live.ts");
@@ -585,9 +585,9 @@ fn a_shadow_that_fails_ends_alone() {
     stage.lose(source);
 }
 
-/// What is known of shadows that are no more is gone with the source; of those that run, the fault.
+/// The next source clears the errors. Entries of running remuxed streams stay, others go.
 #[test]
-fn another_source_is_forgiven_what_the_one_before_could_not_be_made() {
+fn the_next_source_clears_the_errors() {
     let mut stage = Stage::new(&[]);
     source(&mut stage, &known());
     let id = original(&stage);
@@ -620,10 +620,10 @@ fn another_source_is_forgiven_what_the_one_before_could_not_be_made() {
     stream.casts.clear();
 }
 
-/// There may be no more: each has its buffer, and half of all buffers is for streams as they are.
+/// Each remuxed stream reserves a buffer, and half of all buffers stays with the originals.
 #[test]
-fn there_are_as_many_shadows_as_have_room() {
-    // Streams have taken what shadows may not have.
+fn remuxed_streams_are_bounded_by_their_buffers() {
+    // Originals use the memory that remuxed streams may not have.
     let mut stage = Stage::new(&["--buffer=1M", "--buffers=4M"]);
     for name in ["a", "b", "c"] {
         let other = stage.client(&PUT.replace("/s ", &format!("/{name} ")));
@@ -638,8 +638,8 @@ fn there_are_as_many_shadows_as_have_room() {
         stage.assert_status(id, 503);
     }
     assert_eq!(stage.relay.streams.shadows().count(), 0);
-    // Others have all that there may be, though there are bytes enough; what a stream was made into
-    // before is one more, too.
+    // The limit holds although there are bytes left. A container that was made before needs a place
+    // again.
     let mut stage = Stage::new(&["--buffer=1M", "--buffers=4M"]);
     source(&mut stage, &known());
     let (before, _) = ask(&mut stage, 1, "live.ts");
@@ -666,10 +666,10 @@ fn there_are_as_many_shadows_as_have_room() {
     }
 }
 
-/// A stream has segments as it is, or as what its format is played as; no shadow beside has any.
+/// A session has the segments of the original, or of the remuxed stream that its format needs.
 #[cfg(feature = "hls")]
 #[test]
-fn the_segments_of_a_session_are_one_streams() {
+fn a_session_has_the_segments_of_one_stream() {
     let ts_output = include_bytes!("../../../../tests/media/h264.ts");
     let matroska = include_bytes!("../../../../tests/media/h264.mkv");
     let own = known();
@@ -707,10 +707,9 @@ fn the_segments_of_a_session_are_one_streams() {
     }
 }
 
-/// Whoever is sent a stream in datagrams is sent MPEG-TS: it as it is, or its shadow, which is made
-/// for those who want it.
+/// UDP clients get MPEG-TS: the original, or a stream that is remuxed for them.
 #[test]
-fn what_goes_out_in_datagrams_is_mpeg_ts() {
+fn udp_clients_get_mpeg_ts() {
     let ts_output = include_bytes!("../../../../tests/media/h264.ts");
     let mp3 = include_bytes!("../../../../tests/media/sound.mp3");
     let own = known();
@@ -725,7 +724,7 @@ fn what_goes_out_in_datagrams_is_mpeg_ts() {
         let mut stage = Stage::new(options);
         source(&mut stage, media);
         if is_made {
-            // It in another container is none of that.
+            // A remuxed stream in another container does not go to them.
             ask(&mut stage, 1, "live.mp4");
             stage.settle();
         }
@@ -743,9 +742,9 @@ fn what_goes_out_in_datagrams_is_mpeg_ts() {
     }
 }
 
-/// Nothing is made any more of what has ended.
+/// No remuxed stream begins after the end of the original.
 #[test]
-fn what_has_ended_is_not_made_for_datagrams() {
+fn an_ended_stream_is_not_remuxed_for_udp_clients() {
     let mut stage = Stage::new(&[]);
     source(&mut stage, &known());
     let id = original(&stage);
@@ -756,11 +755,11 @@ fn what_has_ended_is_not_made_for_datagrams() {
     assert_eq!(streams.shadows().count(), 0);
 }
 
-/// Its header is fed to a shadow first, however long that is, and is work like all else.
+/// The header is fed first, however long it is, and counts as cost.
 #[test]
-fn a_long_header_costs_who_asks_as_much_as_what_follows() {
+fn a_long_header_counts_as_cost() {
     let (head, ..) = tags();
-    // A tag of what is said of the file, which nobody reads.
+    // A tag with metadata, which no decoder reads.
     let about = |bytes: usize| {
         let length = (bytes as u32).to_be_bytes();
         let whole = (bytes as u32 + 11).to_be_bytes();
@@ -780,15 +779,15 @@ fn a_long_header_costs_who_asks_as_much_as_what_follows() {
     assert_eq!(long - short, 30_000);
 }
 
-/// What is read at once is a part of what can be kept: of the beginning, and of all that follows.
+/// A small buffer is read in pieces that fit into it, at the beginning and later.
 #[test]
-fn a_small_buffer_is_read_in_small_shares() {
+fn a_small_buffer_is_read_in_small_pieces() {
     let (head, ..) = tags();
     let (media, count) = group(0, 220_000);
     let mut stage = Stage::new(&["--buffer=256K", "--buffers=8M"]);
     let source = source(&mut stage, &[&head[..], &media].concat());
     let (viewer, first) = ask(&mut stage, 1, "live.ts");
-    // Little comes of it: what players leave out is left out.
+    // The output is short: the long units are left out.
     let share = READ_COST * 32 * 1024;
     let may = share..share + share / 2;
     assert!(may.contains(&first), "{first} for the first of {share}");
@@ -807,9 +806,10 @@ fn a_small_buffer_is_read_in_small_shares() {
     assert_eq!(pictures(Format::MpegTs, &got), count);
 }
 
-/// A byte may become four: so much less is read at once, and a third of that while it is behind.
+/// One byte may become four, so a source with a remuxed stream is read less at once, and a third of
+/// that while the remuxed stream is behind.
 #[test]
-fn of_a_source_that_has_a_shadow_less_is_read_at_once() {
+fn a_source_with_a_remuxed_stream_is_read_less_at_once() {
     let mut stage = Stage::new(&["--buffer=256K", "--buffers=8M"]);
     let source = source(&mut stage, &[&tags().0[..], &group(0, 150_000).0].concat());
     let alone = stage.relay.appetite(source);
@@ -826,9 +826,9 @@ fn of_a_source_that_has_a_shadow_less_is_read_at_once() {
     );
 }
 
-/// What cannot be read has no shadow, nor a fault that would last.
+/// An unknown format has no remuxed stream, and no error is kept for it.
 #[test]
-fn of_what_nobody_knows_nothing_is_made() {
+fn an_unknown_format_is_not_remuxed() {
     let mut stage = Stage::new(&[]);
     source(&mut stage, &FILE[..2]);
     let id = original(&stage);
@@ -841,10 +841,10 @@ fn of_what_nobody_knows_nothing_is_made() {
     assert!(stream.casts.is_empty());
 }
 
-/// Whatever it goes out as, it came through somebody.
+/// Remuxed streams of an origin's stream have the same `Via`.
 #[cfg(feature = "hls")]
 #[test]
-fn what_is_made_of_an_origins_stream_says_whence_it_came() {
+fn remuxed_streams_of_an_origins_stream_have_its_via() {
     let mut stage = Stage::new(&[]);
     let source = source(&mut stage, &known());
     let id = original(&stage);
@@ -881,7 +881,7 @@ fn what_is_made_of_an_origins_stream_says_whence_it_came() {
     stage.lose(source);
 }
 
-/// Viewers of it in either container fall out of its buffer, and each counts.
+/// Viewers that fall out of the buffer are counted in every container.
 #[test]
 fn skips_are_counted_in_all_containers() {
     let mut stage = Stage::new(&["--buffer=256K", "--buffers=8M"]);
@@ -915,9 +915,9 @@ fn skips_are_counted_in_all_containers() {
     stage.lose(source);
 }
 
-/// Whoever is early is answered when the tracks are known, however the header comes.
+/// A viewer that waits for the tracks is refused when no track can be carried.
 #[test]
-fn a_viewer_who_is_early_is_refused_once_nothing_is_known_to_be_carried() {
+fn an_early_viewer_is_refused_when_no_track_can_be_carried() {
     let webm = include_bytes!("../../../../tests/media/vp8.webm");
     let mpeg2 = include_bytes!("../../../../tests/media/mpeg2.ts");
     for (media, path) in [(&webm[..], "live.ts"), (&mpeg2[..], "live.mp4")] {
@@ -938,7 +938,7 @@ fn a_viewer_who_is_early_is_refused_once_nothing_is_known_to_be_carried() {
 
 /// The source ends before a track is known.
 #[test]
-fn a_viewer_of_whom_nothing_came_is_refused_at_the_end() {
+fn a_viewer_without_output_is_refused_at_the_end() {
     let mut stage = Stage::new(&["--wait=10"]);
     let (viewer, _) = ask(&mut stage, 1, "live.mp4");
     let source = source(&mut stage, &FILE[..20]);
@@ -950,7 +950,7 @@ fn a_viewer_of_whom_nothing_came_is_refused_at_the_end() {
 }
 
 #[test]
-fn hls_of_positions_in_the_file_is_refused_at_once() {
+fn hls_of_fragments_with_file_positions_is_refused_at_once() {
     let mut media = include_bytes!("../../../../tests/media/h264.mp4").to_vec();
     let places = media.windows(4).enumerate();
     let heads = places.filter(|(_, kind)| *kind == b"tfhd");
@@ -970,11 +970,12 @@ fn hls_of_positions_in_the_file_is_refused_at_once() {
     stage.lose(source);
 }
 
-/// FLV has no setup of MP3: the first frame tells, and comes behind the first pictures.
+/// FLV has no decoder setup for MP3: the first audio frame tells the format, after the first
+/// pictures.
 #[test]
-fn mp3_in_flv_is_in_the_first_segment_and_settles_no_length() {
+fn mp3_in_flv_is_in_the_first_segment_and_does_not_set_its_length() {
     let (head, key, other) = tags();
-    // The file's head, and the tag that sets up H.264.
+    // The file's head, and the tag with the H.264 setup.
     let mut media = head[..13].to_vec();
     let mut rest = &head[13..];
     while let Some([kind, a, b, c]) = rest.first_chunk::<4>() {

@@ -1,5 +1,5 @@
-//! A stream's own state, and on the stage: what of it may go out how, when its source is read, and
-//! what it holds.
+//! A single stream, and streams in a simulated server: their outputs, when a source is read, and
+//! their memory.
 #![cfg(feature = "default")]
 
 use std::rc::Rc;
@@ -28,7 +28,7 @@ fn session(name: &str) -> SessionId {
     SessionId::parse(name.as_bytes()).expect("a name")
 }
 
-/// MPEG-TS of so many packets, each with a clock reference so long after the one before.
+/// Returns MPEG-TS packets with a clock reference each, this many milliseconds apart.
 fn packets(count: u64, milliseconds: u64) -> Vec<u8> {
     let packet = |number: u64| {
         let mut packet = [0xff; PACKET_BYTES];
@@ -41,7 +41,7 @@ fn packets(count: u64, milliseconds: u64) -> Vec<u8> {
     (0..count).flat_map(packet).collect()
 }
 
-/// How a source came.
+/// How a source arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Http,
@@ -49,7 +49,7 @@ enum By {
     Bare,
 }
 
-/// A stream from such a source of which this has come, without anybody who gets it.
+/// Begins a stream from such a source that has sent this, without viewers and clients.
 fn begin(stage: &mut Stage, by: By, media: &[u8]) -> StreamId {
     let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
     let from = address(CAMERA);
@@ -92,10 +92,10 @@ fn seat(stream: &mut Stream) {
         .set_clients(Rc::new([client]), None, || 7);
 }
 
-/// What came as RTP goes out as it came, though its source may be gone; all else that may be
-/// MPEG-TS is sent from the buffer, once somebody gets it.
+/// RTP goes out as it came, even after its source is gone. Other possible MPEG-TS is sent from the
+/// buffer, once there is a client.
 #[test]
-fn who_needs_a_transport_of_its_own() {
+fn only_possible_mpeg_ts_without_rtp_needs_an_output_from_the_buffer() {
     let unknown = [7; 20_000];
     let known = packets(20, 0);
     for (by, media, needs) in [
@@ -135,9 +135,9 @@ fn who_needs_a_transport_of_its_own() {
     }
 }
 
-/// Who watches so is counted as who is connected.
+/// A player with a playlist counts as a viewer.
 #[test]
-fn a_stream_is_watched_by_viewers_and_by_who_asks_for_its_playlist() {
+fn a_stream_is_watched_by_viewers_and_by_playlist() {
     let mut stage = Stage::new(&[]);
     let id = begin(&mut stage, By::Http, b"");
     let now = stage.now;
@@ -202,9 +202,9 @@ fn why_a_stream_cannot_go_out_by_rtp() {
     assert!(fault.contains("takes one more --buffer"), "{fault}");
 }
 
-/// Without one of its parts it holds so much less as that part takes.
+/// Without one of its parts, the stream counts as much less as that part takes.
 #[test]
-fn all_that_a_stream_keeps_counts_with_what_it_takes() {
+fn every_part_of_a_stream_counts_as_memory() {
     let mut stage = Stage::new(&["--hold=5"]);
     let id = begin(&mut stage, By::Bare, &packets(5_000, 0));
     let header = Packet::header(33, 1, 0, 7);
@@ -262,8 +262,7 @@ fn all_that_a_stream_keeps_counts_with_what_it_takes() {
     assert_eq!(stream.held_bytes(), left.iter().sum::<usize>());
 }
 
-/// What the shell is told: whose bytes are wanted again, and what the operator reads. Nobody is
-/// written to meanwhile.
+/// Returns the connections that are to be read again, and the log lines. Writes nothing.
 fn actions(stage: &mut Stage) -> (Vec<ConnectionId>, Vec<String>) {
     let (mut wanted, mut lines) = (Vec::new(), Vec::new());
     while let Some(action) = stage.relay.next_action() {
@@ -289,10 +288,10 @@ fn write_all(stage: &mut Stage) {
     while write_next(&mut stage.relay, stage.now, whole).is_some() {}
 }
 
-/// While those who can take it have yet to be written what there is, nothing more is read; when
-/// they have it, or have left, that is said, and once.
+/// A source is not read while viewers that could take it have unsent bytes. It is read again once
+/// they have them or have left, and this is reported once.
 #[test]
-fn a_source_is_read_on_when_its_viewers_have_what_there_is() {
+fn a_source_is_read_again_when_its_viewers_have_caught_up() {
     for leaves in [false, true] {
         let mut stage = Stage::new(&["--buffer=256K"]);
         let source = put(&mut stage, &[7; 1_000]);
@@ -333,7 +332,7 @@ fn with_client(options: &[&str]) -> Stage {
     stage
 }
 
-/// Sends what is due to UDP clients until this moment.
+/// Sends the datagrams that are due within this time.
 fn post(stage: &mut Stage, time: Duration) {
     let until = stage.now + time;
     loop {
@@ -347,13 +346,13 @@ fn post(stage: &mut Stage, time: Duration) {
     }
 }
 
-/// UDP clients are sent a stream at the pace of its clock, and its source waits for that; and for
-/// its viewers beside them.
+/// UDP clients get a stream at the pace of its clock. Its source waits for that, and for its
+/// viewers.
 #[test]
-fn a_source_that_is_ahead_of_its_clock_waits_whoever_watches() {
+fn a_source_that_is_ahead_of_its_clock_waits_with_and_without_viewers() {
     for is_watched in [false, true] {
         let mut stage = with_client(&["--buffer=256K", "--source-idle-time=5"]);
-        // 5,000 bytes are a second.
+        // 5,000 bytes last a second.
         let media = packets(1_000, 36);
         let source = put(&mut stage, &media[..10 * PACKET_BYTES]);
         let viewer = is_watched.then(|| stage.viewer("s"));
@@ -362,7 +361,7 @@ fn a_source_that_is_ahead_of_its_clock_waits_whoever_watches() {
             stage.relay.received(source, piece, stage.now);
         }
         assert_eq!(stage.relay.appetite(source), 0);
-        // Its viewers have all of it: that alone does not help.
+        // The viewers have all bytes, but the clock is still behind.
         write_all(&mut stage);
         assert_eq!(actions(&mut stage).0, []);
         if let Some(viewer) = viewer {
@@ -371,7 +370,7 @@ fn a_source_that_is_ahead_of_its_clock_waits_whoever_watches() {
         post(&mut stage, Duration::from_secs(5));
         assert_eq!(actions(&mut stage).0, [], "still far ahead");
         assert_eq!(stage.relay.appetite(source), 0);
-        // Longer than a source may be silent: it is not, for nobody reads it.
+        // Longer than the idle time: the source is not silent, as it is not read.
         post(&mut stage, Duration::from_millis(5_400));
         assert_eq!(actions(&mut stage).0, [], "ahead still");
         assert_eq!(stage.relay.streams.running(), 1);
@@ -383,9 +382,9 @@ fn a_source_that_is_ahead_of_its_clock_waits_whoever_watches() {
     }
 }
 
-/// It waits for its viewers, though its UDP clients have all that is due.
+/// The source waits for its viewers, although the UDP clients have all that is due.
 #[test]
-fn a_source_that_waits_for_viewers_is_not_read_on_for_udp_clients() {
+fn a_source_that_waits_for_viewers_is_not_read_for_udp_clients() {
     let mut stage = with_client(&["--buffer=256K"]);
     let media = packets(1_000, 1);
     let source = put(&mut stage, &media[..10 * PACKET_BYTES]);
@@ -403,9 +402,9 @@ fn a_source_that_waits_for_viewers_is_not_read_on_for_udp_clients() {
     stage.lose(source);
 }
 
-/// However much of it comes.
+/// The reason is logged once, however many bytes follow.
 #[test]
-fn what_cannot_go_out_by_rtp_is_said_once() {
+fn the_reason_against_rtp_is_logged_once() {
     for (options, media, is_said) in [
         (&["--remux=off"][..], FLV, true),
         (&["--remux=on"], FLV, false),
@@ -435,7 +434,7 @@ fn rows(stage: &Stage) -> Vec<Value> {
 }
 
 #[test]
-fn streams_are_numbered_as_they_begin_and_know_when_that_was() {
+fn streams_have_numbers_in_the_order_of_their_begin_times() {
     let mut stage = Stage::new(&[]);
     for name in ["a", "b", "c"] {
         let head = format!("PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
@@ -457,9 +456,9 @@ fn streams_are_numbered_as_they_begin_and_know_when_that_was() {
     );
 }
 
-/// Whoever has lost its stream's source does not lose it again for another's.
+/// The loss of a source is handled once. It does not affect the stream's next source.
 #[test]
-fn a_stream_knows_its_own_source() {
+fn a_stream_loses_only_its_own_source() {
     let mut stage = Stage::new(&[]);
     let id = begin(&mut stage, By::Http, b"x");
     let own = StreamSource::Http(ConnectionId::from_u64(1));
@@ -481,9 +480,9 @@ fn a_stream_knows_its_own_source() {
     assert!(!streams.has_as_source(id, own) && !streams.has(id));
 }
 
-/// Of a session there may be something or not, and somebody who watches it or not.
+/// With and without a stream of the session, and with and without viewers.
 #[test]
-fn an_abort_says_whether_there_was_anything_and_how_many_watched() {
+fn an_abort_says_whether_the_session_existed_and_how_many_watched() {
     for viewers in [None, Some(0), Some(1), Some(3)] {
         let mut stage = Stage::new(&[]);
         let source = viewers.map(|_| put(&mut stage, &[7; 1_000]));
@@ -493,7 +492,7 @@ fn an_abort_says_whether_there_was_anything_and_how_many_watched() {
         let aborted = stage.relay.end_session(&session("s"));
         stage.relay.dispatch_events();
         stage.settle();
-        // They are told why, and closed soon.
+        // The viewers have got the end, and are closed soon.
         stage.wait_seconds(3);
         assert_eq!(aborted, viewers);
         let source = source.into_iter();
@@ -505,7 +504,7 @@ fn an_abort_says_whether_there_was_anything_and_how_many_watched() {
     }
 }
 
-/// Whatever brings it, its viewers get what there is, and a clean end.
+/// With every kind of source, the viewers get all bytes and a clean end.
 #[test]
 fn a_stream_ends_well_when_the_server_shuts_down() {
     let known = packets(70, 0);
@@ -549,7 +548,7 @@ fn a_stream_ends_well_when_the_server_shuts_down() {
     }
 }
 
-/// Where that may be, who comes takes the place of who is there; elsewhere it is refused.
+/// Where takeover is on, the new source replaces the old one. Elsewhere it is refused.
 #[test]
 fn another_source_takes_over_where_it_may() {
     for takes_over in [false, true] {

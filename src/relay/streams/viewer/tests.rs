@@ -1,5 +1,5 @@
-//! Viewers on the stage: the heads that they get, how their answers end, and that whatever of a
-//! chunk is written at once, what comes is whole.
+//! Viewers in a simulated server: the heads that they get, how their responses end, and chunks that
+//! are written in parts.
 
 use super::*;
 use crate::relay::Outgoing as Written;
@@ -37,9 +37,9 @@ fn viewing(framing: Outgoing, keep_alive: bool) -> Viewing {
     }
 }
 
-/// Where the end shows, another request may follow, if the client would have that.
+/// Another request may follow where the body shows its end, if the client wants that.
 #[test]
-fn an_answer_ends_so_that_its_client_can_tell_how() {
+fn a_response_shows_whether_it_ended_well() {
     let framings: [fn() -> Outgoing; 3] = [
         || Outgoing::Chunked(ChunkWriter::default()),
         || Outgoing::Length,
@@ -56,9 +56,9 @@ fn an_answer_ends_so_that_its_client_can_tell_how() {
     }
 }
 
-/// Of a chunk its line and its tail are none; all else that goes out is.
+/// A chunk's size line and line end are not media. All other bytes are.
 #[test]
-fn what_is_sent_is_media_but_for_the_framing() {
+fn chunk_framing_does_not_count_as_media() {
     let mut chunked = viewing(Outgoing::Chunked(chunk(5)), true);
     assert_eq!(
         chunked.place(),
@@ -78,7 +78,7 @@ fn what_is_sent_is_media_but_for_the_framing() {
 
 #[cfg(feature = "handover")]
 #[test]
-fn a_chunk_that_was_told_fits_if_it_can_be() {
+fn an_impossible_state_of_a_chunk_is_refused() {
     let fits = |framing| viewing(framing, true).fits();
     assert!(fits(Outgoing::Length) && fits(Outgoing::UntilClose));
     assert!(fits(Outgoing::Chunked(chunk(5))));
@@ -88,9 +88,9 @@ fn a_chunk_that_was_told_fits_if_it_can_be() {
     assert!(!fits(Outgoing::Chunked(bad)));
 }
 
-/// Which version a client speaks decides how it is answered, and the operator may.
+/// The client's HTTP version decides how the body ends, or `--close-delimited`.
 #[test]
-fn a_viewers_head_says_how_its_body_ends_and_what_follows() {
+fn a_viewers_head_says_how_its_body_ends() {
     for (option, version, asks, is_chunked, says) in [
         (None, "1.1", "", true, None),
         (None, "1.1", "Connection: close\r\n", true, Some("close")),
@@ -134,9 +134,9 @@ fn a_viewers_head_says_how_its_body_ends_and_what_follows() {
             "0123456789"
         };
         assert_eq!(body, media, "{case}");
-        // Who asks for the head alone is told the same.
+        // HEAD gets the same head.
         assert_eq!(stage.text(head), format!("{got}\r\n\r\n"), "{case}");
-        // It broke off, and it is closed soon.
+        // The source broke off: the connection is closed soon.
         stage.lose(source);
         stage.wait_seconds(3);
         assert!(stage.closed.contains(&get), "{case}");
@@ -144,7 +144,8 @@ fn a_viewers_head_says_how_its_body_ends_and_what_follows() {
     }
 }
 
-/// Writes to whoever is next until nobody is; the viewer takes so many bytes and no more.
+/// Writes to each viewer in turn until none is left. This viewer's socket takes at most `most`
+/// bytes.
 fn write_part(stage: &mut Stage, viewer: ConnectionId, most: usize) {
     let mut left = most;
     loop {
@@ -170,10 +171,9 @@ fn write_part(stage: &mut Stage, viewer: ConnectionId, most: usize) {
     }
 }
 
-/// Wherever its socket takes no more, a viewer goes on there: more may have come since, and the
-/// end.
+/// A viewer continues where its socket took no more, also after new bytes or the end.
 #[test]
-fn a_chunk_that_is_written_in_parts_is_whole_and_so_is_the_end() {
+fn a_chunk_that_is_written_in_parts_arrives_whole() {
     let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\n";
     let head = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
     for (more, ends) in [("", true), ("ABCDE", true), ("ABCDE", false)] {
@@ -212,9 +212,9 @@ fn a_chunk_that_is_written_in_parts_is_whole_and_so_is_the_end() {
     }
 }
 
-/// Much that it has had does not make much of little that comes.
+/// Bytes that the viewers have got already do not count as much for the queue.
 #[test]
-fn a_stream_stands_where_what_its_viewers_lack_puts_it() {
+fn the_unsent_bytes_choose_a_streams_queue() {
     let mut stage = Stage::new(&[]);
     let put = PUT.replace("30", "9999999");
     let source = stage.client(&put);
@@ -242,10 +242,10 @@ fn a_stream_stands_where_what_its_viewers_lack_puts_it() {
     stage.lose(source);
 }
 
-/// Who fetches segments comes and goes with each, and nobody is told of that.
+/// A request for a segment is no viewer of its own: it is not reported.
 #[cfg(feature = "hls")]
 #[test]
-fn who_watches_is_told_of_when_it_goes_and_who_fetches_a_segment_is_not() {
+fn a_viewer_that_leaves_is_reported_and_a_segments_request_is_not() {
     let mut stage = Stage::new(&["--token-server=10.0.0.1"]);
     let call = |stage: &mut Stage, line: &str| {
         stage.client(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
@@ -277,10 +277,10 @@ fn who_watches_is_told_of_when_it_goes_and_who_fetches_a_segment_is_not() {
     stage.lose(source);
 }
 
-/// It has fallen out of the buffer, and nothing has come since at which it could go on: what the
-/// open chunk promises cannot be had, and no end of it would be true.
+/// The viewer has fallen out of the buffer, and there is no join point since. The bytes of its open
+/// chunk are gone, so no valid end of the chunk is possible.
 #[test]
-fn a_chunk_that_will_never_be_whole_ends_with_the_connection() {
+fn a_chunk_whose_bytes_are_lost_ends_with_the_connection() {
     const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
     let mut tags = Vec::new();
     let mut rest = &FILE[13..];
@@ -290,7 +290,7 @@ fn a_chunk_that_will_never_be_whole_ends_with_the_connection() {
         tags.push(tag);
         rest = behind;
     }
-    // Up to the first key frame, and then a frame that is none, again and again.
+    // Up to the first key frame. After that, the same frame again and again, which is none.
     let is_key = |tag: &&[u8]| tag[0] == 9 && tag[11] == 0x17 && tag[12] == 1;
     let first = tags.iter().position(is_key).expect("a key frame");
     let other = tags.iter().find(|tag| tag[0] == 9 && tag[11] == 0x27);
@@ -321,7 +321,7 @@ fn a_chunk_that_will_never_be_whole_ends_with_the_connection() {
     assert!(!stage.media(viewer).1);
 }
 
-/// Who catches up gets it in turns of so much, and all of it.
+/// A viewer that catches up gets all bytes, in turns of bounded size.
 #[test]
 fn no_viewer_gets_more_than_its_share_in_a_turn() {
     for option in [None, Some("--close-delimited")] {
@@ -341,7 +341,7 @@ fn no_viewer_gets_more_than_its_share_in_a_turn() {
             stage.relay.served(id, Outcome::Open, stage.now);
             sent.push(bytes);
         }
-        // With what frames a chunk.
+        // The content and its framing.
         let most = TURN_BYTES_MAX + 12;
         assert!(sent.iter().all(|bytes| *bytes <= most), "{sent:?}");
         assert!(sent.iter().sum::<usize>() >= 2_000_000, "{sent:?}");
