@@ -4,8 +4,8 @@
 //! free, and a program that reads the terminal takes the following commands or is stopped. A block
 //! of `sh` has commands. A block of `console` has commands with their output. Each command must
 //! succeed. If its comment begins with a status, the answer has that status. A page ends each server
-//! that it starts. A person pastes more slowly than this test, so the test waits for background programs, except for a source that the
-//! server waits for (`--wait`).
+//! that it starts. A person pastes more slowly than this test, so the test waits for background
+//! programs, except for a source that the server waits for (`--wait`).
 
 use std::fs;
 use std::os::unix::fs::symlink;
