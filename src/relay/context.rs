@@ -16,7 +16,7 @@ use super::event::Event;
 use super::job::JobId;
 use super::rations::Rations;
 use super::report::Report;
-use super::server_event::{self, ServerEvent};
+use super::server_event::{self, LogLine, ServerEvent};
 use super::settings::Settings;
 use super::timers::{Armed, Owner, Timers};
 use super::{Action, Level};
@@ -254,11 +254,30 @@ impl Context {
         self.events.take_new()
     }
 
-    /// Something has happened to a session. It is reported unless the session's clients have caused
-    /// too much already.
-    pub fn tell(&mut self, session: &SessionId, what: &ServerEvent<'_>) {
-        if self.events.is_kept() && self.rations.admit(session, what, self.now) {
-            self.tell_about((Some(session), Some(session)), what);
+    /// Reports what happened to a session, or to a token with the session's own id: see
+    /// [`Context::emit_about`].
+    pub fn emit(&mut self, session: &SessionId, event: &ServerEvent<'_>) {
+        self.emit_about(Some((session, session)), event);
+    }
+
+    /// Writes the line of the log that belongs to an event, and adds the event to `/api/events` if
+    /// anybody reads those. [`Rations`] may leave it out there. `about`: the session id that it is
+    /// about, and the session that this id opens.
+    pub fn emit_about(&mut self, about: Option<(&SessionId, &SessionId)>, event: &ServerEvent<'_>) {
+        let line = LogLine { event, about };
+        match line.level() {
+            Some(_) if line.is_about_token() => self.log_change(format_args!("{line}")),
+            Some(level) => self.log(level, format_args!("{line}")),
+            None => {}
+        }
+        let is_reported = |(name, _)| self.rations.admit(name, event, self.now);
+        if self.events.is_kept() && about.is_none_or(is_reported) {
+            let (run, time) = (self.run, self.date());
+            let of = about.map(|(_, of)| of.clone());
+            self.events.push(of, |text, number| {
+                let name = about.map(|(name, _)| name);
+                server_event::write_unit(text, (EventId { run, number }, time), name, event);
+            });
         }
     }
 
@@ -267,22 +286,10 @@ impl Context {
         &self.rations
     }
 
-    /// Something has happened about a sessionid, which is a session's own or opens one: `of`.
-    pub fn tell_about(
+    /// Adds the refusal of a source to `/api/events`, up to a number of them in a second.
+    pub fn emit_refusal(
         &mut self,
-        (about, of): (Option<&SessionId>, Option<&SessionId>),
-        what: &ServerEvent<'_>,
-    ) {
-        let (run, time) = (self.run, self.date());
-        self.events.push(of.cloned(), |text, number| {
-            server_event::write_unit(text, (EventId { run, number }, time), about, what);
-        });
-    }
-
-    /// Somebody would be a source, and may not. Of so many in a second it is told.
-    pub fn tell_refused(
-        &mut self,
-        (about, of): (Option<&SessionId>, Option<&SessionId>),
+        about: (&SessionId, &SessionId),
         address: SocketAddr,
         refusal: &Refusal,
     ) {
@@ -298,7 +305,7 @@ impl Context {
                 detail: &refusal.detail,
                 left_out,
             };
-            self.tell_about((about, of), &what);
+            self.emit_about(Some(about), &what);
         }
     }
 
@@ -588,13 +595,13 @@ mod tests {
         let mut ctx = Stage::new(&[]).relay.ctx;
         let session = SessionId::parse(b"s").expect("a good sessionid");
         let refusal = Refusal::new(Status::Conflict, "no");
-        let about = (Some(&session), Some(&session));
+        let about = (&session, &session);
         let at = SocketAddr::from(([10, 0, 0, 1], 7));
-        ctx.tell_refused(about, at, &refusal);
+        ctx.emit_refusal(about, at, &refusal);
         assert!(!ctx.take_news(), "nobody follows");
         ctx.keep_events();
         for number in 0..20 {
-            ctx.tell_refused(about, at, &refusal);
+            ctx.emit_refusal(about, at, &refusal);
             assert_eq!(ctx.take_news(), number < 16, "{number}");
         }
     }
@@ -622,10 +629,10 @@ mod tests {
         assert_eq!(ctx.counts().cuts().get("slow"), Some(&1));
         assert_eq!(ctx.counts().of(Count::Skips), 3);
         let session = SessionId::parse(b"s").expect("a good sessionid");
-        ctx.tell(&session, &ServerEvent::TokenOver {});
+        ctx.emit(&session, &ServerEvent::TokenOver {});
         assert!(!ctx.take_news(), "nobody follows");
         ctx.keep_events();
-        ctx.tell(&session, &ServerEvent::TokenOver {});
+        ctx.emit(&session, &ServerEvent::TokenOver {});
         assert!(ctx.take_news() && !ctx.take_news());
     }
 }

@@ -237,9 +237,17 @@ mod tests {
             let reason = "";
             let mut admit = |what| rations.admit(&name, &what, now);
             let has_begun = admit(ServerEvent::StreamBegins { id, source });
-            let is_held = admit(ServerEvent::StreamHeld { id, reason });
+            let is_held = admit(ServerEvent::StreamHeld {
+                id,
+                reason,
+                viewers: 1,
+            });
             assert_eq!(admit(ServerEvent::StreamGoesOn { id, source }), is_held);
-            admit(ServerEvent::StreamHeld { id, reason });
+            admit(ServerEvent::StreamHeld {
+                id,
+                reason,
+                viewers: 1,
+            });
             let has_ended = admit(ServerEvent::StreamEnds {
                 id,
                 reason,

@@ -117,8 +117,7 @@ impl Relay {
             Err(refusal) => {
                 if let Some(about) = route::published(head, self.ctx.settings()) {
                     let of = self.grants.gate(&self.ctx).opened_by(&about).clone();
-                    let whom = (Some(&about), Some(&of));
-                    self.ctx.tell_refused(whom, caller.peer, &refusal);
+                    self.ctx.emit_refusal((&about, &of), caller.peer, &refusal);
                 }
                 self.clients
                     .refuse_request(id, head, &refusal, reply, &mut self.ctx);
@@ -229,7 +228,7 @@ impl Relay {
     /// A viewer's connection is closed for a reason that lies with it.
     pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: CutReason) {
         if let Some((place, peer)) = self.clients.viewer(id) {
-            self.streams.cut(place, peer, cut, &mut self.ctx);
+            self.streams.cut(place, (id, peer), cut, &mut self.ctx);
             self.clients.close(id, &mut self.ctx);
         }
     }

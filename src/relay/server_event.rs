@@ -1,9 +1,12 @@
 //! What happens, as who follows the events is told of it: each is said by the part that knows, and
 //! the desk writes it down.
 
+use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 
 use serde::Serialize;
+
+use super::Level;
 
 use super::viewer_id::{ListedId, PublicStreamId};
 use crate::events::EventId;
@@ -23,6 +26,9 @@ pub enum ServerEvent<'a> {
     StreamHeld {
         id: PublicStreamId,
         reason: &'static str,
+        /// Number of viewers that wait. Only the log has it.
+        #[serde(skip)]
+        viewers: usize,
     },
     /// One has come for them.
     StreamGoesOn {
@@ -122,6 +128,112 @@ impl ServerEvent<'_> {
     }
 }
 
+/// The line of an event in the log, without its level.
+pub struct LogLine<'a> {
+    /// What happened.
+    pub event: &'a ServerEvent<'a>,
+    /// The session id that it is about, and the session that this id opens.
+    pub about: Option<(&'a SessionId, &'a SessionId)>,
+}
+
+impl LogLine<'_> {
+    /// Returns the level of the line. `None`: the log has no line for this event.
+    pub fn level(&self) -> Option<Level> {
+        match self.event {
+            ServerEvent::SourceTooFast { .. } => Some(Level::Warn),
+            ServerEvent::StreamOver { .. }
+            | ServerEvent::ViewerComes { .. }
+            | ServerEvent::ViewerGoes { .. }
+            | ServerEvent::PublisherRefused { .. } => None,
+            ServerEvent::StreamBegins { .. }
+            | ServerEvent::StreamHeld { .. }
+            | ServerEvent::StreamGoesOn { .. }
+            | ServerEvent::StreamEnds { .. }
+            | ServerEvent::ViewerCut { .. }
+            | ServerEvent::TokenAdded { .. }
+            | ServerEvent::TokenRevoked { .. }
+            | ServerEvent::TokenForgotten {}
+            | ServerEvent::TokenOver {}
+            | ServerEvent::TokensOver { .. } => Some(Level::Info),
+        }
+    }
+
+    /// Returns whether it is about one token. Calls of the API can cause any number of such lines.
+    pub fn is_about_token(&self) -> bool {
+        matches!(
+            self.event,
+            ServerEvent::TokenAdded { .. }
+                | ServerEvent::TokenRevoked { .. }
+                | ServerEvent::TokenForgotten {}
+                | ServerEvent::TokenOver {}
+        )
+    }
+}
+
+impl Display for LogLine<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let ServerEvent::TokensOver { count } = self.event {
+            return write!(f, "event=tokens-over count={count}");
+        }
+        let Some((name, of)) = self.about else {
+            return Ok(());
+        };
+        let session = name.digest();
+        match self.event {
+            ServerEvent::StreamBegins { source, .. } => {
+                write!(f, "event=stream-begins session={session} source={source}")
+            }
+            ServerEvent::StreamHeld {
+                reason, viewers, ..
+            } => write!(
+                f,
+                "event=stream-held session={session} reason=\"{reason}\" viewers={viewers}"
+            ),
+            ServerEvent::StreamGoesOn { source, .. } => {
+                write!(f, "event=stream-goes-on session={session} source={source}")
+            }
+            ServerEvent::StreamEnds {
+                reason,
+                bytes_received,
+                bytes_sent,
+                skips,
+                ..
+            } => write!(
+                f,
+                "event=stream-ends session={session} reason=\"{reason}\" bytes_received={bytes_received} bytes_sent={bytes_sent} skips={skips}"
+            ),
+            ServerEvent::SourceTooFast {
+                source,
+                what,
+                max_bitrate,
+                ..
+            } => write!(
+                f,
+                "event=source-too-fast session={session} source={source} what={what} max_bitrate={max_bitrate}"
+            ),
+            ServerEvent::ViewerCut {
+                address,
+                reason,
+                behind_bytes,
+                behind_ms,
+                ..
+            } => write!(
+                f,
+                "event=viewer-cut session={session} peer={address} reason={reason} behind_bytes={behind_bytes} behind_ms={behind_ms}"
+            ),
+            token => {
+                let event = token.name();
+                write!(f, "event={event} session={session}")?;
+                match token.tuples() {
+                    _ if name != of => write!(f, " for={}", of.digest()),
+                    Some(tuples) => write!(f, " tuples={tuples}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
 /// What is common to all of them.
 #[derive(Serialize)]
 struct Told<'a> {
@@ -190,7 +302,14 @@ mod tests {
                 },
                 None,
             ),
-            (ServerEvent::StreamHeld { id, reason: "why" }, None),
+            (
+                ServerEvent::StreamHeld {
+                    id,
+                    reason: "why",
+                    viewers: 1,
+                },
+                None,
+            ),
             (
                 ServerEvent::StreamGoesOn {
                     id,

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use super::ConnectionId;
+
 /// How far a list has come: what is behind it stands in it with a higher one.
 pub type Mark = (u64, u64);
 
@@ -24,6 +26,14 @@ pub enum ListedId {
 }
 
 impl ListedId {
+    /// Returns the id of a connection in this run of the server.
+    pub fn of_connection(run: u32, connection: ConnectionId) -> ListedId {
+        ListedId::Connection {
+            run,
+            connection: connection.to_u64(),
+        }
+    }
+
     /// What [`ListedId`] prints.
     pub fn of_text(text: &str) -> Option<ListedId> {
         let (run, rest) = text.split_once('-')?;

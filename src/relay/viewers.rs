@@ -167,10 +167,7 @@ impl<'a> Known<'a> {
         way: &'static str,
         since: Instant,
     ) -> Row {
-        let id = ListedId::Connection {
-            run: self.ctx.run(),
-            connection: connection.to_u64(),
-        };
+        let id = ListedId::of_connection(self.ctx.run(), connection);
         let key = self.clients.came_by(connection).map(SessionId::digest);
         Row {
             key,

@@ -231,14 +231,11 @@ impl Clients {
     ) {
         self.watch(id, viewing);
         let what = ServerEvent::ViewerComes {
-            id: ListedId::Connection {
-                run: ctx.run(),
-                connection: id.to_u64(),
-            },
+            id: ListedId::of_connection(ctx.run(), id),
             key: self.came_by(id).map(SessionId::digest),
             address: self.peer(id),
         };
-        ctx.tell(session, &what);
+        ctx.emit(session, &what);
     }
 
     /// What a client watches, and who it is.

@@ -32,7 +32,6 @@ use crate::gate::{
 use crate::http::{Framing, Refusal, Reply, Status};
 use crate::time::UnixTime;
 use ledger::Ledger;
-use over::tell;
 
 #[cfg(test)]
 #[cfg(feature = "default")]
@@ -431,7 +430,7 @@ impl Grants {
                 let grant = tuples.first().and_then(|tuple| tuple.http());
                 let opens = grant.and_then(|grant| grant.terms.opens.as_ref());
                 let of = opens.unwrap_or(session);
-                tell(ctx, (session, of), &ServerEvent::TokenForgotten {});
+                ctx.emit_about(Some((session, of)), &ServerEvent::TokenForgotten {});
             } else {
                 removed.extend(tuples);
             }
@@ -453,7 +452,7 @@ impl Grants {
                         tuples: tokens.of(&session).count(),
                         new,
                     };
-                    tell(ctx, (&session, tokens.opened_by(&session)), &what);
+                    ctx.emit_about(Some((&session, tokens.opened_by(&session))), &what);
                 }
                 ctx.notify(Event::TokensChanged(session.clone()));
                 ctx.notify(Event::AccessEnds(session, ends));
@@ -463,7 +462,8 @@ impl Grants {
             Change::Revocation { session, aborts } => {
                 ctx.freed(held_bytes.saturating_sub(tokens.held_bytes()));
                 let revoked = removed.len();
-                tell(ctx, (&session, &of), &ServerEvent::TokenRevoked { revoked });
+                let what = ServerEvent::TokenRevoked { revoked };
+                ctx.emit_about(Some((&session, &of)), &what);
                 let body = json(&Revoked {
                     sessionid: &session,
                     revoked,

@@ -5,8 +5,6 @@
 //! written whenever a token is over.
 
 use super::{Fault, Grants};
-use crate::gate::SessionId;
-use crate::relay::Level;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::Owner;
@@ -14,28 +12,6 @@ use crate::time::UnixTime;
 
 /// As many as are over at once have a line of the log of their own.
 const LINES_MAX: usize = 16;
-
-/// What has happened to a sessionid's tokens, in the log and to whoever follows the events.
-pub(super) fn tell(
-    ctx: &mut Context,
-    (name, of): (&SessionId, &SessionId),
-    what: &ServerEvent<'_>,
-) {
-    let (event, digest) = (what.name(), name.digest());
-    match (name == of, what.tuples()) {
-        (true, None) => ctx.log_change(format_args!("event={event} session={digest}")),
-        (true, Some(tuples)) => {
-            ctx.log_change(format_args!(
-                "event={event} session={digest} tuples={tuples}"
-            ));
-        }
-        (false, _) => {
-            let opened = of.digest();
-            ctx.log_change(format_args!("event={event} session={digest} for={opened}"));
-        }
-    }
-    ctx.tell_about((Some(name), Some(of)), what);
-}
 
 impl Grants {
     /// Wakes the table when the next token will be over.
@@ -71,7 +47,7 @@ impl Grants {
                 count += 1;
                 if count <= LINES_MAX {
                     let of = tokens.opened_by(session);
-                    tell(ctx, (session, of), &ServerEvent::TokenOver {});
+                    ctx.emit_about(Some((session, of)), &ServerEvent::TokenOver {});
                 }
             }
             tokens.tell_time(now);
@@ -80,9 +56,7 @@ impl Grants {
             let what = ServerEvent::TokensOver {
                 count: count - LINES_MAX,
             };
-            ctx.tell_about((None, None), &what);
-            let event = format_args!("event=tokens-over count={}", count - LINES_MAX);
-            ctx.log(Level::Info, event);
+            ctx.emit_about(None, &what);
         }
         self.told = now;
         if count > 0 {

@@ -8,12 +8,12 @@
 use super::{Stream, StreamSource, Streams};
 #[cfg(feature = "handover")]
 use crate::gate::SessionId;
+use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::event::Event;
 use crate::relay::quota::Quota;
 use crate::relay::server_event::ServerEvent;
-use crate::relay::{Level, StreamId};
 use crate::time::Instant;
 #[cfg(feature = "handover")]
 use crate::token_bucket::TokenBucket;
@@ -146,20 +146,13 @@ impl Stream {
         let Some(most) = self.quota.as_mut().and_then(Quota::take_report) else {
             return;
         };
-        let digest = self.session.digest();
         let source = self.source_address;
-        ctx.log(
-            Level::Warn,
-            format_args!(
-                "event=source-too-fast session={digest} source={source} what={what} max_bitrate={most}"
-            ),
-        );
         let happening = ServerEvent::SourceTooFast {
             id: self.id(ctx.run()),
             source,
             what,
             max_bitrate: most,
         };
-        ctx.tell(&self.session, &happening);
+        ctx.emit(&self.session, &happening);
     }
 }

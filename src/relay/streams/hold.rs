@@ -15,10 +15,10 @@ use std::net::SocketAddr;
 use super::{Stream, StreamSource, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
+use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
-use crate::relay::{Level, StreamId};
 use crate::stream::{End, Told};
 
 /// A unit is held until it is whole, up to this fraction of the buffer. A source is read in pieces
@@ -69,20 +69,14 @@ impl Streams {
         }
         let source = std::mem::replace(&mut stream.source, StreamSource::Held { until });
         let pull = stream.pull.take();
-        let digest = stream.session.digest();
         let viewers = stream.buffer.viewer_count();
-        ctx.log(
-            Level::Info,
-            format_args!(
-                "event=stream-held session={digest} reason=\"{reason}\" viewers={viewers}"
-            ),
-        );
         let id_told = stream.id(ctx.run());
-        ctx.tell(
+        ctx.emit(
             &stream.session,
             &ServerEvent::StreamHeld {
                 id: id_told,
                 reason,
+                viewers,
             },
         );
         self.keep_bucket(id, now);
@@ -118,16 +112,11 @@ impl Streams {
         stream.is_paused = false;
         stream.buffer.begin_seam();
         (stream.input, stream.bare, stream.via) = (None, None, None);
-        let digest = stream.session.digest();
-        ctx.log(
-            Level::Info,
-            format_args!("event=stream-goes-on session={digest} source={source_address}"),
-        );
         let what = ServerEvent::StreamGoesOn {
             id: stream.id(ctx.run()),
             source: source_address,
         };
-        ctx.tell(&stream.session, &what);
+        ctx.emit(&stream.session, &what);
         self.forgive(id);
     }
 

@@ -262,13 +262,6 @@ impl Streams {
         ctx.count(Count::Streams, 1);
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
-        ctx.log(
-            Level::Info,
-            format_args!(
-                "event=stream-begins session={} source={source_address}",
-                session.digest()
-            ),
-        );
         let mut buffer = StreamBuffer::new(ctx.settings().limits.stream, content_type, now);
         if let Some(plan) = plan(ctx) {
             buffer.cut_into_segments(Plan { number_min, ..plan });
@@ -287,7 +280,7 @@ impl Streams {
             },
             source: source_address,
         };
-        ctx.tell(&session, &what);
+        ctx.emit(&session, &what);
         self.order.insert(serial, stream);
         self.running.insert(session, stream);
         stream
@@ -420,16 +413,6 @@ impl Streams {
             self.running.remove(&session);
         }
         self.draining.enter(&session, stream.serial, id);
-        ctx.log(
-            Level::Info,
-            format_args!(
-                "event=stream-ends session={} reason=\"{reason}\" bytes_received={} bytes_sent={} skips={}",
-                session.digest(),
-                figures.bytes_received,
-                figures.bytes_sent,
-                figures.skips
-            ),
-        );
         let what = ServerEvent::StreamEnds {
             id: known_as,
             reason,
@@ -437,7 +420,7 @@ impl Streams {
             bytes_sent: figures.bytes_sent,
             skips: figures.skips,
         };
-        ctx.tell(&session, &what);
+        ctx.emit(&session, &what);
         self.keep_bucket(id, ctx.now());
         if let StreamSource::Rtp(address) = source {
             ctx.notify(Event::RtpSourceLeft { address, id });
@@ -493,7 +476,7 @@ impl Streams {
                 return self.forget_shadow(&stream, id, ctx);
             }
             let id_told = stream.id(ctx.run());
-            ctx.tell(&stream.session, &ServerEvent::StreamOver { id: id_told });
+            ctx.emit(&stream.session, &ServerEvent::StreamOver { id: id_told });
             self.draining.leave(&stream.session, stream.serial);
         }
     }

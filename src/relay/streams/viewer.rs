@@ -12,7 +12,7 @@ use crate::http::{self, ChunkWriter, Refusal, Reply, Status, Version};
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::viewer_id::ListedId;
-use crate::relay::{ConnectionId, Level, StreamId};
+use crate::relay::{ConnectionId, StreamId};
 use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
 use crate::time::Instant;
 
@@ -318,7 +318,7 @@ impl Streams {
     pub fn cut(
         &mut self,
         (id, viewer): Place,
-        peer: SocketAddr,
+        (connection, peer): (ConnectionId, SocketAddr),
         cut: CutReason,
         ctx: &mut Context,
     ) {
@@ -327,29 +327,15 @@ impl Streams {
         };
         stream.cuts.count(cut);
         let (bytes, time) = stream.buffer.behind(viewer, ctx.now());
-        let digest = stream.session.digest();
         ctx.count_cut(cut.name());
-        ctx.log(
-            Level::Info,
-            format_args!(
-                "event=viewer-cut session={digest} peer={peer} reason={} behind_bytes={bytes} behind_ms={}",
-                cut.name(),
-                time.as_millis()
-            ),
-        );
-        if let Some(seen) = stream.buffer.seen(viewer, ctx.now()) {
-            let what = ServerEvent::ViewerCut {
-                id: ListedId::Connection {
-                    run: ctx.run(),
-                    connection: seen.connection.to_u64(),
-                },
-                address: peer,
-                reason: cut.name(),
-                behind_bytes: bytes,
-                behind_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-            };
-            ctx.tell(&stream.session, &what);
-        }
+        let what = ServerEvent::ViewerCut {
+            id: ListedId::of_connection(ctx.run(), connection),
+            address: peer,
+            reason: cut.name(),
+            behind_bytes: bytes,
+            behind_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+        };
+        ctx.emit(&stream.session, &what);
     }
 
     /// Removes a viewer. Returns the session that it watched.
@@ -358,14 +344,11 @@ impl Streams {
         let seen = stream.buffer.seen(viewer, ctx.now());
         if let Some(seen) = seen.filter(|seen| !seen.is_of_segment) {
             let what = ServerEvent::ViewerGoes {
-                id: ListedId::Connection {
-                    run: ctx.run(),
-                    connection: seen.connection.to_u64(),
-                },
+                id: ListedId::of_connection(ctx.run(), seen.connection),
                 bytes: seen.bytes_sent,
                 skips: seen.skips,
             };
-            ctx.tell(&stream.session, &what);
+            ctx.emit(&stream.session, &what);
         }
         stream.buffer.leave(viewer);
         Some(&stream.session)
