@@ -1,13 +1,13 @@
-//! Admission: who may come in, and what they may do there. Every way in asks these questions, and
-//! it is decided nowhere else.
+//! Admission: which client may do what. All entry points ask here, and no other code decides.
 //!
-//! Who asks makes a [`AccessRequest`]: by which [`EntryPoint`], from where, in whose name. What is asked comes in
-//! the contract's order: [`Gate::enter`] (subnet, site, Host) before the parameters are read, then
-//! [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block, shutdown, length,
-//! conflict, room). A rule that is added gets its row in `tests.rs`, which tries it by every way.
+//! A request for access is an [`AccessRequest`]: the [`EntryPoint`], the address, the name. The
+//! questions follow the contract's order: [`Gate::enter`] (subnet, site, Host) before the
+//! parameters are read, then [`Gate::publish`], [`Gate::watch`] or [`Gate::change`] (token, block,
+//! shutdown, length, conflict, room). A new rule gets a row in `tests.rs`, which tries it at every
+//! entry point.
 //!
-//! What is not known is not trusted: who is brought by a proxy that does not say who it is is
-//! nobody, and a way in that has no answer of its own gets a no. Nothing is changed here.
+//! Unknown means untrusted. A client behind a proxy that does not name it is anonymous, and an
+//! entry point without a rule of its own refuses. Admission changes nothing.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -81,7 +81,7 @@ pub(super) struct Caller {
     pub beyond: Option<Beyond>,
 }
 
-/// Who comes in, as far as it is known.
+/// A client, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessRequest<'a> {
     /// By which way it comes.
@@ -119,9 +119,9 @@ pub(super) struct SessionState {
     pub has_room_for_pull: bool,
     /// So many watch it over HTTP and HLS, or wait to;
     pub viewers: usize,
-    /// and so many by the sessionid that somebody has who asks.
+    /// Number of viewers by the session id of this request.
     pub viewers_by_name: usize,
-    /// Whether who asks is one of those by HLS. `None`: it is not, and no more can be counted.
+    /// Whether this client is a counted HLS address. `None`: it is not, and no more can be counted.
     pub seat: Option<bool>,
     /// Why its stream cannot go out over HTTP.
     pub http_fault: Option<String>,
@@ -204,7 +204,7 @@ impl<'a> Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// Who is beyond a limit gets what is answered at once, and no place.
+    /// Refuses a connection beyond a limit everything but answers that need no place.
     pub fn place(&self, way: EntryPoint, beyond: Option<Beyond>) -> Result<(), Refusal> {
         let (status, detail) = match (way, beyond) {
             (_, None) => return Ok(()),
@@ -267,7 +267,7 @@ impl Gate<'_> {
                 })?;
                 check_no_stranger_proxy(claim)?;
                 self.check_host(claim)?;
-                // A link may lead to it: what it shows it gets by calls, and it stands in no frame.
+                // Links may lead to this page. It gets its data by calls, and cannot be framed.
                 match claim.origin {
                     Some(_) => self.check_calling_page(claim),
                     None => Ok(()),
@@ -366,8 +366,8 @@ impl Gate<'_> {
         ))
     }
 
-    /// No page of another site publishes, from the subnet of whoever looks at it, unless the
-    /// operator has named its site.
+    /// Refuses pages of other sites that publish from a browser in an admitted subnet, unless the
+    /// operator has named the site.
     fn check_publishing_page(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
         let is_named = |origin: &str| {
             let mut sites = self.settings.cors.iter();
@@ -416,8 +416,8 @@ impl Gate<'_> {
         self.tokens.map_or(name, |tokens| tokens.opened_by(name))
     }
 
-    /// Whether somebody who may come in may be the source of the session that a sessionid opens,
-    /// with a body that ends as `framing` says. What runs of it is `standing`.
+    /// Decides whether an admitted client may be the source of the session that its session id
+    /// opens. `framing`: how its body ends. `standing`: the state of the session.
     pub fn publish(
         &self,
         claim: &AccessRequest<'_>,
@@ -441,7 +441,7 @@ impl Gate<'_> {
                 "a stream's body is chunked or has a Content-Length; this request has neither",
             ));
         }
-        // Only who asks can be told that it was replaced.
+        // Only a request can replace a source.
         if standing.has_source && !(is_request && self.settings.takes_over) {
             return Err(Refusal::new(
                 Status::Conflict,
@@ -492,7 +492,7 @@ impl Gate<'_> {
                 let takes = |transport| (transport == Transport::Bare) == is_bare;
                 sessions.any(|(its, transport)| its == name && takes(transport))
             }
-            // It is asked for on behalf of viewers who may watch.
+            // A pull is made for viewers that may watch.
             (EntryPoint::Pull, _) => true,
             (
                 EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup,
@@ -543,8 +543,7 @@ impl Gate<'_> {
         Some(Admission::new(names, role, ends))
     }
 
-    /// How fast a source of the session may be that came by this sessionid, or by none but the
-    /// session's own, in bits a second.
+    /// Returns the maximal bit rate of a source with this session id, in bits per second.
     pub fn bits_per_second_max(&self, name: &SessionId, session: &SessionId) -> Option<u64> {
         let tokens = self.tokens?;
         let grants = [tokens.grant(name), tokens.grant(session)];
@@ -585,7 +584,7 @@ impl Gate<'_> {
         self.check_barred(from, name)
     }
 
-    /// Whether those who watch what an origin sent may watch a source of this server's own, too.
+    /// Returns whether viewers of an origin's stream may watch a source of this server, too.
     pub fn may_stay(&self, session: &SessionId) -> bool {
         let has_token = || {
             self.tokens
@@ -594,8 +593,8 @@ impl Gate<'_> {
         !self.settings.asks_origin || has_token()
     }
 
-    /// Whether the origin says who may watch: not where the session has a source of its own here,
-    /// nor where it has said no, and what it sent before is held still.
+    /// Returns whether the origin decides who may watch. It does not where the session has a source
+    /// here, nor where the origin has refused and its last stream is held.
     fn origin_decides(&self, standing: &SessionState) -> bool {
         let is_origins = standing.is_fetched || !standing.runs;
         self.settings.asks_origin && is_origins && !(standing.runs && standing.is_forbidden)
@@ -642,7 +641,7 @@ impl Gate<'_> {
         }
     }
 
-    /// Whether nothing new begins any more. Who has asked before may look until the end.
+    /// Refuses new work during the shutdown. Requests that only look are answered until the end.
     fn check_open(&self) -> Result<(), Refusal> {
         match self.is_closing {
             false => Ok(()),
@@ -655,7 +654,7 @@ impl Gate<'_> {
         self.check_open()
     }
 
-    /// Whether the events may be followed, by who may call: until the end, and no longer.
+    /// Refuses readers of events during the shutdown.
     pub fn follow(&self) -> Result<(), Refusal> {
         self.check_open()
     }
@@ -686,7 +685,7 @@ fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
     subnets.iter().any(|subnet| subnet.contains(address))
 }
 
-/// Limits, logs and lists go by an address: who has none gets none of it.
+/// Refuses clients without an address, because limits, logs and lists need one.
 fn check_named(claim: &AccessRequest<'_>) -> Result<(), Refusal> {
     match claim.from {
         Some(_) => Ok(()),
@@ -694,8 +693,8 @@ fn check_named(claim: &AccessRequest<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Whoever comes by a proxy that nobody has named has that host's address, and so may everybody:
-/// where it shows that a proxy has written whose a request is, the address lets nobody in.
+/// Refuses requests with proxy headers from a host that is not configured as a proxy. All of its
+/// clients share that host's address.
 fn check_no_stranger_proxy(claim: &AccessRequest<'_>) -> Result<(), Refusal> {
     match claim.is_forwarded && !claim.is_proxied {
         false => Ok(()),

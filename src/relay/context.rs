@@ -1,7 +1,8 @@
-//! The desk: what every part of the server may use, and none owns. It knows no part.
+//! What every part of the core may use: the settings, the time of the current input, deadlines,
+//! random numbers, actions for the shell, the queue of events between the parts, the log,
+//! `/api/events` and the counters.
 //!
-//! The operator's settings and the present moment lie here, the deadlines, chance, what the shell
-//! is to do, the log and the counts.
+//! The context knows no part.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -30,7 +31,7 @@ use crate::token_bucket::{Rate, TokenBucket};
 
 pub(super) struct Context {
     settings: Settings,
-    /// Tells this run of the server from every other.
+    /// Number of this run of the server. Ids in the API begin with it.
     run: u32,
     now: Instant,
     timers: Timers,
@@ -44,26 +45,26 @@ pub(super) struct Context {
     report: Report,
     events: Events,
     rations: Rations,
-    /// Of refused sources.
+    /// Limit for refused sources in `/api/events`.
     refusals: Ration,
-    /// Of lines about tokens.
+    /// Limit for lines about tokens in the log.
     changes: Ration,
     ticket_next: u64,
-    /// Bytes freed since memory was returned last.
+    /// Bytes freed since memory was last returned to the kernel.
     freed_bytes: usize,
-    /// For when it is returned again.
+    /// Deadline for returning memory.
     return_armed: Armed,
 }
 
-/// How many of a kind have been reported lately.
+/// Limits how many events of a kind are reported.
 #[derive(Default)]
 struct Ration {
     bucket: TokenBucket,
     left_out: u64,
 }
 
-/// A refused source may ask again at once, and a control server may give out a thousand keys:
-/// neither must drive out what else has happened.
+/// Rate of refused sources and of lines about tokens. Refused sources retry at once, and a control
+/// server may add a thousand keys. Neither may push out other reports.
 const REPORTED: Rate = Rate::per_second(16);
 
 impl Ration {
@@ -75,14 +76,13 @@ impl Ration {
     }
 }
 
-/// With so much freed, memory is returned to the kernel,
+/// Freed bytes that are worth returning to the kernel.
 const RETURN_BYTES: usize = 16 * 1024 * 1024;
-/// but not before so much time has passed: it looks at all that is free, which takes milliseconds,
-/// and what is freed meanwhile goes with it.
+/// Time before freed memory is returned. Looking for it takes milliseconds.
 const RETURN_AFTER: Duration = Duration::from_secs(5);
 
 impl Context {
-    /// At the server's start: nothing has happened, and nothing is due.
+    /// Makes the context of a server that has just started.
     pub fn new(settings: Settings) -> Context {
         let mut random = Random::new(settings.random_key);
         Context {
@@ -107,7 +107,7 @@ impl Context {
         }
     }
 
-    /// What the operator wants; it never changes while the server runs.
+    /// Returns the operator's settings. They do not change while the server runs.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -117,32 +117,32 @@ impl Context {
         self.settings.listeners.push(bound);
     }
 
-    /// When the input arrived that is being dealt with.
+    /// Returns the time of the current input.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// An input has arrived.
+    /// Sets the time of the current input.
     pub fn set_now(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// Whether the server has been told to end.
+    /// Returns whether the server is shutting down.
     pub fn is_closing(&self) -> bool {
         self.is_closing
     }
 
-    /// It has been told.
+    /// Begins the shutdown.
     pub fn begin_closing(&mut self) {
         self.is_closing = true;
     }
 
-    /// The shell is to do this, behind what it was told before.
+    /// Orders an action of the shell, behind the actions ordered before.
     pub fn act(&mut self, action: Action) {
         self.actions.push_back(action);
     }
 
-    /// What the shell is to do next.
+    /// Takes the next action.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -157,75 +157,75 @@ impl Context {
         self.queue.pop_front()
     }
 
-    /// The owner is to be called then, and not when it was to be called before. Who asks for a time
-    /// that is past is due now, behind all who have been due for longer: as long as it asks, they
-    /// are called in between.
+    /// Sets the owner's only deadline. A deadline in the past becomes due now, behind the ones that
+    /// are due already, so that an owner that asks again and again delays no other.
     pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Instant) {
         self.timers.arm(armed, owner, deadline.max(self.now));
     }
 
-    /// The owner is not to be called.
+    /// Removes the owner's deadline.
     pub fn disarm(&mut self, armed: &mut Armed, owner: Owner) {
         self.timers.disarm(armed, owner);
     }
 
-    /// A turn calls those who are to be called by now, so many at the most.
+    /// Begins a turn, which calls at most `owners_max` owners whose deadline has come.
     pub fn call_due(&mut self, owners_max: usize) {
         self.timers.call_due(self.now, owners_max);
     }
 
-    /// Whom it calls next.
+    /// Returns the next owner that this turn calls.
     pub fn next_called(&mut self) -> Option<Owner> {
         self.timers.next_called()
     }
 
-    /// Which part is to be called when.
+    /// Returns the deadlines.
     pub fn timers(&self) -> &Timers {
         &self.timers
     }
 
-    /// A number that nobody can foresee.
+    /// Draws an unpredictable number.
     pub fn draw(&mut self) -> u64 {
         self.random.draw()
     }
 
-    /// Where such numbers come from.
+    /// Returns the source of random numbers.
     pub fn random(&mut self) -> &mut Random {
         &mut self.random
     }
 
-    /// So many more of these.
+    /// Adds to a counter.
     pub fn count(&mut self, what: Count, number: u64) {
         self.counts.add(what, number);
     }
 
-    /// One more request is refused, with this status.
+    /// Counts a refused request by its status.
     pub fn count_refusal(&mut self, status: Status) {
         self.counts.refused(status);
     }
 
-    /// One more viewer is cut.
+    /// Counts a disconnected viewer by the reason.
     pub fn count_cut(&mut self, reason: &'static str) {
         self.counts.cut(reason);
     }
 
-    /// What has been counted since the start.
+    /// Returns the counters.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// For what the shell alone sees.
+    /// Returns the counters, for the shell to add its own.
     pub fn counts_mut(&mut self) -> &mut Counts {
         &mut self.counts
     }
 
-    /// Says how many deadlines it has armed itself.
+    /// Checks what must hold between two inputs. Returns how many deadlines the context itself has.
     pub fn check(&self) -> usize {
         assert!(self.queue.is_empty(), "an event was not dispatched");
         usize::from(self.return_armed.is_armed())
     }
 
-    /// Bytes that its allocations take. (Lines of the log are the shell's at the end of a turn.)
+    /// Returns the bytes that its allocations take, but for lines of the log, which the shell takes
+    /// at the end of each turn.
     pub fn held_bytes(&self) -> usize {
         self.timers.held_bytes()
             + self.actions.capacity() * size_of::<Action>()
@@ -233,23 +233,23 @@ impl Context {
             + self.rations.held_bytes()
     }
 
-    /// Tells this run of the server from every other: what is named by it is not mistaken for what
-    /// another named.
+    /// Returns the number of this run of the server. Ids in the API begin with it, so that an id of
+    /// another run is not found.
     pub fn run(&self) -> u32 {
         self.run
     }
 
-    /// What has happened.
+    /// Returns the events of `/api/events`.
     pub fn events(&self) -> &Events {
         &self.events
     }
 
-    /// Somebody follows what happens: from now on it is written down.
+    /// Begins to record events, because a client reads `/api/events`.
     pub fn keep_events(&mut self) {
         self.events.keep();
     }
 
-    /// Whether something has happened since this was asked last.
+    /// Returns whether there are events since the last call.
     pub fn take_news(&mut self) -> bool {
         self.events.take_new()
     }
@@ -281,7 +281,7 @@ impl Context {
         }
     }
 
-    /// Which viewers and streams readers of the events know of.
+    /// Returns the limits on events, which know the viewers and streams that are not reported.
     pub fn rations(&self) -> &Rations {
         &self.rations
     }
@@ -309,14 +309,14 @@ impl Context {
         }
     }
 
-    /// A ticket that nobody has had.
+    /// Returns a new id for a job.
     pub fn draw_ticket(&mut self) -> JobId {
         let ticket = JobId(self.ticket_next);
         self.ticket_next += 1;
         ticket
     }
 
-    /// So many bytes that had been written to are free.
+    /// Notes that `bytes` of used memory were freed.
     pub fn freed(&mut self, bytes: usize) {
         self.freed_bytes = self.freed_bytes.saturating_add(bytes);
         if self.freed_bytes >= RETURN_BYTES {
@@ -326,22 +326,22 @@ impl Context {
         }
     }
 
-    /// Much has been freed, a while ago.
+    /// Returns freed memory to the kernel.
     pub fn memory_due(&mut self) {
         self.return_armed.fired();
         self.freed_bytes = 0;
         self.actions.push_back(Action::ReturnMemory);
     }
 
-    /// Tells the operator of an event.
+    /// Writes a line to the log.
     pub fn log(&mut self, level: Level, event: fmt::Arguments<'_>) {
         for line in self.report.lines(level, self.now, event) {
             self.actions.push_back(Action::Log(line));
         }
     }
 
-    /// The same of what has become of a token: of so many in a second, and with the next it is said
-    /// how many were not told of.
+    /// Writes a line about a token to the log, up to a number of lines in a second. The next line
+    /// says how many were left out.
     pub fn log_change(&mut self, event: fmt::Arguments<'_>) {
         match self.changes.admit(self.now) {
             None => {}
@@ -350,7 +350,8 @@ impl Context {
         }
     }
 
-    /// How a request is answered that could not be read, or has not come: it is the last one.
+    /// Returns how to answer a request that could not be read, or did not come in time. The
+    /// connection closes after the answer.
     pub fn unread_reply(&self) -> Reply {
         Reply {
             version: Version::Http11,
@@ -378,7 +379,7 @@ impl Context {
         self.calendar.at(instant)
     }
 
-    /// The date of an answer.
+    /// Returns the date for answers.
     pub fn date(&self) -> UnixTime {
         self.calendar.at(self.now)
     }
@@ -390,7 +391,7 @@ mod tests {
     use crate::relay::stage::Stage;
     use std::net::SocketAddr;
 
-    /// Lets time pass; says how often memory was returned meanwhile.
+    /// Lets time pass. Returns how often memory was returned.
     fn returned_within(stage: &mut Stage, time: Duration) -> usize {
         let until = stage.now + time;
         let mut count = 0;
@@ -479,7 +480,7 @@ mod tests {
         assert_eq!(returned_within(&mut stage, Duration::from_secs(60)), 0);
     }
 
-    /// However much is freed, and how often: at most once in a while, and nothing is forgotten.
+    /// Memory is returned at most once in a while, and freed bytes are not forgotten.
     #[test]
     fn memory_is_returned_once_a_while_after_much_of_it_was_freed() {
         let mut stage = Stage::new(&["--buffer=8M"]);
@@ -521,7 +522,7 @@ mod tests {
         }
     }
 
-    /// Neither who is refused nor who gives out a thousand keys drives out what else has happened.
+    /// Neither refused sources nor a thousand new keys push out other lines.
     #[test]
     fn so_many_of_a_kind_are_told_of_in_a_second() {
         let mut ration = Ration::default();
@@ -556,7 +557,7 @@ mod tests {
         assert_eq!(next[1], "level=info event=a number=1");
     }
 
-    /// Each waits for an answer of its own, and no number of this run's is another's.
+    /// Every job has an id of its own, and random numbers do not repeat.
     #[test]
     fn tickets_and_drawn_numbers_are_each_given_once() {
         let mut ctx = Stage::new(&[]).relay.ctx;
@@ -567,7 +568,7 @@ mod tests {
         assert!(!drawn.contains(&u64::from(ctx.run())));
     }
 
-    /// What is due and what is to be done takes bytes as long as it is.
+    /// Deadlines and actions count as memory in use.
     #[test]
     fn what_waits_on_the_desk_is_counted_in_bytes() {
         let mut ctx = Stage::new(&[]).relay.ctx;
@@ -589,7 +590,7 @@ mod tests {
         ctx.freed(usize::MAX);
     }
 
-    /// Of a source that was refused is told while somebody follows, to so many a second.
+    /// Refused sources are reported while a client reads events, up to a number in a second.
     #[test]
     fn a_refused_source_is_told_of_while_somebody_follows() {
         let mut ctx = Stage::new(&[]).relay.ctx;
@@ -606,7 +607,7 @@ mod tests {
         }
     }
 
-    /// What one run of the server has named is not mistaken for what another has.
+    /// Ids of one run are not valid in another.
     #[test]
     fn each_run_has_a_number_of_its_own() {
         let settings = Stage::new(&[]).relay.ctx.settings().clone();

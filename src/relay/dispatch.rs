@@ -203,10 +203,10 @@ impl Relay {
         self.fetch.tend(session, is_wanted, &mut self.ctx);
     }
 
-    // ---- Those who watch, and those who come too early for that
+    // ---- Viewers
 
-    /// The request is admitted: the stream, or what of it is wanted, goes out to its client, at
-    /// once if it runs. `may_wait`: it has not waited in vain.
+    /// Answers an admitted request for a stream, a playlist or a segment: at once if the session
+    /// runs, or later. `may_wait`: the client has not waited in vain already.
     pub(super) fn watch(
         &mut self,
         id: ConnectionId,
@@ -249,7 +249,8 @@ impl Relay {
                     .wait_for(id, place, (view, None), (reply, until));
                 self.clients.rearm(id, &mut self.ctx);
             }
-            // It may begin soon, or be fetched, unless that was waited for already.
+            // The session may begin soon, or be fetched, unless the client has waited for that
+            // already.
             None => {
                 let method = match reply.head_only {
                     true => Method::Head,
@@ -276,7 +277,7 @@ impl Relay {
         self.tend_pull(&session);
     }
 
-    /// The session runs, or may not: those who waited for it watch, if they still may.
+    /// Lets the clients that waited for a session watch it, if the tokens still admit them.
     pub(super) fn admit_waiting(&mut self, session: &SessionId) {
         if !self.clients.waiting().is_awaited(session) {
             return;
@@ -295,10 +296,12 @@ impl Relay {
     }
 }
 
-/// What a pull's request came through, beside this server: the relays that all have in common who
-/// wait for the session. None, where viewers of a stream are held, of whom that is not kept, and
-/// where nobody waits. So no viewer decides alone what an origin sees, nor one who has left; two
-/// servers that ask each other find that out when one asks while the other waits.
+/// Returns the relays that a pull's request came through, besides this server: those common to the
+/// requests of all waiting clients. `None` where no client waits, and where viewers of a held
+/// stream wait, whose relays are not recorded.
+///
+/// So no single client decides alone what an origin sees, nor does one that has left. Two servers
+/// that ask each other find that out when one asks while the other waits.
 fn came_through<'a>(
     streams: &Streams,
     clients: &'a Clients,

@@ -1,34 +1,34 @@
-//! Errands: what the shell's threads do for the core. The loop never waits.
+//! Jobs that the shell's threads do for the core, so that the loop never waits.
 
 use std::net::SocketAddr;
 
 use crate::gate::Entry;
 
-/// Addresses that a name may have.
+/// Maximal number of addresses of a name.
 pub const ADDRESSES_MAX: usize = 32;
 
-/// Names an errand, so that its result finds who waits for it.
+/// Id of a job, by which its result finds the waiting call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct JobId(pub u64);
 
-/// What a thread is asked to do.
+/// A job for a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Find the addresses of these names, each with the port that belongs to it.
     Resolve(Vec<(String, u16)>),
-    /// Put these changes behind what the token file holds, on disk, all of them or none.
+    /// Append these changes to the token file, on disk: all of them or none.
     Append(Entry),
 }
 
-/// What it did.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// For each name its addresses, or why there are none.
+    /// For each name its addresses, or an error.
     Resolved(Vec<Result<Vec<SocketAddr>, String>>),
-    /// It is on disk, or why not; then the file is as it was.
+    /// Whether the changes are on disk. After an error the file is as before.
     Appended(Result<(), String>),
-    /// After a write: the token file should have become shorter, and why it has not. Nothing is
-    /// lost, and the next writes are tried.
+    /// The token file could not be shortened after a write. No change is lost, and the next writes
+    /// are tried.
     NotCompacted(String),
 }

@@ -7,12 +7,15 @@
 //!                                      └──────────────────────────┘
 //! ```
 //!
-//! The rule of use: hand in what happened, and let what has come before be read on
-//! ([`Relay::read_ahead`]); then take what is to be written, until there is nothing (or the turn
-//! has lasted long enough); then take the actions. Bytes are lent in both directions, never owned
-//! by the seam. Ids that have gone stale are harmless everywhere.
+//! The shell calls the core in this order:
 //!
-//! One thread owns all of it. What would block is an action whose result is an input.
+//! - It reports each input, and lets the core read pipelined input ([`Relay::read_ahead`]).
+//! - It writes output until there is none, or until the turn has lasted long enough.
+//! - It carries out the actions.
+//!
+//! Both sides lend bytes to each other and keep none. The core ignores ids of closed connections.
+//!
+//! One thread owns the whole core. Work that would block is an action; its result is an input.
 
 mod admission;
 mod api;
@@ -97,32 +100,32 @@ use timers::Owner;
 pub type ConnectionId = Id<Connection>;
 /// The id of a stream.
 pub type StreamId = Id<Stream>;
-/// The id of a session that is fetched.
+/// The id of a pull: a session that is fetched from an origin.
 type PullId = Id<Pull>;
 
-/// After how long a client may try again when a limit is reached.
+/// Seconds after which a client may try again when a limit is reached.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
-/// Connections beyond the limit that are let in, to be refused in words or to call the API.
+/// Connections beyond the limit that are accepted, for a refusal in words or a call of the API.
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
 
-/// Addresses that watch by HLS and are counted, where tokens say how many may watch.
+/// Number of HLS addresses that are counted, where tokens limit the number of viewers.
 const SEATS_MAX: usize = 8192;
 
-/// What the shell is to do.
+/// An order to the shell.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Connect to this origin. Its socket is this connection's.
+    /// Connect to this address. The socket belongs to this connection.
     Connect(ConnectionId, SocketAddr),
     /// Close this connection's socket. Its id is stale already.
     Close(ConnectionId),
-    /// Tell the client that nothing more comes.
+    /// Shut down the writing side of this connection's socket.
     ShutdownWrite(ConnectionId),
-    /// Bytes of this connection are wanted again.
+    /// Read from this connection again.
     ReadOn(ConnectionId),
-    /// Have this done off the loop; [`Relay::helped`] brings the result.
+    /// Run this job on another thread. [`Relay::helped`] takes the result.
     Help(JobId, Job),
-    /// Much memory has been freed: the kernel may have it.
+    /// Return freed memory to the kernel.
     ReturnMemory,
     /// A line for the operator.
     Log(String),
@@ -141,15 +144,15 @@ pub struct Relay {
     lists: Lists,
 }
 
-/// What a source may send in one go, unless its buffer is small.
+/// Bytes read from a source at a time, unless its buffer is small.
 const SOURCE_READ_BYTES_MAX: usize = 256 * 1024;
-/// Deadlines that are acted on in a turn.
+/// Deadlines handled in a turn.
 const DUE_PER_TURN_MAX: usize = 256;
-/// How long the names of a call may take to resolve, all together.
+/// Time for resolving all names of a call.
 pub const ERRAND_TIME: Duration = Duration::from_secs(5);
 
 impl Relay {
-    /// A server without clients.
+    /// Makes a server without clients.
     pub fn new(settings: Settings) -> Relay {
         let mut ctx = Context::new(settings);
         ctx.counts_mut()
@@ -167,14 +170,14 @@ impl Relay {
 
     // ---- What the shell has found at the start
 
-    /// The table of a token file, at the start, when the RTP socket is known.
+    /// Sets the token table that the token file has, after the RTP socket is bound.
     pub fn restore(&mut self, tokens: gate::Tokens, now: Instant) {
         self.ctx.set_now(now);
         let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
         self.grants.restore(tokens, &fault, &mut self.ctx);
     }
 
-    /// The bounds of the table.
+    /// Returns the limits of the token table.
     pub fn token_limits(&self) -> gate::Limits {
         self.ctx.settings().limits.tokens
     }
@@ -184,37 +187,36 @@ impl Relay {
         self.ctx.add_listener(bound);
     }
 
-    /// The RTP socket is bound here: tokens may name UDP clients that it can reach.
+    /// Sets the address of the RTP socket. Tokens may then name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
         self.rtp_in.set_bound(bound, self.ctx.settings());
-        // Streams that were taken over have the UDP clients that another server's options admitted.
+        // Streams of a predecessor have UDP clients that its options admitted.
         for id in self.streams.originals() {
             self.refresh_clients(id);
         }
     }
 
-    /// The port above the RTP socket's is bound for RTCP.
+    /// Notes that the port above the RTP socket's is bound for RTCP.
     pub fn set_has_rtcp(&mut self) {
         self.rtp_in.set_has_rtcp();
     }
 
-    /// Who knows whether an address is this machine's. It is asked for UDP clients at the RTP
-    /// socket's port only: what went to one of these would come back as a source's.
+    /// Sets the function that knows the addresses of this machine. It is called for UDP clients at
+    /// the RTP socket's port only: datagrams to such an address would come back as a source's.
     pub fn set_own_addresses(&mut self, is_own: fn(SocketAddr) -> bool) {
         self.rtp_in.set_own_addresses(is_own);
     }
 
     // ---- What happened
 
-    /// A client has connected. `None`: there is no place even to refuse it in words; it is to be
-    /// closed.
+    /// Accepts a connection. `None`: there is no place for it, and the shell closes it.
     pub fn accepted(&mut self, peer: SocketAddr, now: Instant) -> Option<ConnectionId> {
         self.ctx.set_now(now);
         self.clients.accept(peer, &mut self.ctx)
     }
 
-    /// How many bytes of this client are wanted now; 0 leaves them in the socket until
-    /// [`Action::ReadOn`].
+    /// Returns how many bytes the shell may read from this client. 0 leaves them in the socket
+    /// until [`Action::ReadOn`].
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
         match self.clients.appetite(id, &self.ctx) {
             Appetite::Bytes(bytes) => bytes,
@@ -222,8 +224,8 @@ impl Relay {
         }
     }
 
-    /// Bytes of a client have arrived: at most what [`Relay::appetite`] named. Says what reading
-    /// them cost.
+    /// Handles bytes of a client, at most as many as [`Relay::appetite`] returned. Returns the cost
+    /// of reading them.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Instant) -> usize {
         self.ctx.set_now(now);
         self.clients.begin_go(bytes.len());
@@ -233,7 +235,7 @@ impl Relay {
         self.clients.cost_of_go()
     }
 
-    /// Reads on in what a client has sent ahead, and in `bytes` behind that.
+    /// Reads the pipelined input of a client, and then `bytes`.
     fn read(&mut self, id: ConnectionId, bytes: &[u8]) {
         let input = self.clients.take_input(id, bytes, &self.ctx);
         let mut rest = input.bytes();
@@ -259,9 +261,8 @@ impl Relay {
             .keep_input(id, input, rest_bytes, &mut self.ctx);
     }
 
-    /// Reads on in what the first of those clients has sent ahead, as far as it may at one go, and
-    /// answers it if it has waited; beside it the first stream in another container that has yet to
-    /// catch up reads on. Says what that cost. `None`: there is neither.
+    /// Reads pipelined input of the next client in the list, or answers its wait. Lets the next
+    /// remuxed stream catch up, too. Returns the cost. `None`: there is neither.
     pub fn read_ahead(&mut self, now: Instant) -> Option<usize> {
         self.ctx.set_now(now);
         self.clients.begin_go(0);
@@ -283,13 +284,13 @@ impl Relay {
         Some(self.clients.cost_of_go())
     }
 
-    /// Whether [`Relay::read_ahead`] has somebody.
+    /// Returns whether [`Relay::read_ahead`] has something to do.
     pub fn has_ahead(&self) -> bool {
         self.clients.has_ahead() || self.streams.has_behind()
     }
 
-    /// The client sends no more. Some of what it has sent may be unread, since it is not wanted
-    /// yet.
+    /// Handles the end of a client's input. `has_unread`: some bytes are still in the socket,
+    /// because the core did not want them yet.
     pub fn input_ended(&mut self, id: ConnectionId, has_unread: bool, now: Instant) {
         self.ctx.set_now(now);
         if let Some(event) = self.clients.input_ended(id, has_unread, &mut self.ctx) {
@@ -298,19 +299,19 @@ impl Relay {
         self.dispatch_events();
     }
 
-    /// The connection is broken.
+    /// Handles a broken connection.
     pub fn lost(&mut self, id: ConnectionId, now: Instant) {
         self.ctx.set_now(now);
         self.clients.close(id, &mut self.ctx);
         self.dispatch_events();
     }
 
-    /// The client's socket takes bytes again.
+    /// Notes that the client's socket takes bytes again.
     pub fn unblocked(&mut self, id: ConnectionId) {
         self.clients.unblocked(id);
     }
 
-    /// This host's clock says that it is so long since 1970 began.
+    /// Sets the time by this host's clock, as the time since 1970.
     pub fn hear_time(&mut self, since_1970: Duration, now: Instant) {
         self.ctx.set_now(now);
         if self.ctx.hear_time(since_1970) {
@@ -319,11 +320,11 @@ impl Relay {
         }
     }
 
-    /// Acts on deadlines that have come, a bounded number of them.
+    /// Handles deadlines that have come, up to a maximum.
     pub fn expire(&mut self, now: Instant) {
         self.ctx.set_now(now);
-        // Each once: whoever asks for a time that has come already has it in the next turn, and so
-        // have those for whom this one would become too long.
+        // Each deadline is handled once in a turn. A deadline that is set to the past waits for the
+        // next turn, and so do the deadlines beyond the maximum.
         self.ctx.call_due(DUE_PER_TURN_MAX);
         while let Some(owner) = self.ctx.next_called() {
             match owner {
@@ -332,7 +333,7 @@ impl Relay {
                     if let Some(event) = self.clients.due(id, is_slowed, &mut self.ctx) {
                         self.act(id, event);
                     }
-                    // What was due is over, or was put off: its next deadline is found.
+                    // The connection's next deadline may be another one now.
                     self.clients.rearm(id, &mut self.ctx);
                 }
                 Owner::Stream(id) => {
@@ -354,7 +355,7 @@ impl Relay {
         }
     }
 
-    /// No new clients; sources are ended, viewers get what is buffered and a clean end.
+    /// Shuts down: accepts no clients, ends the sources, and sends buffered media to viewers.
     pub fn shut_down(&mut self, now: Instant) {
         self.ctx.set_now(now);
         self.ctx.begin_closing();
@@ -367,7 +368,7 @@ impl Relay {
         self.dispatch_events();
     }
 
-    /// An errand is done.
+    /// Handles the result of a job.
     pub fn helped(&mut self, ticket: JobId, done: Done, now: Instant) {
         self.ctx.set_now(now);
         match done {
@@ -385,7 +386,7 @@ impl Relay {
         self.dispatch_events();
     }
 
-    /// Too much is to be done already.
+    /// Handles the refusal of a job, because too many are waiting.
     pub fn not_helped(&mut self, ticket: JobId, now: Instant) {
         self.ctx.set_now(now);
         let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
@@ -397,7 +398,7 @@ impl Relay {
         self.dispatch_events();
     }
 
-    /// A datagram has arrived. Says what taking it has cost.
+    /// Handles a datagram. Returns its cost.
     pub fn datagram(
         &mut self,
         from: SocketAddr,
@@ -418,14 +419,14 @@ impl Relay {
 
     // ---- What is to be done
 
-    /// A client for which there is something to write. It is due a call of [`Relay::output`], and
-    /// then of [`Relay::served`].
+    /// Returns a client with something to write. The shell calls [`Relay::output`] for it, and then
+    /// [`Relay::served`].
     pub fn next_write(&mut self) -> Option<ConnectionId> {
         let viewers = || self.streams.next_viewer(&mut self.ctx);
         self.clients.next_write(viewers)
     }
 
-    /// Lends what is to be written to a client next; nothing, if there is nothing.
+    /// Lends the bytes to write to a client next. Empty if there are none.
     pub fn output(&mut self, id: ConnectionId, now: Instant) -> Gather<'_> {
         self.ctx.set_now(now);
         self.prepare(id);
@@ -441,7 +442,7 @@ impl Relay {
         gather
     }
 
-    /// So many bytes of [`Relay::output`] have been written.
+    /// Notes that `bytes` of [`Relay::output`] were written.
     pub fn sent(&mut self, id: ConnectionId, bytes: usize, now: Instant) {
         self.ctx.set_now(now);
         if let Some((place, media_bytes)) = self.clients.sent(id, bytes, &mut self.ctx) {
@@ -450,7 +451,7 @@ impl Relay {
         self.dispatch_events();
     }
 
-    /// The client's turn is over: its socket takes more, or does not.
+    /// Ends the client's turn. `outcome`: whether its socket takes more.
     pub fn served(&mut self, id: ConnectionId, outcome: Outcome, now: Instant) {
         self.ctx.set_now(now);
         if let Some(place) = self.clients.served(id, outcome, &mut self.ctx) {
@@ -458,8 +459,8 @@ impl Relay {
         }
     }
 
-    /// The next datagrams to be sent, to some clients. So many of those that were lent last the
-    /// kernel did not take, for each of these clients; it took all if nothing is said.
+    /// Returns the next datagrams to send. `not_taken`: for each client, how many of the datagrams
+    /// lent last the kernel did not take. An empty slice means that it took all.
     pub fn next_datagrams(&mut self, now: Instant, not_taken: &[usize]) -> Option<Datagrams<'_>> {
         self.ctx.set_now(now);
         self.streams.not_taken(not_taken, &mut self.ctx);
@@ -471,32 +472,32 @@ impl Relay {
         Some(datagrams)
     }
 
-    /// The next thing to do besides writing.
+    /// Returns the next action.
     pub fn next_action(&mut self) -> Option<Action> {
         self.ctx.next_action()
     }
 
-    /// When [`Relay::expire`] is to be called at the latest; `None` while nothing can become due.
+    /// Returns when the shell has to call [`Relay::expire`] next. `None`: nothing will be due.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.ctx.timers().next()
     }
 
-    /// Whether there is anything to write at once.
+    /// Returns whether there is something to write.
     pub fn has_writes(&self) -> bool {
         self.clients.has_writes() || self.streams.has_writes()
     }
 
-    /// What is counted, to which the shell adds what it alone sees.
+    /// Returns the counters, for the shell to add its own.
     pub fn counts(&mut self) -> &mut Counts {
         self.ctx.counts_mut()
     }
 
-    /// Whether nobody is connected any more.
+    /// Returns whether there is no connection.
     pub fn is_empty(&self) -> bool {
         self.clients.len() == 0
     }
 
-    /// Each part's name, and the bytes that it holds now. Looks at every connection and every
+    /// Returns the memory in use by each part, in bytes. Looks at every connection and every
     /// stream.
     pub fn held_bytes(&self) -> HeldBytes {
         [
@@ -512,7 +513,7 @@ impl Relay {
         ]
     }
 
-    /// What must hold between any two calls. Tests and simulations ask after every step.
+    /// Checks what must hold between any two calls. Tests and simulations call it after every step.
     pub fn check(&self) {
         let known = Known {
             has_stream: &|stream| self.streams.has(stream),

@@ -1,20 +1,20 @@
-//! What the operator is told: one line an event, `key=value`, bounded in number.
+//! The operator's log: one line for each event, as `key=value`, with a limit on the number of
+//! lines.
 //!
-//! No byte of a client stands raw in a line, none begins one, and sessionids appear as digests
-//! only.
+//! Lines never contain raw bytes of a client. Session ids appear as digests only.
 
 use std::fmt;
 
 use crate::time::Instant;
 
-/// How grave an event is.
+/// How serious an event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Something does not work.
+    /// Something fails.
     Error,
     /// Something may be wrong.
     Warn,
-    /// Streams and tokens come and go.
+    /// Streams and tokens begin and end.
     #[default]
     Info,
     /// More than an operator usually wants.
@@ -32,24 +32,23 @@ impl Level {
     }
 }
 
-/// Each has lines of its own: what streams and clients bring about does not drive out what is
-/// wrong.
+/// Number of levels. Each has its own limit, so that streams and clients cannot push out errors.
 const LEVELS: usize = 4;
 
 /// The bounds of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReportLimits {
-    /// Lines of a level in one second; what is more is counted.
+    /// Lines of each level in a second. Further lines are counted only.
     pub lines_per_second_max: u32,
-    /// Lines less grave than this are left out.
+    /// Lines of less serious levels are left out.
     pub level: Level,
 }
 
-/// What has been told.
+/// State of the log.
 pub(super) struct Report {
     limits: ReportLimits,
     second: u64,
-    /// Of each level.
+    /// Lines of each level in this second.
     lines: [u32; LEVELS],
     left_out: u64,
     last: String,
@@ -57,7 +56,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Nothing has been written yet.
+    /// Makes the state of an empty log.
     pub fn new(limits: ReportLimits) -> Report {
         Report {
             limits,
@@ -69,8 +68,8 @@ impl Report {
         }
     }
 
-    /// The lines that an event makes: itself, unless it is a repetition or one too many, and before
-    /// it what was left out.
+    /// Returns the lines for an event. The event's own line is missing if it repeats the last one
+    /// or exceeds the limit. Lines before it count lines that were left out.
     pub fn lines(&mut self, level: Level, now: Instant, event: fmt::Arguments<'_>) -> Vec<String> {
         if level > self.limits.level {
             return Vec::new();
@@ -125,7 +124,7 @@ mod tests {
         level: Level::Info,
     };
 
-    /// Whoever publishes and watches may bring about any number of lines.
+    /// Sources and viewers can cause any number of lines.
     #[test]
     fn what_is_wrong_is_told_whatever_else_happens() {
         let mut report = Report::new(LIMITS);
@@ -141,14 +140,14 @@ mod tests {
         let failed = format_args!("event=token-file-not-written");
         let told = report.lines(Level::Error, now, failed);
         assert_eq!(told, ["level=error event=token-file-not-written"]);
-        // What was left out is counted.
+        // Lines that were left out are counted.
         let later = now + Duration::from_secs(1);
         let told = report.lines(Level::Info, later, format_args!("event=ending"));
         let count = "level=warn event=lines-left-out count=1980";
         assert_eq!(told, [count, "level=info event=ending"]);
     }
 
-    /// Each level has lines of its own, and what is less grave than asked for has none.
+    /// Each level has its own limit. Less serious levels than asked for are left out.
     #[test]
     fn a_level_has_so_many_lines_in_a_second() {
         let levels = [Level::Error, Level::Warn, Level::Info, Level::Debug];

@@ -1,5 +1,5 @@
-//! What a client's request comes to: whom it concerns, and what that says to it. Here it goes from
-//! part to part; what each of them does stands there.
+//! What the core does for a request, from part to part. Each part does its own share in its own
+//! file.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
 
 impl Relay {
-    /// Acts on what has come of a client.
+    /// Handles the event of a client.
     pub(super) fn act(&mut self, id: ConnectionId, event: ClientEvent) {
         match event {
             ClientEvent::Request {
@@ -35,8 +35,8 @@ impl Relay {
                 reply,
             } => self.request(id, &head, caller, reply),
             ClientEvent::Called { call, reply } => self.call(id, call, reply),
-            // An end that is the connection's is what a break looks like, too: with `--hold` it is
-            // taken for one.
+            // A connection that ends may also be a broken one. With `--hold` the server treats it
+            // as broken.
             ClientEvent::Complete { received, is_sure } => {
                 let Received { stream, .. } = received;
                 let ctx = &mut self.ctx;
@@ -168,7 +168,7 @@ impl Relay {
 
     // ---- Sources
 
-    /// A session has a source, and its UDP clients.
+    /// Begins a stream for a session, with its UDP clients.
     pub(super) fn begin(
         &mut self,
         session: SessionId,
@@ -184,8 +184,8 @@ impl Relay {
         id
     }
 
-    /// Tells a stream how fast its source may be, as the tokens say now. A source keeps
-    /// its limit when its token is revoked.
+    /// Sets the bit rate that the tokens allow a stream's source. A source keeps its limit when its
+    /// token is revoked.
     pub(super) fn limit_source(&mut self, id: StreamId) {
         let Some(session) = self.streams.session(id) else {
             return;
@@ -203,8 +203,8 @@ impl Relay {
         }
     }
 
-    /// A source's stream has begun anew, if it has, with these bytes: whoever knows it by its
-    /// stream learns of the other.
+    /// Handles that a source's stream has begun anew, with these bytes. The parts that know the
+    /// source by its stream learn the new one.
     pub(super) fn follow(&mut self, mut anew: Option<(StreamId, Vec<u8>)>) {
         while let Some((id, bytes)) = anew {
             let (source, pull) = self.streams.source_of(id).unzip();
@@ -225,7 +225,7 @@ impl Relay {
 
     // ---- Viewers
 
-    /// A viewer's connection is closed for a reason that lies with it.
+    /// Disconnects a viewer for this reason.
     pub(super) fn cut_viewer(&mut self, id: ConnectionId, cut: CutReason) {
         if let Some((place, peer)) = self.clients.viewer(id) {
             self.streams.cut(place, (id, peer), cut, &mut self.ctx);
@@ -233,7 +233,7 @@ impl Relay {
         }
     }
 
-    /// What goes out next to a client is made ready.
+    /// Prepares the next output of a client.
     pub(super) fn prepare(&mut self, id: ConnectionId) {
         match self.clients.due_output(id) {
             Some(Due::Viewing(viewing)) => {
@@ -263,7 +263,7 @@ impl Relay {
         }
     }
 
-    /// What of a stream's packets is in order now goes on.
+    /// Appends the media of packets that are in order now.
     pub(super) fn go_on_in_order(&mut self, id: StreamId) {
         while let Some(media) = self.streams.next_in_order(id, &mut self.ctx) {
             let anew = self.streams.append(id, &media, &mut self.ctx);
@@ -273,7 +273,7 @@ impl Relay {
 
     // ---- Calls
 
-    /// Does what a call asks for, and answers it, unless it has to wait.
+    /// Carries out a call, and answers it unless it has to wait.
     pub(super) fn call(&mut self, id: ConnectionId, call: Call, reply: Reply) {
         let json = "application/json";
         let answer = match call {
@@ -314,7 +314,7 @@ impl Relay {
                     matches!(refusal.status, Status::Forbidden | Status::NotFound)
                 };
                 let shut = refusal.as_deref().filter(shut);
-                // Otherwise it waits until it is admitted.
+                // Otherwise the page waits until the viewer is admitted.
                 let document = shut.map_or(Document::Watch, Document::Refused);
                 page(document, self.ctx.random()).map(|page| Outcome::Page(page, refusal))
             }
@@ -333,8 +333,8 @@ impl Relay {
         self.clients.give(id, answer, reply, &mut self.ctx);
     }
 
-    /// Changes the table, now, or when the change is on disk. What that means to others is settled
-    /// before anything else is read: whoever asks next finds it so.
+    /// Changes the token table, now or when the change is on disk. The other parts handle the
+    /// consequences before the next input.
     fn change(&mut self, id: ConnectionId, change: Change, reply: Reply) {
         let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
         let changed = self
@@ -361,11 +361,11 @@ impl Relay {
         self.grants.begin_abort(whose, block, &self.ctx)?;
         let ended = self.end_session(session);
         if block.is_some() {
-            // Nobody is admitted any more, whether it ran or not; who waits for it is told so.
+            // The block holds for new clients and for waiting ones.
             self.fetch.drop(session, &mut self.ctx);
             self.admit_waiting(session);
         }
-        // A block is something to be done where nothing runs, too.
+        // A block counts as done where no stream runs, too.
         let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {
             Refusal::new(
                 Status::NotFound,
@@ -380,7 +380,7 @@ impl Relay {
         Ok(Outcome::Json(Status::Ok, body))
     }
 
-    /// Ends a viewer, or who waits to be one, and keeps it out for a while.
+    /// Disconnects a viewer or a waiting client, and keeps it out for a while.
     fn kick_viewer(&mut self, id: ListedId, block: Option<Duration>) -> Result<Outcome, Refusal> {
         let (id, session, whom) = Known::new(&self.streams, &self.clients, &self.ctx).find(id)?;
         if let Some(block) = block {
@@ -394,7 +394,7 @@ impl Relay {
         Ok(Outcome::Done)
     }
 
-    /// The names of a call have been looked up, or will not be.
+    /// Handles the addresses for the names of a call, or their absence.
     pub(super) fn looked_up(&mut self, ticket: JobId, look_up: LookUp) {
         if let Some((id, reply, result)) = self.lists.resolved(ticket, look_up)
             && self.clients.has(id)
@@ -406,7 +406,7 @@ impl Relay {
         }
     }
 
-    /// An origin has the stream of a pull: it runs from now on.
+    /// Begins the stream of a pull, which an origin sends.
     pub(super) fn take_from_origin(
         &mut self,
         (id, peer): (ConnectionId, SocketAddr),
@@ -440,8 +440,8 @@ impl Relay {
         self.tend_pull(&session);
     }
 
-    /// The session has a source of this server's own now. Whoever waits waits on; whoever was let
-    /// in by an origin's word alone, and is held still, has no leave to watch it.
+    /// The session has a source on this server now. Waiting clients stay. Held viewers that only an
+    /// origin admitted may not watch this source.
     pub(super) fn take_from_origins(&mut self, session: &SessionId) {
         self.fetch.drop(session, &mut self.ctx);
         if let Some(id) = self.streams.held_of_origin(session)
@@ -452,9 +452,9 @@ impl Relay {
         }
     }
 
-    /// What runs of a session.
+    /// Returns the state of a session.
     pub(super) fn standing(&self, session: &SessionId) -> SessionState {
-        // Those that are being fetched have their places, this one among them.
+        // A pull counts as a stream, this one among them.
         let streams = self.streams.running() + self.fetch.without_stream();
         let (runs, is_fetched) = (self.streams.runs(session), self.fetch.has(session));
         SessionState {
@@ -470,8 +470,8 @@ impl Relay {
         }
     }
 
-    /// Ends a session's stream at once, and what drains of those before. Says how many viewers they
-    /// had; `None`: there was nothing to end.
+    /// Ends a session's stream at once, and its older streams that still have viewers. Returns how
+    /// many viewers they had. `None`: there was no stream.
     pub(super) fn end_session(&mut self, session: &SessionId) -> Option<usize> {
         if self.streams.runs(session) {
             self.fetch.drop(session, &mut self.ctx);
@@ -479,7 +479,7 @@ impl Relay {
         self.streams.abort(session, &mut self.ctx)
     }
 
-    /// A stream's UDP clients are those whom the tuples name now, but not its own source.
+    /// Sets a stream's UDP clients by the tokens, but never its own source.
     pub(super) fn refresh_clients(&mut self, id: StreamId) {
         let settings = &self.ctx.settings();
         let reaches = |address: SocketAddr, transport| {
@@ -496,7 +496,7 @@ impl Relay {
 
     // ---- Datagrams
 
-    /// Takes a datagram, whosever it is.
+    /// Handles a datagram of any sender.
     pub(super) fn take_datagram(&mut self, from: SocketAddr, port: UdpPort, bytes: &[u8]) {
         let known = |id| self.streams.known(id);
         let tokens = self.grants.tokens();
@@ -541,7 +541,7 @@ impl Relay {
         }
     }
 
-    /// A datagram of nobody's stream yet: it may begin one.
+    /// Handles a datagram of a new sender. It may begin a stream.
     fn hear_newcomer(
         &mut self,
         newcomer: &Newcomer<'_>,
@@ -577,7 +577,7 @@ impl Relay {
         }
         self.rtp_in.is_source(named, id);
         self.admit_waiting(&session);
-        // It may not have been kept.
+        // The first datagram may not have been kept.
         if !first.is_empty() {
             self.take_datagram(from, port, &first);
         }
@@ -585,7 +585,7 @@ impl Relay {
     }
 }
 
-/// A page, if there is one in this program.
+/// Returns a page, if this program has one.
 fn page(document: Document<'_>, random: &mut Random) -> Result<Page, Refusal> {
     Page::draw(document, random).ok_or_else(not_found)
 }

@@ -1,8 +1,7 @@
-//! Which request asks for what: the checks, in their order.
+//! Routing: what a request asks for, with the checks in a fixed order.
 //!
-//! The order is fixed (contract, *Points made exact*): framing, path, method, subnet and Origin,
-//! parameters, token, length, conflict. Who may do what is answered by [`super::admission`];
-//! nothing is changed here.
+//! The order (contract, *Points made exact*): framing, path, method, subnet and Origin, parameters,
+//! token, length, conflict. [`super::admission`] decides about access. Routing changes nothing.
 
 use super::admission::{
     AccessRequest, Caller, EntryPoint, Gate, KeptClaim, SessionState, not_found,
@@ -51,7 +50,7 @@ pub(super) struct RequestContext<'a> {
     pub gate: Gate<'a>,
     /// and what the operator chose.
     pub settings: &'a Settings,
-    /// What runs of a session, for who comes by a sessionid.
+    /// State of a session, for a request with this session id.
     pub standing: &'a dyn Fn(&SessionId, &SessionId) -> SessionState,
     /// Whether it may be passed on to an origin.
     pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,
@@ -66,7 +65,7 @@ impl<'a> RequestContext<'a> {
     /// Checks the request and says what it asks for.
     pub fn wish(&self) -> Result<Route, Refusal> {
         let wish = self.wish_of_path();
-        // Beyond a limit there are no streams, and nothing is told of them.
+        // Connections beyond a limit get no streams, and no information about any.
         let way = wish
             .as_ref()
             .map_or(EntryPoint::Viewer, |wish| self.way(wish));
@@ -154,7 +153,7 @@ impl<'a> RequestContext<'a> {
         let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
         Ok(Route::Call(match call {
             Call::List(rows) if is_of_all => Call::Collect(rows),
-            // What another server gave, or nobody, is as good as none: all is told anew.
+            // An id of another server, or no id: the reader gets everything anew.
             Call::Follow { of, .. } => {
                 self.gate.follow()?;
                 let last = head.last_event_id.as_deref();
@@ -167,7 +166,7 @@ impl<'a> RequestContext<'a> {
 
     /// What is only looked at.
     fn look(&self, way: EntryPoint, call: Call) -> Result<Route, Refusal> {
-        // Whether there is a page at all depends on who asks.
+        // Only the operator's hosts learn whether there is a page.
         if way == EntryPoint::Page {
             self.gate.enter(&self.claim(way))?;
         }
@@ -240,8 +239,8 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// The page on which a session is watched. Who is refused the stream is refused it with the
-    /// same status, and told no more, but in a page: it is for a browser.
+    /// Returns the page for watching a session. A viewer that is refused the stream gets the same
+    /// status, in a page: it is for a browser.
     fn watch_page(&self, segment: Option<&[u8]>) -> Result<Route, Refusal> {
         match self.head.method {
             Method::Options => return self.options(LOOK_METHODS),
@@ -260,7 +259,7 @@ impl<'a> RequestContext<'a> {
         Ok(Route::Call(Call::WatchPage(verdict.err().map(Box::new))))
     }
 
-    /// A playlist, what one names, or the stream in another container.
+    /// Routes a playlist, a segment, or the stream in another container.
     fn stream_as(&self, session: &[u8], file: &[u8]) -> Result<Route, Refusal> {
         let head = self.head;
         let view = View::of(file, &head.target, self.settings);
@@ -301,8 +300,8 @@ impl<'a> RequestContext<'a> {
         is_looked_at && is_list && parameters.any(|parameter| parameter.name == "sessionid")
     }
 
-    /// What such a playlist names stands beside the one whose path has the sessionid: so that one
-    /// is to be asked for, by who may have it.
+    /// A playlist names its files relative to the path with the session id, so the client has to
+    /// ask for that path.
     fn list_by_query(&self, file: &[u8]) -> Result<Route, Refusal> {
         let claim = self.claim(EntryPoint::Hls);
         self.gate.enter(&claim)?;
@@ -360,13 +359,13 @@ impl<'a> RequestContext<'a> {
     }
 }
 
-/// Parameters as they stand in a query.
+/// Returns the parameters as a query.
 fn joined<'a>(parameters: impl Iterator<Item = Parameter<'a>>) -> String {
     let each = parameters.map(|Parameter { name, value }| format!("{name}={value}"));
     each.collect::<Vec<_>>().join("&")
 }
 
-/// Whose source somebody would be who asks so, if the path or the query says it, or a password.
+/// Returns the session that a request would publish, by its path, query or password.
 pub(super) fn published(head: &Head, settings: &Settings) -> Option<SessionId> {
     if settings.admits_icecast && icecast::is_source(head) {
         return icecast::session(head).ok();

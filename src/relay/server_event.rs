@@ -1,5 +1,5 @@
-//! What happens, as who follows the events is told of it: each is said by the part that knows, and
-//! the desk writes it down.
+//! The events of `/api/events`, and their lines in the log. The part in which something happens
+//! reports it by `Context::emit`.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
@@ -13,16 +13,16 @@ use crate::events::EventId;
 use crate::gate::{Digest, SessionId};
 use crate::time::UnixTime;
 
-/// Something that has happened.
+/// An event of the server.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum ServerEvent<'a> {
-    /// A session has a source, and a stream.
+    /// A stream of a session begins.
     StreamBegins {
         id: PublicStreamId,
         source: SocketAddr,
     },
-    /// Its viewers wait for a source.
+    /// A stream has lost its source; its viewers wait for another.
     StreamHeld {
         id: PublicStreamId,
         reason: &'static str,
@@ -30,12 +30,12 @@ pub enum ServerEvent<'a> {
         #[serde(skip)]
         viewers: usize,
     },
-    /// One has come for them.
+    /// A held stream has another source.
     StreamGoesOn {
         id: PublicStreamId,
         source: SocketAddr,
     },
-    /// It has no source any more; its viewers get what there is.
+    /// A stream has ended. Its viewers get what is buffered.
     StreamEnds {
         id: PublicStreamId,
         reason: &'static str,
@@ -43,22 +43,22 @@ pub enum ServerEvent<'a> {
         bytes_sent: u64,
         skips: u64,
     },
-    /// It has nobody any more, and is listed no longer.
+    /// A stream has no viewers left and leaves the list.
     StreamOver { id: PublicStreamId },
-    /// Its source is faster than its token allows: it waits, or what is too much is dropped.
+    /// A source exceeds the bit rate of its token. The server slows it down, or drops the excess.
     SourceTooFast {
         id: PublicStreamId,
         source: SocketAddr,
         what: &'static str,
         max_bitrate: u64,
     },
-    /// Somebody watches over HTTP.
+    /// A viewer begins to watch over HTTP.
     ViewerComes {
         id: ListedId,
         key: Option<Digest>,
         address: Option<SocketAddr>,
     },
-    /// Its connection is closed for this reason: it goes.
+    /// The server disconnects a viewer for this reason.
     ViewerCut {
         id: ListedId,
         address: SocketAddr,
@@ -66,28 +66,28 @@ pub enum ServerEvent<'a> {
         behind_bytes: u64,
         behind_ms: u64,
     },
-    /// It watches no longer.
+    /// A viewer has stopped watching.
     ViewerGoes {
         id: ListedId,
         bytes: u64,
         skips: u32,
     },
-    /// A sessionid has tuples, so many of them new.
+    /// A session id has these tokens; `new` of them were added now.
     TokenAdded {
         #[serde(rename = "for")]
         opens: Option<&'a SessionId>,
         tuples: usize,
         new: usize,
     },
-    /// It has none any more.
+    /// All tokens of a session id were revoked.
     TokenRevoked { revoked: usize },
-    /// What was over made room for others.
+    /// Expired tokens were removed to make room for others.
     TokenForgotten {},
-    /// It lets nobody in any more.
+    /// A token has expired.
     TokenOver {},
-    /// So many more of them, all at once.
+    /// Further tokens expired at the same time.
     TokensOver { count: usize },
-    /// Somebody would be a source and may not. Before this one so many were not told of.
+    /// A source was refused. `left_out`: refusals before this one that were not reported.
     PublisherRefused {
         address: SocketAddr,
         status: u16,
@@ -97,7 +97,7 @@ pub enum ServerEvent<'a> {
 }
 
 impl ServerEvent<'_> {
-    /// Of how many tuples it tells, if it is about tuples.
+    /// Returns the number of tokens that the event is about, if it has one.
     pub fn tuples(&self) -> Option<usize> {
         match self {
             ServerEvent::TokenAdded { new, .. } => Some(*new),
@@ -106,7 +106,7 @@ impl ServerEvent<'_> {
         }
     }
 
-    /// What the events call it, and the log.
+    /// Returns the name of the event, in `/api/events` and in the log.
     pub fn name(&self) -> &'static str {
         match self {
             ServerEvent::StreamBegins { .. } => "stream-begins",
@@ -234,7 +234,7 @@ impl Display for LogLine<'_> {
     }
 }
 
-/// What is common to all of them.
+/// Fields that all events have.
 #[derive(Serialize)]
 struct Told<'a> {
     time: u64,
@@ -245,8 +245,8 @@ struct Told<'a> {
     what: &'a ServerEvent<'a>,
 }
 
-/// Writes it as a unit, about a sessionid. Whose sessionid may be none of this server's is told by
-/// its label alone.
+/// Writes an event about a session id. A refused source's session id may belong to another server,
+/// so only its digest is written.
 pub fn write_unit(
     text: &mut Vec<u8>,
     (id, time): (EventId, UnixTime),
@@ -264,7 +264,7 @@ pub fn write_unit(
     end_unit(text, &told);
 }
 
-/// Begins a unit; with an id, be it an empty one, that is what its reader gives when it comes back.
+/// Begins an event. A client that comes back sends the last `id`, which may be empty.
 pub fn begin_unit(text: &mut Vec<u8>, name: &str, id: Option<&str>) {
     text.extend_from_slice(b"event: ");
     text.extend_from_slice(name.as_bytes());
@@ -275,10 +275,9 @@ pub fn begin_unit(text: &mut Vec<u8>, name: &str, id: Option<&str>) {
     text.extend_from_slice(b"\ndata: ");
 }
 
-/// Ends it.
+/// Ends an event.
 pub fn end_unit(text: &mut Vec<u8>, data: &impl Serialize) {
-    // They are structs of strings and numbers, which have no way to fail; as JSON they have no line
-    // ends.
+    // Structs of strings and numbers cannot fail to serialise, and their JSON has no line ends.
     let _ = serde_json::to_writer(&mut *text, data);
     text.extend_from_slice(b"\n\n");
 }
@@ -289,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    /// A unit of each kind, and of how many tuples it tells.
+    /// An event of each kind, and its number of tokens.
     fn all(refusal: &str) -> [(ServerEvent<'_>, Option<usize>); 15] {
         let id = PublicStreamId { run: 1, serial: 2 };
         let viewer = ListedId::of_text("00000001-2").expect("an id");
@@ -387,8 +386,8 @@ mod tests {
         ]
     }
 
-    /// Its name, its id, and one line of JSON, whatever stands in it; and a sessionid only where it
-    /// is this server's.
+    /// An event has a name, an id, and one line of JSON. It has a session id only if that belongs
+    /// to this server.
     #[test]
     fn a_unit_is_one_event_about_a_sessionid() {
         let session = SessionId::parse(b"s").expect("a good sessionid");

@@ -62,13 +62,13 @@ pub struct Input {
     is_readable: bool,
     is_ending: bool,
     is_broken: bool,
-    /// It stands in one of the lists of those that are to be read.
+    /// It is in one of the lists of clients to read.
     is_queued: bool,
 }
 
 impl Input {
-    /// There may be something to read. What arrived before the connection ended or broke is read
-    /// first; then reading says so, and no further event tells of it.
+    /// Notes that the socket has something to read. Bytes that arrived before the end are read
+    /// first. Reading then reports the end, without another event.
     pub fn note(&mut self, is_ending: bool, is_broken: bool) {
         self.is_readable = true;
         self.is_ending |= is_ending || is_broken;
@@ -81,7 +81,7 @@ pub trait Inputs {
     /// `None`: it is closed.
     fn input(&mut self, id: ConnectionId) -> Option<&mut Input>;
 
-    /// Reads once, at most so many bytes, which are more than none.
+    /// Reads once, at most `bytes_max` bytes. `bytes_max` is above 0.
     fn read(&mut self, id: ConnectionId, bytes_max: usize) -> Incoming;
 
     /// What was read last, and how many bytes it had.
@@ -99,7 +99,7 @@ const SHARE_BYTES_MIN: usize = 16 * 1024;
 pub struct Share {
     /// At once from one client: as many as there is a buffer for.
     pub bytes_max: usize,
-    /// From those of whom it is news, and again from those who have more.
+    /// Maximal cost of reading in this turn.
     pub cost_max: usize,
     /// The turn's time.
     pub now: Instant,
@@ -128,10 +128,9 @@ impl Readers {
         }
     }
 
-    /// Reads once from every client that has something: first from those of whom it is news, then
-    /// from those whom one go has not emptied, and last on in what clients have sent ahead. Each
-    /// has a share of the turn; whoever is left over when it is used up comes first in the next
-    /// one.
+    /// Reads once from every client that has input: first from those with new input, then from
+    /// those that one read did not empty. Pipelined input comes last. Each has a share of the turn.
+    /// Clients that are left over when the turn is used up come first in the next one.
     pub fn read_in_turn(&mut self, relay: &mut Relay, inputs: &mut impl Inputs, share: Share) {
         let news = self.news.len();
         self.read_from_next(news, |readers| &mut readers.news, relay, inputs, share);
@@ -195,7 +194,7 @@ impl Readers {
         }
         match inputs.read(id, wanted) {
             Incoming::Bytes(bytes) => {
-                // Before the core is told: it may close this.
+                // This comes before the call of the core, which may close the connection.
                 if let Some(input) = inputs.input(id) {
                     input.is_readable = bytes == wanted || input.is_ending;
                     input.is_queued = input.is_readable;
@@ -225,11 +224,11 @@ mod tests {
     use super::*;
     use crate::relay::stage::Stage;
 
-    /// Sockets of clients, and what has come into them.
+    /// Sockets of clients with their input.
     #[derive(Default)]
     struct Sockets {
         all: BTreeMap<ConnectionId, Socket>,
-        /// From whom was read, and how much at the most.
+        /// Each read: the client, and the maximal number of bytes.
         reads: Vec<(ConnectionId, usize)>,
         bytes: Vec<u8>,
         heard: usize,
@@ -238,7 +237,7 @@ mod tests {
     struct Socket {
         input: Input,
         waits: VecDeque<u8>,
-        /// What a read finds behind that.
+        /// Result of reading after those bytes.
         end: Incoming,
     }
 
@@ -269,7 +268,7 @@ mod tests {
         }
     }
 
-    /// A server, the sockets of its clients, and who is read next.
+    /// A server, the sockets of its clients, and the clients to read.
     struct Turns {
         stage: Stage,
         sockets: Sockets,
@@ -287,7 +286,7 @@ mod tests {
             }
         }
 
-        /// A client that has sent this already, and of whose socket this has come meanwhile.
+        /// Adds a client that has sent `sent`, and whose socket has `waits`.
         fn client(&mut self, sent: &str, waits: &[u8], end: Incoming) -> ConnectionId {
             let id = self.stage.client(sent);
             let socket = Socket {
@@ -299,14 +298,14 @@ mod tests {
             id
         }
 
-        /// The kernel says that there is something.
+        /// Reports input of a socket.
         fn note(&mut self, id: ConnectionId, is_ending: bool, is_broken: bool) {
             let input = self.sockets.input(id).expect("a socket");
             input.note(is_ending, is_broken);
             self.readers.push(id, input);
         }
 
-        /// From whom a turn reads, and how much at the most.
+        /// Runs a turn. Returns its reads.
         fn turn(&mut self, bytes_max: usize, cost_max: usize) -> Vec<(ConnectionId, usize)> {
             let now = self.stage.now;
             let share = Share {
@@ -336,7 +335,7 @@ mod tests {
 
     const WAITS: &str = "GET /stream/none HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    /// Each client has its part of the turn, and none so little that a read is not worth it.
+    /// Each client has its part of the turn, but never so small a part that a read is not worth it.
     #[test]
     fn a_turn_reads_as_much_of_each_as_there_are_few() {
         for (clients, bytes_max, each) in [
@@ -362,8 +361,8 @@ mod tests {
         }
     }
 
-    /// Who comes when the turn's share is used up comes first in the next; of whom it is news comes
-    /// before who has had a go.
+    /// A client that comes when the turn is used up is first in the next turn. New input comes
+    /// before clients that were read already.
     #[test]
     fn a_turn_ends_when_its_share_is_used_up_and_the_next_goes_on() {
         let mut turns = Turns::new(&["--buffer=4M"]);
@@ -402,7 +401,7 @@ mod tests {
         }
     }
 
-    /// What has come before the end is read first, and then the end is.
+    /// Bytes before the end are read before it.
     #[test]
     fn what_came_before_an_end_is_read_before_it() {
         for (is_ending, is_broken, end, status) in [
@@ -425,7 +424,7 @@ mod tests {
         }
     }
 
-    /// Of whom nothing is wanted nothing is read; that it has gone is seen all the same.
+    /// The server does not read a client whose bytes it does not want, but notices its end.
     #[test]
     fn who_has_sent_enough_is_not_read_and_seen_to_go() {
         for (is_ending, is_broken, is_there) in [
@@ -443,7 +442,7 @@ mod tests {
             assert_eq!(turns.is_there(id), is_there, "{is_ending} {is_broken}");
             assert!(turns.readers.is_empty());
         }
-        // Of whom something is wanted it is read, and who has nothing is left alone.
+        // A client whose bytes are wanted is read. A client without input is not.
         let mut turns = Turns::new(&["--wait=60"]);
         let id = turns.client(WAITS, b"more", Incoming::Nothing);
         let other = turns.client(WAITS, b"", Incoming::Nothing);
@@ -460,8 +459,8 @@ mod tests {
         assert_eq!(turns.turn(READ_ALL, READ_ALL), []);
     }
 
-    /// One that is read no faster than its token says may wait: its end is read behind what it has
-    /// sent, a break is seen at once.
+    /// A source may have to wait for the rate of its token. Its end is read after its bytes; a
+    /// break is noticed at once.
     #[test]
     fn a_source_that_waits_for_its_rate_is_seen_to_break() {
         for (is_broken, is_there) in [(false, true), (true, false)] {
@@ -478,7 +477,7 @@ mod tests {
         }
     }
 
-    /// Who has sent many requests ahead is read on in turns of a bounded cost.
+    /// Pipelined requests are read in turns of bounded cost.
     #[test]
     fn what_was_sent_ahead_is_read_on_within_the_turns_share() {
         let health = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -515,7 +514,7 @@ mod tests {
         }
     }
 
-    /// That nothing was for it is nothing that has gone out to it.
+    /// A reader of one session gets comments while others have events.
     #[test]
     fn who_follows_one_session_has_a_comment_while_others_have_events() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/8"]);
@@ -531,7 +530,7 @@ mod tests {
         assert_eq!(comments, 4, "one in fifteen seconds");
     }
 
-    /// What became of a write is what the core is told of it.
+    /// The core is told the outcome of each write.
     #[test]
     fn a_client_is_written_to_until_its_socket_takes_no_more() {
         let mut stage = Stage::new(&[]);

@@ -1,4 +1,4 @@
-//! What those are told who have waited for a session.
+//! Answers for clients that have waited for a session.
 
 use std::net::IpAddr;
 
@@ -11,8 +11,8 @@ use crate::relay::admission::{EntryPoint, SessionState};
 use crate::relay::origin_error::OriginError;
 
 impl Gate<'_> {
-    /// What a viewer is told who has waited: who came by this sessionid, in this way, from there,
-    /// is asked all that it was asked then. `fault` says why no origin has the session.
+    /// Decides about a viewer that has waited, by the same rules as when it came. `fault` says why
+    /// no origin has the session.
     pub fn go_on_late(
         &self,
         (name, session): (&SessionId, &SessionId),
@@ -38,7 +38,7 @@ impl Gate<'_> {
         }
     }
 
-    /// What a viewer is told for whom no origin had the session, that it may watch here.
+    /// Returns the refusal for a viewer that may watch a session which no origin has.
     pub fn turned_away(&self, fault: OriginError) -> Refusal {
         let detail = format!(
             "the session is not running here, and no origin has it: {}",

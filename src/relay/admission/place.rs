@@ -38,10 +38,9 @@ pub struct Others {
     pub of_network: usize,
 }
 
-/// Connections of a host beyond its limit that are let in, to be told so.
+/// Connections of a host beyond its limit that get a refusal in words.
 const BEYOND_OF_HOST_MAX: usize = 8;
-/// The network of a host may be a household's or an office's: it counts as so many hosts at the
-/// most.
+/// Maximal number of hosts that a network counts as. It may be a household or an office.
 const HOSTS_OF_NETWORK: usize = 16;
 
 impl Settings {
@@ -61,19 +60,18 @@ impl Settings {
         is_in(&self.forwarders, host)
     }
 
-    /// Whether a host is a proxy, by whichever way it tells whose a request is. So it is nobody who
-    /// comes by one: a client is never named by a proxy's address.
+    /// Returns whether a host is a proxy. A proxy's address never stands for a client.
     pub fn is_proxy(&self, host: IpAddr) -> bool {
         is_in(&self.proxies, host) || self.is_forwarder(host)
     }
 
-    /// Whether a host is of those that may call the API.
+    /// Returns whether a host may call the API.
     pub fn is_operators(&self, host: IpAddr) -> bool {
         is_in(&self.token_servers, host)
     }
 
-    /// Whether there is a place for another connection, with so many there. Half of what lies
-    /// beyond the limit is for the API's hosts, and for those of whom it is not known yet.
+    /// Returns whether there is a place for another connection, given their number. Half of the
+    /// places beyond the limit are for the API's hosts and for unknown clients.
     pub fn has_place(&self, connections: usize, host: Option<IpAddr>) -> bool {
         let beyond_max = match host {
             Some(host) if !self.is_operators(host) => CONNECTIONS_BEYOND_MAX / 2,
@@ -82,13 +80,13 @@ impl Settings {
         connections < self.limits.connections_max + beyond_max
     }
 
-    /// Which limit a connection is beyond, of a host that has so many others.
+    /// Returns the limit that a connection exceeds, given the host's other connections.
     pub fn beyond(&self, others: Others) -> Option<Beyond> {
         self.has_too_many(others, 0).then_some(Beyond::Host)
     }
 
-    /// Whether a host has so many beyond its limit that it is not even told so any more: who is
-    /// told, and says nothing, would hold the places of others. The API's hosts are always heard.
+    /// Returns whether a host has too many connections beyond its limit to get a refusal: silent
+    /// clients would hold the places of others. Hosts of the API always get an answer.
     pub fn is_crowd(&self, host: IpAddr, others: Others) -> bool {
         !self.is_operators(host) && self.has_too_many(others, BEYOND_OF_HOST_MAX)
     }

@@ -1,4 +1,4 @@
-//! The words of those who are not let in.
+//! The texts of refusals.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub fn kept_out(detail: &'static str, left: Duration) -> Refusal {
     Refusal::busy(Status::TooManyRequests, detail, seconds.saturating_add(1)).because("paused")
 }
 
-/// 429 for who was ended, and comes back.
+/// 429: the viewer was disconnected by the operator and comes back too early.
 pub fn barred(left: Duration) -> Refusal {
     kept_out(
         "this viewer was ended by the operator and is kept out for a while",
@@ -34,12 +34,12 @@ pub fn barred(left: Duration) -> Refusal {
     )
 }
 
-/// 403 for who is ended while it waits.
+/// 403: the operator has disconnected the waiting client.
 pub fn kicked() -> Refusal {
     forbidden("this viewer was ended by the operator")
 }
 
-/// 404 for who would end one who is not there.
+/// 404: there is no such viewer.
 pub fn no_viewer() -> Refusal {
     Refusal::new(
         Status::NotFound,
@@ -52,7 +52,7 @@ pub fn not_running() -> Refusal {
     Refusal::new(Status::NotFound, "this session is not running now")
 }
 
-/// 403 for who has no token; the same whether the session exists or not.
+/// 403: there is no token. The text is the same whether the session exists or not.
 pub fn no_token() -> Refusal {
     forbidden("this sessionid has no http token; the token server adds one with add-token")
 }
@@ -65,8 +65,8 @@ pub fn token_is_over() -> Refusal {
     .because("expired")
 }
 
-/// The same for a viewer where the origin says who may watch: whether it was asked, or the session
-/// has a source here.
+/// 403: there is no token, where the origin decides. The text is the same whether the origin was
+/// asked or not.
 pub fn no_token_of_origin() -> Refusal {
     forbidden(
         "this sessionid has no http token; the origin says who may watch, and its token server adds one",
@@ -80,7 +80,7 @@ pub fn tokens_are_off() -> Refusal {
     )
 }
 
-/// There is nothing here for whoever asks.
+/// 404: there is no such path.
 pub fn not_found() -> Refusal {
     Refusal::new(
         Status::NotFound,
@@ -102,7 +102,7 @@ pub fn for_source_only() -> Refusal {
     )
 }
 
-/// 403 for who comes by a proxy that does not say who it is.
+/// 403: a configured proxy did not name the client.
 pub fn of_nobody() -> Refusal {
     forbidden(
         "the proxy in front does not say whose request this is; it must write Forwarded or X-Forwarded-For, or name the client in \
@@ -110,7 +110,7 @@ pub fn of_nobody() -> Refusal {
     )
 }
 
-/// 403 for who comes by a proxy that nobody has named.
+/// 403: the request came through a proxy that is not configured.
 pub fn of_stranger_proxy() -> Refusal {
     forbidden(
         "a proxy brings this request, as a field such as Forwarded, X-Forwarded-For or X-Real-IP shows, and this server has been told of none there, so that \

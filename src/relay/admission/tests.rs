@@ -1,7 +1,7 @@
-//! Every way in by every rule, through the core: what comes of it when everything is right but for
-//! the one rule.
+//! Every entry point with every rule, through the core: the answer when everything is right but for
+//! one rule.
 //!
-//! A way or a rule that is added has no cell, and this does not compile.
+//! A new entry point or rule has no cell, and then this does not compile.
 #![cfg(feature = "default")]
 
 mod asked;
@@ -44,19 +44,19 @@ enum Rule {
     Key,
     /// No more viewers by a token than it says.
     Viewers,
-    /// No viewer who was ended and is kept out.
+    /// The operator has not blocked this viewer.
     Barred,
     /// No abort that blocks the session.
     Block,
     /// One source a session.
     Source,
-    /// The same, where `--takeover` lets who asks have it.
+    /// The same with `--takeover`.
     Takeover,
     /// In reach of `--rtp-to`.
     RtpTo,
     /// A group as a UDP client is named by that.
     Group,
-    /// In a group that `--join` names for what comes in, at no other port than that.
+    /// At the port at which `--join` listens to the group.
     Listened,
     /// From the one host that `--join` names.
     Sender,
@@ -85,7 +85,7 @@ enum Outcome {
     Dropped,
 }
 
-/// What the rule does to who comes by the way and breaks it.
+/// What the rule does at this entry point to a client that breaks it.
 #[derive(Clone, Copy, Debug)]
 enum Cell {
     Refused(u16),
@@ -214,7 +214,7 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
         Rule::Block => match way {
             Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(429),
             Rtp | Bare | Group | BareGroup => Dropped,
-            // What its viewers are told.
+            // The answer to the viewers of the pull.
             Pull => Refused(503),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
@@ -261,7 +261,7 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
             _ => DoesNotApply("it is sent to no group"),
         },
         Rule::Via => match way {
-            // Of the pull, what its viewers are told.
+            // Of the pull, the answer to its viewers.
             Viewer | Remuxed | Hls | Pull => Refused(508),
             Rtp | Bare | Group | BareGroup => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
@@ -359,7 +359,7 @@ fn rules() -> Vec<Rule> {
 
 const CLIENT: &str = "10.0.0.1:6000";
 const CLIENTS_OTHER_PORT: &str = "10.0.0.1:6001";
-/// What is sent there is taken, and whoever sends is a client.
+/// A group that the server listens to.
 const GROUP: &str = "239.1.2.3:5004";
 /// More relays than there may be.
 const LOOP: &str = "Via: 1.1 a, 1.1 b, 1.1 c, 1.1 d, 1.1 e, 1.1 f, 1.1 g, 1.1 h, 1.1 i, 1.1 j, 1.1 k, \
@@ -458,7 +458,7 @@ fn options(way: EntryPoint, broken: Option<Rule>) -> Vec<&'static str> {
     options
 }
 
-/// Who is there before.
+/// Prepares the server.
 fn prepare(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
     allow(stage, way, "a", Some(Direction::Both));
     allow(stage, way, "other", Some(Direction::Both));
@@ -485,7 +485,7 @@ fn prepare(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
     }
 }
 
-/// What changes at once, and is asked of who comes then.
+/// Changes that take effect for the next client.
 fn change(stage: &mut Stage, way: EntryPoint, broken: Option<Rule>) {
     let tokens = stage.relay.grants.table().expect("a table");
     match broken {
@@ -635,7 +635,7 @@ fn is_by(stage: &Stage, peer: &str) -> bool {
     })
 }
 
-/// What makes a source of who sends it.
+/// Sends datagrams that begin a stream.
 fn send_datagrams(stage: &mut Stage, way: EntryPoint, from: &str) {
     let from = from.parse().expect("an address");
     let port = match way {

@@ -8,8 +8,8 @@ use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
 
 impl Gate<'_> {
-    /// Whether the session that a sessionid opens may be watched by one more who has that, told
-    /// before anything about whether it runs.
+    /// Decides whether one more viewer with this session id may watch, before the answer depends on
+    /// whether the session runs.
     pub fn watch(
         &self,
         claim: &AccessRequest<'_>,
@@ -43,7 +43,7 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// What is asked of whoever comes to watch, in whichever way: the session that the sessionid
+    /// Checks the rules for viewers at all entry points. Returns the session that the session id
     /// opens.
     pub(super) fn come_to_watch<'a>(
         &'a self,
@@ -65,7 +65,7 @@ impl Gate<'_> {
         grant.terms.viewers_max.map(|most| most as usize)
     }
 
-    /// Whether anybody counts who watches by this sessionid.
+    /// Returns whether the viewers with this session id are counted.
     pub(super) fn counts_viewers(&self, name: &SessionId, session: &SessionId) -> bool {
         [name, session]
             .into_iter()

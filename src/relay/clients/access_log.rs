@@ -1,9 +1,9 @@
-//! The access log: a line for each answered request, in the combined format that web servers write.
+//! The access log: a line for each answered request, in the combined format of web servers.
 //!
-//! A sessionid is a secret and appears as its digest. So the request line is made of what was
-//! understood of it, and `...` stands for what was not: there a sessionid may stand in any
-//! spelling. Of where the request came from only the site is told; the program's name is bounded
-//! and escaped. The bytes are those sent for the answer, its head included; of a stream, the media.
+//! Session ids are secrets and appear as digests. The line is made of the parts of the request that
+//! the server understood; `...` stands for the others, which may contain a session id in any
+//! spelling. The referrer is cut down to its site. The user agent is shortened and escaped. The
+//! bytes are those of the answer with its head; of a stream, the media.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -222,7 +222,7 @@ mod tests {
 
     const LOG: &str = "--access-log=/dev/null";
 
-    /// Everything is done that is to be done at once; says what is logged of requests.
+    /// Runs until nothing is left to do at once. Returns the lines of the access log.
     fn logged(stage: &mut Stage) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
@@ -321,7 +321,7 @@ mod tests {
             let rest = format!("{status} {bytes} \"-\" \"-\"");
             assert_eq!(seen, told(line, &rest), "{asked}");
         }
-        // More parameters than any call has are not told of.
+        // Parameters beyond the number that any call has are left out.
         let asked = |more: &str| {
             let request = format!("GET /api{eight}{more} HTTP/1.1\r\nHost: h\r\n\r\n");
             line_of(&[LOG], &request).0
@@ -464,7 +464,7 @@ mod tests {
         }
     }
 
-    /// Who follows the events, by what it was told of them.
+    /// A reader of events, by the bytes that it got.
     #[test]
     fn who_follows_the_events_is_told_of_when_it_leaves() {
         let mut stage = Stage::new(&[LOG, "--token-server=10.0.0.0/24"]);

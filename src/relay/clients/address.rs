@@ -61,9 +61,9 @@ impl Clients {
         Some(id)
     }
 
-    /// Takes a place beyond the limit from who has had one for longest, behind a proxy, and is not
-    /// known to be of the API's hosts. Else strangers, who come by the same proxy as the operator,
-    /// would keep the operator out. Says whether there was one.
+    /// Closes the oldest connection beyond the limit that came through a proxy and is not known to
+    /// belong to the API's hosts. Otherwise strangers behind the operator's proxy could keep the
+    /// operator out. Returns whether there was one.
     fn make_place(&mut self, ctx: &mut Context) -> bool {
         while let Some(id) = self.unplaced.pop_front() {
             let is_strangers = |connection: &Connection| {
@@ -193,7 +193,8 @@ mod tests {
 
     const OPTIONS: &[&str] = &["--connections=90", "--connections-per-host=4"];
 
-    /// So many of these are let in, who say nothing; and then somebody else is served.
+    /// Connects these hosts, which send nothing. Returns how many the server accepted before it
+    /// served another client.
     fn let_in(stage: &mut Stage, hosts: impl Iterator<Item = IpAddr>) -> usize {
         let now = stage.now;
         let come = hosts.map(|host| stage.relay.accepted(SocketAddr::new(host, 1), now));
@@ -204,7 +205,7 @@ mod tests {
         inside
     }
 
-    /// Who is told that it has too many, and says nothing, holds no places that others could have.
+    /// A host that has too many connections and sends nothing does not block others.
     #[test]
     fn a_host_beyond_its_limit_takes_nobodys_place() {
         let mut stage = Stage::new(OPTIONS);
@@ -228,7 +229,7 @@ mod tests {
         stage.assert_status(other, 404);
     }
 
-    /// It has all the addresses that it likes, and is a few hosts at the most.
+    /// A network counts as a few hosts, however many addresses it uses.
     #[test]
     fn a_network_of_ipv6_is_not_as_many_hosts_as_it_has_addresses() {
         let of_network = |number: u128| {
@@ -301,8 +302,8 @@ mod tests {
         assert_eq!(come(&mut stage, "10.9.0.1", 1), None);
     }
 
-    /// Those of whom it is known that they are the operator's keep their places; strangers whom a
-    /// proxy has named do not, nor does who came by no proxy lose one.
+    /// Known operators keep their places. Strangers named by a proxy lose theirs. Clients without a
+    /// proxy lose none.
     #[test]
     fn of_those_beyond_the_limit_the_operators_stay() {
         let options = [
@@ -344,7 +345,7 @@ mod tests {
         assert!(!stage.relay.clients.has(waits));
     }
 
-    /// It has come beyond the limit of all, and stays beyond it whoever it is.
+    /// A connection beyond the limit stays beyond it when its client becomes known.
     #[test]
     fn who_came_beyond_the_limit_is_told_so_when_it_has_a_name() {
         let options = [

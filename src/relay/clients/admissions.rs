@@ -1,7 +1,7 @@
-//! Who is inside by which sessionid: sources, viewers, and who waits to be one. With its token they
-//! are ended, and no others; and there may be so many by it.
+//! Admitted connections by session id: sources, viewers and waiting clients. A revoked token
+//! disconnects the connections that it admitted, and `max-viewers` limits their number.
 //!
-//! Where there are no tokens nobody is in this book.
+//! Without tokens there are no entries.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -18,13 +18,13 @@ use crate::relay::pass::Admission;
 use crate::relay::{ConnectionId, StreamId};
 use crate::time::UnixTime;
 
-/// Who is inside by one sessionid.
+/// Connections admitted by one session id.
 #[derive(Default)]
 struct SessionAdmissions {
     ids: BTreeSet<ConnectionId>,
 }
 
-/// Who is inside by each.
+/// Connections admitted by each session id.
 #[derive(Default)]
 pub(super) struct Admissions {
     parties: HashMap<SessionId, SessionAdmissions>,
@@ -34,21 +34,21 @@ pub(super) struct Admissions {
     pub(super) heads: ViewerCounts,
 }
 
-/// Who was expelled.
+/// The client that was disconnected.
 pub enum Disconnected {
-    /// A viewer, who is to be cut.
+    /// A viewer, whose stream still has to let it go.
     Viewer,
-    /// This stream's source, who has been told.
+    /// The source of this stream. It has its answer.
     Source(StreamId),
 }
 
-/// How long whoever has asked for a playlist or a segment is taken to watch. Players ask at least
-/// once a segment, which may be longer than is wished.
+/// Returns how long a client that asked for a playlist or a segment counts as a viewer. Players ask
+/// at least once a segment, which may be longer than configured.
 fn seat_time(ctx: &Context) -> Duration {
     Duration::from_secs(30) + 3 * ctx.settings().limits.hls_segment_time
 }
 
-/// A place in a tree of ids, at the most: of eleven, five are used.
+/// Bytes of an entry in a tree of ids. At worst five of eleven entries are used.
 const PLACE_BYTES: usize = 3 * size_of::<ConnectionId>() + 16;
 
 impl Admissions {
@@ -194,8 +194,7 @@ impl Clients {
         party.flat_map(|party| &party.ids).copied().collect()
     }
 
-    /// A client is inside no longer, for its token is over or was revoked, as `reason` says. Says
-    /// what is left to be done about it.
+    /// Disconnects a client for this reason. Returns what the caller still has to disconnect.
     pub fn expel(
         &mut self,
         id: ConnectionId,
@@ -330,7 +329,7 @@ mod tests {
             assert_eq!(clients.came_by(id), Some(&session(name)));
         }
         assert_eq!(clients.came_by(ConnectionId::from_u64(99)), None);
-        // By a session's own name all who watch it, and by another whoever came by that.
+        // The session's own id counts all of its viewers, another id the viewers that it admitted.
         for (name, viewers) in [("s", 3), ("k", 1), ("none", 0)] {
             assert_eq!(clients.viewers_by(&session(name)), viewers, "{name}");
             let from = (&session(name), None);
@@ -343,7 +342,7 @@ mod tests {
         assert_eq!(scene.stage.relay.clients.viewers_by(&session("s")), 2);
     }
 
-    /// A token that is over, or taken away, ends those who came by it and nobody else.
+    /// An expired or revoked token disconnects the clients that it admitted, and no others.
     #[test]
     fn with_a_token_those_are_ended_who_came_by_it() {
         let of_k = [false, false, true, false];
@@ -374,7 +373,7 @@ mod tests {
         }
     }
 
-    /// The hour is told by the host's clock, which may be put on.
+    /// The time is the host clock's, which may be set forward.
     #[test]
     fn when_it_is_later_than_was_thought_a_token_is_over_sooner() {
         let mut scene = Scene::new();
@@ -396,8 +395,7 @@ mod tests {
         assert_eq!(scene.gone(), [false, false, true, false]);
     }
 
-    /// Who waits is told in its turn, a source with its answer, and who does something else goes
-    /// on with that.
+    /// A waiting client gets its answer in its turn, a source at once. Other clients stay.
     #[test]
     fn who_is_expelled_is_told_so_in_its_own_way() {
         let mut stage = Stage::new(&[API, "--wait=60"]);
@@ -483,8 +481,8 @@ mod tests {
         const TIMES: usize = 1_792;
         let id = |number: usize| ConnectionId::from_u64(number as u64);
         let each = size_of::<ConnectionId>();
-        // What it has for each name, and a tree's smallest node: eleven places, who is above it,
-        // and how full it is.
+        // Each name has an entry, and a tree's smallest node has eleven places, a parent and a
+        // length.
         let names = size_of::<(SessionId, BTreeSet<ConnectionId>)>() + 11 * each + 12;
         for (role, name, least) in [
             (Role::Passer, "", each),

@@ -1,21 +1,22 @@
-//! One client of the HTTP listener: the phases of its life, and what it has still to be told.
+//! One connection: its phase, and the bytes that it has still to get.
 //!
 //! ```text
-//!            ┌──────────────────────────── keep-alive ───────────────────────────┐
-//!            ▼                                                                   │
-//! accept → Head ─┬─ API call ─→ Payload ─┬─→ (answer) ───────────────────────────┤
-//!                │                       ├─→ Following (events, until it leaves)  │
-//!                │                       ├─→ Listing (written in pieces) ────────┤
-//!                │                       └─→ Errand, Recording (the threads) ────┤
-//!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ────────────┤
-//!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ┘
-//!                └─ refused with a body ─→ Lingering ─→ gone
+//!            ┌──────────────────────────── keep-alive ────────────────────────────────┐
+//!            ▼                                                                        │
+//! accept → Head ─┬─ API call ─→ Payload ─┬─→ (answer) ────────────────────────────────┤
+//!                │                       ├─→ EventReader (until the client leaves)    │
+//!                │                       ├─→ ListResponse (written in pieces) ────────┤
+//!                │                       └─→ PendingCall, AwaitingJournal (threads) ──┤
+//!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ─────────────────┤
+//!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ────┘
+//!                └─ refused with a body ─→ Lingering ─→ closed
 //! ```
 //!
-//! A proxy's connection begins with an Introduction: whose it is. Those that this server connects
-//! to are some too: an origin, Asking ─ 200 ─→ Source ─→ gone, and a peer, Telling ─→ gone.
+//! A proxy's connection begins with a ProxyHeader, which names the client. This server's own
+//! connections: an origin, OriginRequest ─ 200 ─→ Source ─→ closed, and a peer, PeerRequest ─→
+//! closed.
 //!
-//! Owns no socket: the shell hands in what arrived and takes what is to be written.
+//! The shell owns the socket. It hands in received bytes and takes the output.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub struct Connection {
     pub(super) forwarder: Option<Box<SocketAddr>>,
     /// A proxy said who the peer is.
     pub(super) is_proxied: bool,
-    /// The peer is who asks, and not a proxy that does not say for whom.
+    /// The peer is the client itself, and not a proxy that does not name it.
     pub(super) is_named: bool,
     /// It is one of its peer's host's connections. Not before it is known whose it is, and not
     /// where this server called.
@@ -63,10 +64,10 @@ pub struct Connection {
     pub(super) taken: Instant,
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) armed: Armed,
-    /// It stands in the list of those whose input can be read on.
+    /// It is in the list of connections with pipelined input.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_ahead: bool,
-    /// It stands in the queue of those who have something of their own to write.
+    /// It is in the queue of connections with output of their own.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_queued: bool,
     /// The request that is being answered, where requests are logged.
@@ -95,7 +96,7 @@ pub struct Connection {
 pub(super) struct Lingering {
     /// So long,
     pub until: Instant,
-    /// and so much.
+    /// Bytes that it may still send.
     pub bytes_left: usize,
     /// The client has been told that nothing more comes.
     pub is_shut: bool,
@@ -302,8 +303,7 @@ impl Clients {
         }
     }
 
-    /// Nothing is answered any more but what is in the output; what still arrives is drained for a
-    /// while.
+    /// Stops answering. The output is still written, and input is drained for a while.
     pub(super) fn linger(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
             ctx.freed(connection.input.capacity());
@@ -356,7 +356,7 @@ mod tests {
     use crate::stream::Outcome;
 
     const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n";
-    /// What follows its head is no request: it is refused, and let go.
+    /// A request with a body, which is refused.
     const REFUSED: &str = "POST /none HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
 
     fn stage(options: &[&str]) -> Stage {
@@ -368,7 +368,7 @@ mod tests {
         Stage::new(&[&times, options].concat())
     }
 
-    /// Sends so many bytes, as much as is wanted at a time.
+    /// Sends this number of bytes, as many at a time as the server wants.
     fn pour(stage: &mut Stage, id: ConnectionId, bytes: usize) {
         let mut left = bytes;
         while left > 0 {
@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    /// So long, and so much, counted from when it has its answer.
+    /// The limits on time and bytes count from when the client has its answer.
     #[test]
     fn who_is_refused_may_go_on_sending_for_a_while() {
         let mut stage = stage(&[]);
@@ -462,7 +462,7 @@ mod tests {
             assert_eq!(stage.text(id).matches("HTTP/1.1 200 OK").count(), answers);
             assert!(stage.closed.contains(&id), "{requests}");
             assert!(!stage.relay.clients.has(id));
-            // Who has nothing to come is closed at once.
+            // A client without an answer is closed at once.
             let id = stage.client("");
             stage.relay.input_ended(id, false, stage.now);
             stage.settle();
@@ -470,8 +470,8 @@ mod tests {
         }
     }
 
-    /// The server ends: who waits between requests is closed, who has an answer to come gets it
-    /// first, and no other request.
+    /// At the shutdown, idle connections close. A client with an answer to come gets it, and no
+    /// further request is read.
     #[test]
     fn the_end_of_the_server_waits_for_answers() {
         let mut stage = stage(&[]);
@@ -598,7 +598,7 @@ mod tests {
         assert!(held(&stage, id) <= bytes - text);
     }
 
-    /// What waited to be read, and to be told, is free when a connection is over.
+    /// Input and output are freed when a connection closes.
     #[test]
     fn what_a_connection_held_is_freed_with_it() {
         const MUCH: usize = 1024 * 1024;
@@ -629,7 +629,7 @@ mod tests {
         }
     }
 
-    /// Where the end of the connection is that of a stream, its viewer is told so once.
+    /// If the connection's end is the stream's end, the viewer learns it once.
     #[test]
     fn who_has_all_of_a_stream_is_told_once_that_nothing_more_comes() {
         let mut stage = stage(&["--close-delimited"]);

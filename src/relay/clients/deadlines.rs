@@ -1,7 +1,7 @@
-//! Deadlines of connections: what has to be done about each, when, and what is said of it then.
+//! Deadlines of connections: what to do, when, and the reason for the log.
 //!
-//! Each has one deadline at the most, derived from its phase and from what it did last; see
-//! [`crate::relay::timers`] for why putting it off costs nothing.
+//! A connection has at most one deadline. It depends on its phase and on what it did last.
+//! [`crate::relay::timers`] explains why moving a deadline is cheap.
 
 use super::connection::Connection;
 use super::source::Lapse;
@@ -19,7 +19,7 @@ use crate::time::Instant;
 pub(super) enum Reason {
     /// It is inside by a token that has an end.
     Over,
-    /// Its socket has taken none of what is sent to it.
+    /// Its socket has taken no bytes for too long.
     Stalled,
     /// It is a source, and this is about that.
     Source(Lapse),
@@ -39,8 +39,7 @@ impl Reason {
 }
 
 impl Connection {
-    /// When something has to be done about this connection, if nothing happens before, and what is
-    /// said of it then.
+    /// Returns when this connection is due if nothing happens before, and the reason.
     pub(super) fn deadline(&self, ctx: &Context) -> Option<(Instant, Reason)> {
         let stall_time = ctx.settings().limits.viewer_stall_time;
         // Those that this server calls have a time for all of it.
@@ -168,7 +167,7 @@ impl Clients {
             Phase::OriginRequest(_) => self.give_up_asking(id, OriginError::TimedOut, ctx),
             Phase::EventReader(_) => self.comment(id, ctx),
             Phase::PendingCall(ticket) => return Some(ClientEvent::TimedOut(*ticket)),
-            // Nobody hears why.
+            // These get no answer.
             Phase::ProxyHeader
             | Phase::Source(_)
             | Phase::Viewer(_)
@@ -227,8 +226,8 @@ mod tests {
         "--token-server=10.0.0.0/24",
     ];
 
-    /// In each phase a client has so long, to the millisecond, if nothing happens; then it is told
-    /// why, or closed.
+    /// In each phase a client has its time, to the millisecond. Then it gets an answer, or is
+    /// closed.
     #[test]
     fn each_phase_has_its_time() {
         let token = "POST /api/add-token?type=http&sessionid=s HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -283,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Who has an answer to come, and takes nothing of it, has the time of that and no other.
+    /// A client that does not take its answer has the stall time and no other.
     #[test]
     fn who_takes_nothing_of_its_answer_is_waited_for_as_long_as_a_viewer() {
         let refused = "POST /none HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n".to_owned();
@@ -302,7 +301,7 @@ mod tests {
         }
     }
 
-    /// What the log says of sources, and what they are told.
+    /// The log lines about sources, and their answers.
     #[test]
     fn a_source_that_is_let_go_for_time_is_told_why() {
         let logged = |stage: &mut Stage| -> String {
@@ -358,8 +357,8 @@ mod tests {
         }
     }
 
-    /// Who takes what is sent to it is not held to that, nor is who has been called and has not
-    /// answered yet.
+    /// The stall time does not apply to a client that takes its bytes, nor to a called client that
+    /// has not answered yet.
     #[test]
     fn only_who_takes_nothing_is_held_to_the_time_for_that() {
         let options = [

@@ -1,11 +1,11 @@
-//! Who follows the events: first all that there is, in pieces, then what happens, out of the one
-//! text that is kept for all ([`crate::events`]).
+//! Readers of `/api/events`. A reader gets a snapshot in pieces, and then the events, from the one
+//! text that is kept for all readers ([`crate::events`]).
 //!
-//! What there is may change while it is told: what happens meanwhile is told after it, and says the
-//! same again or takes it back. Who falls behind is told so, and all that there is anew. While
-//! nothing happens a comment goes out, so that nobody in between takes the connection for dead.
+//! Events during the snapshot follow it. They repeat or revoke rows of the snapshot. A reader that
+//! falls behind is told so and gets a new snapshot. Without events it gets comments, so that
+//! proxies keep the connection.
 //!
-//! Bounds: [`READERS_MAX`] at a time, each with a piece of 16 KiB and one unit.
+//! Bounds: [`READERS_MAX`] readers, each with a piece of 16 KiB and one event.
 
 use std::time::Duration;
 
@@ -33,10 +33,10 @@ pub struct EventReader {
     spoken: Instant,
 }
 
-/// How far what there is has been told: which table, and which of its rows.
+/// Position in the snapshot: the table, and the last row.
 pub type Snapshot = (Rows, Mark);
 
-/// What a reader is told next, besides what happens.
+/// What a reader gets next, besides events.
 pub enum Due {
     /// That it has missed something.
     Missed,
@@ -51,8 +51,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const COMMENT: &[u8] = b": nothing has happened\n\n";
 
 impl EventReader {
-    /// How far it has been told what there is, and of whom: where that goes on, or where it begins
-    /// anew, for it has missed something. Where it does not, what is not for it is passed over.
+    /// Returns the snapshot's next piece and its filter, or that the reader has missed events.
+    /// Otherwise skips events that are not for this reader.
     pub fn due(&mut self, ctx: &Context) -> Option<Due> {
         if self.next < ctx.events().first() {
             self.next = ctx.events().next();
@@ -66,7 +66,7 @@ impl EventReader {
         Some(Due::Snapshot(snapshot.clone(), self.of.clone()))
     }
 
-    /// It was told by another process, which cannot have seen what is to come.
+    /// Checks a position of a hand-over: it cannot lie in the future.
     #[cfg(feature = "handover")]
     pub(super) fn fit(&mut self, ctx: &Context) {
         self.next = self.next.min(ctx.events().next());
@@ -83,7 +83,7 @@ impl EventReader {
         self.snapshot.is_some() || self.next < ctx.events().next()
     }
 
-    /// What it gets next, and of whom; nothing while it is told what there is.
+    /// Returns the reader's next event and its filter. `None` during the snapshot.
     pub fn place(&self) -> Option<(u64, Option<&SessionId>)> {
         let is_told = self.snapshot.is_none();
         is_told.then_some((self.next, self.of.as_ref()))
@@ -161,8 +161,8 @@ impl Clients {
         self.rearm(id, ctx);
     }
 
-    /// What a reader is told next of what there is goes out. `next`: how far that has come; `None`:
-    /// it has been told all.
+    /// Writes the next piece of the snapshot. `next`: the position behind it; `None`: the snapshot
+    /// is complete.
     pub fn push_snapshot(
         &mut self,
         id: ConnectionId,
@@ -188,7 +188,7 @@ impl Clients {
         }
     }
 
-    /// A reader has fallen behind: what there is is told anew.
+    /// Begins a new snapshot for a reader that has fallen behind.
     pub fn push_missed(&mut self, id: ConnectionId, ctx: &Context) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.output.push(&opening(true, ctx));
@@ -235,7 +235,8 @@ impl Clients {
     }
 }
 
-/// What there is is about to be told. Who comes back from within it is told it anew.
+/// Returns the event before a snapshot. A reader that reconnects within the snapshot gets a new
+/// one.
 fn opening(has_missed: bool, ctx: &Context) -> Vec<u8> {
     let mut text = Vec::new();
     if has_missed {
@@ -264,8 +265,8 @@ mod tests {
         stage.client(&request("GET /api/events"))
     }
 
-    /// Whoever takes nothing holds what its connection held before, and what is kept for all is
-    /// bounded; when it takes again it has missed something, and is told what there is.
+    /// A reader that takes nothing costs no more memory. When it takes bytes again it has missed
+    /// events, and gets a snapshot.
     #[test]
     fn a_reader_that_stalls_costs_nothing_and_is_told_all_anew() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24", "--viewer-stall-time=3600"]);
@@ -357,7 +358,7 @@ mod tests {
         assert_eq!(stage.relay.next_deadline(), None);
     }
 
-    /// The ids of what was told, and the names of the units.
+    /// Returns the ids of the events, and their names.
     fn told(stage: &Stage, id: ConnectionId, from: usize) -> (Vec<String>, Vec<String>) {
         let text = stage.text(id)[from..].to_owned();
         let of = |name: &str| -> Vec<String> {
@@ -377,8 +378,8 @@ mod tests {
         );
     }
 
-    /// From behind the event that it has had last, if that is there; else it has missed something,
-    /// and is told what there is.
+    /// A reader continues behind its last event if that is kept. Otherwise it has missed events,
+    /// and gets a snapshot.
     #[test]
     fn who_comes_back_goes_on_where_it_was() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
@@ -454,7 +455,7 @@ mod tests {
         assert!(stage.text(id).contains("Retry-After: "));
     }
 
-    /// Who takes nothing is not asked whether it does, whatever happens.
+    /// A reader that takes nothing is not called for every event.
     #[test]
     fn who_takes_nothing_is_not_woken() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);

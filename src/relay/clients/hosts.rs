@@ -1,5 +1,5 @@
-//! How many connections each host has, and each network of IPv6: who has one of those has all of
-//! its addresses, and is as many hosts as it likes.
+//! Number of connections of each host and each IPv6 network. A client with one address of an IPv6
+//! network can use all of them.
 //!
 //! Bounds: an entry for each connection, and one for its network.
 
@@ -10,7 +10,7 @@ use crate::gate::network_of;
 use crate::held::hash_map_bytes;
 use crate::relay::admission::Others;
 
-/// How many connections each has, of those that are counted.
+/// Number of counted connections of each host and network.
 #[derive(Default)]
 pub(super) struct Hosts {
     each: HashMap<IpAddr, usize>,
@@ -77,8 +77,8 @@ fn take(counts: &mut HashMap<IpAddr, usize>, key: IpAddr) {
 mod tests {
     use super::*;
 
-    /// Of each connection a host, and a network where that has more than one; nothing of who is
-    /// gone.
+    /// Each connection has an entry for its host, and for its network if that has more than one
+    /// host. Closed connections leave none.
     #[test]
     fn hosts_are_counted_in_bytes() {
         let entry = size_of::<(IpAddr, usize)>();

@@ -1,7 +1,8 @@
-//! Long answers, written in pieces: a table of a hundred thousand tokens must not hold up the loop.
+//! Lists, written in pieces, so that a table of a hundred thousand tokens does not hold up the
+//! loop.
 //!
-//! A listing remembers how far it is by a mark that goes up, so what is added or removed meanwhile
-//! does no harm: each row that is there all the time comes exactly once.
+//! A response remembers the mark of its last row. Marks go up, so each row that exists all the time
+//! appears exactly once, whatever is added or removed.
 
 use serde::Serialize;
 
@@ -17,23 +18,23 @@ use crate::relay::viewer_id::Mark;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct ListResponse {
     rows: Rows,
-    /// The mark of the last row that was written; nothing before the first.
+    /// Mark of the last written row; zero before the first.
     after: Mark,
-    /// What follows this server's rows: those that other relays told for this.
+    /// The list with the rows of other relays, which follow this server's.
     collecting: Option<JobId>,
     pub(super) reply: Reply,
     has_rows: bool,
-    /// This server's rows are all written.
+    /// All rows of this server are written.
     is_own_over: bool,
 }
 
-/// A piece of this server's rows ends after so many bytes or rows, whichever is first.
+/// Bytes after which a piece of this server's rows ends.
 const PIECE_BYTES: usize = 16 * 1024;
-/// The rows.
+/// Rows after which a piece ends.
 pub const PIECE_ROWS: usize = 128;
 
 impl ListResponse {
-    /// Nothing of it is written.
+    /// Makes a list of which nothing is written.
     pub fn new(rows: Rows, collecting: Option<JobId>, reply: Reply) -> ListResponse {
         ListResponse {
             rows,
@@ -45,25 +46,24 @@ impl ListResponse {
         }
     }
 
-    /// Which table is listed.
+    /// Returns the table that is listed.
     pub fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    /// The rows from behind this mark on are to be written.
+    /// Returns the mark of the last written row.
     pub fn after(&self) -> Mark {
         self.after
     }
 
-    /// What follows this server's rows.
+    /// Returns the list with the rows of other relays.
     pub fn collecting(&self) -> Option<JobId> {
         self.collecting
     }
 
-    /// The next piece of the array, which is not empty, with `rows` and their marks from behind
-    /// [`ListResponse::after`] on; and whether it was the last. Rows of the same mark stay together.
-    /// `block` takes the next block of the
-    /// other relays' rows, each of which has the comma before it.
+    /// Returns the next piece of the array, which is not empty, and whether it is the last. `rows`:
+    /// the rows behind [`ListResponse::after`], with their marks; rows of one mark stay together.
+    /// `block` takes the next block of other relays' rows, each with the comma before it.
     pub fn piece<R: Serialize>(
         &mut self,
         rows: impl Iterator<Item = (Mark, R)>,
@@ -101,7 +101,7 @@ impl ListResponse {
 }
 
 impl Clients {
-    /// The next piece of a listing goes out; it may be the last.
+    /// Writes the next piece of a list. It may be the last.
     pub fn push_piece(
         &mut self,
         id: ConnectionId,
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Those of one mark could not be found again behind it.
+    /// Rows of one mark cannot be split between two pieces.
     #[test]
     fn rows_of_one_mark_stay_together() {
         let mut marks: Vec<u64> = (1..=100).collect();

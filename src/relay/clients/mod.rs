@@ -1,8 +1,8 @@
-//! The clients: their connections, whose turn it is to be read or written to, and how many each
-//! host has. What a client's end means to others, this part only says.
+//! The clients: their connections, the order in which they are read and written, and the number for
+//! each host.
 //!
-//! It alone knows in which phase a connection is. What a client sends comes of it as [`Step`]s, and
-//! what else is to be done about it as [`ClientEvent`]s, for others to act on.
+//! Only this part knows the phase of a connection. It turns received bytes into [`Step`]s, and into
+//! [`ClientEvent`]s for the other parts.
 
 mod access_log;
 mod address;
@@ -66,62 +66,61 @@ use wait_queue::WaitQueue;
 
 pub(super) struct Clients {
     connections: Slots<Connection>,
-    /// How many connections each host has.
+    /// Number of connections of each host.
     hosts: Hosts,
-    /// Connections of proxies that came beyond the limit, the oldest first; some are gone.
+    /// Connections of proxies beyond the limit, the oldest first. Some are closed already.
     unplaced: VecDeque<ConnectionId>,
     reading: Reading,
-    /// Connections with something of their own to write.
+    /// Connections with output of their own.
     queue: VecDeque<ConnectionId>,
-    /// Connections with a piece of a long answer to write, and how many others have been written to
-    /// since the last piece.
+    /// Connections with a list to write.
     listing: VecDeque<ConnectionId>,
     writes_since_piece: usize,
-    /// Small pieces of a source's body, put together. Empty but for its room.
+    /// Buffer for joining small pieces of a source's body. Empty between two inputs.
     pieces: Vec<u8>,
     waiting: WaitQueue,
-    /// Who waits for a playlist to have a segment.
+    /// Clients that wait for a playlist to have a segment.
     blocked: WaitQueue,
     inside: Admissions,
-    /// Who follows the events.
+    /// Readers of `/api/events`.
     readers: BTreeSet<ConnectionId>,
 }
 
-/// Where a client stands.
+/// Phase of a connection.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Phase {
-    /// It must begin with a PROXY protocol header.
+    /// Reads a PROXY protocol header.
     ProxyHeader,
-    /// Between requests, or within the head of one.
+    /// Between two requests, or within the head of one.
     Head(#[cfg_attr(feature = "handover", serde(skip))] HeadReader),
-    /// The payload of a call is read and ignored.
+    /// Reads and ignores the payload of a call.
     Payload(Payload),
-    /// It is a stream's source.
+    /// The source of a stream.
     Source(Source),
-    /// A stream goes out to it.
+    /// A viewer of a stream.
     Viewer(Viewing),
-    /// It will be a viewer if its session begins soon.
+    /// A client that waits for its session, or for its playlist.
     Waiting(Waiting),
-    /// A long answer is written piece by piece.
+    /// Writes a list piece by piece.
     ListResponse(ListResponse),
-    /// It is told what there is, and then what happens.
+    /// It reads `/api/events`.
     EventReader(EventReader),
-    /// Its answer depends on names that are looked up, or on what peers tell.
+    /// A call that waits for names, or for the lists of peers.
     PendingCall(JobId),
-    /// It is an origin, which is asked for a stream.
+    /// A connection to an origin, which is asked for a stream.
     OriginRequest(OriginRequest),
-    /// It is a peer, which is asked for its part of a list.
+    /// A connection to a peer, which is asked for its part of a list.
     #[cfg_attr(feature = "handover", serde(skip))]
     PeerRequest(PeerRequest),
-    /// Its change of the table is on its way to the disk, and is not taken back if it leaves.
+    /// A call whose change is being written to the disk. The change stays if the client leaves.
     #[cfg_attr(feature = "handover", serde(skip))]
     AwaitingJournal,
-    /// The last answer is written; what still arrives is drained, so that no reset eats the answer.
+    /// Writes the last answer and drains input, so that no reset destroys the answer.
     Lingering(Lingering),
 }
 
 impl Phase {
-    /// What its answer depends on, or the rest of it.
+    /// Returns the job that its answer, or the rest of it, depends on.
     fn ticket(&self) -> Option<JobId> {
         match self {
             Phase::PendingCall(ticket) => Some(*ticket),
@@ -174,61 +173,61 @@ impl Phase {
     }
 }
 
-/// What has come of a client, for others to act on at once.
+/// Event of a client, for the core to handle at once.
 pub(super) enum ClientEvent {
-    /// A request, and how it is answered.
+    /// A request with its reply.
     Request {
         head: Box<Head>,
         caller: Caller,
         reply: Reply,
     },
-    /// A call with all of its payload.
+    /// A call whose payload has arrived.
     Called { call: Call, reply: Reply },
-    /// All of a source's media has come; or its connection has ended, and it seems so.
+    /// A source is complete. `is_sure`: its body said so; otherwise its connection ended.
     Complete { received: Received, is_sure: bool },
-    /// A source is gone before its time.
+    /// A source has broken off.
     SourceLost {
         stream: StreamId,
         reason: &'static str,
     },
-    /// An origin has the stream.
+    /// An origin has answered with a stream.
     Found {
         pull: PullId,
         peer: SocketAddr,
         answer: Answer,
     },
-    /// A peer has told its rows, each with a comma before it.
+    /// A peer has sent its rows, each with a comma before it.
     Told(Share, VecDeque<Vec<u8>>),
-    /// A viewer is cut.
+    /// A viewer has to be disconnected.
     Cut(CutReason),
-    /// A viewer has waited: for too long, or until it was known what becomes of it.
+    /// A viewer has waited: too long, or until its outcome is known.
     Waited {
         session: SessionId,
-        /// What is wanted of it.
+        /// The part of the session that it asked for.
         view: View,
         reply: Reply,
-        /// It has waited in vain.
+        /// It has waited in vain until its deadline.
         is_late: bool,
-        /// It is known why it is refused.
+        /// Why no origin has the session, if that is the reason.
         fault: Option<OriginError>,
     },
-    /// What an answer depends on has taken too long.
+    /// The job of a call has taken too long.
     TimedOut(JobId),
 }
 
-/// What has come of a source.
+/// Totals of a source.
 #[derive(Clone, Copy)]
 pub(super) struct Received {
-    /// Its stream.
+    /// Stream of the source.
     pub stream: StreamId,
-    /// How much came.
+    /// Received bytes of media.
     pub bytes: u64,
-    /// How it is answered; an origin is not.
+    /// Reply to the source. `None` for an origin.
     pub reply: Option<Reply>,
 }
 
 impl Clients {
-    /// Nobody yet.
+    /// Makes an empty part.
     pub fn new() -> Clients {
         Clients {
             connections: Slots::default(),
@@ -246,33 +245,32 @@ impl Clients {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of connections.
     pub fn len(&self) -> usize {
         self.connections.len()
     }
 
-    /// Whether this one is there still.
+    /// Returns whether this connection is open.
     pub fn has(&self, id: ConnectionId) -> bool {
         self.connections.get(id).is_some()
     }
 
-    /// Whether another connection may be made.
+    /// Returns whether the server may open another connection.
     pub fn has_room(&self, ctx: &Context) -> bool {
         self.connections.len() < ctx.settings().limits.connections_max
     }
 
-    /// Who waits for a session to begin.
+    /// Returns the clients that wait for a session to begin.
     pub fn waiting(&self) -> &WaitQueue {
         &self.waiting
     }
 
-    /// Who waits for a session's playlist to have a segment.
+    /// Returns the clients that wait for a playlist to have a segment.
     pub fn blocked(&self) -> &WaitQueue {
         &self.blocked
     }
 
-    /// The server shuts down: nobody new, and nothing more comes in. Says which streams have lost
-    /// their sources by that.
+    /// Begins the shutdown: accepts no input. Returns the streams that have lost their sources.
     pub fn shut_down(&mut self, ctx: &mut Context) -> Vec<StreamId> {
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         let ended = ids.into_iter().filter_map(|id| self.end(id, ctx));
@@ -300,8 +298,8 @@ impl Clients {
         None
     }
 
-    /// Bytes that its allocations take: 2 KiB for each connection, and what each has to read and to
-    /// be told.
+    /// Returns the bytes that its allocations take: 2 KiB for each connection, with its input and
+    /// output.
     pub fn held_bytes(&self) -> usize {
         let each = self.connections.iter().map(|(_, each)| each.held_bytes());
         let queues = [&self.unplaced, &self.queue, &self.listing];
@@ -319,13 +317,13 @@ impl Clients {
     }
 }
 
-/// What others know of what the clients' phases name.
+/// What other parts know, for checking the phases.
 pub(super) struct Known<'a> {
-    /// Whether there is this stream.
+    /// Whether this stream exists.
     pub has_stream: &'a dyn Fn(StreamId) -> bool,
     /// Whether this session runs.
     pub runs: &'a dyn Fn(&SessionId) -> bool,
-    /// Whether this list of the whole is waited for or written.
+    /// Whether this list is waited for or written.
     pub has_collecting: &'a dyn Fn(JobId) -> bool,
 }
 
@@ -368,7 +366,7 @@ impl Known<'_> {
 }
 
 impl Clients {
-    /// What must hold; and how many deadlines are armed.
+    /// Checks what must hold. Returns the number of deadlines.
     pub fn check(&self, known: &Known<'_>, ctx: &Context) -> usize {
         let all = || self.connections.iter().map(|(_, connection)| connection);
         assert_eq!(
@@ -406,13 +404,14 @@ impl Clients {
             .count()
     }
 
-    /// Whether a client waits for what has this ticket, or for the rest of it.
+    /// Returns whether a client waits for this job, or for the rest of its list.
     pub fn awaits(&self, id: ConnectionId, ticket: JobId) -> bool {
         let connection = self.connections.get(id);
         connection.is_some_and(|connection| connection.phase.ticket() == Some(ticket))
     }
 
-    /// How many are no host's: those that this server calls, and those of whom it is not known.
+    /// Returns the number of connections without a host: this server's own, and those of unknown
+    /// clients.
     #[cfg(test)]
     pub fn uncounted(&self) -> usize {
         let each = self.connections.iter();

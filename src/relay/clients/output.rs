@@ -1,8 +1,8 @@
-//! What a connection is still to be told: the bytes of its answers that its socket has not taken.
+//! Output of a connection: the bytes of its answers that its socket has not taken.
 //!
-//! Bound: what is pushed while [`Output::is_full`] is refused further requests by its owner, so no
-//! more waits here than [`Output::FULL_BYTES`] and one answer. What is sent goes soon: whoever
-//! reads slowly but never stops, and asks on, must not make the sent part grow.
+//! Bound: [`Output::FULL_BYTES`] and one answer, since the owner reads no further request while
+//! [`Output::is_full`]. Written bytes are removed soon. A client that reads slowly and keeps asking
+//! cannot make them pile up.
 
 /// Response bytes that wait for the socket.
 #[derive(Default)]
@@ -15,14 +15,14 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// While so much waits no other request is read.
+    /// While this number of bytes waits, no further request is read.
     pub const FULL_BYTES: usize = 16 * 1024;
 
     /// These wait behind what waits.
     pub fn push(&mut self, bytes: &[u8]) {
         let needed = self.bytes.len() + bytes.len();
         if needed > self.bytes.capacity() {
-            // Twice the room while that is little; beyond it what is needed.
+            // The buffer doubles while it is small. Then it grows to the size that is needed.
             let room = needed.max((2 * needed).min(4 * Output::FULL_BYTES));
             self.bytes.reserve_exact(room - self.bytes.len());
         }
@@ -48,7 +48,7 @@ impl Output {
         self.bytes.is_empty()
     }
 
-    /// Whether so much waits that no other request is read.
+    /// Returns whether too many bytes wait for another request to be read.
     pub fn is_full(&self) -> bool {
         self.rest().len() >= Output::FULL_BYTES
     }
@@ -105,7 +105,8 @@ mod tests {
         assert_eq!(output.held_bytes(), 0);
     }
 
-    /// Twice the room while that is little; beyond it what is needed, and no more.
+    /// The buffer doubles while it is small. Then it grows to the size that is needed, and no
+    /// further.
     #[test]
     fn it_takes_the_room_that_it_needs() {
         for (pushes, held) in [

@@ -1,11 +1,10 @@
-//! How much is read of a client at a time, and what it costs: nobody holds up the others for longer
-//! than a turn's share.
+//! Limits how much is read from a client at a time, by its cost, so that no client holds up the
+//! others for longer than a turn.
 //!
-//! A head costs far more than a byte: behind it a stream may begin and end. So of what has come of
-//! one client a few heads are read at one go; the rest stays in its input, which its appetite
-//! bounds, and the client stands in a list, whose members are read on in turn, each a few heads.
-//! What is answered costs too: the page has a thousand times the bytes of its request, and the
-//! figures are sums over all connections.
+//! A head costs far more than a byte: a stream may begin and end with it. So the server reads a few
+//! heads of one client at a time. The rest stays in its input, and the client joins a list whose
+//! members are read in turn. Answers have a cost, too: a page has a thousand times the bytes of its
+//! request, and metrics are sums over all connections.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -16,10 +15,9 @@ use crate::http::Part;
 use crate::relay::context::Context;
 use crate::relay::{Action, ConnectionId, StreamId};
 
-/// What a turn of the loop may spend on reading what comes. In bytes of media, some nanoseconds
-/// each.
+/// Cost of reading in a turn of the loop, in bytes of media, which take some nanoseconds each.
 pub const READ_COST_MAX: usize = 1024 * 1024;
-/// And on reading on in what has come before: less, since whoever sends ahead may wait.
+/// Cost of reading pipelined input in a turn. It is less, because pipelining clients may wait.
 pub const AHEAD_COST_MAX: usize = READ_COST_MAX / 4;
 /// And on datagrams: a source that begins, or says that it is over, costs a head.
 pub const DATAGRAMS_COST_MAX: usize = READ_COST_MAX / 4;
@@ -31,7 +29,7 @@ const HEADS_AT_ONCE_MAX: usize = 2;
 pub const END_COST: usize = HEAD_COST;
 /// What each go costs besides: a system call, as a rule.
 const GO_COST: usize = 512;
-/// A head that is read, and what comes of it.
+/// Cost of a head, with its consequences.
 pub const HEAD_COST: usize = 4096;
 /// A piece of a body, such as a chunk.
 const PIECE_COST: usize = 128;
@@ -39,7 +37,7 @@ const PIECE_COST: usize = 128;
 /// Something is looked at that may lie anywhere in memory.
 pub const LOOK_COST: usize = 8;
 
-/// Who is read on, and what this go has cost.
+/// Clients with pipelined input, and the cost of the current read.
 #[derive(Default)]
 pub(super) struct Reading {
     ahead: VecDeque<ConnectionId>,
@@ -48,7 +46,7 @@ pub(super) struct Reading {
     heads: usize,
 }
 
-/// What came of reading on in what a client sent.
+/// Result of reading from a client's input.
 pub enum Step<'a> {
     /// Nothing more can be read now.
     Stop,
@@ -60,7 +58,7 @@ pub enum Step<'a> {
     Came(ClientEvent),
 }
 
-/// What there is to read of a client.
+/// Unread input of a client.
 pub struct Input<'a> {
     bytes: Cow<'a, [u8]>,
     is_head: bool,
@@ -87,13 +85,13 @@ pub(super) const READ_BYTES_MAX: usize = 16 * 1024;
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
 
 impl Reading {
-    /// A go begins, with so many bytes.
+    /// Begins a read of this number of bytes.
     pub fn begin(&mut self, bytes: usize) {
         self.cost = GO_COST + bytes;
         self.heads = 0;
     }
 
-    /// It costs so much more: a byte read, or put out by an answer, counts one.
+    /// Adds to the cost of the current read. A byte that is read or written counts one.
     pub fn count(&mut self, cost: usize) {
         self.cost += cost;
     }
@@ -120,12 +118,12 @@ impl Clients {
         }
     }
 
-    /// What follows is a go of so many bytes.
+    /// Begins a read of this number of bytes.
     pub fn begin_go(&mut self, bytes: usize) {
         self.reading.begin(bytes);
     }
 
-    /// The go costs so much more.
+    /// Adds to the cost of the current read.
     pub fn count_cost(&mut self, cost: usize) {
         self.reading.count(cost);
     }
@@ -140,8 +138,8 @@ impl Clients {
         !self.reading.ahead.is_empty()
     }
 
-    /// The first of those who have sent ahead: a go begins for it. If it has waited, it is answered
-    /// first.
+    /// Begins a read for the first client with pipelined input. If it has waited, its wait is
+    /// answered first.
     pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<ClientEvent>)> {
         let id = self.reading.ahead.pop_front()?;
         self.reading.begin(0);
@@ -200,7 +198,7 @@ impl Clients {
         })
     }
 
-    /// What has come of a client and is not read yet, `bytes` behind it.
+    /// Takes the unread input of a client, with `bytes` behind it.
     pub fn take_input<'a>(
         &mut self,
         id: ConnectionId,
@@ -256,8 +254,7 @@ impl Clients {
         }
     }
 
-    /// Moves a connection on by what it sent: reads the next head, or piece of a body, in `input`,
-    /// which begins behind it then.
+    /// Reads the next head, or piece of a body, from `input`, and removes it there.
     pub fn read_on<'s, 'i: 's>(
         &'s mut self,
         id: ConnectionId,
@@ -328,9 +325,9 @@ impl Clients {
         step
     }
 
-    /// The client sends no more. Where some of it is unread, only who has asked for what goes on is
-    /// gone with that, and does not keep its place by requests sent ahead; what others have sent is
-    /// read first, and this said again.
+    /// Handles the end of input. If bytes are unread, only a client that reads an endless answer is
+    /// closed: pipelined requests must not keep its place. The input of other clients is read
+    /// first, and then its end is reported again.
     pub fn input_ended(
         &mut self,
         id: ConnectionId,
@@ -375,8 +372,8 @@ impl Clients {
     }
 }
 
-/// What lies in a client's input at the most: with one byte more than a head may have, it is known
-/// to be too large.
+/// Returns the maximal size of a client's input. One byte more than a head may have shows that it
+/// is too large.
 fn head_bytes_max(ctx: &Context) -> usize {
     READ_BYTES_MAX.max(ctx.settings().limits.http.head_bytes_max + 1)
 }
@@ -569,7 +566,8 @@ mod tests {
         assert!(pieces <= 2, "{pieces} pieces");
     }
 
-    /// What was sent ahead of a long answer is read after it, as is what is in the socket still.
+    /// Input that was pipelined behind a long answer is read after it, and so is input in the
+    /// socket.
     #[test]
     fn a_client_is_read_on_when_all_that_it_sent_ahead_is_read() {
         let mut stage = Stage::new(&[]);
@@ -759,7 +757,7 @@ mod tests {
         assert!((90 * each..=256 * each).contains(&held), "{held}");
     }
 
-    /// Memory that many heads took is returned; what is only read on has freed nothing yet.
+    /// Memory of many heads is returned. Pipelined input has freed none yet.
     #[test]
     fn what_heads_took_is_freed_when_they_are_read_and_no_sooner() {
         let many = HEALTH.repeat(16 * 1024 / HEALTH.len());

@@ -33,7 +33,7 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    /// Whether what was told of it can be.
+    /// Returns whether the state of a hand-over is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.body.fits()
@@ -230,7 +230,7 @@ impl Clients {
         self.queue(id);
     }
 
-    /// What came of a call reaches its client.
+    /// Answers a call.
     pub fn give(
         &mut self,
         id: ConnectionId,
@@ -254,7 +254,7 @@ impl Clients {
                 (status, http::whole(status, &reply, "", &[NO_STORE], &[]))
             }
             Ok(Outcome::Page(page, None)) => (Status::Ok, shown(&page, Status::Ok, &reply, &[])),
-            // Who may not see what it shows is told so by it.
+            // The page itself tells the viewer that it may not see the stream.
             Ok(Outcome::Page(page, Some(refusal))) => {
                 ctx.count_refusal(refusal.status);
                 let seconds = refusal
@@ -298,7 +298,8 @@ impl Clients {
         self.respond(id, Some(status), bytes, keep_alive, ctx);
     }
 
-    /// A list, with what other relays have told of it and the names of those that did not.
+    /// Begins the answer to a call for a list, with the rows of other relays and the names of those
+    /// that did not answer.
     pub fn list(
         &mut self,
         id: ConnectionId,
@@ -371,7 +372,7 @@ impl Clients {
         self.refuse(id, refusal, reply, ctx);
     }
 
-    /// Its answer depends on what has this ticket.
+    /// Lets a call wait for this job.
     pub fn await_ticket(&mut self, id: ConnectionId, ticket: JobId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.phase = Phase::PendingCall(ticket);
@@ -440,7 +441,7 @@ mod tests {
 
     const API: &str = "--token-server=10.0.0.0/24";
 
-    /// A call may have a payload of so much, which means nothing; how it is cut changes nothing.
+    /// A call may have a payload up to a limit. The server ignores it, however it is cut.
     #[test]
     fn a_payload_is_read_up_to_its_bound() {
         let chunks = |sizes: &[usize]| -> String {
@@ -580,8 +581,8 @@ mod tests {
         );
     }
 
-    /// The older paths say that they are old; of streams the pages of the sites that are named may
-    /// read, and a cache is told so.
+    /// Old paths are marked as deprecated. Pages of configured sites may read streams, and caches
+    /// learn that.
     #[test]
     fn answers_say_what_their_path_and_their_page_ask_for() {
         let (one, other) = ("--cors=http://a.example", "--cors=http://b.example");
@@ -636,7 +637,7 @@ mod tests {
         }
     }
 
-    /// The change is on its way to the disk: what was asked behind it waits for its answer.
+    /// A change is on its way to the disk. Requests behind it wait for its answer.
     #[test]
     fn a_change_is_answered_when_it_is_on_disk_and_nothing_before_it() {
         use crate::relay::Done;

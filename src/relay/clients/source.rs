@@ -18,7 +18,7 @@ pub(super) struct Source {
     /// Its stream.
     pub stream: StreamId,
     body: Body,
-    /// What has come of it.
+    /// Received bytes of media.
     bytes: u64,
     /// How it is answered; an origin is not.
     pub(super) reply: Option<Reply>,
@@ -48,7 +48,7 @@ pub(super) enum Lapse {
 }
 
 impl Lapse {
-    /// As the log and who is refused are told of it.
+    /// Describes the reason, for the log and for the source.
     pub fn words(self) -> &'static str {
         match self {
             Lapse::Silent => SILENT,
@@ -75,13 +75,13 @@ impl Source {
         }
     }
 
-    /// Whether what was told of it can be.
+    /// Returns whether the state of a hand-over is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.body.fits()
     }
 
-    /// It was told by another process, which cannot have seen what is to come.
+    /// Checks times of a hand-over: they cannot lie in the future.
     #[cfg(feature = "handover")]
     pub fn fit(&mut self, now: Instant) {
         self.window_began = self.window_began.min(now);
@@ -94,7 +94,7 @@ impl Source {
         self.body.read(input)
     }
 
-    /// Media has come: as it is, or with what is behind it.
+    /// Takes media out of the input: a piece as it is, or joined with the pieces behind it.
     pub fn take<'a>(
         &mut self,
         content: &'a [u8],
@@ -107,7 +107,7 @@ impl Source {
         content
     }
 
-    /// What has come of it.
+    /// Returns the totals.
     pub fn received(&self) -> Received {
         Received {
             stream: self.stream,
@@ -116,8 +116,8 @@ impl Source {
         }
     }
 
-    /// All has come, and so many bytes lie behind it. More than is read ahead of other answers is
-    /// not kept: it is the last.
+    /// Completes the source. `bytes_behind`: pipelined input behind the body. If that is more than
+    /// is kept, the connection closes after the answer.
     pub fn complete(&self, bytes_behind: usize) -> Received {
         match bytes_behind > READ_BYTES_MAX {
             true => self.ended(),
@@ -214,7 +214,7 @@ impl Clients {
         self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, ctx);
     }
 
-    /// A source whose stream has ended learns why, and is let go.
+    /// Answers a source whose stream has ended, and closes its connection.
     fn dismiss_source(
         &mut self,
         id: ConnectionId,
@@ -252,7 +252,7 @@ impl Clients {
         lost.map_or(Step::Stop, Step::Came)
     }
 
-    /// A source is let go before its time.
+    /// Disconnects a source before it is complete.
     pub(super) fn lose_source(
         &mut self,
         id: ConnectionId,
@@ -298,9 +298,8 @@ impl Clients {
 const SMALL_PIECE_BYTES: usize = 1024;
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
-/// A piece of a body as it is; or, if it is small, with those behind it that are small and have
-/// come too. A stream takes some hundred instructions for whatever it is given, and a byte may be a
-/// chunk.
+/// Returns a piece of a body. Small pieces are joined with small pieces behind them that have
+/// arrived: a stream takes some hundred instructions for each piece, and a byte may be a chunk.
 fn gather_pieces<'a>(
     body: &mut Body,
     first: &'a [u8],
@@ -340,7 +339,7 @@ mod tests {
         format!("{bytes:x}\r\n{}\r\n", "x".repeat(bytes))
     }
 
-    /// What was received is told in the end, however it came.
+    /// The totals are reported at the end, however the body was framed.
     #[test]
     fn a_source_is_thanked_for_what_it_sent() {
         for chunks in [
@@ -520,7 +519,7 @@ mod tests {
         assert_eq!(stream(clients, first), other);
     }
 
-    /// Of pieces that lie there the small ones are put together, up to what is gathered at once.
+    /// Small pieces that have arrived are joined, up to a limit.
     #[test]
     fn small_pieces_are_put_together_and_large_ones_go_by_themselves() {
         const SMALL: usize = SMALL_PIECE_BYTES - 1;
@@ -599,7 +598,7 @@ mod tests {
         }
     }
 
-    /// Who waits for leave to send its media gets it, in the words that it knows.
+    /// A source that waits for permission to send gets it in its own protocol.
     #[test]
     fn a_source_that_waits_for_leave_gets_it() {
         let expects = put("s", "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n");

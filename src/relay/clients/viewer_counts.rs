@@ -1,13 +1,12 @@
-//! How many watch by each sessionid, be it a session's own or a key to it.
+//! Number of viewers by session id, which is a session's own or a key.
 //!
-//! Whoever watches over HTTP is a connection, and counts as long as that is there. A player of HLS
-//! has none between two requests. Where a token says how many may watch, an address that asks has a
-//! seat by the sessionid that it asks by, for a while after it has asked last. So it counts once
-//! however many requests it makes; and so do all who are behind one address.
+//! A viewer over HTTP is a connection, and counts while it is open. An HLS player has no connection
+//! between two requests. Where a token limits the number of viewers, an address that asks for a
+//! playlist or a segment has an entry by its session id for a while. So it counts once, however
+//! many requests it makes. Clients behind one address count as one.
 //!
-//! Bounds: [`SEATS_MAX`] seats, and a count for each sessionid by which somebody watches. A session
-//! gets a seat while more are free than it has: it leaves seats to others, however many addresses
-//! its viewers have.
+//! Bounds: [`SEATS_MAX`] HLS addresses, and a count for each session id with viewers. A session
+//! gets another entry only while more are free than it has, so it leaves entries to others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -30,7 +29,7 @@ struct Seat {
     until: Instant,
 }
 
-/// Who watches, by sessionid.
+/// Viewers by session id.
 #[derive(Default)]
 pub(super) struct ViewerCounts {
     counts: HashMap<SessionId, usize>,
@@ -133,7 +132,7 @@ impl ViewerCounts {
         }
     }
 
-    /// Bytes that its allocations take, the texts of those who sit included.
+    /// Returns the bytes that its allocations take, with the names of HLS addresses.
     pub fn held_bytes(&self) -> usize {
         let names = self.seats.keys().map(|(name, _)| name.held_bytes());
         hash_map_bytes(&self.counts)
@@ -354,7 +353,7 @@ mod tests {
         assert_eq!(ask(&mut stage, 0x0a02_0000, "key"), 200);
     }
 
-    /// There are so many seats, whoever has them, and they take no more memory than is said.
+    /// The number of HLS addresses is limited, and so is their memory.
     #[test]
     fn there_are_so_many_seats() {
         let session = |name: &str| SessionId::parse(name.as_bytes()).expect("a sessionid");

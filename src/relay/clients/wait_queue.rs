@@ -1,13 +1,11 @@
-//! Viewers who came too early: with `--wait` their session is given a while to begin before they
-//! are told that it does not run, and with `--origin` it is fetched meanwhile.
+//! Viewers that came too early. With `--wait` the server gives their session time to begin; with
+//! `--origin` it fetches the session meanwhile. A waiting viewer is a connection, counted and
+//! limited as any other.
 //!
-//! Owns who waits for what. A viewer who waits is a connection like another, counted and limited as
-//! one.
-//!
-//! All who wait for a session may wait for the same moment. When it begins they join its stream at
-//! once, for they are to miss nothing of it, and each gets its answer in the stream's turn. If they
-//! are refused, nothing is lost by time: each is called, and gets its answer in the turn that it
-//! has in the list of those who are read on ([`super::reading`]), a few in a turn of the loop.
+//! Many viewers may wait for one session. When it begins, all join its stream at once, so that they
+//! miss nothing, and each gets its answer in the stream's turn. If they are refused, time loses
+//! nothing: each gets its answer in its turn in the list of [`super::reading`], a few in a turn of
+//! the loop.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -23,25 +21,25 @@ use crate::relay::view::View;
 use crate::relay::{ConnectionId, fetch};
 use crate::time::Instant;
 
-/// A viewer whose session does not run yet, or not so far.
+/// A viewer whose session does not run yet, or has not come far enough.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Waiting {
-    /// For what it waits,
+    /// Session that the viewer waits for.
     pub session: SessionId,
-    /// in which room,
+    /// Waits for the session to start, or for its playlist to grow.
     pub room: WaitFor,
-    /// what is wanted of it,
+    /// The part of the session that it asked for.
     pub view: View,
-    /// how it is answered,
+    /// How to answer it.
     pub reply: Reply,
-    /// for how long,
+    /// Deadline of the wait.
     pub until: Instant,
-    /// and what is known of it.
+    /// Outcome so far.
     pub fate: WaitOutcome,
 }
 
 impl Waiting {
-    /// For what it waits, and how far that must have come.
+    /// Returns the session that it waits for, and how far that must have come.
     #[cfg(feature = "handover")]
     pub fn what(&self) -> (&SessionId, PlaylistPosition) {
         (&self.session, self.view.reach())
@@ -53,15 +51,15 @@ impl Waiting {
     }
 }
 
-/// What is known of what becomes of a viewer who waits.
+/// Outcome of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum WaitOutcome {
-    /// It stands in the room.
+    /// It waits.
     Open,
-    /// It has been called out of the room, and is asked about again in its turn.
+    /// The viewer is decided about anew, in its turn.
     Called,
-    /// The same, but it is known why it will be refused.
+    /// It will be refused for this reason, in its turn.
     TurnedAway(OriginError),
 }
 
@@ -69,26 +67,26 @@ pub enum WaitOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum WaitFor {
-    /// That its session begins.
+    /// Its session has to begin.
     Session,
-    /// That its playlist has a segment.
+    /// Its playlist has to have a segment.
     List,
 }
 
-/// Who waits for a session.
+/// Clients that wait for one session.
 #[derive(Default)]
 struct Waiters {
-    /// By how far its playlist must have come for each.
+    /// Clients by how far the playlist must have come for each.
     ids: BTreeSet<(PlaylistPosition, ConnectionId)>,
-    /// The relays (`Via`) through which all came who have waited since somebody does.
+    /// Relays (`Via`) that the requests of all clients came through since the first of them waits.
     via: Option<String>,
 }
 
-/// Who waits for each session.
+/// Waiting clients by session.
 #[derive(Default)]
 pub struct WaitQueue {
     sessions: HashMap<SessionId, Waiters>,
-    /// All of them, by when they came.
+    /// All waiting clients, by their connections.
     all: BTreeMap<ConnectionId, (SessionId, PlaylistPosition)>,
 }
 
@@ -117,8 +115,8 @@ impl WaitQueue {
         }
     }
 
-    /// Those who wait for a session, and for less than this of it: they leave the room. Who waits
-    /// for more is not looked at.
+    /// Removes the clients that wait for less of a session than `reached`. Does not look at the
+    /// others.
     fn take(&mut self, session: &SessionId, reached: PlaylistPosition) -> Vec<ConnectionId> {
         let mut taken = Vec::new();
         if let Some(waiters) = self.sessions.get_mut(session) {
@@ -134,7 +132,7 @@ impl WaitQueue {
         taken
     }
 
-    /// A session for which nobody waits has no place here.
+    /// Removes the entry of a session without waiting clients.
     fn tidy(&mut self, session: &SessionId) {
         let waiters = self.sessions.get(session);
         if waiters.is_some_and(|waiters| waiters.ids.is_empty()) {
@@ -145,17 +143,17 @@ impl WaitQueue {
         }
     }
 
-    /// The relays through which all came who wait for a session, as their requests say.
+    /// Returns the relays that the requests of all clients waiting for a session came through.
     pub fn came_through(&self, session: &SessionId) -> Option<&str> {
         self.sessions.get(session)?.via.as_deref()
     }
 
-    /// Whether anybody waits for this session.
+    /// Returns whether a client waits for this session.
     pub fn is_awaited(&self, session: &SessionId) -> bool {
         self.sessions.contains_key(session)
     }
 
-    /// What the room holds in memory, in bytes.
+    /// Returns the bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let table = table_bytes::<(SessionId, Waiters)>(self.sessions.capacity());
         let sessions = self.sessions.iter().map(|(session, waiters)| {
@@ -164,15 +162,15 @@ impl WaitQueue {
         table + tree_map_bytes(&self.all) + sessions.sum::<usize>()
     }
 
-    /// How many wait.
+    /// Returns the number of waiting clients.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 }
 
 impl Clients {
-    /// Who waits in this room, and for which session, in the order in which their connections came:
-    /// from that on whose id has this number.
+    /// Returns the clients in this queue with their sessions, in the order of their connections,
+    /// from this connection number on.
     pub fn those_in(
         &self,
         room: WaitFor,
@@ -186,7 +184,7 @@ impl Clients {
         those.map(|(id, (session, _))| (*id, session))
     }
 
-    /// For which session a client waits.
+    /// Returns the session that a client waits for.
     pub fn waits_for(&self, id: ConnectionId) -> Option<&SessionId> {
         match &self.connections.get(id)?.phase {
             Phase::Waiting(waiting) => Some(&waiting.session),
@@ -194,7 +192,7 @@ impl Clients {
         }
     }
 
-    /// Whether a client that waits wants a part of its stream, and since when it waits.
+    /// Returns whether a waiting client wants a segment or playlist, and since when it waits.
     pub fn waits(&self, id: ConnectionId) -> Option<(bool, Instant)> {
         let connection = self.connections.get(id)?;
         let Phase::Waiting(waiting) = &connection.phase else {
@@ -203,8 +201,7 @@ impl Clients {
         Some((waiting.view.is_of_segments(), connection.progress))
     }
 
-    /// The request, which came through `via`, is answered when the session begins, or when it has
-    /// not for too long.
+    /// Lets a request wait until its session begins, or until its deadline.
     pub fn wait_for(
         &mut self,
         id: ConnectionId,
@@ -229,7 +226,7 @@ impl Clients {
         }
     }
 
-    /// A viewer waits no more.
+    /// Ends the wait of a client. Returns what it waited for.
     pub fn end_wait(&mut self, id: ConnectionId) -> Option<ClientEvent> {
         let connection = self.connections.get_mut(id)?;
         let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
@@ -253,8 +250,7 @@ impl Clients {
         })
     }
 
-    /// All who wait for a session wait no more: who they are, what of it each wants, and how it is
-    /// answered.
+    /// Ends all waits for a session. Returns each client with its view and its reply.
     pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, View, Reply)> {
         let ids = self
             .waiting
@@ -267,7 +263,8 @@ impl Clients {
         waiting.collect()
     }
 
-    /// Those who wait for a session and may not watch it are called: each is told in its turn.
+    /// Calls the clients that wait for a session and may not watch it. Each gets its answer in its
+    /// turn.
     pub fn call_others(
         &mut self,
         session: &SessionId,
@@ -287,7 +284,7 @@ impl Clients {
         }
     }
 
-    /// One who waits for a session is called.
+    /// Calls one waiting client.
     pub(super) fn call_one(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::Waiting(waiting) = &mut connection.phase
@@ -301,12 +298,12 @@ impl Clients {
         }
     }
 
-    /// All who wait in this room for a session are called: each is told in its turn.
+    /// Calls all clients in this queue that wait for a session. Each gets its answer in its turn.
     pub fn call_waiting(&mut self, room: WaitFor, session: &SessionId, fate: WaitOutcome) {
         self.call_up_to((room, PlaylistPosition::ALL), session, fate);
     }
 
-    /// The same of those only who wait for less than its playlist has reached.
+    /// Calls the clients that wait for less of the playlist than it has now.
     pub fn call_up_to(
         &mut self,
         (room, reached): (WaitFor, PlaylistPosition),
@@ -347,7 +344,7 @@ mod tests {
         writes - 1
     }
 
-    /// They all begin with the first byte, and nobody waits for their answers.
+    /// All of them begin with the first byte, and do not delay others.
     #[test]
     fn many_who_waited_do_not_hold_up_others() {
         let mut stage = Stage::new(&["--wait=60"]);
@@ -368,7 +365,7 @@ mod tests {
         assert_eq!(stage.relay.clients.waiting.held_bytes(), 0);
     }
 
-    /// Refused they are a few in a turn, whoever refuses. Some have left meanwhile.
+    /// Waiting clients are refused a few in a turn. Some have left meanwhile.
     #[test]
     fn many_who_waited_are_turned_away_a_few_a_turn() {
         let gated = "--token-server=10.0.0.0/24";
@@ -433,7 +430,7 @@ mod tests {
         ConnectionId::from_u64(number)
     }
 
-    /// Who waits, for what and through whom, in bytes; nothing of who has left.
+    /// Waiting clients count as memory in use; clients that have left do not.
     #[test]
     fn those_who_wait_are_counted_in_bytes() {
         let long = |number: u64| session(&format!("{number:0>200}"));
@@ -493,7 +490,7 @@ mod tests {
         assert_eq!(room.came_through(&name), None);
     }
 
-    /// What is known of who waits: its session, whether it wants a part of it, since when.
+    /// A waiting client's session, view and time are known.
     #[test]
     fn it_is_known_who_waits_for_what() {
         let mut stage = Stage::new(&["--wait=60"]);
@@ -552,7 +549,7 @@ mod tests {
         }
     }
 
-    /// In vain, or called: only who stands in the room still has waited for too long.
+    /// Only a client that is still in the queue has waited in vain.
     #[test]
     fn who_is_called_has_not_waited_in_vain() {
         let fault = OriginError::NotFound;
@@ -582,7 +579,7 @@ mod tests {
         }
     }
 
-    /// Who waits for more of it than there is stays in the room.
+    /// A client that waits for more than there is stays in the queue.
     #[test]
     fn those_are_called_who_wait_for_less_than_there_is() {
         let name = session("s");

@@ -1,5 +1,5 @@
-//! Who is written to, and what: a connection's own answers, and behind them what a stream has for
-//! it, or the next piece of a list.
+//! Writing: the order of connections, and their output. A connection's own output comes before its
+//! stream's media, or the next piece of its list.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,8 @@ use crate::relay::streams::{Place, Viewing};
 use crate::relay::viewer_id::ListedId;
 use crate::stream::{End, Outcome};
 
-/// A long answer's next piece, which takes as long as several writes, is due after so many.
+/// Writes to other connections between two pieces of a list. A piece takes as long as several
+/// writes.
 const WRITES_PER_PIECE: usize = 32;
 
 /// Of whom more is to be made ready before a client is written to.
@@ -50,7 +51,7 @@ impl Clients {
         !self.queue.is_empty() || !self.listing.is_empty()
     }
 
-    /// The next who has something of its own to write, or if nobody has, of whom `others` know.
+    /// Returns the next connection with output of its own. If there is none, asks `others`.
     pub fn next_write(
         &mut self,
         others: impl FnOnce() -> Option<ConnectionId>,
@@ -149,8 +150,7 @@ impl Clients {
         }
     }
 
-    /// Lends what is to be written of a client's own; says what its stream's part follows, if there
-    /// is one.
+    /// Lends a client's own output. Returns its viewer, if media of a stream follows.
     pub fn lend<'a>(&'a self, id: ConnectionId, gather: &mut Gather<'a>) -> Option<&'a Viewing> {
         let connection = self.connections.get(id)?;
         let has_room = gather.push(connection.output.rest());
@@ -221,7 +221,7 @@ impl Clients {
         self.enter(id, Phase::Viewer(viewing));
     }
 
-    /// The same of all of a stream: that is told.
+    /// Makes a client a viewer of a whole stream, and reports that.
     pub fn begin_watching(
         &mut self,
         id: ConnectionId,
@@ -310,7 +310,7 @@ mod tests {
         stage
     }
 
-    /// A piece of a list takes as long as several answers: others go first, but so many only.
+    /// Other connections come before a piece of a list, but a limited number of them.
     #[test]
     fn a_piece_of_a_list_is_written_behind_so_many_others() {
         let mut stage = with_tokens(600);
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(answered, others, "in the order in which they asked");
     }
 
-    /// With nobody else each piece has a turn of its own: who has something may be known then.
+    /// Without other connections, each piece has a turn of its own.
     #[test]
     fn behind_a_piece_of_a_list_the_turn_is_over() {
         let mut stage = with_tokens(600);
@@ -363,7 +363,7 @@ mod tests {
         }
     }
 
-    /// Who has its turn and takes nothing is not called again before it does.
+    /// A connection that takes nothing is not called again before it does.
     #[test]
     fn who_takes_nothing_has_no_turn() {
         let mut stage = Stage::new(&[]);
@@ -391,14 +391,14 @@ mod tests {
             assert_eq!(stage.relay.next_write(), None, "it stands there once");
             stage.relay.served(id, Outcome::Blocked, stage.now);
         }
-        // Who takes bytes all the time is not queued for saying so.
+        // A connection that takes bytes all the time is not queued when it reports so.
         stage.relay.unblocked(other);
         stage.settle();
         stage.relay.unblocked(other);
         assert!(!stage.relay.has_writes());
     }
 
-    /// What of a stream has been written, as who counts its media is told.
+    /// Written bytes of a stream are reported without framing.
     #[test]
     fn what_is_written_is_the_connections_own_first_and_a_streams_then() {
         let mut stage = Stage::new(&["--close-delimited"]);
