@@ -1,18 +1,18 @@
-//! What has happened, as text: numbered units of a `text/event-stream` (WHATWG HTML section 9.2),
-//! kept once, however many read them.
+//! The events of `/api/events`, as text: numbered events of a `text/event-stream` (WHATWG HTML
+//! section 9.2), kept once for all readers.
 //!
 //! ```text
-//!     first                                             next
-//!   …│ unit │ unit │ unit │ unit │ … │ unit │ unit │ unit │
-//!               ▲ who reads slowly               ▲ all who keep up
-//!   who is before the first has missed something, and is told all that there is anew
+//!     first                                                 next
+//!   …│ event │ event │ event │ event │ … │ event │ event │ event │
+//!                ▲ slow reader                    ▲ readers that keep up
+//!   A reader in front of the first event has missed some, and gets a snapshot.
 //! ```
 //!
-//! A reader is a number: of the next unit that it gets. It always stands between two units: of one
-//! that its socket took a part of it is given the rest ([`Events::advance`]).
+//! A reader is the number of its next event. It is always between two events: the rest of an event
+//! that its socket took partly is copied for it ([`Events::advance`]).
 //!
-//! Bounds: [`BYTES_MAX`] of text and [`UNITS_MAX`] units, each with a sessionid. Nothing is kept
-//! before somebody asked for it. What a unit costs does not depend on how many read it.
+//! Bounds: [`BYTES_MAX`] of text and [`UNITS_MAX`] events, each with a session id. Nothing is kept
+//! before the first reader comes. The cost of an event does not depend on the number of readers.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use crate::gate::SessionId;
 use crate::gather::Gather;
 
-/// The newest of what has happened.
+/// The newest events.
 #[derive(Default)]
 pub struct Events {
     bytes: VecDeque<u8>,
@@ -41,7 +41,7 @@ pub struct Events {
 }
 
 struct Unit {
-    /// The offset behind it.
+    /// Offset of its end.
     end: u64,
     /// Whom it is about.
     of: Option<SessionId>,
@@ -238,8 +238,8 @@ impl Events {
         gather.push(in_front) && gather.push(&back[from..to])
     }
 
-    /// So many bytes of what was lent have been sent. Says where the reader stands now, and what it
-    /// is owed of a unit of which it has a part.
+    /// Notes that `bytes` of the lent text were sent. Returns the reader's next event, and the rest
+    /// of the event that was sent partly.
     pub fn advance(&self, from: u64, of: Option<&SessionId>, bytes: usize) -> (u64, Vec<u8>) {
         let (mut from, mut left) = (from, bytes as u64);
         for (number, begin, end) in self.units_from(from, of) {
@@ -259,15 +259,15 @@ impl Events {
         (from, Vec::new())
     }
 
-    /// Where a reader stands who gets what is about `of` alone, once what is not is passed over: so
-    /// much of it as is looked at at once.
+    /// Skips events that are not about `of`, up to a number of them. Returns the reader's next
+    /// event.
     pub fn skip(&self, from: u64, of: Option<&SessionId>) -> u64 {
         let mut units = self.units_from(from, of);
         let looked_at = (from.max(self.first) + LOOKED_AT_MAX as u64).min(self.next());
         units.next().map_or(looked_at, |(number, ..)| number)
     }
 
-    /// Bytes that its allocations take, whoever else holds the names in it.
+    /// Returns the bytes that its allocations take, with names that others share.
     pub fn held_bytes(&self) -> usize {
         let units = self.units.capacity() * size_of::<Unit>() + self.names_bytes;
         self.bytes.capacity() + units + self.scratch.capacity()
@@ -288,7 +288,7 @@ mod tests {
         });
     }
 
-    /// What a reader gets who takes so many bytes at once.
+    /// Returns what a reader gets that takes `bytes_max` at a time.
     fn read(events: &Events, from: &mut u64, of: Option<&SessionId>, bytes_max: usize) -> String {
         let mut got = Vec::new();
         loop {
@@ -379,7 +379,7 @@ mod tests {
         }
         assert_eq!(events.next(), 2 * UNITS_MAX as u64 + 1);
         assert_eq!(events.first(), UNITS_MAX as u64 + 1);
-        // A few at a time, one passes over what is for others.
+        // A reader skips events for others a few at a time.
         let (mut at, mut turns) = (events.first(), 0);
         while at < events.next() {
             let next = events.skip(at, Some(&session("b")));

@@ -1,8 +1,9 @@
-//! Tollgate: a streaming relay with a gate.
+//! Tollgate: a streaming relay that checks tokens.
 //!
-//! Media comes in over HTTP and goes out live, to any number of viewers; with a token server, to
-//! those only who hold a token. Data runs downwards in this picture, imports too; nothing below
-//! knows what is above.
+//! A source publishes a stream over HTTP or RTP. Tollgate sends it live to any number of viewers.
+//! With a token server, only clients with a token may publish and watch.
+//!
+//! A module uses only modules below it in this list:
 //!
 //! ```text
 //! main        arguments in, exit status out
@@ -24,38 +25,97 @@
 //! gather, held, random, slots, time, token_bucket   what all of them are made of
 //! ```
 //!
-//! Within `relay` the state stands in parts (clients, streams, RTP that comes in, what is fetched,
-//! what is granted, calls that wait), each with methods of its own. Parts do not call each other:
-//! they return and they say, and [`relay`] routes what comes in and hears what was said.
+//! The core ([`relay`]) has parts: clients, streams, received datagrams, pulls, tokens, lists. A
+//! part has methods of its own and does not call another part. [`relay::Relay`] calls the parts for
+//! each input. A part reports to others by an event in a queue, which `relay::dispatch` empties at
+//! the end of the input.
+//!
+//! Each list below is a path through the code. Every function in it is called by one above it in
+//! the same list.
 //!
 //! # The life of a byte
 //!
-//! - `relay::Relay::received` is handed what the shell has read of a source,
-//! - `relay::Relay::read` asks piece by piece what comes of it:
-//! - `relay::clients::reading::Clients::read_on` knows in which phase its connection is, and
-//!   unframes it;
-//! - `relay::streams::stream::Streams::append` is given the media,
+//! The server waits for sockets, and reads the ones that have input.
+//!
+//! - `relay::shell::Readers::read_in_turn` reads each client once, within the turn's share.
+//! - `relay::shell::Readers::read_from_next` takes the next client in the list,
+//! - `relay::shell::Readers::read_from` reads from its socket into a buffer,
+//! - `relay::Relay::received` hands these bytes to the core.
+//! - `relay::Relay::read` handles them piece by piece:
+//! - `relay::clients::reading::Clients::read_on` removes the framing of a source's body,
+//! - `relay::streams::stream::Streams::append` takes the media for the source's stream.
 //! - `relay::streams::stream::Streams::take_media` joins sources that follow each other,
-//! - `relay::streams::stream::Streams::pass_on` to all who want it, in whichever container,
-//! - `relay::streams::stream::Streams::give` to those of one stream:
-//! - `stream::StreamBuffer::append` copies it, the only copy there is,
-//! - `stream::buffer::Buffer::fill` into a block.
+//! - `relay::streams::stream::Streams::pass_on` passes the bytes to the stream and its remuxed
+//!   streams,
+//! - `relay::streams::stream::Streams::give` adds them to one stream.
+//! - `stream::StreamBuffer::append` finds join points and headers in them,
+//! - `stream::buffer::Buffer::fill` copies them into a block. This is the only copy.
 //!
-//! It waits in the buffer until a viewer can be written to.
+//! The bytes stay in the buffer until the viewers' sockets take them.
 //!
-//! - `relay::Relay::output` is asked for what a client is to get,
-//! - `relay::streams::viewer::Streams::lend` frames
-//! - `stream::StreamBuffer::lend` what lies from the viewer's cursor on, where it lies.
+//! - `relay::shell::write_next` writes to one client.
+//! - `relay::Relay::next_write` selects that client,
+//! - `relay::Relay::output` returns its output:
+//! - `relay::requests::Relay::prepare` prepares the response head or the next chunk,
+//! - `relay::streams::viewer::Streams::prepare` decides how long the chunk is.
+//! - `relay::streams::viewer::Streams::lend` adds the chunk's framing to the output,
+//! - `stream::StreamBuffer::lend` adds the media from the viewer's cursor on, without a copy.
+//! - `relay::Relay::sent` takes the number of bytes that the socket took,
+//! - `relay::streams::viewer::Streams::took` moves the viewer's cursor.
+//! - `relay::Relay::served` notes whether the socket takes more.
 //!
 //! # The life of a datagram
 //!
-//! - `relay::Relay::datagram` is handed what the shell has received,
-//! - `relay::requests::Relay::take_datagram` asks
-//! - `relay::rtp_in::RtpIn::sort` whose it is, by its address or the group it was sent to;
-//! - `relay::streams::rtp::Streams::take_packet` has it forwarded as it came
-//! - `post::Post::forward` to the stream's UDP clients,
-//! - `rtp::reorder::Reorder::insert` put in its place,
-//! - `relay::streams::stream::Streams::append` and its media goes the way of a byte.
+//! - `relay::Relay::datagram` takes a datagram from the shell.
+//! - `relay::requests::Relay::take_datagram` handles it by its kind:
+//! - `relay::rtp_in::RtpIn::sort` finds the stream, by the sender's address or the group,
+//! - `relay::streams::rtp::Streams::take_packet` forwards the packet and puts it in order,
+//! - `post::Post::forward` queues a copy for the stream's UDP clients,
+//! - `rtp::reorder::Reorder::insert` keeps a packet that came early,
+//! - `relay::streams::stream::Streams::append` takes its media, as in the life of a byte.
+//!
+//! # The life of an API call
+//!
+//! - `relay::Relay::read` handles received bytes.
+//! - `relay::clients::reading::Clients::read_on` reads the head of a request,
+//! - `relay::clients::request::Clients::take_head` takes the head, or refuses a bad one,
+//! - `relay::clients::request::Clients::ask` makes the event of a request.
+//! - `relay::requests::Relay::act` handles this event,
+//! - `relay::requests::Relay::request` routes the request and acts on the route:
+//! - `relay::route::RequestContext::wish` returns the route, or a refusal,
+//! - `relay::route::RequestContext::wish_of_path` goes by the path,
+//! - `relay::route::RequestContext::call` routes a call of the API,
+//! - `relay::admission::Gate::enter` checks the subnet, the site and the Host field,
+//! - `relay::api::Call::parse` parses the parameters.
+//! - `relay::requests::Relay::call` carries out the call,
+//! - `relay::clients::request::Clients::give` makes the answer,
+//! - `relay::clients::request::Clients::respond` adds it to the connection's output.
+//!
+//! # The life of an HLS request
+//!
+//! - `relay::requests::Relay::request` routes the request, as for an API call:
+//! - `relay::route::RequestContext::wish` returns the route, or a refusal,
+//! - `relay::route::RequestContext::wish_of_path` goes by the path,
+//! - `relay::route::RequestContext::stream_as` routes a playlist, a segment or a remuxed stream,
+//! - `relay::admission::watchers::Gate::watch_in_segments` checks the token.
+//! - `relay::dispatch::Relay::watch` answers the request, or lets it wait.
+//! - `relay::streams::hls::Streams::play` selects the stream in a container that HLS can carry,
+//! - `hls::response::Cutter::find` finds the playlist or the segment,
+//! - `relay::streams::hls::Streams::give_out` makes the answer: a playlist whole, a segment as a
+//!   viewer with an end.
+//! - `relay::clients::wait_queue::Clients::wait_for` lets a request wait for a longer playlist.
+//!
+//! A waiting request is called when its playlist has grown, or when its time is over.
+//!
+//! - `relay::dispatch::Relay::dispatch` handles the event `PlaylistGrew`,
+//! - `relay::clients::wait_queue::Clients::call_up_to` calls the clients that the playlist reaches,
+//! - `relay::clients::reading::Clients::wait_ahead` puts each into the list of pipelined input.
+//!
+//! They are answered a few in a turn.
+//!
+//! - `relay::Relay::read_ahead` takes the next client of that list,
+//! - `relay::clients::reading::Clients::next_ahead` ends its wait,
+//! - `relay::requests::Relay::act` decides about it anew, and calls `watch` as above.
 //!
 //! # The life of a hand-over
 //!
@@ -86,23 +146,23 @@
 //!
 //! # The life of a token
 //!
-//! - `relay::requests::Relay::call` is what a request has come to,
-//! - `relay::requests::Relay::change` has it done:
-//! - `relay::grants::Grants::change` makes the change now, or when it is on disk;
-//! - `relay::grants::Grants::carry_out` changes
-//! - `gate::tokens::Tokens::carry_out` the table, and says whose.
+//! - `relay::requests::Relay::call` carries out a call that adds or revokes tokens:
+//! - `relay::requests::Relay::change` makes the change, and lets the other parts adjust to it.
+//! - `relay::grants::Grants::change` makes the change now, or when it is on disk,
+//! - `relay::grants::Grants::carry_out` reports it and returns the answer,
+//! - `gate::tokens::Tokens::carry_out` changes the table.
 //!
-//! Both put events into the queue of `relay::context`. The queue is emptied before the next input.
+//! The events of a change are handled before the next input.
 //!
 //! - `relay::dispatch::Relay::dispatch` hands each event to the parts that it concerns:
 //! - `relay::dispatch::Relay::tokens_changed` adjusts the streams of the session,
-//! - `relay::requests::Relay::refresh_clients` sets the addresses that they go out to,
-//! - `relay::rtp_in::RtpIn::forget_candidates` drops waiting sources that have no token now.
+//! - `relay::requests::Relay::refresh_clients` sets the stream's UDP clients,
+//! - `relay::rtp_in::RtpIn::forget_candidates` drops waiting senders that have no token now.
 //!
-//! It stands in the table until somebody comes.
+//! A client uses the token when it publishes or watches.
 //!
-//! - `relay::admission::Gate::publish` is asked by every way in,
-//! - `relay::admission::Gate::check_token_in` whether there is one.
+//! - `relay::admission::Gate::publish` decides about a source at every entry point,
+//! - `relay::admission::Gate::check_token_in` checks the token.
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(test),

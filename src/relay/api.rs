@@ -122,7 +122,7 @@ pub(super) enum Rows {
     /// The same, with all that is known of each.
     Details,
     Streams,
-    /// Who watches; of one session, if that is named.
+    /// Viewers; of one session, if one is given.
     Viewers(Option<SessionId>),
 }
 
@@ -148,7 +148,7 @@ pub(super) enum Outcome {
     Options(&'static str),
     /// It is had at this address.
     Moved(Box<str>),
-    /// A page, and how who asks is refused what it would show.
+    /// A page, and the refusal of what it would show.
     Page(Page, Option<Box<Refusal>>),
     /// A media type and a body of it.
     Text(&'static str, Cow<'static, str>),
@@ -241,7 +241,7 @@ impl Call {
             }
             Name::Events => {
                 let of = Parameters::read(target, &["sessionid"])?.session_if_given()?;
-                // The head says what was had last.
+                // The head has the id of the last event.
                 Ok(Call::Follow { of, last: None })
             }
             Name::KickViewer => {

@@ -1,4 +1,4 @@
-//! What is counted, of all streams together, for whoever asks for the figures.
+//! Counters over all streams, for the metrics.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -128,8 +128,7 @@ impl Counts {
         self.turns.microseconds = self.turns.microseconds.saturating_add(microseconds);
     }
 
-    /// What waits for the shell's threads holds so many bytes: names, lines for the disk and the
-    /// logs.
+    /// Sets the memory of jobs and lines that wait for the shell's threads, in bytes.
     pub fn threads_hold(&mut self, bytes: usize) {
         self.threads_bytes = bytes;
     }
@@ -215,8 +214,8 @@ impl Counts {
 }
 
 impl Turns {
-    /// How many took at most how many microseconds, those of the rows before among them. `None`:
-    /// however long.
+    /// Returns the rows of the histogram: the bound in microseconds, and the number of values up to
+    /// it. `None`: no bound.
     pub fn rows(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         let mut count = 0;
         let bounds = BOUNDS.into_iter().map(Some).chain([None]);

@@ -1,5 +1,5 @@
-//! What the server holds: bytes that are really allocated, capacities and not lengths. Each part
-//! counts its own; here they stand side by side, and beside what they may hold at the most.
+//! The memory that each part uses, and its maximum: bytes that are really allocated, capacities and
+//! not lengths.
 
 use super::{CONNECTIONS_BEYOND_MAX, SEATS_MAX, Settings};
 use crate::events;
@@ -8,11 +8,11 @@ use crate::format::splice::Splicer;
 /// Bytes of each part, by its name.
 pub type HeldBytes = [(&'static str, usize); 9];
 
-/// For each connection, besides its head: its places in the tables, and its answers.
+/// For each connection, besides its head: its entries in tables, and its answers.
 const CONNECTION_BYTES: usize = 84 * 1024;
 /// For a UDP client in the answer to add-token, which names all of its session's.
 const ANSWERED_CLIENT_BYTES: usize = 640;
-/// For each stream, whatever `--buffers` says.
+/// For each stream, besides `--buffers`.
 pub(super) const GRANTED_BYTES: usize = 192 * 1024;
 /// For each stream with RTP: packets that came early, datagrams on their way, what corrections are
 /// made of.
@@ -27,15 +27,15 @@ const FIRST_PACKETS_BYTES: usize = 768 * 1024;
 const TOKEN_BYTES: usize = 5 * 1024;
 /// Changes that wait for the disk, blocks, and what each part has for itself.
 const OTHER_BYTES: usize = 2 * 1024 * 1024;
-/// What has happened: text, the places in it, and whom it is about. The shortest that tells of a
-/// sessionid is as long as the longest of those.
+/// Events: the text, the positions in it, and session ids. The shortest event about a session id is
+/// as long as the longest session id.
 const EVENTS_BYTES: usize = events::BYTES_MAX * 5 / 2 + events::UNITS_MAX * 32 + 64 * 1024;
 /// For each peer: eight lists.
 const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;
 
 impl Settings {
-    /// What each part may hold at the most, whatever comes in: the sum of `docs/security.md`,
-    /// without the program itself.
+    /// Returns the maximal memory of each part, whatever clients send. This is the sum of
+    /// `docs/security.md`, without the program itself.
     pub(super) fn held_bytes_max(&self) -> HeldBytes {
         let limits = &self.limits;
         let connections = limits.connections_max + CONNECTIONS_BEYOND_MAX;

@@ -1,5 +1,4 @@
-//! Figures for whoever watches over the server, in Prometheus's text format. No label holds a
-//! sessionid.
+//! Metrics, in Prometheus's text format. No label holds a session id.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,23 +14,23 @@ use crate::stream::Figures;
 /// The media type of the text format.
 pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What there is now, and what has been counted.
+/// Everything that the metrics show.
 pub(super) struct Seen<'a> {
     /// What has been counted since the start.
     pub counts: &'a Counts,
     /// Over all streams.
     pub streams: Sums,
-    /// Some of those that run, by their labels.
+    /// Some of the running streams, by their labels.
     pub each: BTreeMap<String, OfStream>,
     /// When it all began.
     pub started_unix_seconds: u64,
     /// What some of the UDP clients have got.
     pub udp_clients: BTreeMap<SocketAddr, ClientFigures>,
-    /// Those that are open, whoever opened them.
+    /// Open connections, of clients and to other relays.
     pub connections: usize,
     /// Viewers who wait for a session to begin.
     pub waiting: usize,
-    /// Who waits for a playlist to have a segment.
+    /// Clients that wait for a playlist to have a segment.
     pub blocked: usize,
     /// Sessions that are fetched from an origin, or will be.
     pub pulls: usize,
@@ -62,7 +61,7 @@ pub(super) struct Sums {
     pub udp_clients: usize,
     /// Bytes of `--buffers` that are left to them.
     pub buffers_left: usize,
-    /// Of those that are over, too.
+    /// Totals, with those of streams that have ended.
     pub figures: Figures,
     /// Payload bytes that they were sent.
     pub udp_bytes: u64,
@@ -82,7 +81,7 @@ pub(super) struct OfStream {
 }
 
 impl OfStream {
-    /// And those of another.
+    /// Adds the figures of another stream.
     pub fn add(&mut self, other: OfStream) {
         self.viewers += other.viewers;
         self.udp_clients += other.udp_clients;
@@ -93,7 +92,7 @@ impl OfStream {
     }
 }
 
-/// So many that run have rows of their own, those that began first.
+/// Streams with metrics of their own: the ones that began first.
 pub(super) const STREAMS_SHOWN_MAX: usize = 100;
 
 /// A family of samples: each has its labels, and a number.
@@ -529,7 +528,7 @@ mod tests {
         assert_eq!((bytes_received, bytes_sent, skips), (1102, 1104, 1106));
     }
 
-    /// A note is the operator's, who may write what the format has for itself.
+    /// A note is the operator's text, and may contain characters that the format reserves.
     #[test]
     fn labels_name_a_session_and_what_its_note_begins_with() {
         let session = SessionId::parse(b"s").expect("a good sessionid");

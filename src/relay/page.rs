@@ -1,6 +1,6 @@
-//! The pages: the operator's, which calls the API, the one on which a session is watched, and what
-//! is shown in its place to who may not. The files of each page are joined to one document when the
-//! program is built. It gets nothing from elsewhere, and the browser sees to that.
+//! The pages: the operator's, which calls the API; the page for watching a session; and the page
+//! for viewers that may not. The files of each are joined to one document when the program is
+//! built. A page loads nothing from elsewhere, and the browser enforces that.
 
 use crate::http::{Refusal, Status};
 use crate::random::Random;
@@ -8,9 +8,9 @@ use crate::random::Random;
 /// Which page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Document<'a> {
-    /// For who may call the API.
+    /// The operator's page, for hosts that may call the API.
     Operator,
-    /// For who may watch a session; it finds in its own address which.
+    /// The page for watching a session. It finds the session in its own address.
     Watch,
     /// For a viewer that this refusal keeps out. It costs little, and is for anyone.
     Refused(&'a Refusal),
@@ -184,8 +184,8 @@ fn words(refusal: &Refusal) -> String {
 mod tests {
     use super::*;
 
-    /// Nothing of the document is lost or changed; what stands in it runs by the number that was
-    /// drawn for it, and by no other.
+    /// The document is complete and unchanged. Its scripts run by the nonce drawn for it, and by no
+    /// other.
     #[test]
     fn a_page_runs_by_a_number_that_was_drawn_for_it() {
         let mut random = Random::new(7);

@@ -61,7 +61,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// So many seconds, a day at the most.
+    /// Returns a number of seconds, at most a day.
     pub fn seconds(&self, name: &str) -> Result<Option<Duration>, Refusal> {
         let Some(raw) = self.raw(name) else {
             return Ok(None);
@@ -112,7 +112,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// A sessionid out of its bytes, with a refusal that says what is wrong with them.
+/// Parses a session id. The refusal says what is wrong with it.
 pub(super) fn parse_session(bytes: &[u8]) -> Result<SessionId, Refusal> {
     SessionId::parse(bytes).map_err(|error| bad(format!("sessionid: {error}")))
 }
@@ -127,7 +127,7 @@ pub(super) fn only_session(target: &Target) -> Result<SessionId, Refusal> {
     Parameters::read(target, &["sessionid"])?.session()
 }
 
-/// Nothing may stand in the query.
+/// Refuses a query.
 pub(super) fn no_parameters(target: &Target) -> Result<(), Refusal> {
     Parameters::read(target, &[]).map(|_| ())
 }

@@ -7,8 +7,8 @@ use super::context::Context;
 use crate::gate::SessionId;
 use crate::time::{Instant, UnixTime};
 
-/// A viewer who is kept out: by which sessionid it came, and from where, which is its address, or
-/// the network in which it has as many as it likes ([`crate::gate::network_of`]).
+/// A blocked viewer: the session id that admitted it, and its address or IPv6 network
+/// ([`crate::gate::network_of`]).
 pub(super) type Barred = (SessionId, IpAddr);
 
 /// What was said when it was admitted.
@@ -31,9 +31,9 @@ pub(super) struct Admission {
 pub(super) enum Role {
     /// As a source.
     Source,
-    /// As a viewer who counts as long as its connection watches.
+    /// A viewer that counts while its connection watches.
     Viewer,
-    /// As one who watches by playlists and segments, and counts for a while after each.
+    /// An HLS player, which counts for a while after each request.
     Sitter,
     /// The same where nobody counts how many those are.
     Passer,
@@ -66,7 +66,7 @@ impl Admission {
         &self.session
     }
 
-    /// Whether it counts as a viewer as long as it is inside.
+    /// Returns whether it counts as a viewer while its connection is open.
     pub fn is_viewer(&self) -> bool {
         self.role == Role::Viewer
     }

@@ -1,4 +1,4 @@
-//! The next piece of a list: its rows are other parts' than its client.
+//! Writes the next piece of a list. Its rows come from other parts than its client.
 
 use super::ConnectionId;
 use super::api::Rows;
@@ -10,7 +10,7 @@ use super::streams::Streams;
 use super::viewers::Known;
 use crate::gate::Detailed;
 
-/// The next piece of what a client reads goes out; it may be the last.
+/// Writes the next piece of a client's list. It may be the last.
 pub(super) fn write_piece(
     id: ConnectionId,
     (streams, clients, grants, lists): (&Streams, &mut Clients, &Grants, &mut Lists),
@@ -22,7 +22,7 @@ pub(super) fn write_piece(
         Some(due) => due,
         None => return,
     };
-    // Of viewers two parts know: their rows are made before the list is touched.
+    // Two parts know the viewers, so their rows are made before the list is borrowed.
     let viewers = match &rows {
         Rows::Viewers(of) => Known::new(streams, clients, ctx).piece(after, of.as_ref()),
         Rows::Tokens | Rows::Details | Rows::Streams => Vec::new(),

@@ -1,13 +1,14 @@
-//! UDP, the way in: who a datagram is from, and whose stream it is. (The way out is
-//! [`super::streams`].)
+//! Received datagrams: the sender of each, and the stream that it belongs to. ([`super::streams`]
+//! sends datagrams.)
 //!
-//! Every datagram is checked against the tuples, which name who sends it, or the group that it is
-//! sent to. What no token names, is neither RTP nor the MPEG-TS that a token is for, or is a second
-//! source is dropped and counted, never answered. (Contract, *RTP-UDP*; RFC 3550, RFC 5761.)
+//! Each datagram is looked up in the tokens, by its sender's address or by the group that it was
+//! sent to. It is dropped and counted if no token names it, if it is neither RTP nor the MPEG-TS of
+//! its token, or if it comes from a second source. It gets no answer. (Contract, *RTP-UDP*; RFC
+//! 3550, RFC 5761.)
 //!
-//! Bounds. A datagram costs a look-up by its address, and another if a token names that. A source
-//! holds what came early (0.7 MiB, [`Reorder`]), all others together 0.75 MiB ([`Candidates`],
-//! [`Beginnings`]), and each address that is a source an entry here.
+//! Bounds: a datagram costs a look-up by its address, and another if a token names that. A source
+//! keeps early packets (0.7 MiB, [`Reorder`]), all other senders together 0.75 MiB ([`Candidates`],
+//! [`Beginnings`]), and each source's address has an entry here.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -118,7 +119,7 @@ impl Known {
     }
 }
 
-/// Who may become a source, with this datagram.
+/// A sender that may become a source by this datagram.
 pub(super) struct Newcomer<'a> {
     /// From where, and by which SSRC.
     pub sender: Sender,
@@ -239,7 +240,7 @@ impl RtpIn {
             }
             (_, None) if !begins() => Err(Count::Malformed),
             (Some((_, its)), _) if now.since(its.heard) < SILENT_AFTER => Err(Count::SecondSource),
-            // Its next packets would be those of another source.
+            // Its next packets would belong to another source.
             _ if !self.beginnings.may_begin(sender.named, now) => Err(Count::Refused),
             (_, packet) => Ok(Came::Newcomer(Newcomer {
                 sender,
@@ -262,8 +263,8 @@ impl RtpIn {
         Ok(Came::Control(*stream, control))
     }
 
-    /// A datagram of who may become a source: MPEG-TS without RTP makes it one, and of RTP the
-    /// second in sequence. Then the first is returned, if it was kept.
+    /// Takes a datagram of a sender that may become a source. MPEG-TS without RTP makes it one; of
+    /// RTP the second packet in sequence does. Then returns the first datagram, if it was kept.
     pub fn hear(
         &mut self,
         newcomer: &Newcomer<'_>,
@@ -361,7 +362,8 @@ impl RtpIn {
         }
     }
 
-    /// Whether what is sent to an address arrives at a socket of this machine that is bound there.
+    /// Returns whether datagrams to an address arrive at a socket of this machine that is bound
+    /// there.
     fn is_here(&self, bound: IpAddr, address: SocketAddr) -> bool {
         let (bound, ip) = (bound.to_canonical(), address.ip().to_canonical());
         let is_own = || self.is_own.is_some_and(|is_own| is_own(address));
@@ -475,7 +477,7 @@ mod tests {
         rows.collect()
     }
 
-    /// A session that a group is named for in RTP is no way in for what comes without.
+    /// A group that a token names for RTP does not admit MPEG-TS without RTP.
     #[test]
     fn whoever_sends_no_rtp_takes_no_rtp_sessions_place_in_a_group_of_both() {
         let mut stage = stage(&["--join=239.1.2.3"]);
@@ -484,7 +486,7 @@ mod tests {
         arrive_rtp(&mut stage, "10.0.0.1:6000");
         let rtp = [("rtp".to_owned(), "10.0.0.1:6000".to_owned())];
         assert_eq!(running(&stage), rtp);
-        // Its source is silent, and its place is for who sends RTP.
+        // Its source is silent, so a sender of RTP may replace it.
         stage.wait_seconds(3);
         arrive(&mut stage, "10.0.0.66:6000", &[0x47; 188]);
         assert_eq!(running(&stage), rtp);
@@ -492,7 +494,7 @@ mod tests {
         assert_eq!(running(&stage)[0].1, "10.0.0.2:6000");
     }
 
-    /// What comes from this server itself is told by the zone of its address, too.
+    /// This server's own datagrams are recognised by the zone of their address, too.
     #[test]
     fn a_link_local_group_does_not_hear_this_server() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/8", "--join=ff02::1234"]);
@@ -535,7 +537,7 @@ mod tests {
         }
     }
 
-    /// In a group whoever sends from many ports is many senders, and no more sources than one.
+    /// In a group, a host that sends from many ports is many senders, but not more than one source.
     #[test]
     fn sources_in_a_group_begin_a_second_apart_whoever_sends() {
         let mut stage = stage(&["--join=239.1.2.3"]);
@@ -560,7 +562,7 @@ mod tests {
         [&Packet::header(33, number, 0, ssrc)[..], &[0x47; 188]].concat()
     }
 
-    /// What a datagram is taken for, in words; dropped is what is counted of it.
+    /// Describes what a datagram is taken for; for a dropped one, its counter.
     fn sorted(
         stage: &mut Stage,
         from: &str,
@@ -699,7 +701,7 @@ mod tests {
             (10_500, "10.2.0.1:6000", Rtcp, &its, "malformed"),
             (10_500, "10.2.0.1:6001", Rtp, &its, "a stranger's"),
             (10_500, "10.2.0.3:6000", Rtcp, &bye, "a stranger's"),
-            // Whatever comes of a source that sends no RTP is its media.
+            // Every datagram of a source without RTP is media.
             (10_500, "10.2.0.2:6000", Rtp, &transport, "bare 2"),
             (10_500, "10.2.0.2:6000", Rtp, &garbage, "bare 2"),
             (10_500, "10.2.0.2:6000", Rtp, &its, "bare 2"),
@@ -753,7 +755,7 @@ mod tests {
             (10_500, "10.2.0.9:6000", Rtp, &its, "a stranger's"),
             (10_500, "10.2.0.9:6000", Rtp, &transport, "a stranger's"),
             (10_500, "239.1.2.3:5004", Rtp, &its, "a stranger's"),
-            // In a group a source is who has its SSRC and its address.
+            // In a group, a source is known by its SSRC and its address.
             (10_500, "10.4.0.1:6000", Group(0), &its, "media 3 7"),
             (10_500, "10.4.0.9:6000", Group(0), &its, "a second source's"),
             (
@@ -826,7 +828,7 @@ mod tests {
             let came = sorted(&mut stage, "10.2.0.3:6000", Rtp, &its, &known);
             assert_eq!(came, expected, "{milliseconds}");
         }
-        // Who is the source of another stream now is not forgotten with the one before.
+        // The source of another stream stays known when its first stream is forgotten.
         let named = address("10.2.0.1:6000");
         let rtp_in = &mut stage.relay.rtp_in;
         rtp_in.is_source(named, StreamId::from_u64(3));
@@ -852,7 +854,7 @@ mod tests {
         }
     }
 
-    /// What a token has to name is the group, where it comes by one.
+    /// Where a source sends to a group, a token has to name the group.
     #[test]
     fn a_sender_comes_in_by_its_own_way() {
         let (one, group) = (address("10.2.0.1:6000"), address(GROUP));
@@ -987,7 +989,7 @@ mod tests {
         }
     }
 
-    /// Its sources are those of the core that took its place.
+    /// Its sources belong to the core that took over.
     #[cfg(feature = "handover")]
     #[test]
     fn who_has_gone_to_another_core_is_nobodys_source_here() {

@@ -25,8 +25,8 @@ pub struct Settings {
     pub listeners: Vec<SocketAddr>,
     /// Where sources may come from. None: from anywhere.
     pub publish_from: Vec<Subnet>,
-    /// Hosts that may read the figures, beside those that may call the API, whether there are any
-    /// or not.
+    /// Hosts that may read `/metrics`, besides the ones that may call the API. They hold without
+    /// those, too.
     pub metrics_from: Vec<Subnet>,
     /// Where UDP clients may be. None: anywhere, but groups nowhere.
     pub rtp_to: Vec<Subnet>,
@@ -50,7 +50,7 @@ pub struct Settings {
     pub origins: Vec<OriginUrl>,
     /// Relays whose lists are this one's, too.
     pub peers: Vec<Peer>,
-    /// Who may watch what is fetched, they say.
+    /// The origins decide who may watch their streams.
     pub asks_origin: bool,
     /// The bounds.
     pub limits: Limits,
@@ -77,8 +77,7 @@ impl Settings {
 /// The bounds of the core; each part below it has its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Connections that are served at once. A few more are let in to be refused, or to call the
-    /// API.
+    /// Maximal number of connections. A few more are accepted to be refused, or to call the API.
     pub connections_max: usize,
     /// Connections from one address.
     pub connections_per_host_max: usize,
@@ -104,7 +103,7 @@ pub struct Limits {
     pub hold_time: Duration,
     /// How long a segment is at least.
     pub hls_segment_time: Duration,
-    /// How long a client may take nothing of what is sent to it.
+    /// Time after which a client that takes none of its bytes is disconnected.
     pub viewer_stall_time: Duration,
     /// Request heads.
     pub http: http::Limits,

@@ -530,7 +530,7 @@ mod tests {
         assert_eq!(comments, 4, "one in fifteen seconds");
     }
 
-    /// The core is told the outcome of each write.
+    /// The core learns the outcome of each write.
     #[test]
     fn a_client_is_written_to_until_its_socket_takes_no_more() {
         let mut stage = Stage::new(&[]);

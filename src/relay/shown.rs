@@ -1,4 +1,4 @@
-//! What the figures tell, and which streams have rows of their own in them.
+//! Collects the values of the metrics, and selects the streams that have metrics of their own.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::metrics::{OfStream, STREAMS_SHOWN_MAX, Seen, labels_of};
 use super::streams::Streams;
 use crate::gate::{Note, Tokens};
 
-/// Where what is told is known.
+/// The parts that have the values.
 type Parts<'a> = (&'a Streams, &'a Clients, &'a Fetch, &'a Grants);
 
-/// All of it.
+/// Collects the values.
 pub(super) fn seen<'a>(
     (streams, clients, fetch, grants): Parts<'_>,
     held: HeldBytes,
@@ -37,7 +37,7 @@ pub(super) fn seen<'a>(
     }
 }
 
-/// What the figures say of the streams that began first, of those that run.
+/// Returns the figures of the running streams that began first.
 fn each(streams: &Streams, grants: &Grants, ctx: &Context) -> BTreeMap<String, OfStream> {
     let mut each: BTreeMap<String, OfStream> = BTreeMap::new();
     let rows = streams.rows((0, 0), ctx);
@@ -46,7 +46,7 @@ fn each(streams: &Streams, grants: &Grants, ctx: &Context) -> BTreeMap<String, O
         let grant = grants.tokens().and_then(|tokens| tokens.grant(session));
         let note = grant.and_then(|grant| grant.terms.note.as_ref());
         let word = note.map_or("", Note::first_word);
-        // Labels are short: two sessions may have the same.
+        // Labels are short, so two sessions may have the same.
         each.entry(labels_of(session.digest(), word))
             .or_default()
             .add(figures);
@@ -60,7 +60,7 @@ mod tests {
     use crate::gate::SessionId;
     use crate::relay::stage::Stage;
 
-    /// By its label and what its note begins with, as long as it runs.
+    /// A running stream has metrics with its label, and the first word of its note.
     #[test]
     fn streams_that_run_have_rows_of_their_own() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/8"]);
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// However many run: so many have rows, those that began first.
+    /// A limited number of streams has metrics of their own: the ones that began first.
     #[test]
     fn a_hundred_streams_are_shown() {
         let mut stage = Stage::new(&["--streams=200"]);

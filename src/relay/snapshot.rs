@@ -1,5 +1,5 @@
-//! What there is, for who follows the events: tokens, streams, and who watches them over HTTP. The
-//! rows are those of the lists.
+//! The snapshot at the beginning of `/api/events`: tokens, streams, and viewers over HTTP. Its rows
+//! are those of the lists.
 
 use super::ConnectionId;
 use super::api::Rows;
@@ -11,11 +11,11 @@ use super::streams::Streams;
 use super::viewers::Known;
 use crate::gate::{Detailed, SessionId, Tuple};
 
-/// A piece ends after so much text, or when so many rows have been looked at.
+/// Bytes of text, and rows looked at, after which a piece ends.
 const PIECE_BYTES: usize = 16 * 1024;
 const LOOKS_MAX: usize = 1024;
 
-/// A reader is told what is due to it.
+/// Writes what is due to a reader.
 pub(super) fn show(
     id: ConnectionId,
     due: DueToReader,
@@ -32,7 +32,8 @@ pub(super) fn show(
     }
 }
 
-/// The next piece, which may be empty, and what follows it; of one session alone, if that is named.
+/// Returns the next piece, which may be empty, and the position behind it; of one session, if one
+/// is given.
 fn piece(
     (rows, after): Snapshot,
     of: Option<&SessionId>,
@@ -96,7 +97,7 @@ fn piece(
     }
 }
 
-/// Whether a tuple is the session's, or a key to it.
+/// Returns whether a token is the session's, or a key to it.
 fn is_about(tuple: &Tuple, of: &SessionId) -> bool {
     let opens = tuple.http().and_then(|grant| grant.terms.opens.as_ref());
     opens.unwrap_or(tuple.session()) == of
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(added, Ok(1), "{name}");
     }
 
-    /// All that there is, piece by piece: what each says, and where the next begins.
+    /// Returns all pieces: the text of each, and the position behind it.
     fn pieces(stage: &Stage, of: Option<&str>) -> Vec<(String, Option<Snapshot>)> {
         let relay = &stage.relay;
         let known = Known::new(&relay.streams, &relay.clients, &relay.ctx);
@@ -143,7 +144,7 @@ mod tests {
         pieces
     }
 
-    /// Of what a piece has looked at nothing is looked at again, and nothing is passed over.
+    /// No row is skipped, and none appears twice.
     #[test]
     fn what_there_is_comes_once_and_in_bounded_pieces() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
@@ -169,7 +170,7 @@ mod tests {
         }
     }
 
-    /// However few of the rows are of the session that is asked for, a piece looks at so many.
+    /// A piece looks at a limited number of rows, however few of them are of the session.
     #[test]
     fn a_piece_looks_at_a_bounded_number_of_rows() {
         for (others, before) in [
@@ -205,7 +206,7 @@ mod tests {
         }
     }
 
-    /// A key to the session is about it, whatever it is called; one to another is not.
+    /// A key to the session belongs to it, whatever its name. A key to another session does not.
     #[test]
     fn who_follows_a_session_is_told_of_its_tokens_keys_stream_and_viewers() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);

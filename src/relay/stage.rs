@@ -76,7 +76,7 @@ impl Stage {
         self.relay.check();
     }
 
-    /// Writes to whoever is next; says whether there was anybody.
+    /// Writes to the next client. Returns whether there was one.
     pub fn write_next(&mut self) -> bool {
         let written = &mut self.written;
         let write = |id, output: &Gather<'_>| {
@@ -205,7 +205,7 @@ impl Stage {
     }
 }
 
-/// What a core tells of itself to the one that takes its place; a test may change it on its way.
+/// The hand-over of a core to its successor. Tests may change it on its way.
 #[cfg(feature = "handover")]
 #[derive(Clone)]
 pub struct Told {
@@ -237,7 +237,7 @@ impl Told {
         Told { media, records }
     }
 
-    /// The core that goes on with it, with these options, or why there is none.
+    /// Returns the core that takes over with these options, or why it refuses.
     pub fn taken_over(&self, options: &[&str]) -> Result<Relay, String> {
         let mut successor = handover::Successor::new(settings(options), false);
         for (stream, at, bytes) in &self.media {

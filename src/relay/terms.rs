@@ -8,7 +8,7 @@ use crate::gate::{Direction, GrantChange, Note, SessionId, Terms};
 use crate::http::{Refusal, percent_decoded, quoted};
 use crate::time::UnixTime;
 
-/// The parameters that are about what is granted over HTTP.
+/// The parameters about permissions over HTTP.
 pub(super) const NAMES: &[&str] = &[
     "for",
     "direction",
@@ -103,7 +103,7 @@ fn note(parameters: &Parameters<'_>) -> Result<Option<Note>, Refusal> {
     })
 }
 
-/// Digits, with K, M or G behind them or not.
+/// Parses digits that K, M or G may follow.
 fn number(
     parameters: &Parameters<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! What the shell asks of the core, and tells it, besides what comes of clients.
+//! The core's interface to the shell, besides clients.
 
 mod requests;
 
@@ -57,8 +57,8 @@ fn what_a_token_file_grants_is_granted_and_what_follows_is_written() {
     stage.assert_status(caller, 201);
 }
 
-/// A clock that is put forward ends what has been over by it, at once; one that is put back opens
-/// nothing.
+/// A clock that is set forward ends expired tokens at once. A clock that is set back makes none
+/// valid.
 #[test]
 fn the_hosts_clock_says_when_a_token_ends() {
     for (since_1970, ends_at_once) in [(Some(5000), true), (Some(50), false), (None, false)] {
@@ -108,7 +108,7 @@ fn there_is_something_to_write_until_all_of_it_is_written() {
     assert!(!stage.relay.has_writes());
 }
 
-/// The shell ends when it is empty, after it was told to.
+/// After the shutdown began, the shell ends when there are no connections.
 #[test]
 fn a_server_is_empty_when_nobody_is_connected() {
     let mut stage = Stage::new(&[]);
@@ -137,7 +137,7 @@ fn what_the_shell_counts_is_among_the_figures() {
     }
 }
 
-/// By name, and each what is its own: the sum is what an operator reckons with.
+/// Each part reports its own memory by name. Operators plan with the sum.
 #[test]
 fn each_part_says_how_many_bytes_it_holds() {
     let held = |stage: &Stage, part: &str| {

@@ -54,7 +54,7 @@ impl Timers {
         armed.0 = Some(deadline);
     }
 
-    /// Bytes that its trees take at the most.
+    /// Returns the maximal bytes of its trees.
     pub fn held_bytes(&self) -> usize {
         tree_set_bytes(&self.due) + tree_set_bytes(&self.called)
     }
@@ -72,7 +72,7 @@ impl Timers {
         self.due.first().map(|(deadline, _)| *deadline)
     }
 
-    /// A turn begins: it calls whoever's time has come, so many at the most.
+    /// Begins a turn: it calls the owners whose deadline has come, up to `owners_max`.
     pub fn call_due(&mut self, now: Instant, owners_max: usize) {
         while self.called.len() < owners_max
             && let Some(first) = self.due.first()

@@ -20,7 +20,7 @@ pub enum View {
 }
 
 impl View {
-    /// By what stands behind the sessionid in a path; `None` if it can be none of them.
+    /// Returns the view for the part of a path behind the session id; `None` if it can be none.
     pub fn of(
         file: &[u8],
         target: &Target,
@@ -35,7 +35,7 @@ impl View {
         Some((EntryPoint::Hls, wanted.map(View::Part)))
     }
 
-    /// By which way somebody comes in who wants it.
+    /// Returns the entry point of the view.
     pub fn way(&self) -> EntryPoint {
         match self {
             View::Whole => EntryPoint::Viewer,
@@ -44,8 +44,7 @@ impl View {
         }
     }
 
-    /// Whether it is asked for by the one address that it has: of what goes on and on no cache
-    /// keeps anything.
+    /// Returns whether the target is the view's own URL. Caches keep nothing that has no end.
     pub fn is_addressed_by(&self, target: &Target) -> bool {
         match self {
             View::Whole | View::In(_) => true,
@@ -58,7 +57,7 @@ impl View {
         matches!(self, View::Part(_))
     }
 
-    /// How far its stream's playlist must have come for who waits for it.
+    /// Returns how far the playlist must have come for this view.
     pub fn reach(&self) -> PlaylistPosition {
         match self {
             View::Whole | View::In(_) => PlaylistPosition::STREAM,
@@ -89,7 +88,8 @@ impl View {
 mod tests {
     use super::*;
 
-    /// Of what has a name the name is kept, of all else nothing; and who can have it waits for it.
+    /// A view keeps the name of a file and nothing else. A client that may have the file waits for
+    /// it.
     #[test]
     fn what_is_wanted_is_counted_in_bytes_and_waited_for_where_it_can_come() {
         let named = HlsRequest::Named("x".repeat(100).into());

@@ -1,4 +1,4 @@
-//! By what viewers and streams are known to callers of the API, and how far a list has come.
+//! Ids of viewers and streams in the API, and positions in lists.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
@@ -8,16 +8,15 @@ use serde::Serialize;
 
 use super::ConnectionId;
 
-/// How far a list has come: what is behind it stands in it with a higher one.
+/// A position in a list. Rows behind it have greater ones.
 pub type Mark = (u64, u64);
 
-/// By what a viewer is known, by this run of the server alone: no other's, nor one after it, takes
-/// it for one of its own.
+/// Id of a viewer in this run of the server. Another run does not know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedId {
-    /// A connection, which may watch one stream after the other.
+    /// A connection. It may watch several streams one after the other.
     Connection { run: u32, connection: u64 },
-    /// A stream's UDP client.
+    /// A UDP client of a stream.
     Client {
         run: u32,
         stream: u64,
@@ -34,7 +33,7 @@ impl ListedId {
         }
     }
 
-    /// What [`ListedId`] prints.
+    /// Parses what [`ListedId`] prints.
     pub fn of_text(text: &str) -> Option<ListedId> {
         let (run, rest) = text.split_once('-')?;
         let run = u32::from_str_radix(run, 16).ok()?;
@@ -52,17 +51,17 @@ impl ListedId {
                 }
             }
         };
-        // One viewer has one name: without signs, capitals, or zeros too many.
+        // An id has one spelling: without signs, capitals, or superfluous zeros.
         (id.to_string() == text).then_some(id)
     }
 }
 
-/// By what a stream is known, in the same way.
+/// Id of a stream in this run of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicStreamId {
-    /// Of this run of the server, the stream
+    /// The run of the server.
     pub run: u32,
-    /// that has this number.
+    /// The number of the stream in that run.
     pub serial: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Who watches, as list-viewers says it.
+//! The rows of list-viewers.
 //!
-//! Whoever watches over HTTP is a connection, and so is who waits for a session, or for a playlist.
-//! Between two requests a player of HLS is nobody: it is listed while a segment is on its way to
-//! it, and while it waits for a playlist.
+//! A viewer over HTTP is a connection, and so is a client that waits for a session or for a
+//! playlist. An HLS player is listed while it gets a segment, and while it waits for a playlist,
+//! but not between two requests.
 
 use std::net::SocketAddr;
 
@@ -19,17 +19,17 @@ use crate::gate::{Digest, SessionId, Transport, network_of};
 use crate::http::{Refusal, Status};
 use crate::time::Instant;
 
-/// Those who wait stand behind all streams: for a session, and for a playlist.
+/// Marks of the waiting clients, behind all streams: for a session, and for a playlist.
 const WAITING: u64 = u64::MAX - 1;
 const BLOCKED: u64 = u64::MAX;
 
-/// A row of list-viewers. What is null does not apply, or is not known.
+/// A row of list-viewers. A null field does not apply, or is not known.
 #[derive(Serialize)]
 pub struct Row {
     id: ListedId,
     sessionid: SessionId,
     session: Digest,
-    /// Of the sessionid by which it came.
+    /// Digest of the session id that admitted it.
     key: Option<Digest>,
     address: Option<SocketAddr>,
     way: &'static str,
@@ -43,18 +43,18 @@ pub struct Row {
     datagrams_dropped: Option<u64>,
 }
 
-/// Where what is said of viewers is known.
+/// The parts that know viewers.
 pub struct Known<'a> {
-    /// Whom they go out to,
+    /// Returns the streams.
     streams: &'a Streams,
-    /// who that is,
+    /// The connections of the viewers.
     clients: &'a Clients,
-    /// and when it is.
+    /// The context, for the time.
     ctx: &'a Context,
 }
 
 impl<'a> Known<'a> {
-    /// Whom to ask.
+    /// Makes it of the parts.
     pub fn new(streams: &'a Streams, clients: &'a Clients, ctx: &'a Context) -> Known<'a> {
         Known {
             streams,
@@ -68,13 +68,13 @@ impl<'a> Known<'a> {
         self.streams
     }
 
-    /// and the desk.
+    /// Returns the context.
     pub fn ctx(&self) -> &'a Context {
         self.ctx
     }
 
-    /// The rows of list-viewers from behind this mark on, each with its own; those of a session, if
-    /// one is named. Rows of one mark stand together.
+    /// Returns the rows behind this mark, each with its own mark; of one session, if one is given.
+    /// Rows of one mark are adjacent.
     fn rows(&self, after: Mark, of: Option<&SessionId>) -> impl Iterator<Item = (Mark, Row)> {
         let watchers = self.streams.watchers(after, of, self.ctx.now());
         let watchers = watchers.map(|(mark, watcher)| (mark, self.row(watcher)));
@@ -83,7 +83,7 @@ impl<'a> Known<'a> {
         watchers.chain(waiting).chain(blocked)
     }
 
-    /// The same, more than a piece of a list, if there are so many.
+    /// Returns the next rows: more than fit into a piece of a list, if there are as many.
     pub fn piece(&self, after: Mark, of: Option<&SessionId>) -> Vec<(Mark, Row)> {
         let mut rows: Vec<(Mark, Row)> = Vec::new();
         for row in self.rows(after, of) {
@@ -96,7 +96,8 @@ impl<'a> Known<'a> {
         rows
     }
 
-    /// The connection of a viewer, or of who waits to be one, its session, and how it is kept out.
+    /// Returns the connection of a viewer or waiting client, its session, and the key for blocking
+    /// it.
     pub fn find(&self, id: ListedId) -> Result<(ConnectionId, SessionId, Barred), Refusal> {
         let run = self.ctx.run();
         let connection = match id {
@@ -177,7 +178,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Those who wait in this room, whose rows have this for their marks' first.
+    /// Returns the rows of the waiting clients in this queue. `first`: first number of their marks.
     fn waiting(
         &self,
         room: WaitFor,
@@ -206,13 +207,13 @@ impl<'a> Known<'a> {
 }
 
 impl Row {
-    /// Returns by what the viewer is known.
+    /// Returns the viewer's id.
     pub fn id(&self) -> ListedId {
         self.id
     }
 
-    /// Whether events tell of it: of whom nothing is known between two requests they do not, nor of
-    /// UDP clients, whom tokens name.
+    /// Returns whether `/api/events` reports this viewer. It does not report HLS players, which
+    /// have no connection between two requests, nor UDP clients, which tokens name.
     pub fn is_told_of(&self) -> bool {
         self.way == "http" && self.state == "watching"
     }
@@ -253,7 +254,7 @@ mod tests {
         id
     }
 
-    /// Its next address is in the same network.
+    /// A viewer's next address is in the same network.
     #[test]
     fn who_has_many_addresses_is_kept_out_by_all_of_them() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
@@ -335,7 +336,7 @@ mod tests {
         assert!(call(stage, &line).starts_with("HTTP/1.1 201"));
     }
 
-    /// For a session, or for its playlist; of each session those who wait for it.
+    /// Waiting clients are listed with what they wait for, and by session.
     #[cfg(feature = "default")]
     #[test]
     fn who_waits_is_listed_with_what_for() {
@@ -423,8 +424,8 @@ mod tests {
         }
     }
 
-    /// A stream's UDP clients have one place in the list: a piece has all of them or none. Events
-    /// tell of those alone of whom it is known when they come and go.
+    /// A stream's UDP clients have one mark: a piece has all of them or none. Events report only
+    /// viewers whose coming and going is known.
     #[test]
     fn a_piece_has_all_of_a_streams_udp_clients() {
         let mut stage = large(&[API]);
@@ -502,7 +503,7 @@ mod tests {
         }
     }
 
-    /// Of another run's nothing is known, whatever its number; a UDP client is not ended so.
+    /// An id of another run is not found. A UDP client cannot be disconnected by its id.
     #[test]
     fn a_viewer_is_found_by_the_id_that_this_run_gave_it() {
         let mut stage = Stage::new(&[]);

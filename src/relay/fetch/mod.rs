@@ -1,12 +1,12 @@
-//! Fetching: what moves a pull on. A viewer comes, an origin is looked up, connected to, asked and
-//! heard, its stream runs, breaks, or is not wanted any more. ([`pull`] has the states.)
+//! Fetching: the steps of a pull. A viewer comes; the server looks up an origin, connects and asks;
+//! the stream runs, breaks, or has no viewers any more. [`pull`] has the states.
 //!
-//! Owns the origins and the pulls. It connects to nobody: that an origin is to be called, or a
-//! connection hung up, it says, and it is told what came of that.
+//! This part owns the origins and the pulls. It opens and closes no connection: it reports events
+//! for that.
 //!
-//! Bounds: a pull that does not run takes the place of a stream, there are at most
-//! [`WITHOUT_STREAM_MAX`] of them when another is begun, each has one connection, and a session has
-//! one pull. So strangers cost an origin a request each at most.
+//! Bounds: a pull without a stream counts as a stream. No pull begins while [`WITHOUT_STREAM_MAX`]
+//! have no stream. Each pull has one connection, and each session one pull. So a stranger's request
+//! costs an origin at most one request.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -32,31 +32,31 @@ use origins::{Origins, Whereabouts};
 pub(super) use pull::Pull;
 use pull::{Pulls, Stage};
 
-/// While so many pulls are without their stream, no other is begun.
+/// Pulls without a stream; while there are as many, no other begins.
 const WITHOUT_STREAM_MAX: usize = 256;
 /// Pauses grow from the first of these to the second.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
 
-/// The origins, and what is fetched from them.
+/// Origins and pulls.
 pub(super) struct Fetch {
     origins: Origins,
     pulls: Pulls,
 }
 
-/// An origin that is to be called.
+/// A connection to an origin that has to be opened.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// Where it is.
+    /// Address of the origin.
     pub to: SocketAddr,
-    /// What it is asked.
+    /// Request to send.
     pub request: String,
-    /// So long it may take.
+    /// Deadline of the answer.
     pub until: Instant,
 }
 
 impl Fetch {
-    /// Nothing is fetched yet.
+    /// Makes a part without pulls.
     pub fn new(ctx: &mut Context) -> Fetch {
         let number = ctx.draw();
         Fetch {
@@ -72,55 +72,55 @@ impl Fetch {
 
     // ---- What is asked about it
 
-    /// Whether there are origins at all.
+    /// Returns whether there are origins.
     pub fn has_origins(&self) -> bool {
         !self.origins.is_empty()
     }
 
-    /// How many sessions are fetched, or being fetched.
+    /// Returns the number of pulls.
     pub fn len(&self) -> usize {
         self.pulls.entries.len()
     }
 
-    /// How many of them have no stream, now or yet: each has the place of one.
+    /// Returns the number of pulls without a stream. Each counts as a stream.
     pub fn without_stream(&self) -> usize {
         self.pulls.without_stream()
     }
 
-    /// Whether another session may be fetched.
+    /// Returns whether another pull may begin.
     pub fn has_room(&self) -> bool {
         self.pulls.without_stream() < WITHOUT_STREAM_MAX
     }
 
-    /// Rounds that brought nothing, since the start.
+    /// Returns the number of failed rounds since the start.
     pub fn failures(&self) -> u64 {
         self.pulls.failures
     }
 
-    /// How long a viewer waits for a stream to be fetched.
+    /// Returns how long a viewer waits for a stream to be fetched.
     pub fn time(&self, ctx: &Context) -> Duration {
         let origins = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
         ctx.settings().limits.origin_time.saturating_mul(origins)
     }
 
-    /// Whether this session is fetched, or being fetched.
+    /// Returns whether this session has a pull.
     pub fn has(&self, session: &SessionId) -> bool {
         self.pulls.of(session).is_some()
     }
 
-    /// Whether the origin that was asked last said that the session may not be watched.
+    /// Returns whether the origin that was asked last forbids watching the session.
     pub fn is_forbidden(&self, session: &SessionId) -> bool {
         self.pull_of(session).is_some_and(|pull| pull.is_forbidden)
     }
 
-    /// Why a session does not run that was waited for until now.
+    /// Returns why a session that clients waited for does not run.
     pub fn absence(&self, session: &SessionId) -> OriginError {
         self.pull_of(session).map_or(OriginError::NotFound, |pull| {
             pull.fault.unwrap_or(OriginError::TimedOut)
         })
     }
 
-    /// Whether a request that came through `via` may be passed on to an origin.
+    /// Checks whether a request with this `Via` may be passed on to an origin.
     pub fn check_via(&self, via: Option<&str>) -> Result<(), Refusal> {
         self.origins.check_via(via)
     }
@@ -129,15 +129,15 @@ impl Fetch {
         self.pulls.entries.get(self.pulls.of(session)?)
     }
 
-    /// What must hold between two inputs. `is_live` says whether this stream is the running one of
-    /// this session, and this pull's. Says how many deadlines are armed.
+    /// Checks what must hold between two inputs. `is_live`: whether this stream is the session's
+    /// running one, and this pull's. Returns the number of deadlines.
     pub fn check(&self, is_live: impl Fn(&SessionId, StreamId, PullId) -> bool) -> usize {
         self.pulls.check(is_live)
     }
 
     // ---- An origin is asked
 
-    /// A viewer waits for a session: it is fetched, unless it is being fetched.
+    /// Begins a pull for a session, unless it has one.
     pub fn want(&mut self, session: &SessionId, ctx: &mut Context) {
         if self.origins.is_empty() || self.has(session) {
             return;
@@ -156,7 +156,7 @@ impl Fetch {
         self.ask_origin(id, 0, ctx);
     }
 
-    /// The next origin of a round; with none left the round is over.
+    /// Asks the next origin of a round. Ends the round if none is left.
     fn ask_origin(&mut self, id: PullId, origin: usize, ctx: &mut Context) {
         let until = ctx.now() + ctx.settings().limits.origin_time;
         match self.origins.whereabouts(origin, ctx.now()) {
@@ -199,8 +199,8 @@ impl Fetch {
         self.ask_origin(id, origin + 1, ctx);
     }
 
-    /// Whom a pull is to call, and what it asks. `came_through` says through which relays all came
-    /// who wait for a session.
+    /// Returns the address to connect to, and the request. `came_through`: the relays that the
+    /// requests of all waiting clients came through.
     pub fn call<'a>(
         &mut self,
         id: PullId,
@@ -224,8 +224,7 @@ impl Fetch {
         })
     }
 
-    /// The origin that a pull is to call is called over this connection; or there is no room for
-    /// one.
+    /// Notes the connection to a pull's origin. `None`: there is no room for one.
     pub fn called(&mut self, id: PullId, connection: Option<ConnectionId>, ctx: &mut Context) {
         let stage = self.pulls.entries.get(id).map(|pull| pull.stage);
         match (stage, connection) {
@@ -254,7 +253,8 @@ impl Fetch {
         }
     }
 
-    /// A look-up is over, or could not be made. Says whether it was for an origin.
+    /// Handles the addresses of an origin, or their absence. Returns whether the job was an
+    /// origin's.
     pub fn resolved(
         &mut self,
         ticket: JobId,
@@ -276,7 +276,7 @@ impl Fetch {
         true
     }
 
-    /// An origin has a pull's stream, which came through `via`: whose it is, if it may be taken.
+    /// Decides about an origin's answer with this `Via`. Returns the session of the pull.
     pub fn offered(&self, id: PullId, via: Option<&str>) -> Result<SessionId, OriginError> {
         if self.origins.check_via(via).is_err() {
             return Err(OriginError::Loop);
@@ -285,7 +285,7 @@ impl Fetch {
         Ok(pull.session.clone())
     }
 
-    /// A pull's stream runs from now on. `Via` of what goes out of it.
+    /// Notes that a pull's stream runs. Returns the `Via` of its answers.
     pub fn brought(
         &mut self,
         id: PullId,
@@ -302,12 +302,12 @@ impl Fetch {
         self.origins.via(via)
     }
 
-    /// A pull's stream is this one from now on.
+    /// Sets the stream of a pull.
     pub fn runs(&mut self, id: PullId, stream: StreamId, now: Instant) {
         self.pulls.enter(id, Stage::Running { stream, since: now });
     }
 
-    /// The connection over which an origin was asked is gone, without a stream.
+    /// Handles the end of a connection to an origin that sent no stream.
     pub fn asked<'a>(
         &mut self,
         id: PullId,
@@ -330,16 +330,16 @@ impl Fetch {
         if connection != over {
             return;
         }
-        // A loop is one of those who wait, and not the pull's, if others have come since who came
-        // another way.
+        // The loop goes through the relays of the clients that waited when the origin was asked.
+        // Clients that have come since may have come another way.
         if fault == OriginError::Loop && came_through(&pull.session) != pull.asked_via.as_deref() {
             return self.ask_address(id, (origin, address), until, ctx);
         }
         self.note_fault(id, fault);
         match fault {
-            // It may be at its next address.
+            // The origin may answer at its next address.
             OriginError::Broken(_) => self.ask_address(id, (origin, address + 1), until, ctx),
-            // The others would say the same.
+            // Other origins would refuse, too.
             OriginError::Forbidden => {
                 self.pulls.enter(id, Stage::Failed);
                 ctx.notify(Event::OriginsExhausted(id));
@@ -360,9 +360,9 @@ impl Fetch {
 
     // ---- It does not come, or breaks, or is not wanted any more
 
-    /// No origin has the stream: another round comes, or none. `is_held` says whether viewers of a
-    /// session are held. Returns whose it is, and why those who wait for it are turned away, if
-    /// they are.
+    /// Ends a round in which no origin had the stream. Another round may follow. `is_held`: whether
+    /// a session has held viewers. Returns the session, and the reason if its waiting clients are
+    /// refused.
     pub fn end_round(
         &mut self,
         id: PullId,
@@ -376,7 +376,7 @@ impl Fetch {
         let session = pull.session.clone();
         let fault = pull.fault.unwrap_or(OriginError::NotFound);
         let waits_on = !ctx.settings().limits.wait_time.is_zero();
-        // Where viewers are held, somebody may yet set right what is final to others.
+        // For held viewers no error is final, since an operator may fix its cause.
         let is_final = fault.is_final() && !is_held(&session);
         let comes_again = (pull.has_run || waits_on) && !is_final && !ctx.is_closing();
         self.pulls.failures += 1;
@@ -395,7 +395,7 @@ impl Fetch {
         } else {
             self.remove(id, ctx);
         }
-        // Who waits for an origin that is ill waits on; what an origin says is said at once.
+        // Clients wait for an origin that fails. An origin's refusal is passed on at once.
         let turns_away = !comes_again || (fault == OriginError::NotFound && !waits_on);
         Some((session, turns_away.then_some(fault)))
     }
@@ -405,8 +405,8 @@ impl Fetch {
         if let Some(pull) = self.pulls.entries.get_mut(id) {
             let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << pull.failures.min(8)));
             pull.failures = pull.failures.saturating_add(1);
-            // Between half of it and all, so that edges which lost their origin together do not
-            // come back together.
+            // The pause is between half of it and all, so that edges that lost their origin
+            // together do not return together.
             let part = (ctx.draw() % 512) as u32;
             let until = now + pause / 2 + pause * part / 1024;
             self.pulls.enter(id, Stage::Pausing { until });
@@ -414,7 +414,7 @@ impl Fetch {
         }
     }
 
-    /// A stream that was fetched is over. Returns the session that is fetched anew.
+    /// Handles the end of a fetched stream. Returns the session if it is fetched again.
     pub fn stream_over(
         &mut self,
         id: PullId,
@@ -438,7 +438,7 @@ impl Fetch {
         Some(session)
     }
 
-    /// The session is not to be fetched any more. Whoever waits waits on.
+    /// Ends the pull of a session. Waiting clients stay.
     pub fn drop(&mut self, session: &SessionId, ctx: &mut Context) {
         if let Some(pull) = self.pulls.of(session) {
             match self.remove(pull, ctx) {
@@ -457,7 +457,7 @@ impl Fetch {
         }
     }
 
-    /// The server shuts down: nothing is fetched any more that does not run yet.
+    /// Ends the pulls without a running stream, for the shutdown.
     pub fn shut_down(&mut self, ctx: &mut Context) {
         let pulls = self.pulls.entries.iter();
         let without_stream = pulls.filter(|(_, pull)| !pull.stage.is_running());
@@ -469,7 +469,8 @@ impl Fetch {
         }
     }
 
-    /// Somebody has come or gone: a pull that nobody wants has its time, or none if it never ran.
+    /// Handles that clients of a session came or left. A pull without clients keeps its stream for
+    /// a while, and ends at once if it never ran.
     pub fn tend(
         &mut self,
         session: &SessionId,

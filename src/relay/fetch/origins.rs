@@ -1,9 +1,9 @@
-//! The origins: other relays, from which streams are fetched that do not run here.
+//! The origins: other relays, from which this server fetches streams that do not run here.
 //!
-//! Owns what is known of each: where it is, and whether that is being looked up. A look-up is
-//! shared by all pulls that wait for it. Owns also the name under which this server stands in `Via`
-//! (RFC 9110 section 7.6.3), by which a loop is seen: requests and answers carry the names of all
-//! relays that they came through, and one that holds this server's own is refused.
+//! This part keeps the addresses of each origin, or that they are being looked up; pulls share a
+//! look-up. It also keeps this server's name in `Via` (RFC 9110 section 7.6.3). Requests and
+//! answers carry the names of all relays that they came through. A request or an answer with this
+//! server's own name is a loop, and is refused.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -160,8 +160,8 @@ impl Origins {
         }
     }
 
-    /// The request for a session's stream, for which requests came through `via`. The sessionid
-    /// stands in the query: in a path `..` is a step up to whoever normalises it.
+    /// Returns the request for a session's stream. `via`: relays that the viewers' requests came
+    /// through. The session id is in the query, since a proxy may resolve `..` in a path.
     pub fn request(&self, origin: usize, session: &SessionId, via: Option<&str>) -> Option<String> {
         let OriginUrl { host, port, path } = &self.list.get(origin)?.url;
         Some(format!(
@@ -198,7 +198,7 @@ impl Origins {
     }
 }
 
-/// The relays that stand in both of two lists, as they stand in the first.
+/// Returns the relays that both lists have, in the order of the first.
 pub fn common(one: Option<String>, other: Option<&str>) -> Option<String> {
     let (one, other) = (one?, other?);
     if one == other {
@@ -304,7 +304,7 @@ mod tests {
         let least = own + texts;
         let held = origins.held_bytes();
         assert!((least..least + 64).contains(&held), "{held}, {least}");
-        // And of those that have some, each address.
+        // Each address of an origin is tried.
         for (origin, hosts) in [(0, 3), (2, 5)] {
             let before = origins.held_bytes();
             let mut found = Vec::with_capacity(hosts);
@@ -340,7 +340,7 @@ mod tests {
             assert_eq!(checked.is_ok(), is_passed, "{via}");
         }
         assert!(origins.check_via(None).is_ok());
-        // Who asks nobody makes no loop.
+        // A server without origins makes no loop.
         let alone = self::origins(&[]);
         assert_eq!((alone.len(), alone.is_empty()), (0, true));
         assert!(alone.check_via(Some(&hops(40))).is_ok());
@@ -424,7 +424,7 @@ mod tests {
             assert_eq!(where_is(&new, 0, at(7)), "known");
             assert_eq!(where_is(&new, 0, at(8)), "one.example:8001");
         }
-        // No more than are tried are kept, whoever tells of them.
+        // Only as many addresses as are tried are kept.
         let mut new = Origins::new(&urls, 5);
         new.become_as(String::new(), vec![(addresses(0..90), at(8)); 9]);
         assert_eq!(known(&new), vec![(addresses(0..8), at(8)); 3]);

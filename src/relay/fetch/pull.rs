@@ -1,20 +1,20 @@
-//! Pulls: a session that does not run here is fetched from an origin, once for all its viewers, and
-//! is from then on a source like another.
+//! Pulls: a session that does not run here is fetched from an origin, once for all its viewers. Its
+//! stream is then like any other.
 //!
 //! ```text
 //!   a viewer's GET ─→ Resolving ─→ Asking ── 200 ──→ Running ── complete ─→ gone
-//!                      ▲  ▲ └─ no address ┐ │ fault     │
+//!                      ▲  ▲ └─ no address ┐ │ error     │
 //!                      │  └─ next origin ─┴─┤           │ lost
 //!                      │                    │ none left │
 //!                      └──── Pausing ◀──────┴───────────┘
 //! ```
 //!
-//! A pull exists while somebody watches or waits; one that has brought its stream, for
-//! `--origin-idle` after that. So a request for what no origin has leaves nothing behind. A stream
-//! whose pull breaks ends for its viewers as with any source that is lost; who comes back finds the
-//! pull at work.
+//! A pull exists while clients watch or wait; after it has brought its stream, for `--origin-idle`
+//! longer. So a request for a session that no origin has leaves nothing behind. If a pull breaks,
+//! its stream ends for its viewers as with any lost source. Viewers that return find the pull at
+//! work.
 //!
-//! Here are its states and the table of all pulls; [`super::Fetch`] moves them on.
+//! This file has the states and the table of pulls. [`super::Fetch`] changes them.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ use crate::time::Instant;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pull {
     pub(super) session: SessionId,
-    /// What an origin was told last that the request came through: see [`super::Fetch::call`].
+    /// The relays that the last request to an origin named: see [`super::Fetch::call`].
     pub(super) asked_via: Option<String>,
     /// An origin has said that it may not be watched, and none has sent it since.
     pub(super) is_forbidden: bool,
@@ -125,7 +125,8 @@ impl Pulls {
         Some(pull)
     }
 
-    /// The only way from stage to stage: it keeps the number of those that run.
+    /// Changes the stage of a pull. Every change comes here, because the number of running pulls is
+    /// kept.
     pub fn enter(&mut self, id: PullId, stage: Stage) {
         if let Some(pull) = self.entries.get_mut(id) {
             self.running -= usize::from(pull.stage.is_running());
@@ -169,7 +170,7 @@ impl Pulls {
 }
 
 impl Stage {
-    /// Whether a stream comes by it now.
+    /// Returns whether its stream runs.
     pub fn is_running(self) -> bool {
         match self {
             Stage::Running { .. } => true,
@@ -210,8 +211,8 @@ mod tests {
         }
     }
 
-    /// What an origin answers, what that is called in the log and to viewers, and whether it is
-    /// asked again for those who are held.
+    /// For each answer of an origin: its words in the log and for viewers, and whether it is asked
+    /// again for held viewers.
     #[test]
     fn a_refusal_of_an_origin_is_a_fault_of_one_kind() {
         let (neither, no_http) = (

@@ -371,8 +371,8 @@ fn what_one_viewer_came_through_is_no_loop_of_the_others() {
     edge.assert_nothing_left();
 }
 
-/// A pull that has run is asked again for those who wait or are held then. Whoever asked first has
-/// no say in it any more.
+/// A pull that has run asks again for waiting or held viewers. The client that asked first does not
+/// matter any more.
 #[test]
 fn a_pull_that_is_asked_again_comes_through_what_its_viewers_came_through() {
     let ask = |via: &str| format!("GET /stream/a HTTP/1.1\r\nHost: h\r\nVia: {via}\r\n\r\n");
@@ -408,7 +408,7 @@ fn a_pull_that_is_asked_again_comes_through_what_its_viewers_came_through() {
         edge.settle();
         assert!(!edge.closed.contains(&second));
     }
-    // Nobody is held: those who come back meanwhile count, and only they.
+    // No viewers are held: only viewers that return meanwhile count.
     let mut edge = Stage::new(&[ORIGIN]);
     edge.client(&ask(&evil));
     let origin = edge.answer(OK);
@@ -423,7 +423,7 @@ fn a_pull_that_is_asked_again_comes_through_what_its_viewers_came_through() {
     edge.assert_nothing_left();
 }
 
-/// Where the origin says who may watch, a refusal does not tell that the session has a source here.
+/// Where the origin decides, a refusal does not reveal that the session has a source here.
 #[test]
 fn who_may_not_watch_is_told_the_same_by_this_server_and_by_its_origin() {
     let mut edge = Stage::new(&["--token-server=10.0.0.0/8", "--origin-tokens", ORIGIN]);
@@ -459,7 +459,7 @@ fn whomever_a_request_names_the_origin_is_called() {
     }
 }
 
-/// In a path these are steps, to whoever normalises it.
+/// In a path, these could be resolved as steps.
 #[test]
 fn sessions_that_look_like_steps_are_asked_for_by_name() {
     for session in ["..", ".", "a%2F..", "%2e%2e"] {

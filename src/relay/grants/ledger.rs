@@ -1,10 +1,10 @@
 //! Changes of the token table on their way to the disk. With a token file a change is made when it
-//! is on disk, and then answered.
+//! is on disk, and answered after that.
 //!
-//! So nobody is admitted on a token that a crash could take back, and a revoked one counts until
-//! its revocation cannot be lost. What is asked for while a write is under way is written together
-//! next. Each change is judged by the table that it will change: those before it are tried out on
-//! the table, and taken back until they are on disk. An answer that depends on them waits, too.
+//! So no client is admitted by a token that a crash could take back, and a revoked token counts
+//! until its revocation cannot be lost. Changes that come during a write are written together in
+//! the next one. Each is judged by the table as it will be then: the changes before it are tried on
+//! the table and taken back. An answer that depends on them waits, too.
 
 use std::collections::VecDeque;
 
@@ -17,29 +17,29 @@ use crate::relay::event::Event;
 use crate::relay::{Action, Job, JobId, Level, RETRY_AFTER_SECONDS};
 use crate::time::UnixTime;
 
-/// A change and who waits for it.
+/// A change, and the call that waits for it.
 struct Asked {
     caller: Caller,
     change: Change,
 }
 
-/// A change, and what it does or why it is refused.
+/// A change with its records, or its refusal.
 type Judged = (Asked, Result<Addition, Refusal>);
 
 /// Changes on their way to the disk.
 #[derive(Default)]
 pub(super) struct Ledger {
     queue: VecDeque<Asked>,
-    /// What is being written, and the ticket of it.
+    /// The current write: its job, and its changes.
     writing: Option<(JobId, Vec<Judged>)>,
-    /// How late it is must be written, whether there is a change or not.
+    /// The time has to be written, even without a change.
     owes_time: bool,
 }
 
-/// Changes that may wait for the disk, in number and in bytes.
+/// Maximal number of changes that wait for the disk.
 const QUEUE_MAX: usize = 1024;
 const QUEUE_BYTES_MAX: usize = 1024 * 1024;
-/// A write takes no more changes when it has so many tuples.
+/// A write takes no more changes when it has this number of tokens.
 const BATCH_TUPLES_MAX: usize = 4096;
 
 impl Asked {
@@ -51,18 +51,18 @@ impl Asked {
 }
 
 impl Ledger {
-    /// Whether nothing is on its way.
+    /// Returns whether no change waits or is being written.
     #[cfg(feature = "handover")]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.writing.is_none()
     }
 
-    /// Whether another change may wait.
+    /// Returns whether another change may wait.
     fn has_room(&self) -> bool {
         self.queue.len() < QUEUE_MAX && self.held_bytes() < QUEUE_BYTES_MAX
     }
 
-    /// Bytes that it takes: what waits, and what is being written.
+    /// Returns the bytes that its allocations take: waiting changes, and the current write.
     pub fn held_bytes(&self) -> usize {
         let writing = self.writing.as_ref();
         let batch = writing.into_iter().flat_map(|(_, batch)| batch);
@@ -79,7 +79,7 @@ impl Ledger {
             + writing.map_or(0, |(_, batch)| batch.capacity() * size_of::<Judged>())
     }
 
-    /// The next change, unless it has to wait for a write.
+    /// Returns the next change, unless it has to wait for a write.
     fn next(&mut self, tuples: usize) -> Option<Asked> {
         if self.writing.is_some() || tuples >= BATCH_TUPLES_MAX {
             return None;
@@ -89,7 +89,7 @@ impl Ledger {
 }
 
 impl Grants {
-    /// A change is to be written: its caller waits for that.
+    /// Queues a change to be written. Its call waits for that.
     pub(super) fn record(
         &mut self,
         caller: Caller,
@@ -111,7 +111,7 @@ impl Grants {
         }
     }
 
-    /// How late it is, for the disk.
+    /// Writes the time to the disk.
     pub(super) fn write_time(&mut self, fault: Fault<'_>, ctx: &mut Context) {
         if let Some(ledger) = &mut self.ledger {
             ledger.owes_time = true;
@@ -119,7 +119,7 @@ impl Grants {
         }
     }
 
-    /// Has what waits written, unless a write is under way.
+    /// Begins a write of the waiting changes, unless one is under way.
     fn write_changes(&mut self, fault: Fault<'_>, ctx: &mut Context) {
         let mut batch: Vec<Judged> = Vec::new();
         let mut tuples = 0;
@@ -137,7 +137,7 @@ impl Grants {
             batch.push((asked, judged));
         }
         self.end_trial();
-        // Nothing changes by these, and nothing that is not on disk counted.
+        // These change nothing, and do not depend on changes that are not on disk.
         for (asked, judged) in at_once {
             let done = judged.and_then(|addition| self.carry_out(asked.change, addition, ctx));
             Asked::answer(asked.caller, done, ctx);
@@ -163,7 +163,7 @@ impl Grants {
         }
     }
 
-    /// What was to be written is on disk, or cannot be.
+    /// Handles the result of a write.
     pub fn appended(
         &mut self,
         ticket: JobId,
@@ -203,7 +203,7 @@ impl Grants {
         }
     }
 
-    /// The token file should have become shorter, and has not.
+    /// Logs that the token file could not be shortened.
     pub fn not_compacted(&self, error: &str, ctx: &mut Context) {
         ctx.log(
             Level::Warn,
@@ -214,7 +214,7 @@ impl Grants {
         );
     }
 
-    /// The disk has too much to do. Says whether that was a write.
+    /// Handles the refusal of a job. Returns whether it was a write.
     pub fn not_appended(&mut self, ticket: JobId, fault: Fault<'_>, ctx: &mut Context) -> bool {
         let batch = self.take_written(ticket);
         let is_write = batch.is_some();
@@ -232,7 +232,7 @@ impl Grants {
         is_write
     }
 
-    /// What is written under this ticket; none, if that is another's.
+    /// Takes the changes of the current write, if this is its job.
     fn take_written(&mut self, ticket: JobId) -> Option<Vec<Judged>> {
         let writing = self.ledger.as_mut().map(|ledger| &mut ledger.writing);
         let written = writing.and_then(|writing| writing.take_if(|(its, _)| *its == ticket));

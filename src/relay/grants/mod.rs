@@ -1,8 +1,7 @@
-//! What has been granted: the tokens, the sessions that are blocked, and changes on their way to
-//! the disk. Without a token file a change is made at once; with one it is made when it is on disk
-//! ([`ledger`]).
+//! Permissions: the tokens, the blocked sessions, and the changes on their way to the disk. Without
+//! a token file a change is made at once; with one, when it is on disk ([`ledger`]).
 //!
-//! Whom a change concerns is said, and so is the answer to one that had to wait.
+//! Changes are reported to the other parts as events, and so are late answers.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -37,21 +36,21 @@ use ledger::Ledger;
 #[cfg(feature = "default")]
 mod tests;
 
-/// A host's clock that was set back by more than this is worth a word.
+/// A clock that is set back by more than this is reported.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(60);
 
 /// The tokens, the blocks, and the changes.
 pub(super) struct Grants {
-    /// `None`: tokens are off.
+    /// The tokens. `None`: tokens are off.
     tokens: Option<Tokens>,
     blocks: Blocks<SessionId>,
-    /// Who was ended: by this sessionid nobody comes in from there.
+    /// Viewers that the operator has disconnected and blocked, by session id and address.
     barred: Blocks<Barred>,
-    /// `None`: there is no token file.
+    /// Changes on their way to the token file. `None`: there is no such file.
     ledger: Option<Ledger>,
-    /// Up to then it has been said which tokens are over.
+    /// Time up to which expired tokens have been reported.
     told: UnixTime,
-    /// For when the next one will be.
+    /// Deadline for the next token that expires.
     armed: Armed,
 }
 
@@ -61,25 +60,25 @@ pub(super) enum Change {
     Addition {
         session: SessionId,
         http: Option<GrantChange>,
-        /// With the addresses of each.
+        /// UDP clients with their addresses.
         rtp: Vec<RtpTuple>,
     },
-    /// Of all tuples of the session.
+    /// Removes all tokens of a session.
     Revocation {
         session: SessionId,
-        /// The session's stream ends, too.
+        /// Whether the session's stream ends, too.
         aborts: bool,
     },
 }
 
-/// Who asked, and how it is answered.
+/// The calling client, and its reply.
 pub(super) type Caller = (ConnectionId, Reply);
-/// What is told of a change that was made: the status, and a body in JSON.
+/// Answer to a change: the status, and a body in JSON.
 pub(super) type Done = (Status, Vec<u8>);
-/// Why a UDP client cannot be there, if it cannot.
+/// Returns why a UDP client cannot have an address, if it cannot.
 pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr, Transport) -> Option<&'static str>;
 
-/// A host:port may be named by every session there is; of so many a free one is sought.
+/// Sessions that are tried for a sender. Every session may name its address.
 pub(super) const SESSIONS_TRIED_MAX: usize = 64;
 
 #[derive(Serialize)]
@@ -95,7 +94,7 @@ struct Revoked<'a> {
 }
 
 impl Change {
-    /// What is to be added, with the addresses of its clients.
+    /// Makes an addition, with the addresses of its clients.
     pub fn addition(add: AddToken, rtp: Vec<RtpTuple>) -> Change {
         let AddToken { session, http, .. } = add;
         Change::Addition { session, http, rtp }
@@ -121,7 +120,7 @@ impl Change {
 }
 
 impl Grants {
-    /// The rows of list-tokens from behind this mark on, each with its own.
+    /// Returns the tokens behind this mark, each with its own mark.
     pub fn rows(&self, (after, _): Mark) -> impl Iterator<Item = (Mark, &gate::Tuple)> {
         let tuples = self
             .tokens
@@ -130,7 +129,7 @@ impl Grants {
         tuples.map(|tuple| ((tuple.serial(), 0), tuple))
     }
 
-    /// Nothing is granted yet.
+    /// Makes a part without tokens.
     pub fn new(settings: &Settings) -> Grants {
         let is_gated = !settings.token_servers.is_empty();
         Grants {
@@ -154,7 +153,7 @@ impl Grants {
 
     // ---- What is asked about it
 
-    /// Whom to ask who may do what.
+    /// Returns the gate, which decides about access.
     pub fn gate<'a>(&'a self, ctx: &'a Context) -> Gate<'a> {
         Gate::new(
             ctx.settings(),
@@ -165,13 +164,13 @@ impl Grants {
         )
     }
 
-    /// The table, to be looked at. `None`: tokens are off.
+    /// Returns the tokens. `None`: tokens are off.
     pub fn tokens(&self) -> Option<&Tokens> {
         self.tokens.as_ref()
     }
 
-    /// The addresses of a session's UDP clients that datagrams may go to; as long as they are the
-    /// same, they are lent and not copied.
+    /// Returns the addresses of a session's UDP clients. The list is shared as long as it stays the
+    /// same.
     pub fn destinations(
         &mut self,
         session: &SessionId,
@@ -180,8 +179,7 @@ impl Grants {
         Some(self.tokens.as_mut()?.destinations(session, reaches))
     }
 
-    /// Whether a tuple of the session names this address, for what comes from there: MPEG-TS alone,
-    /// or RTP.
+    /// Returns whether a token of the session names this address, for RTP or for MPEG-TS alone.
     pub fn is_client(&self, session: &SessionId, address: SocketAddr, is_bare: bool) -> bool {
         let tokens = self.tokens.iter();
         let named = tokens
@@ -191,9 +189,9 @@ impl Grants {
         named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
     }
 
-    /// The session whose source somebody may become who sends RTP, or MPEG-TS alone: `its`, if it
-    /// is the source of that already and silent, or else the first of its that has none. Or as
-    /// what its datagrams are dropped.
+    /// Returns the session whose source the sender of RTP or of MPEG-TS alone may become: `its`, if
+    /// it is that session's silent source, or else its first session without a source. Otherwise
+    /// returns the counter for its dropped datagrams.
     pub fn session_for(
         &self,
         (claim, is_bare): (&AccessRequest<'_>, bool),
@@ -214,7 +212,7 @@ impl Grants {
         let session = its.or_else(free).ok_or(Count::SecondSource)?;
         let gate = self.gate(ctx);
         gate.enter(claim).map_err(|_| Count::Outside)?;
-        // A source that is silent has lost its place to who comes from the same address.
+        // A new sender at the same address replaces a silent source.
         let standing = SessionState {
             has_source: !is_silent && has_source(&session),
             ..standing(&session)
@@ -224,7 +222,7 @@ impl Grants {
         Ok(session)
     }
 
-    /// What must hold between two inputs; and how many deadlines are armed.
+    /// Checks what must hold between two inputs. Returns the number of deadlines.
     pub fn check(&self) -> usize {
         self.tokens.iter().for_each(Tokens::check);
         usize::from(self.armed.is_armed())
@@ -232,8 +230,8 @@ impl Grants {
 
     // ---- What is changed
 
-    /// A stream is about to be aborted, if the session has one, and then nobody is admitted to it
-    /// for so long. A key's name is no session's: to block it would keep nobody out.
+    /// Prepares the abort of a session's stream, and the block behind it. A key is not a session:
+    /// blocking it would keep no client out.
     pub fn begin_abort(
         &mut self,
         (session, has_stream): (&SessionId, bool),
@@ -242,7 +240,7 @@ impl Grants {
     ) -> Result<(), Refusal> {
         let tokens = self.tokens.as_ref();
         let is_key = tokens.is_some_and(|tokens| tokens.opened_by(session) != session);
-        // What runs under its name began before it was one.
+        // A stream of that name began before it was a key.
         if is_key && !has_stream {
             let detail = "sessionid: it is a key, and has no stream of its own; revoke-token with abort=true ends who came by it";
             return Err(Refusal::new(Status::Conflict, detail));
@@ -250,7 +248,7 @@ impl Grants {
         block.map_or(Ok(()), |time| self.block(session, time, ctx))
     }
 
-    /// Nobody is admitted to the session for so long.
+    /// Blocks a session for a while.
     pub fn block(
         &mut self,
         session: &SessionId,
@@ -270,7 +268,7 @@ impl Grants {
         ))
     }
 
-    /// Nobody comes in to watch from there by this sessionid for so long.
+    /// Blocks viewers with this session id and address for a while.
     pub fn bar(&mut self, whom: &Barred, time: Duration, ctx: &Context) -> Result<(), Refusal> {
         if self.barred.add(whom, ctx.now() + time, ctx.now()) {
             return Ok(());
@@ -282,8 +280,8 @@ impl Grants {
         Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
     }
 
-    /// Whoever is inside by a sessionid that has no tuples any more, for they were over and made
-    /// room, is to be ended. `None`: it has some, or nobody is.
+    /// Disconnects the connections of a session id whose tokens have expired and were removed.
+    /// `None`: it has tokens, or no connection.
     pub fn abort_forgotten(
         &self,
         name: &SessionId,
@@ -302,7 +300,8 @@ impl Grants {
         Some((Status::Ok, body))
     }
 
-    /// Makes a change now, and returns its answer; or has it written first. Then its caller waits.
+    /// Makes a change now, and returns the answer. `None`: the change is written first, and its
+    /// call waits.
     pub fn change(
         &mut self,
         caller: Caller,
@@ -361,8 +360,8 @@ impl Grants {
         self.tokens.iter_mut().for_each(Tokens::end_trial);
     }
 
-    /// Judges a change by the table, and makes it there for the rest of the trial: the next change
-    /// is judged by the table that it will change. Returns the records that make the change.
+    /// Decides about a change, and makes it in the table until the trial ends, so that the next
+    /// change is judged by the table that it will change. Returns the records that make the change.
     fn decide(
         &mut self,
         change: &Change,
@@ -485,26 +484,27 @@ impl Grants {
 #[cfg(test)]
 #[cfg_attr(not(feature = "default"), allow(dead_code))]
 impl Grants {
-    /// The table, for tests that change it without anybody's hearing of it.
+    /// Returns the table, for tests that change it without events.
     pub fn table(&mut self) -> Option<&mut Tokens> {
         self.tokens.as_mut()
     }
 }
 
 fn json(body: &impl Serialize) -> Vec<u8> {
-    // The bodies are structs of strings and numbers, which have no way to fail.
+    // Structs of strings and numbers cannot fail to serialise.
     serde_json::to_vec(body).unwrap_or_default()
 }
 
-/// Whoever holds the API must not be able to turn the relay on a stranger.
+/// Refuses addresses outside the configured subnets, so that the API cannot turn the relay on a
+/// stranger.
 fn check_destinations(
     clients: &[RtpTuple],
     fault: Fault<'_>,
     gate: &Gate<'_>,
 ) -> Result<(), Refusal> {
     for tuple in clients {
-        // The first address that can be reached is sent to; what is wrong with a name is what is
-        // wrong with all of its addresses.
+        // The first address that can be reached is used. A name is refused if all of its addresses
+        // have the same fault.
         let addresses = tuple.addresses.iter();
         let faults = addresses.map(|address| fault(*address, tuple.transport));
         if let Some(fault) = faults.reduce(|first, next| first.and(next)).flatten() {

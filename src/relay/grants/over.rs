@@ -1,8 +1,8 @@
-//! Tokens that are over: who is told, and what the disk keeps of it.
+//! Expired tokens: their events, and the time on disk.
 //!
-//! What is over is known without this: whoever asks is told so by the time that it is. But a clock
-//! that is set back while the server is down would open it again; so how late it has been is
-//! written whenever a token is over.
+//! The gate refuses an expired token by the present time. But a clock that is set back while the
+//! server is down would make it valid again. So the time is written to the disk whenever a token
+//! expires.
 
 use super::{Fault, Grants};
 use crate::relay::context::Context;
@@ -10,11 +10,11 @@ use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::Owner;
 use crate::time::UnixTime;
 
-/// As many as are over at once have a line of the log of their own.
+/// Tokens that expire at the same time and have an event each. The others share one.
 const LINES_MAX: usize = 16;
 
 impl Grants {
-    /// Wakes the table when the next token will be over.
+    /// Sets the deadline for the next token that expires.
     pub fn rearm(&mut self, ctx: &mut Context) {
         let tokens = self.tokens.as_ref();
         if let Some(shuts) = tokens.and_then(|tokens| tokens.next_shut(self.told)) {
@@ -23,8 +23,8 @@ impl Grants {
         }
     }
 
-    /// At the start. What was over before is not said again, but it is written that it is: that may
-    /// not have come to the disk.
+    /// Begins with the table of a token file. Tokens that have expired before are not reported
+    /// again. The time is written, since it may not be on disk.
     pub(super) fn take_over(&mut self, fault: Fault<'_>, ctx: &mut Context) {
         self.told = ctx.date();
         let is_any_over = self.tokens.as_ref().is_some_and(|tokens| {
@@ -37,7 +37,7 @@ impl Grants {
         self.rearm(ctx);
     }
 
-    /// A token may be over.
+    /// Reports the tokens that have expired.
     pub fn due(&mut self, fault: Fault<'_>, ctx: &mut Context) {
         self.armed.fired();
         let now = ctx.date();

@@ -191,8 +191,8 @@ fn an_address_is_a_clients_in_the_carriage_of_its_tuple() {
     }
 }
 
-/// Whose source somebody becomes who sends datagrams: the first session that it may give and that
-/// has none.
+/// A sender of datagrams becomes the source of the first session that it may send and that has
+/// none.
 #[test]
 fn datagrams_begin_the_first_session_that_has_no_source() {
     let mut table = Table::new(&[API, "--publish-from=10.0.0.0/24"]);
@@ -995,7 +995,7 @@ fn tokens_that_are_over_at_once_are_told_of_in_bounds() {
         assert_eq!(of_more, Vec::from_iter(&line), "{tokens}");
         let time = Some(UnixTime { unix_seconds: 10 });
         assert!(matches!(writes.as_slice(), [(_, entry)] if entry.time == time));
-        // Nobody is told twice, and nothing is written where nothing is over.
+        // Nothing is reported twice, and without an expired token nothing is written.
         let relay = &mut table.stage.relay;
         relay.grants.due(&lacks_nothing, &mut relay.ctx);
         assert_eq!(table.acts(), (vec![], vec![]));
@@ -1085,7 +1085,7 @@ fn what_is_granted_is_counted_in_bytes() {
     grown(&mut table, 2 * records, "what waits for the disk");
 }
 
-/// What is on its way takes what was asked and what was decided, waiting or written.
+/// Changes on their way count with their requests and their records.
 #[test]
 fn changes_on_their_way_are_counted_in_bytes() {
     let mut table = Table::with_file(&[API]);
@@ -1143,7 +1143,8 @@ fn who_is_kept_out_is_so_in_another_process() {
     assert_eq!(relay.grants.barred.left(&whom, now), Some(minute));
 }
 
-/// A source is one as long as a tuple of its session names it; others of the session do not matter.
+/// A sender is a source as long as a token of its session names it. Other tokens of the session do
+/// not matter.
 #[test]
 fn a_source_whose_tuple_goes_is_none() {
     let mut stage = Stage::new(&[API]);

@@ -1,7 +1,7 @@
-//! Calls that wait: for names to be looked up, or for the peers to tell their lists ([`peers`]).
+//! Calls that wait: for names to be resolved, or for the lists of peers ([`peers`]).
 //!
-//! Each waits under a ticket, which its client's connection has, too. Peers that are to be called,
-//! and answers that have come, are said.
+//! Each waits for a job, whose id its connection has, too. Connections to peers and finished
+//! answers are reported as events.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -24,9 +24,9 @@ pub(super) use peers::{PeerRequest, Place as Share, Told, is_of_peer};
 /// Calls that wait.
 #[derive(Default)]
 pub(super) struct Lists {
-    /// For their names to be looked up.
+    /// Calls that wait for names.
     errands: HashMap<JobId, PendingCall>,
-    /// For the lists of peers.
+    /// Calls that wait for lists of peers.
     collectings: HashMap<JobId, Collecting>,
 }
 
@@ -37,26 +37,25 @@ struct PendingCall {
     add: AddToken,
 }
 
-/// A call that waits no more: whose it is, how it is answered, and what is to be added to which
-/// session, if it can be.
+/// A call whose names are resolved: its client, its reply, and the tokens to add, or the refusal.
 pub(super) type Resolved = (
     ConnectionId,
     Reply,
     Result<(AddToken, Vec<RtpTuple>), Refusal>,
 );
 
-/// What has come of looking up names.
+/// Result of resolving names.
 pub(super) enum LookUp {
-    /// For each of them its addresses, or why there are none.
+    /// For each name its addresses, or an error.
     Done(Vec<Result<Vec<SocketAddr>, String>>),
-    /// Too much is to be done already.
+    /// Too many jobs are waiting.
     Refused,
-    /// It has taken too long; whatever comes of it is not wanted any more.
+    /// It has taken too long. A later result is ignored.
     TimedOut,
 }
 
 impl PendingCall {
-    /// What it holds in memory besides itself, in bytes.
+    /// Returns the bytes that its allocations take.
     fn held_bytes(&self) -> usize {
         let clients = &self.add.clients;
         let hosts: usize = clients.iter().map(UdpClient::held_bytes).sum();
@@ -71,13 +70,13 @@ impl Lists {
         hash_map_bytes(&self.errands) + errands.sum::<usize>() + self.held_by_collectings()
     }
 
-    /// Whoever waited under this ticket is gone.
+    /// Forgets a call whose client has left.
     pub fn forget(&mut self, ticket: JobId, ctx: &mut Context) {
         self.take_errand(ticket);
         self.drop_collecting(ticket, ctx);
     }
 
-    /// An add-token whose clients have names waits until they have addresses.
+    /// Lets a call wait until the names of its clients are resolved.
     pub fn resolve(
         &mut self,
         connection: ConnectionId,
@@ -101,7 +100,7 @@ impl Lists {
         ticket
     }
 
-    /// A look-up is over. `None`: nobody waits for it.
+    /// Handles resolved names. `None`: no call waits for them.
     pub fn resolved(&mut self, ticket: JobId, look_up: LookUp) -> Option<Resolved> {
         let PendingCall {
             connection,
@@ -132,7 +131,7 @@ impl Lists {
     }
 }
 
-/// The clients of an add-token with the addresses that were found for their names.
+/// Returns the UDP clients of a call with their resolved addresses.
 fn with_addresses(
     add: &AddToken,
     results: Vec<Result<Vec<SocketAddr>, String>>,
@@ -165,7 +164,7 @@ fn with_addresses(
             )));
         }
         let mut addresses = addresses;
-        // So many count.
+        // Only this number of addresses counts.
         addresses.truncate(crate::gate::ADDRESSES_MAX);
         addresses.shrink_to_fit();
         for address in &addresses {
@@ -176,7 +175,7 @@ fn with_addresses(
     Ok(tuples)
 }
 
-/// The clients of an add-token, if none has a name that must be looked up.
+/// Returns the UDP clients of a call, if none has a name.
 pub(super) fn without_names(add: &AddToken) -> Option<Vec<RtpTuple>> {
     let known = |client: &UdpClient| Some(add.tuple(client, vec![client.address()?]));
     add.clients.iter().map(known).collect()

@@ -1,13 +1,12 @@
-//! Peers: other relays behind the same address, whose lists are this one's, too.
+//! Peers: other relays behind the same address. A list of this server has their rows, too.
 //!
-//! Who asks this server for a list is given what all of them have, as one array: the peers are
-//! asked at the same time, each over a connection of its own, and their rows follow this server's.
-//! Nothing of it is kept. A peer that does not answer in time, or not with a list, is left out, and
-//! a field names it. A peer that asks is answered with this server's rows alone, or two that are
-//! each other's peers would ask for ever.
+//! A client gets the rows of all relays as one array. The server asks its peers at the same time,
+//! each over a connection of its own, and appends their rows to its own. It keeps nothing. A peer
+//! that does not answer in time, or not with a list, is left out, and a header field names it. A
+//! peer that asks gets this server's rows only: otherwise two peers would ask each other for ever.
 //!
-//! Bounds: [`GATHERINGS_MAX`] at a time, from when the peers are asked until all that they told is
-//! written, and for each peer [`PEER_TIME`] and [`PEER_BYTES_MAX`].
+//! Bounds: [`GATHERINGS_MAX`] lists at a time, until they are written; for each peer [`PEER_TIME`]
+//! and [`PEER_BYTES_MAX`].
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -26,22 +25,22 @@ use crate::relay::settings::{OriginUrl, Peer};
 use crate::relay::{ConnectionId, JobId, RETRY_AFTER_SECONDS};
 use crate::time::Instant;
 
-/// More lists of the whole are not put together or written at a time.
+/// Maximal number of lists that wait or are written.
 const GATHERINGS_MAX: usize = 8;
-/// So long a peer may take.
+/// Time for a peer's answer.
 const PEER_TIME: Duration = Duration::from_secs(2);
-/// A peer's list may be so long: some 300,000 tokens.
+/// Maximal size of a peer's list: some 300,000 tokens.
 const PEER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The heads of peers.
+/// Limits for heads of peers.
 const HEAD_LIMITS: http::Limits = http::Limits {
     head_bytes_max: 16 * 1024,
     head_fields_max: 64,
     takes_old_sources: false,
 };
-/// How a peer that asks is known.
+/// `Via` by which a peer's request is known.
 const VIA: &str = "1.1 tollgate-peer";
 
-/// A list of the whole: first it is put together, then its client reads it.
+/// A list of all relays: first it waits for the peers, then its client reads it.
 pub struct Collecting {
     client: ConnectionId,
     reply: Reply,
@@ -49,56 +48,56 @@ pub struct Collecting {
     shares: Vec<Share>,
 }
 
-/// What has become of one peer's part.
+/// State of one peer's part.
 enum Share {
-    /// It is to be asked, when this input is settled.
+    /// The peer will be asked at the end of this input.
     Unasked,
-    /// It is being asked over this connection.
+    /// The peer is being asked over this connection.
     Asked(ConnectionId),
     Missing,
-    /// Its rows as far as they are not written, each with the comma before it.
+    /// Rows that are not written yet, each with the comma before it.
     Rows(VecDeque<Vec<u8>>),
 }
 
-/// A peer that is being asked.
+/// A request to a peer.
 pub struct PeerRequest {
     collecting: JobId,
     peer: usize,
     until: Instant,
     reader: AnswerReader,
-    /// Its head has come.
+    /// The body of its answer, once the head has come.
     body: Option<Body>,
     rows: json::Rows,
     bytes: usize,
 }
 
-/// Which peer's share of the list under which ticket.
+/// A peer's part of a list: the list, and the number of the peer.
 pub type Place = (JobId, usize);
 
-/// What has come of a peer.
+/// Result of reading a peer's answer.
 pub enum Told {
-    /// Not enough to go on.
+    /// More input is needed.
     More,
-    /// A piece, and it can be read on.
+    /// A piece was read, and there may be more.
     On,
-    /// Its list, with a comma before each of its rows.
+    /// All rows, with a comma before each.
     All(VecDeque<Vec<u8>>),
-    /// No list.
+    /// The answer is no list.
     Nothing,
 }
 
 impl PeerRequest {
-    /// So long it may take.
+    /// Returns its deadline.
     pub fn until(&self) -> Instant {
         self.until
     }
 
-    /// Which share of which list it is.
+    /// Returns its part of the list.
     pub fn share(&self) -> Place {
         (self.collecting, self.peer)
     }
 
-    /// Reads on in what it tells.
+    /// Reads the peer's answer.
     pub fn read(&mut self, input: &mut &[u8]) -> Told {
         match &mut self.body {
             None => match self.reader.read(input, &HEAD_LIMITS) {
@@ -128,7 +127,7 @@ impl PeerRequest {
         }
     }
 
-    /// Bytes that are allocated for it: as much as has come of its list.
+    /// Returns the bytes that its allocations take: the rows that have come.
     pub fn held_bytes(&self) -> usize {
         self.rows.held_bytes()
     }
@@ -153,13 +152,13 @@ fn request(peer: &Peer, rows: &Rows) -> String {
     )
 }
 
-/// Whether a request is a peer's.
+/// Returns whether a request comes from a peer.
 pub fn is_of_peer(via: Option<&str>) -> bool {
     via.is_some_and(|via| elements(via, ',').any(|hop| hop == VIA))
 }
 
 impl Lists {
-    /// A list of the whole: its answer waits until the peers have told theirs.
+    /// Begins a list of all relays. The answer waits for the peers.
     pub fn collect(
         &mut self,
         client: ConnectionId,
@@ -189,7 +188,7 @@ impl Lists {
         Ok(ticket)
     }
 
-    /// Whom a collecting is to call, what it asks, and what is known of the answer.
+    /// Returns the address of a peer, the request, and the phase of the connection.
     pub fn call(
         &self,
         ticket: JobId,
@@ -211,7 +210,7 @@ impl Lists {
         Some((whom.address(), request, telling))
     }
 
-    /// A peer is called over this connection; or there is no room for one.
+    /// Notes the connection to a peer. `None`: there is no room for one.
     pub fn called(
         &mut self,
         ticket: JobId,
@@ -223,12 +222,12 @@ impl Lists {
         self.learn(ticket, peer, share, ctx);
     }
 
-    /// A peer has told its list.
+    /// Takes the rows of a peer.
     pub fn told(&mut self, (ticket, peer): Place, rows: VecDeque<Vec<u8>>, ctx: &mut Context) {
         self.learn(ticket, peer, Share::Rows(rows), ctx);
     }
 
-    /// The connection to a peer is over. What it has not told is missing.
+    /// Handles the end of the connection to a peer. Without rows, its part is missing.
     pub fn telling_ended(&mut self, (ticket, peer): Place, ctx: &mut Context) {
         let collecting = self.collectings.get(&ticket);
         let share = collecting.and_then(|collecting| collecting.shares.get(peer));
@@ -237,7 +236,7 @@ impl Lists {
         }
     }
 
-    /// What has become of a peer's part. Once all are known, the list is answered.
+    /// Sets the state of a peer's part. When all are known, the list is ready.
     fn learn(&mut self, ticket: JobId, peer: usize, share: Share, ctx: &mut Context) {
         let Some(collecting) = self.collectings.get_mut(&ticket) else {
             return;
@@ -268,7 +267,7 @@ impl Lists {
         }
     }
 
-    /// Whoever asked for a list is gone.
+    /// Drops a list whose client has left.
     pub(super) fn drop_collecting(&mut self, ticket: JobId, ctx: &mut Context) {
         let collecting = self.take_collecting(ticket).into_iter();
         for share in collecting.flat_map(|collecting| collecting.shares) {
@@ -286,8 +285,7 @@ impl Lists {
         collecting
     }
 
-    /// The next block of what the peers told, for their rows to be written. When all of it has been
-    /// taken the collecting is over.
+    /// Takes the next block of the peers' rows. When none is left, the list is dropped.
     pub fn next_block(&mut self, ticket: JobId) -> Option<Vec<u8>> {
         let collecting = self.collectings.get_mut(&ticket)?;
         let block = collecting.shares.iter_mut().find_map(|share| match share {
@@ -300,8 +298,8 @@ impl Lists {
         block
     }
 
-    /// What must hold between two inputs. `waits` says whether this client waits under this ticket,
-    /// or reads what has come of it.
+    /// Checks what must hold between two inputs. `waits`: whether this client waits for this list,
+    /// or reads it.
     pub fn check(&self, waits: impl Fn(ConnectionId, JobId) -> bool) {
         assert!(self.collectings.len() <= GATHERINGS_MAX);
         for (ticket, collecting) in &self.collectings {
@@ -312,12 +310,12 @@ impl Lists {
         }
     }
 
-    /// Whether anything is being put together under this ticket.
+    /// Returns whether there is this list.
     pub fn has_collecting(&self, ticket: JobId) -> bool {
         self.collectings.contains_key(&ticket)
     }
 
-    /// What the collectings hold in memory, in bytes: rows that have come and are not written.
+    /// Returns the bytes of rows that have come and are not written.
     pub(super) fn held_by_collectings(&self) -> usize {
         let table = table_bytes::<(JobId, Collecting)>(self.collectings.capacity());
         let collectings = self.collectings.values();
@@ -326,7 +324,7 @@ impl Lists {
             .flat_map(|collecting| &collecting.shares);
         let rows = shares.map(|share| match share {
             Share::Rows(blocks) => json::blocks_bytes(blocks),
-            // What is coming is its connection's.
+            // Rows that are being read belong to the connection.
             Share::Unasked | Share::Asked(_) | Share::Missing => 0,
         });
         let places = collectings.map(|collecting| collecting.shares.capacity());

@@ -90,7 +90,7 @@ fn call(stage: &mut Stage, line: &str) -> ConnectionId {
     id
 }
 
-/// A call that waits for names is answered with what comes of looking them up, whatever that is.
+/// A call that waits for names is answered by their result, whatever that is.
 #[test]
 fn a_call_with_names_is_answered_when_they_have_been_looked_up() {
     const LINE: &str =
@@ -297,7 +297,7 @@ fn a_peer_is_waited_for_two_seconds() {
     assert_none_wait(&stage);
 }
 
-/// Who asks for no body, and who leaves, is waited with no longer.
+/// The server does not wait for peers when a client wants no body, or has left.
 #[test]
 fn nothing_is_kept_for_who_reads_nothing() {
     let mut stage = Stage::new(&[API, PEER]);
@@ -336,7 +336,7 @@ fn what_peers_have_told_is_counted_in_bytes() {
     let id = call(&mut stage, "GET /api/list-tokens");
     let before = stage.relay.lists.held_bytes();
     let lists = &stage.relay.lists;
-    // Of each peer there is what has become of its part: rows, at the most.
+    // Each peer has a part, with rows at worst.
     let parts = 2 * size_of::<std::collections::VecDeque<Vec<u8>>>();
     assert!(before >= hash_map_bytes(&lists.collectings) + parts);
     assert!(before < 8 * 1024, "{before}");
@@ -349,7 +349,7 @@ fn what_peers_have_told_is_counted_in_bytes() {
     assert!(held < before, "{held} of {before} are left");
 }
 
-/// It is looked up again by who takes over.
+/// A successor resolves the names again.
 #[cfg(feature = "handover")]
 #[test]
 fn a_call_that_waits_for_names_is_told_to_another_process() {

@@ -19,7 +19,7 @@ fn answer(options: &[&str], line: &str, fields: &str) -> (u16, String) {
     (status.unwrap_or_default(), text)
 }
 
-/// What each path is answered without tokens, when nothing runs, by whoever may ask.
+/// The answer of each path without tokens or streams, to a client that may ask.
 #[test]
 fn each_path_has_its_methods() {
     const LOOK: &str = "GET, HEAD, OPTIONS";
@@ -91,7 +91,7 @@ fn each_path_has_its_methods() {
     assert_eq!(answer(&[API], "GET /metrics?a=1", "").0, 400);
 }
 
-/// A playlist whose session the query names stands elsewhere, for who may have it.
+/// A playlist with the session in its query is at another path, for a viewer that may watch.
 #[test]
 fn a_playlist_by_query_leads_to_the_one_by_path() {
     for (options, line, status, location) in [
@@ -160,7 +160,7 @@ fn a_playlist_by_query_leads_to_the_one_by_path() {
     }
 }
 
-/// Whether there is a page at all depends on who asks; of all else the methods come first.
+/// Whether there is a page depends on the client. Elsewhere the method is checked first.
 #[test]
 fn a_stranger_is_told_of_no_page() {
     const FAR: &str = "--token-server=10.99.0.0/16";
@@ -176,7 +176,7 @@ fn a_stranger_is_told_of_no_page() {
     }
 }
 
-/// A playlist may come; what one names has no name before.
+/// A playlist may come later. A segment's name does not exist before it is in a playlist.
 #[test]
 fn what_has_no_name_yet_is_not_waited_for() {
     for (line, status) in [
@@ -230,7 +230,7 @@ fn icecasts_sources_are_taken_where_they_are_admitted() {
     }
 }
 
-/// Whose source somebody would be who may not, for who follows what happens.
+/// The session that a refused source would publish, for readers of events.
 #[test]
 fn who_would_be_a_source_is_known_by_path_query_or_password() {
     let of_a = "Authorization: Basic OmE=\r\n";
@@ -260,7 +260,7 @@ fn who_would_be_a_source_is_known_by_path_query_or_password() {
     }
 }
 
-/// Beyond a limit nothing is told of streams, whatever would have been said of them.
+/// A connection beyond a limit learns nothing about streams.
 #[test]
 fn beyond_the_limit_there_are_no_streams() {
     for (line, fields, status) in [

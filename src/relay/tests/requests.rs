@@ -1,4 +1,4 @@
-//! What comes of requests where more than one part has a say in it.
+//! Requests that concern several parts.
 
 use std::net::SocketAddr;
 
@@ -33,7 +33,7 @@ fn send(stage: &mut Stage, source: ConnectionId, media: &[u8]) {
     stage.settle();
 }
 
-/// Once is enough: what has not begun by then is not waited for again.
+/// A client waits for a session only once.
 #[test]
 fn who_has_waited_in_vain_is_refused() {
     for path in [
@@ -52,7 +52,7 @@ fn who_has_waited_in_vain_is_refused() {
     }
 }
 
-/// A body has no meaning to who watches; what calls has, is read, and does nothing.
+/// A viewer may not send a body. A call may, and it is read and ignored.
 #[test]
 fn a_body_is_read_before_a_call_is_answered_and_refused_of_a_viewer() {
     let mut stage = Stage::new(&[]);
@@ -91,7 +91,7 @@ fn a_body_is_read_before_a_call_is_answered_and_refused_of_a_viewer() {
         let text = stage.text(id);
         assert!(text.starts_with(last), "{fields}: {text}");
         assert!(text.contains("\"sessionid\":\"s\""), "{fields}: {text}");
-        // The next request begins behind it.
+        // The next request begins behind the body.
         stage.send(id, "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n");
         assert!(stage.text(id).ends_with("{\"status\":\"ok\"}"), "{fields}");
     }
@@ -120,7 +120,7 @@ fn a_source_that_begins_anew_goes_on_in_its_new_stream() {
     assert!(!media.windows(3).any(|three| three == b"FLV"));
 }
 
-/// A server to which a camera sends MPEG-TS over RTP, and somebody who watches over HTTP.
+/// Returns a server with a camera that sends MPEG-TS over RTP, and a viewer over HTTP.
 fn camera() -> (Stage, ConnectionId) {
     let mut stage = Stage::new(&[API, "--wait=60"]);
     stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
@@ -205,8 +205,8 @@ fn a_stream_ends_when_its_source_says_goodbye() {
     }
 }
 
-/// By a sessionid that had tuples, which were over and made room: who is inside by it is ended, if
-/// that is asked for. One that never had any is none.
+/// A session id had tokens that expired and were removed. Its connections are disconnected if the
+/// call asks for that. A session id that never had tokens is not found.
 #[test]
 fn who_is_inside_by_a_forgotten_sessionid_is_ended_where_that_is_asked_for() {
     let session = SessionId::parse(b"s").expect("a good sessionid");
@@ -235,7 +235,8 @@ fn who_is_inside_by_a_forgotten_sessionid_is_ended_where_that_is_asked_for() {
     }
 }
 
-/// Who may not is told so; who may not yet gets the page, which waits.
+/// A viewer without permission gets a refusal. A viewer that is too early gets the page, which
+/// waits.
 #[test]
 fn the_page_of_a_session_is_shown_to_who_may_watch_later() {
     let mut stage = Stage::new(&[API]);

@@ -1,5 +1,5 @@
-//! What is asked of whoever comes in, one question at a time: on either side of each bound, and for
-//! each of the ways by which it can be answered.
+//! The questions of admission, one at a time: on either side of each bound, and with each possible
+//! answer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -194,7 +194,7 @@ fn who_may_read_the_figures_may_do_no_more_by_that() {
     }
 }
 
-/// Who is refused the API can see why.
+/// A refusal of the API says why.
 #[test]
 fn a_refusal_of_the_api_says_what_would_help() {
     let detail = |options: &[&str], way, from: Option<&str>| {
@@ -253,7 +253,7 @@ fn the_page_is_for_everyone_without_tokens_and_for_the_apis_hosts_with_them() {
     }
 }
 
-/// A proxy that nobody has named lends its address to all who come by it.
+/// All clients of a proxy that is not configured have its address.
 #[test]
 fn an_address_lets_nobody_in_whom_a_strangers_proxy_brings() {
     let publish = "--publish-from=10.0.0.0/8";
@@ -383,8 +383,8 @@ fn who_is_beyond_a_limit_gets_what_is_answered_at_once_and_no_place() {
     }
 }
 
-/// The roles of those who were admitted: who counts as a viewer as long as it is inside, and who
-/// has a seat where somebody counts those.
+/// The roles of admitted connections: a viewer counts while it is connected, an HLS player where
+/// viewers are counted.
 #[test]
 fn who_is_inside_counts_as_it_came_in() {
     let mut table = Table::new(&[API]);
@@ -552,7 +552,7 @@ fn a_viewer_waits_where_something_may_come_and_no_longer() {
     }
 }
 
-/// So many watch by a session's own sessionid, and so many by each key to it.
+/// The number of viewers by a session's own id, and by each key to it.
 #[test]
 fn as_many_watch_as_each_token_says() {
     let most = |most, terms: Terms| Terms {
@@ -686,7 +686,7 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
     }
 }
 
-/// Who has waited is asked all that it was asked before, and once more whether the stream is there.
+/// A client that has waited is checked anew, and then for the stream.
 #[test]
 fn who_has_waited_is_asked_again() {
     let mut table = Table::new(&[API]);
@@ -762,7 +762,7 @@ fn a_viewer_is_told_why_no_origin_has_the_session() {
     }
 }
 
-/// Whoever is in when the server is told to end may look until then; nothing new begins.
+/// During the shutdown, connected clients may look; nothing new begins.
 #[test]
 fn nothing_begins_once_the_server_is_told_to_end() {
     for (is_closing, expected) in [(false, 0), (true, 503)] {
@@ -803,7 +803,7 @@ fn an_abort_keeps_everybody_out_of_its_session_and_of_no_other() {
     }
 }
 
-/// A stream that cannot go out over HTTP is refused to who may have it, and the page is not.
+/// A stream that cannot be sent over HTTP is refused to an admitted viewer. The page is not.
 #[test]
 fn a_stream_that_cannot_go_out_is_not_acceptable() {
     let table = Table::new(&[]);

@@ -30,8 +30,7 @@ fn a_connection_tells_whose_it_is_as_the_operator_has_said_of_its_host() {
     }
 }
 
-/// Half of what lies beyond the limit is kept for the API's hosts, and for those of whom it is not
-/// known yet whether they are.
+/// Half of the places beyond the limit are for the API's hosts, and for unknown clients.
 #[test]
 fn beyond_the_limit_there_is_a_place_for_the_apis_hosts_longest() {
     let settings = settings(&["--token-server=10.1.0.0/16", "--connections=20"]);
@@ -58,7 +57,8 @@ fn beyond_the_limit_there_is_a_place_for_the_apis_hosts_longest() {
     assert!(!settings.is_operators(address("10.2.0.1")));
 }
 
-/// A host has its limit, eight more are told so, and its network counts as sixteen hosts.
+/// A host has its limit, eight more connections get a refusal, and its network counts as sixteen
+/// hosts.
 #[test]
 fn a_host_and_its_network_have_their_limits() {
     let settings = settings(&["--token-server=10.1.0.0/16", "--connections-per-host=5"]);

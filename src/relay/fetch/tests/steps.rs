@@ -1,5 +1,4 @@
-//! What moves a pull on, step by step: every stage with everything that can happen to it, and who
-//! is told what of that.
+//! The steps of a pull: every stage with every event, and the events that it reports.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -78,7 +77,7 @@ impl Scene {
         }
     }
 
-    /// All that has been said, in words.
+    /// Returns all reported events, in words.
     fn said(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         while let Some(event) = self.ctx.next_event() {
@@ -117,7 +116,7 @@ impl Scene {
         id
     }
 
-    /// The tickets of what is to be looked up, and the names.
+    /// Returns the jobs for names, with the names.
     fn sought(&mut self) -> Vec<(JobId, String)> {
         let mut sought = Vec::new();
         while let Some(action) = self.ctx.next_action() {
@@ -226,7 +225,7 @@ fn what_is_kept_of_what_is_fetched_counts() {
     assert_eq!(scene.fetch.held_bytes(), of_origins + of_pulls);
 }
 
-/// What an origin answers, and who is asked then. Two origins, of which the first is a name with
+/// After each answer of an origin, the next step. There are two origins; the first is a name with
 /// two addresses.
 #[test]
 fn what_an_origin_answers_says_who_is_asked_next() {
@@ -255,7 +254,7 @@ fn what_an_origin_answers_says_who_is_asked_next() {
         assert!(scene.fetch.resolved(ticket, &found, &mut scene.ctx));
         for (over, fault) in (1..).zip(faults) {
             scene.called(id, over);
-            // Who was asked before has nothing to say.
+            // An origin that was asked before does not matter.
             let before = scene.stands(id);
             scene.asked(id, over - 1, OriginError::Forbidden);
             scene.asked(id, over + 1, OriginError::Forbidden);
@@ -266,7 +265,7 @@ fn what_an_origin_answers_says_who_is_asked_next() {
         assert_eq!(scene.stands(id), stands, "{faults:?}");
         let verb = if stands == "failed" { "over" } else { "call" };
         assert_eq!(scene.said(), [format!("{verb} {}", id.to_u64())]);
-        // Whoever waits is told what tells most.
+        // Waiting clients get the most specific reason.
         assert_eq!(
             scene.fetch.absence(&session("a")),
             *faults.iter().max().expect("one")
@@ -287,7 +286,7 @@ fn why_a_session_does_not_run_is_known_of_those_that_are_fetched() {
     assert_eq!(scene.fetch.absence(&session("b")), OriginError::NotFound);
 }
 
-/// An origin's refusal stays known, whatever another says after it, until one sends the stream.
+/// An origin's refusal stays known until an origin sends the stream.
 #[test]
 fn that_a_session_may_not_be_watched_is_known_until_it_may() {
     let mut scene = Scene::new(&[ONE, "--wait=60"]);
@@ -444,8 +443,7 @@ fn a_name_without_addresses_is_a_fault_of_its_own() {
     }
 }
 
-/// What comes of a round in which no origin had the stream: whether another comes, and what those
-/// are told who wait.
+/// The end of a round without a stream: whether another follows, and the answer to waiting clients.
 #[test]
 fn a_round_that_brought_nothing_is_over_or_another_comes() {
     #[derive(Clone, Copy)]
@@ -480,12 +478,12 @@ fn a_round_that_brought_nothing_is_over_or_another_comes() {
         is_closing: true,
         ..case
     };
-    // Whether another comes, and whether those who wait are turned away.
+    // Whether another round follows, and whether waiting clients are refused.
     for (case, again, turned) in [
         (plain(OriginError::NotFound), false, true),
         (plain(ill), false, true),
         (plain(OriginError::Forbidden), false, true),
-        // It has run here: what an origin says is said, and who waits for one that is ill waits.
+        // It has run here. An origin's answer is passed on; viewers wait for a failing origin.
         (ran(OriginError::NotFound), true, true),
         (ran(ill), true, false),
         (ran(OriginError::TimedOut), true, false),
@@ -496,7 +494,7 @@ fn a_round_that_brought_nothing_is_over_or_another_comes() {
         (waits(ill), true, false),
         (waits(OriginError::Loop), false, true),
         (waits(OriginError::Forbidden), false, true),
-        // Those who are held wait for whatever sets it right.
+        // Held viewers wait until the cause is removed.
         (held(ran(OriginError::Loop)), true, false),
         (held(ran(OriginError::Forbidden)), true, false),
         (held(plain(OriginError::Forbidden)), false, true),
@@ -624,7 +622,7 @@ fn a_stream_that_is_over_is_fetched_anew_if_somebody_watches_it_and_it_broke() {
     }
 }
 
-/// Whatever is under way is ended; whoever does it is told.
+/// Everything under way ends, and the parts are told.
 #[test]
 fn what_is_not_wanted_any_more_is_hung_up_on() {
     let mut scene = Scene::new(&[NAMED, "--wait=60"]);
