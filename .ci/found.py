@@ -439,6 +439,8 @@ def compare(what, had, got, is_late):
         moved.append((shifts, tolerance))
         if missing > allowed or unknown > allowed:
             yield UNITS, f"{what}: of {count} units of {codec} {missing} are missing, {unknown} are others"
+        if len(clocks(track)) > 1:
+            yield TIMES, f"{what}: {codec} has {len(clocks(track))} clocks"
         if wrong > allowed:
             yield TIMES, f"{what}: {wrong} of {len(track)} units of {codec} have other times"
     for shifts in zip(*(shifts for shifts, _ in moved)):
