@@ -119,6 +119,7 @@ const FRAGMENT_SECONDS = 0.5;
 const FASTER = 1.05, SLOWER = 0.95;
 // Farther behind than this it jumps.
 const FAR_SECONDS = 3;
+const STUCK_SECONDS = 0.4;
 const KEPT_SECONDS = 20, AHEAD_SECONDS_MAX = 20;
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
@@ -132,6 +133,8 @@ class LivePlayer {
 	#end = 0;
 	#grownAt = 0;
 	#longestWait = 0;
+	#at = 0;
+	#movedAt = 0;
 
 	constructor(media, url, fail, bareType = "") {
 		this.media = media;
@@ -208,11 +211,14 @@ class LivePlayer {
 			if (isFirst) return this.#jumpTo(end - this.#reserve - FRAGMENT_SECONDS);
 		}
 		if (media.paused) return void (this.#samples = []);
-		// Pictures may be missing where a source was away.
 		const here = media.currentTime;
-		for (let n = 0; n < buffered.length; n++) {
-			const gap = buffered.start(n) - here;
-			if (gap > 0 && (n === 0 || buffered.end(n - 1) - here < 0.1)) return this.#jumpTo(here + gap);
+		if (here !== this.#at || end - here <= this.#reserve) {
+			this.#at = here;
+			this.#movedAt = now;
+		} else if (now - this.#movedAt > STUCK_SECONDS) {
+			// Pictures are missing here. Browsers pass short gaps by themselves, so this waits a moment.
+			const starts = [...Array(buffered.length).keys()].map((n) => buffered.start(n));
+			return this.#jumpTo(starts.find((start) => start > here) ?? here + STUCK_SECONDS);
 		}
 		const span = Math.max(2, 2 * this.#longestWait);
 		this.#samples.push({ at: now, ahead: end - here });
@@ -229,5 +235,6 @@ class LivePlayer {
 		media.currentTime = Math.max(seconds, media.buffered.start(0));
 		media.playbackRate = 1;
 		this.#samples = [];
+		this.#movedAt = performance.now() / 1000;
 	}
 }

@@ -26,8 +26,8 @@ const NAMES = {
 const SEGMENTED = ["MPEG-TS", "MP4", "MP3", "AAC", "FLV", "Matroska"];
 // these as MP4, which every browser plays,
 const REMUXED = ["MPEG-TS", "FLV", "Matroska"];
-// these MediaSource takes as they are,
-const FOR_MEDIA_SOURCE = ["MP4", "WebM"];
+// these MediaSource takes as they are (Firefox 153 drops the pictures of a cluster that begins without a key frame),
+const FOR_MEDIA_SOURCE = "mozInnerScreenX" in window ? ["MP4"] : ["MP4", "WebM"];
 // and these no browser plays unless it says so itself. With others a trial costs little.
 const HOPELESS = ["MPEG-TS", "FLV"];
 // Apple's players take a live stream as HLS, and of a body they want ranges, which a live one has not.
