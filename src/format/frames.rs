@@ -429,19 +429,28 @@ impl Walk {
         at: u64,
         findings: &mut Findings<'_>,
     ) -> Result<Step, Unsupported> {
-        self.place = Place::Search(searched);
         let frames = if self.codec.is_some() {
             RESYNC_FRAMES
         } else {
             PROOF_FRAMES
         };
-        match row(seen, self.codec, frames) {
-            Look::Needs(length) => Ok(Step::Hold(length)),
-            Look::Nothing if searched >= SEARCH_BYTES_MAX => Err(Unsupported),
-            Look::Nothing => {
-                self.place = Place::Search(searched + 1);
-                Ok(Step::Pass(1))
+        // One pass goes over all bytes at which a look fails.
+        let mut failed = 0;
+        let mut found = row(seen, self.codec, frames);
+        while matches!(found, Look::Nothing) {
+            if searched + failed as u64 >= SEARCH_BYTES_MAX {
+                return Err(Unsupported);
             }
+            failed += 1;
+            found = row(&seen[failed..], self.codec, frames);
+        }
+        self.place = Place::Search(searched + failed as u64);
+        if failed > 0 {
+            return Ok(Step::Pass(failed as u64));
+        }
+        match found {
+            Look::Needs(length) => Ok(Step::Hold(length)),
+            Look::Nothing => Err(Unsupported),
             Look::Found(frame) => {
                 self.codec = Some(frame.codec());
                 let format = frame.codec().format();

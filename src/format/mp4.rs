@@ -4,12 +4,15 @@
 //! Boxes are walked by their sizes. A `moof` is looked at whole, which is bounded; an `mdat` is
 //! counted.
 
+mod fragment;
+
 use std::ops::Range;
 
 use super::header::{Elements, Header};
 use super::window::{Look, Step, Walker};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 use crate::time::MediaTime;
+pub(crate) use fragment::{SampleRun, TrackFragment, decode_time, duration_of};
 
 /// The scanner.
 #[derive(Default)]
@@ -45,10 +48,8 @@ pub(crate) const BOX_HEAD_BYTES: usize = 8;
 const LARGE_BOX_HEAD_BYTES: usize = 16;
 /// A `moof` is looked at whole; so is the work that its last byte causes.
 pub(crate) const MOOF_BYTES_MAX: usize = 256 * 1024;
-/// Of a fragment's header: its positions count from the file's first byte.
-pub(crate) const BASE_DATA_OFFSET: u32 = 0x1;
 /// `sample_is_non_sync_sample`
-const NOT_SYNC: u32 = 0x1_0000;
+pub(crate) const NOT_SYNC: u32 = 0x1_0000;
 
 impl Walker<Findings<'_>> for Mp4 {
     fn look(
@@ -57,15 +58,12 @@ impl Walker<Findings<'_>> for Mp4 {
         at: u64,
         findings: &mut Findings<'_>,
     ) -> Result<Step, Unsupported> {
-        let BoxHead {
-            kind,
-            bytes: head_bytes,
-            length,
-        } = match box_head(seen) {
+        let head = match box_head(seen) {
             Look::Found(head) => head,
             Look::Needs(length) => return Ok(Step::Hold(length)),
             Look::Nothing => return Err(Unsupported),
         };
+        let (kind, length) = (head.kind, head.length);
         if at.checked_add(length).is_none() {
             return Err(Unsupported);
         }
@@ -91,10 +89,14 @@ impl Walker<Findings<'_>> for Mp4 {
             return Ok(Step::Hold(whole));
         };
         if is_header {
-            self.keep(&kind, (content, head_bytes), at, findings)?;
+            self.keep(&head, content, at, findings)?;
         } else {
-            let moof = &content[head_bytes..];
-            self.is_absolute = is_absolute(moof);
+            let moof = &content[head.bytes..];
+            let is_absolute = |traf| {
+                let header = TrackFragment::read(traf);
+                header.is_none_or(|header| header.has(TrackFragment::BASE_OFFSET))
+            };
+            self.is_absolute = children(moof, b"traf").any(is_absolute);
             self.fragment(moof, at, findings);
         }
         Ok(Step::Pass(length))
@@ -117,19 +119,19 @@ impl Mp4 {
     /// A box of the header.
     fn keep(
         &mut self,
-        kind: &[u8; 4],
-        (content, head_bytes): (&[u8], usize),
+        head: &BoxHead,
+        whole: &[u8],
         at: u64,
         findings: &mut Findings<'_>,
     ) -> Result<(), Unsupported> {
         if self.has_header {
             // Another beginning in mid-stream.
             findings(Finding::Break(at), self.header.lend());
-            self.has_header = kind != b"ftyp";
+            self.has_header = &head.kind != b"ftyp";
         }
-        self.header.append(content)?;
-        if kind == b"moov" {
-            self.tracks = Tracks::read(&content[head_bytes..]).ok_or(Unsupported)?;
+        self.header.append(whole)?;
+        if &head.kind == b"moov" {
+            self.tracks = Tracks::read(&whole[head.bytes..]).ok_or(Unsupported)?;
             self.has_header = true;
             (self.fragment_start, self.last_unit) = (None, None);
             self.header.tell();
@@ -163,8 +165,7 @@ impl Tracks {
     /// `None` where there is no `mvex`: that is a plain file, whose fragments never come.
     fn read(moov: &[u8]) -> Option<Tracks> {
         let mvex = child(moov, b"mvex")?;
-        let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
-        let mut tracks = tracks.filter_map(|(_, trak)| {
+        let mut tracks = children(moov, b"trak").filter_map(|trak| {
             let mdia = child(trak, b"mdia")?;
             let is_video = child(mdia, b"hdlr")?.get(8..12)? == b"vide";
             let ticks_per_second = child(mdia, b"mdhd").and_then(number_behind_times);
@@ -175,10 +176,9 @@ impl Tracks {
         let video = tracks.find(|(is_video, _)| *is_video);
         let clock = video.or(first).map(|(_, clock)| clock);
         let video = video.map(|(_, (id, _))| id);
-        // Of the other tracks nothing is asked.
+        // Only these tracks decide.
         let usual = |track: u32, at: usize| {
-            let mut extends = boxes(mvex).filter(|(kind, _)| kind == b"trex");
-            extends.find_map(|(_, trex)| {
+            children(mvex, b"trex").find_map(|trex| {
                 let number_at = number(trex, at)?;
                 (number(trex, 4)? == track).then_some(number_at)
             })
@@ -198,13 +198,9 @@ impl Tracks {
     fn time(&self, moof: &[u8]) -> Option<MediaTime> {
         let (clock, ticks_per_second) = self.clock?;
         let mut time = None;
-        for (_, traf) in boxes(moof).filter(|(kind, _)| kind == b"traf") {
-            let tfdt = child(traf, b"tfdt")?;
-            let ticks = match tfdt.first()? {
-                1 => u64::from_be_bytes(*tfdt.get(4..)?.first_chunk()?),
-                _ => u64::from(number(tfdt, 4)?),
-            };
-            if header_of(traf)?.0 == clock {
+        for traf in children(moof, b"traf") {
+            let ticks = decode_time(child(traf, b"tfdt")?)?;
+            if TrackFragment::read(traf)?.track == clock {
                 time = time.or(MediaTime::of_clock(ticks, ticks_per_second));
             }
         }
@@ -215,31 +211,13 @@ impl Tracks {
     fn lasts(&self, moof: &[u8]) -> Option<u64> {
         let (clock, ticks_per_second) = self.clock?;
         let mut lasts = 0_u64;
-        for traf in track_fragments(moof) {
-            let (track, tfhd_flags, tfhd) = header_of(traf)?;
-            if track != clock {
-                continue;
-            }
-            let usual = match tfhd_flags & 0x8 {
-                0 => self.usual_duration,
-                // Behind the position and the number of the description, where they are there.
-                _ => number(
-                    tfhd,
-                    8 + 8 * has(tfhd_flags, 0x1) + 4 * has(tfhd_flags, 0x2),
-                )?,
-            };
-            for (_, trun) in boxes(traf).filter(|(kind, _)| kind == b"trun") {
-                let trun_flags = number(trun, 0)?;
-                let samples = number(trun, 4)? as usize;
-                if trun_flags & 0x100 == 0 {
-                    lasts = lasts.saturating_add(u64::from(usual).saturating_mul(samples as u64));
-                    continue;
+        for traf in children(moof, b"traf") {
+            let header = TrackFragment::read(traf)?;
+            if header.track == clock {
+                let usual = header.field_or(TrackFragment::DURATION, Some(self.usual_duration))?;
+                for trun in children(traf, b"trun") {
+                    lasts = lasts.saturating_add(duration_of(trun, usual)?);
                 }
-                let from = 8 + 4 * (has(trun_flags, 0x1) + has(trun_flags, 0x4));
-                let sample_bytes = 4 * (trun_flags & 0xf00).count_ones() as usize;
-                let told = trun.get(from..)?.chunks_exact(sample_bytes).take(samples);
-                let durations = told.filter_map(|sample| number(sample, 0));
-                lasts = durations.fold(lasts, |sum, ticks| sum.saturating_add(ticks.into()));
             }
         }
         let ticks = MediaTime::of_clock(lasts, ticks_per_second)?.ticks();
@@ -250,7 +228,7 @@ impl Tracks {
     fn begin_with_sync(&self, moof: &[u8]) -> bool {
         match self.video {
             None => true,
-            Some(video) => track_fragments(moof).any(|traf| {
+            Some(video) => children(moof, b"traf").any(|traf| {
                 self.first_sample_flags(traf, video)
                     .is_some_and(|flags| flags & NOT_SYNC == 0)
             }),
@@ -259,46 +237,21 @@ impl Tracks {
 
     /// The flags of a fragment's first sample, if it is of this track.
     fn first_sample_flags(&self, traf: &[u8], track: u32) -> Option<u32> {
-        let (id, tfhd_flags, tfhd) = header_of(traf)?;
-        if id != track {
+        let header = TrackFragment::read(traf)?;
+        if header.track != track {
             return None;
         }
         let trun = child(traf, b"trun")?;
-        let trun_flags = number(trun, 0)? & 0xff_ffff;
-        // The number of samples, perhaps an offset, perhaps the first sample's flags; then the
-        // samples.
-        let behind_offset = 8 + 4 * usize::from(trun_flags & 0x1 != 0);
-        if trun_flags & 0x4 != 0 {
-            return number(trun, behind_offset);
+        let run = SampleRun::read(trun)?;
+        if run.has(SampleRun::FIRST_FLAGS) {
+            return run.first_flags();
         }
-        if trun_flags & 0x400 != 0 {
-            let before = (trun_flags & 0x300).count_ones() as usize;
-            return number(trun, behind_offset + 4 * before);
+        if run.has(SampleRun::FLAGS) {
+            let before = SampleRun::bytes_before(run.flags, SampleRun::FLAGS);
+            return number(trun, run.entries_at() + before);
         }
-        if tfhd_flags & 0x20 != 0 {
-            // The last of the optional fields.
-            let before = (tfhd_flags & 0x1a).count_ones() as usize;
-            return number(tfhd, 8 + 4 * before);
-        }
-        self.usual_flags
+        header.field_or(TrackFragment::FLAGS, self.usual_flags)
     }
-}
-
-/// 1 if one of these flags is set, 0 if not.
-fn has(flags: u32, flag: u32) -> usize {
-    usize::from(flags & flag != 0)
-}
-
-fn track_fragments(moof: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let fragments = boxes(moof).filter(|(kind, _)| kind == b"traf");
-    fragments.map(|(_, traf)| traf)
-}
-
-/// Whether a fragment's positions count from the file's first byte: of one without a header nobody
-/// knows.
-fn is_absolute(moof: &[u8]) -> bool {
-    let is_absolute = |(_, flags, _)| flags & BASE_DATA_OFFSET != 0;
-    track_fragments(moof).any(|traf| header_of(traf).is_none_or(is_absolute))
 }
 
 /// The head of a box.
@@ -337,27 +290,57 @@ pub(crate) fn box_head(seen: &[u8]) -> Look<BoxHead> {
     })
 }
 
-/// The track, the flags and the content of a fragment's header.
-pub(crate) fn header_of(traf: &[u8]) -> Option<(u32, u32, &[u8])> {
-    let tfhd = child(traf, b"tfhd")?;
-    Some((number(tfhd, 4)?, number(tfhd, 0)? & 0xff_ffff, tfhd))
-}
-
 /// The boxes in a box that is whole, as far as they are well-formed.
 pub(crate) fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> + Clone {
     places(content).map(|(kind, place)| (kind, &content[place]))
 }
 
-/// The first of them of a kind.
+/// Returns the content of each box of one kind.
+pub(crate) fn children<'a>(
+    content: &'a [u8],
+    wanted: &[u8; 4],
+) -> impl Iterator<Item = &'a [u8]> + Clone {
+    let found = boxes(content).filter(move |(kind, _)| kind == wanted);
+    found.map(|(_, content)| content)
+}
+
+/// Returns the content of the first box of one kind.
 pub(crate) fn child<'a>(content: &'a [u8], wanted: &[u8; 4]) -> Option<&'a [u8]> {
-    let mut found = boxes(content).filter(|(kind, _)| kind == wanted);
-    found.next().map(|(_, content)| content)
+    children(content, wanted).next()
 }
 
 /// Of a track's or its media's header, the number behind two times, which are of 64 bits in version
 /// 1: the track's own, or its clock's.
 pub(crate) fn number_behind_times(header: &[u8]) -> Option<u32> {
     number(header, if header.first() == Some(&1) { 20 } else { 12 })
+}
+
+/// What a `trak` says of its track.
+#[cfg(any(feature = "hold", feature = "remux"))]
+pub(crate) struct TrackBox<'a> {
+    /// Number by which fragments name the track.
+    pub number: u32,
+    /// Ticks a second of the track's clock.
+    pub ticks_per_second: u32,
+    /// Kind of media: `vide`, `soun` or another one, 4 bytes.
+    pub handler: &'a [u8],
+    /// Boxes of the sample descriptions.
+    pub descriptions: &'a [u8],
+}
+
+#[cfg(any(feature = "hold", feature = "remux"))]
+impl TrackBox<'_> {
+    /// Reads the content of a `trak`. `None` if something is missing that every track has.
+    pub fn read(trak: &[u8]) -> Option<TrackBox<'_>> {
+        let mdia = child(trak, b"mdia")?;
+        let stbl = child(child(mdia, b"minf")?, b"stbl")?;
+        Some(TrackBox {
+            number: number_behind_times(child(trak, b"tkhd")?)?,
+            ticks_per_second: number_behind_times(child(mdia, b"mdhd")?)?,
+            handler: child(mdia, b"hdlr")?.get(8..12)?,
+            descriptions: child(stbl, b"stsd")?.get(8..)?,
+        })
+    }
 }
 
 /// The content of the MPEG-4 descriptor that stands in front, if it is of this kind; as much of it

@@ -13,7 +13,9 @@ use super::medium::{Fault, ReaderEvent, Time, Track};
 use super::packets::{Handler, Packet, Packets};
 use super::sample_queue::{SampleQueue, Times};
 use crate::format::Unsupported;
-use crate::format::mp4::{BoxHead, MOOF_BYTES_MAX, box_head, boxes, child, number};
+use crate::format::mp4::{
+    BoxHead, MOOF_BYTES_MAX, box_head, child, children, number, number_behind_times,
+};
 use crate::format::window::{Look, Step, Walker};
 use runs::Run;
 use setup::Setup;
@@ -178,8 +180,8 @@ impl Mp4 {
         self.roll.clear();
         self.tracks.clear();
         self.fragment = Fragment::default();
-        let seconds = child(moov, b"mvhd").and_then(crate::format::mp4::number_behind_times);
-        for (_, trak) in boxes(moov).filter(|(kind, _)| kind == b"trak") {
+        let seconds = child(moov, b"mvhd").and_then(number_behind_times);
+        for trak in children(moov, b"trak") {
             let Some(setup) = Setup::read(trak, seconds.unwrap_or_default()) else {
                 return Err(ear.let_go("a track of MP4 does not say what it is"));
             };
@@ -225,7 +227,7 @@ impl Mp4 {
 
     /// What counts for each track where a fragment says nothing.
     fn extend(&mut self, extends: &[u8]) {
-        for (_, trex) in boxes(extends).filter(|(kind, _)| kind == b"trex") {
+        for trex in children(extends, b"trex") {
             let fields = [4, 12, 16, 20].map(|at| number(trex, at));
             let [Some(track), Some(duration), Some(size), Some(flags)] = fields else {
                 continue;

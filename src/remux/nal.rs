@@ -24,6 +24,8 @@ pub(super) struct Pictures {
 struct Set {
     kind: u8,
     number: u32,
+    /// Content, if it is a sequence parameter set.
+    sequence: Option<Sequence>,
     nal: Vec<u8>,
 }
 
@@ -210,21 +212,19 @@ impl Pictures {
 
     /// A parameter set that may be another one than before.
     pub fn take_set(&mut self, nal: &[u8]) -> Result<(), Fault> {
-        let Some((kind, number)) = self.name(nal) else {
+        // A set that repeats is not parsed again.
+        if let Some(known) = self.sets.iter().find(|set| set.nal == nal) {
+            self.sequence = known.sequence.unwrap_or(self.sequence);
+            return Ok(());
+        }
+        let Some(set) = self.parse_set(nal) else {
             return Ok(());
         };
-        let place = self
-            .sets
-            .iter()
-            .position(|set| (set.kind, set.number) == (kind, number));
-        match place {
-            Some(place) if self.sets[place].nal == nal => return Ok(()),
-            Some(place) => self.sets[place].nal = nal.to_vec(),
-            None => self.sets.push(Set {
-                kind,
-                number,
-                nal: nal.to_vec(),
-            }),
+        self.sequence = set.sequence.unwrap_or(self.sequence);
+        let mut sets = self.sets.iter_mut();
+        match sets.find(|known| (known.kind, known.number) == (set.kind, set.number)) {
+            Some(known) => *known = set,
+            None => self.sets.push(set),
         }
         self.has_changed = true;
         if self.sets.len() > SETS_MAX {
@@ -237,8 +237,8 @@ impl Pictures {
         Ok(())
     }
 
-    /// Of a parameter set that is understood; takes note of a sequence.
-    fn name(&mut self, nal: &[u8]) -> Option<(u8, u32)> {
+    /// Returns the parameter set, if it is understood.
+    fn parse_set(&self, nal: &[u8]) -> Option<Set> {
         let first = *nal.first()?;
         let kind = if self.is_h265 {
             first >> 1 & 0x3f
@@ -246,15 +246,22 @@ impl Pictures {
             first & 0x1f
         };
         let sequence = match (self.is_h265, kind) {
-            (true, 32) => return Some((kind, u32::from(nal.get(2)? >> 4))),
-            (true, 34) => return Some((kind, Bits::escaped(nal.get(2..)?).golomb()?)),
-            (false, 8) => return Some((kind, Bits::escaped(nal.get(1..)?).golomb()?)),
-            (true, 33) => sequence::h265(nal)?,
-            (false, 7) => sequence::h264(nal)?,
-            _ => return None,
+            (true, 33) => Some(sequence::h265(nal)?),
+            (false, 7) => Some(sequence::h264(nal)?),
+            _ => None,
         };
-        self.sequence = sequence;
-        Some((kind, sequence.number))
+        let number = match (self.is_h265, kind) {
+            (true, 32) => u32::from(nal.get(2)? >> 4),
+            (true, 34) => Bits::escaped(nal.get(2..)?).golomb()?,
+            (false, 8) => Bits::escaped(nal.get(1..)?).golomb()?,
+            _ => sequence?.number,
+        };
+        Some(Set {
+            kind,
+            number,
+            sequence,
+            nal: nal.to_vec(),
+        })
     }
 
     fn of_kind(&self, kind: u8) -> impl Iterator<Item = &[u8]> + Clone {

@@ -10,7 +10,7 @@ use super::super::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, SEEK_HEAD, SEGMENT, SIMPLE_BLOCK,
     TIMESTAMP, TRACK_ENTRY, TRACKS, length,
 };
-use super::super::window::{Step, Walker};
+use super::super::window::{Look, Step, Walker};
 use super::copy;
 use super::timeline::Timeline;
 
@@ -94,13 +94,16 @@ impl Blocks {
         self.timeline.seam();
     }
 
-    /// An element as it came, which may be no longer than a unit.
-    fn whole<'a>(&self, seen: &'a [u8], head: Head) -> Result<Result<&'a [u8], Step>, Unsupported> {
-        let length = usize::try_from(length(head)?).map_err(|_| Unsupported)?;
-        if length > self.unit_bytes_max {
-            return Err(Unsupported);
+    /// Returns the whole element at the front of `seen`. `Nothing`: the element is longer than a
+    /// unit may be.
+    fn whole<'a>(&self, seen: &'a [u8], head: Head) -> Look<&'a [u8]> {
+        let length = length(head)
+            .ok()
+            .and_then(|length| usize::try_from(length).ok());
+        match length.filter(|length| *length <= self.unit_bytes_max) {
+            Some(length) => seen.get(..length).map_or(Look::Needs(length), Look::Found),
+            None => Look::Nothing,
         }
-        Ok(seen.get(..length).ok_or(Step::Hold(length)))
     }
 
     /// A block's element goes out; of one that is longer than a unit, what can be seen of it.
@@ -203,14 +206,16 @@ impl Walker<Vec<u8>> for Blocks {
                 self.level = Level::Cluster;
                 Ok(Step::Pass(head.bytes() as u64))
             }
-            (Level::Cluster, TIMESTAMP) => match self.whole(seen, head)? {
-                Err(step) => Ok(step),
-                Ok(element) => {
-                    let time = ebml::unsigned(&element[head.bytes()..]);
-                    self.cluster_time = Some(i64::try_from(time).map_err(|_| Unsupported)?);
-                    Ok(Step::Pass(element.len() as u64))
-                }
-            },
+            (Level::Cluster, TIMESTAMP) => {
+                let element = match self.whole(seen, head) {
+                    Look::Found(element) => element,
+                    Look::Needs(length) => return Ok(Step::Hold(length)),
+                    Look::Nothing => return Err(Unsupported),
+                };
+                let time = ebml::unsigned(&element[head.bytes()..]);
+                self.cluster_time = Some(i64::try_from(time).map_err(|_| Unsupported)?);
+                Ok(Step::Pass(element.len() as u64))
+            }
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => self.block(seen, head, out),
             (Level::Cluster, _) => length(head).map(Step::Pass),
             // They say where things stand in the source's file.
@@ -218,18 +223,20 @@ impl Walker<Vec<u8>> for Blocks {
             // Another stream begins behind this one: what viewers have of it does not go on.
             (_, EBML | SEGMENT) if self.is_later => Err(Unsupported),
             (_, _) if self.is_later => length(head).map(Step::Pass),
-            (_, _) => match self.whole(seen, head)? {
-                Err(step) => Ok(step),
-                Ok(element) => {
-                    match head.id {
-                        EBML => *self = Blocks::new(self.unit_bytes_max),
-                        INFO => self.timeline = Timeline::new(ticks_per_second(element, head)?),
-                        _ => {}
-                    }
-                    out.extend_from_slice(element);
-                    Ok(Step::Pass(element.len() as u64))
+            (_, _) => {
+                let element = match self.whole(seen, head) {
+                    Look::Found(element) => element,
+                    Look::Needs(length) => return Ok(Step::Hold(length)),
+                    Look::Nothing => return Err(Unsupported),
+                };
+                match head.id {
+                    EBML => *self = Blocks::new(self.unit_bytes_max),
+                    INFO => self.timeline = Timeline::new(ticks_per_second(element, head)?),
+                    _ => {}
                 }
-            },
+                out.extend_from_slice(element);
+                Ok(Step::Pass(element.len() as u64))
+            }
         }
     }
 }
@@ -275,10 +282,8 @@ impl Place {
 }
 
 fn ticks_per_second(info: &[u8], head: Head) -> Result<i64, Unsupported> {
-    match scale(&info[head.bytes()..]) {
-        0 => Err(Unsupported),
-        scale => Ok((1_000_000_000 / scale).max(1) as i64),
-    }
+    let ticks = 1_000_000_000u64.checked_div(scale(&info[head.bytes()..]));
+    ticks.map(|ticks| ticks.max(1) as i64).ok_or(Unsupported)
 }
 
 fn scale(info: &[u8]) -> u64 {

@@ -8,13 +8,13 @@ mod setup;
 
 use super::super::Unsupported;
 use super::super::mp4::{
-    BASE_DATA_OFFSET, BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, box_head, boxes, child, header_of,
-    number, places,
+    BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, TrackBox, TrackFragment, box_head, boxes, child,
+    children, decode_time, duration_of, number, places,
 };
 use super::super::window::{Look, Step, Walker};
 use super::copy;
 use super::timeline::{TRACKS_MAX, Timeline};
-use setup::Track;
+use setup::Samples;
 pub(super) use setup::are_alike;
 
 /// Cuts and moves.
@@ -123,8 +123,7 @@ impl Fragments {
 
     /// Each track's part of a fragment, as far as it is understood.
     fn runs<'a>(&'a self, moof: &'a [u8]) -> impl Iterator<Item = Option<Run>> + 'a {
-        let fragments = boxes(moof).filter(|(kind, _)| kind == b"traf");
-        fragments.map(|(_, traf)| self.run(traf))
+        children(moof, b"traf").map(|traf| self.run(traf))
     }
 
     /// Where each track's part goes; nowhere if one of them is past that.
@@ -146,33 +145,21 @@ impl Fragments {
 
     /// `None` without a time to be moved, and with positions that count from a file's beginning.
     fn run(&self, traf: &[u8]) -> Option<Run> {
-        let (track, flags, header) = header_of(traf)?;
-        if flags & BASE_DATA_OFFSET != 0 {
+        let header = TrackFragment::read(traf)?;
+        if header.has(TrackFragment::BASE_OFFSET) {
             return None;
         }
         let clock = self
             .clocks
-            .binary_search_by_key(&track, |clock| clock.track);
+            .binary_search_by_key(&header.track, |clock| clock.track);
         let clock = self.clocks[clock.ok()?];
-        let time = child(traf, b"tfdt")?;
-        let begins = if time.first() == Some(&1) {
-            u64::from(number(time, 4)?) << 32 | u64::from(number(time, 8)?)
-        } else {
-            u64::from(number(time, 4)?)
-        };
-        let duration = if flags & 0x8 != 0 {
-            // Behind the track, and a description where it is there.
-            number(header, 8 + 4 * usize::from(flags & 0x2 != 0))?
-        } else {
-            clock.usual_duration
-        };
-        let mut runs = boxes(traf).filter(|(kind, _)| kind == b"trun");
-        let ticks = runs.try_fold(0, |ticks: u64, (_, run)| {
+        let duration = header.field_or(TrackFragment::DURATION, Some(clock.usual_duration))?;
+        let ticks = children(traf, b"trun").try_fold(0, |ticks: u64, run| {
             ticks.checked_add(duration_of(run, duration)?)
         })?;
         Some(Run {
             clock,
-            begins,
+            begins: decode_time(child(traf, b"tfdt")?)?,
             ticks,
         })
     }
@@ -310,8 +297,7 @@ fn write_moof(
     out: &mut Vec<u8>,
 ) -> Option<()> {
     let mut growth = 0;
-    let fragments = || boxes(content).filter(|(kind, _)| kind == b"traf");
-    for ((_, traf), time) in fragments().zip(times) {
+    for (traf, time) in children(content, b"traf").zip(times) {
         let field = child(traf, b"tfdt")?;
         growth += if outgrows(field, *time) { 4 } else { 0 };
     }
@@ -413,30 +399,16 @@ fn write_box(
     Some(())
 }
 
-/// How long a run of samples is.
-fn duration_of(run: &[u8], usual: u32) -> Option<u64> {
-    let flags = number(run, 0)?;
-    let samples = number(run, 4)?;
-    if flags & 0x100 == 0 {
-        return Some(u64::from(samples) * u64::from(usual));
-    }
-    let before = 8 + 4 * (flags & 0x5).count_ones() as usize;
-    let sample_bytes = 4 * (flags & 0xf00).count_ones() as usize;
-    let samples = run.get(before..)?.chunks_exact(sample_bytes);
-    samples
-        .map(|sample| number(sample, 0).map(u64::from))
-        .sum::<Option<u64>>()
-}
-
 /// The tracks' clocks, as a `moov` has them, in the order of their numbers. Each box is looked at
 /// once, and compared with a few.
 fn clocks(moov: &[u8]) -> Option<Vec<Clock>> {
-    let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
+    let tracks = children(moov, b"trak");
     if tracks.clone().count() > TRACKS_MAX {
         return None;
     }
     let clock = |trak| {
-        let track = Track::read(trak)?;
+        let track = TrackBox::read(trak)?;
+        Samples::read(&track)?;
         Some(Clock {
             track: track.number,
             ticks_per_second: track.ticks_per_second,
@@ -444,12 +416,11 @@ fn clocks(moov: &[u8]) -> Option<Vec<Clock>> {
             is_media: matches!(track.handler, b"vide" | b"soun"),
         })
     };
-    let clocks = tracks.map(|(_, trak)| clock(trak));
-    let mut clocks = clocks.collect::<Option<Vec<Clock>>>()?;
+    let mut clocks = tracks.map(clock).collect::<Option<Vec<Clock>>>()?;
     clocks.sort_by_key(|clock| clock.track);
     clocks.dedup_by_key(|clock| clock.track);
     let mut is_told = [false; TRACKS_MAX];
-    for (_, trex) in boxes(child(moov, b"mvex")?).filter(|(kind, _)| kind == b"trex") {
+    for trex in children(child(moov, b"mvex")?, b"trex") {
         let Some(track) = number(trex, 4) else {
             continue;
         };

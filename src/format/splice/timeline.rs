@@ -9,6 +9,7 @@ use super::super::Unsupported;
 /// moved.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Timeline {
+    /// By ascending number, at most [`TRACKS_MAX`].
     tracks: Vec<Track>,
     /// `None` behind a seam: the next unit's time decides.
     shift: Option<i64>,
@@ -82,7 +83,7 @@ impl Timeline {
     /// and is moved on from where the stream has come to.
     pub fn place(&mut self, number: u64, time: i64) -> Option<i64> {
         let moved = time.checked_add(self.shift(time))?;
-        let track = self.tracks.iter().find(|track| track.number == number);
+        let track = self.index_of(number).ok().map(|index| &self.tracks[index]);
         let back = track.map_or(0, |track| track.seam.saturating_sub(moved));
         if back <= 0 {
             return Some(moved);
@@ -97,6 +98,11 @@ impl Timeline {
         }
         self.shift = None;
         time.checked_add(self.shift(time))
+    }
+
+    fn index_of(&self, number: u64) -> Result<usize, usize> {
+        let tracks = &self.tracks;
+        tracks.binary_search_by_key(&number, |track| track.number)
     }
 
     /// A frame that is followed later than this is not taken to last so long.
@@ -123,11 +129,11 @@ impl Timeline {
         length: Option<i64>,
         frames: i64,
     ) -> Result<(), Unsupported> {
-        let index = match self.tracks.iter().position(|track| track.number == number) {
-            Some(index) => index,
-            None if self.tracks.len() >= TRACKS_MAX => return Err(Unsupported),
-            None => {
-                self.tracks.push(Track {
+        let index = match self.index_of(number) {
+            Ok(index) => index,
+            Err(_) if self.tracks.len() >= TRACKS_MAX => return Err(Unsupported),
+            Err(index) => {
+                let track = Track {
                     number,
                     newest: moved,
                     frames,
@@ -135,14 +141,13 @@ impl Timeline {
                     end: i64::MIN,
                     seam: i64::MIN,
                     has_gone_on: true,
-                });
-                self.tracks.len() - 1
+                };
+                self.tracks.insert(index, track);
+                index
             }
         };
         let (longest, usual) = (self.longest_gap(), self.ticks_per_second / 50);
-        let Some(track) = self.tracks.get_mut(index) else {
-            return Ok(());
-        };
+        let track = &mut self.tracks[index];
         let jump = self.ticks_per_second.saturating_mul(JUMP_SECONDS);
         let has_jumped = moved.abs_diff(track.newest) > jump.unsigned_abs();
         track.has_gone_on = true;

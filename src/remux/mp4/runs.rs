@@ -2,7 +2,7 @@
 
 use super::super::medium::Fault;
 use super::{Carried, Sample, SampleDefaults};
-use crate::format::mp4::{BASE_DATA_OFFSET, child, header_of, number, places};
+use crate::format::mp4::{NOT_SYNC, SampleRun, TrackFragment, child, decode_time, number, places};
 
 /// The samples of a `trun` that are to come.
 #[derive(Clone, Copy)]
@@ -26,12 +26,6 @@ pub(super) struct Run {
 /// Of a fragment: a minute of sound has 4,000.
 const SAMPLES_MAX: u32 = 65_536;
 const RUNS_MAX: usize = 4096;
-const DURATION: u32 = 0x100;
-const SIZE: u32 = 0x200;
-const FLAGS: u32 = 0x400;
-const OFFSET: u32 = 0x800;
-/// `sample_is_non_sync_sample`
-const NOT_SYNC: u32 = 0x1_0000;
 const TOO_MANY: Fault = Fault("a fragment of MP4 has more than 65536 samples or 4096 runs");
 const FAULT: Fault = Fault("a fragment of MP4 is not whole");
 
@@ -45,15 +39,25 @@ pub(super) fn read(
     let (mut samples, mut end) = (0, at);
     for (_, place) in places(moof).filter(|(kind, _)| kind == b"traf") {
         let traf = moof.get(place.clone()).ok_or(FAULT)?;
-        let (number, flags, header) = header_of(traf).ok_or(FAULT)?;
-        let Some(index) = tracks.iter().position(|track| track.number == number) else {
+        let header = TrackFragment::read(traf).ok_or(FAULT)?;
+        let mut known = tracks.iter();
+        let Some(index) = known.position(|track| track.number == header.track) else {
             continue;
         };
         let track = &mut tracks[index];
-        let (base, usual) = defaults(header, flags, track.usual).ok_or(FAULT)?;
-        // From the file's first byte, the fragment's, or where the track before has ended.
-        let base = base.unwrap_or(if flags & 0x2_0000 != 0 { at } else { end });
-        let mut time = begins(traf).ok_or(FAULT)?.unwrap_or(track.next);
+        let usual = track.usual.of_fragment(&header).ok_or(FAULT)?;
+        let base = if header.has(TrackFragment::BASE_OFFSET) {
+            header.base_offset().ok_or(FAULT)?
+        } else if header.has(TrackFragment::BASE_IS_MOOF) {
+            at
+        } else {
+            end
+        };
+        let mut time = match child(traf, b"tfdt") {
+            Some(tfdt) => decode_time(tfdt).and_then(|ticks| i64::try_from(ticks).ok()),
+            None => Some(track.next),
+        }
+        .ok_or(FAULT)?;
         end = base;
         for (_, of_run) in places(traf).filter(|(kind, _)| kind == b"trun") {
             let from = place.start + of_run.start;
@@ -75,47 +79,15 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Where positions count from, if a fragment's header says it, and what counts for its samples.
-fn defaults(
-    header: &[u8],
-    flags: u32,
-    usual: SampleDefaults,
-) -> Option<(Option<u64>, SampleDefaults)> {
-    let mut at = 8;
-    let mut field = |flag: u32, bytes: usize| {
-        let here = at;
-        let is_there = flags & flag != 0;
-        at += if is_there { bytes } else { 0 };
-        is_there.then_some(here)
-    };
-    let base = field(BASE_DATA_OFFSET, 8);
-    field(0x2, 4);
-    let places = [field(0x8, 4), field(0x10, 4), field(0x20, 4)];
-    let or = |place: Option<usize>, usual: u32| place.map_or(Some(usual), |at| number(header, at));
-    let base = match base {
-        None => None,
-        Some(at) => Some(u64::from(number(header, at)?) << 32 | u64::from(number(header, at + 4)?)),
-    };
-    Some((
-        base,
-        SampleDefaults {
-            duration: or(places[0], usual.duration)?,
-            size: or(places[1], usual.size)?,
-            flags: or(places[2], usual.flags)?,
-        },
-    ))
-}
-
-/// When a track's part of a fragment begins, if it says so.
-fn begins(traf: &[u8]) -> Option<Option<i64>> {
-    let Some(time) = child(traf, b"tfdt") else {
-        return Some(None);
-    };
-    let ticks = match time.first()? {
-        1 => u64::from(number(time, 4)?) << 32 | u64::from(number(time, 8)?),
-        _ => u64::from(number(time, 4)?),
-    };
-    i64::try_from(ticks).ok().map(Some)
+impl SampleDefaults {
+    /// Returns the defaults of a fragment. These are the defaults of its track.
+    fn of_fragment(self, header: &TrackFragment<'_>) -> Option<SampleDefaults> {
+        Some(SampleDefaults {
+            duration: header.field_or(TrackFragment::DURATION, Some(self.duration))?,
+            size: header.field_or(TrackFragment::SIZE, Some(self.size))?,
+            flags: header.field_or(TrackFragment::FLAGS, Some(self.flags))?,
+        })
+    }
 }
 
 impl Run {
@@ -128,18 +100,17 @@ impl Run {
         (base, end, decode): (u64, u64, i64),
         usual: SampleDefaults,
     ) -> Option<Run> {
-        let (fields, samples) = (number(trun, 0)? & 0xff_ffff, number(trun, 4)?);
-        let mut entry = 8;
-        let mut at = end;
-        if fields & 0x1 != 0 {
-            at = base.checked_add_signed(i64::from(number(trun, entry)? as i32))?;
-            entry += 4;
-        }
-        let mut first_flags = None;
-        if fields & 0x4 != 0 {
-            first_flags = Some(number(trun, entry)?);
-            entry += 4;
-        }
+        let head = SampleRun::read(trun)?;
+        let samples = head.samples()?;
+        let at = match head.has(SampleRun::DATA_OFFSET) {
+            true => base.checked_add_signed(i64::from(head.data_offset()?))?,
+            false => end,
+        };
+        let first_flags = match head.has(SampleRun::FIRST_FLAGS) {
+            true => Some(head.first_flags()?),
+            false => None,
+        };
+        let entry = head.entries_at();
         let run = Run {
             track,
             at,
@@ -147,7 +118,7 @@ impl Run {
             samples,
             usual,
             first_flags,
-            fields,
+            fields: head.flags,
             entry: from + entry,
         };
         let entries = (samples as usize).checked_mul(run.entry_bytes())?;
@@ -156,28 +127,29 @@ impl Run {
     }
 
     fn entry_bytes(&self) -> usize {
-        4 * (self.fields & (DURATION | SIZE | FLAGS | OFFSET)).count_ones() as usize
+        SampleRun::entry_bytes(self.fields)
     }
 
-    /// A field of the next sample, if it has that.
-    fn field(&self, moof: &[u8], flag: u32) -> Option<Option<u32>> {
+    /// Returns a field of the next sample's entry, or `usual` if entries do not have it.
+    fn field_or(&self, moof: &[u8], flag: u32, usual: u32) -> Option<u32> {
         if self.fields & flag == 0 {
-            return Some(None);
+            return Some(usual);
         }
-        let before = self.fields & (flag - 1) & (DURATION | SIZE | FLAGS | OFFSET);
-        number(moof, self.entry + 4 * before.count_ones() as usize).map(Some)
+        let before = SampleRun::bytes_before(self.fields, flag);
+        number(moof, self.entry + before)
     }
 
     fn duration_and_size(&self, moof: &[u8]) -> Option<(u32, u32)> {
-        let duration = self.field(moof, DURATION)?.unwrap_or(self.usual.duration);
-        Some((duration, self.field(moof, SIZE)?.unwrap_or(self.usual.size)))
+        let duration = self.field_or(moof, SampleRun::DURATION, self.usual.duration)?;
+        let size = self.field_or(moof, SampleRun::SIZE, self.usual.size)?;
+        Some((duration, size))
     }
 
     /// The next sample is shown so many ticks after it is decoded: some write negative ones where
     /// there is no place for a sign.
     fn offset(&self, moof: &[u8]) -> Option<i64> {
-        let offset = self.field(moof, OFFSET)?;
-        Some(offset.map_or(0, |offset| i64::from(offset as i32)))
+        let offset = self.field_or(moof, SampleRun::OFFSET, 0)?;
+        Some(i64::from(offset as i32))
     }
 
     /// How many bytes and ticks the samples have, and how many ticks one is shown before it is
@@ -203,8 +175,8 @@ impl Run {
     pub fn sample(&self, moof: &[u8], tracks: &[Carried]) -> Option<Sample> {
         tracks.get(self.track)?;
         let (_, size) = self.duration_and_size(moof)?;
-        let own = self.first_flags.or(self.field(moof, FLAGS)?);
-        let flags = own.unwrap_or(self.usual.flags);
+        let flags = self.field_or(moof, SampleRun::FLAGS, self.usual.flags)?;
+        let flags = self.first_flags.unwrap_or(flags);
         Some(Sample {
             track: self.track,
             place: self.at..self.at.checked_add(u64::from(size))?,

@@ -1,7 +1,7 @@
 //! What a `trak` says of its track.
 
 use super::super::medium::{Codec, Shape};
-use crate::format::mp4::{boxes, child, descriptor, number, number_behind_times};
+use crate::format::mp4::{TrackBox, boxes, child, descriptor, number};
 
 /// A track.
 pub(super) struct Setup<'a> {
@@ -28,15 +28,13 @@ const SOUND_BYTES: usize = 28;
 impl Setup<'_> {
     /// `None` if it has not what every track has. Movies have so many ticks a second.
     pub fn read(trak: &[u8], movie_ticks: u32) -> Option<Setup<'_>> {
-        let mdia = child(trak, b"mdia")?;
-        let handler = child(mdia, b"hdlr")?.get(8..12)?;
-        let stbl = child(child(mdia, b"minf")?, b"stbl")?;
-        let ticks_per_second = number_behind_times(child(mdia, b"mdhd")?)?.max(1);
+        let track = TrackBox::read(trak)?;
+        let ticks_per_second = track.ticks_per_second.max(1);
         let mut setup = Setup {
-            number: number_behind_times(child(trak, b"tkhd")?)?,
+            number: track.number,
             ticks_per_second,
             shift: shift(trak, movie_ticks, ticks_per_second),
-            kind: *handler.first_chunk()?,
+            kind: *track.handler.first_chunk()?,
             codec: None,
             record: None,
             shape: Shape::Sound {
@@ -44,10 +42,9 @@ impl Setup<'_> {
                 channels: 0,
             },
         };
-        let entry = boxes(child(stbl, b"stsd")?.get(8..)?).next();
-        if let Some((kind, entry)) = entry {
+        if let Some((kind, entry)) = boxes(track.descriptions).next() {
             setup.kind = kind;
-            match handler {
+            match track.handler {
                 b"vide" => setup.pictures(entry)?,
                 b"soun" => setup.sound(entry)?,
                 _ => {}

@@ -1,22 +1,10 @@
 //! What a header of fragmented MP4 sets decoders up with: by that two are compared.
 
-use super::super::super::mp4::{boxes, child, descriptor, number_behind_times};
-
-/// What a decoder is set up with.
-#[derive(PartialEq, Eq)]
-pub(super) struct Track<'a> {
-    /// As fragments name it.
-    pub number: u32,
-    /// Of its clock.
-    pub ticks_per_second: u32,
-    /// What it carries.
-    pub handler: &'a [u8],
-    samples: Samples<'a>,
-}
+use super::super::super::mp4::{TrackBox, boxes, child, children, descriptor};
 
 /// A track's sample descriptions: whole ones.
 #[derive(Clone, Copy)]
-struct Samples<'a> {
+pub(super) struct Samples<'a> {
     handler: &'a [u8],
     entries: &'a [u8],
 }
@@ -37,29 +25,15 @@ enum Setup<'a> {
     Decoder(u8, &'a [u8]),
 }
 
-impl Track<'_> {
-    /// As its box has it.
-    pub fn read(trak: &[u8]) -> Option<Track<'_>> {
-        let mdia = child(trak, b"mdia")?;
-        let handler = child(mdia, b"hdlr")?.get(8..12)?;
-        let stbl = child(child(mdia, b"minf")?, b"stbl")?;
-        Some(Track {
-            number: number_behind_times(child(trak, b"tkhd")?)?,
-            ticks_per_second: number_behind_times(child(mdia, b"mdhd")?)?,
-            handler,
-            samples: Samples::read(child(stbl, b"stsd")?, handler)?,
-        })
-    }
-}
-
 impl<'a> Samples<'a> {
-    fn read(stsd: &'a [u8], handler: &'a [u8]) -> Option<Samples<'a>> {
-        let entries = stsd.get(8..)?;
-        let samples = Samples { handler, entries };
-        samples
-            .each()
-            .all(|sample| sample.is_some())
-            .then_some(samples)
+    /// Returns the descriptions of a track. `None` if one of them is cut off.
+    pub fn read(track: &TrackBox<'a>) -> Option<Samples<'a>> {
+        let samples = Samples {
+            handler: track.handler,
+            entries: track.descriptions,
+        };
+        let mut each = samples.each();
+        each.all(|sample| sample.is_some()).then_some(samples)
     }
 
     fn each(self) -> impl Iterator<Item = Option<Sample<'a>>> {
@@ -126,13 +100,16 @@ pub fn are_alike(one: &[u8], other: &[u8]) -> bool {
     let Some((mine, others)) = child(one, b"mvex").zip(child(other, b"mvex")) else {
         return false;
     };
-    let extends = |mvex| boxes(mvex).filter(|(kind, _)| kind == b"trex");
     tracks(one).all(|track| track.is_some())
         && tracks(one).eq(tracks(other))
-        && extends(mine).eq(extends(others))
+        && children(mine, b"trex").eq(children(others, b"trex"))
 }
 
-fn tracks(moov: &[u8]) -> impl Iterator<Item = Option<Track<'_>>> {
-    let tracks = boxes(moov).filter(|(kind, _)| kind == b"trak");
-    tracks.map(|(_, trak)| Track::read(trak))
+/// Returns what decoders need to know of each track: number, clock, kind and descriptions.
+fn tracks(moov: &[u8]) -> impl Iterator<Item = Option<(u32, u32, &[u8], Samples<'_>)>> {
+    children(moov, b"trak").map(|trak| {
+        let track = TrackBox::read(trak)?;
+        let samples = Samples::read(&track)?;
+        Some((track.number, track.ticks_per_second, track.handler, samples))
+    })
 }
