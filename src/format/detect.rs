@@ -1,4 +1,4 @@
-//! Telling a container by its first bytes.
+//! Detects a container by its first bytes.
 
 use super::frames::{self, Chain};
 use super::mpegts::{PROOF_BYTES_MAX, SYNC_BYTE, Shape};
@@ -9,32 +9,32 @@ use super::{Format, matroska};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detection {
     Known(Format),
-    /// It depends on what follows.
+    /// The following bytes decide.
     More,
     Unknown,
 }
 
-/// With so many bytes every container has shown itself: even sound that begins within a frame,
-/// whose frames have 1,441 bytes at most as they are found.
+/// After this many bytes every container has shown itself. This holds even for sound that begins
+/// within a frame: the frames found this way have at most 1,441 bytes.
 pub(super) const BYTES_MAX: usize = 12 * 1024;
 
-/// The bytes of a stream that has not been told yet.
+/// First bytes of a stream whose format is not known yet.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Beginning {
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
-    /// No frames in a row begin before this place.
+    /// No row of frames begins before this position.
     frames_from: usize,
-    /// Only frames in a row can still be found, and none before there are this many bytes. 0 if a
-    /// container may begin here, or if that is not known after a hand-over.
+    /// Only a row of frames can still be found, and not before there are this many bytes. 0: a
+    /// container may begin here, or a hand-over has lost this number.
     #[cfg_attr(feature = "handover", serde(skip))]
     search_at: usize,
 }
 
 impl Beginning {
-    /// Takes the next byte. Byte by byte, so that the verdict falls at the same one however they
-    /// come.
+    /// Takes the next byte. It works byte by byte, so that the verdict does not depend on how the
+    /// bytes are cut.
     pub fn take(&mut self, byte: u8) -> Detection {
         grow(&mut self.bytes, 1, BYTES_MAX);
         self.bytes.push(byte);
@@ -49,23 +49,23 @@ impl Beginning {
         }
     }
 
-    /// Those that were taken.
+    /// Returns the bytes so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether all that it may still be is sound, whose frames nobody has to cut, or nothing known.
+    /// Returns whether the bytes can only be sound, which nobody has to cut, or an unknown format.
     pub fn may_be_sound_only(&self) -> bool {
         self.bytes.len() > PROOF_BYTES_MAX && !self.bytes.starts_with(EBML)
     }
 
-    /// Bytes that its allocation takes.
+    /// Returns the bytes of its allocation.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Radio that is passed on from the middle begins within a frame; zeros may come first, too.
-    /// Each byte is tried once as a frame's first.
+    /// Searches for a row of frames. A relayed radio stream begins within a frame, and zeros may
+    /// precede the sound. Each byte is tried once as the first byte of a frame.
     fn search(&mut self, is_last: bool) -> Detection {
         if self.bytes.len() < self.search_at && !is_last {
             return Detection::More;
@@ -94,8 +94,8 @@ impl Beginning {
     }
 }
 
-/// What carries frames of sound in rows, and is not joined: AVI and WAVE, AIFF, CAF, RealMedia,
-/// NSV, FLAC, an MPEG program stream, ASF, EBML that is no Matroska.
+/// First bytes of formats that carry frames of sound in rows and cannot be joined: AVI and WAVE,
+/// AIFF, CAF, RealMedia, NSV, FLAC, MPEG program streams, ASF, and EBML other than Matroska.
 const OTHERS: [&[u8]; 11] = [
     b"RIFF",
     b"RIFX",
@@ -110,12 +110,13 @@ const OTHERS: [&[u8]; 11] = [
     EBML,
 ];
 
-/// Whether these are the first bytes of something else that may carry frames of sound, or of text.
+/// Returns whether the bytes are the beginning of another format that may carry frames of sound, or
+/// of text.
 fn names_another(bytes: &[u8]) -> bool {
     let is_other = OTHERS.iter().any(|other| bytes.starts_with(other));
-    // A box of QuickTime's.
+    // A box of QuickTime.
     let is_box = |name: &[u8]| name.iter().all(u8::is_ascii_lowercase);
-    // What LAME stuffs frames with is no text.
+    // LAME stuffs frames with this. It is not text.
     let is_stuffing = bytes.starts_with(b"UUUU");
     is_other || bytes.get(4..8).is_some_and(is_box) || begins_as_text(bytes) && !is_stuffing
 }
@@ -126,13 +127,13 @@ fn begins_as_text(bytes: &[u8]) -> bool {
     first.is_some_and(|first| first.iter().all(is_text) && first[0] != SYNC_BYTE)
 }
 
-/// So many bytes of text at the beginning are text, and no transport stream that begins within a
-/// packet.
+/// This many bytes of text at the beginning are text. They are not a transport stream that begins
+/// within a packet.
 const TEXT_BYTES: usize = 16;
 
-/// Whether the first bytes may be the beginning of a container's. Until they are told apart a
-/// viewer's response waits; for a transport stream that begins within a packet, which any byte may,
-/// it does not.
+/// Returns whether a container may begin with these bytes. While they may, a viewer's response
+/// waits. It does not wait for a transport stream that begins within a packet, since any byte may
+/// begin one.
 pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
     match bytes.first() {
         None => true,
@@ -143,19 +144,19 @@ pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
     }
 }
 
-/// What a frame of MPEG audio or ADTS begins with.
+/// First byte of a frame of MPEG audio or ADTS.
 const FRAME_SYNC: u8 = 0xff;
 const EBML: &[u8] = &[0x1a, 0x45, 0xdf, 0xa3];
 
-/// Containers that a few bytes tell.
+/// Formats that a few bytes identify.
 const MAGICS: [(&[u8], Format); 3] = [
     (b"OggS\0", Format::Ogg),
     (b"FLV\x01", Format::Flv),
     (b"ID3", Format::Mp3),
 ];
 
-/// What a stream is of which these bytes are the beginning of a unit, or of a packet's rest. Asked
-/// again with each byte until it is clear.
+/// Returns the format of a stream that begins with these bytes. It is asked again with each byte
+/// until the format is clear.
 fn detect(bytes: &[u8]) -> Detection {
     for (magic, format) in MAGICS {
         if bytes.starts_with(magic) {
@@ -192,17 +193,17 @@ fn detect(bytes: &[u8]) -> Detection {
     transport(bytes)
 }
 
-/// Whether a box of a type that a file begins with may stand in front; certain with eight bytes.
+/// Returns whether the first box may be one that files begin with. Eight bytes make it certain.
 fn may_be_mp4(bytes: &[u8]) -> bool {
     let kind = bytes.get(4..8.min(bytes.len())).unwrap_or(&[]);
-    // The first box is a small one.
+    // The first box is small.
     bytes.first() == Some(&0)
         && [b"ftyp", b"styp"]
             .iter()
             .any(|known| known.starts_with(kind))
 }
 
-/// Sync bytes a packet apart, wherever the first lies within the first packet's length.
+/// Looks for sync bytes one packet apart. The first may be anywhere in the first packet's length.
 fn transport(bytes: &[u8]) -> Detection {
     // Only the newest byte can be the last of them.
     let is_early = bytes.len() <= PROOF_BYTES_MAX && bytes.last() == Some(&SYNC_BYTE);
@@ -229,11 +230,11 @@ impl Beginning {
 mod tests {
     use super::*;
 
-    /// With so many bytes it is clear whether it is a transport stream, and what it is at all.
+    /// After this many bytes it is clear whether the stream is MPEG-TS.
     const PROOF: usize = 816;
     const MOST: usize = 12 * 1024;
 
-    /// What is told of these bytes as they come, and with which of them.
+    /// Returns the verdict, and the number of bytes that it takes.
     fn told(bytes: &[u8]) -> (Detection, usize) {
         let mut beginning = Beginning::default();
         for (index, byte) in bytes.iter().enumerate() {
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_told_by_its_first_bytes_and_with_no_more_than_it_takes() {
+    fn a_container_is_detected_with_as_few_bytes_as_possible() {
         let webm = b"\x1a\x45\xdf\xa3\x87\x42\x82\x84webm";
         let other = b"\x1a\x45\xdf\xa3\x87\x42\x82\x84else";
         for (bytes, detection) in [
@@ -282,7 +283,7 @@ mod tests {
             let padded = [bytes, &[0; 900]].concat();
             assert_eq!(told(&padded), detection, "{bytes:x?}");
         }
-        // EBML that is nothing known carries sound perhaps: it is not looked for.
+        // Unknown EBML may carry sound. Nobody searches it for frames.
         assert_eq!(
             told(&[other, &frame().repeat(9)[..]].concat()),
             (Detection::Unknown, 12)
@@ -301,12 +302,12 @@ mod tests {
                     bytes.resize(bytes.len() + length - 1, 0xee);
                 }
                 assert_eq!(told(&bytes), known(Format::MpegTs, first + proof));
-                // It is asked whether it is one with each byte, and with as many as prove any.
+                // Detection asks with each byte, up to as many as prove any shape.
                 let late = [&vec![0xee; 900 - first][..], &bytes].concat();
                 assert_eq!(told(&late).0, Detection::More);
             }
         }
-        // With so many bytes it is clear, and with none more.
+        // This many bytes decide, and not one less.
         let mut bytes = vec![0xee; PROOF];
         for (end, is_one) in [(PROOF, true), (PROOF + 1, false)] {
             bytes.resize(PROOF + 1, 0xee);
@@ -326,16 +327,16 @@ mod tests {
     }
 
     #[test]
-    fn what_may_carry_sound_is_not_searched_for_it() {
+    fn known_formats_that_carry_sound_are_not_searched_for_frames() {
         let sound = frame().repeat(6);
         for other in OTHERS {
             let mut bytes = [other, &[0xee; 20], &sound].concat();
             assert_eq!(told(&bytes).0, Detection::Unknown, "{other:x?}");
-            // With a byte of it wrong it is searched.
+            // With one wrong byte it is searched.
             bytes[1] ^= 0x80;
             assert_eq!(told(&bytes).0, Detection::Known(Format::Mp3), "{other:x?}");
         }
-        // A box of QuickTime's, and what is none.
+        // A box of QuickTime, and bytes that are no box.
         for (name, is_box) in [
             (b"wide", true),
             (b"mdat", true),
@@ -356,7 +357,7 @@ mod tests {
             (b"<!DOCTYPE html>\n", true),
             (b"<!DOCTYPE html>\x01", false),
             (b"<!DOCTYPE htm\xffl>", false),
-            // What LAME stuffs frames with, and what a packet begins with.
+            // LAME's stuffing, and the first byte of a packet.
             (b"UUUUUUUUUUUUUUUU", false),
             (b"G123456789ABCDEF", false),
         ] {
@@ -373,12 +374,12 @@ mod tests {
     }
 
     #[test]
-    fn sound_that_begins_within_a_frame_is_told_by_six_in_a_row() {
+    fn sound_that_begins_within_a_frame_is_detected_by_six_frames_in_a_row() {
         let junk = [1, 2, 3];
         let with = |frames: usize| [&junk[..], &frame().repeat(frames)].concat();
         assert_eq!(told(&with(6)), known(Format::Mp3, 3 + 5 * 417 + 6));
         assert_eq!(told(&with(5)).0, Detection::More);
-        // Up to so many bytes: then nothing is known, and what is cut by the end is none.
+        // After the last byte the format is unknown. A frame that the end cuts off does not count.
         let mut bytes = vec![0; MOST];
         assert_eq!(told(&bytes), (Detection::Unknown, MOST));
         let begin = MOST - 5 * 417 - 6;
@@ -386,7 +387,7 @@ mod tests {
         assert_eq!(told(&bytes), known(Format::Mp3, MOST));
         bytes.insert(0, 0);
         assert_eq!(told(&bytes), (Detection::Unknown, MOST));
-        // A row in front that is cut off by something else does not hide it.
+        // A row in front that something else cuts off does not hide it.
         let bytes = [&with(3)[..], &[0; 30], &frame().repeat(6)].concat();
         assert_eq!(told(&bytes).0, Detection::Known(Format::Mp3));
         // A head that could begin a row up to the end.
@@ -400,7 +401,7 @@ mod tests {
         assert_eq!(told(&bytes), (Detection::Unknown, MOST));
     }
 
-    /// A head says how long its frame is: the bytes of the frame are not looked at one by one.
+    /// A head says how long its frame is. The frame's bytes are not looked at one by one.
     #[test]
     fn frames_are_looked_for_only_where_a_byte_can_tell() {
         let mut bytes = vec![0xee; 2_000];
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_begin_a_container_is_waited_for() {
+    fn bytes_that_may_begin_a_container_are_magic() {
         let all = [
             &b"OggS\0"[..],
             b"FLV\x01",
@@ -455,9 +456,9 @@ mod tests {
         }
     }
 
-    /// Sound begins where it likes; nobody has to cut it.
+    /// Sound begins anywhere, and nobody has to cut it.
     #[test]
-    fn what_is_no_container_that_has_to_be_cut_can_go_out() {
+    fn bytes_that_can_only_be_sound_can_go_out() {
         let of = |bytes: &[u8]| {
             let bytes = bytes.to_vec();
             Beginning {
@@ -475,7 +476,7 @@ mod tests {
 
     #[cfg(feature = "handover")]
     #[test]
-    fn more_than_a_beginning_is_not_believed() {
+    fn a_handed_over_beginning_that_is_too_long_is_refused() {
         let fits = |bytes_told: usize, bytes: usize, frames_from: usize| {
             let bytes = vec![0; bytes];
             let beginning = Beginning {

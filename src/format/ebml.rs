@@ -1,30 +1,32 @@
-//! EBML elements (RFC 8794): heads that arrive in pieces, and elements that are whole.
+//! EBML elements (RFC 8794): heads that arrive in pieces, and whole elements.
 
-/// An element's head.
+/// Head of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// With its marker bits, as the specifications print it.
+    /// Identifier with its marker bits, as the specifications print it.
     pub id: u32,
-    /// Of the body; `None` if unknown.
+    /// Size of the body. `None` if it is unknown.
     pub size: Option<u64>,
-    /// Of the identifier: 1 to 4.
+    /// Length of the identifier: 1 to 4 bytes.
     pub id_bytes: usize,
-    /// Of the size field: 1 to 8.
+    /// Length of the size field: 1 to 8 bytes.
     pub size_bytes: usize,
 }
 
 impl Head {
-    /// How many bytes it takes.
+    /// Returns the length of the head.
     pub fn bytes(&self) -> usize {
         self.id_bytes + self.size_bytes
     }
 
-    /// Its identifier is of four bytes: such elements stand in a Segment or at the top only.
+    /// Returns whether the identifier has four bytes. Such elements belong to a Segment or to the
+    /// top level.
     pub fn is_outer(&self) -> bool {
         self.id >= 0x1000_0000
     }
 
-    /// Writes it with an unknown size, in as many bytes; it is the one at the front of `seen`.
+    /// Writes this head with an unknown size, in the same number of bytes. `seen` begins with the
+    /// head.
     pub fn write_open(&self, seen: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&seen[..self.id_bytes]);
         out.push(0xff >> (self.size_bytes - 1));
@@ -32,7 +34,7 @@ impl Head {
     }
 }
 
-/// What a few bytes come to.
+/// Result of reading a few bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read<T> {
     Whole(T),
@@ -67,8 +69,8 @@ pub(crate) fn head(bytes: &[u8]) -> Read<Head> {
     })
 }
 
-/// A number with its marker bit, in as many bytes as there are (1 to 8); `None` if all its bits are
-/// set, which means unknown.
+/// Reads a number of 1 to 8 bytes with its marker bit. `None` if all its bits are set, which means
+/// "unknown".
 pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
     let bits = 7 * bytes.len() as u32;
     let mask = (1u64 << bits) - 1;
@@ -76,7 +78,7 @@ pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
     (value != mask).then_some(value)
 }
 
-/// The elements in a body that is whole, as far as they are well-formed.
+/// Returns the elements in a whole body, as far as they are well-formed.
 pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut rest = body;
     std::iter::from_fn(move || {
@@ -90,7 +92,7 @@ pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     })
 }
 
-/// An unsigned integer element, of which eight bytes count.
+/// Reads an unsigned integer element. Only the first eight bytes count.
 pub(crate) fn unsigned(body: &[u8]) -> u64 {
     body.iter()
         .take(8)
@@ -101,7 +103,7 @@ pub(crate) fn unsigned(body: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// A head, its identifier, the size that it says, and how many bytes each of both takes.
+    /// A head, its identifier, the size in it, and the lengths of both fields.
     type Case = (&'static [u8], u32, Option<u64>, (usize, usize));
 
     const HEADS: [Case; 14] = [
@@ -149,7 +151,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_head_says_what_it_is_and_how_long() {
+    fn a_head_has_an_identifier_and_a_size() {
         for (bytes, id, size, (id_bytes, size_bytes)) in HEADS {
             let expected = Head {
                 id,
@@ -164,7 +166,7 @@ mod tests {
             for length in 0..bytes.len() {
                 assert_eq!(head(&bytes[..length]), Read::More, "{length} of {bytes:x?}");
             }
-            // With an unknown size it is as long, and says the same otherwise.
+            // With an unknown size the head has the same length and the same identifier.
             let mut open = vec![7];
             expected.write_open(&longer, &mut open);
             let expected = Head {
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_of_four_bytes_are_those_of_outer_elements() {
+    fn outer_elements_have_identifiers_of_four_bytes() {
         for (id, is_outer) in [
             (0xa3, false),
             (0x1f_ffff, false),
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_told_while_they_are_whole() {
+    fn elements_are_returned_while_they_are_whole() {
         let body = [
             0xec, 0x80, // an empty one
             0x42, 0x86, 0x82, 1, 2, // one of two bytes

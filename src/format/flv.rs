@@ -1,37 +1,38 @@
-//! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs): the header is
-//! the file's head, the metadata and the sequence headers; decoding can begin at a key frame's tag.
+//! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs). The header is
+//! the head of the file, the metadata and the sequence headers. Decoding can begin at the tag of a
+//! key frame.
 
 use super::header::{HEADER_BYTES_MAX, Header, InParts, Parts};
 use super::window::{Step, Walker};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 
-/// The scanner.
+/// Scanner of FLV.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Flv {
     tags: Tags,
     has_video: bool,
-    /// The time of the first tag, in milliseconds.
+    /// Time of the first tag, in milliseconds.
     first_time: Option<u32>,
     last_unit: Option<u64>,
     last_join: Option<u64>,
 }
 
-/// What the header is made of: the file's head and the four bytes behind it, metadata, and the
-/// sequence headers for pictures and for sound. It is told when media come; what has changed since
-/// waits for the next key frame.
+/// Tags of the header: the head of the file with the four bytes after it, metadata, and the
+/// sequence headers of pictures and of sound. The header is reported with the first media. Later
+/// changes wait for the next key frame.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Tags {
-    /// `None` until it has been read.
+    /// Head of the file. `None` until it has been read.
     head: Option<[u8; HEAD_BYTES]>,
-    /// It was told.
+    /// Whether the header has been reported.
     is_told: bool,
     kept: [Tag; 3],
 }
 
-/// One of the tags that are kept: as it was told, and as it came last, if that is different.
-/// Both allocations are used again: a tag that keeps changing allocates nothing.
+/// One tag of the header: the one in force, and the newest if it differs. Both allocations are used
+/// again, so a tag that keeps changing allocates nothing.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Tag {
@@ -44,18 +45,18 @@ struct Tag {
 
 pub(crate) const HEAD_BYTES: usize = 13;
 pub(crate) const TAG_HEAD_BYTES: usize = 11;
-/// Of a tag's body, what says what it is: of a script's as much as its name takes.
+/// Bytes of a body that tell what the tag is. For a script it is the length of its name.
 const KIND_BYTES: usize = 2;
-/// What a script's body begins with that describes the stream (AMF: a string of ten letters). Cue
-/// points and captions come as scripts too.
+/// Beginning of a script that describes the stream (AMF: a string of ten letters). Cue points and
+/// captions are scripts, too.
 const METADATA_NAME: &[u8; 13] = b"\x02\0\x0aonMetaData";
 pub(crate) const PREVIOUS_SIZE_BYTES: usize = 4;
-/// The longest metadata that is kept: room for the key frames of hours, of which a live stream
-/// lists none.
+/// Longest metadata that is kept. It leaves room for the key frames of hours; a live stream lists
+/// none.
 const METADATA_BYTES_MAX: usize = 128 * 1024;
-/// The longest sequence header: those of real encoders have less than 1 KiB.
+/// Longest sequence header. Those of real encoders have less than 1 KiB.
 const SEQUENCE_BYTES_MAX: usize = 32 * 1024;
-/// Metadata may promise video and never send any: after so long sound counts.
+/// Metadata may promise video that never comes. After this time sound decides.
 const SOUND_ONLY_MILLISECONDS: u32 = 4_000;
 const SOUND_SPACING: u64 = 1024;
 
@@ -63,14 +64,14 @@ pub(crate) const AUDIO: u8 = 8;
 pub(crate) const VIDEO: u8 = 9;
 pub(crate) const SCRIPT: u8 = 18;
 
-/// What a tag is.
+/// What a tag carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Metadata,
     VideoSequence,
     AudioSequence,
     KeyFrame,
-    /// Another picture.
+    /// A picture that needs another one.
     Picture,
     Sound,
     Other,
@@ -122,7 +123,7 @@ impl Walker<Findings<'_>> for Flv {
             let Some(tag) = seen.get(..whole) else {
                 return Ok(Step::Hold(whole));
             };
-            // With a later time stamp some players make a track of text of metadata.
+            // With a later time stamp some players make a text track of the metadata.
             kept.take(tag, kind == Kind::Metadata);
         }
         self.tag(kind, u32::from_be_bytes([t3, t0, t1, t2]), at, findings);
@@ -135,7 +136,7 @@ impl Flv {
         Header(Parts::Several(&self.tags))
     }
 
-    /// Bytes that its allocations take: of each tag twice the most that is kept.
+    /// Returns the bytes of its allocations: at most twice the longest of each tag.
     pub(super) fn held_bytes(&self) -> usize {
         let tags = self.tags.kept.iter();
         tags.map(|tag| tag.told.capacity() + tag.next.capacity())
@@ -150,7 +151,7 @@ impl Flv {
             && (!promises_video || time.wrapping_sub(first_time) >= SOUND_ONLY_MILLISECONDS);
         let spaced = self.last_join.is_none_or(|last| at >= last + SOUND_SPACING);
         let is_join = kind == Kind::KeyFrame || (kind == Kind::Sound && is_sound_only && spaced);
-        // Who comes before there is a point needs what there is.
+        // An early viewer, before the first join point, needs the tags so far.
         let is_first = !self.tags.is_told && matches!(kind, Kind::Picture | Kind::Sound);
         if (is_join || is_first) && self.tags.tell() {
             (self.last_unit, self.last_join) = (None, None);
@@ -176,7 +177,7 @@ impl InParts for Tags {
 }
 
 impl Tags {
-    /// A header is wanted: says whether it is another one than before.
+    /// Puts the newest tags in force. Returns whether the header has changed.
     fn tell(&mut self) -> bool {
         let mut is_new = !std::mem::replace(&mut self.is_told, true);
         for tag in &mut self.kept {
@@ -190,7 +191,7 @@ impl Tags {
 }
 
 impl Tag {
-    /// The newest of its kind has come, whose time may not matter.
+    /// Takes the newest tag of its kind. With `is_timeless` its time does not matter.
     fn take(&mut self, tag: &[u8], is_timeless: bool) {
         let time = if is_timeless { &[0; 4] } else { &tag[4..8] };
         let is_told = self.told.len() == tag.len()
@@ -208,22 +209,22 @@ impl Tag {
     }
 }
 
-// The header's parts together are one.
+// All parts together fit into a header.
 const _: () = assert!(HEAD_BYTES + METADATA_BYTES_MAX + 2 * SEQUENCE_BYTES_MAX <= HEADER_BYTES_MAX);
 
-/// What the first bytes of a tag's body say.
+/// Returns what a tag is, by the first bytes of its body.
 fn kind(tag_type: u8, body: &[u8]) -> Kind {
     match (tag_type, body) {
         (SCRIPT, name) if name == METADATA_NAME => Kind::Metadata,
-        // Enhanced RTMP: the packet type stands where the codec did.
+        // Enhanced RTMP: the packet type is where the codec was.
         (VIDEO, [first, ..]) if first & 0x80 != 0 => match (first & 0x0f, first >> 4 & 7) {
             (0, _) => Kind::VideoSequence,
             (1 | 3, 1) => Kind::KeyFrame,
             (1 | 3, _) => Kind::Picture,
             _ => Kind::Other,
         },
-        // AVC, and HEVC as some send it: a sequence header and an end of sequence say that they are
-        // key frames too.
+        // AVC, and HEVC as some encoders send it. A sequence header and an end of sequence call
+        // themselves key frames, too.
         (VIDEO, [first, packet]) if matches!(first & 0x0f, 7 | 12) => match (packet, first >> 4) {
             (0, _) => Kind::VideoSequence,
             (1, 1) => Kind::KeyFrame,

@@ -1,8 +1,8 @@
 //! Sound that is a bare row of frames: MPEG audio (ISO/IEC 11172-3, 13818-3) and AAC in ADTS
 //! (ISO/IEC 13818-7, 14496-3).
 //!
-//! A [`Walk`] goes from frame head to frame head; what lies between is counted, never looked at.
-//! Tags of the ID3v2 kind that stand where a frame could are counted too. Where no head stands, it
+//! A [`Walk`] goes from frame head to frame head. It counts the bytes between and never looks at
+//! them. It also counts ID3v2 tags that stand where a frame could. Where it finds no head, it
 //! searches for heads in a row, and holds a few frames at most meanwhile.
 
 use super::window::{Look, Step, Walker};
@@ -13,12 +13,12 @@ use super::{
 use crate::handover::are_counts;
 use crate::time::MediaTime;
 
-/// Whether bytes begin with frames, each exactly where the one before ends.
+/// Whether bytes begin with frames, each exactly where the previous one ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chain {
     Yes(Codec),
     No,
-    /// Cannot tell before there are this many bytes in all.
+    /// The answer needs this many bytes in all.
     More(usize),
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Codec {
 }
 
 impl Codec {
-    /// What a stream of such frames is called.
+    /// Returns the format of a stream of such frames.
     pub fn format(self) -> Format {
         match self {
             Codec::Mpeg => Format::Mp3,
@@ -43,40 +43,40 @@ impl Codec {
 /// Frames in a row that prove a codec. A single head occurs in any bytes by chance.
 const PROOF_FRAMES: usize = 3;
 
-/// Frames in a row that prove one where they do not stand at a stream's beginning: other containers
-/// carry a few of them in one piece.
+/// Frames in a row that prove a codec away from the beginning of a stream. Other containers carry a
+/// few frames in one piece.
 const FOUND_FRAMES: usize = 6;
 
-/// Frames in a row that prove that one is back in step with a codec that is known.
+/// Frames in a row that prove that the walk is in step again with a known codec.
 const RESYNC_FRAMES: usize = 2;
 
-/// Joins need not be closer together than this.
+/// Smallest distance between two reported joins.
 const JOIN_SPACING: u64 = 1024;
 
-/// Enough of a head of either kind to know its length.
+/// Bytes of a head of either kind that tell the frame's length.
 const HEAD_BYTES: usize = 6;
 
 const TAG_HEAD_BYTES: usize = 10;
 
-/// So far into a frame its statistics may be marked.
+/// A frame may be marked as statistics up to this position.
 const STATISTICS_BYTES: usize = 40;
 
-/// In a head's first four bytes.
+/// The layer, in a head's first four bytes.
 const LAYER_BITS: u32 = 0x0006_0000;
 
-/// What a frame's head tells.
+/// What the head of a frame says.
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Frame {
-    /// Head included: 7 to 8191 bytes.
+    /// Length of the frame with its head: 7 to 8191 bytes.
     length: u32,
-    /// The bits of the head's first four bytes that do not change within a stream, the layer's
-    /// among them.
+    /// Bits of the head's first four bytes that do not change within a stream. The layer is among
+    /// them.
     constant: u32,
 }
 
 impl Frame {
-    /// The one whose head stands at `at`.
+    /// Reads the frame whose head is at `at`.
     pub fn read(bytes: &[u8], at: usize) -> Look<Frame> {
         let head = bytes.get(at..).unwrap_or_default();
         if head.first().is_some_and(|byte| *byte != 0xFF)
@@ -102,7 +102,7 @@ impl Frame {
 
     fn adts(head: &[u8; HEAD_BYTES]) -> Option<Frame> {
         let sampling_index = head[2] >> 2 & 0x0F;
-        // 13 bits, of which the highest two stand lowest in their byte.
+        // 13 bits. The highest two are the lowest bits of their byte.
         let length = u32::from_be_bytes([0, head[3] & 0x03, head[4], head[5]]) >> 5;
         let valid = head[1] & 0xF0 == 0xF0 && sampling_index < 13 && length >= 7;
         valid.then_some(Frame {
@@ -115,7 +115,7 @@ impl Frame {
         let [_, kind, rates, last, ..] = *head;
         let of_kind = &SLOT_LENGTHS[usize::from(kind >> 1 & 0x0F)];
         let length = of_kind[usize::from(rates >> 2)];
-        // One slot more, which is of four bytes in layer I.
+        // One slot more. It has four bytes in layer I.
         let padding = u32::from(rates >> 1 & 0x01) << if kind & 0x06 == 0x06 { 2 } else { 0 };
         let reserved_emphasis = last & 0x03 == 2;
         (length > 0 && !reserved_emphasis).then_some(Frame {
@@ -124,7 +124,7 @@ impl Frame {
         })
     }
 
-    /// Of the whole frame: at least its head's.
+    /// Returns the length of the whole frame. It is at least that of its head.
     pub fn length(&self) -> usize {
         self.length as usize
     }
@@ -137,8 +137,8 @@ impl Frame {
         }
     }
 
-    /// How many samples of each channel it has, and how many of them are a second. More than one
-    /// block in a frame of ADTS is seen nowhere, and would be taken for one.
+    /// Returns the number of samples of each channel, and the sampling rate. An ADTS frame with
+    /// more than one block counts as one block: such frames are not in use.
     pub fn samples(&self) -> (u32, u32) {
         let [_, kind, rates, _] = self.constant.to_be_bytes();
         if self.codec() == Codec::Adts {
@@ -159,13 +159,13 @@ impl Frame {
     }
 }
 
-/// In Hz, by the head's index.
+/// Sampling rates in Hz, by the index in the head.
 const ADTS_RATES: [u32; 13] = [
     96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000,
     7_350,
 ];
 
-/// In Hz, by the head's version and index.
+/// Returns the sampling rate in Hz, by the version and the index in the head.
 const fn mpeg_rate(version: u8, index: u8) -> u32 {
     let shift = match version {
         0 => 2,
@@ -175,8 +175,8 @@ const fn mpeg_rate(version: u8, index: u8) -> u32 {
     [44_100, 48_000, 32_000, 0][index as usize & 0x03] >> shift
 }
 
-/// In kbit/s, of MPEG-1 layers I, II and III, and of MPEG-2's layer I and its others. The free
-/// format (0) and the forbidden rate (15) have none.
+/// Bit rates in kbit/s: MPEG-1 layers I, II and III, then MPEG-2 layer I and its other layers. The
+/// free format (0) and the forbidden rate (15) have none.
 const BIT_RATES: [[u16; 14]; 5] = [
     [
         32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448,
@@ -193,9 +193,9 @@ const BIT_RATES: [[u16; 14]; 5] = [
     [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
 ];
 
-/// Lengths of MPEG frames without padding, by version and layer (the four bits that name them) and
-/// by bit rate and sampling rate (the six that do); 0 where there is no such frame. Made by the
-/// compiler: a stream has thousands of heads a second, and divisions are slow.
+/// Lengths of MPEG frames without padding. The first index is version and layer (four bits), the
+/// second bit rate and sampling rate (six bits). 0: there is no such frame. The compiler makes the
+/// table, since a stream has thousands of heads a second and divisions are slow.
 const SLOT_LENGTHS: [[u16; 64]; 16] = {
     let mut lengths = [[0; 64]; 16];
     let mut kind = 0;
@@ -213,7 +213,7 @@ const SLOT_LENGTHS: [[u16; 64]; 16] = {
 const fn slot_length(kind: usize, bit_rate: usize, sampling_rate: usize) -> u16 {
     let (version, layer) = (kind >> 2, 4 - (kind & 0x03));
     let is_first = version == 3;
-    // Layer 4 is ADTS, not of this kind.
+    // Layer 4 is ADTS, which has another head.
     if version == 1 || layer == 4 || sampling_rate == 3 || bit_rate == 0 || bit_rate == 15 {
         return 0;
     }
@@ -229,11 +229,11 @@ const fn slot_length(kind: usize, bit_rate: usize, sampling_rate: usize) -> u16 
         (3, false) => 72_000 * kilobits / hertz,
         _ => 144_000 * kilobits / hertz,
     };
-    // 2,304 bytes at the most.
+    // At most 2,304 bytes.
     length as u16
 }
 
-/// The first of so many frames in a row, of one codec if that is known.
+/// Returns the first of `frames` frames in a row. With a codec only its frames count.
 fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Look<Frame> {
     let first = match Frame::read(bytes, 0) {
         Look::Found(frame) => frame,
@@ -253,12 +253,12 @@ fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Look<Frame> {
     Look::Found(first)
 }
 
-/// Whether a stream begins with frames.
+/// Returns whether a stream begins with frames.
 pub(super) fn detect(bytes: &[u8]) -> Chain {
     chain(bytes, PROOF_FRAMES)
 }
 
-/// Whether frames begin here, after something else.
+/// Returns whether frames begin here, after other bytes.
 pub(super) fn found_within(bytes: &[u8]) -> Chain {
     chain(bytes, FOUND_FRAMES)
 }
@@ -271,7 +271,7 @@ fn chain(bytes: &[u8], frames: usize) -> Chain {
     }
 }
 
-/// The length of the ID3v2 tag that the bytes begin with, head and footer included.
+/// Returns the length of the ID3v2 tag at the front, with head and footer.
 fn tag(bytes: &[u8]) -> Look<u64> {
     if !bytes
         .iter()
@@ -303,8 +303,8 @@ fn tag(bytes: &[u8]) -> Look<u64> {
     Look::Found(TAG_HEAD_BYTES as u64 + size + footer)
 }
 
-/// Whether the frame carries no sound but numbers about a whole file (Xing, Info, VBRI), which are
-/// wrong for whoever joins late.
+/// Returns whether the frame carries statistics of a whole file (Xing, Info, VBRI) instead of
+/// sound. They are wrong for viewers who join late.
 fn is_statistics(frame: &[u8]) -> bool {
     let [_, second, _, fourth, ..] = frame else {
         return false;
@@ -319,26 +319,26 @@ fn is_statistics(frame: &[u8]) -> bool {
     matches!(mark(4 + side_information), b"Xing" | b"Info") || mark(36) == b"VBRI"
 }
 
-/// Where the next byte to look at stands.
+/// What should be at the next byte.
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Place {
-    /// Where a tag or the first frame should begin.
+    /// A tag or the first frame.
     Beginning,
-    /// Where a tag or a frame like the one before should begin.
+    /// A tag or a frame like the previous one.
     Boundary(Frame),
-    /// Anywhere; so many bytes were searched in vain.
+    /// Anything. This many bytes were searched in vain.
     Search(u64),
 }
 
-/// What time it is by the samples that came: exact, however long it runs.
+/// Time by the samples so far. It stays exact however long the stream runs.
 #[derive(Clone, Copy, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Clock {
-    /// When the samples began to come at this rate,
+    /// Time at which samples began to come at this rate, in ticks of 90 kHz.
     ticks: u64,
     samples_per_second: u32,
-    /// and how many have come since.
+    /// Samples that have come at this rate.
     samples: u64,
 }
 
@@ -363,23 +363,24 @@ impl Clock {
     }
 }
 
-/// Goes through one stream's frames.
+/// Walks through the frames of one stream.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Walk {
-    /// `None` until frames prove one.
+    /// Codec. `None` until frames prove one.
     codec: Option<Codec>,
-    /// What the findings call the stream.
+    /// Format that the findings give the stream.
     format: Format,
     place: Place,
     clock: Clock,
-    /// No join or unit before these offsets.
+    /// No join before this offset.
     join_from: u64,
+    /// No unit before this offset.
     unit_from: u64,
 }
 
 impl Walk {
-    /// Before the stream's first byte. The first frames tell the codec, and correct the format: a
-    /// tag says nothing of what follows it.
+    /// Returns a walk at the stream's first byte. The first frames tell the codec and correct the
+    /// format, since a tag does not tell what follows it.
     pub(super) fn new(format: Format) -> Walk {
         Walk {
             codec: None,
@@ -463,7 +464,7 @@ impl Walk {
         }
     }
 
-    /// At a frame that belongs to the stream.
+    /// Enters a frame that belongs to the stream.
     fn enter(&mut self, frame: Frame, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Step {
         if at >= self.join_from {
             let needed = frame.length().min(STATISTICS_BYTES);

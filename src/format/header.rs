@@ -1,61 +1,60 @@
-//! A container's header: what is kept of it, and how it is lent.
+//! A container's header: what the scanner keeps of it, and how it lends it.
 //!
-//! The scanner owns the header, in the parts in which its container repeats or replaces it; each
-//! part is bounded, and so are all of them together. A [`Finding::Header`](super::Finding::Header)
-//! says only that it is another one now. Whoever needs the bytes (a viewer who joins) copies them
-//! from what is lent: so a source that changes its header with every packet costs no more than one
-//! that never does.
+//! The scanner owns the header in the parts in which the container repeats or replaces it. Each
+//! part is bounded, and so is their sum. A [`Finding::Header`](super::Finding::Header) only says
+//! that the header has changed. A viewer who joins copies the bytes from the lent header. So a
+//! source that changes its header with every packet costs no more than another one.
 
 #[cfg(doc)]
 use super::Start;
 use super::Unsupported;
 use super::window::grow;
 
-/// The longest header that is kept. Those of real files have some hundred bytes to some ten
-/// thousand, which a Vorbis or FLAC set-up or the maps of a whole multiplex need; so much more is
-/// for album art. A longer one is let go.
+/// Longest header that is kept. Real headers have between some hundred and some ten thousand bytes:
+/// Vorbis and FLAC set-ups and the maps of a whole multiplex are the long ones. The rest is room
+/// for album art. A scanner gives up a stream with a longer header.
 pub const HEADER_BYTES_MAX: usize = 256 * 1024;
 
-/// A header, lent where the scanner keeps it; empty before the first is told.
+/// Lent header. It is empty before the first header is complete.
 #[derive(Clone, Copy)]
 pub struct Header<'a>(pub(super) Parts<'a>);
 
-/// Where its bytes stand.
+/// Where the header's bytes are.
 #[derive(Clone, Copy)]
 pub(super) enum Parts<'a> {
     Whole(&'a [u8]),
     Several(&'a dyn InParts),
 }
 
-/// The tables of MPEG-TS, to be sent again.
+/// Tables of MPEG-TS for sending them again.
 pub struct Repetition {
-    /// How many programs they name.
+    /// Number of programs that the tables name.
     pub programs: usize,
-    /// They are of 188 bytes.
+    /// Whether all packets have 188 bytes.
     pub is_plain: bool,
-    /// With the counters of those that came last: a packet may come twice.
+    /// Packets with the newest counters. So a packet may come twice.
     pub packets: Vec<u8>,
 }
 
-/// What keeps a header in several parts.
+/// Header that has several parts.
 pub(super) trait InParts {
-    /// Shows the parts of the header one after the other, for a start with this counter.
+    /// Passes each part of the header to `part`, for a start with this counter.
     fn each(&self, counter: Option<u8>, part: &mut dyn FnMut(&[u8]));
 
-    /// Its tables, if it is one of MPEG-TS, for a start with this counter.
+    /// Returns the tables of MPEG-TS for a start with this counter. Other containers have none.
     fn tables(&self, _counter: Option<u8>) -> Option<Repetition> {
         None
     }
 
-    /// Whether the newest join point is a scrambled packet.
+    /// Returns whether the newest join point is a scrambled packet.
     fn is_scrambled(&self) -> bool {
         false
     }
 }
 
 impl Header<'_> {
-    /// Returns the tables of MPEG-TS, and then the parameter sets that a start with this counter
-    /// needs ([`Start::counter`]).
+    /// Returns the tables of MPEG-TS, and then the parameter sets for a start with this counter
+    /// ([`Start::counter`]).
     pub fn tables(self, counter: Option<u8>) -> Option<Repetition> {
         match self.0 {
             Parts::Several(parts) => parts.tables(counter),
@@ -63,7 +62,7 @@ impl Header<'_> {
         }
     }
 
-    /// Whether the newest join point is a scrambled packet, of which nothing can be read.
+    /// Returns whether the newest join point is a scrambled packet, which nobody can decode.
     pub fn is_scrambled(self) -> bool {
         match self.0 {
             Parts::Several(parts) => parts.is_scrambled(),
@@ -73,12 +72,13 @@ impl Header<'_> {
 
     pub(super) const NONE: Header<'static> = Header(Parts::Whole(&[]));
 
-    /// A copy, in one allocation of its length.
+    /// Returns a copy of the header, in one allocation of its length.
     pub fn to_vec(self) -> Vec<u8> {
         self.at(None)
     }
 
-    /// Returns a copy, and then the parameter sets that a start with this counter needs ([`Start::counter`]).
+    /// Returns a copy of the header, and then the parameter sets for a start with this counter
+    /// ([`Start::counter`]).
     pub fn at(self, counter: Option<u8>) -> Vec<u8> {
         let mut length = 0;
         self.each(counter, |part| length += part.len());
@@ -87,7 +87,7 @@ impl Header<'_> {
         bytes
     }
 
-    /// Returns how many bytes [`Header::to_vec`] gives.
+    /// Returns the length of the copy that [`Header::to_vec`] makes.
     pub fn length(self) -> usize {
         let mut length = 0;
         self.each(None, |part| length += part.len());
@@ -102,8 +102,8 @@ impl Header<'_> {
     }
 }
 
-/// A header that comes once, element for element: the one that was told, and the next as far as it
-/// has come.
+/// Header that comes once, element by element: the one in force, and the next one as far as it has
+/// come.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Elements {
@@ -114,22 +114,22 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// Another header begins.
+    /// Starts the next header.
     pub fn begin(&mut self) {
         self.next.clear();
     }
 
-    /// Whether one has begun.
+    /// Returns whether the next header has begun.
     pub fn has_begun(&self) -> bool {
         !self.next.is_empty()
     }
 
-    /// So many more bytes may come.
+    /// Returns how many bytes the next header may still get.
     pub fn bytes_left(&self) -> usize {
         HEADER_BYTES_MAX - self.next.len()
     }
 
-    /// Keeps an element.
+    /// Appends an element to the next header.
     pub fn append(&mut self, element: &[u8]) -> Result<(), Unsupported> {
         if element.len() > self.bytes_left() {
             return Err(Unsupported);
@@ -139,18 +139,18 @@ impl Elements {
         Ok(())
     }
 
-    /// It is whole.
+    /// Puts the next header in force.
     pub fn tell(&mut self) {
         self.told = std::mem::take(&mut self.next);
         self.told.shrink_to_fit();
     }
 
-    /// The one that was told.
+    /// Lends the header in force.
     pub fn lend(&self) -> Header<'_> {
         Header(Parts::Whole(&self.told))
     }
 
-    /// Bytes that its allocations take: twice [`HEADER_BYTES_MAX`] at the most.
+    /// Returns the bytes of its allocations: at most twice [`HEADER_BYTES_MAX`].
     pub fn held_bytes(&self) -> usize {
         self.told.capacity() + self.next.capacity()
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_in_parts_is_one_behind_the_other() {
+    fn a_header_in_parts_is_their_concatenation() {
         let pieces = Pieces(&[b"one", b"", b"three"]);
         for (header, bytes) in [
             (Header(Parts::Several(&pieces)), &b"onethree"[..]),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_told_when_it_is_whole_and_the_next_begins_anew() {
+    fn a_header_counts_when_it_is_whole_and_the_next_one_starts_empty() {
         let mut elements = Elements::default();
         assert_eq!((elements.has_begun(), elements.held_bytes()), (false, 0));
         assert_eq!(elements.append(b"one"), Ok(()));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_has_so_many_bytes_and_no_more() {
+    fn a_header_has_at_most_header_bytes_max() {
         let mut elements = Elements::default();
         assert_eq!(elements.append(&vec![1; MOST - 2]), Ok(()));
         assert_eq!(elements.append(&[1; 3]), Err(Unsupported));
@@ -241,7 +241,7 @@ mod tests {
 
     #[cfg(feature = "handover")]
     #[test]
-    fn a_longer_header_is_not_believed() {
+    fn a_handed_over_header_that_is_too_long_is_refused() {
         let fits = |told: usize, next: usize| {
             let (told, next) = (vec![0; told], vec![0; next]);
             Elements { told, next }.fits()

@@ -1,10 +1,10 @@
-//! WebM and Matroska (RFC 9559): the header is what stands before the first Cluster, decoding can
+//! WebM and Matroska (RFC 9559). The header is everything before the first Cluster. Decoding can
 //! begin at a key frame of the video track, which most live encoders put in the middle of a
 //! Cluster.
 //!
-//! A viewer who begins there is first sent a Cluster head of unknown size and the Cluster's
-//! Timestamp, and then the source's bytes from the block on. Elements are walked by their sizes,
-//! never searched for; of a block only its first bytes are looked at.
+//! A viewer who begins there first gets a Cluster head of unknown size and the Cluster's Timestamp,
+//! and then the source's bytes from the block on. The scanner walks from element to element by
+//! their sizes and never searches. It reads only the first bytes of a block.
 
 use super::ebml::{self, Head, Read};
 use super::header::{Elements, Header};
@@ -26,15 +26,15 @@ pub(crate) const BLOCK_GROUP: u32 = 0xa0;
 pub(crate) const BLOCK: u32 = 0xa1;
 pub(crate) const REFERENCE_BLOCK: u32 = 0xfb;
 
-/// A Cluster of unknown size.
+/// Head of a Cluster of unknown size.
 pub(crate) const CLUSTER_HEAD: [u8; 12] = [
     0x1f, 0x43, 0xb6, 0x75, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 ];
 pub(crate) const KEY_FRAME: u8 = 0x80;
-/// An EBML head is some forty bytes.
+/// Longest EBML head. A real one has some forty bytes.
 const EBML_HEAD_BYTES_MAX: usize = 4096;
 
-/// The scanner.
+/// Scanner of WebM and Matroska.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Matroska {
@@ -47,7 +47,7 @@ pub(super) struct Matroska {
     last_join: Option<u64>,
 }
 
-/// Which element the next one is in.
+/// Element that contains the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Level {
@@ -63,8 +63,8 @@ enum Level {
 struct Cluster {
     start: u64,
     end: Option<u64>,
-    /// A Cluster's head and the Timestamp element as it came: what a viewer needs who begins
-    /// inside.
+    /// Head of a Cluster and its Timestamp element. A viewer who begins inside the Cluster needs
+    /// them.
     prelude: Option<Prelude>,
     has_blocks: bool,
     has_video: bool,
@@ -79,8 +79,8 @@ struct Group {
     has_reference: bool,
 }
 
-/// What an EBML head says of what follows: `None` if it is not whole yet, `Some(None)` if it is
-/// neither WebM nor Matroska.
+/// Returns the format that an EBML head names. `None`: the head is not whole yet. `Some(None)`: it
+/// is neither WebM nor Matroska.
 pub(super) fn doc_type(bytes: &[u8]) -> Option<Option<Format>> {
     let head = match ebml::head(bytes) {
         Read::Whole(head) => head,
@@ -129,8 +129,7 @@ impl Walker<Findings<'_>> for Matroska {
         let body_at = at + head.bytes() as u64;
         match (self.level, head.id) {
             (Level::Top, EBML) => {
-                // Another head in mid-stream begins another stream: nothing of the one before
-                // counts.
+                // Another head in mid-stream begins another stream. Nothing of the old one counts.
                 self.header.begin();
                 *self = Matroska {
                     header: std::mem::take(&mut self.header),
@@ -139,7 +138,7 @@ impl Walker<Findings<'_>> for Matroska {
                 self.keep(seen, head)
             }
             (Level::Top, SEGMENT) if self.header.has_begun() => {
-                // Who comes late would wait for another end than what comes.
+                // A late viewer would wait for another end than the one that comes.
                 let mut open = Vec::with_capacity(head.bytes());
                 head.write_open(seen, &mut open);
                 self.header.append(&open)?;
@@ -192,7 +191,7 @@ impl Walker<Findings<'_>> for Matroska {
 }
 
 impl Matroska {
-    /// An element that begins at `start` may be behind the end of those that the last one was in.
+    /// Leaves the elements that end before `start`, where the next element begins.
     fn leave_levels(&mut self, start: u64, head: Head, findings: &mut Findings<'_>) {
         let is_outer = head.is_outer();
         if self.level == Level::Group && (is_outer || start >= self.group.end) {
@@ -211,7 +210,7 @@ impl Matroska {
         }
     }
 
-    /// The element belongs to the header.
+    /// Keeps an element of the header.
     fn keep(&mut self, seen: &[u8], head: Head) -> Result<Step, Unsupported> {
         let length = length(head)?;
         if length > self.header.bytes_left() as u64 {
@@ -242,8 +241,7 @@ impl Matroska {
         }
     }
 
-    /// Of a block only its track and its flags are looked at, between which two bytes of time
-    /// stand.
+    /// Reads the track and the flags of a block. Two bytes of time are between them.
     fn block_head(
         &mut self,
         seen: &[u8],
@@ -277,7 +275,7 @@ impl Matroska {
         Ok(Step::Pass(length))
     }
 
-    /// A block, alone or in its group, of which `group.start` is the first byte.
+    /// Reports a block. It is alone or in a group, and `group.start` is its first byte.
     fn block(&mut self, track: u64, is_key: bool, findings: &mut Findings<'_>) {
         let is_first = !std::mem::replace(&mut self.cluster.has_blocks, true);
         let is_video = self.video_track == Some(track);
@@ -295,8 +293,8 @@ impl Matroska {
             && let Some(unit) = self.own_start()
         {
             self.last_unit = Some(at);
-            // A cluster of known size cannot be cut: who reads it would look for the rest of it in
-            // what comes next.
+            // A Cluster of known size cannot be cut: players would look for its rest in the
+            // following bytes.
             let finding = match self.cluster.end {
                 None => Finding::Unit(unit),
                 Some(_) => Finding::Entry(unit),
@@ -321,7 +319,7 @@ impl Matroska {
         }
     }
 
-    /// A start at the block itself.
+    /// Returns a start at the block itself.
     fn own_start(&self) -> Option<Start> {
         Some(Start {
             offset: self.group.start,
@@ -331,7 +329,7 @@ impl Matroska {
     }
 }
 
-/// Of the whole element.
+/// Returns the length of the whole element.
 pub(crate) fn length(head: Head) -> Result<u64, Unsupported> {
     let size = head.size.ok_or(Unsupported)?;
     Ok(head.bytes() as u64 + size)
@@ -341,12 +339,12 @@ fn past(head: Head) -> Result<Step, Unsupported> {
     length(head).map(Step::Pass)
 }
 
-/// To the first element inside.
+/// Passes the head, to the first element inside.
 fn into(head: Head) -> Step {
     Step::Pass(head.bytes() as u64)
 }
 
-/// The number of the first video track.
+/// Returns the number of the first video track.
 fn video_track(tracks: &[u8]) -> Option<u64> {
     let mut entries = ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY);
     entries.find_map(|(_, entry)| {
@@ -359,7 +357,7 @@ fn video_track(tracks: &[u8]) -> Option<u64> {
     })
 }
 
-// A Timestamp has an identifier of one byte, and a size and a body of eight at the most.
+// A Timestamp has an identifier of one byte, and a size and a body of at most eight bytes.
 const _: () = assert!(CLUSTER_HEAD.len() + 1 + 8 + 8 <= Prelude::BYTES_MAX);
 
 #[cfg(feature = "handover")]

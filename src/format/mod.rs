@@ -1,17 +1,17 @@
-//! What a container's bytes tell about joining: where its headers end, where decoding can begin,
-//! where its units begin.
+//! Finds where a stream can be joined: where its header ends, where decoding can begin, and where
+//! units begin.
 //!
-//! A [`Scanner`] is fed a stream's bytes as they arrive, in any splits, and tells [`Finding`]s one
-//! by one. It never changes, copies or delays the bytes. What it does not understand makes it let
-//! go, and the stream goes on as one of unknown format: nothing here ends a stream. The same bytes
-//! give the same findings however they are cut.
+//! A [`Scanner`] reads a stream's bytes in pieces of any size and reports [`Finding`]s one by one.
+//! The findings do not depend on how the bytes are cut. The scanner never changes, copies or delays
+//! the bytes. When it does not understand the container, it reports [`Finding::Unknown`], and the
+//! stream continues as one of unknown format. Nothing here ends a stream.
 //!
-//! It owns the stream's header, in bounded parts, and lends it with each finding and at any time
-//! between (see [`Header`]): what is lent fits the points that were told since the last
-//! [`Finding::Header`]. A finding owns nothing, so that what a byte costs does not depend on what
-//! it makes of the header.
+//! The scanner owns the stream's header, in parts of bounded size. It lends the header with each
+//! finding, and between findings (see [`Header`]). The lent header fits all points reported since
+//! the last [`Finding::Header`]. A finding owns nothing. So a source cannot make its bytes
+//! expensive by changing its header.
 //!
-//! All that a scanner holds is at most [`HELD_BYTES_MAX`]. A source that needs more is let go.
+//! A scanner holds at most [`HELD_BYTES_MAX`]. It gives up a source that needs more.
 
 mod detect;
 pub(crate) mod ebml;
@@ -37,21 +37,21 @@ use mpegts::MpegTs;
 use ogg::Ogg;
 use window::Window;
 
-/// Bytes from a unit's first byte on; a viewer that begins there is first sent the prelude.
+/// Place where a viewer can begin: the prelude, then the stream's bytes from this offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Start {
-    /// From the stream's first byte.
+    /// Offset of the unit's first byte, counted from the stream's first byte.
     pub offset: u64,
-    /// What the container needs in front. Usually nothing.
+    /// Bytes that the container needs in front. Usually there are none.
     pub prelude: Prelude,
-    /// Of MPEG-TS: the continuity counter of the next packet of the video, 0 to 15, where its
-    /// parameter sets go in front ([`Header::at`]).
+    /// Continuity counter of the video's next packet, 0 to 15. Only MPEG-TS has it, and only where
+    /// parameter sets are sent in front ([`Header::at`]).
     pub counter: Option<u8>,
 }
 
 impl Start {
-    /// A start that needs nothing in front.
+    /// Returns a start that needs no prelude.
     pub fn at(offset: u64) -> Start {
         Start {
             offset,
@@ -69,7 +69,8 @@ impl Start {
     }
 }
 
-/// A few bytes of a start's own: for Matroska, a cluster's head and its time stamp.
+/// Few bytes that a viewer gets before a start. For Matroska: the head of a Cluster and its time
+/// stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Prelude {
@@ -78,10 +79,10 @@ pub struct Prelude {
 }
 
 impl Prelude {
-    /// More never fits.
+    /// Longest prelude.
     pub const BYTES_MAX: usize = 31;
 
-    /// `None` if it does not fit.
+    /// Copies the bytes. `None` if they are too long.
     pub fn new(bytes: &[u8]) -> Option<Prelude> {
         let mut prelude = Prelude {
             length: bytes.len() as u8,
@@ -97,13 +98,13 @@ impl Prelude {
         usize::from(self.length) <= Prelude::BYTES_MAX
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 }
 
-/// The containers that can be joined.
+/// Containers that viewers can join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Format {
@@ -126,12 +127,12 @@ pub enum Format {
 }
 
 impl Format {
-    /// As list-streams names it.
+    /// Returns the name that `list-streams` shows.
     pub fn name(self) -> &'static str {
         self.names().0
     }
 
-    /// Its media type.
+    /// Returns the media type.
     pub fn media_type(self) -> &'static str {
         self.names().1
     }
@@ -150,67 +151,67 @@ impl Format {
     }
 }
 
-/// What a scan found.
+/// One thing that a scanner found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// What the first bytes show: comes first. A tag that stands in front of sound is taken for
-    /// MP3; what follows may correct it once.
+    /// Format of the stream. It is the first finding. A tag in front of sound counts as MP3. The
+    /// frames behind the tag may correct the format once.
     Format(Format),
-    /// Nothing known, or not any more: no point counts, and nothing more is found.
+    /// The format is unknown, or the container is not understood any more. Earlier points do not
+    /// count, and there are no more findings.
     Unknown,
-    /// What a late viewer gets first has changed. No earlier point counts any more.
+    /// The header has changed. Earlier points do not count any more.
     Header,
-    /// What begins at this offset, a picture or some sound, is to be decoded at this time. Told of
-    /// MPEG-TS, MP4 and sound that is a row of frames; of a point before the point itself is.
+    /// Decode time of the picture or sound at this offset. MPEG-TS, MP4 and bare sound have times.
+    /// The time of a point precedes the point.
     Time(u64, MediaTime),
-    /// The fragment of MP4 whose time was told last says that it lasts this many ticks of
-    /// [`MediaTime`], more than none.
+    /// Duration of the MP4 fragment of the newest time, in ticks of [`MediaTime`]: more than 0.
     Lasts(u64),
-    /// The media that came so far ends before this offset: another header begins there.
+    /// The media so far ends before this offset. Another header begins there.
     Break(u64),
-    /// Where decoding can begin, what began before is not whole: PES packets of other streams of
-    /// MPEG-TS go on behind it. Told before the point itself.
+    /// PES packets of other streams are not whole at this offset, where decoding can begin. Only
+    /// MPEG-TS has this. It precedes the point.
     Split(u64),
-    /// Decoding can begin here. Offsets ascend; one may lie before bytes that were fed already.
+    /// Decoding can begin here. Offsets ascend. The offset may lie before bytes that the scanner
+    /// has already read.
     Join(Start),
-    /// A unit begins here: a viewer may be cut off before it, or go on at it after a gap. Offsets
-    /// ascend, [`UNIT_SPACING`] apart at least.
+    /// A unit begins here. A viewer can be cut off before it, or continue at it after a gap.
+    /// Offsets ascend by at least [`UNIT_SPACING`].
     Unit(Start),
-    /// A viewer may go on here after a gap, but not be cut off: the container has no way to say
-    /// that the rest of what this is in does not come. Spaced like units.
+    /// A viewer can continue here after a gap, but cannot be cut off here: the container cannot say
+    /// that the rest of the enclosing element is missing. Entries have the spacing of units.
     Entry(Start),
 }
 
-/// Units need not be reported closer together than this.
+/// Smallest distance between two reported units.
 pub const UNIT_SPACING: u64 = 4096;
 
-/// What takes findings as they are told, each with the header that holds then.
+/// Receives findings one by one, each with the header in force.
 pub type Findings<'a> = dyn FnMut(Finding, Header<'_>) + 'a;
 
-/// What one scanner holds at the very most: the header that was told and the next one as it comes,
-/// of which each is at most [`HEADER_BYTES_MAX`]; what must be seen whole, which is not longer
-/// either; and the scanner itself.
+/// Most bytes that a scanner holds: the header in force, the next header, one element that is read
+/// whole, and the scanner itself. Each of the first three has at most [`HEADER_BYTES_MAX`].
 pub const HELD_BYTES_MAX: usize = 3 * HEADER_BYTES_MAX + 64 * 1024;
 
-/// Bytes without a known thing among them: after so many the container is let go.
+/// Longest search for something known. Then the scanner gives up the container.
 const SEARCH_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The container is not understood (any more).
+/// The container is not understood, or not any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsupported;
 
-/// Scans one stream.
+/// Scanner of one stream.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Scanner {
     state: State,
     window: Window,
-    /// The offset of the next byte.
+    /// Offset of the next byte.
     offset: u64,
 }
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum State {
-    /// Too few bytes to tell; these are they: at most [`detect::BYTES_MAX`].
+    /// The bytes so far do not show the format. They are at most [`detect::BYTES_MAX`].
     Undecided(Beginning),
     Known(Container),
     Unknown,
@@ -280,12 +281,12 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// A scanner before the stream's first byte.
+    /// Returns a scanner for a new stream.
     pub fn new() -> Scanner {
         Scanner::default()
     }
 
-    /// Takes the stream's next bytes, and tells what they show.
+    /// Reads the stream's next bytes and reports what they show.
     pub fn feed(&mut self, bytes: &[u8], findings: &mut Findings<'_>) {
         let offset = self.offset;
         self.offset += bytes.len() as u64;
@@ -315,7 +316,7 @@ impl Scanner {
         }
     }
 
-    /// The header that was told last, which fits all points that were told since.
+    /// Returns the newest header. It fits all points that were reported since.
     pub fn header(&self) -> Header<'_> {
         match &self.state {
             State::Known(container) => container.header(),
@@ -323,8 +324,8 @@ impl Scanner {
         }
     }
 
-    /// Whether what comes now is of use only to whoever has the stream from its first byte on: of
-    /// MP4 whose positions count from there.
+    /// Returns whether only viewers who have the first byte can use the next bytes. This is so for
+    /// MP4 whose positions count from the first byte.
     pub fn needs_first_byte(&self) -> bool {
         match &self.state {
             State::Known(Container::Mp4(walker)) => walker.needs_first_byte(),
@@ -332,7 +333,7 @@ impl Scanner {
         }
     }
 
-    /// Bytes that its allocations take: [`HELD_BYTES_MAX`] at the most.
+    /// Returns the bytes of its allocations: at most [`HELD_BYTES_MAX`].
     pub fn held_bytes(&self) -> usize {
         self.window.held_bytes()
             + match &self.state {
@@ -342,7 +343,7 @@ impl Scanner {
             }
     }
 
-    /// Whether what has arrived may still turn out to be a container's beginning.
+    /// Returns whether the bytes so far may be the beginning of a container.
     pub fn may_be_magic(&self) -> bool {
         match &self.state {
             State::Undecided(beginning) => detect::may_be_magic(beginning.bytes()),
@@ -350,7 +351,7 @@ impl Scanner {
         }
     }
 
-    /// Whether what has arrived can go out whatever it turns out to be.
+    /// Returns whether the bytes so far can go out in any case.
     pub fn may_be_sound_only(&self) -> bool {
         match &self.state {
             State::Undecided(beginning) => beginning.may_be_sound_only(),
@@ -369,7 +370,7 @@ impl Scanner {
             Format::Flv => Container::Flv(Box::default()),
         };
         let window = &mut self.window;
-        // All of the stream was held until here.
+        // The scanner held the whole stream until here.
         let fed = container.feed(window, held, 0, findings);
         let rest_offset = held.len() as u64;
         match fed.and_then(|()| container.feed(window, rest, rest_offset, findings)) {

@@ -1,8 +1,8 @@
-//! Fragmented MP4 (ISO/IEC 14496-12): the header is what stands up to the end of `moov`; decoding
+//! Fragmented MP4 (ISO/IEC 14496-12). The header is everything up to the end of `moov`. Decoding
 //! can begin at a fragment whose first sample of the video track is a sync sample.
 //!
-//! Boxes are walked by their sizes. A `moof` is looked at whole, which is bounded; an `mdat` is
-//! counted.
+//! The scanner walks from box to box by their sizes. It reads a `moof` whole, which is bounded, and
+//! counts the bytes of an `mdat`.
 
 mod fragment;
 
@@ -14,39 +14,39 @@ use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 use crate::time::MediaTime;
 pub(crate) use fragment::{SampleRun, TrackFragment, decode_time, duration_of};
 
-/// The scanner.
+/// Scanner of fragmented MP4.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Mp4 {
     header: Elements,
-    /// A `moov` was whole, and no other beginning has come since.
+    /// Whether a `moov` was whole, and no other header has begun since.
     has_header: bool,
     tracks: Tracks,
-    /// Where the fragment begins that the next `moof` belongs to.
+    /// Offset at which the fragment of the next `moof` begins.
     fragment_start: Option<u64>,
     last_unit: Option<u64>,
-    /// The newest fragment's positions count from the file's first byte: they are wrong for whoever
-    /// has not had all of it.
+    /// Whether positions in the newest fragment count from the file's first byte. They are wrong
+    /// for viewers who have not had the whole file.
     is_absolute: bool,
 }
 
-/// What `moov` says of the track that decides.
+/// What `moov` says of the track that decides about joins.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Tracks {
     video: Option<u32>,
-    /// The flags of its samples where nothing else is said.
+    /// Flags of its samples where a fragment has none.
     usual_flags: Option<u32>,
-    /// The track by which it is told what time it is, and its ticks a second: video, or the first.
+    /// Track whose times count, and its ticks a second: the video track, or the first one.
     clock: Option<(u32, u32)>,
-    /// How long that track's samples last where nothing else is said, in its ticks.
+    /// Default duration of that track's samples, in its ticks.
     #[cfg_attr(feature = "handover", serde(default))]
     usual_duration: u32,
 }
 
 pub(crate) const BOX_HEAD_BYTES: usize = 8;
 const LARGE_BOX_HEAD_BYTES: usize = 16;
-/// A `moof` is looked at whole; so is the work that its last byte causes.
+/// Longest `moof`. The scanner reads it whole, and its last byte causes all the work.
 pub(crate) const MOOF_BYTES_MAX: usize = 256 * 1024;
 /// `sample_is_non_sync_sample`
 pub(crate) const NOT_SYNC: u32 = 0x1_0000;
@@ -116,7 +116,7 @@ impl Mp4 {
         self.is_absolute
     }
 
-    /// A box of the header.
+    /// Keeps a box of the header.
     fn keep(
         &mut self,
         head: &BoxHead,
@@ -125,7 +125,7 @@ impl Mp4 {
         findings: &mut Findings<'_>,
     ) -> Result<(), Unsupported> {
         if self.has_header {
-            // Another beginning in mid-stream.
+            // Another header in mid-stream.
             findings(Finding::Break(at), self.header.lend());
             self.has_header = &head.kind != b"ftyp";
         }
@@ -162,7 +162,8 @@ impl Mp4 {
 }
 
 impl Tracks {
-    /// `None` where there is no `mvex`: that is a plain file, whose fragments never come.
+    /// Reads a `moov`. `None` if there is no `mvex`: it belongs to a plain file, which never has
+    /// fragments.
     fn read(moov: &[u8]) -> Option<Tracks> {
         let mvex = child(moov, b"mvex")?;
         let mut tracks = children(moov, b"trak").filter_map(|trak| {
@@ -193,8 +194,8 @@ impl Tracks {
         })
     }
 
-    /// When a fragment's first sample is to be decoded. All of its tracks must say their times, or
-    /// nobody can begin with it.
+    /// Returns the decode time of a fragment's first sample. All tracks of the fragment must say
+    /// their times, or nobody can begin with it.
     fn time(&self, moof: &[u8]) -> Option<MediaTime> {
         let (clock, ticks_per_second) = self.clock?;
         let mut time = None;
@@ -207,7 +208,7 @@ impl Tracks {
         time
     }
 
-    /// Returns the ticks of [`MediaTime`] that a fragment's samples last, if that is any.
+    /// Returns the duration of a fragment's samples, in ticks of [`MediaTime`]. `None` if it is 0.
     fn lasts(&self, moof: &[u8]) -> Option<u64> {
         let (clock, ticks_per_second) = self.clock?;
         let mut lasts = 0_u64;
@@ -224,7 +225,7 @@ impl Tracks {
         (ticks > 0).then_some(ticks)
     }
 
-    /// Whether decoding can begin at this fragment.
+    /// Returns whether decoding can begin at this fragment.
     fn begin_with_sync(&self, moof: &[u8]) -> bool {
         match self.video {
             None => true,
@@ -235,7 +236,7 @@ impl Tracks {
         }
     }
 
-    /// The flags of a fragment's first sample, if it is of this track.
+    /// Returns the flags of a fragment's first sample, if it belongs to this track.
     fn first_sample_flags(&self, traf: &[u8], track: u32) -> Option<u32> {
         let header = TrackFragment::read(traf)?;
         if header.track != track {
@@ -254,13 +255,13 @@ impl Tracks {
     }
 }
 
-/// The head of a box.
+/// Head of a box.
 pub(crate) struct BoxHead {
-    /// Its four letters.
+    /// Type of the box: four letters.
     pub kind: [u8; 4],
-    /// Of the head: 8 or 16.
+    /// Length of the head: 8 or 16 bytes.
     pub bytes: usize,
-    /// Of the box, with its head.
+    /// Length of the box with its head.
     pub length: u64,
 }
 
@@ -270,7 +271,7 @@ pub(crate) fn box_head(seen: &[u8]) -> Look<BoxHead> {
         return Look::Needs(BOX_HEAD_BYTES);
     };
     let (bytes, length) = match u32::from_be_bytes([s0, s1, s2, s3]) {
-        // To the end of the file: there is none.
+        // Up to the end of the file. A stream has no end.
         0 => return Look::Nothing,
         1 => match seen.first_chunk::<LARGE_BOX_HEAD_BYTES>() {
             None => return Look::Needs(LARGE_BOX_HEAD_BYTES),
@@ -290,7 +291,7 @@ pub(crate) fn box_head(seen: &[u8]) -> Look<BoxHead> {
     })
 }
 
-/// The boxes in a box that is whole, as far as they are well-formed.
+/// Returns the boxes in a whole box, as far as they are well-formed.
 pub(crate) fn boxes(content: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> + Clone {
     places(content).map(|(kind, place)| (kind, &content[place]))
 }
@@ -309,8 +310,8 @@ pub(crate) fn child<'a>(content: &'a [u8], wanted: &[u8; 4]) -> Option<&'a [u8]>
     children(content, wanted).next()
 }
 
-/// Of a track's or its media's header, the number behind two times, which are of 64 bits in version
-/// 1: the track's own, or its clock's.
+/// Reads the number after two times in a track's header or its media header: the track's number, or
+/// the ticks of its clock. In version 1 times have 64 bits.
 pub(crate) fn number_behind_times(header: &[u8]) -> Option<u32> {
     number(header, if header.first() == Some(&1) { 20 } else { 12 })
 }
@@ -343,8 +344,8 @@ impl TrackBox<'_> {
     }
 }
 
-/// The content of the MPEG-4 descriptor that stands in front, if it is of this kind; as much of it
-/// as there is (ISO/IEC 14496-1 section 7.2.2).
+/// Returns the content of the MPEG-4 descriptor at the front, if it has this tag, as far as it has
+/// come (ISO/IEC 14496-1 section 7.2.2).
 #[cfg(any(feature = "hold", feature = "remux"))]
 pub(crate) fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     let (first, mut rest) = bytes.split_first()?;
@@ -360,7 +361,7 @@ pub(crate) fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     (*first == tag).then(|| rest.get(..length).unwrap_or(rest))
 }
 
-/// Where the content of each of them stands.
+/// Returns the type of each box, and the position of its content.
 pub(crate) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usize>)> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {

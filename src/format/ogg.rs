@@ -1,8 +1,9 @@
-//! Ogg (RFC 3533): pages, whose first ones carry the headers of each logical stream.
+//! Ogg (RFC 3533): pages. The first ones carry the headers of each logical stream.
 //!
-//! The header pages are kept as they came, but for long comments ([`comments`]); of all others only the page head is looked at, and of
-//! Theora's each packet's first byte. Known are Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and
-//! Skeleton; what else is multiplexed in passes. Checksums are not checked.
+//! The scanner keeps the header pages as they came, except for long comments ([`comments`]). Of all
+//! other pages it reads only the head, and for Theora the first byte of each packet. It knows
+//! Theora, Vorbis, Opus (RFC 7845), FLAC, Speex and Skeleton; other streams in the multiplex pass.
+//! It does not check checksums.
 
 mod comments;
 
@@ -11,16 +12,16 @@ use super::header::{Elements, HEADER_BYTES_MAX, Header};
 use super::window::{Look, Step, Walker};
 use super::{Finding, Findings, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported};
 
-/// Before the segment table.
+/// Length of a page head before the segment table.
 const PAGE_HEAD_BYTES: usize = 27;
 
 /// Capture pattern and version.
 const CAPTURE: &[u8; 5] = b"OggS\0";
 
-/// Logical streams that may run side by side.
+/// Most logical streams that may run side by side.
 const STREAMS_MAX: usize = 16;
 
-/// A page, of whose payload some may have to come yet.
+/// A page. Part of its payload may have yet to come.
 #[derive(Clone, Copy)]
 pub(super) struct Page<'a> {
     flags: u8,
@@ -28,14 +29,14 @@ pub(super) struct Page<'a> {
     serial: u32,
     sequence: u32,
     lacing: &'a [u8],
-    /// Of the payload.
+    /// Length of the payload.
     payload_length: usize,
-    /// What can be seen of it.
+    /// Part of the payload that has come.
     payload: &'a [u8],
 }
 
 impl<'a> Page<'a> {
-    /// The page with which these bytes begin, if they do.
+    /// Reads the page at the front of these bytes.
     pub fn read(bytes: &'a [u8]) -> Look<Page<'a>> {
         if !bytes
             .iter()
@@ -95,7 +96,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// Head and payload.
+    /// Returns the length of head and payload.
     pub fn length(&self) -> usize {
         self.payload_from() + self.payload_length
     }
@@ -104,7 +105,7 @@ impl<'a> Page<'a> {
         PAGE_HEAD_BYTES + self.lacing.len()
     }
 
-    /// Its first packet began on a page before.
+    /// Returns whether its first packet began on an earlier page.
     fn is_continued(&self) -> bool {
         self.flags & 0x01 != 0
     }
@@ -117,13 +118,13 @@ impl<'a> Page<'a> {
         self.flags & 0x04 != 0
     }
 
-    /// Packets that end on it.
+    /// Returns how many packets end on the page.
     fn packets(&self) -> u32 {
         self.lacing.iter().filter(|lacing| **lacing < 255).count() as u32
     }
 
-    /// Where in the payload packets begin that have bytes. What stands before the first is the rest
-    /// of one from the page before, which every reader drops who has not seen that.
+    /// Returns the positions in the payload where packets with bytes begin. Bytes before the first
+    /// one are the rest of a packet from the page before. A reader without that page drops them.
     fn packet_begins(&self) -> impl Iterator<Item = usize> {
         let mut place = 0;
         let mut begins = !self.is_continued();
@@ -135,13 +136,15 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// The first byte of the packet that begins it. `None` if none does, or one without bytes.
+    /// Returns the first byte of the packet at the front. `None` if no packet begins there, or an
+    /// empty one.
     fn first_byte(&self) -> Option<u8> {
         let begins_packet = self.packet_begins().next() == Some(0);
         self.payload.first().copied().filter(|_| begins_packet)
     }
 
-    /// What must be seen to know the first byte of each packet that begins in it.
+    /// Returns how many bytes must be seen to know the first byte of each packet that begins on the
+    /// page.
     fn first_bytes_end(&self) -> usize {
         let last = self.packet_begins().last();
         self.payload_from() + last.map_or(0, |last| last + 1)
@@ -156,13 +159,13 @@ enum Codec {
     /// Vorbis, Opus or Speex
     Sound,
     Skeleton,
-    /// Nothing that is known: its first pages pass for headers as long as they say so, and none of
-    /// its pages is a join.
+    /// An unknown codec. Its first pages count as headers while their position is 0. None of its
+    /// pages is a join.
     Foreign,
 }
 
 impl Codec {
-    /// Sound or video that is understood.
+    /// Returns whether it is a known codec of sound or video.
     fn is_media(self) -> bool {
         match self {
             Codec::Theora | Codec::Flac | Codec::Sound => true,
@@ -171,12 +174,12 @@ impl Codec {
     }
 }
 
-/// One logical stream.
+/// A logical stream.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Stream {
     serial: u32,
     codec: Codec,
-    /// Header packets that have not ended; [`Stream::UNCOUNTED`] if something else than their
+    /// Header packets that have not ended. [`Stream::UNCOUNTED`] if something other than their
     /// number ends them.
     header_packets: u32,
 }
@@ -184,7 +187,8 @@ struct Stream {
 impl Stream {
     const UNCOUNTED: u32 = u32::MAX;
 
-    /// From its first page. Video that is not understood has no points that could be told: let go.
+    /// Reads the first page of a stream. A scanner gives up video of an unknown codec, since it
+    /// could not report its joins.
     fn begin(page: &Page) -> Result<Stream, Unsupported> {
         let packet = page.payload;
         let (codec, header_packets) = match packet {
@@ -214,7 +218,7 @@ impl Stream {
         })
     }
 
-    /// Whether the page is one of its headers'; counts the packets.
+    /// Returns whether the page is one of the stream's headers. Counts its packets.
     fn takes_header(&mut self, page: &Page) -> bool {
         if self.codec == Codec::Flac && page.first_byte() == Some(0xFF) {
             self.header_packets = 0;
@@ -232,34 +236,34 @@ impl Stream {
     }
 }
 
-/// Where the next byte to look at stands.
+/// What should be at the next byte.
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Place {
     Page,
-    /// Anywhere; so many bytes were searched in vain.
+    /// Anything. This many bytes were searched in vain.
     Search(u64),
 }
 
-/// What the pages are.
+/// Part of the stream that the pages belong to.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Phase {
-    /// Headers, and so many bytes between them.
+    /// Headers, with this many bytes of other pages between them.
     Headers {
         between: usize,
     },
     Data,
 }
 
-/// Scans Ogg, chained or not.
+/// Scanner of Ogg, chained or not.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Ogg {
     place: Place,
     phase: Phase,
     header: Elements,
-    /// Of one stream at a time.
+    /// Rewriter of long headers. It works for one stream at a time.
     rewriter: Option<Rewriter>,
-    /// At most [`STREAMS_MAX`].
+    /// Logical streams: at most [`STREAMS_MAX`].
     streams: Vec<Stream>,
     /// No unit before this offset.
     unit_from: u64,
@@ -322,7 +326,7 @@ impl Ogg {
             + self.streams.capacity() * size_of::<Stream>()
     }
 
-    /// No page begins here. Headers with a hole are none.
+    /// Searches on, since no page begins here. The scanner gives up headers with a hole.
     fn search_on(&mut self) -> Result<Step, Unsupported> {
         let searched = match (&self.phase, self.place) {
             (Phase::Headers { .. }, _) => return Err(Unsupported),
@@ -336,7 +340,7 @@ impl Ogg {
         Ok(Step::Pass(1))
     }
 
-    /// At a page, of which enough was seen.
+    /// Enters a page of which enough was seen.
     fn enter(
         &mut self,
         page: &Page,
@@ -392,8 +396,8 @@ impl Ogg {
         Ok(())
     }
 
-    /// All streams of a link begin before anything else of it; one that begins after data begins
-    /// the next link of a chain.
+    /// Begins a logical stream. All streams of a link begin before any other page of it. A stream
+    /// that begins after data begins the next link of a chain.
     fn begin_stream(&mut self, page: &Page, seen: &[u8]) -> Result<(), Unsupported> {
         let is_of_link = matches!(self.phase, Phase::Headers { .. })
             && self
@@ -426,7 +430,7 @@ impl Ogg {
         }
     }
 
-    /// The stream that decides, if there is video.
+    /// Returns the video stream, which decides about joins.
     fn video(&self) -> Option<u32> {
         let mut streams = self.streams.iter();
         let video = streams.find(|stream| stream.codec == Codec::Theora);
@@ -435,7 +439,7 @@ impl Ogg {
 
     fn is_join(&self, page: &Page) -> bool {
         if let Some(video) = self.video() {
-            // The two highest bits: no header, and no frame that needs another.
+            // The two highest bits: no header, and a frame that needs no other.
             let is_key = |begin| page.payload.get(begin).is_some_and(|byte| byte & 0xC0 == 0);
             return video == page.serial && page.packet_begins().any(is_key);
         }

@@ -1,14 +1,14 @@
 use super::window::{Walker, Window};
 use super::*;
 
-/// A finding, and the header if it is one.
+/// A finding, and the header if the finding is one.
 pub(super) type Found = (Finding, Option<Vec<u8>>);
 
-/// What a walker found, and whether it let go.
+/// Findings of a walker, and whether it gave up.
 pub(super) type Scanned = (Vec<Found>, Result<(), Unsupported>);
 
-/// What a walker finds, which is the same in pieces of these sizes as in one. It is checked behind
-/// each, with the bytes so far.
+/// Returns a walker's findings, which are the same in pieces of these sizes as in one piece.
+/// `check` runs after each piece, with the bytes so far.
 pub(super) fn scan_in<W: for<'a> Walker<Findings<'a>>>(
     bytes: &[u8],
     sizes: &[usize],
@@ -39,7 +39,7 @@ pub(super) fn scan_in<W: for<'a> Walker<Findings<'a>>>(
     whole
 }
 
-/// A transport stream: a PAT that names one program, which has no map yet.
+/// A transport stream: a PAT that names one program, whose map has not come.
 fn transport() -> Vec<u8> {
     let mut packet = vec![mpegts::SYNC_BYTE, 0x40, 0, 0x10, 0];
     packet.extend([0, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xe1, 0]);
@@ -68,7 +68,7 @@ fn mp4_box(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// A file whose fragments, of which there is one, have positions of this kind.
+/// A file with one fragment, whose positions are of this kind.
 fn mp4(flags: u8) -> Vec<u8> {
     let tfhd = mp4_box(
         b"tfhd",
@@ -82,7 +82,7 @@ fn mp4(flags: u8) -> Vec<u8> {
     .concat()
 }
 
-/// The beginning of a stream of each format, and the header that it has by then.
+/// The beginning of a stream of each format, and the length of its header.
 fn beginnings() -> [(Format, Vec<u8>, usize); 8] {
     let ebml = |name: &[u8]| {
         let name_bytes = 0x80 | name.len() as u8;
@@ -123,7 +123,7 @@ fn beginnings() -> [(Format, Vec<u8>, usize); 8] {
     ]
 }
 
-/// A scanner that was fed these, and the format that it told.
+/// A scanner that has read these bytes, and the format that it reported.
 fn fed(bytes: &[u8]) -> (Scanner, Option<Format>) {
     let (mut scanner, mut told) = (Scanner::new(), None);
     scanner.feed(bytes, &mut |finding, _| match finding {
@@ -135,7 +135,7 @@ fn fed(bytes: &[u8]) -> (Scanner, Option<Format>) {
 }
 
 #[test]
-fn each_format_is_told_with_its_header_and_what_is_held_for_it() {
+fn each_format_has_its_header_and_its_memory() {
     let sizes = [
         size_of::<Matroska>(),
         size_of::<Matroska>(),
@@ -161,7 +161,7 @@ fn each_format_is_told_with_its_header_and_what_is_held_for_it() {
             "{format:?}"
         );
         assert!(!scanner.may_be_sound_only(), "{format:?}");
-        // What is to be seen whole is held beside it.
+        // The scanner also holds an element that it must see whole.
         if format == Format::Mp4 {
             let moof = [&[0, 0, 0x40, 0][..], b"moof", &[0; 16_000]].concat();
             let (scanner, _) = fed(&[bytes, moof].concat());
@@ -177,7 +177,7 @@ fn each_format_is_told_with_its_header_and_what_is_held_for_it() {
 }
 
 #[test]
-fn names_are_those_of_the_interface() {
+fn formats_have_the_names_of_the_interface() {
     for (format, name, media_type) in [
         (Format::WebM, "webm", "video/webm"),
         (Format::Matroska, "matroska", "video/x-matroska"),
@@ -193,7 +193,7 @@ fn names_are_those_of_the_interface() {
 }
 
 #[test]
-fn until_it_is_told_a_beginning_is_held_and_may_be_anything() {
+fn a_beginning_is_held_until_its_format_is_known() {
     let (scanner, told) = fed(b"");
     assert!(told.is_none() && scanner.may_be_magic() && !scanner.may_be_sound_only());
     let (scanner, _) = fed(b"Ogg");
@@ -201,11 +201,11 @@ fn until_it_is_told_a_beginning_is_held_and_may_be_anything() {
     let (scanner, _) = fed(&[7; 900]);
     assert!(!scanner.may_be_magic() && scanner.may_be_sound_only());
     assert!((900..4_000).contains(&scanner.held_bytes()) && scanner.header().length() == 0);
-    // Text is nothing that is known, and nothing of it is held.
+    // Text is an unknown format, and the scanner holds nothing of it.
     let (scanner, _) = fed(&[b'x'; 900]);
     assert!(!scanner.may_be_magic() && !scanner.may_be_sound_only());
     assert_eq!(scanner.held_bytes(), 0);
-    // Nor is what was let go.
+    // Nor does it hold a stream that it gave up.
     let (scanner, told) = fed(&[&mp4(0)[..], &[0; 8]].concat());
     assert_eq!(
         (told, scanner.held_bytes(), scanner.header().length()),
@@ -214,7 +214,7 @@ fn until_it_is_told_a_beginning_is_held_and_may_be_anything() {
 }
 
 #[test]
-fn a_prelude_has_so_many_bytes_and_no_more() {
+fn a_prelude_has_at_most_31_bytes() {
     for length in [0, 1, 30, 31] {
         let bytes: Vec<u8> = (0..length).collect();
         let prelude = Prelude::new(&bytes).expect("it fits");
@@ -225,7 +225,7 @@ fn a_prelude_has_so_many_bytes_and_no_more() {
     assert!(Start::at(9).prelude.as_slice().is_empty());
 }
 
-/// A scanner as it was told, with something else at this place of what is told.
+/// A scanner from a hand-over, with another value in one place.
 #[cfg(feature = "handover")]
 fn told_otherwise(scanner: &Scanner, place: &str, value: serde_json::Value) -> Scanner {
     let mut told = serde_json::to_value(scanner).expect("it is told");
@@ -235,7 +235,7 @@ fn told_otherwise(scanner: &Scanner, place: &str, value: serde_json::Value) -> S
 
 #[cfg(feature = "handover")]
 #[test]
-fn what_cannot_be_is_not_believed() {
+fn a_handed_over_scanner_that_cannot_be_is_refused() {
     use serde_json::json;
     let zeros = |bytes: usize| json!("\0".repeat(bytes));
     let program = {
@@ -330,7 +330,7 @@ fn what_cannot_be_is_not_believed() {
     let mut flv = told_otherwise(&flv, "/state/Known/Flv/tags/kept", tags(128 * 1024));
     let at = flv.offset;
     assert!(flv.fits(at), "each as long as it may be");
-    // With the window no more than this, in whichever parts.
+    // With the window no more than this, in any parts.
     let room = 832 * 1024 - flv.held_bytes();
     for (held, fits) in [(room, true), (room + 1, false)] {
         flv.window = serde_json::from_value(json!({

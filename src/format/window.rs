@@ -1,67 +1,68 @@
-//! The few bytes that a walker has to see at once, over any splits of what it is fed.
+//! The few bytes that a walker has to see at once, across any cuts of its input.
 //!
-//! A [`Walker`] looks at what stands in front of it, and says with a [`Step`] how many bytes it
-//! must see, or how many it is done with. Mostly it sees them where they arrived; what is held is
-//! the front of something whose rest has yet to come, as long as the longest [`Step::Hold`]. What
-//! is passed before it has arrived is counted and never held.
+//! A [`Walker`] looks at the bytes in front of it. Its answer, a [`Step`], says how many bytes it
+//! must see, or how many it is done with. Mostly the walker sees bytes where they arrived. The
+//! window holds only the front of something whose rest has yet to come: at most as much as the
+//! longest [`Step::Hold`]. It counts passed bytes that have not arrived, and never holds them.
 
 use super::Unsupported;
 
-/// What looking at the first bytes gives.
+/// Result of a look at the first bytes.
 pub(crate) enum Look<T> {
     Found(T),
     Nothing,
-    /// Cannot tell before there are so many bytes in all: with one less nothing can be told.
+    /// The answer needs this many bytes in all. One byte less would not be enough.
     Needs(usize),
 }
 
 /// What a walker wants next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// To see so many bytes in all: more than it saw, and never more than it can bound.
+    /// Wants to see this many bytes in all: more than it saw, and a bounded number.
     Hold(usize),
-    /// To see a byte more than it saw.
+    /// Wants to see one byte more than it saw.
     More,
-    /// To go past so many, seen or not: at least one.
+    /// Passes this many bytes, seen or not: at least one.
     Pass(u64),
 }
 
-/// Goes through a container from place to place. `Out` takes what it makes of what it sees:
-/// findings, or bytes that go out instead.
+/// Reads a container element by element. `Out` receives the results: findings, or the bytes that go
+/// out instead.
 pub(crate) trait Walker<Out: ?Sized> {
-    /// Judges what can be seen, which is at least a byte; `at` is the offset of the first. What it
-    /// finds must not depend on how much more than it asked for can be seen: so it asks for no more
-    /// than the next byte that may tell.
+    /// Looks at the bytes that have come: at least one. `at` is the offset of the first. The result
+    /// must not depend on any bytes after the wanted ones. So a walker asks for no more than the
+    /// next byte that can decide.
     fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<Step, Unsupported>;
 }
 
-/// Room that stays when nothing is held, so that what is small needs no allocation each time.
+/// Room that the window keeps when it holds nothing, so that small elements need no allocation each
+/// time.
 const KEPT_BYTES: usize = 16 * 1024;
-/// Bytes that were passed are dropped when there are so many of them, and no fewer than are left:
-/// dropping moves what is left, so that a byte is moved once in its life.
+/// The window drops passed bytes when there are at least this many, and no fewer than the others.
+/// Dropping moves the others, so each byte moves about once.
 const PASSED_BYTES: usize = 4 * 1024;
 
-/// What a walker has yet to see, or to go past.
+/// Bytes that a walker has yet to see, and the count of bytes that it passes.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Window {
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     held: Vec<u8>,
-    /// So many of the held bytes were passed.
+    /// Number of held bytes that are passed.
     passed: usize,
-    /// So many bytes to come are passed.
+    /// Number of bytes to come that are passed.
     skip: u64,
-    /// So many must be seen.
+    /// Number of bytes that the walker must see.
     wanted: usize,
-    /// So many of the bytes shown last stood behind what is held when the walker let go.
+    /// Number of bytes behind the held ones, in the last input, when the walker gave up.
     unread: usize,
-    /// How many elements were passed since [`Window::take_passes`].
+    /// Number of elements passed since [`Window::take_passes`].
     #[cfg_attr(feature = "handover", serde(skip))]
     passes: usize,
 }
 
 impl Window {
-    /// Shows a walker the next bytes, of which the first is at `offset`.
+    /// Shows a walker the next bytes. `offset` is that of the first.
     pub(crate) fn walk<Out: ?Sized, W: Walker<Out>>(
         &mut self,
         walker: &mut W,
@@ -112,15 +113,15 @@ impl Window {
         }
     }
 
-    /// Returns how many elements were passed since the last call. That does not depend on how the
-    /// bytes were cut.
+    /// Returns how many elements were passed since the last call. The number does not depend on how
+    /// the bytes were cut.
     #[cfg_attr(not(feature = "remux"), allow(dead_code, reason = "only readers ask"))]
     pub(crate) fn take_passes(&mut self) -> usize {
         std::mem::take(&mut self.passes)
     }
 
-    /// What no walker has passed: of what is held, and once one has let go, of the bytes that it
-    /// was shown last.
+    /// Returns the bytes that no walker has passed: the held ones and, after a walker gave up, the
+    /// rest of its last input.
     #[cfg(feature = "hold")]
     pub(crate) fn take_rest(&mut self, last: &[u8]) -> Vec<u8> {
         let mut rest = std::mem::take(&mut self.held);
@@ -130,14 +131,15 @@ impl Window {
         rest
     }
 
-    /// Bytes that its one allocation takes: at most what is to be seen at once, and
-    /// [`PASSED_BYTES`] or as much again that was passed.
+    /// Returns the bytes of its one allocation: at most the bytes that must be seen at once, and
+    /// [`PASSED_BYTES`] or as much again for passed ones.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held.capacity()
     }
 
-    /// Grows as bytes come, and never past the length that was announced. Where bytes
-    /// were passed, there is room to pass more: else each pass of one byte would allocate anew.
+    /// Holds more bytes. The buffer grows as bytes come, and never past the announced length. Where
+    /// bytes were passed, there is room for more of them. Otherwise each pass of one byte would
+    /// allocate again.
     fn hold(&mut self, bytes: &[u8]) {
         let room = match self.passed {
             0 => 0,
@@ -164,9 +166,8 @@ impl Window {
     }
 }
 
-/// Makes room for so many more bytes: four times as much as there is, so that all that was
-/// allocated on the way is a third of what there is in the end, but no more than `bytes_max` in
-/// all.
+/// Reserves room for `additional` bytes. The capacity grows fourfold, so all earlier allocations
+/// together are a third of the last one. It exceeds `bytes_max` only if the bytes themselves do.
 pub(crate) fn grow(bytes: &mut Vec<u8>, additional: usize, bytes_max: usize) {
     let needed = bytes.len() + additional;
     if needed > bytes.capacity() {

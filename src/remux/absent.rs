@@ -1,5 +1,5 @@
-//! In the place of `remux` in a program that is built without it: no stream is had in another
-//! container than its own, and there is no name for one.
+//! Replaces `remux` in a program without that feature. Streams exist in their own container only,
+//! and no other container has a name.
 
 use crate::format::Format;
 #[cfg(feature = "handover")]

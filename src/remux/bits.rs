@@ -1,20 +1,20 @@
-//! Bits one behind the other, and the numbers that video codings make of them.
+//! Reads bits one after another, and the numbers that video codecs make of them.
 
-/// Reads from a few bytes; `None` where there are no more.
+/// Reader of a few bytes. Each method returns `None` at their end.
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
     current: u8,
-    /// So many bits of it are to come.
+    /// Bits of `current` that are to come.
     left: u8,
-    /// So many zero bytes came last.
+    /// Zero bytes that came last.
     zeros: u8,
-    /// A 3 behind two zero bytes is none of the content (ISO/IEC 14496-10 section 7.4.1).
+    /// Whether a 3 after two zero bytes is skipped (ISO/IEC 14496-10 section 7.4.1).
     is_escaped: bool,
 }
 
 impl<'a> Bits<'a> {
-    /// Of bytes as they are.
+    /// Returns a reader of plain bytes.
     pub fn plain(bytes: &'a [u8]) -> Bits<'a> {
         Bits {
             bytes,
@@ -26,7 +26,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Of a NAL unit.
+    /// Returns a reader of a NAL unit.
     pub fn escaped(bytes: &'a [u8]) -> Bits<'a> {
         Bits {
             is_escaped: true,
@@ -34,7 +34,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// The next one: 0 or 1.
+    /// Reads a bit: 0 or 1.
     pub fn bit(&mut self) -> Option<u32> {
         if self.left == 0 {
             let mut byte = *self.bytes.get(self.at)?;
@@ -55,22 +55,22 @@ impl<'a> Bits<'a> {
         Some(u32::from(self.current >> self.left & 1))
     }
 
-    /// Whether the next one is set.
+    /// Reads a bit as a flag.
     pub fn flag(&mut self) -> Option<bool> {
         self.bit().map(|bit| bit == 1)
     }
 
-    /// A number of so many bits: 32 at the most.
+    /// Reads a number of at most 32 bits.
     pub fn number(&mut self, bits: u32) -> Option<u32> {
         (0..bits).try_fold(0u32, |number, _| Some(number << 1 | self.bit()?))
     }
 
-    /// Goes past so many.
+    /// Skips bits.
     pub fn skip(&mut self, bits: u32) -> Option<()> {
         (0..bits).try_for_each(|_| self.bit().map(|_| ()))
     }
 
-    /// An Exp-Golomb code, `ue(v)`: below 2^32 - 1.
+    /// Reads an Exp-Golomb code, `ue(v)`: below 2^32 - 1.
     pub fn golomb(&mut self) -> Option<u32> {
         let mut zeros = 0;
         while self.bit()? == 0 {
@@ -82,7 +82,7 @@ impl<'a> Bits<'a> {
         Some(((1u64 << zeros) - 1) as u32 + self.number(zeros)?)
     }
 
-    /// A signed one, `se(v)`.
+    /// Reads a signed Exp-Golomb code, `se(v)`.
     pub fn signed_golomb(&mut self) -> Option<i64> {
         let code = i64::from(self.golomb()?);
         Some(if code % 2 == 0 {

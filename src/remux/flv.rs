@@ -9,7 +9,7 @@ use crate::format::Unsupported;
 use crate::format::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
 use crate::format::window::{Step, Walker};
 
-/// The reader.
+/// Reader of FLV.
 #[derive(Default)]
 pub(super) struct Flv {
     unit_bytes_max: usize,
@@ -17,19 +17,19 @@ pub(super) struct Flv {
     pub(super) roll: SampleQueue,
     pictures: Part,
     sound: Part,
-    /// That some sound, some pictures are left out was said.
+    /// Whether it was reported that sound, and pictures, are left out.
     has_left_out: [bool; 2],
-    /// What metadata say of the pictures' size.
+    /// Size of the pictures in the metadata.
     size: Option<(u16, u16)>,
     room: Vec<u8>,
 }
 
-/// The pictures or the sound, of which there is one track at most.
+/// Pictures or sound. There is at most one track of each.
 #[derive(Default)]
 enum Part {
     #[default]
     Unknown,
-    /// Nothing of it is carried.
+    /// It cannot be carried.
     LeftOut,
     Track {
         index: usize,
@@ -38,15 +38,15 @@ enum Part {
     },
 }
 
-/// What a tag carries.
+/// Content of a tag.
 enum Content<'a> {
-    /// A setup, in the form of ISO BMFF.
+    /// Setup in the form of ISO BMFF.
     Setup(Codec, &'a [u8]),
-    /// The setup of Opus, as Ogg has it.
+    /// Setup of Opus in the form of Ogg.
     OpusHead(&'a [u8]),
-    /// A packet, shown so many milliseconds after it is decoded.
+    /// Packet, and the milliseconds from its decode time to its presentation time.
     Packet(Codec, i32, &'a [u8]),
-    /// Of another codec, which is called so.
+    /// Content of another codec with this name.
     Unknown(&'a [u8]),
     Nothing,
 }
@@ -55,7 +55,7 @@ const TICKS_PER_SECOND: u32 = 1000;
 /// Flags of the head.
 const HAS_AUDIO: u8 = 4;
 const HAS_VIDEO: u8 = 1;
-/// Metadata that are looked through for a size.
+/// Longest metadata that is searched for a size.
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 
 impl Walker<Handler<'_>> for Flv {
@@ -108,8 +108,8 @@ impl Flv {
         let [b'F', b'L', b'V', _, flags, 0, 0, 0, 9, ..] = *head else {
             return Err(ear.let_go("FLV does not begin with its head of 9 bytes"));
         };
-        // What the head promises is waited for. The first tag tells the codec: until then it is the
-        // usual one.
+        // The reader waits for tracks that the head promises. The first tag tells the codec; until
+        // then it is the usual one.
         if flags & HAS_VIDEO != 0 {
             self.pictures.begin(&mut self.roll, VIDEO, Codec::H264);
         }
@@ -167,7 +167,7 @@ impl Flv {
         ear.check(said)
     }
 
-    /// What a tag carries of a track that is known.
+    /// Passes on the content of a tag of a known track.
     fn say(
         &mut self,
         kind: u8,
@@ -204,7 +204,7 @@ impl Flv {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub(super) fn held_bytes(&self) -> usize {
         let parts = [&self.pictures, &self.sound].into_iter();
         let of_part = parts.map(|part| match part {
@@ -216,7 +216,7 @@ impl Flv {
 }
 
 impl Content<'_> {
-    /// How many milliseconds it is shown behind the tag's own time.
+    /// Returns the milliseconds from the tag's time to the presentation time.
     fn ahead(&self) -> i32 {
         match self {
             Content::Packet(_, ahead, _) => *ahead,
@@ -230,7 +230,7 @@ impl Part {
         matches!(self, Part::Track { codec, .. } if *codec == wanted)
     }
 
-    /// A track begins, in the place of the one before if there was one.
+    /// Begins a track. It replaces the one before.
     fn begin(&mut self, roll: &mut SampleQueue, kind: u8, codec: Codec) {
         let shape = match kind {
             VIDEO => Shape::Pictures {
@@ -285,7 +285,7 @@ fn video(body: &[u8]) -> Content<'_> {
     }
 }
 
-/// Enhanced RTMP: the packet type stands where the codec did.
+/// Enhanced RTMP: the packet type is where the codec was.
 fn enhanced_video(packet_type: u8, body: &[u8]) -> Content<'_> {
     let Some((name, rest)) = body.split_first_chunk::<4>() else {
         return Content::Nothing;
@@ -300,7 +300,7 @@ fn enhanced_video(packet_type: u8, body: &[u8]) -> Content<'_> {
     };
     let has_offset = matches!(codec, Codec::H264 | Codec::H265);
     match packet_type {
-        // Its frames tell the same, and more.
+        // Frames say the same, and more.
         0 if matches!(codec, Codec::Vp8 | Codec::Vp9) => Content::Nothing,
         0 => Content::Setup(codec, rest),
         1 if has_offset => packet(codec, rest),
@@ -310,7 +310,7 @@ fn enhanced_video(packet_type: u8, body: &[u8]) -> Content<'_> {
     }
 }
 
-/// Behind its offset in milliseconds.
+/// Reads a packet behind its offset in milliseconds.
 fn packet(codec: Codec, body: &[u8]) -> Content<'_> {
     let Some(([c0, c1, c2], bytes)) = body.split_first_chunk::<3>() else {
         return Content::Nothing;
@@ -326,7 +326,7 @@ fn audio(body: &[u8]) -> Content<'_> {
     match first >> 4 {
         2 | 14 => Content::Packet(Codec::MpegAudio, 0, rest),
         10 => match rest {
-            // Some send one that says nothing.
+            // Some encoders send one without content.
             [0] => Content::Nothing,
             [0, config @ ..] => Content::Setup(Codec::Aac, config),
             [1, bytes @ ..] => Content::Packet(Codec::Aac, 0, bytes),
@@ -362,7 +362,7 @@ fn enhanced_audio(packet_type: u8, body: &[u8]) -> Content<'_> {
     }
 }
 
-/// The size that metadata tell: two numbers, which AMF names.
+/// Returns the size in metadata: two numbers with names of AMF.
 fn size(metadata: &[u8]) -> Option<(u16, u16)> {
     let number = |name: &[u8]| {
         let mut places = metadata.windows(name.len());

@@ -1,7 +1,6 @@
 //! WebM and Matroska (RFC 9559). A frame of a block is a packet.
 //!
-//! A block says only when its picture is shown: when it is decoded is made out of that
-//! ([`order`]).
+//! A block has only a presentation time. The decode time is derived from it ([`order`]).
 
 mod order;
 mod setup;
@@ -21,26 +20,26 @@ use crate::format::window::{Step, Walker};
 use order::Order;
 use setup::Setup;
 
-/// The reader.
+/// Reader of WebM and Matroska.
 #[derive(Default)]
 pub(super) struct Matroska {
     unit_bytes_max: usize,
     level: Level,
     pub(super) roll: SampleQueue,
-    /// Those that are carried.
+    /// Tracks that are carried.
     tracks: Vec<Carried>,
     has_tracks: bool,
-    /// Nanoseconds of a tick.
+    /// Nanoseconds in a tick.
     scale: u64,
-    /// The Cluster's own time, in ticks.
+    /// Time of the Cluster, in ticks.
     cluster_time: Option<i64>,
     room: Rooms,
 }
 
-/// For frames that cannot be lent as they came.
+/// Buffers for frames that cannot be lent as they came.
 #[derive(Default)]
 struct Rooms {
-    /// With what every frame begins, where that is left out.
+    /// A frame with the bytes that its track strips.
     whole: Vec<u8>,
     unit: Vec<u8>,
 }
@@ -53,17 +52,17 @@ enum Level {
     Cluster,
 }
 
-/// A track that is carried, in its place in the roll.
+/// A track that is carried. It has the same index in the queue.
 struct Carried {
     number: u64,
     codec: Codec,
     packets: Packets,
     order: Order,
-    /// Nanoseconds that a frame lasts, if that is said.
+    /// Duration of a frame in nanoseconds, if the track says it.
     frame: Option<i64>,
-    /// Nanoseconds by which all of it is said too late.
+    /// Nanoseconds by which its times are late.
     delay: i64,
-    /// What is left out in front of each frame.
+    /// Bytes that the track strips from each frame.
     front: Vec<u8>,
 }
 
@@ -72,7 +71,7 @@ const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
 const USUAL_SCALE: u64 = 1_000_000;
 const TRACKS_BYTES_MAX: usize = 256 * 1024;
 const TIMESTAMP_BYTES_MAX: usize = 32;
-/// What stands around a block's frames in its group, and in front of them.
+/// Bytes around the frames of a block, in its group.
 const BLOCK_HEAD_BYTES: usize = 1024;
 const LACING: u8 = 0x06;
 
@@ -102,7 +101,7 @@ impl Walker<Handler<'_>> for Matroska {
             (Level::Segment, INFO | TRACKS) => self.whole(head, seen, TRACKS_BYTES_MAX, ear),
             (Level::Cluster, TIMESTAMP) => self.whole(head, seen, TIMESTAMP_BYTES_MAX, ear),
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => {
-                // The track's number stands in front, and says whether it is wanted at all.
+                // The number of the track comes first. It tells whether the block is wanted at all.
                 let needed = head.bytes() + head.size.unwrap_or(0).min(8) as usize;
                 let Some(front) = seen.get(head.bytes()..needed) else {
                     return Ok(Step::Hold(needed));
@@ -131,7 +130,7 @@ impl Matroska {
         }
     }
 
-    /// An element that must be seen whole, and may have so many bytes.
+    /// Reads an element that must be whole. It has at most `bytes_max` bytes.
     fn whole(
         &mut self,
         head: Head,
@@ -171,7 +170,7 @@ impl Matroska {
             .ok_or_else(|| ear.let_go("an element of Matroska has no size where it needs one"))
     }
 
-    /// Of the track that a block names, its place, and how many bytes the name takes.
+    /// Returns the index of the track that a block names, and the length of the number.
     fn carried(&self, block: &[u8]) -> Option<(usize, usize)> {
         let bytes = block.first()?.leading_zeros() as usize + 1;
         let number = ebml::number(block.get(..bytes).filter(|number| number.len() <= 8)?)?;
@@ -182,7 +181,7 @@ impl Matroska {
         Some((place, bytes))
     }
 
-    /// Takes what stands in Tracks.
+    /// Reads the content of Tracks.
     fn begin(&mut self, tracks: &[u8], ear: &mut Handler<'_>) -> Result<(), Unsupported> {
         self.roll.clear();
         self.tracks.clear();
@@ -222,7 +221,7 @@ impl Matroska {
         ear.check(said)
     }
 
-    /// When a block is shown, so many ticks behind its Cluster's time.
+    /// Returns the presentation time of a block, `relative` ticks after its Cluster.
     fn time(&self, relative: i16, ear: &mut Handler<'_>) -> Result<Time, Unsupported> {
         let Some(cluster_time) = self.cluster_time else {
             return Err(ear.let_go("a Cluster of Matroska does not say its time"));
@@ -233,7 +232,7 @@ impl Matroska {
             .ok_or_else(|| ear.let_go("a time of Matroska is out of reason"))
     }
 
-    /// A block that is whole.
+    /// Reads a whole block.
     fn block(
         &mut self,
         block: &[u8],
@@ -260,7 +259,7 @@ impl Matroska {
         ear.check(said)
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub(super) fn held_bytes(&self) -> usize {
         let of_track = |track: &Carried| {
             track.packets.held_bytes() + track.order.held_bytes() + track.front.capacity()
@@ -274,7 +273,7 @@ impl Matroska {
 }
 
 impl Carried {
-    /// A frame that is shown at this time, and may be decoded by itself.
+    /// Passes on a frame with this presentation time.
     fn say(
         &mut self,
         roll: &mut SampleQueue,
@@ -309,7 +308,7 @@ impl Carried {
         self.packets.say(roll, index, packet, &mut room.unit, sink)
     }
 
-    /// When the frame behind one in the same block begins.
+    /// Returns the time after a frame, where the next one in the block begins.
     fn after(&self, time: Time, frame: &[u8]) -> Time {
         let own = match self.codec {
             Codec::Opus => sound::opus_lasts(frame),
@@ -323,7 +322,7 @@ impl Carried {
     }
 }
 
-/// Nanoseconds of a tick.
+/// Returns the nanoseconds in a tick.
 fn scale(info: &[u8]) -> u64 {
     let mut scales = ebml::elements(info).filter(|(id, _)| *id == TIMESTAMP_SCALE);
     let scale = scales
@@ -332,7 +331,7 @@ fn scale(info: &[u8]) -> u64 {
     scale.clamp(1, 1_000_000_000)
 }
 
-/// Passes each frame of a block that has bytes to `frame`, whose first error ends it.
+/// Passes each frame with bytes in a block to `frame`. The first error ends it.
 fn frames(
     body: &[u8],
     lacing: u8,
@@ -363,7 +362,7 @@ fn frames(
     }
 }
 
-/// All but the last one's, each a sum of bytes of which the last is below 255.
+/// Reads all sizes but the last. Each is a sum of bytes, of which the last is below 255.
 fn xiph_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
     for size in sizes {
         loop {
@@ -377,7 +376,8 @@ fn xiph_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
     Some(())
 }
 
-/// All but the last one's: the first, and then the differences, around the middle of what fits.
+/// Reads all sizes but the last: the first one, and then differences around the middle of their
+/// range.
 fn ebml_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
     let mut last = None;
     for size in sizes {
@@ -385,7 +385,7 @@ fn ebml_sizes(sizes: &mut [usize], rest: &mut &[u8]) -> Option<()> {
         let field = take(rest, bytes).filter(|_| bytes <= 8)?;
         let value = i64::try_from(ebml::number(field)?).ok()?;
         let middle = (1i64 << (7 * bytes - 1)) - 1;
-        // A size that fits is below 2^56, as each difference is.
+        // A size that fits is below 2^56, and so is each difference.
         let own = last.map_or(value, |last: i64| last + value - middle);
         last = Some(own);
         *size = usize::try_from(own)

@@ -1,10 +1,10 @@
-//! What readers hand to writers: tracks, and their access units one by one.
+//! The form in which readers hand media to writers: tracks, and their access units one by one.
 //!
-//! A unit is one picture or one frame of sound, in one form per codec, whatever container it came
-//! in; its bytes are lent. Units come in the order in which the source has them: a track's own
-//! decode times never run back, but one track may be as far ahead of another as a fragment is long.
+//! A unit is one picture or one frame of sound. Each codec has one form, for all containers. The
+//! bytes are lent. Units come in the order of the source: the decode times of a track never run
+//! back, but one track may be ahead of another by the length of a fragment.
 
-/// What a track carries: only what a writer can carry on is among them.
+/// Codec of a track. Only codecs that a writer can carry are listed.
 ///
 /// | codec | a unit | [`Track::setup`] |
 /// |---|---|---|
@@ -19,8 +19,8 @@
 /// | E-AC-3 | the frames of all substreams of one time | `dec3` |
 /// | Opus | a packet, not self-delimited | `dOps` |
 ///
-/// Parameter sets that the source sends in the stream stay in the units, in front of the picture;
-/// [`Track::setup`] has the newest.
+/// Parameter sets that the source sends in the stream stay in the units, in front of the picture.
+/// [`Track::setup`] has the newest ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// H.264
@@ -45,37 +45,38 @@ pub enum Codec {
     Opus,
 }
 
-/// What is known of a track.
+/// Track of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// As the source calls it: PID, track number, track ID; of FLV 8 is sound and 9 is pictures.
+    /// Number that the source gives the track: PID, track number or track ID. In FLV 8 is sound and
+    /// 9 is pictures.
     pub number: u64,
-    /// What its units are.
+    /// Codec of its units.
     pub codec: Codec,
-    /// Ticks a second of the clock in which the source counts its times, at least 1.
+    /// Ticks a second of the clock in which the source counts its times: at least 1.
     pub clock: u32,
-    /// The content of the codec's box in ISO BMFF, or its descriptor: see [`Codec`]. `None` until
-    /// it is known; no unit of the track comes before that.
+    /// Content of the codec's box in ISO BMFF, or its descriptor: see [`Codec`]. `None` until it is
+    /// known. No unit of the track comes before that.
     pub setup: Option<Box<[u8]>>,
-    /// Of its pictures or its sound; zeros until the setup is known, where only that tells.
+    /// Shape of its pictures or its sound. If only the setup tells it, it is zero until then.
     pub shape: Shape,
 }
 
 impl Track {
-    /// Whether what a writer says of it is known: units may come.
+    /// Returns whether the setup is known. Then units may come.
     pub fn is_known(&self) -> bool {
         self.setup.is_some()
     }
 }
 
 impl Track {
-    /// Whether a writer says the same of both.
+    /// Returns whether a writer describes both tracks in the same way.
     pub(super) fn is_alike(&self, other: &Track) -> bool {
         (self.codec, &self.setup, self.shape, self.is_known())
             == (other.codec, &other.setup, other.shape, other.is_known())
     }
 
-    /// Whether all units that came of the old tracks are units of the new ones: others were added,
+    /// Returns whether all units of the old tracks belong to the new ones, too: tracks were added,
     /// or have become known.
     pub(super) fn are_more(old: &[Track], new: &[Track]) -> bool {
         let still = |(old, new): (&Track, &Track)| !old.is_known() || old.is_alike(new);
@@ -84,7 +85,7 @@ impl Track {
 }
 
 impl Codec {
-    /// Whether it is of pictures; the others are of sound.
+    /// Returns whether the codec is one of pictures. The others are of sound.
     pub fn is_video(self) -> bool {
         match self {
             Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9 => true,
@@ -93,39 +94,40 @@ impl Codec {
     }
 }
 
-/// The size of pictures or what sound is made of.
+/// Size of pictures, or format of sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// In pixels, as they are to be shown before their own form is taken into account.
+    /// Size in pixels, without regard to the form of a pixel.
     Pictures {
-        /// From left to right
+        /// From left to right.
         width: u16,
-        /// From top to bottom
+        /// From top to bottom.
         height: u16,
     },
-    /// As it is coded: of AAC with replicated bands or parametric stereo what the core has.
+    /// Format as it is coded. For AAC with band replication or parametric stereo it is that of the
+    /// core.
     Sound {
-        /// Samples a second of each channel
+        /// Samples a second of each channel.
         rate: u32,
-        /// 0 where only the coded sound tells
+        /// Number of channels. 0 if only the coded sound tells it.
         channels: u8,
     },
 }
 
-/// A time in nanoseconds, on the source's own clock. Any container's clock survives it: what was
-/// converted to it and is converted back is what it was.
+/// Time in nanoseconds, on the source's own clock. Times of any container survive a conversion to
+/// it and back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(i64);
 
 impl Time {
-    /// Nanoseconds.
+    /// Nanoseconds in a second.
     pub const SECOND: i64 = 1_000_000_000;
-    /// A source whose times lie outside of this is let go: some 73 years, so that sums and
-    /// differences of a few times overflow nothing.
+    /// Largest time: some 73 years, so that sums and differences of a few times do not overflow. A
+    /// reader gives up a source with larger ones.
     const MAX: i64 = i64::MAX / 4;
 
-    /// So many ticks of a clock, rounded to the nearest; `None` of a clock that stands and of times
-    /// out of all reason.
+    /// Converts ticks of a clock, rounded to the nearest. `None` if the clock has no ticks, or the
+    /// time is too large.
     pub fn of(ticks: i64, ticks_per_second: u32) -> Option<Time> {
         let (ticks, clock) = (i128::from(ticks), i128::from(ticks_per_second));
         let nanoseconds =
@@ -133,17 +135,17 @@ impl Time {
         Time::from_nanoseconds(i64::try_from(nanoseconds?).ok()?)
     }
 
-    /// `None` of times out of all reason.
+    /// Returns the time. `None` if it is too large.
     pub fn from_nanoseconds(nanoseconds: i64) -> Option<Time> {
         (nanoseconds.unsigned_abs() <= Time::MAX.unsigned_abs()).then_some(Time(nanoseconds))
     }
 
-    /// Nanoseconds.
+    /// Returns the nanoseconds.
     pub fn nanoseconds(self) -> i64 {
         self.0
     }
 
-    /// In ticks of a clock, rounded to the nearest; 0 of a clock that stands.
+    /// Returns the time in ticks of a clock, rounded to the nearest. 0 if the clock has no ticks.
     pub fn ticks(self, ticks_per_second: u32) -> i64 {
         let doubled = 2 * i128::from(self.0) * i128::from(ticks_per_second);
         let second = i128::from(Time::SECOND);
@@ -155,40 +157,40 @@ impl Time {
 /// A picture or a frame of sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit<'a> {
-    /// The place of its track in the list that was told last.
+    /// Index of its track in the newest list.
     pub track: usize,
-    /// When it is to be decoded: within a track never before the one that came before.
+    /// Decode time. It is never before that of the track's previous unit.
     pub decode: Time,
-    /// When it is to be shown or heard: never before `decode`.
+    /// Presentation time. It is never before `decode`.
     pub present: Time,
-    /// Decoding can begin with it. All sound says so.
+    /// Whether decoding can begin with the unit. It can with all sound.
     pub is_join: bool,
-    /// In the form that [`Codec`] says: at least one, at most as many as the reader was told.
+    /// Bytes in the form of [`Codec`]: at least one, and at most as many as the reader allows.
     pub bytes: &'a [u8],
 }
 
-/// What a reader says.
+/// One thing that a reader passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReaderEvent<'a> {
-    /// The tracks, all of them: at first, when another one shows, when a setup becomes known or
-    /// changes, and when the source begins anew with others. At most [`TRACKS_MAX`].
+    /// All tracks, at most [`TRACKS_MAX`]. The list comes first, when a track is added, when a
+    /// setup becomes known or changes, and when the source begins again with other tracks.
     Tracks(&'a [Track]),
     /// The next unit.
     Unit(Unit<'a>),
-    /// The tracks whose units are announced and have not come: bit N is of the track at place N of
-    /// the list. Units of other tracks wait for them.
+    /// Tracks whose units are announced and have not come: bit N is the track at index N. Units of
+    /// other tracks wait for them.
     Announced(u16),
-    /// A track that cannot be carried: said once, when it shows.
+    /// A track that cannot be carried. It comes once, when the track shows.
     LeftOut {
-        /// As [`Track::number`].
+        /// Number as in [`Track::number`].
         number: u64,
-        /// What it carries, as its container calls it; printable.
+        /// Codec, as its container calls it, in printable letters.
         codec: &'a str,
     },
 }
 
 impl ReaderEvent<'_> {
-    /// What it costs to write this, as the number of bytes that cost as much to copy.
+    /// Returns the cost of writing this, as the number of bytes that take as long to copy.
     pub fn work(&self) -> usize {
         match self {
             ReaderEvent::Unit(unit) => UNIT_WORK + unit.bytes.len(),
@@ -199,18 +201,18 @@ impl ReaderEvent<'_> {
     }
 }
 
-/// The work that each unit makes, however small it is.
+/// Work of each unit, however small it is.
 pub const UNIT_WORK: usize = 256;
 
-/// More tracks of a source are left out.
+/// Most tracks of a source. Others are left out.
 pub const TRACKS_MAX: usize = 16;
 
-/// Takes what a reader says, one thing at a time. An error ends the reader there: nothing more is
-/// made of the bytes that it was fed.
+/// Receives a reader's events one by one. An error ends the reader: nothing more is made of the
+/// bytes that it has read.
 pub type Sink<'a> = dyn FnMut(ReaderEvent<'_>) -> Result<(), Fault> + 'a;
 
-/// The source is not understood (any more), and why. The reader says nothing more; the stream
-/// itself is as good as it was.
+/// The reason why media is not understood, or not any more. The reader passes on nothing more. The
+/// stream itself is not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault(pub &'static str);
 
@@ -219,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_containers_ticks_survive() {
+    fn the_ticks_of_every_container_survive_a_conversion() {
         for clock in [1000, 44_100, 48_000, 90_000, 10_000_000, 27_000_000] {
             for ticks in [-90_001, -1, 0, 1, 2, 3, 12_345, 1 << 33, 987_654_321_012] {
                 assert_eq!(Time::of(ticks, clock).unwrap().ticks(clock), ticks);
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn times_out_of_all_reason_are_none() {
+    fn times_that_are_too_large_are_none() {
         assert_eq!(Time::of(1, 0), None);
         assert_eq!(Time::of(i64::MAX, 1), None);
         assert_eq!(Time::of(i64::MIN, 90_000), None);

@@ -1,14 +1,14 @@
-//! The same pictures and sound in another container.
+//! Remuxing: the same pictures and sound in another container.
 //!
 //! ```text
 //! a stream's bytes ─→ Reader ─→ tracks and units (medium) ─→ a writer ─→ another stream's bytes
 //! ```
 //!
-//! A [`Reader`] is fed a stream's bytes from its header on, in any splits, and says [`ReaderEvent`]:
-//! which tracks there are, and their units one by one. The same bytes give the same units
-//! however they are cut. It copies no more than it must see at once; what it holds is bounded
-//! ([`Reader::held_bytes_max`]), and so is what a byte costs. What it does not understand is a
-//! [`Fault`], which ends it, and nothing else.
+//! A [`Reader`] reads a stream's bytes, from its header on and in pieces of any size. It passes on
+//! [`ReaderEvent`]s: the tracks, and their units one by one. The units do not depend on how the
+//! bytes are cut. The reader copies no more than it must see at once. Its memory is bounded
+//! ([`Reader::held_bytes_max`]), and so is the cost of a byte. Media that it does not understand is
+//! a [`MediaError`], which ends the reader and nothing else.
 
 mod bits;
 mod flv;
@@ -40,14 +40,14 @@ use mp4::Mp4;
 use mpegts::MpegTs;
 use packets::Handler;
 
-/// The work of looking at an element, a tag, a box or a sample.
+/// Work of looking at an element, a tag, a box or a sample.
 const LOOK_WORK: usize = 32;
 
-/// Reads one stream.
+/// Reader of one stream.
 pub struct Reader {
     container: Container,
     window: Window,
-    /// Of the next byte.
+    /// Offset of the next byte.
     offset: u64,
 }
 
@@ -59,8 +59,8 @@ enum Container {
 }
 
 impl Reader {
-    /// Before the first byte of a stream of this format, header included; `None` if it is none that
-    /// can be read. A unit longer than `unit_bytes_max` is a fault.
+    /// Returns a reader for a stream of this format, with its header. `None` if the format cannot
+    /// be read. A unit longer than `unit_bytes_max` is an error.
     pub fn new(format: Format, unit_bytes_max: usize) -> Option<Reader> {
         let container = match format {
             Format::Flv => Container::Flv(Box::new(Flv::new(unit_bytes_max))),
@@ -78,7 +78,7 @@ impl Reader {
         })
     }
 
-    /// Takes the stream's next bytes and says what they carry. Not to be fed after a fault.
+    /// Reads the stream's next bytes and passes on what they carry. Nothing may follow an error.
     pub fn feed(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
         let (window, offset) = (&mut self.window, self.offset);
         self.offset += bytes.len() as u64;
@@ -90,7 +90,7 @@ impl Reader {
         }
     }
 
-    /// The stream is over: says the units that were waited with.
+    /// Ends the stream: passes on the units that were held.
     pub fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         match &mut self.container {
             Container::MpegTs(reader) => reader.finish(sink),
@@ -98,8 +98,7 @@ impl Reader {
         }
     }
 
-    /// What has been looked at since this was last asked and was no unit, as work
-    /// ([`ReaderEvent::work`]).
+    /// Returns the work since the last call for bytes that made no unit ([`ReaderEvent::work`]).
     pub fn take_work(&mut self) -> usize {
         LOOK_WORK * self.window.take_passes()
     }
@@ -115,7 +114,7 @@ impl Reader {
         }
     }
 
-    /// Bytes that its allocations take: [`Reader::held_bytes_max`] at the most.
+    /// Returns the bytes of its allocations: at most [`Reader::held_bytes_max`].
     pub fn held_bytes(&self) -> usize {
         let of_container = match &self.container {
             Container::Flv(reader) => size_of::<Flv>() + reader.held_bytes(),
@@ -126,9 +125,8 @@ impl Reader {
         self.window.held_bytes() + of_container
     }
 
-    /// What a reader of such units holds at the very most: one as it
-    /// comes, one as it is said, and one between where something is left out of each; tables,
-    /// headers and setups.
+    /// Returns the most bytes that a reader of such units holds: one unit as it comes, one as it is
+    /// passed on, and one in between if parts are left out; tables, headers and setups.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
         3 * unit_bytes_max + 1536 * 1024
     }

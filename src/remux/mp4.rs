@@ -1,8 +1,8 @@
 //! Fragmented MP4 (ISO/IEC 14496-12). A sample is a packet.
 //!
-//! A fragment's head is kept, which is bounded, and its samples are taken where they lie in the
-//! `mdat`, in the order in which they lie there: nothing is made of a sample before it has come,
-//! so that many that were only announced cost nothing.
+//! The reader keeps the head of a fragment, which is bounded. It reads the samples where they are
+//! in the `mdat`, in their order there. It does no work for a sample before the sample has come. So
+//! announcing many samples costs nothing.
 
 mod runs;
 mod setup;
@@ -20,32 +20,32 @@ use crate::format::window::{Look, Step, Walker};
 use runs::Run;
 use setup::Setup;
 
-/// The reader.
+/// Reader of fragmented MP4.
 #[derive(Default)]
 pub(super) struct Mp4 {
     unit_bytes_max: usize,
     pub(super) roll: SampleQueue,
-    /// Those that `moov` names, left out or not: at most [`TRACKS_MAX`].
+    /// Tracks of `moov`, carried or not: at most [`TRACKS_MAX`].
     tracks: Vec<Carried>,
     has_moov: bool,
     fragment: Fragment,
     round: Round,
-    /// Of the `mdat` that is at hand.
+    /// End of the current `mdat`.
     mdat_end: Option<u64>,
     room: Vec<u8>,
 }
 
-/// Tracks that follow each other in fragments, until one comes again: bit N is of the track at place
-/// N of the roll.
+/// Tracks that follow each other in fragments, until one comes again. Bit N is the track at index N
+/// of the queue.
 #[derive(Default)]
 struct Round {
-    /// Tracks of the round before; at first all tracks of `moov`.
+    /// Tracks of the previous round. At first they are all tracks of `moov`.
     expected: u16,
-    /// Tracks that this round's `moof`s name.
+    /// Tracks that the `moof`s of this round name.
     named: u16,
-    /// Those whose samples have come.
+    /// Tracks whose samples have come.
     done: u16,
-    /// As it was said last.
+    /// Tracks of the newest announcement.
     announced: u16,
 }
 
@@ -53,20 +53,20 @@ struct Round {
 struct Carried {
     number: u32,
     ticks_per_second: u32,
-    /// What counts where a fragment says nothing.
+    /// Defaults where a fragment says nothing.
     usual: SampleDefaults,
-    /// What its edit list moves its samples by, in ticks.
+    /// Ticks by which its edit list moves its samples.
     shift: i64,
-    /// So many ticks at most a sample is shown before its own time of decoding: then that was
-    /// earlier.
+    /// Most ticks from presentation to decoding of a sample. The real decode time is earlier by
+    /// that.
     ahead: i64,
-    /// Where the next fragment begins, if it does not say so.
+    /// Time of the next fragment, if the fragment does not say it.
     next: i64,
-    /// Its place in the roll, and what becomes of its samples; `None` if it is left out.
+    /// Index in the queue, and the state of its packets. `None` if the track is left out.
     packets: Option<(usize, Packets)>,
 }
 
-/// A sample's duration, size and flags.
+/// Defaults for duration, size and flags of a sample.
 #[derive(Clone, Copy, Default)]
 struct SampleDefaults {
     duration: u32,
@@ -74,28 +74,32 @@ struct SampleDefaults {
     flags: u32,
 }
 
-/// What is to come of a fragment's samples.
+/// Samples of a fragment that are to come.
 #[derive(Default)]
 struct Fragment {
-    /// What stands in the `moof`.
+    /// Content of the `moof`.
     content: Vec<u8>,
-    /// By where their first sample lies, from `next` on those of which some are to come.
+    /// Runs, by the position of their first sample. From `next` on they have samples that are to
+    /// come.
     runs: Vec<Run>,
+    /// Index of the run with the next sample.
     next: usize,
 }
 
 /// A sample.
 struct Sample {
     track: usize,
-    /// From the stream's first byte.
+    /// Offsets of its bytes, counted from the stream's first byte.
     place: Range<u64>,
-    /// In ticks.
+    /// Decode time in ticks.
     decode: i64,
+    /// Presentation time in ticks.
     present: i64,
+    /// Whether decoding can begin with it.
     is_join: bool,
 }
 
-/// More tracks are no live stream.
+/// Most tracks of a live stream.
 const TRACKS_MAX: usize = 64;
 const MOOV_BYTES_MAX: usize = 256 * 1024;
 
@@ -142,7 +146,7 @@ impl Mp4 {
         }
     }
 
-    /// A box that must be seen whole, and may have so many bytes.
+    /// Reads a box that must be whole. It has at most `bytes_max` bytes.
     fn whole(
         &mut self,
         head: &BoxHead,
@@ -172,7 +176,7 @@ impl Mp4 {
         Ok(Step::Pass(head.length))
     }
 
-    /// Takes a `moov`.
+    /// Reads a `moov`.
     fn begin(&mut self, moov: &[u8], ear: &mut Handler<'_>) -> Result<(), Unsupported> {
         let Some(extends) = child(moov, b"mvex") else {
             return Err(ear.let_go("MP4 is not fragmented: its moov has no mvex"));
@@ -214,7 +218,7 @@ impl Mp4 {
         self.announce(ear)
     }
 
-    /// Says of which tracks samples are to come before others go on.
+    /// Announces the tracks whose samples come before others continue.
     fn announce(&mut self, ear: &mut Handler<'_>) -> Result<(), Unsupported> {
         let round = &mut self.round;
         let announced = (round.expected | round.named) & !round.done;
@@ -225,7 +229,7 @@ impl Mp4 {
         ear.check(said)
     }
 
-    /// What counts for each track where a fragment says nothing.
+    /// Reads the defaults of each track.
     fn extend(&mut self, extends: &[u8]) {
         for trex in children(extends, b"trex") {
             let fields = [4, 12, 16, 20].map(|at| number(trex, at));
@@ -269,7 +273,7 @@ impl Mp4 {
         Ok(Some((index, packets)))
     }
 
-    /// The next sample of the `mdat` that is at hand, if there is one.
+    /// Reads the next sample of the current `mdat`, if there is one.
     fn sample(
         &mut self,
         seen: &[u8],
@@ -321,7 +325,7 @@ impl Mp4 {
         Ok(Step::Pass(bytes))
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub(super) fn held_bytes(&self) -> usize {
         let packets = self
             .tracks
@@ -339,7 +343,8 @@ impl Mp4 {
 }
 
 impl Round {
-    /// A `moof` names these tracks. Samples of the `moof` before that are missing stay missing.
+    /// Begins a `moof` with these tracks. Samples that are missing from the previous `moof` stay
+    /// missing.
     fn begin(&mut self, tracks: u16) {
         self.done = self.named;
         if self.named & tracks != 0 {
@@ -364,7 +369,7 @@ impl Carried {
 }
 
 impl Fragment {
-    /// Takes a `moof` that stands at this offset. What has not come of the one before never will.
+    /// Takes a `moof` at this offset. Missing samples of the previous one stay missing.
     fn begin(&mut self, moof: &[u8], at: u64, tracks: &mut [Carried]) -> Result<(), Fault> {
         self.content.clear();
         self.content.reserve_exact(moof.len());
@@ -384,7 +389,7 @@ impl Fragment {
         sample.map(Some).ok_or(Fault("a run of MP4 is not whole"))
     }
 
-    /// Goes on behind the sample at hand.
+    /// Continues after the current sample.
     fn step(&mut self) {
         if let Some(run) = self.runs.get_mut(self.next)
             && run.step(&self.content)

@@ -1,5 +1,5 @@
-//! MPEG-TS (ISO/IEC 13818-1). The first program that carries anything is read; its streams are cut
-//! into access units by what they are made of, since PES packets may begin anywhere in them.
+//! MPEG-TS (ISO/IEC 13818-1). The reader reads the first program with a known codec. It cuts the
+//! streams into access units by their content, since PES packets may begin anywhere in them.
 
 mod map;
 mod pes;
@@ -16,30 +16,31 @@ use pes::{Head, Mark};
 use pictures::PictureStream;
 use sound::SoundStream;
 
-/// The reader.
+/// Reader of MPEG-TS.
 #[derive(Default)]
 pub(super) struct MpegTs {
     unit_bytes_max: usize,
     aligner: Aligner,
     association: Assembler,
-    /// Of each program that the newest PAT names, at most [`PROGRAMS_MAX`]: its PID, its map.
+    /// Programs that the newest PAT names, at most [`PROGRAMS_MAX`]: PID and map.
     programs: Vec<(u16, Assembler)>,
-    /// The map that counts, and of which PID it is.
+    /// Map in force.
     map: Vec<u8>,
+    /// PID of the map in force.
     map_pid: Option<u16>,
-    /// The programs of which nothing can be carried, by their places.
+    /// Programs of which nothing can be carried, by their index.
     fruitless: u16,
-    /// Packets that were scrambled, if all were.
+    /// Number of scrambled packets. `None` once a clear one has come.
     scrambled: Option<u16>,
     roll: SampleQueue,
     streams: Vec<Stream>,
     clock: pes::Clock,
-    /// Behind the last whole packet.
+    /// Offset after the last whole packet.
     in_step_until: u64,
     room: Vec<u8>,
 }
 
-/// An elementary stream that is carried, in its place in the roll.
+/// An elementary stream that is carried. It has the same index in the queue.
 struct Stream {
     pid: u16,
     codec: Codec,
@@ -53,7 +54,7 @@ enum Content {
     Sound(Box<SoundStream>),
 }
 
-/// What a stream's units are said with.
+/// Where a stream's units go.
 struct Voice<'a, 'b> {
     roll: &'a mut SampleQueue,
     index: usize,
@@ -62,8 +63,8 @@ struct Voice<'a, 'b> {
 }
 
 const PROGRAMS_MAX: usize = 16;
-/// After this many scrambled packets and no clear one, the stream is left out: 0.4 MB. A receiver may need a
-/// moment until it descrambles.
+/// After this many scrambled packets (0.4 MB) and no clear one, the stream is left out. A receiver
+/// may need a moment until it descrambles.
 const SCRAMBLED_MAX: u16 = 2048;
 
 impl MpegTs {
@@ -75,7 +76,7 @@ impl MpegTs {
         }
     }
 
-    /// Takes the next bytes, of which the first is at `offset`.
+    /// Reads the next bytes. `offset` is that of the first.
     pub(super) fn feed(
         &mut self,
         bytes: &[u8],
@@ -109,7 +110,7 @@ impl MpegTs {
         self.roll.shift().saturating_add(self.clock.shift())
     }
 
-    /// Says what only the next unit would have shown to be whole.
+    /// Passes on the units that only a following unit would have shown to be whole.
     pub(super) fn finish(&mut self, sink: &mut super::Sink<'_>) -> Result<(), Fault> {
         let mut finished = Ok(());
         for (index, stream) in self.streams.iter_mut().enumerate() {
@@ -157,7 +158,7 @@ impl MpegTs {
         changed.and(fed.map_err(of_table))
     }
 
-    /// A packet of the PAT.
+    /// Reads a packet of the PAT.
     fn associate(&mut self, packet: Packet<'_>) -> Result<(), Fault> {
         let programs = &mut self.programs;
         let fed = self.association.feed(packet, |section| {
@@ -180,7 +181,7 @@ impl MpegTs {
         fed.map_err(of_table)
     }
 
-    /// A section of a program's map.
+    /// Reads a section of a program's map.
     fn take_map(
         &mut self,
         pid: u16,
@@ -216,7 +217,8 @@ impl MpegTs {
         self.roll.say_tracks(sink)
     }
 
-    /// Says whether a stream that the map names is carried: if it was there before, it goes on.
+    /// Adds a stream that the map names. A stream that was there before continues. Returns whether
+    /// it is carried.
     fn carry(&mut self, named: &Named<'_>, had_tracks: &[Track], had: &mut Vec<Stream>) -> bool {
         let is_new = self.streams.iter().all(|stream| stream.pid != named.pid);
         let Some(codec) = named.codec.filter(|_| is_new) else {
@@ -249,7 +251,7 @@ impl MpegTs {
         true
     }
 
-    /// A packet of a stream that is carried.
+    /// Reads a packet of a stream that is carried.
     fn elementary(
         &mut self,
         index: usize,
@@ -300,7 +302,7 @@ impl MpegTs {
         Ok(())
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub(super) fn held_bytes(&self) -> usize {
         let programs = self.programs.iter().map(|(_, map)| map.held_bytes());
         let streams = self.streams.iter().map(Stream::held_bytes);
@@ -342,12 +344,12 @@ impl Stream {
         }
     }
 
-    /// Whether a packet is to be read: the next one, or one behind some that are missing.
+    /// Returns whether a packet is to be read: the next one, or one after a gap.
     fn follows(&mut self, packet: Packet<'_>) -> bool {
         let counter = self.counter.replace(packet.counter());
         let is_jump = packet.is_discontinuous();
         if counter == Some(packet.counter()) && !is_jump {
-            // Sent twice.
+            // The packet came twice.
             return false;
         }
         let follows = counter.is_none_or(|counter| (counter + 1) & 0x0f == packet.counter());
@@ -366,7 +368,7 @@ impl Stream {
         }
     }
 
-    /// What follows in the stream, with the mark of the PES packet that begins with it.
+    /// Reads the next bytes of the stream. `mark` belongs to the PES packet that begins with them.
     fn take(
         &mut self,
         mark: Option<Mark>,
@@ -395,7 +397,7 @@ impl Stream {
     }
 }
 
-/// A time of the clock of MPEG-TS that does not begin again.
+/// Converts a time of the unwrapped clock of MPEG-TS.
 fn time(ticks: i64) -> Result<Time, Fault> {
     Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(Fault("a time of MPEG-TS is out of reason"))
 }

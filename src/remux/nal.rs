@@ -6,15 +6,15 @@ use super::medium::{Codec, Fault, Shape};
 use super::sample_queue::SETUP_BYTES_MAX;
 use super::sequence::{self, HIGH_PROFILES, Sequence};
 
-/// What a track of pictures is made of: in whichever form its units come.
+/// State of a track of pictures. Its units may come in either form.
 #[derive(Debug)]
 pub(super) struct Pictures {
     is_h265: bool,
-    /// Of the lengths in front of NAL units, as they come: 1 to 4.
+    /// Bytes of the lengths in front of NAL units, as they come: 1 to 4.
     length_bytes: usize,
-    /// Those that are in force, in the order in which they first came.
+    /// Parameter sets in force, in the order in which they first came.
     sets: Vec<Set>,
-    /// Of the newest.
+    /// Newest sequence parameter set.
     sequence: Sequence,
     has_changed: bool,
 }
@@ -33,28 +33,28 @@ struct Set {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Delimiter,
-    /// Of all that follows: VPS, SPS, PPS.
+    /// Parameter set: VPS, SPS or PPS. It applies to all following units.
     Set,
-    /// A part of a picture that can be decoded by itself,
+    /// Part of a picture that can be decoded by itself.
     Key,
-    /// and of another one.
+    /// Part of another picture.
     Picture,
-    /// What stands in front of a picture,
+    /// Comes before a picture.
     Before,
-    /// and behind it.
+    /// Comes after a picture.
     Behind,
 }
 
-/// More are looked through for each that comes.
+/// Most parameter sets. Each new one is compared with all of them.
 const SETS_MAX: usize = 64;
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
-/// In front of each NAL unit of the medium.
+/// Length in front of each NAL unit of the medium.
 const LENGTH_BYTES: usize = 4;
-/// What these may take more than the lengths or start codes that came.
+/// Bytes by which these lengths may exceed the lengths or start codes that came.
 pub(super) const MORE_BYTES_MAX: usize = 64 * 1024;
 
 impl Pictures {
-    /// Without parameter sets; `None` of another codec.
+    /// Returns the state without parameter sets. `None` for another codec.
     pub fn new(codec: Codec) -> Option<Pictures> {
         let is_h265 = match codec {
             Codec::H264 => false,
@@ -70,7 +70,7 @@ impl Pictures {
         })
     }
 
-    /// Takes an `avcC` or `hvcC`, and gives it back in the form of the medium.
+    /// Takes an `avcC` or `hvcC`, and returns it in the form of the medium.
     pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>, Fault> {
         const FAULT: Fault = Fault("the configuration of H.264 or H.265 is not whole");
         if is_annex_b(record) {
@@ -108,7 +108,7 @@ impl Pictures {
         Ok(setup)
     }
 
-    /// What a NAL unit is by its first bytes; `None` of one without any.
+    /// Returns what a NAL unit is, by its first bytes. `None` if it is empty.
     pub fn kind(&self, nal: &[u8]) -> Option<Kind> {
         let first = *nal.first()?;
         Some(if self.is_h265 {
@@ -132,7 +132,7 @@ impl Pictures {
         })
     }
 
-    /// The size of the pictures.
+    /// Returns the size of the pictures.
     pub fn shape(&self) -> Shape {
         Shape::Pictures {
             width: self.sequence.width,
@@ -140,12 +140,12 @@ impl Pictures {
         }
     }
 
-    /// What the newest sequence parameter set says.
+    /// Returns the content of the newest sequence parameter set.
     pub fn sequence(&self) -> &Sequence {
         &self.sequence
     }
 
-    /// The setup, if parameter sets in the stream have changed it and it is whole.
+    /// Returns the setup, if parameter sets in the stream have changed it and it is complete.
     pub fn new_setup(&mut self) -> Option<Vec<u8>> {
         if !self.has_changed {
             return None;
@@ -159,14 +159,14 @@ impl Pictures {
         setup
     }
 
-    /// A unit of NAL units with lengths in front, in the form of the medium: mostly that is what it
-    /// has already. What it needs room for is written there.
+    /// Turns a unit of NAL units with lengths into the form of the medium. Mostly it has that form
+    /// already. If not, it is written into `scratch`.
     pub fn unit<'a>(&mut self, unit: &'a [u8], room: &'a mut Vec<u8>) -> Result<&'a [u8], Fault> {
         let mut rest = unit;
         if self.sets.is_empty() && is_annex_b(unit) {
             return Err(ANNEX_B);
         }
-        // As long as nothing is left out but in front.
+        // As long as nothing is left out except at the front.
         let (mut front, mut is_plain) = (0, self.length_bytes == LENGTH_BYTES);
         let mut length = 0;
         while !rest.is_empty() {
@@ -210,7 +210,7 @@ impl Pictures {
             .ok_or(Fault("a NAL unit is longer than the picture it belongs to"))
     }
 
-    /// A parameter set that may be another one than before.
+    /// Takes a parameter set. It may differ from the one in force.
     pub fn take_set(&mut self, nal: &[u8]) -> Result<(), Fault> {
         // A set that repeats is not parsed again.
         if let Some(known) = self.sets.iter().find(|set| set.nal == nal) {
@@ -299,7 +299,7 @@ impl Pictures {
         let first = self.of_kind(33).next()?;
         self.of_kind(34).next()?;
         let it = &self.sequence;
-        // The profile as it stands there, without what keeps it from looking like a start code.
+        // The profile of the set, without the bytes that protect it from looking like a start code.
         let mut bits = Bits::escaped(first.get(3..)?);
         let mut record = vec![1];
         for _ in 0..12 {
@@ -318,7 +318,7 @@ impl Pictures {
         Some(record)
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         let sets = self.sets.iter().map(|set| set.nal.capacity());
         self.sets.capacity() * size_of::<Set>() + sets.sum::<usize>()
@@ -329,13 +329,13 @@ const ANNEX_B: Fault = Fault(
     "its H.264 or H.265 has start codes (Annex B), where this container wants lengths and avcC or hvcC",
 );
 
-/// Whether NAL units stand behind start codes. Where lengths belong that is a unit of 1 byte, and
-/// none begins with that.
+/// Returns whether NAL units have start codes. Read as a length, a start code means a unit of 1
+/// byte, and no unit begins with one.
 fn is_annex_b(bytes: &[u8]) -> bool {
     bytes.starts_with(&START_CODE) || bytes.starts_with(&START_CODE[1..])
 }
 
-/// Writes a NAL unit as the medium has it.
+/// Writes a NAL unit in the form of the medium.
 pub(super) fn push(nal: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(nal.len() as u32).to_be_bytes());
     out.extend_from_slice(nal);
@@ -346,7 +346,7 @@ fn push_short(nal: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(nal);
 }
 
-/// The first so many bytes, which `rest` has no more.
+/// Returns the first `bytes` bytes, and removes them from `rest`.
 pub(super) fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     let (taken, behind) = rest.split_at_checked(bytes)?;
     *rest = behind;

@@ -1,4 +1,4 @@
-//! What a container hands over as one of a track's packets, made into units of the medium.
+//! Turns the packets of a container into units of the medium.
 
 use super::medium::{Codec, Fault, ReaderEvent, Shape, Sink, Time};
 use super::nal::Pictures;
@@ -6,16 +6,16 @@ use super::sample_queue::{SampleQueue, Times};
 use super::{sound, vpx};
 use crate::format::Unsupported;
 
-/// What a walker says is said to, and why it lets go.
+/// Receives the results of a walker: events, and the reason of an error.
 pub(super) struct Handler<'a> {
-    /// Takes what is said.
+    /// Receives the events.
     pub sink: &'a mut Sink<'a>,
-    /// The newest reason to let go.
+    /// Newest reason of an error.
     pub fault: Fault,
 }
 
 impl<'a> Handler<'a> {
-    /// For the bytes that are shown next.
+    /// Returns a handler for the next bytes.
     pub fn new(sink: &'a mut Sink<'_>) -> Handler<'a> {
         Handler {
             sink,
@@ -23,18 +23,18 @@ impl<'a> Handler<'a> {
         }
     }
 
-    /// It cannot go on, for this reason.
+    /// Notes why the walker cannot continue. Returns its error.
     pub fn let_go(&mut self, why: &'static str) -> Unsupported {
         self.fault = Fault(why);
         Unsupported
     }
 
-    /// The same, where something else has found the reason.
+    /// Notes the reason of an error of another part.
     pub fn check<T>(&mut self, result: Result<T, Fault>) -> Result<T, Unsupported> {
         result.map_err(|Fault(why)| self.let_go(why))
     }
 
-    /// A track is left out; its codec's name may be anything.
+    /// Reports a track that is left out. The name of its codec may be any bytes.
     pub fn leave_out(&mut self, number: u64, codec: &[u8]) -> Result<(), Unsupported> {
         let name = codec.get(..NAME_BYTES_MAX).unwrap_or(codec);
         let is_printable = name
@@ -47,30 +47,30 @@ impl<'a> Handler<'a> {
     }
 }
 
-/// Of a codec that is told, no more.
+/// Longest name of a codec that is reported.
 const NAME_BYTES_MAX: usize = 48;
 
-/// What becomes of one track's packets.
+/// Turns the packets of one track into units.
 pub(super) struct Packets {
     codec: Codec,
     pictures: Option<Pictures>,
-    /// The container has said with what it is set up.
+    /// Whether the container has given the codec's setup.
     is_configured: bool,
 }
 
-/// A packet, and what its container says of it.
+/// A packet, and what its container says about it.
 #[derive(Clone, Copy)]
 pub(super) struct Packet<'a> {
-    /// As the container has them.
+    /// Times in the container.
     pub times: Times,
-    /// Decoding can begin with it.
+    /// Whether decoding can begin with the packet.
     pub is_join: bool,
-    /// All of it.
+    /// All bytes of the packet.
     pub bytes: &'a [u8],
 }
 
 impl Packets {
-    /// Nothing is known of it but its codec.
+    /// Returns the state of a track of which only the codec is known.
     pub fn new(codec: Codec) -> Packets {
         Packets {
             codec,
@@ -79,8 +79,8 @@ impl Packets {
         }
     }
 
-    /// Takes the setup that the container keeps, in the form of ISO BMFF, and what it says of the
-    /// shape, which the setup may know better.
+    /// Takes the setup in the container, in the form of ISO BMFF, and the shape in the container.
+    /// The setup may know a better shape.
     pub fn configure(
         &mut self,
         roll: &mut SampleQueue,
@@ -108,12 +108,12 @@ impl Packets {
         roll.set_up(index, &setup, shape)
     }
 
-    /// What its parameter sets say, of pictures that have some.
+    /// Returns the parameter sets of a codec that has some.
     pub fn pictures(&self) -> Option<&Pictures> {
         self.pictures.as_ref()
     }
 
-    /// Says the units of a packet. `room` is for what cannot be lent as it came.
+    /// Passes on the units of a packet. `scratch` is for bytes that cannot be lent as they came.
     pub fn say(
         &mut self,
         roll: &mut SampleQueue,
@@ -150,7 +150,7 @@ impl Packets {
                 }
                 roll.say(index, times, is_join, bytes, sink)?;
             }
-            // A temporal delimiter is told by the container.
+            // The container tells the temporal delimiter.
             Codec::Av1 => {
                 let unit = bytes.strip_prefix(&[0x12, 0]).unwrap_or(bytes);
                 roll.say(index, times, is_join, unit, sink)?;
@@ -163,7 +163,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Frames that say themselves what they are, one behind the other.
+    /// Passes on frames that say their own format, one after another.
     fn say_frames(
         &mut self,
         roll: &mut SampleQueue,
@@ -198,13 +198,13 @@ impl Packets {
         Ok(())
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.pictures.as_ref().map_or(0, Pictures::held_bytes)
     }
 }
 
-/// So many bytes, and those behind them.
+/// Returns this length, and the bytes after it.
 fn cut(bytes: &[u8], length: usize) -> Option<(usize, &[u8])> {
     bytes.get(length..).map(|behind| (length, behind))
 }

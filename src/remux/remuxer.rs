@@ -1,14 +1,13 @@
-//! From the bytes of one container to those of another.
+//! Turns the bytes of one container into another container.
 //!
-//! ```text
-//! bytes ─→ Reader ─→ Interleave ─→ Timeline ─→ MpegTs or Mp4 ─→ bytes
+//! ```text bytes ─→ Reader ─→ Interleave ─→ Timeline ─→ MpegTs or Mp4 ─→ bytes
 //! ```
 //!
-//! The same bytes give the same however they are cut: what goes out hangs on the units, one by one.
-//! It holds at most [`Remuxer::held_bytes_max`]. The reader passes on one unit at a time, and stops
-//! where the work that it may make is used up. The output is at most
-//! [`OUT_PER_BYTE`](super::OUT_PER_BYTE) times the input, [`OUT_PER_UNIT`](super::OUT_PER_UNIT) for
-//! each unit, and [`OUT_ONCE`](super::OUT_ONCE).
+//! The output does not depend on how the input is cut, since it depends on single units. A remuxer
+//! holds at most [`Remuxer::held_bytes_max`]. The reader passes on one unit at a time, and stops
+//! when the allowed work is used up. The output is at most [`OUT_PER_BYTE`](super::OUT_PER_BYTE)
+//! times the input, [`OUT_PER_UNIT`](super::OUT_PER_UNIT) for each unit, and
+//! [`OUT_ONCE`](super::OUT_ONCE).
 
 use super::Reader;
 use super::medium::{Fault, ReaderEvent, TRACKS_MAX, Time, Track, Unit};
@@ -17,23 +16,23 @@ use crate::format::Format;
 #[cfg(feature = "handover")]
 use crate::handover::{HandoverError, are_times, must};
 
-/// A stream in another container.
+/// Remuxer of one stream.
 pub struct Remuxer {
     reader: Reader,
     making: Making,
     fault: Option<Fault>,
 }
 
-/// What is made of what the reader says.
+/// Everything behind the reader: order, times and writer.
 struct Making {
     tracks: Vec<Track>,
     interleave: Interleave,
     timeline: Timeline,
     writer: Writer,
     left_out: Vec<String>,
-    /// The numbers of the tracks that the reader leaves out.
+    /// Numbers of the tracks that the reader leaves out.
     numbers_left_out: Vec<u64>,
-    /// By the place of their tracks.
+    /// Starts of the tracks, by their index.
     starts: Vec<Start>,
     /// Units that another process has written: of the track with this number, those that are
     /// decoded before this time.
@@ -61,27 +60,27 @@ const WRITTEN_AGO_MAX: i64 = 120 * Time::SECOND;
 /// Whether decoding of a track has begun.
 #[derive(Clone, Copy, Default)]
 enum Start {
-    /// Nothing of it has come.
+    /// No unit has come.
     #[default]
     None,
-    /// It waits for a unit with which decoding can begin, since this time in nanoseconds.
+    /// The track waits for a unit at which decoding can begin, since this time in nanoseconds.
     Awaited(i64),
     /// Its units go out.
     Passed,
 }
 
-/// Pictures in front of the first with which decoding can begin are dropped for this long, in
-/// nanoseconds: a source may never send one.
+/// Longest wait, in nanoseconds, for a picture at which decoding can begin. Earlier pictures are
+/// dropped. A source may never send such a picture.
 const START_MAX: i64 = 20 * Time::SECOND;
-/// So many lines are told of what is left out.
+/// Most lines about tracks that are left out.
 const LEFT_OUT_MAX: usize = 2 * TRACKS_MAX;
-/// And of a codec's name so many letters.
+/// Longest name of a codec in such a line, in letters.
 const NAME_MAX: usize = 32;
 
 impl Remuxer {
-    /// Before the first byte of a stream of this format, its header included; `None` of one that
-    /// cannot be read. A unit of more bytes is a fault; as many wait for those of other tracks, and
-    /// as many make a fragment.
+    /// Returns a remuxer for a stream of format `from`, with its header. `None` if the format
+    /// cannot be read. A longer unit is an error. Units that wait for other tracks have at most
+    /// `unit_bytes_max` bytes together, and so has a fragment.
     pub fn new(from: Format, to: Target, unit_bytes_max: usize) -> Option<Remuxer> {
         Some(Remuxer {
             reader: Reader::new(from, unit_bytes_max)?,
@@ -90,14 +89,14 @@ impl Remuxer {
         })
     }
 
-    /// Whether a stream of this format can be read.
+    /// Returns whether a stream of this format can be read.
     pub fn reads(from: Format) -> bool {
         Reader::new(from, 1).is_some()
     }
 
     /// Reads the stream's next bytes and appends the output. Takes the work of each unit from
-    /// `work_left`, and stops with a fault at the first unit for which too little is left. So the
-    /// output is bounded while it is made. Nothing follows a fault; the output before it is whole.
+    /// `work_left`, and stops with an error at the first unit for which too little is left. So the
+    /// output is bounded while it is made. Nothing follows an error; the output before it is whole.
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -117,26 +116,26 @@ impl Remuxer {
         fed
     }
 
-    /// The stream is over: appends what has waited.
+    /// Ends the stream: appends the units that waited.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
         let making = &mut self.making;
-        // What only the end shows to be wrong is left out, and the rest goes out.
+        // An error at the end costs the last units. Everything before goes out.
         let _ = self.reader.finish(&mut |heard| making.hear(heard, out));
         making.drain(out)?;
         making.writer.finish(out)
     }
 
-    /// Whether a track is known that goes out.
+    /// Returns whether a known track goes out.
     pub fn carries_any(&self) -> bool {
         let making = &self.making;
         let mut tracks = making.tracks.iter().filter(|track| track.is_known());
         tracks.any(|track| making.writer.left_out(track).is_none())
     }
 
-    /// Whether tracks are known, and none of them goes out.
+    /// Returns whether tracks are known, and none of them goes out.
     pub fn carries_nothing(&self) -> bool {
         let making = &self.making;
         let mut tracks = making.tracks.iter();
@@ -147,18 +146,18 @@ impl Remuxer {
         !making.left_out.is_empty() && tracks.all(is_left_out)
     }
 
-    /// What of the stream does not go out, and why, a line for each track.
+    /// Returns a line for each track that does not go out, with the reason.
     pub fn left_out(&self) -> &[String] {
         &self.making.left_out
     }
 
-    /// Bytes that its allocations take: [`Remuxer::held_bytes_max`] at the most.
+    /// Returns the bytes of its allocations: at most [`Remuxer::held_bytes_max`].
     pub fn held_bytes(&self) -> usize {
         self.reader.held_bytes() + self.making.held_bytes()
     }
 
-    /// What one holds at the very most: beside its reader two units and as much as waits for other
-    /// tracks, and as much again that makes a fragment.
+    /// Returns the most bytes that a remuxer holds: its reader, two units, the units that wait for
+    /// other tracks, and the units of a fragment.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
         const ENTRIES: usize = 2 * 1024 * 1024;
         Reader::held_bytes_max(unit_bytes_max) + 4 * unit_bytes_max + ENTRIES
@@ -204,7 +203,7 @@ impl Making {
                 self.interleave.announce(tracks);
                 self.pass_on(out)
             }
-            // Thousands may be named, and few are told.
+            // A source may name thousands. Few lines are enough.
             ReaderEvent::LeftOut { .. } if self.numbers_left_out.len() >= LEFT_OUT_MAX => Ok(()),
             ReaderEvent::LeftOut { number, codec } => {
                 let codec: String = codec.chars().take(NAME_MAX).collect();
@@ -238,7 +237,7 @@ impl Making {
         self.writer.set_tracks(tracks, out)
     }
 
-    /// Whether decoding of a unit's track has begun, or begins with it.
+    /// Returns whether decoding of a unit's track has begun, or begins with the unit.
     fn begins(&mut self, unit: &Unit<'_>) -> bool {
         let Some(start) = self.starts.get_mut(unit.track) else {
             return true;
@@ -262,7 +261,7 @@ impl Making {
         until.is_some_and(|(_, until)| (until - WRITTEN_AGO_MAX..*until).contains(&moved))
     }
 
-    /// Writes what waits for nothing any more.
+    /// Writes the units that need not wait any more.
     fn pass_on(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
         while let Some(unit) = self.interleave.pop() {
             self.write(unit, out)?;
@@ -271,7 +270,7 @@ impl Making {
         Ok(())
     }
 
-    /// Writes what waits.
+    /// Writes all units that wait.
     fn drain(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
         let mut drained = Ok(());
         while let Some(unit) = self.interleave.pop_last() {

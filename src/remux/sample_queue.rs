@@ -1,26 +1,27 @@
-//! The tracks of a source, and their times: what makes the order of [`super::medium`] out of what
-//! sources send.
+//! Tracks of a source, and their times. It brings the units of a source into the order of
+//! [`super::medium`].
 //!
-//! A clock that begins again, or jumps, is moved on from where the stream has come to, for all
-//! tracks alike, each when it comes to the jump.
+//! A clock that begins again, or jumps, continues where the stream has come to. All tracks move by
+//! the same amount, each when it reaches the jump.
 
 use super::medium::{Fault, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
-/// See the module.
+/// Tracks and times of a source. See the module.
 #[derive(Default)]
 pub(super) struct SampleQueue {
-    /// At most [`TRACKS_MAX`].
+    /// Tracks: at most [`TRACKS_MAX`].
     tracks: Vec<Track>,
-    /// As they were said last, if the source has begun anew since.
+    /// Tracks of the newest event, if the source has begun again since.
     said: Vec<Track>,
-    /// Of each of them.
+    /// Clock of each track.
     clocks: Vec<Clock>,
     has_changed: bool,
-    /// How often that was, and how many bytes were said: hostile ones change with every unit.
+    /// Number of changes. A hostile source changes a setup with every unit.
     changes: u64,
+    /// Bytes of all units. They bound the number of changes.
     unit_bytes: u64,
-    /// By how much the newest clock is moved, in nanoseconds,
+    /// Nanoseconds by which the newest clock is moved.
     shift: i64,
-    /// and where it has come to.
+    /// Newest time on that clock.
     newest: Option<Time>,
 }
 
@@ -28,35 +29,36 @@ pub(super) struct SampleQueue {
 struct Clock {
     shift: i64,
     newest: Option<Time>,
-    /// How long before its decode time a unit was shown, at most, in nanoseconds: decode times are
-    /// moved back by it.
+    /// Longest time from presentation to decoding of a unit, in nanoseconds. Decode times are moved
+    /// back by it.
     ahead: i64,
 }
 
-/// What a reader knows of a unit.
+/// Times of a unit, as a reader knows them.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
-    /// By which it must have come,
+    /// Time by which the unit must have come.
     pub decode: Time,
-    /// and at which it is shown or heard.
+    /// Time at which the unit is shown or heard.
     pub present: Time,
 }
 
-/// Forwards: then the source's clock was wrong, or is now.
+/// Longest distance forwards. A longer one means that the source's clock was wrong, or is wrong
+/// now.
 const JUMP: i64 = 10 * Time::SECOND;
-/// Backwards: less is a track whose times are not in order.
+/// Longest distance backwards within one clock. The times of a track need not be in order.
 const BACK: i64 = Time::SECOND;
-/// Between what was before a jump and what is behind it.
+/// Distance of the first time after a jump from the last one before.
 const SEAM: i64 = Time::SECOND / 25;
-/// The longest setup, parameter sets and all.
+/// Longest setup, with parameter sets.
 pub(super) const SETUP_BYTES_MAX: usize = 4096;
 const CHANGES_FREE: u64 = 256;
 const BYTES_PER_CHANGE: u64 = 256;
 
 impl SampleQueue {
-    /// The source begins anew, perhaps with other tracks. Gives back those that it had.
+    /// Begins the source again, perhaps with other tracks. Returns the old tracks.
     pub fn clear(&mut self) -> Vec<Track> {
-        // What has not been said since it changed is another list than the one that was.
+        // Tracks that have changed since the newest event were never passed on.
         if !self.has_changed {
             self.said = self.tracks.clone();
         }
@@ -64,19 +66,19 @@ impl SampleQueue {
         std::mem::take(&mut self.tracks)
     }
 
-    /// Whether a track is not set up.
+    /// Returns whether a track has no setup.
     pub fn is_new(&self, index: usize) -> bool {
         let track = self.tracks.get(index);
         track.is_some_and(|track| track.setup.is_none())
     }
 
-    /// Another track, of which the place is given back; `None` if there are too many.
+    /// Adds a track. Returns its index, or `None` if there are too many.
     pub fn add(&mut self, track: Track) -> Option<usize> {
         if self.tracks.len() >= TRACKS_MAX {
             return None;
         }
         self.tracks.push(track);
-        // Of a track in the place of another that was there before, time goes on.
+        // The time of an earlier track at the same index continues.
         if self.clocks.len() < self.tracks.len() {
             self.clocks.push(Clock {
                 shift: self.shift,
@@ -88,7 +90,7 @@ impl SampleQueue {
         Some(self.tracks.len() - 1)
     }
 
-    /// Another track in the place of one; its time goes on.
+    /// Replaces a track. Its time continues.
     pub fn replace(&mut self, index: usize, track: Track) -> Option<usize> {
         *self.tracks.get_mut(index)? = track;
         self.has_changed = true;
@@ -96,12 +98,12 @@ impl SampleQueue {
         Some(index)
     }
 
-    /// What a track is set up with, if it is known now or has changed.
+    /// Sets a track up, if its setup is new or has changed.
     pub fn set_up(&mut self, index: usize, setup: &[u8], shape: Shape) -> Result<(), Fault> {
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
-        // Who is here has made a setup, whether it is another one or not.
+        // The caller has made a setup, whether it differs or not.
         self.changes += 1;
         if self.changes > CHANGES_FREE + self.unit_bytes / BYTES_PER_CHANGE {
             return Err(Fault("a codec's setup changes all the time"));
@@ -118,7 +120,7 @@ impl SampleQueue {
         Ok(())
     }
 
-    /// Says the tracks, if they are others than those that were said last.
+    /// Passes on the tracks, if they differ from the newest event.
     pub fn say_tracks(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
         let said = std::mem::take(&mut self.said);
         match std::mem::take(&mut self.has_changed) && said != self.tracks {
@@ -127,7 +129,7 @@ impl SampleQueue {
         }
     }
 
-    /// Says a unit; one of a track that is not set up, and one without bytes, is left out.
+    /// Passes on a unit. Leaves out empty units, and units of a track without a setup.
     pub fn say(
         &mut self,
         index: usize,
@@ -193,7 +195,7 @@ impl SampleQueue {
         self.shift
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         let tracks = self.tracks.iter().chain(&self.said);
         let setups = tracks.map(|track| track.setup.as_ref());
@@ -208,10 +210,10 @@ mod tests {
     use super::super::medium::Codec;
     use super::*;
 
-    /// As Apple's segmenter writes them: each decode time is that of the picture's place in the
+    /// As Apple's segmenter writes them: each decode time belongs to the picture's place in the
     /// stream.
     #[test]
-    fn pictures_that_are_shown_before_their_decode_time_keep_their_place() {
+    fn pictures_shown_before_their_decode_time_keep_their_place() {
         let ms = |time: i64| Time::from_nanoseconds(time * 1_000_000).expect("a time");
         let mut roll = SampleQueue::default();
         let shape = Shape::Pictures {

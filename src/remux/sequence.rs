@@ -1,42 +1,42 @@
-//! Sequence parameter sets: how large the pictures are, and how many may be decoded ahead of the
-//! one that is shown (H.264: ISO/IEC 14496-10 section 7.3.2.1; H.265: ISO/IEC 23008-2 section
+//! Sequence parameter sets: the size of the pictures, and how many pictures may be decoded ahead of
+//! the one that is shown (H.264: ISO/IEC 14496-10 section 7.3.2.1; H.265: ISO/IEC 23008-2 section
 //! 7.3.2.2).
 
 use super::bits::Bits;
 
-/// What one says.
+/// Content of a sequence parameter set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sequence {
-    /// By which pictures name it.
+    /// Number by which pictures name it.
     pub number: u32,
-    /// In pixels that are shown,
+    /// Visible width in pixels.
     pub width: u16,
-    /// and lines.
+    /// Visible height in pixels.
     pub height: u16,
-    /// So many pictures may precede another in decoding and follow it in time: at most 16.
+    /// Most pictures that precede another one in decoding and follow it in time: at most 16.
     pub reorder: u8,
-    /// 0 to 3: none, 4:2:0, 4:2:2, 4:4:4.
+    /// Chroma format, 0 to 3: none, 4:2:0, 4:2:2, 4:4:4.
     pub chroma: u8,
-    /// Bits of a sample, less 8.
+    /// Bits of a luma sample, less 8.
     pub luma_depth: u8,
-    /// The same of colours.
+    /// Bits of a chroma sample, less 8.
     pub chroma_depth: u8,
-    /// Of H.265: layers in time.
+    /// Number of temporal layers (H.265).
     pub layers: u8,
-    /// Any of them can be left out from any picture on.
+    /// Whether a decoder can drop any layer from any picture on (H.265).
     pub are_nested: bool,
-    /// Of H.264: pictures may be fields.
+    /// Whether pictures may be fields (H.264).
     pub has_fields: bool,
 }
 
-/// No picture waits for more.
+/// Most pictures that wait for another one.
 pub(super) const REORDER_MAX: usize = 16;
 
-/// Profiles of H.264 that say what their samples are.
+/// Profiles of H.264 whose sets describe the samples.
 pub(super) const HIGH_PROFILES: [u32; 13] =
     [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
 
-/// Of H.264; the NAL unit's head included.
+/// Reads a set of H.264, with the head of the NAL unit.
 pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
     let mut bits = Bits::escaped(nal.get(1..)?);
     let (profile, constraints, level) = (bits.number(8)?, bits.number(8)?, bits.number(8)?);
@@ -83,7 +83,7 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
     Some(sequence)
 }
 
-/// Of profiles that say what samples are; says whether colours are coded apart.
+/// Reads the description of the samples. Returns whether colours are coded separately.
 fn samples(bits: &mut Bits<'_>, sequence: &mut Sequence) -> Option<bool> {
     sequence.chroma = chroma(bits)?;
     let is_separate = sequence.chroma == 3 && bits.flag()?;
@@ -96,7 +96,7 @@ fn samples(bits: &mut Bits<'_>, sequence: &mut Sequence) -> Option<bool> {
     Some(is_separate)
 }
 
-/// The order of pictures that is said once for all.
+/// Reads a fixed order of pictures.
 fn cycle(bits: &mut Bits<'_>) -> Option<()> {
     bits.skip(1)?;
     bits.golomb()?;
@@ -123,7 +123,7 @@ fn crop_units(chroma: u8) -> (u32, u32) {
     }
 }
 
-/// The four sides of what is cut off, if any is.
+/// Reads the four sides that are cropped, if any.
 fn window(bits: &mut Bits<'_>) -> Option<[u32; 4]> {
     if !bits.flag()? {
         return Some([0; 4]);
@@ -157,7 +157,7 @@ fn scaling_lists(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
     Some(())
 }
 
-/// How many pictures may be reordered, if H.264's usability information says so.
+/// Returns how many pictures may be reordered, if the usability information of H.264 says it.
 fn usability(bits: &mut Bits<'_>) -> Option<u32> {
     if bits.flag()? && bits.number(8)? == 255 {
         bits.skip(32)?;
@@ -190,7 +190,7 @@ fn usability(bits: &mut Bits<'_>) -> Option<u32> {
     bits.golomb()
 }
 
-/// What is said of a buffer that data are sent into, if that is.
+/// Reads the description of a buffer, if there is one.
 fn buffer(bits: &mut Bits<'_>) -> Option<bool> {
     let is_there = bits.flag()?;
     if is_there {
@@ -206,7 +206,8 @@ fn buffer(bits: &mut Bits<'_>) -> Option<bool> {
     Some(is_there)
 }
 
-/// The most pictures that a decoder of this level holds (table A-1), of so many macroblocks each.
+/// Returns the most pictures that a decoder of this level holds (table A-1), if each has this many
+/// macroblocks.
 fn pictures_held(level: u32, macroblocks: u32) -> u32 {
     let held = match level {
         0..=10 => 396,
@@ -225,7 +226,7 @@ fn pictures_held(level: u32, macroblocks: u32) -> u32 {
     held / macroblocks.max(1)
 }
 
-/// Of H.265; the NAL unit's head included.
+/// Reads a set of H.265, with the head of the NAL unit.
 pub(super) fn h265(nal: &[u8]) -> Option<Sequence> {
     let mut bits = Bits::escaped(nal.get(2..)?);
     bits.skip(4)?;
@@ -259,7 +260,7 @@ pub(super) fn h265(nal: &[u8]) -> Option<Sequence> {
     Some(sequence)
 }
 
-/// Profile, tier and level, also of each layer but the highest.
+/// Reads profile, tier and level, also for each layer below the highest.
 fn profile(bits: &mut Bits<'_>, more_layers: u32) -> Option<()> {
     bits.skip(96)?;
     let mut below = 0;

@@ -1,4 +1,4 @@
-//! What sound says of itself: the heads of its frames, and the setups that containers keep.
+//! Sound formats: the heads of frames, and the setups in containers.
 //!
 //! AAC: ISO/IEC 14496-3 sections 1.6 and 1.A; MPEG audio: ISO/IEC 11172-3 section 2.4; AC-3 and
 //! E-AC-3: ETSI TS 102 366, annexes E and F; Opus: RFC 7845 and the Opus in ISO BMFF draft.
@@ -8,24 +8,24 @@ use super::medium::{Codec, Shape, Time};
 use crate::format::frames::Frame;
 use crate::format::window::Look;
 
-/// What a frame's head says.
+/// Content of a frame's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Of the whole frame.
+    /// Length of the whole frame.
     pub length: usize,
-    /// In front of the content: of ADTS only.
+    /// Length of the head in front of the content. Only ADTS has one.
     pub head_bytes: usize,
-    /// Of each channel.
+    /// Samples of each channel.
     pub samples: u32,
     /// Rate and channels.
     pub shape: Shape,
-    /// The setup that follows from it.
+    /// Setup that follows from the head.
     pub setup: Setup,
-    /// It belongs to the unit before it: of E-AC-3, what is not the first substream.
+    /// Whether the frame belongs to the previous unit. In E-AC-3 all but the first substream do.
     pub is_part: bool,
 }
 
-/// A setup that a frame's head is enough for.
+/// Setup that a frame's head determines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Setup {
     bytes: [u8; 6],
@@ -40,36 +40,37 @@ impl Setup {
         Setup { bytes, length }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// Whether it sets up alike: the rate that E-AC-3 begins with is only told.
+    /// Returns whether both set a decoder up alike. The rate at the front of E-AC-3's setup does
+    /// not count.
     pub fn is_like(&self, other: &Setup, codec: Codec) -> bool {
         let told = if codec == Codec::Eac3 { 2 } else { 0 };
         self.length == other.length && self.bytes[told..] == other.bytes[told..]
     }
 }
 
-/// So many bytes tell all that [`head`] does.
+/// Bytes that [`head`] needs.
 pub(super) const HEAD_BYTES: usize = 8;
 
-/// Rates of AAC by their index.
+/// Sampling rates of AAC by their index.
 const AAC_RATES: [u32; 13] = [
     96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000,
     7_350,
 ];
-/// Of AC-3, by their code.
+/// Sampling rates of AC-3 by their code.
 const DOLBY_RATES: [u32; 3] = [48_000, 44_100, 32_000];
-/// Channels of AC-3 without that of effects.
+/// Channels of AC-3 without the one of effects.
 const DOLBY_CHANNELS: [u8; 8] = [2, 1, 2, 3, 3, 4, 4, 5];
 const DOLBY_KILOBITS: [usize; 19] = [
     32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640,
 ];
 
-/// Reads the head of a frame of a codec whose frames have one, of which at least [`HEAD_BYTES`] are
-/// seen; of AAC that is ADTS.
+/// Reads the head of a frame, of which at least [`HEAD_BYTES`] have come. The frames of AAC are
+/// ADTS. `None` for a codec without heads.
 pub(super) fn head(codec: Codec, frame: &[u8]) -> Option<Head> {
     match codec {
         Codec::Aac => adts(frame),
@@ -123,8 +124,8 @@ fn mpeg(frame: &[u8]) -> Option<Head> {
     })
 }
 
-/// Returns the function that reads bits of a frame of AC-3 or E-AC-3: `count` of them, from bit `at`
-/// on. `None` if no such frame begins here.
+/// Returns the function that reads bits of a frame of AC-3 or E-AC-3: `count` of them, from bit
+/// `at` on. `None` if no such frame begins here.
 fn dolby_bits(frame: &[u8]) -> Option<impl Fn(u32, u32) -> u32> {
     let head = u64::from_be_bytes(*frame.first_chunk::<HEAD_BYTES>()?);
     (head >> 48 == 0x0b77).then_some(move |at, count| (head << at >> (64 - count)) as u32)
@@ -134,12 +135,12 @@ fn ac3(frame: &[u8]) -> Option<Head> {
     let bits = dolby_bits(frame)?;
     let (rate_code, size_code) = (bits(32, 2), bits(34, 6));
     let (stream, mode, coded) = (bits(40, 5), bits(45, 3), bits(48, 3));
-    // Levels that come with a centre, with surround, or with two channels only.
+    // Levels come with a centre, with surround, or with exactly two channels.
     let levels = u32::from(coded & 1 != 0 && coded != 1) + u32::from(coded & 4 != 0);
     let effects = bits(51 + 2 * (levels + u32::from(coded == 2)), 1);
     let rate = *DOLBY_RATES.get(rate_code as usize)?;
     let kilobits = *DOLBY_KILOBITS.get(size_code as usize / 2)?;
-    // Words of 16 bits in 1,536 samples; those of 44.1 kHz come out uneven.
+    // Words of 16 bits in 1,536 samples. At 44.1 kHz their number varies.
     let words = match rate_code {
         0 => 2 * kilobits,
         1 => kilobits * 96_000 / 44_100 + (size_code as usize & 1),
@@ -147,7 +148,7 @@ fn ac3(frame: &[u8]) -> Option<Head> {
     };
     let packed = rate_code << 22 | stream << 17 | mode << 14 | coded << 11 | effects << 10;
     let packed = (packed | (size_code / 2) << 5).to_be_bytes();
-    // Of half and a quarter of these rates there are streams too, which no box can tell.
+    // Streams of half and a quarter of these rates exist, too. No box can describe them.
     (stream <= 8).then_some(Head {
         length: 2 * words,
         head_bytes: 0,
@@ -184,14 +185,14 @@ fn eac3(frame: &[u8]) -> Option<Head> {
         head_bytes: 0,
         samples,
         shape: sound(rate, DOLBY_CHANNELS[coded as usize] + effects as u8),
-        // One independent substream. What depends on it is found with its bytes.
+        // One independent substream. The dependent ones are found in its bytes.
         setup: Setup::new(&[(kilobits >> 5) as u8, (kilobits << 3) as u8, a, b, 0]),
         is_part: kind == 1 || substream != 0,
     })
 }
 
-/// What `dac3` or `dec3` says of the channels: the number that stands in front of it is always two
-/// there (ETSI TS 102 366 annex F). Those of substreams that depend on another do not count.
+/// Returns the channels in a `dac3` or `dec3`: the number in front of it is always two there (ETSI
+/// TS 102 366 annex F). Channels of dependent substreams do not count.
 pub(super) fn dolby(codec: Codec, setup: &[u8], told: Shape) -> Option<Shape> {
     let mut bits = Bits::plain(setup);
     bits.skip(if codec == Codec::Ac3 { 10 } else { 28 })?;
@@ -217,7 +218,7 @@ fn channels_of_aac(configuration: u8) -> u8 {
     }
 }
 
-/// What an AudioSpecificConfig says; `None` of an object that is not AAC.
+/// Returns the shape in an AudioSpecificConfig. `None` if its object is not AAC.
 pub(super) fn aac(config: &[u8]) -> Option<Shape> {
     let mut bits = Bits::plain(config);
     let mut object = bits.number(5)?;
@@ -233,8 +234,8 @@ pub(super) fn aac(config: &[u8]) -> Option<Shape> {
     (is_aac && rate > 0).then_some(sound(rate, channels))
 }
 
-/// The content of `dOps` from the head that Ogg and Matroska have, whose numbers stand the other
-/// way round.
+/// Converts the head of Opus in Ogg and Matroska into the content of `dOps`. The byte order of the
+/// numbers differs.
 pub(super) fn opus_setup(head: &[u8]) -> Option<Vec<u8>> {
     let rest = head.strip_prefix(b"OpusHead")?;
     let [
@@ -263,7 +264,7 @@ pub(super) fn opus_setup(head: &[u8]) -> Option<Vec<u8>> {
     (*channels > 0).then_some(setup)
 }
 
-/// What `dOps` says: Opus is always heard at 48 kHz.
+/// Returns the shape in a `dOps`. Opus is always heard at 48 kHz.
 pub(super) fn opus(setup: &[u8]) -> Option<Shape> {
     let [0, channels, ..] = setup else {
         return None;
@@ -272,7 +273,7 @@ pub(super) fn opus(setup: &[u8]) -> Option<Shape> {
 }
 
 impl Head {
-    /// How long such a frame lasts, in nanoseconds.
+    /// Returns the duration of the frame in nanoseconds.
     pub fn lasts(&self) -> Option<i64> {
         let Shape::Sound { rate, .. } = self.shape else {
             return None;
@@ -280,13 +281,13 @@ impl Head {
         Time::of(i64::from(self.samples), rate).map(Time::nanoseconds)
     }
 
-    /// When what follows such a frame begins.
+    /// Returns the time after the frame.
     pub fn after(&self, time: Time) -> Option<Time> {
         Time::from_nanoseconds(time.nanoseconds() + self.lasts()?)
     }
 }
 
-/// How long a packet of Opus lasts (RFC 6716 section 3.1), in nanoseconds.
+/// Returns the duration of a packet of Opus in nanoseconds (RFC 6716 section 3.1).
 pub(super) fn opus_lasts(packet: &[u8]) -> Option<i64> {
     let first = *packet.first()?;
     let configuration = first >> 3;
@@ -303,7 +304,7 @@ pub(super) fn opus_lasts(packet: &[u8]) -> Option<i64> {
     Some(1000 * microseconds * frames)
 }
 
-/// The setup of Opus with so many channels in the usual order (RFC 7845 section 5.1.1.2).
+/// Returns the setup of Opus with this many channels in the usual order (RFC 7845 section 5.1.1.2).
 pub(super) fn opus_of_channels(channels: u8) -> Option<Vec<u8>> {
     let (streams, coupled, mapping): (u8, u8, &[u8]) = match channels {
         1 => (1, 0, &[]),
@@ -316,7 +317,7 @@ pub(super) fn opus_of_channels(channels: u8) -> Option<Vec<u8>> {
         8 => (5, 3, &[0, 6, 1, 2, 3, 4, 5, 7]),
         _ => return None,
     };
-    // Nothing to be left out in front; 48 kHz; no gain.
+    // No samples to skip; 48 kHz; no gain.
     let mut setup = vec![0, channels, 0, 0, 0, 0, 0xbb, 0x80, 0, 0];
     setup.push(u8::from(channels > 2));
     if channels > 2 {

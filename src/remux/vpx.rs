@@ -1,11 +1,11 @@
-//! What a key frame of VP8 or VP9 says of its stream, for containers that do not (RFC 6386, section
-//! 9.1; "VP9 Bitstream & Decoding Process Specification", section 6.2; "VP Codec ISO Media File
-//! Format Binding").
+//! Reads key frames of VP8 and VP9, for containers that do not describe the stream (RFC 6386,
+//! section 9.1; "VP9 Bitstream & Decoding Process Specification", section 6.2; "VP Codec ISO Media
+//! File Format Binding").
 
 use super::bits::Bits;
 use super::medium::Shape;
 
-/// The most samples of a picture, by level.
+/// Most samples of a picture, by level.
 const LEVELS: [(u32, u8); 9] = [
     (36_864, 10),
     (73_728, 11),
@@ -18,7 +18,8 @@ const LEVELS: [(u32, u8); 9] = [
     (u32::MAX, 60),
 ];
 
-/// Returns the content of `vpcC` and the size of the pictures, of VP8; `None` if it is no key frame.
+/// Returns the content of `vpcC` and the size of the pictures. `None` if the frame of VP8 is no key
+/// frame.
 pub(super) fn vp8(frame: &[u8]) -> Option<(Vec<u8>, Shape)> {
     let (first, rest) = frame.split_first()?;
     let [_, _, 0x9d, 0x01, 0x2a, w0, w1, h0, h1, ..] = *rest else {
@@ -31,7 +32,7 @@ pub(super) fn vp8(frame: &[u8]) -> Option<(Vec<u8>, Shape)> {
     record(first >> 1 & 3, 8 << 4, side(w0, w1), side(h0, h1))
 }
 
-/// The same of VP9.
+/// Returns the same for a frame of VP9.
 pub(super) fn vp9(frame: &[u8]) -> Option<(Vec<u8>, Shape)> {
     let mut bits = Bits::plain(frame);
     let marker = bits.number(2)?;
@@ -69,7 +70,7 @@ pub(super) fn vp9(frame: &[u8]) -> Option<(Vec<u8>, Shape)> {
     record(profile, form, width, height)
 }
 
-/// Depth, chroma and range make the form.
+/// Returns the content of `vpcC` and the shape. `form` is made of depth, chroma and range.
 fn record(profile: u8, form: u8, width: u32, height: u32) -> Option<(Vec<u8>, Shape)> {
     let samples = width.saturating_mul(height);
     let level = LEVELS.iter().find(|(most, _)| samples <= *most)?.1;
@@ -77,7 +78,7 @@ fn record(profile: u8, form: u8, width: u32, height: u32) -> Option<(Vec<u8>, Sh
         width: u16::try_from(width).ok()?,
         height: u16::try_from(height).ok()?,
     };
-    // Colours: not told.
+    // Colours are unspecified.
     Some((vec![1, 0, 0, 0, profile, level, form, 2, 2, 2, 0, 0], shape))
 }
 
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_frame_of_vp8_says_what_it_is() {
+    fn a_key_frame_of_vp8_has_a_size_and_a_profile() {
         let key = [0x50, 0x31, 0, 0x9d, 0x01, 0x2a, 0x40, 0x41, 0xf0, 0x80];
         let (setup, shape) = vp8(&key).expect("a key frame");
         assert_eq!(setup, [1, 0, 0, 0, 0, 20, 0x80, 2, 2, 2, 0, 0]);

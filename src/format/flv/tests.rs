@@ -2,7 +2,7 @@ use super::super::tests::{Scanned, scan_in};
 use super::super::window::Window;
 use super::*;
 
-/// A tag, with the size that follows it.
+/// A tag, with the size after it.
 fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
     let [_, size @ ..] = (body.len() as u32).to_be_bytes();
     let [high, time @ ..] = milliseconds.to_be_bytes();
@@ -10,7 +10,7 @@ fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
     [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
 }
 
-/// A head that promises these: 1 for picture, 4 for sound.
+/// A head that promises tracks: 1 for pictures, 4 for sound.
 fn head(flags: u8) -> Vec<u8> {
     [b"FLV\x01", &[flags, 0, 0, 0, 9, 0, 0, 0, 0][..]].concat()
 }
@@ -39,12 +39,12 @@ fn sound(milliseconds: u32) -> Vec<u8> {
     tag(AUDIO, milliseconds, &[0xaf, 1, 7])
 }
 
-/// All that a header can have.
+/// A header with all its tags.
 fn header() -> Vec<u8> {
     [head(5), metadata(0), video_setup(), sound_setup()].concat()
 }
 
-/// What is found, whole and in pieces: small ones of what is not long.
+/// Returns the findings, in one piece and in small ones if the input is short.
 fn scan(bytes: &[u8]) -> Scanned {
     let sizes = if bytes.len() < 9_000 {
         &[1, 13, 4096][..]
@@ -54,7 +54,7 @@ fn scan(bytes: &[u8]) -> Scanned {
     scan_in(bytes, sizes, Flv::default, |_, _| ())
 }
 
-/// The headers, and the places of the joins.
+/// Returns the headers and the offsets of the joins.
 fn told(parts: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<u64>) {
     let (findings, result) = scan(&parts.concat());
     assert_eq!(result, Ok(()));
@@ -72,15 +72,15 @@ fn told(parts: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<u64>) {
     )
 }
 
-/// Where each part begins, of these.
+/// Returns the offsets of these parts.
 fn places<const N: usize>(parts: &[Vec<u8>], numbers: [usize; N]) -> Vec<u64> {
     let place = |number: usize| parts[..number].concat().len() as u64;
     numbers.into_iter().map(place).collect()
 }
 
-/// What a tag is by the first bytes of its body: of each codec's frame, and of each packet type.
+/// The first bytes of a body, for each codec's frames and for each packet type.
 #[test]
-fn a_tag_is_what_its_first_bytes_say() {
+fn the_first_bytes_of_a_body_tell_what_the_tag_is() {
     let is = |tag_type, body: &[u8]| kind(tag_type, body);
     let kinds = [
         (Kind::Metadata, "metadata"),
@@ -128,7 +128,7 @@ fn a_tag_is_what_its_first_bytes_say() {
             assert_eq!(name(is(10, &[first, second])), "other");
         }
     }
-    // Of one byte: codecs that need no more say the same.
+    // Bodies of one byte: codecs that need no more say the same.
     for (tag_type, body, told) in [
         (VIDEO, &[0x12][..], "key"),
         (VIDEO, &[0x22], "picture"),
@@ -146,13 +146,13 @@ fn a_tag_is_what_its_first_bytes_say() {
 }
 
 #[test]
-fn a_head_is_as_long_as_it_says() {
+fn a_head_must_say_its_own_length() {
     for (at, byte) in [(5, 1), (6, 1), (7, 1), (8, 8), (8, 10)] {
         let mut bytes = header();
         bytes[at] = byte;
         assert_eq!(scan(&bytes), (vec![], Err(Unsupported)), "{byte} at {at}");
     }
-    // The size that follows it counts for nothing, and is kept.
+    // The size after it does not count, and is kept.
     let mut bytes = [header(), key(0)].concat();
     bytes[9..13].fill(7);
     let (findings, _) = scan(&bytes);
@@ -160,28 +160,28 @@ fn a_head_is_as_long_as_it_says() {
 }
 
 #[test]
-fn a_header_is_told_with_the_first_media_and_each_key_frame_is_a_join() {
+fn the_first_media_report_the_header_and_each_key_frame_is_a_join() {
     let parts = [header(), key(0), picture(40), sound(40), key(80)];
     assert_eq!(told(&parts), (vec![header()], places(&parts, [1, 4])));
-    // Who comes before there is a point needs what there is.
+    // An early viewer, before the first join point, needs the tags so far.
     let parts = [header(), picture(0), sound(0), key(40)];
     assert_eq!(told(&parts), (vec![header()], places(&parts, [3])));
     for media in [picture(0), sound(0)] {
         let parts = [header(), media.clone()];
         assert_eq!(told(&parts), (vec![header()], vec![]));
-        // But not what comes for the next point.
+        // But not the tags that come for the next point.
         let longer = tag(AUDIO, 0, &[0xaf, 0, 0x12, 0x10, 9]);
         let parts = [header(), key(0), longer, media];
         assert_eq!(told(&parts), (vec![header()], places(&parts, [1])));
     }
     let parts = [header(), sound(0), key(40)];
     assert_eq!(told(&parts), (vec![header()], places(&parts, [2])));
-    // In any order of coming, and without what does not come.
+    // In any order, and without missing tags.
     let parts = [head(5), sound_setup(), video_setup(), key(0)];
     let all = [head(5), video_setup(), sound_setup()].concat();
     assert_eq!(told(&parts), (vec![all], places(&parts, [3])));
     assert_eq!(told(&[header()]).0, Vec::<Vec<u8>>::new());
-    // A tag of a kind that is not known, and one that says that it is filtered.
+    // A tag of an unknown kind, and one that says it is filtered.
     let filtered = tag(0x20 | VIDEO, 0, &[0x17, 1, 0, 0, 0, 7]);
     let parts = [
         header(),
@@ -193,7 +193,7 @@ fn a_header_is_told_with_the_first_media_and_each_key_frame_is_a_join() {
 }
 
 #[test]
-fn what_has_changed_is_told_with_the_next_key_frame() {
+fn changed_tags_count_with_the_next_key_frame() {
     for (setup, is_timeless) in [
         (metadata(5), true),
         (video_setup(), false),
@@ -202,7 +202,7 @@ fn what_has_changed_is_told_with_the_next_key_frame() {
         for at in 0..setup.len() {
             let mut other = setup.clone();
             other[at] ^= if at == 0 { 0x20 } else { 1 };
-            // Where that changes its length or its kind it is another one altogether.
+            // Such a change alters the tag's length or kind. Then it is another tag.
             if (1..4).contains(&at) || at == 11 || (12..24).contains(&at) && is_timeless {
                 continue;
             }
@@ -228,7 +228,7 @@ fn what_has_changed_is_told_with_the_next_key_frame() {
             assert!(is_same || headers[1] != headers[0]);
             let count = joins.len();
             assert!(count == 3 || !is_kept, "{setup:x?} at {at}");
-            // Back again before it was told.
+            // Changed back before it was reported.
             let parts = [
                 header(),
                 setup.clone(),
@@ -240,7 +240,7 @@ fn what_has_changed_is_told_with_the_next_key_frame() {
             assert!(told(&parts).0.len() == 1 || !is_kept, "{setup:x?} at {at}");
         }
     }
-    // The time of metadata is none.
+    // Metadata has no time.
     let with_time = [
         head(5),
         metadata(0x0102_0304),
@@ -249,7 +249,7 @@ fn what_has_changed_is_told_with_the_next_key_frame() {
         key(0),
     ];
     assert_eq!(told(&with_time).0, [header()]);
-    // Another of another length.
+    // Another one of another length.
     let longer = tag(AUDIO, 0, &[0xaf, 0, 0x12, 0x10, 9]);
     let (headers, _) = told(&[header(), key(0), longer.clone(), key(1)]);
     let second = [head(5), metadata(0), video_setup(), longer].concat();
@@ -257,9 +257,9 @@ fn what_has_changed_is_told_with_the_next_key_frame() {
 }
 
 #[test]
-fn without_pictures_sound_decides() {
+fn sound_decides_where_no_pictures_come() {
     let filler = |bytes: usize| tag(10, 0, &vec![1; bytes - 15]);
-    // Where none are promised at once, and some way apart.
+    // Where no pictures are promised, at once and with spacing.
     for flags in [0, 4, 0xfe] {
         let parts = [
             head(flags),
@@ -279,7 +279,7 @@ fn without_pictures_sound_decides() {
             sound(3),
         ];
         assert_eq!(told(&parts).1, places(&parts, [1, 4]), "{flags}");
-        // As soon as there are some, they do.
+        // As soon as pictures come, they decide.
         let parts = [
             head(flags),
             sound(0),
@@ -290,7 +290,7 @@ fn without_pictures_sound_decides() {
         ];
         assert_eq!(told(&parts).1, places(&parts, [1]));
     }
-    // Where some are promised after four seconds.
+    // Where pictures are promised, after four seconds.
     for begin in [0, 7, u32::MAX - 1_000] {
         let at = |time: u32| begin.wrapping_add(time);
         let parts = [head(5), sound(at(0)), sound(at(3_999)), sound(at(4_000))];
@@ -302,14 +302,14 @@ fn without_pictures_sound_decides() {
         let parts = [head(1), sound(at(0)), key(0), sound(at(4_000))];
         assert_eq!(told(&parts).1, places(&parts, [2]));
     }
-    // Each byte of a time: it has 32 bits, of which the highest stand last.
+    // Each byte of a time. It has 32 bits, and the highest byte comes last.
     for time in [0x0000_0fa0, 0x0001_0000, 0x0100_0000, 0x7f00_0000] {
         let parts = [head(1), sound(0), sound(time)];
         assert_eq!(told(&parts).1, places(&parts, [2]), "{time:x}");
         let parts = [head(1), sound(time), sound(time + 3_999)];
         assert!(told(&parts).1.is_empty(), "{time:x}");
     }
-    // What only describes it is none.
+    // A tag that only describes sound is not sound.
     let parts = [head(4), sound_setup(), tag(AUDIO, 0, &[0x92, 1])];
     assert!(told(&parts).1.is_empty());
 }
@@ -333,7 +333,7 @@ fn units_stand_4096_bytes_apart() {
         filler(20),
     ];
     assert_eq!(units(&parts), places(&parts, [1, 3, 4]));
-    // Behind a header they begin again.
+    // They begin again after a header.
     let parts = [
         head(5),
         filler(100),
@@ -346,7 +346,7 @@ fn units_stand_4096_bytes_apart() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn the_kept_tags_are_bounded() {
     let long = |kind: u8, begin: &[u8], length: usize| {
         let mut body = begin.to_vec();
         body.resize(length - 15, 0);
@@ -363,14 +363,14 @@ fn what_is_kept_is_bounded() {
         let parts = [head(5), long(kind, begin, most + 1), key(0)];
         assert_eq!(scan(&parts.concat()), (vec![], Err(Unsupported)));
     }
-    // What is not kept may be as long as it likes.
+    // Tags that are not kept may have any length.
     let parts = [
         head(5),
         long(SCRIPT, b"x", 300_000),
         long(VIDEO, &[0x17, 1], 300_000),
     ];
     assert_eq!(told(&parts).1, places(&parts, [2]));
-    // Both of a tag are held, and no more.
+    // The scanner holds both versions of a tag, and no more.
     let (mut window, mut flv) = (Window::default(), Flv::default());
     let nothing: &mut Findings<'_> = &mut |_, _| {};
     let mut feed = |bytes: &[u8]| {
@@ -387,7 +387,7 @@ fn what_is_kept_is_bounded() {
 
 #[cfg(feature = "handover")]
 #[test]
-fn places_that_lie_ahead_and_tags_that_are_too_long_are_not_believed() {
+fn handed_over_offsets_ahead_and_long_tags_are_refused() {
     let fits = |last_unit, last_join, told: usize, next: usize| {
         let mut flv = Flv {
             last_unit,

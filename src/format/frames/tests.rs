@@ -42,12 +42,12 @@ fn tag(size: usize) -> Vec<u8> {
         digit(7),
         digit(0),
     ];
-    // Full of what looks like heads.
+    // Full of bytes that look like heads.
     tag.extend(mpeg_frame().into_iter().cycle().take(size));
     tag
 }
 
-/// What a scanner finds, however the bytes are cut.
+/// Returns the findings, which do not depend on how the bytes are cut.
 fn scan(bytes: &[u8], new: fn() -> Walk) -> (Vec<Finding>, Result<(), Unsupported>) {
     let pieces = |size: usize| {
         let (mut window, mut walk) = (Window::default(), new());
@@ -104,7 +104,7 @@ fn units(findings: &[Finding]) -> Vec<u64> {
 }
 
 #[test]
-fn frame_heads_are_joins_and_units_some_way_apart() {
+fn frame_heads_are_joins_and_units_with_spacing() {
     let (findings, result) = scan(&mpeg_frame().repeat(30), mp3);
     assert_eq!(result, Ok(()));
     assert_eq!(
@@ -118,7 +118,7 @@ fn frame_heads_are_joins_and_units_some_way_apart() {
 }
 
 #[test]
-fn tags_are_counted_not_searched() {
+fn tags_are_skipped_by_their_length() {
     let bytes = [
         tag(5000),
         tag(10),
@@ -132,14 +132,14 @@ fn tags_are_counted_not_searched() {
 }
 
 #[test]
-fn frames_behind_a_tag_correct_the_format() {
+fn the_frames_after_a_tag_correct_the_format() {
     let (findings, _) = scan(&[tag(300), adts_frame(1500).repeat(3)].concat(), mp3);
     assert_eq!(findings.first(), Some(&Finding::Format(Format::Aac)));
     assert_eq!(joins(&findings), [310, 1810, 3310]);
 }
 
 #[test]
-fn statistics_are_no_place_to_join() {
+fn a_frame_of_statistics_is_not_a_join() {
     for (at, mark) in [(36, b"Xing"), (36, b"Info"), (36, b"VBRI")] {
         let mut statistics = mpeg_frame();
         statistics[at..at + 4].copy_from_slice(mark);
@@ -150,7 +150,7 @@ fn statistics_are_no_place_to_join() {
 }
 
 #[test]
-fn lost_sync_is_found_where_two_frames_stand_in_a_row() {
+fn lost_sync_is_found_again_at_two_frames_in_a_row() {
     let damaged = [
         mpeg_frame().repeat(3),
         vec![0; 700],
@@ -159,7 +159,8 @@ fn lost_sync_is_found_where_two_frames_stand_in_a_row() {
     ]
     .concat();
     assert_eq!(joins(&scan(&damaged, mp3).0), [0, 3 * 417 + 750]);
-    // The cut frame's length leads into the next one; the one after that is in step again.
+    // The cut frame's length leads into the next frame. The walk is in step again at the one after
+    // that.
     let damaged = [
         adts_frame(1100).repeat(2),
         adts_frame(1100)[..900].to_vec(),
@@ -170,7 +171,7 @@ fn lost_sync_is_found_where_two_frames_stand_in_a_row() {
 }
 
 #[test]
-fn another_rate_goes_on_after_two_frames() {
+fn another_rate_counts_after_two_frames() {
     // 48 kHz: 384 bytes.
     let other = filled(&[0xFF, 0xFB, 0x94, 0x00], 384);
     let (findings, _) = scan(&[mpeg_frame().repeat(3), other.repeat(4)].concat(), mp3);
@@ -178,7 +179,7 @@ fn another_rate_goes_on_after_two_frames() {
 }
 
 #[test]
-fn what_never_comes_into_step_is_let_go() {
+fn a_stream_without_frames_in_a_row_is_given_up() {
     let bytes: Vec<u8> = [tag(20), vec![0xFF; SEARCH_BYTES_MAX as usize + 100]].concat();
     let mut findings = Vec::new();
     for mut walk in [mp3(), aac()] {
@@ -191,7 +192,7 @@ fn what_never_comes_into_step_is_let_go() {
 }
 
 #[test]
-fn three_frames_tell_the_codec() {
+fn three_frames_prove_the_codec() {
     let frames = mpeg_frame().repeat(3);
     for length in 0..frames.len() {
         let told = detect(&frames[..length]);
@@ -212,7 +213,7 @@ fn three_frames_tell_the_codec() {
 }
 
 #[test]
-fn frames_are_as_long_as_their_heads_say() {
+fn a_head_says_the_length_of_its_frame() {
     for (head, length) in [
         ([0xFF, 0xFB, 0x92, 0x00], 418),
         ([0xFF, 0xFA, 0xE4, 0x00], 960),
@@ -246,7 +247,7 @@ fn frames_are_as_long_as_their_heads_say() {
 }
 
 #[test]
-fn any_bytes_are_scanned_alike_however_cut() {
+fn any_bytes_give_the_same_findings_however_they_are_cut() {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut next = || {
         state ^= state << 13;
@@ -282,7 +283,7 @@ fn any_bytes_are_scanned_alike_however_cut() {
     }
 }
 
-/// What was found; `Err` has how many bytes it takes to tell, if any can.
+/// Returns the found value. `Err`: how many bytes the look needs, if more bytes can help.
 fn told<T>(look: Look<T>) -> Result<T, Option<usize>> {
     match look {
         Look::Found(found) => Ok(found),
@@ -291,7 +292,7 @@ fn told<T>(look: Look<T>) -> Result<T, Option<usize>> {
     }
 }
 
-/// Of each version and layer: how long its frames are, and how long they last.
+/// For each version and layer: the length and the duration of its frames.
 #[test]
 fn a_head_tells_its_frames_length_and_time() {
     for (head, length, samples) in [
@@ -330,7 +331,7 @@ fn a_head_of_adts_tells_its_frames_length_and_time() {
     }
     assert!(told(Frame::read(&adts_frame(6), 0)).is_err());
     for (index, rate) in [(0, 96_000), (3, 48_000), (11, 8_000), (12, 7_350)] {
-        // Profile, a private bit and channels stand in the same byte.
+        // Profile, a private bit and channels are in the same byte.
         let mut frame = adts_frame(64);
         frame[2] = 0x43 | index << 2;
         let frame = told(Frame::read(&frame, 0)).expect("a frame");
@@ -341,9 +342,9 @@ fn a_head_of_adts_tells_its_frames_length_and_time() {
     assert!(told(Frame::read(&frame, 0)).is_err());
 }
 
-/// No byte more is waited for than it takes.
+/// A look asks for exactly as many bytes as it needs.
 #[test]
-fn a_head_that_is_cut_says_how_far_it_reaches() {
+fn a_head_that_is_cut_off_asks_for_the_bytes_it_needs() {
     let frame = mpeg_frame();
     for (bytes, at, needs) in [
         (&frame[..0], 0, 1),
@@ -378,9 +379,9 @@ fn a_tag_tells_its_length() {
     }
 }
 
-/// In ticks of 90 kHz, by the samples that came before: of each rate their own.
+/// In ticks of 90 kHz, by the samples before. Each rate counts its own.
 #[test]
-fn frames_have_the_time_of_the_samples_before_them() {
+fn the_time_of_a_frame_counts_the_samples_before_it() {
     let times = |bytes: &[u8], new: fn() -> Walk| {
         let found = scan(bytes, new)
             .0
@@ -406,7 +407,7 @@ fn frames_have_the_time_of_the_samples_before_them() {
     assert_eq!(times(&bytes, aac), expected);
 }
 
-/// One of another rate among them is none of theirs.
+/// A frame of another rate does not belong to the row.
 #[test]
 fn frames_in_a_row_are_alike() {
     // 48 kHz: 384 bytes. Then other layers, versions and codecs.

@@ -2,7 +2,7 @@ use super::super::tests::{Scanned, scan_in};
 use super::super::window::Window;
 use super::*;
 
-/// An element of this identifier, whose size takes a byte or, if it is long, four.
+/// An element with this identifier. Its size takes one byte or, if it is long, four.
 fn element(id: u32, body: &[u8]) -> Vec<u8> {
     let size = match body.len() {
         length @ 0..0x7f => vec![0x80 | length as u8],
@@ -17,7 +17,7 @@ fn begin(id: u32) -> Vec<u8> {
     bytes[id.leading_zeros() as usize / 8..].to_vec()
 }
 
-/// One that does not say where it ends.
+/// An element that does not say where it ends.
 fn open(id: u32) -> Vec<u8> {
     [&begin(id)[..], &[0xff]].concat()
 }
@@ -43,7 +43,7 @@ fn tracks() -> Vec<u8> {
     element(TRACKS, &[track(SOUND, 2), track(VIDEO, 1)].concat())
 }
 
-/// A head, a segment that is open, and tracks of sound and of video.
+/// An EBML head, an open Segment, and tracks of sound and of video.
 fn header() -> Vec<u8> {
     [
         ebml_head(b"webm"),
@@ -54,7 +54,7 @@ fn header() -> Vec<u8> {
     .concat()
 }
 
-/// A cluster that is open, at this time.
+/// An open Cluster at this time.
 fn cluster(time: u8) -> Vec<u8> {
     [open(CLUSTER), element(TIMESTAMP, &[time])].concat()
 }
@@ -64,7 +64,7 @@ fn block(track: u8, flags: u8) -> Vec<u8> {
     element(SIMPLE_BLOCK, &[0x80 | track, 0, 0, flags, 0xdd])
 }
 
-/// A block in a group, with a reference to another or none.
+/// A block in a group, with a reference or without.
 fn group(track: u8, has_reference: bool) -> Vec<u8> {
     let reference = element(REFERENCE_BLOCK, &[0xfe]);
     let reference = if has_reference { reference } else { Vec::new() };
@@ -74,12 +74,12 @@ fn group(track: u8, has_reference: bool) -> Vec<u8> {
     )
 }
 
-/// What is sent in front of a block within a cluster of this time.
+/// Bytes in front of a block in a Cluster of this time.
 fn prelude(time: u8) -> Vec<u8> {
     [&CLUSTER_HEAD[..], &element(TIMESTAMP, &[time])].concat()
 }
 
-/// What is found, whole and in pieces: small ones of what is not long.
+/// Returns the findings, in one piece and in small ones if the input is short.
 fn scan(bytes: &[u8]) -> Scanned {
     let sizes = if bytes.len() < 9_000 {
         &[1, 13, 4096][..]
@@ -93,8 +93,8 @@ fn scan(bytes: &[u8]) -> Scanned {
     scan_in(bytes, sizes, Matroska::default, check)
 }
 
-/// What is found behind the header, by the numbers of the parts behind it: J a join, U a unit, E an
-/// entry, and the prelude of it if there is one; H another header.
+/// Returns the findings after the header, by the numbers of the parts: J for a join, U for a unit,
+/// E for an entry, each with its prelude; H for another header.
 fn behind_header(parts: &[Vec<u8>]) -> Vec<(char, usize, Vec<u8>)> {
     let (findings, result) = scan(&[header(), parts.concat()].concat());
     assert_eq!(
@@ -128,7 +128,7 @@ fn within(kind: char, part: usize, time: u8) -> (char, usize, Vec<u8>) {
 }
 
 #[test]
-fn an_ebml_head_says_what_follows() {
+fn an_ebml_head_names_the_format() {
     let with = |id: u32, body: &[u8]| {
         let name = element(0x4282, b"webm");
         element(EBML, &[name, element(id, body)].concat())
@@ -141,7 +141,7 @@ fn an_ebml_head_says_what_follows() {
         (ebml_head(b"webmx"), Some(None)),
         (ebml_head(b""), Some(None)),
         (element(EBML, &[]), Some(None)),
-        // Longer identifiers and sizes than are read.
+        // Identifiers and sizes that are longer than the scanner reads.
         (with(0x42f2, &[4]), known),
         (with(0x42f2, &[5]), Some(None)),
         (with(0x42f2, &[3]), known),
@@ -149,9 +149,9 @@ fn an_ebml_head_says_what_follows() {
         (with(0x42f3, &[9]), Some(None)),
         (with(0x42f3, &[1]), known),
         (with(0x4287, &[9]), known),
-        // Another one counts.
+        // The later one counts.
         (with(0x4282, b"else"), Some(None)),
-        // No head of EBML, one without an end, and one that is none.
+        // No EBML head, one without an end, and a malformed one.
         (element(SEGMENT, &element(0x4282, b"webm")), Some(None)),
         (open(EBML), Some(None)),
         (vec![0], Some(None)),
@@ -166,7 +166,7 @@ fn an_ebml_head_says_what_follows() {
             assert_eq!(doc_type(&bytes[..length]), None, "{length} of {bytes:x?}");
         }
     }
-    // So long, and no longer.
+    // The longest head, and one byte more.
     let long = |length: usize| with(VOID, &vec![0; length - 7 - 5]);
     for (length, told) in [(4_096, known), (4_097, Some(None))] {
         let bytes = long(length);
@@ -177,10 +177,10 @@ fn an_ebml_head_says_what_follows() {
 }
 
 #[test]
-fn a_header_is_what_stands_before_the_first_cluster() {
+fn a_header_is_everything_before_the_first_cluster() {
     let skipped = [SEEK_HEAD, CUES, VOID, CRC_32].map(|id| element(id, &[1, 2]));
     let tags = element(0x1254_c367, &[3, 4]);
-    // A segment that ends is told as one that does not: who comes late has not all of it.
+    // A sized Segment is sent as an open one: a late viewer does not get all of it.
     for (sized, told) in [
         (vec![0xaf], vec![0xff]),
         (vec![0x4f, 0xff], vec![0x7f, 0xff]),
@@ -205,7 +205,7 @@ fn a_header_is_what_stands_before_the_first_cluster() {
         let points = [Finding::Unit(start), Finding::Join(start)].map(|found| (found, None));
         assert_eq!(findings[1..], points);
     }
-    // What comes behind clusters is of no header.
+    // Elements after Clusters do not belong to the header.
     let parts = [
         cluster(1),
         block(VIDEO, 0),
@@ -221,8 +221,8 @@ fn a_header_is_what_stands_before_the_first_cluster() {
 fn key_frames_of_the_video_track_are_joins() {
     let (key, other, sound) = (block(VIDEO, 0x80), block(VIDEO, 0x7f), block(SOUND, 0x80));
     for (parts, found) in [
-        // The cluster's first picture: the join is at the cluster, as sound in front of it is told
-        // with it.
+        // The first picture of a Cluster. The join is at the Cluster, since the sound before the
+        // picture is part of it.
         (
             vec![cluster(1), key.clone(), other.clone()],
             vec![at('U', 0), at('J', 0)],
@@ -231,7 +231,7 @@ fn key_frames_of_the_video_track_are_joins() {
             vec![cluster(1), sound.clone(), key.clone()],
             vec![at('U', 0), at('J', 0)],
         ),
-        // Behind another picture at the block itself, with the cluster's head in front.
+        // After another picture: the join is at the block, with the Cluster's head in front.
         (
             vec![
                 cluster(5),
@@ -259,7 +259,7 @@ fn key_frames_of_the_video_track_are_joins() {
                 at('J', 3),
             ],
         ),
-        // Without a time none can be begun in its middle.
+        // Without a Timestamp nobody can begin in the middle.
         (
             vec![
                 open(CLUSTER),
@@ -288,7 +288,8 @@ fn key_frames_of_the_video_track_are_joins() {
             ],
             vec![at('U', 0)],
         ),
-        // In groups: what refers to nothing. Where one ends is clear with what follows.
+        // In groups: a block without a reference. The end of a group is clear with the next
+        // element.
         (
             vec![
                 cluster(5),
@@ -308,7 +309,7 @@ fn key_frames_of_the_video_track_are_joins() {
             ],
             vec![at('U', 0), at('J', 0), at('H', 0)][..2].to_vec(),
         ),
-        // What else may stand in clusters.
+        // Other elements that may be in Clusters.
         (
             vec![
                 cluster(1),
@@ -328,7 +329,7 @@ fn key_frames_of_the_video_track_are_joins() {
 }
 
 #[test]
-fn blocks_are_told_apart_by_tracks_of_any_length() {
+fn track_numbers_may_have_any_length() {
     let with = |head: &[u8]| element(SIMPLE_BLOCK, &[head, &[0, 0, 0x80, 0xdd]].concat());
     for (head, is_video) in [
         (&[0x82][..], true),
@@ -343,7 +344,7 @@ fn blocks_are_told_apart_by_tracks_of_any_length() {
         assert_eq!(found.contains(&at('J', 0)), is_video, "{head:x?}");
     }
     let fed = |block: Vec<u8>| scan(&[header(), cluster(1), block].concat()).1;
-    // A track that is none, or unknown, and blocks that end before their flags.
+    // No track, an unknown one, and blocks that end before their flags.
     for body in [
         &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80][..],
         &[0xff, 0, 0, 0x80],
@@ -371,7 +372,7 @@ fn blocks_are_told_apart_by_tracks_of_any_length() {
 }
 
 #[test]
-fn without_video_clusters_are_joins_and_blocks_some_way_apart() {
+fn without_video_clusters_and_spaced_blocks_are_joins() {
     let only_sound = [
         ebml_head(b"webm"),
         open(SEGMENT),
@@ -402,7 +403,7 @@ fn without_video_clusters_are_joins_and_blocks_some_way_apart() {
         counter: None,
     };
     let points: Vec<_> = findings[1..].iter().map(|(finding, _)| *finding).collect();
-    // The first block's join is the cluster; the second is exactly so far behind that.
+    // The join of the first block is the Cluster. The second one has exactly this distance.
     assert_eq!(place(3) - place(1), 4_096);
     assert_eq!(
         points,
@@ -442,7 +443,7 @@ fn a_cluster_of_known_size_may_be_entered_but_not_cut() {
         filled(5_000),
         small.clone(),
         key.clone(),
-        // Behind its end the next element is in no cluster.
+        // After its end the next element is in no Cluster.
         element(0x1254_c367, &[1]),
         cluster(4),
         key.clone(),
@@ -455,7 +456,7 @@ fn a_cluster_of_known_size_may_be_entered_but_not_cut() {
         at('J', 5),
     ];
     assert_eq!(behind_header(&parts), found);
-    // One that does not say may be cut too.
+    // A Cluster without a size can be cut, too.
     let parts = [
         [open(CLUSTER), time].concat(),
         filled(5_000),
@@ -464,13 +465,13 @@ fn a_cluster_of_known_size_may_be_entered_but_not_cut() {
     ];
     let found = [at('U', 0), within('U', 2, 3), within('J', 3, 3)];
     assert_eq!(behind_header(&parts), found);
-    // Blocks behind the end of one are in none: nothing is told of them.
+    // Blocks after the end of a Cluster are in none. They are not reported.
     let ended = [[head(3), element(TIMESTAMP, &[3])].concat(), small, key];
     assert_eq!(behind_header(&ended), []);
 }
 
 #[test]
-fn another_head_is_another_stream() {
+fn another_head_begins_another_stream() {
     let first = [cluster(1), block(VIDEO, 0x80), group(VIDEO, false)];
     let again = [
         ebml_head(b"matroska"),
@@ -493,7 +494,7 @@ fn another_head_is_another_stream() {
         findings.last(),
         Some(&(Finding::Join(Start::at(place)), None))
     );
-    // The header that was told is lent until the next one is.
+    // The old header is lent until the new one is whole.
     let mut walker = Matroska::default();
     let begun = [header(), first.concat(), again[..3].concat()].concat();
     let nothing: &mut Findings<'_> = &mut |_, _| {};
@@ -502,7 +503,7 @@ fn another_head_is_another_stream() {
         Ok(())
     );
     assert_eq!(walker.header().to_vec(), header());
-    // A segment without a head of its own, and what is in neither.
+    // A Segment without its own EBML head, and an element that belongs nowhere.
     for bad in [
         [header(), cluster(1), open(SEGMENT)].concat(),
         [ebml_head(b"webm"), tracks()].concat(),
@@ -511,13 +512,13 @@ fn another_head_is_another_stream() {
     ] {
         assert_eq!(scan(&bad).1, Err(Unsupported));
     }
-    // A head that is given up for another one.
+    // A head that another one replaces.
     let stream = [ebml_head(b"matroska"), header(), cluster(1)].concat();
     assert_eq!(scan(&stream).0, [(Finding::Header, Some(header()))]);
 }
 
 #[test]
-fn a_header_has_so_many_bytes_and_no_more() {
+fn a_header_has_at_most_header_bytes_max() {
     let most = 256 * 1024;
     let rest = most - header().len();
     let filled = |bytes: usize| element(0x1254_c367, &vec![0; bytes - 8]);
@@ -525,7 +526,7 @@ fn a_header_has_so_many_bytes_and_no_more() {
     let (findings, result) = scan(&stream(rest));
     assert_eq!((result, findings.len()), (Ok(()), 1));
     assert_eq!(scan(&stream(rest + 1)), (vec![], Err(Unsupported)));
-    // It is known by its size.
+    // Its size tells.
     let begun = stream(rest + 1)[..header().len() + 8].to_vec();
     assert_eq!(scan(&begun).1, Err(Unsupported));
     assert_eq!(
@@ -556,7 +557,7 @@ fn the_first_track_of_video_is_found_by_its_kind() {
 
 #[cfg(feature = "handover")]
 #[test]
-fn places_that_lie_ahead_are_not_believed() {
+fn handed_over_offsets_that_lie_ahead_are_refused() {
     let change = |number: usize, at: u64| {
         let mut walker = Matroska::default();
         match number {

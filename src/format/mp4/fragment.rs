@@ -132,13 +132,12 @@ impl<'a> SampleRun<'a> {
         8 + 4 * fields.count_ones() as usize
     }
 
-    /// Returns how many bytes of an entry stand in front of one of its fields. Flags are those of
-    /// a run.
+    /// Returns how many bytes precede a field in an entry of a run with these flags.
     pub fn bytes_before(flags: u32, field: u32) -> usize {
         4 * (flags & (field - 1) & Self::ENTRY).count_ones() as usize
     }
 
-    /// Returns how many bytes an entry has. Flags are those of a run.
+    /// Returns how many bytes an entry has in a run with these flags.
     pub fn entry_bytes(flags: u32) -> usize {
         4 * (flags & Self::ENTRY).count_ones() as usize
     }

@@ -2,7 +2,7 @@ use super::super::tests::{Scanned, scan_in};
 use super::super::window::Window;
 use super::*;
 
-/// A box of this content.
+/// A box with this content.
 fn part(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
     [
         &(content.len() as u32 + 8).to_be_bytes(),
@@ -20,7 +20,7 @@ fn words(numbers: &[u32]) -> Vec<u8> {
         .collect()
 }
 
-/// A track of this kind, with so many ticks a second.
+/// A track of this kind with this clock.
 fn track(id: u32, kind: &[u8; 4], ticks_per_second: u32) -> Vec<u8> {
     let tkhd = part(b"tkhd", &words(&[7, 1, 1, id, 9, 9]));
     let mdhd = part(b"mdhd", &words(&[0, 1, 1, ticks_per_second, 9]));
@@ -34,7 +34,7 @@ fn track(id: u32, kind: &[u8; 4], ticks_per_second: u32) -> Vec<u8> {
     )
 }
 
-/// What a track's samples have where nothing else is said.
+/// Defaults of a track's samples.
 fn trex(id: u32, flags: u32) -> Vec<u8> {
     part(b"trex", &words(&[0, id, 1, 0, 0, flags]))
 }
@@ -51,14 +51,14 @@ const SYNC: u32 = 0x0200_0000;
 const SOUND: u32 = 1;
 const VIDEO: u32 = 2;
 
-/// Sound, and video whose samples are no sync samples where nothing else is said.
+/// Sound, and video whose samples are no sync samples by default.
 fn header() -> Vec<u8> {
     let tracks = [track(SOUND, b"soun", 48_000), track(VIDEO, b"vide", 1_000)];
     let extends = [trex(SOUND, SYNC), trex(VIDEO, NOT_SYNC)];
     [part(b"ftyp", b"isom"), moov(&tracks, &extends)].concat()
 }
 
-/// A track's part of a fragment: its header's numbers and its run's.
+/// A track's part of a fragment: the numbers of its header and of its run.
 fn traf(tfhd: &[u32], time: Option<u32>, trun: &[u32]) -> Vec<u8> {
     let time = time.map(|time| part(b"tfdt", &words(&[0, time])));
     let time = time.unwrap_or_default();
@@ -77,7 +77,7 @@ fn moof(parts: &[Vec<u8>]) -> Vec<u8> {
     part(b"moof", &[part(b"mfhd", &[0; 8]), parts.concat()].concat())
 }
 
-/// One whose first sample of video is a sync sample, or is not.
+/// A fragment whose first sample of video is a sync sample, or is not.
 fn fragment(is_sync: bool) -> Vec<u8> {
     let flags = if is_sync { SYNC } else { NOT_SYNC };
     [
@@ -87,7 +87,7 @@ fn fragment(is_sync: bool) -> Vec<u8> {
     .concat()
 }
 
-/// What is found, whole and in pieces: small ones of what is not long.
+/// Returns the findings, in one piece and in small ones if the input is short.
 fn scan(bytes: &[u8]) -> Scanned {
     let sizes = if bytes.len() < 9_000 {
         &[1, 7, 100, 4096][..]
@@ -97,7 +97,7 @@ fn scan(bytes: &[u8]) -> Scanned {
     scan_in(bytes, sizes, Mp4::default, |_, _| ())
 }
 
-/// What is found behind the header, by places behind it. Units apart.
+/// Returns the findings after the header, with offsets from there. Units are left out.
 fn behind_header(bytes: &[u8]) -> Vec<Finding> {
     let from = header().len() as u64;
     let (findings, result) = scan(&[header(), bytes.to_vec()].concat());
@@ -124,7 +124,7 @@ fn time(at: usize, ticks: u64) -> Finding {
 }
 
 #[test]
-fn a_box_says_what_it_is_and_how_long() {
+fn a_box_head_has_a_type_and_a_length() {
     let told = |bytes: &[u8]| match box_head(bytes) {
         Look::Found(head) => Ok((head.kind, head.bytes, head.length)),
         Look::Needs(length) => Err(Some(length)),
@@ -149,7 +149,7 @@ fn a_box_says_what_it_is_and_how_long() {
         (large(u64::MAX), Ok((*b"mdat", 16, u64::MAX))),
         (large(15), Err(None)),
         (large(0), Err(None)),
-        // To the end of the file, and shorter than its own head.
+        // Up to the end of the file, and shorter than its own head.
         (b"\0\0\0\0mdat".to_vec(), Err(None)),
         (b"\0\0\0\x07free".to_vec(), Err(None)),
         (b"\0\0\0\x02free".to_vec(), Err(None)),
@@ -165,7 +165,7 @@ fn a_box_says_what_it_is_and_how_long() {
 }
 
 #[test]
-fn boxes_in_a_box_are_told_while_they_are_whole() {
+fn boxes_are_returned_while_they_are_whole() {
     let bytes = [
         part(b"free", &[]),
         part(b"tkhd", &[1, 2, 3]),
@@ -186,7 +186,7 @@ fn boxes_in_a_box_are_told_while_they_are_whole() {
     assert_eq!(told, [8..8, 16..19, 27..28]);
     assert_eq!(child(&bytes, b"tkhd"), Some(&[1, 2, 3][..]));
     assert_eq!(child(&bytes, b"trak"), None);
-    // One that is shorter than its head is the end.
+    // A box that is shorter than its head ends the list.
     for size in [0, 1, 7] {
         let bad = [&words(&[size])[..], b"free", &bytes].concat();
         assert_eq!(boxes(&bad).count(), 0, "of {size} bytes");
@@ -194,7 +194,7 @@ fn boxes_in_a_box_are_told_while_they_are_whole() {
 }
 
 #[test]
-fn numbers_are_read_where_they_stand() {
+fn numbers_are_read_at_their_position() {
     let bytes = [9, 1, 2, 3, 4, 9];
     for (at, told) in [
         (0, Some(0x0901_0203)),
@@ -227,7 +227,7 @@ fn a_descriptor_has_a_length_of_up_to_four_bytes() {
         (&[3, 2, 8, 9, 10][..], Some(&[8, 9][..])),
         (&[3, 0, 8], Some(&[])),
         (&[3, 0x80, 0x80, 0x80, 1, 8, 9], Some(&[8])),
-        // The fourth is the last, whatever it says of another.
+        // The fourth byte is the last, even if it says that another follows.
         (&[3, 0x80, 0x80, 0x80, 0x81, 8, 9], Some(&[8])),
         (&long, Some(&[7; 128])),
         // As much as there is.
@@ -241,7 +241,7 @@ fn a_descriptor_has_a_length_of_up_to_four_bytes() {
     }
 }
 
-/// Each place in which a fragment can say what its first sample is: the nearest counts.
+/// Each place where a fragment can say what its first sample is. The nearest counts.
 #[test]
 fn a_fragment_whose_first_sample_is_a_sync_sample_is_a_join() {
     let is_join = |tfhd: &[u32], trun: &[u32]| {
@@ -251,21 +251,21 @@ fn a_fragment_whose_first_sample_is_a_sync_sample_is_a_join() {
     };
     let (yes, no) = (SYNC, NOT_SYNC | SYNC);
     for (tfhd, trun, joins) in [
-        // In the run, of the first sample, behind an offset or none.
+        // In the run, for the first sample, with an offset or without.
         (&[0, VIDEO][..], &[4, 1, yes][..], true),
         (&[0, VIDEO], &[4, 1, no], false),
         (&[0, VIDEO], &[5, 1, no, yes], true),
         (&[0, VIDEO], &[5, 1, yes, no], false),
-        // Of each sample, behind its length of time and of bytes.
+        // For each sample, after its duration and its size.
         (&[0, VIDEO], &[0x400, 1, yes], true),
         (&[0, VIDEO], &[0x400, 1, no], false),
         (&[0, VIDEO], &[0x500, 1, no, yes], true),
         (&[0, VIDEO], &[0x600, 1, no, yes], true),
         (&[0, VIDEO], &[0x701, 1, no, no, no, yes, no], true),
         (&[0, VIDEO], &[0xf01, 1, yes, yes, yes, no, yes], false),
-        // The first sample's own counts more than those of each.
+        // The flags of the first sample count more than its entry.
         (&[0, VIDEO], &[0x404, 1, yes, no], true),
-        // In the fragment's header, behind its other fields.
+        // In the fragment's header, after its other fields.
         (&[0x20, VIDEO, yes], &[0, 1], true),
         (&[0x20, VIDEO, no], &[0, 1], false),
         (&[0x22, VIDEO, no, yes], &[0, 1], true),
@@ -275,13 +275,13 @@ fn a_fragment_whose_first_sample_is_a_sync_sample_is_a_join() {
         (&[0x2_0024, VIDEO, yes, no], &[0, 1], true),
         (&[0x20, VIDEO, yes], &[4, 1, no], false),
         (&[0x20, VIDEO, no], &[0x400, 1, yes], true),
-        // Else as is usual; and nothing of other tracks.
+        // Otherwise the default. Other tracks do not count.
         (&[0, VIDEO], &[0, 1], false),
         (&[0, SOUND], &[4, 1, yes], false),
-        // What is cut says nothing.
+        // A field that is cut off says nothing.
         (&[0, VIDEO], &[4, 1], false),
         (&[0x20, VIDEO], &[0, 1], false),
-        // The version stands where the flags of the samples do not.
+        // The version is not part of the flags.
         (&[0x0100_0000, VIDEO], &[0x0100_0004, 1, yes], true),
         // Positions from the file's first byte.
         (&[1, VIDEO, 0, 0], &[4, 1, yes], false),
@@ -296,10 +296,10 @@ fn a_fragment_whose_first_sample_is_a_sync_sample_is_a_join() {
     };
     assert_eq!(both(&[0, SOUND], &[0, VIDEO]), [join(0)]);
     assert_eq!(both(&[1, SOUND, 0, 0], &[0, VIDEO]), []);
-    // One without a header may count from anywhere.
+    // A part without a header may count from anywhere.
     let bare = moof(&[part(b"traf", &[]), traf(&[0, VIDEO], None, &[4, 1, yes])]);
     assert_eq!(behind_header(&bare), []);
-    // Where sync samples are the usual ones.
+    // Where sync samples are the default.
     let usual = moov(&[track(VIDEO, b"vide", 1_000)], &[trex(VIDEO, SYNC)]);
     for (tfhd, joins) in [(&[0, VIDEO][..], 1), (&[0x20, VIDEO, NOT_SYNC], 0)] {
         let moof = moof(&[traf(tfhd, None, &[0, 1])]);
@@ -309,7 +309,7 @@ fn a_fragment_whose_first_sample_is_a_sync_sample_is_a_join() {
             .filter(|(found, _)| matches!(found, Finding::Join(_)));
         assert_eq!(found.count(), joins);
     }
-    // Without any track there is none of video.
+    // Without tracks there is no video track.
     assert_eq!(behind_header(&moof(&[])), []);
 }
 
@@ -330,7 +330,7 @@ fn only_the_newest_fragment_says_whether_the_first_byte_is_needed() {
 }
 
 #[test]
-fn a_fragment_has_the_time_of_the_track_that_decides() {
+fn the_deciding_track_gives_the_time_of_a_fragment() {
     let sound = |time| traf(&[0, SOUND], time, &[0, 1]);
     let video = |time| traf(&[0, VIDEO], time, &[0, 1]);
     let long = |high, low| {
@@ -348,7 +348,7 @@ fn a_fragment_has_the_time_of_the_track_that_decides() {
         (vec![video(Some(2_000)), sound(Some(7))], Some(180_000)),
         (vec![video(Some(2_000)), video(Some(9))], Some(180_000)),
         (vec![sound(Some(7))], None),
-        // Each must say its own.
+        // Each track must say its time.
         (vec![sound(None), video(Some(2_000))], None),
         (vec![video(Some(2_000)), sound(None)], None),
         (vec![video(None)], None),
@@ -363,7 +363,7 @@ fn a_fragment_has_the_time_of_the_track_that_decides() {
     }
 }
 
-/// In the ticks of the video's clock, of which 90 of ours are one.
+/// In ticks of the video's clock. One of them is 90 ticks of [`MediaTime`].
 #[test]
 fn a_fragment_lasts_as_long_as_the_samples_of_the_track_that_decides() {
     let video = |tfhd: &[u32], trun: &[u32]| traf(tfhd, Some(0), trun);
@@ -375,7 +375,7 @@ fn a_fragment_lasts_as_long_as_the_samples_of_the_track_that_decides() {
         part(b"traf", &[tfhd, tfdt, run(40), run(2)].concat())
     };
     for (parts, lasts) in [
-        // A duration for each sample, alone and beside other numbers of it.
+        // A duration for each sample, alone and beside its other fields.
         (vec![video(&plain, &[0x100, 2, 40, 41])], Some(81)),
         (
             vec![video(&plain, &[0x305, 1, 8, NOT_SYNC, 40, 999])],
@@ -393,7 +393,7 @@ fn a_fragment_lasts_as_long_as_the_samples_of_the_track_that_decides() {
             Some(80),
         ),
         (vec![video(&[0x9, VIDEO, 0, 0, 40], &[0, 2])], Some(80)),
-        // Only of the track that decides.
+        // Only the deciding track counts.
         (
             vec![
                 traf(&[0x8, SOUND, 7], Some(0), &[0, 3]),
@@ -401,7 +401,7 @@ fn a_fragment_lasts_as_long_as_the_samples_of_the_track_that_decides() {
             ],
             Some(120),
         ),
-        // Samples of which nothing is said, samples that are not there, and numbers beyond reason.
+        // Samples without a duration, missing samples, and huge numbers.
         (vec![video(&plain, &[0, 3])], None),
         (vec![video(&plain, &[0x100, u32::MAX, 40])], Some(40)),
         (vec![video(&[0x8, VIDEO, 0], &[0, u32::MAX])], None),
@@ -415,7 +415,7 @@ fn a_fragment_lasts_as_long_as_the_samples_of_the_track_that_decides() {
 }
 
 #[test]
-fn what_stands_in_front_of_a_fragment_belongs_to_it() {
+fn boxes_in_front_of_a_fragment_belong_to_it() {
     let (other, whole) = (part(b"free", &[1; 9]), fragment(true));
     let found = |at: usize| vec![time(at, 270_000), join(at)];
     for kind in [b"styp", b"prft", b"emsg", b"sidx"] {
@@ -423,7 +423,7 @@ fn what_stands_in_front_of_a_fragment_belongs_to_it() {
         assert_eq!(behind_header(&[&front[..], &whole].concat()), found(0));
         let two = [&other[..], &front, &front, &whole].concat();
         assert_eq!(behind_header(&two), found(other.len()));
-        // But for what something else has come between.
+        // Unless another box has come between.
         let apart = [&front[..], &other, &whole].concat();
         assert_eq!(behind_header(&apart), found(front.len() + other.len()));
         let next = [&front[..], &whole, &whole].concat();
@@ -453,7 +453,7 @@ fn units_stand_4096_bytes_apart() {
 }
 
 #[test]
-fn another_beginning_is_another_header() {
+fn another_moov_makes_another_header() {
     let one = fragment(true);
     let at = one.len();
     for (again, told) in [
@@ -478,12 +478,12 @@ fn another_beginning_is_another_header() {
             .filter(|(found, _)| matches!(found, Finding::Unit(_)));
         assert_eq!(units.count(), 2);
     }
-    // Nothing is a fragment between another ftyp and its moov.
+    // Between another `ftyp` and its `moov` nothing is a fragment.
     let (findings, result) = scan(&[header(), part(b"ftyp", b"isom"), moof(&[])].concat());
     assert_eq!((findings.len(), result), (2, Ok(())));
     let begun = [header(), part(b"ftyp", b"isom"), part(b"mdat", &[])].concat();
     assert_eq!(scan(&begun).1, Err(Unsupported));
-    // In front of the first there is no fragment to go on with.
+    // In front of the first `moov` there is no fragment to continue.
     let front = [header(), part(b"styp", &[]), header(), one].concat();
     let (findings, _) = scan(&front);
     let last = (2 * header().len() + 8) as u64;
@@ -522,7 +522,7 @@ fn the_first_video_decides_or_else_the_first_track() {
             &[part(b"trex", &[]), trex(6, 3)],
             (Some(6), Some(3), Some((6, 90))),
         ),
-        // What is not whole is no track; without a clock none is told.
+        // A track that is cut off does not count. Without a clock there is no time.
         (
             vec![
                 without(&[tkhd(1)]),
@@ -538,27 +538,27 @@ fn the_first_video_decides_or_else_the_first_track() {
     ] {
         assert_eq!(read(&tracks, extends), told);
     }
-    // A plain file has fragments never.
+    // A plain file never has fragments.
     let plain = [
         part(b"ftyp", b"isom"),
         part(b"moov", &track(6, b"vide", 90)),
     ]
     .concat();
     assert_eq!(scan(&plain), (vec![], Err(Unsupported)));
-    // Where there is no video each fragment is a join.
+    // Without video each fragment is a join.
     let sound = [part(b"ftyp", b"isom"), moov(&[sound], &[]), moof(&[])].concat();
     let (findings, _) = scan(&sound);
     assert!(matches!(findings.last(), Some((Finding::Join(_), _))));
 }
 
 #[test]
-fn what_is_too_long_or_in_no_order_is_let_go() {
+fn long_boxes_and_boxes_out_of_order_are_given_up() {
     let large =
         |kind: &[u8; 4], length: u64| [&words(&[1]), &kind[..], &length.to_be_bytes()].concat();
     let in_front = |bytes: Vec<u8>| scan(&bytes).1;
     let behind = |bytes: Vec<u8>| scan(&[header(), bytes].concat()).1;
     let most = 256 * 1024;
-    // A fragment, and all of a header.
+    // A fragment, and a whole header.
     let padded = |length: usize| moof(&[part(b"free", &vec![0; length - 32])]);
     assert_eq!(behind(padded(most)), Ok(()));
     assert_eq!(behind(padded(most + 1)), Err(Unsupported));
@@ -568,7 +568,7 @@ fn what_is_too_long_or_in_no_order_is_let_go() {
     let whole = |length: usize| [free(length - header().len()), header()].concat();
     assert_eq!(in_front(whole(most)), Ok(()));
     assert_eq!(in_front(whole(most + 1)), Err(Unsupported));
-    // Media in front of a header, and what is longer than any stream.
+    // Media in front of a header, and a box longer than any stream.
     assert_eq!(
         in_front([part(b"ftyp", b"isom"), part(b"mdat", &[])].concat()),
         Err(Unsupported)
@@ -581,7 +581,7 @@ fn what_is_too_long_or_in_no_order_is_let_go() {
         Err(Unsupported)
     );
     assert_eq!(behind(words(&[0, 0, 0])), Err(Unsupported));
-    // A head of sixteen bytes changes nothing of what is in it.
+    // A head of sixteen bytes does not change the content.
     let content = moof(&[traf(&[0, VIDEO], Some(3_000), &[4, 1, SYNC])]).split_off(8);
     let long = [large(b"moof", content.len() as u64 + 16), content].concat();
     assert_eq!(behind_header(&long), [time(0, 270_000), join(0)]);
@@ -594,7 +594,7 @@ fn what_is_too_long_or_in_no_order_is_let_go() {
 
 #[cfg(feature = "handover")]
 #[test]
-fn places_that_lie_ahead_are_not_believed() {
+fn handed_over_offsets_that_lie_ahead_are_refused() {
     for (fragment_start, last_unit, fits) in [
         (None, None, true),
         (Some(7), Some(7), true),

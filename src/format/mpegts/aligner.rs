@@ -1,44 +1,44 @@
-//! What cuts a stream into MPEG-TS packets.
+//! Cuts a stream into MPEG-TS packets.
 //!
-//! Beside bare packets there are those of receivers, which leave 16 bytes of error correction
-//! behind each (204), and those of recorders and Blu-ray discs, which put a time stamp of four
-//! bytes in front (192). Both are kept with their packet.
+//! Besides bare packets there are two longer forms. Receivers add 16 bytes of error correction
+//! after each packet (204 bytes). Recorders and Blu-ray discs put a time stamp of four bytes in
+//! front (192 bytes). Both stay with their packet.
 
 use super::packet::{PACKET_BYTES, Packet, SYNC_BYTE};
 
-/// Cuts bytes that arrive in any pieces into packets; finds the phase by some sync bytes in a row,
-/// and finds it again when it is lost.
+/// Cuts bytes that arrive in any pieces into packets. It finds the phase by some sync bytes in a
+/// row, and finds it again after losing it.
 ///
-/// Holds at most what [`PROOF_BYTES_MAX`] says. The packets are the same however the bytes are cut.
+/// It holds at most [`PROOF_BYTES_MAX`]. The packets do not depend on how the bytes are cut.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Aligner {
-    /// Bytes that are not yet a packet: fewer than one packet while in step, fewer than prove a
-    /// shape otherwise.
+    /// Bytes that are not a packet yet: less than one packet while in step, otherwise less than
+    /// proves a shape.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     held: Vec<u8>,
-    /// A stream does not change it.
+    /// Shape of the packets, once it is known. It never changes within a stream.
     shape: Option<Shape>,
     in_step: bool,
 }
 
-/// How packets come.
+/// Shape of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Shape {
     /// Bytes in front of the sync byte that belong to its packet.
     before: usize,
-    /// From a packet to the next.
+    /// Distance from one packet to the next.
     length: usize,
-    /// Sync bytes in a row that prove it: of what is rare more.
+    /// Sync bytes in a row that prove the shape. A rare shape needs more.
     proof: usize,
 }
 
-/// Whatever the shape and the first packet's phase, so many bytes show it.
+/// This many bytes show any shape, at any phase of the first packet.
 pub(in super::super) const PROOF_BYTES_MAX: usize = 4 * (PACKET_BYTES + 16);
 
 impl Shape {
-    /// The usual one first.
+    /// All shapes. The usual one is first.
     pub const ALL: [Shape; 3] = [
         Shape {
             before: 0,
@@ -57,24 +57,24 @@ impl Shape {
         },
     ];
 
-    /// So many bytes prove it.
+    /// Returns how many bytes prove the shape.
     fn proof_bytes(self) -> usize {
         self.before + (self.proof - 1) * self.length + 1
     }
 
-    /// Whether the bytes begin with packets, as far as they go.
+    /// Returns whether the bytes begin with packets, as far as they go.
     fn fits(self, bytes: &[u8]) -> bool {
         let sync = |number: usize| bytes.get(self.before + number * self.length);
         (0..self.proof).all(|number| sync(number).is_none_or(|byte| *byte == SYNC_BYTE))
     }
 
-    /// Whether the newest byte is the one that proves it.
+    /// Returns whether the newest byte is the one that proves the shape.
     pub fn is_proved_by_last(self, bytes: &[u8]) -> bool {
         let first = bytes.len().checked_sub(self.proof_bytes());
         first.is_some_and(|first| self.fits(&bytes[first..]))
     }
 
-    /// How the packets of a header come; `None` if there are fewer than two.
+    /// Returns the shape of a header's packets. `None` if there are fewer than two.
     #[cfg(feature = "hold")]
     pub fn of_header(header: &[u8]) -> Option<Shape> {
         let mut shapes = Shape::ALL.into_iter();
@@ -83,11 +83,12 @@ impl Shape {
 }
 
 impl Aligner {
-    /// Takes the next bytes and hands on each packet that is whole, with how many bytes of the
-    /// input (or of what came before, if negative) lie before its first one.
+    /// Reads the next bytes and passes each whole packet to `packet`, with the position of its
+    /// first byte in the input. A negative position lies in an earlier input.
     pub fn feed(&mut self, bytes: &[u8], mut packet: impl FnMut(i64, Packet<'_>)) {
         let mut rest = bytes;
-        // Where `held` begins, or `rest` if that is empty, counted from the first byte of `bytes`.
+        // Position of `held`, or of `rest` if that is empty, counted from the first byte of
+        // `bytes`.
         let mut at = -(self.held.len() as i64);
         loop {
             let Some(shape) = self.shape.filter(|_| self.in_step) else {
@@ -126,12 +127,12 @@ impl Aligner {
         }
     }
 
-    /// How packets come, once some have.
+    /// Returns the shape, once packets have come.
     pub fn shape(&self) -> Option<Shape> {
         self.shape
     }
 
-    /// Drops bytes until what is held begins with packets, or there are no more. Says how many.
+    /// Drops bytes until the held ones begin with packets, or the input ends. Returns how many.
     fn search(&mut self, rest: &mut &[u8]) -> usize {
         let mut dropped = 0;
         loop {
@@ -142,8 +143,8 @@ impl Aligner {
             let begin = begin.unwrap_or(self.held.len());
             self.held.drain(..begin);
             dropped += begin;
-            // What is shorter to prove comes first, so that the verdict falls at the same byte
-            // however they come.
+            // The shape with the shorter proof comes first, so that the verdict falls at the same
+            // byte however the bytes are cut.
             let fitting = shapes.iter().filter(|shape| shape.fits(&self.held));
             let Some(&shape) = fitting.min_by_key(|shape| shape.proof_bytes()) else {
                 continue;
@@ -166,7 +167,7 @@ impl Aligner {
         *rest = behind;
     }
 
-    /// Bytes that its allocations take: [`PROOF_BYTES_MAX`], at the most doubled.
+    /// Returns the bytes of its allocations: at most twice [`PROOF_BYTES_MAX`].
     pub fn held_bytes(&self) -> usize {
         self.held.capacity()
     }
@@ -233,9 +234,9 @@ mod tests {
         }
     }
 
-    /// Wherever the first packet begins: so many bytes and no fewer show that it is one.
+    /// At any phase of the first packet, exactly this many bytes show it.
     #[test]
-    fn a_row_of_sync_bytes_proves_a_shape_with_its_last() {
+    fn the_last_sync_byte_of_a_row_proves_the_shape() {
         for (shape, (before, length, proof)) in
             Shape::ALL
                 .into_iter()
@@ -263,9 +264,9 @@ mod tests {
                     "without the one at {place}"
                 );
             }
-            // Wherever they begin, so many show it.
+            // This many show it at any phase.
             assert!(proof + length - 1 <= PROOF_BYTES_MAX);
-            // A packet is told with the byte that proves it, and none before.
+            // A packet comes out with the byte that proves it, and not before.
             let mut aligner = Aligner::default();
             let mut told = Vec::new();
             aligner.feed(&first[..proof - 1], |at, _| told.push(at));
@@ -279,7 +280,7 @@ mod tests {
 
     #[cfg(feature = "hold")]
     #[test]
-    fn a_header_of_two_packets_tells_their_shape() {
+    fn two_packets_of_a_header_show_their_shape() {
         for (shape, (before, length)) in Shape::ALL.into_iter().zip([(0, 188), (4, 192), (0, 204)])
         {
             let mut bytes = vec![0; 3 * length];
@@ -297,7 +298,7 @@ mod tests {
 
     #[cfg(feature = "handover")]
     #[test]
-    fn what_an_aligner_cannot_hold_is_not_believed() {
+    fn a_handed_over_aligner_that_cannot_be_is_refused() {
         let fits = |held: usize, shape, in_step| {
             let held = vec![0; held];
             Aligner {
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_receivers_and_recorders_are_found_with_what_is_around_them() {
+    fn packets_of_receivers_and_recorders_keep_their_extra_bytes() {
         for (before, behind) in [(4, 0), (0, 16)] {
             let mut stream = vec![SYNC_BYTE, 3, 1];
             for number in 0..9 {

@@ -1,11 +1,11 @@
-//! MPEG-TS (ISO/IEC 13818-1): its tables are the header, and decoding can begin at a random-access
-//! point of the first video stream; without video, at any PES packet of sound.
+//! MPEG-TS (ISO/IEC 13818-1). Its tables are the header. Decoding can begin at a random-access
+//! point of the first video stream or, without video, at any PES packet of sound.
 //!
-//! Owns the newest PAT and PMTs as the packets that carried them ([`Tables`], which are bounded),
-//! and nothing else of the stream. Work for a packet that is neither a table nor the start of a PES
-//! packet is a look at its head, unless it is not clear yet what picture it belongs to
-//! ([`Search`]), and at those that are open ([`Open`]); a table is read once, when it changes. What
-//! was damaged on its way counts for nothing.
+//! The scanner owns the newest PAT and PMTs as the packets that carried them ([`Tables`], which are
+//! bounded), and nothing else of the stream. Most packets are neither a table nor the start of a
+//! PES packet. For them it reads the head, looks at the open PES packets ([`OpenPes`]), and
+//! searches the payload only until the picture is clear ([`Search`]). It parses a table once, when
+//! the table changes. Damaged packets do not count.
 
 mod aligner;
 mod open;
@@ -32,51 +32,52 @@ pub(crate) use picture::may_begin;
 use picture::{Codec, Search};
 use sets::Sets;
 
-/// The scanner.
+/// Scanner of MPEG-TS.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct MpegTs {
     aligner: Aligner,
     tables: Tables,
-    /// Where the unit that was reported last begins.
+    /// Offset of the unit that was reported last.
     last_unit: Option<u64>,
     last_join: Option<u64>,
-    /// An encoder that has set the random-access indicator once sets it always: of video in which
-    /// nothing else tells.
+    /// Whether the encoder has ever set the random-access indicator. An encoder that has set it
+    /// once always sets it. Only video without other marks needs this.
     has_indicator: bool,
-    /// What is looked through for a key picture.
+    /// Search for a key picture in the current PES packet.
     search: Option<Search>,
-    /// The parameter sets that came last.
+    /// Newest parameter sets.
     sets: Sets,
-    /// The packets of those in the header: none before the first key picture that lacks its own.
+    /// Packets of the parameter sets in the header. They are empty before the first key picture
+    /// that lacks its own sets.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     told_sets: Vec<u8>,
     /// Bytes before each packet's sync byte, and the length of a packet with these bytes.
     told_shape: (usize, usize),
-    /// The continuity counter of the video's last packet.
+    /// Continuity counter of the video's last packet.
     counter: u8,
     /// Whether the newest join point is a scrambled packet.
     is_scrambled: bool,
-    /// What has begun beside the video, and is not whole.
+    /// PES packets beside the video that have begun and are not whole.
     open: Open,
-    /// Where something was open when a picture began, or sound: the newest.
+    /// Newest offset at which a picture or sound began while another PES packet was open.
     last_split: Option<u64>,
     /// Whether the video that the tables name comes.
     video: Arrival,
-    /// Behind the last whole packet.
+    /// Offset after the last whole packet.
     in_step_until: u64,
 }
 
-/// Of video that was named.
+/// Arrival of the video that a map names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Arrival {
-    /// Nothing of it has come yet, while sound has since this time.
+    /// No video has come yet, while sound has come since this time.
     Awaited {
         since: Option<MediaTime>,
     },
     Come,
-    /// It is not waited for any more: sound decides.
+    /// Nobody waits for the video any more. Sound decides.
     Missing,
 }
 
@@ -86,15 +87,15 @@ impl Default for Arrival {
     }
 }
 
-/// A table may name video that never comes: after so long sound decides. In ticks of 90 kHz.
+/// A map may name video that never comes. After this time sound decides. In ticks of 90 kHz.
 const SOUND_ONLY_TICKS: i64 = 4 * MediaTime::TICKS_PER_SECOND as i64;
-/// Points of sound lie at least so far apart.
+/// Smallest distance between join points of sound.
 const AUDIO_SPACING: u64 = 1024;
-/// Bytes without a packet among them: it is no transport stream any more.
+/// Longest stretch without a packet. After it the stream is no transport stream any more.
 pub(crate) const OUT_OF_STEP_BYTES_MAX: u64 = 64 * 1024;
 
 impl MpegTs {
-    /// Takes the next bytes, of which the first is at `offset`.
+    /// Reads the next bytes. `offset` is that of the first.
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -114,12 +115,12 @@ impl MpegTs {
         if broken { Err(Unsupported) } else { Ok(()) }
     }
 
-    /// The header that was told last.
+    /// Returns the header in force.
     pub fn header(&self) -> Header<'_> {
         Header(Parts::Several(self))
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.aligner.held_bytes()
             + self.tables.held_bytes()
@@ -188,7 +189,7 @@ impl MpegTs {
         Ok(())
     }
 
-    /// Whether the header is to have other parameter sets, with the key picture that came last.
+    /// Returns whether the header needs other parameter sets for the newest key picture.
     fn lacks_sets(&self) -> bool {
         match self.told_sets.is_empty() {
             true => !self.sets.are_brought(),
@@ -208,7 +209,7 @@ impl MpegTs {
         video.is_some_and(|(video, _)| pid == video)
     }
 
-    /// Where that begins which decides where decoding can, is anything else open?
+    /// Notes whether another PES packet is open where a packet begins that may be a join.
     fn look_whether_it_splits(&mut self, at: u64, packet: Packet<'_>) {
         let is_video = self.is_video(packet.pid());
         let may_decide = is_video || self.video != Arrival::Come;
@@ -220,7 +221,8 @@ impl MpegTs {
         }
     }
 
-    /// Where decoding can begin, if this packet shows a place, and the counter of the packet there.
+    /// Returns the offset at which decoding can begin, if this packet shows one, and the counter of
+    /// the packet there.
     fn join(&mut self, at: u64, packet: Packet<'_>) -> Option<(u64, u8)> {
         let streams = self.tables.streams();
         let pid = packet.pid();
@@ -247,7 +249,7 @@ impl MpegTs {
             let is_readable = !packet.is_scrambled();
             let has_flag = packet.is_random_access();
             self.has_indicator |= has_flag;
-            // No picture was in the one before: its mark is this one's.
+            // The previous PES packet had no picture. Its mark belongs to this one.
             let was_marked = self.search.take().is_some_and(|search| search.is_marked());
             if is_readable && (codec.has_nals() || !self.has_indicator) {
                 let is_marked = has_flag || was_marked;
@@ -270,14 +272,14 @@ impl MpegTs {
         is_join.then_some((begin, counter))
     }
 
-    /// A PES packet of sound begins while it is not clear whether video comes.
+    /// Takes a PES packet of sound while it is not clear whether video comes.
     fn await_video(&mut self, pes: &[u8]) {
         let (Arrival::Awaited { since }, Some(time)) = (&mut self.video, decoding_time(pes)) else {
             return;
         };
         let elapsed = time.since(*since.get_or_insert(time));
         if elapsed < 0 {
-            // The clock has gone back.
+            // The clock has run back.
             *since = Some(time);
         } else if elapsed >= SOUND_ONLY_TICKS {
             self.video = Arrival::Missing;
@@ -307,7 +309,7 @@ impl InParts for MpegTs {
 }
 
 impl MpegTs {
-    /// The packets of parameter sets for a start with this counter.
+    /// Returns the packets of the parameter sets for a start with this counter.
     fn numbered_sets(&self, counter: Option<u8>) -> Option<Vec<u8>> {
         let mut packets = self.told_sets.clone();
         sets::number(&mut packets, self.told_shape, counter?);
@@ -315,8 +317,8 @@ impl MpegTs {
     }
 }
 
-/// When a PES packet's head says that it is to be decoded: where it names no such time, when it is
-/// to be shown (ISO/IEC 13818-1 section 2.4.3.6).
+/// Returns the decode time in the head of a PES packet. Without a decode time it is the
+/// presentation time (ISO/IEC 13818-1 section 2.4.3.6).
 pub(super) fn decoding_time(pes: &[u8]) -> Option<MediaTime> {
     let [0, 0, 1, _, _, _, _, flags, _, times @ ..] = pes else {
         return None;

@@ -1,28 +1,28 @@
-//! Which PES packets have begun and are not whole: multiplexers of broadcast weave the packets of
-//! several of them into each other, and where one stream's picture begins another's sound is half
-//! here. Those of video, which need not say how long they are, are left out: the next one ends
-//! them.
+//! PES packets that have begun and are not whole. Broadcast multiplexers interleave the packets of
+//! several PES packets. So where a picture of one stream begins, the sound of another is half
+//! there. PES packets of video need not say how long they are. They do not count here, since the
+//! next one ends them.
 
 use super::Packet;
 use super::streams::Streams;
 
-/// See the module. Those of a program's streams beside its video.
+/// Open PES packets of a program's streams beside its video. See the module.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Open {
-    /// The PID of each, and how many bytes of it are to come: none of those that are whole.
+    /// PID of each open PES packet, and how many bytes of it are to come: 0 for a free place.
     places: [(u16, u32); PLACES],
-    /// So many are not whole.
+    /// Number of open PES packets.
     count: usize,
 }
 
-/// Of more nothing is known: then they are taken for whole.
+/// Most PES packets that are tracked. Others count as whole.
 const PLACES: usize = 8;
-/// Of a PES packet, what its length does not count (ISO/IEC 13818-1 section 2.4.3.6).
+/// Bytes of a PES packet that its length does not count (ISO/IEC 13818-1 section 2.4.3.6).
 const HEAD_BYTES: u32 = 6;
 
 impl Open {
-    /// Takes a packet that belongs to no video.
+    /// Takes a packet that does not belong to video.
     pub fn take(&mut self, packet: Packet<'_>, streams: &Streams) {
         if self.count == 0 && !packet.unit_starts() {
             return;
@@ -47,15 +47,15 @@ impl Open {
         self.count = self.count + usize::from(left > 0) - usize::from(known.is_some());
     }
 
-    /// Whether there is one, but for that of this PID.
+    /// Returns whether a PES packet of another PID is open.
     pub fn is_any_but(&self, pid: u16) -> bool {
         let mut places = self.places.iter();
         self.count > 0 && places.any(|(other, left)| *left > 0 && *other != pid)
     }
 }
 
-/// How long the PES packet is that begins so: one that does not say says 0, and is taken for
-/// whole.
+/// Returns the length of the PES packet that begins so. A packet that does not say its length
+/// counts as whole: 0.
 fn whole_bytes(payload: &[u8]) -> u32 {
     match payload {
         [0, 0, 1, _, high, low, ..] => HEAD_BYTES + u32::from(u16::from_be_bytes([*high, *low])),
@@ -77,7 +77,7 @@ mod tests {
     use super::super::SYNC_BYTE;
     use super::*;
 
-    /// Streams of sound from 0x101 on, and one of words.
+    /// Sound streams from 0x101 on, and one of subtitles.
     fn streams() -> Streams {
         let sound = (1..=10).flat_map(|pid| [0x0f, 0xe1, pid, 0xf0, 0]);
         let words = [0x05, 0xe2, 0, 0xf0, 0];
@@ -102,13 +102,13 @@ mod tests {
         packet
     }
 
-    /// One that begins a PES packet of so many bytes.
+    /// A packet that begins a PES packet of this length.
     fn begin(pid: u16, bytes: u16) -> [u8; 188] {
         let [high, low] = (bytes - 6).to_be_bytes();
         packet(pid, Some([0, 0, 1, 0xc0, high, low]))
     }
 
-    /// Those of which one is open behind each packet.
+    /// Returns the PIDs that are open after each packet.
     fn open_behind(packets: &[[u8; 188]]) -> Vec<Vec<u16>> {
         let mut open = Open::default();
         let pids: Vec<u16> = (0x101..=0x10a).chain([0x200]).collect();
@@ -117,7 +117,7 @@ mod tests {
             open.take(Packet::new(bytes).expect("a packet"), &streams());
             let others = |pid: u16| open.is_any_but(pid);
             let of_all = others(0x1fff);
-            // It is open if it is the only one, or if leaving out another makes no difference.
+            // A PID is open if it is the only one, or if leaving out another one changes nothing.
             let is_open = |pid: &&u16| {
                 open.places
                     .iter()
@@ -137,18 +137,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pes_packet_is_open_until_as_many_bytes_have_come_as_it_says() {
+    fn a_pes_packet_is_open_until_its_length_has_come() {
         let (a, b) = (0x101, 0x102);
         let rest = |pid| packet(pid, None);
         for (packets, open) in [
-            // Whole in one packet, by a byte not, and with one more.
+            // Whole in one packet, a byte longer, and whole with one more packet.
             (vec![begin(a, 184)], vec![vec![]]),
             (vec![begin(a, 185), rest(a)], vec![vec![a], vec![]]),
             (
                 vec![begin(a, 2 * 184 + 1), rest(a), rest(a), rest(a)],
                 vec![vec![a], vec![a], vec![], vec![]],
             ),
-            // Two woven into each other, and what belongs to neither.
+            // Two that are interleaved, and a packet of another PID.
             (
                 vec![
                     begin(a, 400),
@@ -173,7 +173,7 @@ mod tests {
                 vec![vec![a], vec![a], vec![]],
             ),
             (vec![begin(a, 400), begin(a, 100)], vec![vec![a], vec![]]),
-            // One that does not say how long it is, one without a head, and one of no stream.
+            // One that does not say its length, one without a head, and one of no stream.
             (vec![packet(a, Some([0, 0, 1, 0xc0, 0, 0]))], vec![vec![]]),
             (vec![packet(a, Some([0, 1, 1, 0xc0, 9, 9]))], vec![vec![]]),
             (vec![packet(a, Some([1, 0, 1, 0xc0, 9, 9]))], vec![vec![]]),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn of_more_than_are_kept_nothing_is_known() {
+    fn pes_packets_beyond_the_last_place_count_as_whole() {
         let mut packets: Vec<_> = (0x101..=0x109).map(|pid| begin(pid, 300)).collect();
         packets.extend((0x101..=0x109).map(|pid| packet(pid, None)));
         let behind = open_behind(&packets);
@@ -216,7 +216,7 @@ mod tests {
 
     #[cfg(feature = "handover")]
     #[test]
-    fn as_many_are_told_as_there_are() {
+    fn a_handed_over_count_must_be_right() {
         let mut open = Open::default();
         open.places[3] = (0x101, 7);
         assert!(!open.fits());

@@ -1,9 +1,8 @@
-//! MPEG-TS packets (ISO/IEC 13818-1 section 2.4.3): a view over 188 bytes whose getters cannot
-//! fail.
+//! MPEG-TS packets (ISO/IEC 13818-1 section 2.4.3): a view of 188 bytes whose getters cannot fail.
 
-/// The size of a packet.
+/// Length of a packet.
 pub const PACKET_BYTES: usize = 188;
-/// What each begins with.
+/// First byte of each packet.
 pub const SYNC_BYTE: u8 = 0x47;
 
 /// One packet. Its first byte is the sync byte.
@@ -11,18 +10,17 @@ pub const SYNC_BYTE: u8 = 0x47;
 pub struct Packet<'a> {
     bytes: &'a [u8; PACKET_BYTES],
     whole: &'a [u8],
-    /// So many bytes of it are in front.
+    /// Bytes of `whole` in front of the packet.
     before: usize,
 }
 
 impl<'a> Packet<'a> {
-    /// `None` if it does not begin with the sync byte.
+    /// Returns the packet. `None` if it does not begin with the sync byte.
     pub fn new(bytes: &'a [u8; PACKET_BYTES]) -> Option<Packet<'a>> {
         Packet::within(bytes, 0)
     }
 
-    /// What a recorder keeps as one, in which the packet stands behind so many bytes. `None` if
-    /// there is none.
+    /// Returns the packet in `whole`, after this many bytes of a recorder. `None` if there is none.
     pub fn within(whole: &'a [u8], before: usize) -> Option<Packet<'a>> {
         let bytes = whole.get(before..)?.first_chunk::<PACKET_BYTES>()?;
         (bytes[0] == SYNC_BYTE).then_some(Packet {
@@ -32,48 +30,49 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The packet with what its recorder has put around it, as it came.
+    /// Returns the packet with the bytes that its recorder has added.
     pub fn whole(&self) -> &'a [u8] {
         self.whole
     }
 
-    /// All of it.
+    /// Returns the packet's bytes.
     pub fn bytes(&self) -> &'a [u8; PACKET_BYTES] {
         self.bytes
     }
 
-    /// What its recorder has put in front, and behind.
+    /// Returns the bytes that the recorder has put in front, and those after the packet.
     pub fn around(&self) -> (&'a [u8], &'a [u8]) {
         let (before, rest) = self.whole.split_at(self.before);
         (before, rest.get(PACKET_BYTES..).unwrap_or(&[]))
     }
 
-    /// A receiver has found an error in it that it could not correct: any bit may be wrong.
+    /// Returns whether a receiver has marked an error that it could not correct. Then any bit may
+    /// be wrong.
     pub fn is_damaged(&self) -> bool {
         self.bytes[1] & 0x80 != 0
     }
 
-    /// The packet identifier: 0 to 0x1fff.
+    /// Returns the packet identifier: 0 to 0x1fff.
     pub fn pid(&self) -> u16 {
         u16::from_be_bytes([self.bytes[1] & 0x1f, self.bytes[2]])
     }
 
-    /// Counts the packets of a PID that have a payload: 0 to 15.
+    /// Returns the continuity counter: 0 to 15. It counts the packets of a PID that have a payload.
     pub fn counter(&self) -> u8 {
         self.bytes[3] & 0x0f
     }
 
-    /// A section or a PES packet begins in it.
+    /// Returns whether a section or a PES packet begins in the packet.
     pub fn unit_starts(&self) -> bool {
         self.bytes[1] & 0x40 != 0
     }
 
-    /// Its payload cannot be read.
+    /// Returns whether the payload is scrambled.
     pub fn is_scrambled(&self) -> bool {
         self.bytes[3] & 0xc0 != 0
     }
 
-    /// The adaptation field behind its length byte; empty if there is none.
+    /// Returns the adaptation field after its length byte. It is empty if there is none.
     fn adaptation(&self) -> &'a [u8] {
         if self.bytes[3] & 0x20 == 0 {
             return &[];
@@ -82,13 +81,13 @@ impl<'a> Packet<'a> {
         self.bytes.get(5..5 + length).unwrap_or(&[])
     }
 
-    /// Whether it has flags.
+    /// Returns whether the packet has an adaptation field with flags.
     pub fn has_flags(&self) -> bool {
         !self.adaptation().is_empty()
     }
 
-    /// The counter of the packet before, of the same PID, if none is missing between (section
-    /// 2.4.3.3): those without a payload are not counted.
+    /// Returns the counter of the previous packet of the PID, if no packet is missing (section
+    /// 2.4.3.3). Packets without a payload are not counted.
     pub fn counter_before(&self) -> u8 {
         let own = self.bytes[3] & 0x0f;
         let has_payload = self.bytes[3] & 0x10 != 0;
@@ -101,17 +100,17 @@ impl<'a> Packet<'a> {
             .is_some_and(|flags| flags & flag != 0)
     }
 
-    /// The clock or the counter jumps here on purpose.
+    /// Returns whether the clock or the counter jumps here on purpose.
     pub fn is_discontinuous(&self) -> bool {
         self.has_flag(0x80)
     }
 
-    /// Decoding can begin at the unit that starts here.
+    /// Returns whether decoding can begin at the unit that starts here.
     pub fn is_random_access(&self) -> bool {
         self.has_flag(0x40)
     }
 
-    /// The program clock reference in ticks of 27 MHz, below 2^33 · 300.
+    /// Returns the program clock reference in ticks of 27 MHz, below 2^33 · 300.
     pub fn clock_reference(&self) -> Option<u64> {
         let [flags, a, b, c, d, e, f, ..] = *self.adaptation() else {
             return None;
@@ -119,13 +118,13 @@ impl<'a> Packet<'a> {
         if flags & 0x10 == 0 {
             return None;
         }
-        // 33 bits, six that are reserved, and nine.
+        // 33 bits, six reserved ones, and nine.
         let base = u64::from_be_bytes([0, 0, 0, a, b, c, d, e]) >> 7;
         let extension = u64::from(u16::from_be_bytes([e & 1, f]));
         Some(base * 300 + extension.min(299))
     }
 
-    /// What it carries of its section or PES packet.
+    /// Returns the part of the section or PES packet in this packet.
     pub fn payload(&self) -> &'a [u8] {
         let start = match self.bytes[3] >> 4 & 3 {
             1 => 4,
@@ -146,7 +145,7 @@ mod tests {
         bytes
     }
 
-    /// One that begins so, and is stuffed.
+    /// A packet that begins with this head and is stuffed.
     fn headed(head: &[u8]) -> [u8; PACKET_BYTES] {
         let mut bytes = [0xff; PACKET_BYTES];
         bytes[0] = SYNC_BYTE;
@@ -156,12 +155,12 @@ mod tests {
 
     /// Damaged, begins a unit, PID, scrambled, counter.
     #[test]
-    fn each_field_of_the_head_is_told_by_its_own_bits() {
+    fn each_field_of_the_head_has_its_own_bits() {
         for (head, fields) in [
             ([0x00, 0x00, 0x00], (false, false, 0, false, 0)),
             ([0x80, 0x00, 0x00], (true, false, 0, false, 0)),
             ([0x40, 0x00, 0x00], (false, true, 0, false, 0)),
-            // The priority is nothing here.
+            // The priority has no getter.
             ([0x20, 0x00, 0x00], (false, false, 0, false, 0)),
             ([0x10, 0x00, 0x00], (false, false, 0x1000, false, 0)),
             ([0x01, 0x80, 0x00], (false, false, 0x180, false, 0)),
@@ -209,7 +208,7 @@ mod tests {
         }
     }
 
-    /// The control bits and the field's length; then how many bytes of flags and of payload.
+    /// The control bits and the field's length, then the number of bytes of flags and of payload.
     #[test]
     fn an_adaptation_field_ends_where_the_payload_begins() {
         for (control, length, has_flags, payload) in [
@@ -230,7 +229,7 @@ mod tests {
             let told = (view.has_flags(), view.payload().len());
             assert_eq!(told, (has_flags, payload), "{control:x} {length}");
             assert!(bytes.ends_with(view.payload()));
-            // All flags are set, if there are any.
+            // If there are flags, all are set.
             assert_eq!(view.is_discontinuous(), has_flags);
             assert_eq!(view.is_random_access(), has_flags);
         }
@@ -247,9 +246,9 @@ mod tests {
         }
     }
 
-    /// 33 bits of 90 kHz, six that are reserved, and nine of 27 MHz.
+    /// 33 bits of 90 kHz, six reserved ones, and nine of 27 MHz.
     #[test]
-    fn each_bit_of_the_clock_reference_has_its_worth() {
+    fn each_bit_of_the_clock_reference_counts() {
         for (length, flags, clock, ticks) in [
             (7, 0x10, [0, 0, 0, 0, 0, 0], Some(0)),
             (7, 0x10, [0, 0, 0, 0, 0x7e, 0], Some(0)),
@@ -260,7 +259,7 @@ mod tests {
             (7, 0x10, [1, 0, 0, 0, 0, 0], Some((2 << 24) * 300)),
             (7, 0x10, [0x80, 0, 0, 0, 0, 5], Some((1 << 32) * 300 + 5)),
             (7, 0x10, [0, 0, 0, 0, 1, 0x2b], Some(299)),
-            // More than its 300 makes no other time.
+            // An extension of 300 or more gives no other time.
             (7, 0x10, [0, 0, 0, 0, 1, 0x2c], Some(299)),
             (7, 0xef, [1, 1, 1, 1, 1, 1], None),
             (6, 0x10, [1, 1, 1, 1, 1, 1], None),
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recorder_has_put_around_a_packet_is_kept_apart() {
+    fn bytes_of_a_recorder_are_kept_apart() {
         let whole = [&[1, 2, 3, 4][..], &packet(9), &[5, 6]].concat();
         let view = Packet::within(&whole, 4).expect("a packet");
         assert_eq!(view.whole(), whole);

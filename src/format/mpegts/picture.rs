@@ -1,12 +1,12 @@
-//! Whether a picture can be decoded by itself: a look at the beginning of its PES packet, as some
-//! encoders say so of none, and some of all.
+//! Tells whether a picture can be decoded by itself, by the beginning of its PES packet. The
+//! random-access indicator is not enough: some encoders never set it, and some always.
 //!
 //! (H.264: ISO/IEC 14496-10 table 7-1; HEVC: ISO/IEC 23008-2 table 7-1; MPEG-2 video: ISO/IEC
 //! 13818-2 section 6.2.)
 
 use super::sets::Sets;
 
-/// The video codings that matter to where decoding can begin.
+/// Video codecs, as far as they differ in where decoding can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Codec {
@@ -18,7 +18,7 @@ pub(super) enum Codec {
 }
 
 impl Codec {
-    /// `None` if a stream of this type is no video.
+    /// Returns the codec of a stream type. `None` if it is not video.
     pub fn of_stream_type(kind: u8) -> Option<Codec> {
         match kind {
             0x01 | 0x02 => Some(Codec::Mpeg12),
@@ -29,12 +29,12 @@ impl Codec {
         }
     }
 
-    /// Whether streams of this codec are sequences of NAL units.
+    /// Returns whether streams of this codec are sequences of NAL units.
     pub fn has_nals(self) -> bool {
         matches!(self, Codec::H264 | Codec::Hevc)
     }
 
-    /// How many bytes of a unit tell what it is, of one that begins with this byte.
+    /// Returns how many bytes tell what a unit is. `first` is its first byte.
     fn telling_bytes(self, first: u8) -> usize {
         match self {
             Codec::H264 if matches!(first & 0x1f, 1 | 2 | 6) => 2,
@@ -77,7 +77,7 @@ impl Codec {
         }
     }
 
-    /// The type and the number of a parameter set; `None` of any other NAL unit.
+    /// Returns the type and the number of a parameter set. `None` for other NAL units.
     pub fn set_name(self, nal: &[u8]) -> Option<(u8, u32)> {
         let first = *nal.first()?;
         let kind = if self == Codec::Hevc {
@@ -89,7 +89,7 @@ impl Codec {
             (Codec::H264, 7) => golomb(nal.get(4..)?)?,
             (Codec::H264, 8) => golomb(nal.get(1..)?)?,
             (Codec::Hevc, 32) => u32::from(nal.get(2)? >> 4),
-            // Its number stands behind much that is hard to read: there is hardly more than one.
+            // Its number comes after much that is hard to read. There is hardly ever more than one.
             (Codec::Hevc, 33) => 0,
             (Codec::Hevc, 34) => golomb(nal.get(2..)?)?,
             _ => return None,
@@ -98,8 +98,8 @@ impl Codec {
     }
 }
 
-/// Whether a NAL unit shows that a picture which its encoder marks can be decoded by itself, or
-/// with the next ones: the first slice of H.264 that is one of an I picture, or a recovery point.
+/// Returns whether a NAL unit makes a marked picture a point at which decoding can begin: the first
+/// slice of an I picture of H.264, or a recovery point.
 pub(crate) fn may_begin(is_hevc: bool, nal: &[u8]) -> bool {
     match (is_hevc, nal) {
         (true, [first, _, payload, ..]) => first >> 1 & 0x3f == 39 && *payload == RECOVERY_POINT,
@@ -113,13 +113,14 @@ pub(crate) fn may_begin(is_hevc: bool, nal: &[u8]) -> bool {
     }
 }
 
-/// Returns whether a slice of H.264 does not begin its picture, of which the first part was in the
-/// PES packet before: its first macroblock is not macroblock 0.
+/// Returns whether a slice of H.264 is not the first of its picture: its first macroblock is not
+/// macroblock 0. The picture began in the previous PES packet.
 fn is_later_slice(nal: &[u8]) -> bool {
     matches!(nal, [_, second, ..] if second & 0x80 == 0)
 }
 
-/// The payload type of the message (ISO/IEC 14496-10 section D.1, 23008-2 section D.2.1).
+/// Payload type of the recovery point message (ISO/IEC 14496-10 section D.1, 23008-2 section
+/// D.2.1).
 const RECOVERY_POINT: u8 = 6;
 
 /// Reads an Exp-Golomb code of at most 17 bits, which holds every number of a parameter set.
@@ -133,57 +134,57 @@ fn golomb(bytes: &[u8]) -> Option<u32> {
     (zeros <= 8).then(|| (bits >> (31 - 2 * zeros)) - 1)
 }
 
-/// Of a unit of which no more must be seen.
+/// Value of [`Search::told`] for a unit of which no more must be seen.
 const TOLD: u8 = 3;
 
 /// What a NAL unit shows about a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// It can be decoded by itself.
+    /// The picture can be decoded by itself.
     Key,
-    /// A parameter set, which marks it.
+    /// A parameter set that marks the picture.
     Sequence,
-    /// Another one.
+    /// A parameter set that does not mark the picture.
     Set,
-    /// It begins.
+    /// The picture begins.
     Begin,
-    /// Decoding can begin with it if it is marked.
+    /// Decoding can begin with the picture if it is marked.
     Recovery,
-    /// The same, and the unit is its first slice.
+    /// The same, and the unit is the picture's first slice.
     Intra,
-    /// It needs others.
+    /// The picture needs others.
     Other,
     Nothing,
 }
 
-/// Looks through a PES packet for the first picture that begins in it, over as many packets as it
-/// takes: messages in front of it may be long, and a PES packet may begin within a picture, whose
-/// rest is no one's. Encoders that set the random-access flag, or send parameter sets, with every
-/// picture mark none: so a mark counts only where the picture itself can be one to begin with.
+/// Searches a PES packet for the first picture that begins in it. It takes as many packets as it
+/// needs: messages in front may be long, and a PES packet may begin within a picture, whose rest
+/// does not count. Encoders that set the random-access flag, or send parameter sets, with every
+/// picture mark none. So a mark counts only where decoding can begin with the picture.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Search {
     codec: Codec,
-    /// Where the PES packet begins.
+    /// Offset of the PES packet.
     begin: u64,
-    /// The continuity counter of its first packet.
+    /// Continuity counter of its first packet.
     counter: u8,
-    /// The bytes looked at last, the newest lowest.
+    /// Newest bytes. The newest is the lowest.
     last: u32,
     may_be_rest: bool,
-    /// Its encoder says that decoding can begin with it.
+    /// Whether the encoder says that decoding can begin with the picture.
     is_marked: bool,
     may_begin: bool,
-    /// The first bytes of the unit at hand,
+    /// First bytes of the current unit.
     unit: [u8; 3],
-    /// and how many there are: [`TOLD`] once they have told what it is.
+    /// Number of those bytes. [`TOLD`] once they have shown what the unit is.
     told: u8,
     is_join: Option<bool>,
 }
 
 impl Search {
-    /// With the first packet's payload, its offset and its counter. It is marked if it has the flag,
-    /// or if one was before it that had no picture.
+    /// Begins a search with the first packet's payload, offset and counter. The picture is marked
+    /// if the packet has the flag, or if the PES packet before had a mark and no picture.
     pub fn begin(
         codec: Codec,
         begin: u64,
@@ -215,7 +216,7 @@ impl Search {
         search
     }
 
-    /// What follows of the PES packet.
+    /// Reads the next part of the PES packet.
     pub fn feed(&mut self, coded: &[u8], sets: &mut Sets) {
         for byte in coded {
             if self.is_join.is_some() {
@@ -255,20 +256,20 @@ impl Search {
         }
     }
 
-    /// Whether it is marked, if no picture has begun in it so far.
+    /// Returns whether the picture is marked, if none has begun so far.
     pub fn is_marked(&self) -> bool {
         self.is_marked
     }
 
-    /// Whether decoding can begin with the picture, once that is clear, and where: with the counter
-    /// of the packet there.
+    /// Returns the verdict once it is clear: whether decoding can begin with the picture, the
+    /// offset, and the counter of the packet there.
     pub fn verdict(&self) -> Option<(bool, u64, u8)> {
         self.is_join
             .map(|is_join| (is_join, self.begin, self.counter))
     }
 }
 
-/// What lies behind the head of a PES packet (ISO/IEC 13818-1 section 2.4.3.6).
+/// Returns the bytes after the head of a PES packet (ISO/IEC 13818-1 section 2.4.3.6).
 fn elementary(pes: &[u8]) -> Option<&[u8]> {
     match pes {
         [
@@ -307,16 +308,17 @@ mod tests {
         (search, sets)
     }
 
-    /// Whether decoding can begin with a picture whose PES packet has this behind its head.
+    /// Returns whether decoding can begin with a picture whose PES packet has these bytes after its
+    /// head.
     fn is_join(codec: Codec, coded: &[u8], is_marked: bool) -> Option<bool> {
         let (whole, _) = begin(codec, &[&PES, coded].concat(), is_marked);
-        // It comes to the same if it goes on in further packets.
+        // Further packets give the same result.
         for cut in 0..=coded.len() {
             let pes = [&PES, &coded[..cut]].concat();
             let (mut search, mut sets) = begin(codec, &pes, is_marked);
             search.feed(&coded[cut..], &mut sets);
             let is_same = search.verdict() == whole.verdict();
-            // With fewer bytes it cannot be told whether a unit begins here.
+            // With fewer bytes it is not clear whether a unit begins here.
             assert!(is_same || cut < 5, "{codec:?} {coded:x?} cut at {cut}");
         }
         whole.verdict().map(|(is_join, begin, counter)| {
@@ -325,9 +327,9 @@ mod tests {
         })
     }
 
-    /// Each unit that may stand in front of a picture; then behind the rest of one.
+    /// Each unit that may be in front of a picture, then after the rest of one.
     #[test]
-    fn a_unit_tells_whether_its_picture_is_a_key() {
+    fn a_unit_shows_whether_its_picture_is_a_key_picture() {
         for unit in 0..=0xff {
             let mpeg = Some(unit == 0xb3);
             let mpeg_rest = mpeg.filter(|_| !matches!(unit, 0x01..=0xaf));
@@ -353,20 +355,21 @@ mod tests {
                 assert_eq!(is_join(&[0, 0, 0, 0, 1]), first);
                 assert_eq!(is_join(&[9, 0, 0, 1]), rest, "{codec:?} {unit:#x}");
                 assert_eq!(is_join(&[0, 1]), None, "no start code");
-                // What looks like the beginning of a start code is the rest of a picture too.
+                // Bytes that look like the beginning of a start code are the rest of a picture,
+                // too.
                 assert_eq!(is_join(&[0, 1, 0, 0, 1]), rest);
                 assert_eq!(is_join(&[0, 0, 5, 0, 0, 1]), rest);
             }
         }
     }
 
-    /// NAL units behind start codes.
+    /// NAL units after start codes.
     fn coded(units: &[&[u8]]) -> Vec<u8> {
         let each = units.iter().map(|unit| [&[0, 0, 1], *unit].concat());
         each.collect::<Vec<_>>().concat()
     }
 
-    /// The flag or the sets may come with every picture: slices of type I, IDR, IRAP and recovery
+    /// The flag or the sets may come with every picture. Slices of type I, IDR, IRAP and recovery
     /// points tell.
     #[test]
     fn a_mark_counts_where_decoding_can_begin() {
@@ -402,7 +405,7 @@ mod tests {
         }
     }
 
-    /// As Apple's segmenter writes it: where the rest of a picture happens to begin with a slice.
+    /// Apple's segmenter writes it where the rest of a picture begins with a slice.
     #[test]
     fn a_slice_that_does_not_begin_its_picture_belongs_to_the_one_before() {
         let (rest, partition): (&[u8], &[u8]) = (&[0x41, 0x30, 7], &[0x42, 0x7f, 7]);
@@ -421,7 +424,7 @@ mod tests {
         }
     }
 
-    /// Behind a delimiter what follows is the picture's own, and behind parameter sets.
+    /// The bytes after a delimiter, or after parameter sets, belong to the next picture.
     #[test]
     fn the_rest_of_a_picture_ends_with_a_delimiter() {
         for (codec, picture, begins) in [
@@ -450,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_head_of_video_says_nothing() {
+    fn a_pes_packet_without_a_head_of_video_says_nothing() {
         let key = [0, 0, 1, 0x65];
         let verdict = |pes: &[u8]| begin(Codec::H264, pes, false).0.verdict();
         for (at, byte, is_read) in [
@@ -467,7 +470,7 @@ mod tests {
             (3, 0xfe, false),
             (4, 9, true),
             (7, 0xff, true),
-            // So many bytes more are of the head.
+            // This many more bytes belong to the head.
             (8, 1, true),
             (8, 0, true),
             (8, 6, false),

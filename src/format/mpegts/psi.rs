@@ -1,5 +1,5 @@
-//! Program-specific information (ISO/IEC 13818-1 section 2.4.4): sections put together from
-//! packets, and what PAT and PMT say.
+//! Program-specific information (ISO/IEC 13818-1 section 2.4.4): puts sections together from
+//! packets, and reads PAT and PMT.
 
 use super::super::Unsupported;
 use super::packet::{PACKET_BYTES, Packet};
@@ -8,36 +8,36 @@ use super::packet::{PACKET_BYTES, Packet};
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Assembler {
-    /// The packets since the one in which the newest section began.
+    /// Packets since the one in which the newest section began.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     packets: Vec<u8>,
-    /// The section's bytes so far.
+    /// Bytes of the section so far.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     section: Vec<u8>,
     is_within: bool,
 }
 
-/// PSI sections are at most 1,021 bytes and 3; private ones in the same PID may be longer, but for
-/// two bytes as long as their length can say.
+/// Longest section. PSI sections have at most 1,024 bytes. Private sections in the same PID may be
+/// longer, up to two bytes less than their length field allows.
 const SECTION_BYTES_MAX: usize = 4096;
-/// Twice as many as the longest section needs that fills its packets, a section before it in the
-/// first one, and one behind. Nothing that multiplexes puts less into a packet than it can.
+/// Most packets of a section: twice as many as the longest section needs, with a section before it
+/// in the first packet and one after it. Every multiplexer fills its packets better than that.
 const SECTION_PACKETS_MAX: usize = 2 * (SECTION_BYTES_MAX / (PACKET_BYTES - 5) + 2);
 
 /// A whole section and the packets that carried it.
 #[derive(Clone, Copy)]
 pub(crate) struct Section<'a> {
-    /// From its table's identifier to its checksum.
+    /// Bytes of the section, from its table's identifier to its checksum.
     pub bytes: &'a [u8],
-    /// Those that carried it, one behind the other.
+    /// Packets that carried it, one after another.
     pub packets: &'a [u8],
-    /// The counter of the last of them.
+    /// Counter of the last of these packets.
     pub counter: u8,
 }
 
 impl Assembler {
-    /// Takes the PID's next packet; hands on each section that is whole. Lets go of one in more
-    /// packets than are kept.
+    /// Takes the PID's next packet. Passes each whole section to `whole`. Fails if a section takes
+    /// more packets than are kept.
     pub fn feed(
         &mut self,
         packet: Packet<'_>,
@@ -74,14 +74,14 @@ impl Assembler {
         Ok(())
     }
 
-    /// Forgets what it has: another PID's packets come.
+    /// Forgets everything. The next packets belong to another PID.
     pub fn clear(&mut self) {
         self.packets.clear();
         self.section.clear();
         self.is_within = false;
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.packets.capacity() + self.section.capacity()
     }
@@ -99,7 +99,7 @@ impl Assembler {
             let Some(bytes) = self.section[taken..].get(..length) else {
                 break;
             };
-            // Whatever follows the first has begun in the last packet.
+            // Every section after the first began in the last packet.
             let from = if taken == 0 {
                 0
             } else {
@@ -113,25 +113,25 @@ impl Assembler {
             taken += length;
         }
         if taken > 0 {
-            // What follows in the same packet needs that packet again.
+            // The next section in the same packet needs that packet again.
             self.section.drain(..taken);
             self.packets.drain(..self.packets.len() - packet_bytes);
         }
     }
 }
 
-/// Whether the checksum at the end of a section is its own: a damaged table counts for nothing.
+/// Returns whether the checksum at the end of a section is right. A damaged table does not count.
 pub(crate) fn is_undamaged(section: &[u8]) -> bool {
     checksum(section) == 0
 }
 
-/// Zero of bytes behind which their own stands (ISO/IEC 13818-1 annex A).
+/// Returns the checksum. It is zero for bytes that end with their own (ISO/IEC 13818-1 annex A).
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     let add = |sum: u32, byte: &u8| sum << 8 ^ CHECKSUMS[usize::from((sum >> 24) as u8 ^ byte)];
     bytes.iter().fold(u32::MAX, add)
 }
 
-/// Of each byte.
+/// Checksum of each byte.
 const CHECKSUMS: [u32; 256] = {
     let mut sums = [0; 256];
     let mut byte = 0;
@@ -148,8 +148,8 @@ const CHECKSUMS: [u32; 256] = {
     sums
 };
 
-/// The part of a section between its head and its checksum, if it is of this table and in force
-/// now.
+/// Returns the part of a section between its head and its checksum, if it belongs to this table and
+/// is in force.
 pub(crate) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
     let head_and_rest = section.split_first_chunk::<8>()?;
     let [id, _, _, _, _, version, _, _] = head_and_rest.0;
@@ -159,14 +159,15 @@ pub(crate) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
     head_and_rest.1.get(..head_and_rest.1.len().checked_sub(4)?)
 }
 
-/// The programs that a PAT names, each with the PID of its PMT; the network's own is none.
+/// Returns the programs that a PAT names: number, and PID of the PMT. The network's own entry is
+/// left out.
 pub(crate) fn program_maps(pat: &[u8]) -> impl Iterator<Item = (u16, u16)> {
     pat.chunks_exact(4)
         .map(|entry| (number(entry[0], entry[1]), pid(entry[2], entry[3])))
         .filter(|(number, _)| *number != 0)
 }
 
-/// The number of the program that a PMT is about.
+/// Returns the number of a PMT's program.
 pub(crate) fn program_number(section: &[u8]) -> Option<u16> {
     let [_, _, _, high, low, ..] = section else {
         return None;
@@ -178,7 +179,7 @@ fn number(high: u8, low: u8) -> u16 {
     u16::from_be_bytes([high, low])
 }
 
-/// The stream types and PIDs that a PMT names, each with its descriptors.
+/// Returns the streams that a PMT names: type, PID and descriptors.
 pub(crate) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16, &[u8])> {
     let mut rest = match pmt {
         [_, _, high, low, rest @ ..] => rest.get(length(*high, *low)..).unwrap_or(&[]),
@@ -194,7 +195,7 @@ pub(crate) fn elementary_streams(pmt: &[u8]) -> impl Iterator<Item = (u8, u16, &
     })
 }
 
-/// The tag and the body of each descriptor, as far as they are whole.
+/// Returns the tag and the body of each descriptor, as far as they are whole.
 pub(crate) fn descriptors(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -218,7 +219,7 @@ mod tests {
     use super::super::SYNC_BYTE;
     use super::*;
 
-    /// A packet whose payload is this, behind stuffing.
+    /// A packet with this payload, after stuffing.
     fn packet(begins: bool, counter: u8, payload: &[u8]) -> Vec<u8> {
         let mut packet = vec![SYNC_BYTE, u8::from(begins) << 6, 0, 0x10 | counter];
         if let Some(rest) = 183usize.checked_sub(payload.len()) {
@@ -230,7 +231,7 @@ mod tests {
         packet
     }
 
-    /// A section of so many bytes that is about nothing.
+    /// A section of this length without meaning.
     fn section(table: u8, bytes: usize) -> Vec<u8> {
         let [high, low] = (bytes as u16 - 3).to_be_bytes();
         let mut section = vec![table, 0xb0 | high, low];
@@ -238,7 +239,7 @@ mod tests {
         section
     }
 
-    /// A section, the packets that carried it and their last counter.
+    /// A section, the packets that carried it, and their last counter.
     type Told = (Vec<u8>, Vec<u8>, u8);
 
     fn feed(assembler: &mut Assembler, packet: &[u8]) -> Result<Vec<Told>, Unsupported> {
@@ -251,7 +252,7 @@ mod tests {
         Ok(told)
     }
 
-    /// What one assembler tells at each of these.
+    /// Returns the sections that an assembler reports at each of these packets.
     fn told(packets: &[&[u8]]) -> Vec<Vec<Told>> {
         let mut assembler = Assembler::default();
         let told = packets.iter().map(|packet| feed(&mut assembler, packet));
@@ -259,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_told_once_with_the_packets_that_carried_it() {
+    fn a_section_comes_out_once_with_the_packets_that_carried_it() {
         let (small, large) = (section(1, 20), section(2, 400));
-        // Alone, and behind it stuffing; what goes on behind that is of no section.
+        // Alone, and with stuffing after it. The next packet belongs to no section.
         let one = packet(true, 3, &[&[0], &small[..], &[0xff; 9]].concat());
         let other = packet(false, 4, &[0xff; 30]);
         let alone = vec![(small.clone(), one.clone(), 3)];
         assert_eq!(told(&[&one, &other, &one]), [alone.clone(), vec![], alone]);
-        // A packet whose pointer shows behind the end of what was whole before.
+        // A packet whose pointer shows behind the end of a section that was whole before.
         let late = packet(true, 4, &[&[2, 9, 9], &small[..]].concat());
         let last = vec![(small.clone(), late.clone(), 4)];
         let stuffed = told(&[&one, &late]);
@@ -275,7 +276,7 @@ mod tests {
         let two = packet(true, 5, &[&[0], &small[..], &small, &[0xff]].concat());
         let both = vec![(small.clone(), two.clone(), 5); 2];
         assert_eq!(told(&[&two]), [both]);
-        // Over three packets, the last of which has the next one's beginning too.
+        // Across three packets. The last one also has the beginning of the next section.
         let first = packet(true, 14, &[&[0], &large[..183]].concat());
         let second = packet(false, 15, &large[183..367]);
         let third = packet(true, 0, &[&[33], &large[367..], &small[..]].concat());
@@ -285,7 +286,7 @@ mod tests {
             told(&[&first, &second, &third]),
             [vec![], vec![], vec![of_large, of_small]]
         );
-        // The next one follows without a pointer to it: its packets begin where it does.
+        // The next section follows without a pointer. Its packets begin where it does.
         let first = packet(true, 1, &[&[0], &small[..], &large[..120]].concat());
         let second = packet(false, 2, &large[120..260]);
         let third = packet(false, 3, &large[260..]);
@@ -298,7 +299,7 @@ mod tests {
                 vec![of_large]
             ]
         );
-        // One ends in the packet in whose middle the next begins, which goes on.
+        // One ends in the packet in whose middle the next one begins, which continues.
         let first = packet(true, 1, &[&[0], &large[..150]].concat());
         let second = packet(false, 2, &[&large[150..300]].concat());
         let third = packet(false, 3, &[&large[300..], &small[..5]].concat());
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_of_a_section_is_passed_over() {
+    fn bytes_outside_sections_are_skipped() {
         let whole = section(1, 60);
         let first = packet(true, 0, &[&[0], &whole[..30]].concat());
         let second = packet(false, 1, &whole[30..]);
@@ -329,14 +330,14 @@ mod tests {
             told(&[&first, &scrambled, &empty, &second]),
             [vec![], vec![], vec![], of_both]
         );
-        // Behind a loss: the rest alone, and an end of what has not begun.
+        // After a loss: a rest alone, and the end of a section that has not begun.
         let end = packet(true, 2, &[&[30], &whole[30..], &whole[..]].concat());
         let only = vec![(whole.clone(), end.clone(), 2)];
         assert_eq!(told(&[&second, &end]), [vec![], only]);
-        // A pointer that shows behind its packet begins nothing, nor does it end anything.
+        // A pointer past the end of its packet begins nothing, and ends nothing.
         let astray = packet(true, 1, &[&[60], &whole[..59]].concat());
         assert_eq!(told(&[&first, &astray, &second]), [vec![], vec![], vec![]]);
-        // Another PID's packets come.
+        // Packets of another PID.
         let mut assembler = Assembler::default();
         assert_eq!(feed(&mut assembler, &first), Ok(vec![]));
         assert!(assembler.held_bytes() >= PACKET_BYTES + 30);
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_in_more_packets_than_are_kept_is_let_go() {
+    fn a_section_in_too_many_packets_fails() {
         let long = section(1, 4096);
         let mut assembler = Assembler::default();
         let first = packet(true, 0, &[0, long[0], long[1]]);
@@ -357,7 +358,7 @@ mod tests {
         }
         let next = packet(false, 0, &long[49..50]);
         assert_eq!(feed(&mut assembler, &next), Err(Unsupported));
-        // The longest, in packets that are full.
+        // The longest section, in full packets.
         let long = section(1, 4098);
         let mut assembler = Assembler::default();
         let mut told = feed(
@@ -372,8 +373,8 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_is_that_of_the_standard() {
-        // What catalogues call CRC-32/MPEG-2, and their test of it.
+    fn the_checksum_is_the_one_of_the_standard() {
+        // Catalogues call it CRC-32/MPEG-2, and this is their test.
         assert_eq!(checksum(b"123456789"), 0x0376_e6e7);
         let mut section = b"123456789\x03\x76\xe6\xe7".to_vec();
         assert!(is_undamaged(&section));
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_stands_between_its_head_and_its_checksum_if_it_is_in_force() {
+    fn a_body_is_between_head_and_checksum_if_it_is_in_force() {
         let section = [2, 0xb0, 13, 0x12, 0x34, 0xc1, 0, 0, 7, 8, 9, 1, 2, 3, 4];
         assert_eq!(body(&section, 2), Some(&[7, 8, 9][..]));
         assert_eq!(body(&section[..13], 2), Some(&[7][..]));
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_association_names_programs_but_for_the_network() {
+    fn a_pat_names_programs_and_the_network_does_not_count() {
         let pat = [
             0, 1, 0xe1, 0x00, 0, 0, 0xe0, 0x10, 0x80, 0, 0xff, 0xff, 1, 0, 0, 5, 9, 9, 9,
         ];
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_names_streams_as_far_as_it_goes() {
+    fn a_map_names_streams_as_far_as_it_is_whole() {
         let pmt = [
             0xe1, 0x00, 0xf0, 3, 9, 9, 9, // the program's own descriptors
             0x1b, 0xe1, 0x01, 0xf0, 0, // without any
@@ -428,13 +429,13 @@ mod tests {
         for length in 0..12 {
             assert_eq!(streams(length), [], "{length} bytes");
         }
-        // 15 bytes and 256 times that are reserved: all that there is.
+        // 15 bytes and 256 times the reserved bits: everything.
         let long = [0xe1, 0, 0xf1, 0, 0x1b, 0xe1, 0x01, 0xf0, 0];
         assert_eq!(elementary_streams(&long).count(), 0);
     }
 
     #[test]
-    fn descriptors_are_told_while_they_are_whole() {
+    fn descriptors_are_returned_while_they_are_whole() {
         let bytes = [5, 4, b'H', b'E', b'V', b'C', 0x6a, 0, 7, 2, 1];
         let told: Vec<_> = descriptors(&bytes).collect();
         assert_eq!(told, [(5, &b"HEVC"[..]), (0x6a, &[])]);

@@ -1,19 +1,19 @@
-//! The parameter sets of H.264 and H.265 that came last, for decoders that begin at a key picture
-//! which does not bring them: ffmpeg writes such MPEG-TS from MP4.
+//! Newest parameter sets of H.264 and H.265, for decoders that begin at a key picture without its
+//! own sets. ffmpeg writes such MPEG-TS from MP4.
 //!
-//! At most [`SETS_BYTES_MAX`] are kept: of streams with more nothing is.
+//! At most [`SETS_BYTES_MAX`] are kept. Of a stream with more nothing is kept.
 
 use super::packet::{PACKET_BYTES, SYNC_BYTE};
 
-/// See the module.
+/// Newest parameter sets. See the module.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Sets {
-    /// Those in force, in the order in which their names came first.
+    /// Sets in force, in the order in which their names came first.
     kept: Vec<Set>,
-    /// The one that is being read; empty between two of them.
+    /// Set that is being read. It is empty between two sets.
     coming: Vec<u8>,
-    /// The kinds that came since [`Sets::begin_picture`].
+    /// Types that came since [`Sets::begin_picture`], one bit each.
     brought: u64,
     has_changed: bool,
 }
@@ -26,29 +26,30 @@ struct Set {
     nal: Vec<u8>,
 }
 
-/// Those of real streams have 40 to 600 bytes together.
+/// Most bytes of all sets. Real streams have 40 to 600.
 const SETS_BYTES_MAX: usize = 1024;
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
-/// A PES head without times (ISO/IEC 13818-1 section 2.4.3.6): the next PES packet has them.
+/// Length of a PES head without times (ISO/IEC 13818-1 section 2.4.3.6). The next PES packet has
+/// them.
 const HEAD_BYTES: usize = 9;
-/// The most that [`Sets::packets`] makes, of receivers' packets.
+/// Most bytes that [`Sets::packets`] makes, for packets of receivers.
 #[cfg(feature = "handover")]
 const PACKETS_BYTES_MAX: usize =
     ((HEAD_BYTES + SETS_BYTES_MAX) / (PACKET_BYTES - 4) + 1) * (PACKET_BYTES + 16);
 
 impl Sets {
-    /// A PES packet begins: the set that came last in the one before is whole.
+    /// Begins a PES packet. The last set of the previous one is whole.
     pub fn begin_picture(&mut self, name: impl Fn(&[u8]) -> Option<(u8, u32)>) {
         self.end(name, 0);
         self.brought = 0;
     }
 
-    /// Packets are missing.
+    /// Drops the set that is being read, since packets are missing.
     pub fn lose(&mut self) {
         self.coming.clear();
     }
 
-    /// A parameter set begins with this byte.
+    /// Begins a parameter set with this byte.
     pub fn begin(&mut self, first: u8) {
         self.coming.clear();
         self.coming.push(first);
@@ -61,8 +62,8 @@ impl Sets {
         }
     }
 
-    /// Ends the set, of which the last `others` bytes belong to the next unit. `name` returns the
-    /// type and the number of a set.
+    /// Ends the set. Its last `others` bytes belong to the next unit. `name` returns the type and
+    /// the number of a set.
     pub fn end(&mut self, name: impl Fn(&[u8]) -> Option<(u8, u32)>, others: usize) {
         if self.coming.len() > SETS_BYTES_MAX {
             self.coming.clear();
@@ -92,7 +93,7 @@ impl Sets {
         self.coming.clear();
     }
 
-    /// Whether the picture that began last has a set of each kind that is known.
+    /// Returns whether the newest picture brought a set of each known type.
     pub fn are_brought(&self) -> bool {
         self.kept
             .iter()
@@ -104,8 +105,8 @@ impl Sets {
         self.has_changed
     }
 
-    /// Returns the packets of a PES packet with all of them, counted from 0 on; each with what a
-    /// recorder puts in front of it and behind.
+    /// Returns a PES packet with all sets, as packets that count from 0. Each packet has the bytes
+    /// `before` and `behind` of a recorder.
     pub fn packets(&mut self, pid: u16, (before, behind): (&[u8], &[u8])) -> Vec<u8> {
         self.has_changed = false;
         if self.kept.is_empty() {
@@ -124,7 +125,7 @@ impl Sets {
             let begins = u8::from(index == 0) << 6;
             packets.extend([SYNC_BYTE, begins | high, low, 0x10 | index as u8 & 0x0f]);
             if let Some(stuffing) = (PACKET_BYTES - 5).checked_sub(payload.len()) {
-                // An adaptation field of this length: flags, and what fills it.
+                // An adaptation field of this length: flags and stuffing.
                 let head = packets.len() - 1;
                 packets[head] |= 0x20;
                 packets.push(stuffing as u8);
@@ -142,7 +143,7 @@ impl Sets {
         sets.sum()
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         let sets = self.kept.iter().map(|set| set.nal.capacity());
         self.kept.capacity() * size_of::<Set>() + sets.sum::<usize>() + self.coming.capacity()

@@ -1,15 +1,15 @@
-//! What a program map says of each of its elementary streams: which of them decides where decoding
-//! can begin goes by what they carry, not by their places in the map.
+//! What a program map says of each of its elementary streams. A stream's content, and not its place
+//! in the map, decides about joins.
 
 use super::picture::Codec;
 use super::psi;
 
-/// What a stream carries, as far as that matters here.
+/// Content of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Video(Codec),
     Sound,
-    /// Words, pictures of words, events, identifiers.
+    /// Subtitles, events, identifiers.
     Data,
 }
 
@@ -19,12 +19,12 @@ impl Kind {
             return Kind::Video(codec);
         }
         match stream_type {
-            // PES packets of something that only the descriptors name.
+            // PES packets of a codec that only the descriptors name.
             0x06 => Kind::of_descriptors(descriptors),
-            // MPEG-1 and 2, AAC, MPEG-4, MPEG-H; then ATSC's and those of Blu-ray discs.
+            // MPEG-1 and 2, AAC, MPEG-4, MPEG-H; then types of ATSC and of Blu-ray discs.
             0x03 | 0x04 | 0x0f | 0x11 | 0x1c | 0x2d | 0x2e => Kind::Sound,
             0x80..=0x85 | 0x87 | 0x88 | 0x8a | 0xa1 | 0xa2 => Kind::Sound,
-            // SCTE-35 says so; without that it is DTS-HD.
+            // SCTE-35 registers itself. Without that it is DTS-HD.
             0x86 if registered(descriptors) != Some(b"CUEI") => Kind::Sound,
             _ => Kind::Data,
         }
@@ -38,7 +38,7 @@ impl Kind {
             Some(b"DTS1" | b"DTS2" | b"DTS3" | b"fLaC" | b"mp3 ") => return Kind::Sound,
             Some(_) | None => {}
         }
-        // DVB's own for AC-3, E-AC-3, DTS and AAC (ETSI EN 300 468).
+        // DVB's own tags for AC-3, E-AC-3, DTS and AAC (ETSI EN 300 468).
         let is_sound = |(tag, _)| matches!(tag, 0x6a | 0x7a | 0x7b | 0x7c);
         if psi::descriptors(descriptors).any(is_sound) {
             Kind::Sound
@@ -48,40 +48,40 @@ impl Kind {
     }
 }
 
-/// The format that a registration descriptor names.
+/// Returns the format that a registration descriptor names.
 fn registered(descriptors: &[u8]) -> Option<&[u8; 4]> {
     let mut names = psi::descriptors(descriptors).filter(|(tag, _)| *tag == 5);
     names.find_map(|(_, body)| body.first_chunk::<4>())
 }
 
-/// The streams of each kind. Any sound will do where there is no video: a map may name some that
-/// never comes.
+/// Streams of each kind. Without video any sound decides, since a map may name some that never
+/// comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Streams {
-    /// The first.
+    /// First video stream.
     pub video: Option<(u16, Codec)>,
-    /// All that may be heard.
+    /// All sound streams.
     pub sound: Pids,
-    /// All else.
+    /// All other streams.
     pub data: Pids,
 }
 
-/// The first PIDs of a kind.
+/// First PIDs of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Pids([Option<u16>; PIDS_MAX]);
 
-/// Languages of a film, and more.
+/// Enough for the languages of a film, and more.
 const PIDS_MAX: usize = 12;
 
 impl Pids {
-    /// Whether this is one of them.
+    /// Returns whether this is one of them.
     pub fn contains(&self, pid: u16) -> bool {
         self.0.contains(&Some(pid))
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0[0].is_none()
     }
@@ -98,7 +98,7 @@ impl Pids {
 }
 
 impl Streams {
-    /// Those of a map.
+    /// Reads a map.
     pub fn read(map: &[u8]) -> Streams {
         let mut streams = Streams::default();
         for (stream_type, pid, descriptors) in psi::elementary_streams(map) {
@@ -111,7 +111,7 @@ impl Streams {
         streams
     }
 
-    /// These, and of the kinds that are not among them the others.
+    /// Returns these streams. A kind that has none gets the streams of `others`.
     pub fn or(self, others: Streams) -> Streams {
         Streams {
             video: self.video.or(others.video),
@@ -120,17 +120,17 @@ impl Streams {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         *self == Streams::default()
     }
 
-    /// Whether it is one of sound or data.
+    /// Returns whether a PID is sound or data.
     pub fn is_beside_video(&self, pid: u16) -> bool {
         self.sound.contains(pid) || self.data.contains(pid)
     }
 
-    /// Those that decide where there is no video.
+    /// Returns the streams that decide without video.
     pub fn without_video(&self) -> Pids {
         self.sound.or(self.data)
     }
@@ -142,7 +142,7 @@ mod tests {
 
     /// Each stream type, without descriptors.
     #[test]
-    fn a_stream_type_tells_what_it_carries() {
+    fn a_stream_type_names_its_content() {
         let other = [0x10, 0x20, 0x21, 0x33, 0x42, 0xd1, 0xd2, 0xea];
         let sound = [
             0x03, 0x04, 0x0f, 0x11, 0x1c, 0x2d, 0x2e, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_tell_what_no_stream_type_does() {
+    fn descriptors_name_content_that_no_stream_type_does() {
         let hevc = Kind::Video(Codec::Hevc);
         let other = Kind::Video(Codec::Other);
         for (name, kind) in [
@@ -183,10 +183,10 @@ mod tests {
             (b"mp3 ", Kind::Sound),
             (b"KLVA", Kind::Data),
         ] {
-            // Behind one of another kind, and longer than its name.
+            // After a descriptor of another kind, and longer than its name.
             let descriptors = [&[0x52, 1, 7, 5, 5][..], name, &[1]].concat();
             assert_eq!(Kind::of(0x06, &descriptors), kind, "{name:?}");
-            // What has a type of its own needs no name, and another tag names nothing.
+            // A type with a meaning of its own needs no name, and another tag names nothing.
             assert_eq!(Kind::of(0x0f, &descriptors), Kind::Sound);
             let other_tag = [&[6, 4][..], name].concat();
             assert_eq!(Kind::of(0x06, &other_tag), Kind::Data);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_kind_the_first_programs_streams_count() {
+    fn the_first_program_counts_for_each_kind() {
         let stream = |kind, pid| [kind, 0xe1, pid, 0xf0, 0];
         let map = |streams: &[[u8; 5]]| [&[0xe1, 0, 0xf0, 0], &streams.concat()[..]].concat();
         let first = Streams::read(&map(&[
@@ -226,7 +226,7 @@ mod tests {
         for (pid, beside) in [(0x102, true), (0x103, false), (0x105, true), (0x108, true)] {
             assert_eq!(both.is_beside_video(pid), beside, "{pid:#x}");
         }
-        // Without video sound decides, and without sound whatever there is.
+        // Without video sound decides, and without sound any other stream.
         assert_eq!(both.without_video(), first.sound);
         let words = Streams::read(&map(&[stream(0x05, 9)]));
         assert_eq!(words.without_video(), words.data);

@@ -1,9 +1,8 @@
-//! The tables in force: the newest PAT, and of each program that it names the newest PMT.
+//! The tables in force: the newest PAT, and the newest PMT of each program that it names.
 //!
-//! A table is kept as its section, by which a change is seen, and as the packets that carried it,
-//! which are a part of the header. Allocations are used again for the tables that come later: so
-//! tables that change with every packet allocate nothing, and what they hold together has one
-//! bound.
+//! A table is kept as its section, which shows a change, and as the packets that carried it, which
+//! belong to the header. Later tables use the same allocations. So tables that change with every
+//! packet allocate nothing, and one bound holds for all.
 
 use super::super::Unsupported;
 use super::super::header::Repetition;
@@ -11,16 +10,16 @@ use super::psi::{self, Assembler, Section};
 use super::streams::Streams;
 use super::{PACKET_BYTES, Packet};
 
-/// See the module.
+/// Tables in force. See the module.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Tables {
     association: Assembler,
     pat: Table,
-    /// Those that the PAT names, in its order, and behind them what is left of others.
+    /// Programs that the PAT names, in its order, and after them the remains of others.
     programs: Vec<Program>,
     named: usize,
-    /// The first of each kind, by the programs' order.
+    /// First stream of each kind, in the order of the programs.
     streams: Streams,
 }
 
@@ -31,7 +30,7 @@ struct Table {
     section: Vec<u8>,
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     packets: Vec<u8>,
-    /// The counter of the last packet that carried it.
+    /// Counter of the last packet that carried it.
     counter: u8,
 }
 
@@ -40,25 +39,25 @@ struct Table {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Program {
     number: u16,
-    /// Of the packets that carry its map, seldom those of others too.
+    /// PID of the packets that carry its map. Other maps seldom share it.
     pid: u16,
-    /// Puts the sections of that PID together, if no program before it has the same.
+    /// Puts the sections of that PID together, if no program before it has the same PID.
     assembler: Assembler,
     pmt: Table,
-    /// What its map names.
+    /// Streams that its map names.
     streams: Streams,
 }
 
-/// Programs of a multiplex: more than one is rare on a relay, more than this is hostile.
+/// Most programs of a multiplex. More than one is rare on a relay, and more than this is hostile.
 const PROGRAMS_MAX: usize = 32;
 
-/// What all tables may hold, those that are being put together among them. A multiplex of twenty
-/// programs, each with a map of three packets, holds 20 · 3 · 4 · 188 bytes: each packet and its
-/// section, in the table and while it comes; allocations may be twice as long.
+/// Most bytes of all tables, including unfinished ones. A multiplex of twenty programs, each with a
+/// map of three packets, holds 20 · 3 · 4 · 188 bytes: each packet and its section, in the table
+/// and while it comes. Allocations may be twice as long.
 const HELD_BYTES_MAX: usize = 128 * 1024;
 
 impl Tables {
-    /// Shows the packets of each table; none where they name no stream.
+    /// Passes the packets of each table to `part`. There are none if the tables name no stream.
     pub(super) fn each(&self, part: &mut dyn FnMut(&[u8])) {
         let maps = self.programs[..self.named].iter();
         let tables = std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt));
@@ -67,7 +66,7 @@ impl Tables {
             .for_each(|table| part(&table.packets));
     }
 
-    /// Reads a packet that may carry a table; says whether the header has changed with that.
+    /// Reads a packet that may carry a table. Returns whether the header has changed.
     pub(super) fn read(&mut self, packet: Packet<'_>) -> Result<bool, Unsupported> {
         let pid = packet.pid();
         let mut has_changed = false;
@@ -97,17 +96,17 @@ impl Tables {
         self.streams = named.fold(Streams::default(), |first, program| {
             first.or(program.streams)
         });
-        // Without any map there is nothing that a player could do with it; but one that was told
-        // does not hold any more.
+        // Without a map no player can use the header. But an earlier header does not count any
+        // more.
         Ok(had_streams || !self.streams.is_empty())
     }
 
-    /// Those that may decide where decoding can begin.
+    /// Returns the streams that may decide about joins.
     pub(super) fn streams(&self) -> Streams {
         self.streams
     }
 
-    /// The packets of each table, to be sent again before the next of the stream's own.
+    /// Returns the packets of each table, for sending them again before the stream's next packet.
     pub fn repetition(&self) -> Repetition {
         let maps = self.programs[..self.named].iter();
         let tables = std::iter::once(&self.pat).chain(maps.map(|program| &program.pmt));
@@ -130,7 +129,7 @@ impl Tables {
         repetition
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         let of_programs = self
             .programs
@@ -162,8 +161,8 @@ impl Tables {
         true
     }
 
-    /// These programs are the ones from now on. What is known of them stays; of the others only the
-    /// allocations do, for new ones.
+    /// Replaces the programs. Programs that stay keep their maps. Others leave only their
+    /// allocations, for new ones.
     fn name(&mut self, wanted: &[(u16, u16)]) {
         for program in &mut self.programs {
             program.assembler.clear();
@@ -211,7 +210,7 @@ impl Program {
         (self.number, self.pid)
     }
 
-    /// It is this one from now on.
+    /// Makes this the program with this number and PID.
     fn be(&mut self, number: u16, pid: u16) {
         if self.name() != (number, pid) {
             (self.number, self.pid) = (number, pid);
@@ -222,7 +221,7 @@ impl Program {
 }
 
 impl Table {
-    /// Whether this is what it was before: then only the counters go on.
+    /// Returns whether this is the table that is in force. Then only its counter changes.
     fn is_repeated(&mut self, section: Section<'_>) -> bool {
         let is_repeated = self.section == section.bytes;
         if is_repeated {
@@ -263,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_for_programs_count_among_what_is_held() {
+    fn places_for_programs_count_in_the_memory_of_tables() {
         let named: Vec<_> = (1..=32).map(|number| (number, 0x100 + number)).collect();
         for count in [1, 7, 32] {
             let mut tables = Tables::default();

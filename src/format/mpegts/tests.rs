@@ -20,7 +20,7 @@ fn pat(programs: &[(u16, u16)]) -> Vec<u8> {
     packet(0, 0, 1, &entries.collect::<Vec<_>>())
 }
 
-/// One stream of H.264.
+/// A map of one H.264 stream.
 fn pmt(pid: u16, number: u16, stream: u16) -> Vec<u8> {
     let [high, low] = (stream | 0xe000).to_be_bytes();
     packet(
@@ -33,7 +33,7 @@ fn pmt(pid: u16, number: u16, stream: u16) -> Vec<u8> {
 
 fn headers(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut scanner, mut headers) = (MpegTs::default(), Vec::new());
-    // Behind a packet the next one has to stand, or it is none.
+    // A packet counts only if another one follows.
     let filler = packet(0x1fff, 0xff, 0, &[]);
     let bytes = [bytes, &filler[..], &[SYNC_BYTE; 1]].concat();
     let fed = scanner.feed(&bytes, 0, &mut |finding, header| {
@@ -57,7 +57,7 @@ fn two_programs_may_have_their_maps_on_one_pid() {
 }
 
 #[test]
-fn a_program_that_is_not_named_any_more_is_in_no_header() {
+fn a_program_that_the_pat_no_longer_names_leaves_the_header() {
     let both = [
         pat(&[(1, 0x100), (2, 0x100)]),
         pmt(0x100, 1, 0x101),
@@ -72,7 +72,7 @@ fn a_program_that_is_not_named_any_more_is_in_no_header() {
 
 const TABLES: u64 = 2 * PACKET_BYTES as u64;
 
-/// A map of these streams: type, PID.
+/// A map of these streams: type and PID.
 fn map(pid: u16, number: u16, streams: &[(u8, u16)]) -> Vec<u8> {
     let mut body = vec![0xff, 0xff, 0xf0, 0];
     for (kind, stream) in streams {
@@ -82,12 +82,12 @@ fn map(pid: u16, number: u16, streams: &[(u8, u16)]) -> Vec<u8> {
     packet(pid, 2, number, &body)
 }
 
-/// The tables of one program.
+/// Tables of one program.
 fn tables(streams: &[(u8, u16)]) -> Vec<u8> {
     [pat(&[(1, 0x100)]), map(0x100, 1, streams)].concat()
 }
 
-/// A packet with this payload behind a field of these flags.
+/// A packet with this payload, after an adaptation field with these flags.
 fn carrying(pid: u16, begins: bool, flags: u8, payload: &[u8]) -> Vec<u8> {
     let [high, low] = pid.to_be_bytes();
     let field = 183 - payload.len();
@@ -104,7 +104,7 @@ fn carrying(pid: u16, begins: bool, flags: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The head of a PES packet that is decoded and shown then.
+/// Head of a PES packet that is decoded and shown at this time.
 fn pes_head(bytes: u16, ticks: u64) -> Vec<u8> {
     let [high, low] = bytes.to_be_bytes();
     let mut head = vec![0, 0, 1, 0xe0, high, low, 0x80, 0x80, 5];
@@ -117,10 +117,10 @@ fn pes_head(bytes: u16, ticks: u64) -> Vec<u8> {
 const RANDOM_ACCESS: u8 = 0x40;
 const KEY: &[u8] = &[0, 0, 1, 0x65];
 const NO_KEY: &[u8] = &[0, 0, 1, 0x41, 0x9a];
-/// Its first slice is of type 7, behind macroblock 0.
+/// The first slice has type 7, after macroblock 0.
 const INTRA: &[u8] = &[0, 0, 1, 0x41, 0x88];
 
-/// One that begins in a packet, of no length that it says.
+/// A PES packet that begins in this packet and does not say its length.
 fn begins(pid: u16, flags: u8, ticks: u64, coded: &[u8]) -> Vec<u8> {
     carrying(pid, true, flags, &[&pes_head(0, ticks), coded].concat())
 }
@@ -131,7 +131,7 @@ fn scan(bytes: &[u8]) -> (Vec<Finding>, Result<(), Unsupported>) {
     (findings, result)
 }
 
-/// What is found behind the tables, by the packets' numbers from there on. Units apart.
+/// Returns the findings after the tables, by the numbers of the packets. Units are left out.
 fn behind_tables(streams: &[(u8, u16)], packets: &[Vec<u8>]) -> Vec<Finding> {
     let place = |at: u64| {
         assert_eq!((at - TABLES) % 188, 0);
@@ -174,7 +174,7 @@ fn pictures_that_can_be_decoded_are_joins() {
     let rest = |coded: &[u8]| carrying(VIDEO, false, 0, coded);
     let random_later = carrying(VIDEO, false, RANDOM_ACCESS, &[1; 9]);
     for (packets, found) in [
-        // As long as no packet says it, the pictures do.
+        // As long as no packet has the flag, the pictures tell.
         (
             vec![
                 begins(VIDEO, 0, 1, KEY),
@@ -184,7 +184,7 @@ fn pictures_that_can_be_decoded_are_joins() {
             ],
             vec![time(0, 1), join(0), time(1, 2), time(2, 3), join(2)],
         ),
-        // The flag counts where decoding can begin: not in front of a P picture.
+        // The flag counts where decoding can begin, and not in front of a P picture.
         (
             vec![
                 begins(VIDEO, RANDOM_ACCESS, 1, NO_KEY),
@@ -206,7 +206,7 @@ fn pictures_that_can_be_decoded_are_joins() {
                 join(5),
             ],
         ),
-        // It takes several packets to tell.
+        // Several packets are needed to tell.
         (
             vec![
                 begins(VIDEO, 0, 1, &KEY[..2]),
@@ -244,7 +244,7 @@ fn pictures_that_can_be_decoded_are_joins() {
 }
 
 #[test]
-fn sound_decides_where_no_video_comes_for_four_seconds() {
+fn sound_decides_after_four_seconds_without_video() {
     let video = |ticks| begins(VIDEO, RANDOM_ACCESS, ticks, KEY);
     let sound = |ticks| begins(SOUND, 0, ticks, &[7]);
     let timeless = carrying(SOUND, true, 0, &[0, 0, 1, 0xc0, 0, 0, 0x80, 0, 0]);
@@ -260,18 +260,18 @@ fn sound_decides_where_no_video_comes_for_four_seconds() {
             vec![sound(7), sound(360_007)],
             vec![time(1, 360_007), join(1)],
         ),
-        // The clock goes back, and counts from there.
+        // The clock runs back, and the time counts from there.
         (vec![sound(9_000), sound(8_000), sound(367_999)], vec![]),
         (
             vec![sound(9_000), sound(8_000), sound(368_000)],
             vec![time(2, 368_000), join(2)],
         ),
-        // Any sound does.
+        // Any sound counts.
         (
             vec![sound(0), begins(OTHER_SOUND, 0, 360_000, &[7])],
             vec![time(1, 360_000), join(1)],
         ),
-        // Once it comes, it decides; once it was given up, until it comes.
+        // Once video comes, it decides. Once it was given up, sound decides until it comes.
         (
             vec![video(1), sound(0), sound(400_000)],
             vec![time(0, 1), join(0)],
@@ -286,7 +286,7 @@ fn sound_decides_where_no_video_comes_for_four_seconds() {
 }
 
 #[test]
-fn without_video_each_sound_is_a_join_some_way_apart() {
+fn without_video_spaced_sound_is_a_join() {
     let sound = |ticks| begins(SOUND, 0, ticks, &[7]);
     let rest = carrying(SOUND, false, 0, &pes_head(0, 5));
     let mut packets: Vec<_> = (0..8).map(sound).collect();
@@ -295,10 +295,10 @@ fn without_video_each_sound_is_a_join_some_way_apart() {
     let found = [time(1, 1), join(1), time(7, 7), join(7)];
     assert_eq!(behind_tables(&[(0x0f, SOUND)], &packets), found);
     assert_eq!(behind_tables(&[(0x05, SOUND)], &packets), found);
-    // Words do not decide where there is sound.
+    // Subtitles do not decide where there is sound.
     let words = [(0x05, SOUND), (0x0f, OTHER_SOUND)];
     assert_eq!(behind_tables(&words, &packets), []);
-    // At a distance of exactly so much.
+    // At exactly this distance.
     let bytes = |between: usize| {
         let begin = [tables(&[(0x0f, SOUND)]), sound(1), rest.repeat(4)].concat();
         [begin, vec![0; between], sound(2), rest.repeat(3)].concat()
@@ -330,13 +330,13 @@ fn units_stand_4096_bytes_apart() {
         let bytes = [filler.repeat(21), vec![0; between], filler.repeat(4)].concat();
         assert_eq!(units(&bytes), [0, second]);
     }
-    // Behind a header they begin again.
+    // They begin again after a header.
     let with_tables = [filler.repeat(3), tables(BOTH), filler.repeat(9)].concat();
     assert_eq!(units(&with_tables), [0, 4 * 188]);
 }
 
 #[test]
-fn where_other_streams_are_open_a_join_splits_them() {
+fn a_join_splits_the_open_pes_packets_of_other_streams() {
     let sound = |pid, bytes: u16| {
         let head = pes_head(bytes - 6, 5);
         carrying(pid, true, 0, &[head, vec![7; 100]].concat())
@@ -350,7 +350,7 @@ fn where_other_streams_are_open_a_join_splits_them() {
             vec![sound(SOUND, 300), video(RANDOM_ACCESS, KEY)],
             vec![time(1, 1), Finding::Split(1), join(1)],
         ),
-        // It is whole, or has not begun, or is the video's own.
+        // It is whole, has not begun, or belongs to the video.
         (
             vec![
                 sound(SOUND, 114),
@@ -363,7 +363,7 @@ fn where_other_streams_are_open_a_join_splits_them() {
             vec![sound(SOUND, 300), rest(SOUND), rest(SOUND), video(0, KEY)],
             vec![time(3, 1), join(3)],
         ),
-        // What begins while it is not clear what the picture is changes nothing.
+        // A PES packet that begins before the picture is clear changes nothing.
         (
             vec![
                 video(0, NO_KEY),
@@ -398,7 +398,7 @@ fn where_other_streams_are_open_a_join_splits_them() {
 }
 
 #[test]
-fn another_map_begins_another_header() {
+fn another_map_makes_another_header() {
     let video = begins(VIDEO, RANDOM_ACCESS, 1, KEY);
     let sound = |ticks| begins(SOUND, 0, ticks, &[7]);
     let same_video = map(0x100, 1, &[(0x1b, VIDEO), (0x0f, SOUND)]);
@@ -408,20 +408,20 @@ fn another_map_begins_another_header() {
         |at| [Finding::Break(at), Finding::Header],
         [time(0, 1), join(0)],
     );
-    // The video that came before still decides.
+    // The same video still decides.
     let packets = [video.clone(), same_video.clone(), sound(0), sound(400_000)];
     assert_eq!(
         behind_tables(BOTH, &packets),
         [&joined[..], &new(1)].concat()
     );
-    // Another is awaited again.
+    // Another video is awaited again.
     let packets = [video.clone(), other_video, sound(0), sound(400_000)];
     let last = [time(3, 400_000), join(3)];
     assert_eq!(
         behind_tables(BOTH, &packets),
         [&joined[..], &new(1), &last].concat()
     );
-    // A picture is not looked through any further, and nothing is open any more.
+    // The search of a picture ends, and no PES packet is open any more.
     let rest = carrying(VIDEO, false, 0, &KEY[3..]);
     let packets = [begins(VIDEO, 0, 1, &KEY[..3]), same_video.clone(), rest];
     assert_eq!(
@@ -432,14 +432,14 @@ fn another_map_begins_another_header() {
     let packets = [open, same_video.clone(), video.clone()];
     let last = [time(2, 1), join(2)];
     assert_eq!(behind_tables(BOTH, &packets), [&new(1)[..], &last].concat());
-    // Nothing is named, and then something.
+    // The map names nothing, and then something.
     let packets = [none, video.clone(), same_video, video];
     let last = [Finding::Header, time(3, 1), join(3)];
     assert_eq!(behind_tables(BOTH, &packets), [&new(0)[..], &last].concat());
 }
 
 #[test]
-fn the_decoding_time_is_read_or_else_the_time_to_show() {
+fn the_decode_time_counts_or_else_the_presentation_time() {
     let show = [0x21, 0, 1, 0, 1];
     for (flags, times, ticks) in [
         (0x80, [0x21, 0, 1, 0, 3], Some(1)),
@@ -461,7 +461,7 @@ fn the_decoding_time_is_read_or_else_the_time_to_show() {
         let told = decoding_time(&pes).map(MediaTime::ticks);
         assert_eq!(told, ticks, "{flags:x} {times:x?}");
         assert_eq!(decoding_time(&pes[..13]), None);
-        // Behind the time to show the one to decode stands, and counts.
+        // The decode time follows the presentation time, and counts.
         if flags & 0x80 != 0 {
             let mut pes = [&pes[..9], &show, &times].concat();
             pes[7] |= 0x40;
@@ -480,15 +480,15 @@ fn the_decoding_time_is_read_or_else_the_time_to_show() {
 }
 
 #[test]
-fn what_has_no_packets_for_long_is_let_go() {
+fn a_stream_without_packets_is_given_up() {
     let packets = packet(0x1ff, 0xff, 0, &[]).repeat(4);
     let longest = 64 * 1024;
-    // Packets come again after so long.
+    // Packets come again after this many bytes.
     for (between, result) in [(longest, Ok(())), (longest + 1, Err(Unsupported))] {
         let stream = [&packets[..], &vec![0; between], &packets].concat();
         assert_eq!(scan(&stream).1, result, "{between} bytes between");
     }
-    // None have come for so long.
+    // No packets have come for this many bytes.
     let mut scanner = MpegTs::default();
     assert_eq!(scanner.feed(&packets, 9, &mut |_, _| {}), Ok(()));
     let behind = 9 + packets.len() as u64;
@@ -501,7 +501,7 @@ fn what_has_no_packets_for_long_is_let_go() {
 }
 
 #[test]
-fn tables_that_are_damaged_or_not_in_force_count_for_nothing() {
+fn tables_that_are_damaged_or_not_in_force_do_not_count() {
     let first = tables(&[(0x1b, VIDEO)]);
     let changed = |number: usize, change: &dyn Fn(&mut [u8])| {
         let mut tables = first.clone();
@@ -515,7 +515,7 @@ fn tables_that_are_damaged_or_not_in_force_count_for_nothing() {
     };
     assert_eq!(headers(&first).len(), 1);
     for number in [0, 1] {
-        // Any byte of the section; what stands behind it is stuffing.
+        // Any byte of the section. The bytes after it are stuffing.
         let length = 3 + usize::from(first[number * PACKET_BYTES + 7]);
         for at in 5..5 + length {
             let damaged = changed(number, &|packet: &mut [u8]| packet[at] ^= 0x01);
@@ -542,7 +542,7 @@ fn tables_that_are_damaged_or_not_in_force_count_for_nothing() {
 }
 
 #[test]
-fn what_is_known_of_a_program_stays_while_it_is_named() {
+fn a_program_keeps_its_map_while_the_pat_names_it() {
     let (one, two) = (pmt(0x100, 1, 0x101), pmt(0x200, 2, 0x102));
     let (both, turned) = (
         pat(&[(1, 0x100), (2, 0x200)]),
@@ -556,18 +556,18 @@ fn what_is_known_of_a_program_stays_while_it_is_named() {
         told[1..],
         [in_order.clone(), in_turn.clone(), in_order.clone(), in_turn]
     );
-    // A new one takes the place of one that is not named any more, and of no other.
+    // A new program takes the place of one that the PAT no longer names, and of no other.
     let other = pat(&[(3, 0x300), (2, 0x200)]);
     let told = headers(&[&in_order[..], &other].concat());
     assert_eq!(told[2..], [[&other[..], &two].concat()]);
-    // Another PID, or another number on the same one, is another program.
+    // Another PID, or another number on the same PID, is another program.
     let moved = pat(&[(1, 0x300)]);
     let renamed = pat(&[(3, 0x100)]);
     for other in [&moved, &renamed] {
         let told = headers(&[&in_order[..], other, &one].concat());
         assert_eq!(told[2..], [Vec::<u8>::new()], "nothing is known any more");
     }
-    // A map that had begun is not gone on with behind another PAT: its PID may be another's now.
+    // Another PAT ends a map that has begun, since its PID may now be another's.
     let [begin, end] = long_map(0x100, 1);
     let named = pat(&[(1, 0x100)]);
     for (between, told) in [(&[][..], 1), (&named[..], 1), (&both[..], 0)] {
@@ -596,7 +596,7 @@ fn long_map(pid: u16, number: u16) -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn tables_are_repeated_with_the_counters_that_came_last() {
+fn tables_are_repeated_with_the_newest_counters() {
     let counted = |packet: &[u8], counter: u8| {
         let mut packet = packet.to_vec();
         packet[3] = packet[3] & 0xf0 | counter;
@@ -623,7 +623,7 @@ fn tables_are_repeated_with_the_counters_that_came_last() {
         let held = scanner.held_bytes();
         assert!((3 * 188 + 230..16 * 1024).contains(&held), "{held} bytes");
     }
-    // Those of recorders and receivers are no packets alone.
+    // Packets of recorders and receivers cannot be sent again.
     for (before, behind) in [(4, 0), (0, 16)] {
         let whole = |packet: &Vec<u8>| [&vec![0; before], &packet[..], &vec![0; behind]].concat();
         let wrapped = [whole(&pat), whole(&first), whole(&second)].concat();
@@ -632,7 +632,7 @@ fn tables_are_repeated_with_the_counters_that_came_last() {
         assert_eq!(header(&scanner), wrapped);
         let repetition = scanner.header().tables(None).expect("tables");
         assert!(!repetition.is_plain);
-        // Nor if each table has one.
+        // Nor can they if each table has one packet.
         let small = [whole(&pat), whole(&pmt(0x100, 1, 0x101))].concat();
         let mut scanner = MpegTs::default();
         assert_eq!(scanner.feed(&small.repeat(3), 0, &mut |_, _| {}), Ok(()));
@@ -642,7 +642,7 @@ fn tables_are_repeated_with_the_counters_that_came_last() {
 }
 
 #[test]
-fn so_many_programs_are_known_and_their_maps_hold_so_much() {
+fn programs_and_their_maps_are_bounded() {
     let programs: Vec<(u16, u16)> = (1..=40).map(|number| (number, 0x100 + number)).collect();
     let twice: Vec<_> = programs[..2].iter().chain(&programs).copied().collect();
     let maps: Vec<_> = programs
@@ -651,7 +651,7 @@ fn so_many_programs_are_known_and_their_maps_hold_so_much() {
         .collect();
     let stream = [pat(&twice[..42]), maps.concat()].concat();
     let told = headers(&stream);
-    // One for each map, of which there are 32.
+    // One for each map. There are 32.
     assert_eq!(told.len(), 32);
     let header = [pat(&twice[..42]), maps[..32].concat()].concat();
     assert!(told[31] == header, "those that are named first");
@@ -669,7 +669,7 @@ fn so_many_programs_are_known_and_their_maps_hold_so_much() {
         Some(32)
     );
 
-    // Maps that are as long as they can be.
+    // Maps of the greatest length.
     let mut scanner = MpegTs::default();
     let mut feed = |bytes: &[u8]| {
         scanner
@@ -696,7 +696,7 @@ fn so_many_programs_are_known_and_their_maps_hold_so_much() {
             held.is_err()
         })
     });
-    // Of each map the packets and the section are held, while it comes and when it has come.
+    // The scanner holds the packets and the section of each map, while it comes and afterwards.
     assert!(
         ended.is_some() && (20_000..128 * 1024 / 2).contains(&fed),
         "{fed} bytes"
@@ -707,7 +707,7 @@ const SETS: &[u8] = &[
     0, 0, 0, 1, 0x67, 100, 0, 30, 0x80, 7, 0, 0, 0, 1, 0x68, 0x80, 7,
 ];
 
-/// A PES packet of parameter sets behind the tables, for starts with this counter.
+/// A PES packet of parameter sets after the tables, for starts with this counter.
 fn sets(coded: &[u8], counter: u8) -> Vec<u8> {
     let [high, low] = (coded.len() as u16 + 3).to_be_bytes();
     let pes = [&[0, 0, 1, 0xe0, high, low, 0x80, 0, 0], coded].concat();
@@ -716,7 +716,7 @@ fn sets(coded: &[u8], counter: u8) -> Vec<u8> {
     packet
 }
 
-/// The header at each join point, behind the tables.
+/// Returns the header at each join point, after the tables.
 fn headers_at_joins(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut scanner = MpegTs::default();
     let tables = tables(&[(0x1b, VIDEO)]);
@@ -738,13 +738,13 @@ fn headers_at_joins(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn who_begins_at_a_key_picture_without_parameter_sets_gets_those_that_came_last() {
+fn a_start_at_a_key_picture_without_parameter_sets_gets_the_newest_ones() {
     let picture = |counter: u8, flags, coded: &[&[u8]]| {
         let mut packet = begins(VIDEO, flags, 1, &coded.concat());
         packet[3] |= counter;
         packet
     };
-    // One packet is missing within a set.
+    // A packet is missing within a set.
     let mut torn = vec![
         picture(1, 0, &[SETS, KEY]),
         picture(2, 0, &[&SETS[..7]]),
@@ -755,7 +755,7 @@ fn who_begins_at_a_key_picture_without_parameter_sets_gets_those_that_came_last(
     let other_sets = [SETS, &[9]].concat();
     let more_sets = [SETS, &[0, 0, 0, 1, 0x68, 0x40, 5]].concat();
     for (packets, headers) in [
-        // Each brings its own.
+        // Each picture brings its own.
         (
             vec![picture(0, 0, &[SETS, KEY]), picture(1, 0, &[SETS, KEY])],
             vec![vec![], vec![]],
@@ -794,7 +794,7 @@ fn who_begins_at_a_key_picture_without_parameter_sets_gets_those_that_came_last(
             ],
         ),
         (torn, vec![vec![], sets(SETS, 2), sets(SETS, 5)]),
-        // None have come.
+        // No sets have come.
         (vec![picture(0, 0, &[KEY])], vec![vec![]]),
     ] {
         assert_eq!(headers_at_joins(&packets), headers);

@@ -1,40 +1,40 @@
-//! Header packets that are written anew, without pictures.
+//! Rewrites header packets without their pictures.
 //!
-//! A cover in the comments is longer than all that viewers need to decode. So where the comments do
-//! not end on their first page, late viewers get them without the long ones.
+//! A cover in the comments is longer than everything that viewers need for decoding. So if the
+//! comments do not end on their first page, late viewers get them without the long ones.
 
 use super::{CAPTURE, Codec, Page};
 use crate::format::{HEADER_BYTES_MAX, Unsupported, header::Elements, window::grow};
 
-/// A longer comment is left out. Titles and lyrics are shorter; pictures are longer.
+/// Longest comment that is kept. Titles and lyrics are shorter; pictures are longer.
 const COMMENT_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes that the segments of a page can have.
+/// Most payload bytes of a page.
 const PAGE_PAYLOAD_BYTES_MAX: usize = 255 * 255;
 
-/// What of the packet is read.
+/// Part of the packet that is read.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Field {
     Vendor,
     Count,
-    /// So many comments have yet to come.
+    /// Comments that have yet to come.
     Comments(u32),
-    /// Nothing: the rest stays as it is.
+    /// The rest. It stays as it is.
     #[default]
     Rest,
-    /// A picture block of FLAC, of which nothing stays.
+    /// A picture block of FLAC. Nothing of it stays.
     Picture,
 }
 
-/// The packets of the pages from the one on which the comments begin, to the next at whose end a
+/// Rewrites the packets from the page on which the comments begin to the next page at whose end a
 /// packet ends.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Rewriter {
     pub serial: u32,
     /// Number of the next page that is written.
     sequence: u32,
-    /// What is kept of the packet that has not ended.
+    /// Bytes of the current packet that are kept.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     packet: Vec<u8>,
     is_flac: bool,
@@ -43,14 +43,14 @@ pub(super) struct Rewriter {
     at: u32,
     /// Position of the number of comments.
     count_at: u32,
-    /// Comments that are left out.
+    /// Number of comments that are left out.
     left_out: u32,
-    /// Bytes of the last of these that have yet to come.
+    /// Bytes of the newest left-out comment that have yet to come.
     skipped: u32,
 }
 
 impl Rewriter {
-    /// Returns one if comments or a picture begin with this page, and do not end on it.
+    /// Returns a rewriter if comments or a picture begin with this page and do not end on it.
     pub fn begin(page: &Page, codec: Codec) -> Option<Rewriter> {
         if page.is_continued() || page.packets() > 0 {
             return None;
@@ -77,7 +77,8 @@ impl Rewriter {
         })
     }
 
-    /// Reads a whole page, and writes the packets that end on it. Returns whether one goes on.
+    /// Reads a whole page, and writes the packets that end on it. Returns whether a packet
+    /// continues on the next page.
     pub fn page(&mut self, page: &Page, header: &mut Elements) -> Result<bool, Unsupported> {
         let mut payload = page.payload;
         for segments in page.lacing.split_inclusive(|lacing| *lacing < 255) {
@@ -96,7 +97,7 @@ impl Rewriter {
         self.packet.capacity()
     }
 
-    /// Keeps at most `bytes_max` of the packet.
+    /// Reads a part of the packet. Keeps at most `bytes_max` of the packet.
     fn read(&mut self, part: &[u8], bytes_max: usize) -> Result<(), Unsupported> {
         let skipped = part.len().min(self.skipped as usize);
         self.skipped -= skipped as u32;
@@ -140,7 +141,7 @@ impl Rewriter {
         Ok(())
     }
 
-    /// The number at the field's position, if it has come.
+    /// Returns the number at the field's position, if it has come.
     fn number(&self) -> Option<u32> {
         let number = self.packet.get(self.at as usize..)?.first_chunk()?;
         Some(u32::from_le_bytes(*number))
@@ -178,7 +179,7 @@ impl Rewriter {
         self.write(&packet, header)
     }
 
-    /// Writes a packet, on pages of its own.
+    /// Writes a packet on pages of its own.
     fn write(&mut self, packet: &[u8], header: &mut Elements) -> Result<(), Unsupported> {
         let mut rest = packet;
         let mut is_continued = false;
@@ -219,7 +220,7 @@ impl Rewriter {
     }
 }
 
-/// The checksum of a page whose own is zero.
+/// Returns the checksum of a page whose checksum field is zero.
 fn checksum(page: &[u8]) -> u32 {
     page.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte) << 24, |sum: u32, _| {

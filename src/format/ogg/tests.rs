@@ -5,7 +5,7 @@ use super::*;
 const BEGIN: u8 = 0x02;
 const END: u8 = 0x04;
 
-/// A page of whole packets. Its checksum is left zero.
+/// A page of whole packets. Its checksum is zero.
 fn page(serial: u32, flags: u8, granule_position: i64, packets: &[&[u8]]) -> Vec<u8> {
     let lacing: Vec<u8> = packets
         .iter()
@@ -31,13 +31,13 @@ fn page(serial: u32, flags: u8, granule_position: i64, packets: &[&[u8]]) -> Vec
     page
 }
 
-/// What a scanner finds, however the bytes are cut.
+/// Returns the findings, which do not depend on how the bytes are cut.
 fn scan(bytes: &[u8]) -> Scanned {
     let sizes = [1, 2, 3, 27, 100, 1000, 65_536];
     scan_in(bytes, &sizes, Ogg::default, |_, _| ())
 }
 
-/// The pages one after another, and where each begins.
+/// Returns the pages one after another, and the offset of each.
 fn lay_out(pages: &[Vec<u8>]) -> (Vec<u8>, Vec<u64>) {
     let begins = pages.iter().scan(0, |end, page| {
         Some(std::mem::replace(end, *end + page.len() as u64))
@@ -102,13 +102,13 @@ fn key_frames_are_joins_where_there_is_video() {
     let (findings, result) = scan(&bytes);
     assert_eq!(result, Ok(()));
     assert_eq!(headers(&findings), [header]);
-    // Wherever on a page it begins, if it does.
+    // At any position on a page.
     let keys = [9, 10, 12, 14].map(|page| begins[page]);
     assert_eq!(joins(&findings), keys);
 }
 
 #[test]
-fn pages_that_begin_packets_are_joins_where_there_is_sound_only() {
+fn without_video_each_page_that_begins_a_packet_is_a_join() {
     let mut pages = opus(7).to_vec();
     pages.extend([
         page(7, 0, 960, &[b"sound"]),
@@ -121,13 +121,13 @@ fn pages_that_begin_packets_are_joins_where_there_is_sound_only() {
     ]);
     let (bytes, begins) = lay_out(&pages);
     let (findings, _) = scan(&bytes);
-    // The rest of a packet is no one's: who begins there drops it.
+    // A player that begins there drops the rest of a packet.
     let joined = [2, 4, 6, 8].map(|page| begins[page]);
     assert_eq!(joins(&findings), joined);
 }
 
 #[test]
-fn units_stand_some_way_apart() {
+fn units_have_a_spacing() {
     let pages = [opus(7).to_vec(), vec![page(7, 0, 960, &[&[1; 1500]]); 12]].concat();
     let (bytes, begins) = lay_out(&pages);
     let (findings, _) = scan(&bytes);
@@ -183,7 +183,7 @@ fn a_stream_that_begins_after_data_brings_new_headers() {
 }
 
 #[test]
-fn lost_pages_are_passed_over() {
+fn lost_pages_are_skipped() {
     let sound = page(7, 0, 960, &[&[1; 500]]);
     let damaged = [
         opus(7).concat(),
@@ -203,7 +203,7 @@ fn lost_pages_are_passed_over() {
 }
 
 #[test]
-fn what_is_not_understood_is_let_go() {
+fn a_stream_that_is_not_understood_is_given_up() {
     let many: Vec<u8> = (0..=STREAMS_MAX as u32)
         .flat_map(|serial| page(serial, BEGIN, 0, &[b"\x01vorbis"]))
         .collect();
@@ -245,7 +245,7 @@ fn what_is_not_understood_is_let_go() {
 }
 
 #[test]
-fn any_bytes_are_scanned_alike_however_cut() {
+fn any_bytes_give_the_same_findings_however_they_are_cut() {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut next = || {
         state ^= state << 13;
@@ -283,9 +283,10 @@ fn any_bytes_are_scanned_alike_however_cut() {
     }
 }
 
-/// Head bytes, and what they say: how long the page is, and whether it goes on, begins or ends.
+/// The bytes of a head, and what they say: the length of the page, and whether it continues, begins
+/// or ends a stream.
 #[test]
-fn a_page_says_how_long_it_is_and_what_it_is() {
+fn a_page_head_has_a_length_and_flags() {
     let whole = page(0x0403_0201, 0, 7, &[&[1; 255], &[2; 10], b""]);
     let told = |bytes: &[u8]| match Page::read(bytes) {
         Look::Found(page) => Ok((page.length(), page.payload.len(), page.packets())),
@@ -334,9 +335,9 @@ fn a_page_says_how_long_it_is_and_what_it_is() {
     assert_eq!((read.serial, read.granule_position), (0x0403_0201, 7));
 }
 
-/// Each packet that begins on a page, by the places of its first byte.
+/// Positions of the first byte of each packet that begins on a page.
 #[test]
-fn packets_begin_where_the_last_has_ended() {
+fn a_packet_begins_where_the_previous_one_ends() {
     let long = [3; 300];
     for (flags, packets, begins, first, end) in [
         (
@@ -366,7 +367,7 @@ fn packets_begin_where_the_last_has_ended() {
     }
 }
 
-/// How many packets are headers: of each codec, with pages of a packet each behind its first.
+/// How many packets are headers, for each codec, with a page for each packet after the first.
 #[test]
 fn each_codec_has_its_headers() {
     for (first, count) in [
@@ -377,7 +378,7 @@ fn each_codec_has_its_headers() {
         (b"\x7fFLAC\x01\0\0\x01", Ok(2)),
         (b"\x7fFLAC\x01\0\0\x03", Ok(4)),
         (b"\x7fFLAC\x01\0\x01\0", Ok(257)),
-        // Nothing that is heard or seen, or that is understood.
+        // Codecs that are neither sound nor video, or are not known.
         (b"\x81theora", Err(Unsupported)),
         (b"\x01vorbix", Err(Unsupported)),
         (b"OpusTags", Err(Unsupported)),
@@ -397,7 +398,7 @@ fn each_codec_has_its_headers() {
 }
 
 #[test]
-fn streams_that_are_not_known_pass_beside_those_that_are() {
+fn unknown_streams_pass_beside_known_ones() {
     let [head, tags] = opus(7);
     let foreign = page(9, BEGIN, 0, &[b"\x80kate\0\0\0"]);
     let foreign_header = page(9, 0, 0, &[b"\x81kate"]);
@@ -417,24 +418,24 @@ fn streams_that_are_not_known_pass_beside_those_that_are() {
     let (bytes, begins) = lay_out(&all);
     let (findings, result) = scan(&bytes);
     assert_eq!(result, Ok(()));
-    // Its headers are those that say that they stand before all media.
+    // Its headers are the pages whose position is before all media.
     let header = [&head[..], &foreign, &foreign_header, &tags].concat();
     assert_eq!(headers(&findings), [header]);
     assert_eq!(joins(&findings), [begins[6]]);
-    // What was of no header makes a join of nothing, nor does another's page.
+    // A page of an unknown stream is no join, and neither is a page of no stream.
     let (bytes, begins) = lay_out(&[head, tags, foreign_data, sound].map(|page| page));
     let (findings, _) = scan(&bytes);
     assert_eq!(joins(&findings), [begins[3]]);
 }
 
 #[test]
-fn what_is_between_headers_is_bounded() {
+fn bytes_between_headers_are_bounded() {
     let [head, tags] = opus(7);
     let between = |bytes: usize| {
         let full = page(9, 0, 0, &[&[1; 65_024][..65_024 - 1]]);
         let mut all = full.repeat(bytes / full.len());
         let rest = bytes - all.len();
-        // A page of so many bytes, whose lacing takes some.
+        // A page of this length. Its lacing takes some bytes.
         let payload = (0..rest).rfind(|length| 28 + length + length / 255 <= rest);
         let payload = payload.expect("room for a page");
         all.extend(page(9, 0, 0, &[&vec![1; payload]]));
@@ -447,7 +448,7 @@ fn what_is_between_headers_is_bounded() {
 }
 
 #[test]
-fn a_search_ends_behind_so_many_bytes() {
+fn a_search_ends_after_a_mebibyte() {
     let begin = [opus(7).concat(), page(7, 0, 960, &[b"sound"])].concat();
     let two = page(7, 0, 960, &[b"sound"]).repeat(2);
     for (between, result) in [(1024 * 1024, Ok(())), (1024 * 1024 + 1, Err(Unsupported))] {
@@ -472,14 +473,14 @@ fn sixteen_streams_are_known_beside_each_other() {
         "{held}"
     );
     assert_eq!(scan(&begins(17).collect::<Vec<_>>()).1, Err(Unsupported));
-    // One that begins again begins another link.
+    // A stream that begins again begins another link.
     let bytes = [bytes, page(3, BEGIN, 0, &[b"\x01vorbis"])].concat();
     assert_eq!(scan(&bytes).1, Ok(()));
 }
 
 #[cfg(feature = "handover")]
 #[test]
-fn what_cannot_be_is_not_believed() {
+fn a_handed_over_scanner_that_cannot_be_is_refused() {
     let fits = |between: usize, streams: u32| {
         let phase = Phase::Headers { between };
         let stream = |serial| Stream {
@@ -508,9 +509,9 @@ fn what_cannot_be_is_not_believed() {
     assert!(!ogg.fits());
 }
 
-/// With a page's head, without its payload.
+/// With the head of a page, without its payload.
 #[test]
-fn a_page_of_sound_is_told_as_soon_as_its_head_has_come() {
+fn a_page_of_sound_is_reported_as_soon_as_its_head_has_come() {
     let sound = page(2, 0, 960, &[&[1; 200], &[2; 200]]);
     let beside_video = theora_and_vorbis().concat();
     for (begin, serial) in [(opus(7).concat(), 7), (beside_video, 2)] {
@@ -532,7 +533,7 @@ fn a_page_of_sound_is_told_as_soon_as_its_head_has_come() {
     }
 }
 
-/// Packets one behind another on pages of at most this many segments, from the second page on.
+/// Packets one after another on pages of at most this many segments, from the second page on.
 fn pages_of(packets: &[&[u8]], segments_max: usize) -> Vec<u8> {
     let mut lacing = Vec::new();
     for packet in packets {
@@ -552,7 +553,7 @@ fn pages_of(packets: &[&[u8]], segments_max: usize) -> Vec<u8> {
     pages
 }
 
-/// The packets of pages whose numbers and checksums are right, as far as they were written anew.
+/// Packets of pages whose numbers and checksums are right, as far as they were rewritten.
 fn packets_of(mut pages: &[u8]) -> Vec<Vec<u8>> {
     let (mut packets, mut packet, mut number) = (Vec::new(), Vec::new(), 0);
     while let Look::Found(page) = Page::read(pages) {
@@ -592,7 +593,7 @@ fn comments(before: &[u8], comments: &[&[u8]], behind: &[u8]) -> Vec<u8> {
     [&bytes, behind].concat()
 }
 
-/// A FLAC block: its head has its length.
+/// A FLAC block. Its head has its length.
 fn block(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u32).to_be_bytes();
     [&[kind], &length[1..], body].concat()

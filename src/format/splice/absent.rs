@@ -1,5 +1,5 @@
-//! In the place of `splice` in a program that is built without `hold`: what one source sends goes
-//! out as it comes, and no other goes on with it.
+//! Replaces `splice` in a program without the feature `hold`. A source's bytes pass as they come,
+//! and no other source continues the stream.
 
 use super::Format;
 

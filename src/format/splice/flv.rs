@@ -1,4 +1,4 @@
-//! FLV, cut into tags. (Adobe Flash Video File Format 10.1, annex E.)
+//! Cuts FLV into tags. (Adobe Flash Video File Format 10.1, annex E.)
 
 use super::super::Unsupported;
 use super::super::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
@@ -8,26 +8,25 @@ use super::timeline::Timeline;
 #[cfg(feature = "handover")]
 use crate::handover::are_times;
 
-/// Cuts and moves.
+/// Cutter of FLV. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Tags {
     unit_bytes_max: usize,
     has_head: bool,
-    /// The newest tag's time, which its 32 bits may have passed round.
+    /// Time of the newest tag, in milliseconds. The 32 bits of a tag may have wrapped.
     time: Option<i64>,
     timeline: Timeline,
-    /// What the first tag with a picture and the first with sound said of their codecs.
+    /// Codec of the first tag with a picture, and of the first with sound.
     codecs: [Option<Codec>; 2],
-    /// What is to come of a tag that goes out as it comes.
+    /// Bytes that are left of a tag that passes as it comes.
     tag_bytes_left: u64,
 }
 
-/// A codec's name in a tag's body: its number, for sound with its rate and channels, or four
-/// letters.
+/// Codec in the body of a tag: its number, with rate and channels for sound, or its four letters.
 type Codec = [u8; 5];
 
 impl Tags {
-    /// Before the first source. A longer tag goes out as it comes.
+    /// Returns a cutter for the first source. A longer tag passes as it comes.
     pub fn new(unit_bytes_max: usize) -> Tags {
         Tags {
             unit_bytes_max,
@@ -39,18 +38,18 @@ impl Tags {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.timeline.held_bytes()
     }
 
-    /// Whether nothing can follow: viewers have a part of a tag.
+    /// Returns whether viewers have a part of a tag. Then no source can follow.
     pub fn is_within_unit(&self) -> bool {
         self.tag_bytes_left > 0
     }
 
-    /// Whether another source, which begins with these bytes, has the codecs of the one before: not
-    /// all have a sequence header.
+    /// Returns whether another source has the same codecs. It begins with `bytes`. The headers are
+    /// not enough, since some codecs have no sequence header.
     pub fn is_like(&self, bytes: &[u8]) -> bool {
         let mut others = [None; 2];
         for (kind, body) in tags(bytes.get(HEAD_BYTES..).unwrap_or_default()) {
@@ -60,13 +59,13 @@ impl Tags {
         pairs.all(|(one, other)| one.zip(other).is_none_or(|(one, other)| one == other))
     }
 
-    /// Another source comes, from a tag on.
+    /// Begins another source, at a tag.
     pub fn seam(&mut self) {
         self.time = None;
         self.timeline.seam();
     }
 
-    /// Of a tag with these 32 bits.
+    /// Returns the time of a tag with these 32 bits.
     fn time(&mut self, stamp: u32) -> i64 {
         let time = match self.time {
             None => i64::from(stamp),
@@ -97,7 +96,7 @@ impl Walker<Vec<u8>> for Tags {
         };
         let size = u32::from_be_bytes([0, s0, s1, s2]) as usize;
         let whole = TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES;
-        // A longer one goes out as it comes.
+        // A longer tag passes as it comes.
         let needed = if whole > self.unit_bytes_max {
             TAG_HEAD_BYTES + size.min(CODEC_BYTES)
         } else {
@@ -124,10 +123,10 @@ impl Walker<Vec<u8>> for Tags {
     }
 }
 
-/// Enough of a body to tell its codec.
+/// Bytes of a body that tell its codec.
 const CODEC_BYTES: usize = 5;
 
-/// Keeps what the first tag of its kind says.
+/// Keeps the codec of the first tag of its kind.
 fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
     let Some(first) = body.first() else {
         return;
@@ -145,16 +144,15 @@ fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
     codecs[place].get_or_insert(codec);
 }
 
-/// Whether two headers, as late viewers get them, set decoders up alike: the tracks, and those
-/// sequence headers that viewers have had. Of a source that broke early that may be none.
+/// Returns whether two headers set decoders up alike: by the tracks, and by the sequence headers
+/// that viewers have had. A source that broke early may have had none.
 pub(super) fn are_alike(had: &[u8], has: &[u8]) -> bool {
     let flags = |header: &[u8]| header.get(FLAGS).copied();
     let is_had = |header: &[u8]| sequence_headers(had).all(|tag| header_has(header, tag));
     (had.is_empty() || flags(had) == flags(has)) && is_had(has)
 }
 
-/// The sequence headers that viewers have not had of a source which goes on with these bytes, with
-/// the time of the first tag among them.
+/// Returns the sequence headers that viewers lack, with the time of the first tag in `bytes`.
 pub(super) fn introduction(had: &[u8], has: &[u8], bytes: &[u8]) -> Vec<u8> {
     let time = bytes.get(4..8).unwrap_or(&[0; 4]);
     let missing = sequence_headers(has).filter(|tag| !header_has(had, *tag));
@@ -166,19 +164,19 @@ pub(super) fn introduction(had: &[u8], has: &[u8], bytes: &[u8]) -> Vec<u8> {
     missing.flat_map(tag).collect()
 }
 
-/// Of the head: which tracks there are.
+/// Position in the head of the flags that name the tracks.
 const FLAGS: usize = 4;
 
 fn header_has(header: &[u8], tag: (u8, &[u8])) -> bool {
     sequence_headers(header).any(|other| other == tag)
 }
 
-/// The tags of a header that decoders need, each with its type and its body.
+/// Returns the tags of a header that decoders need: type and body.
 fn sequence_headers(header: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     tags(header.get(HEAD_BYTES..).unwrap_or_default()).filter(|(kind, _)| *kind != SCRIPT)
 }
 
-/// The type and the body of each tag: of the last, what there is of it.
+/// Returns the type and the body of each tag. The last body may be cut off.
 fn tags(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

@@ -1,24 +1,25 @@
-//! MPEG audio and AAC in ADTS, cut into frames: a part of one, with the next source's first behind
-//! it, would be heard. What stands between frames passes as it comes.
+//! Cuts MPEG audio and AAC in ADTS into frames. A part of a frame in front of the next source's
+//! first frame would be audible. Bytes between frames pass as they come.
 
 use super::super::Unsupported;
 use super::super::frames::Frame;
 use super::super::window::{Look, Step, Walker};
 
-/// Cuts.
+/// Cutter of frames.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Frames {
-    /// So many of the next bytes viewers have: they came before it was clear what they are.
+    /// Number of the next bytes that viewers already have. They went out before the format was
+    /// clear.
     gone_out: usize,
 }
 
 impl Frames {
-    /// Before the source's first byte.
+    /// Returns a cutter for the first byte of a source.
     pub fn new(gone_out: usize) -> Frames {
         Frames { gone_out }
     }
 
-    /// Bytes that go out, but for those that have.
+    /// Appends bytes to the output, unless viewers have them.
     pub fn release(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let gone_out = self.gone_out.min(bytes.len());
         self.gone_out -= gone_out;
@@ -31,7 +32,7 @@ impl Walker<Vec<u8>> for Frames {
         let length = match Frame::read(seen, 0) {
             Look::Found(frame) => frame.length(),
             Look::Needs(length) => return Ok(Step::Hold(length)),
-            // Up to where one may begin.
+            // Up to the next byte that may begin a frame.
             Look::Nothing => {
                 let may_begin = |at: &usize| !matches!(Frame::read(seen, *at), Look::Nothing);
                 (1..seen.len()).find(may_begin).unwrap_or(seen.len())
@@ -50,8 +51,8 @@ mod tests {
     use super::super::super::window::Window;
     use super::*;
 
-    /// How much has gone out with each byte, of a source of which so many had gone out before. It
-    /// is the same if they come at once.
+    /// Returns how many bytes have gone out after each byte, if `gone_out` bytes had gone out
+    /// before. The same bytes in one piece give the same output.
     fn gone_out(bytes: &[u8], gone_out: usize) -> Vec<usize> {
         let (mut frames, mut window) = (Frames::new(gone_out), Window::default());
         let mut out = Vec::new();
@@ -71,11 +72,11 @@ mod tests {
         each
     }
 
-    /// Of ADTS: seven bytes of head, and three of sound.
+    /// A frame of ADTS: seven bytes of head, and three of sound.
     const FRAME: [u8; 10] = [0xff, 0xf1, 0x50, 0x80, 0x01, 0x5f, 0xfc, 1, 2, 3];
 
     #[test]
-    fn frames_go_out_whole_and_what_stands_between_as_it_comes() {
+    fn frames_go_out_whole_and_bytes_between_them_as_they_come() {
         let bytes = [&FRAME[..], &FRAME, &[1, 2, 0xff, 3, 0xff], &FRAME].concat();
         let expected: Vec<usize> = (1..=35)
             .map(|come| match come {
@@ -83,10 +84,10 @@ mod tests {
                 10..20 => 10,
                 20 => 20,
                 21..23 => come,
-                // What may begin one is waited for.
+                // A byte that may begin a frame waits.
                 23 => 22,
                 24 => 24,
-                // Two such bytes begin none either, as a whole head shows.
+                // Two such bytes begin no frame, as a whole head shows.
                 25..30 => 24,
                 30..35 => 25,
                 _ => 35,
@@ -95,9 +96,9 @@ mod tests {
         assert_eq!(gone_out(&bytes, 0), expected);
     }
 
-    /// Nothing goes out twice, whether it was a part of a frame or several.
+    /// No byte goes out twice, whether it was part of one frame or of several.
     #[test]
-    fn what_has_gone_out_before_does_not_go_out_again() {
+    fn bytes_do_not_go_out_twice() {
         let bytes = [&[1, 2][..], &FRAME.repeat(3)].concat();
         for before in 0..=20 {
             let expected: Vec<usize> = gone_out(&bytes, 0)

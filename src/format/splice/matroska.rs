@@ -1,8 +1,9 @@
-//! WebM and Matroska (RFC 9559), cut into blocks.
+//! Cuts WebM and Matroska (RFC 9559) into blocks.
 //!
-//! Clusters go out as ones of unknown size, each before its first block: so the stream may stop
-//! behind any block, and another Cluster may follow. What else stands in a Cluster (checksums,
-//! positions) is wrong then, and left out; so are SeekHead and Cues.
+//! Each Cluster goes out as one of unknown size, in front of its first block. So the stream may
+//! stop after any block, and another Cluster may follow. Other elements of a Cluster (checksums,
+//! positions) would be wrong then, so the cutter leaves them out. It also leaves out SeekHead and
+//! Cues.
 
 use super::super::Unsupported;
 use super::super::ebml::{self, Head, Read};
@@ -17,29 +18,29 @@ use super::timeline::Timeline;
 const INFO: u32 = 0x1549_a966;
 const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
 const BLOCK_DURATION: u32 = 0x9b;
-/// Of a TrackEntry, what a decoder is set up with: number, type, codec, its private data, delays,
+/// Elements of a TrackEntry that set a decoder up: number, type, codec, its private data, delays,
 /// picture, sound, encodings.
 const DECISIVE: [u32; 9] = [0xd7, 0x83, 0x86, 0x63a2, 0x56aa, 0x56bb, 0xe0, 0xe1, 0x6d80];
-/// Of a block that is longer than a unit, what says when it is shown.
+/// Bytes of a block longer than a unit that tell when it is shown.
 const BLOCK_HEAD_BYTES: usize = 64;
-/// Of a block's flags.
+/// Bits of a block's flags.
 const LACING: u8 = 0x06;
-/// Nanoseconds.
+/// Default scale in nanoseconds.
 const USUAL_SCALE: u64 = 1_000_000;
 
-/// Cuts and moves.
+/// Cutter of Matroska. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Blocks {
     unit_bytes_max: usize,
     level: Level,
-    /// The source is not the first: its headers are left out.
+    /// Whether the source is not the first one. Then its headers are left out.
     is_later: bool,
-    /// The Cluster's own time.
+    /// Time of the source's Cluster.
     cluster_time: Option<i64>,
-    /// The time of the Cluster that has been begun for viewers.
+    /// Time of the Cluster that viewers are in.
     written_time: Option<i64>,
     timeline: Timeline,
-    /// What is to come of a block that goes out as it comes.
+    /// Bytes that are left of a block that passes as it comes.
     block_bytes_left: u64,
 }
 
@@ -51,19 +52,19 @@ enum Level {
     Cluster,
 }
 
-/// Where a block says what it is.
+/// What the head of a block says.
 struct Place {
     track: u64,
     relative_time: i16,
-    /// Where that time stands in the element.
+    /// Position of the time in the element.
     time_at: usize,
     duration: Option<i64>,
-    /// Laced sound has several.
+    /// Number of frames. Laced sound has several.
     frames: i64,
 }
 
 impl Blocks {
-    /// Before the first source. A longer block goes out as it comes.
+    /// Returns a cutter for the first source. A longer block passes as it comes.
     pub fn new(unit_bytes_max: usize) -> Blocks {
         Blocks {
             unit_bytes_max,
@@ -76,17 +77,17 @@ impl Blocks {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.timeline.held_bytes()
     }
 
-    /// Whether nothing can follow: viewers have a part of a block.
+    /// Returns whether viewers have a part of a block. Then no source can follow.
     pub fn is_within_unit(&self) -> bool {
         self.block_bytes_left > 0
     }
 
-    /// Another source comes, from a Cluster on.
+    /// Begins another source, at a Cluster.
     pub fn seam(&mut self) {
         self.level = Level::Segment;
         self.is_later = true;
@@ -106,7 +107,7 @@ impl Blocks {
         }
     }
 
-    /// A block's element goes out; of one that is longer than a unit, what can be seen of it.
+    /// Writes a block's element. Of an element longer than a unit it writes the part that has come.
     fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
         let length = length(head)?;
         let is_long = length > self.unit_bytes_max as u64;
@@ -121,7 +122,7 @@ impl Blocks {
         let out_before = out.len();
         let is_written = self.write(element, head, out);
         if is_written.is_err() {
-            // Of what is let go viewers get nothing.
+            // Viewers get nothing of a block that fails.
             out.truncate(out_before);
         }
         if !is_written? {
@@ -131,7 +132,7 @@ impl Blocks {
         Ok(Step::Pass(needed as u64))
     }
 
-    /// Says whether it goes out.
+    /// Writes a block. Returns whether it goes out.
     fn write(
         &mut self,
         element: &[u8],
@@ -148,7 +149,7 @@ impl Blocks {
         let Some(moved) = self.timeline.place(place.track, time) else {
             return Ok(false);
         };
-        // Words on the screen may last far longer than what is behind them.
+        // Subtitles may last far longer than the time until the next block.
         let longest = self.timeline.longest_gap().saturating_mul(place.frames);
         let duration = place.duration.map(|ticks| ticks.min(longest));
         self.timeline
@@ -196,7 +197,7 @@ impl Walker<Vec<u8>> for Blocks {
         }
         match (self.level, head.id) {
             (Level::Top | Level::Segment, SEGMENT) if !self.is_later => {
-                // Another source's Clusters may follow.
+                // Clusters of another source may follow.
                 head.write_open(seen, out);
                 self.level = Level::Segment;
                 Ok(Step::Pass(head.bytes() as u64))
@@ -218,9 +219,9 @@ impl Walker<Vec<u8>> for Blocks {
             }
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => self.block(seen, head, out),
             (Level::Cluster, _) => length(head).map(Step::Pass),
-            // They say where things stand in the source's file.
+            // They contain positions in the source's file.
             (Level::Segment, SEEK_HEAD | CUES) => length(head).map(Step::Pass),
-            // Another stream begins behind this one: what viewers have of it does not go on.
+            // Another stream begins. It does not continue the viewers' stream.
             (_, EBML | SEGMENT) if self.is_later => Err(Unsupported),
             (_, _) if self.is_later => length(head).map(Step::Pass),
             (_, _) => {
@@ -242,7 +243,7 @@ impl Walker<Vec<u8>> for Blocks {
 }
 
 impl Place {
-    /// Of a block's element, whose body begins there.
+    /// Reads a block whose body begins at `from`.
     fn of_block(element: &[u8], from: usize) -> Option<Place> {
         let body = element.get(from..)?;
         let track_bytes = body.first()?.leading_zeros() as usize + 1;
@@ -250,7 +251,7 @@ impl Place {
         let [t0, t1, flags, behind @ ..] = body.get(track_bytes..)? else {
             return None;
         };
-        // A laced block says how many frames come behind the first.
+        // A laced block says how many frames follow the first.
         let more = behind.first().filter(|_| flags & LACING != 0);
         Some(Place {
             track,
@@ -261,7 +262,7 @@ impl Place {
         })
     }
 
-    /// Of the block in a group, as much of which is seen.
+    /// Reads the block in a group, as far as the group has come.
     fn of_group(element: &[u8], from: usize) -> Option<Place> {
         let (mut at, mut place, mut duration) = (from, None, None);
         while let Read::Whole(head) = ebml::head(element.get(at..).unwrap_or_default()) {
@@ -291,7 +292,7 @@ fn scale(info: &[u8]) -> u64 {
     scale.map_or(USUAL_SCALE, |(_, body)| ebml::unsigned(body))
 }
 
-/// Whether two headers, as late viewers get them, set decoders up alike.
+/// Returns whether two headers set decoders up alike.
 pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
     let Some((one, other)) = described(one).zip(described(other)) else {
         return false;
@@ -299,15 +300,15 @@ pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
     one.scale == other.scale && one.elements().eq(other.elements())
 }
 
-/// What decides.
+/// Part of a header that decides.
 struct Description<'a> {
-    /// The unit of time.
+    /// Nanoseconds in a tick.
     scale: u64,
     tracks: &'a [u8],
 }
 
 impl<'a> Description<'a> {
-    /// Each track, and behind it those of its elements that decide.
+    /// Returns each track, followed by its decisive elements.
     fn elements(&self) -> impl Iterator<Item = (u32, &'a [u8])> {
         let entries = ebml::elements(self.tracks).filter(|(id, _)| *id == TRACK_ENTRY);
         entries.flat_map(|(id, entry)| {

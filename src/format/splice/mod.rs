@@ -1,20 +1,23 @@
-//! Splicing: what viewers get of a stream whose source may break off, so that another source can go
-//! on with it.
+//! Splices the sources of a stream. When a source breaks off, another one can continue the stream.
 //!
 //! ```text
 //!   first source ─→ Opening ─→ Running ── it breaks ─→ Joining ── decoding can begin ─→ Running …
-//!                      └─→ Through (unknown: nothing can go on with it)  └─→ Unlike (other tracks)
+//!                      └─→ Through (unknown format: no source can continue)  └─→ Incompatible (other tracks)
 //! ```
 //!
 //! Viewers get whole units only: PES packets of MPEG-TS, Ogg pages, Matroska blocks, FLV tags, MP4
-//! fragments, frames of MPEG audio and ADTS. So what they have had is sound wherever the source
-//! breaks off. The next source goes on at its first join point: MPEG-TS and Ogg with its own
-//! header first (MPEG-TS with marks where counters and clock jump), MPEG audio and ADTS as it
-//! comes; of the others the header must describe the same tracks, is left out but for what viewers
-//! lack of it, and the times are moved on, so that a player sees one stream.
+//! fragments, frames of MPEG audio and ADTS. So their bytes are valid wherever a source breaks off.
+//! The next source continues at its first join point:
 //!
-//! A state machine over bytes. It copies each byte once, and holds a unit, or what comes before a
-//! join point: both are bounded, and so is all that it holds ([`Splicer::held_bytes_max`]).
+//! - MPEG-TS and Ogg send their own header first. MPEG-TS also marks where counters and clock jump.
+//! - MPEG audio and ADTS continue as they come.
+//! - Headers of all other containers must describe the same tracks. The splicer leaves such a
+//!   header out, except for the parts that viewers lack, and moves the times, so that a player sees
+//!   one stream.
+//!
+//! The splicer is a state machine over bytes. It copies each byte once. It holds one unit, or the
+//! bytes in front of a join point. Both are bounded, and so is its memory
+//! ([`Splicer::held_bytes_max`]).
 
 mod flv;
 mod frames;
@@ -33,29 +36,29 @@ use super::{
 use frames::Frames;
 use packets::Packets;
 
-/// Cuts one stream's sources into units, and joins them.
+/// Cuts the sources of one stream into units, and joins them.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Splicer {
     unit_bytes_max: usize,
     stage: Stage,
 }
 
-/// A later source that begins again is taken for another one if it has run for so many bytes.
+/// A later source that begins again after this many bytes is joined again. One that begins again
+/// sooner is incompatible.
 const BEGINNINGS_APART: u64 = 64 * 1024;
 
-/// A source that does not go on with what viewers have had. These are its bytes: another stream
-/// begins with them.
+/// The source cannot continue the stream. Another stream begins with these bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Incompatible(pub Vec<u8>);
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Stage {
-    /// Too few of the first source's bytes have come to tell what it is.
+    /// The first source has not shown its format yet.
     Opening(Opening),
     Running(Running),
-    /// A source broke off; the next has not come yet, or not to where it goes on.
+    /// A source broke off. The next one has not come, or has not reached a join point.
     Joining(Box<Joining>),
-    /// Bytes as they come.
+    /// Bytes pass as they come.
     Through,
 }
 
@@ -63,26 +66,27 @@ enum Stage {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Opening {
     scanner: Scanner,
-    /// All of it.
+    /// All bytes of the source.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
-    /// So many of them viewers have: they are the beginning of sound, or of nothing known.
+    /// Number of bytes that viewers already have. They are the beginning of sound, or of an unknown
+    /// format.
     gone_out: usize,
 }
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Running {
     cutter: Cutter,
-    /// As its first bytes show.
+    /// Format that the source's first bytes show.
     format: Format,
     window: Window,
-    /// Of the next byte, from where the window was new.
+    /// Offset of the next byte, counted from the byte at which the window was new.
     offset: u64,
-    /// What viewers had of the sources before, if it is not the first.
+    /// Layout of the earlier sources. `None` for the first source.
     had: Option<OutputLayout>,
 }
 
-/// What viewers have: a later source must be like it.
+/// Format and header that viewers have. A later source must fit them.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct OutputLayout {
     format: Format,
@@ -93,17 +97,21 @@ struct OutputLayout {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Joining {
     cutter: Cutter,
+    /// Format and header that viewers have.
     had: OutputLayout,
-    /// What the source shows, of which these are the bytes.
+    /// Scanner of the source.
     scanner: Scanner,
+    /// Bytes of the source so far.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
+    /// Format that the source has shown.
     shown: Option<Format>,
+    /// Header at the join point.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     shown_header: Vec<u8>,
 }
 
-/// What cuts a container.
+/// Cutter of one container.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Cutter {
     Frames(Frames),
@@ -115,9 +123,9 @@ enum Cutter {
 }
 
 impl Splicer {
-    /// Before the first source. A unit longer than `unit_bytes_max` goes out as it comes, and
-    /// nobody can go on with the stream in the middle of it; a source that shows no join point
-    /// within so many bytes is none that goes on.
+    /// Returns a splicer without a source. A unit longer than `unit_bytes_max` passes as it comes,
+    /// and no source can continue in the middle of it. A source that shows no join point within
+    /// this many bytes cannot continue the stream.
     pub fn new(unit_bytes_max: usize) -> Splicer {
         Splicer {
             unit_bytes_max,
@@ -125,7 +133,7 @@ impl Splicer {
         }
     }
 
-    /// Takes the source's next bytes, and puts what viewers get behind `out`.
+    /// Reads the source's next bytes, and appends the viewers' bytes to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Incompatible> {
         match &mut self.stage {
             Stage::Through => out.extend_from_slice(bytes),
@@ -161,7 +169,7 @@ impl Splicer {
         Ok(())
     }
 
-    /// The source is over, and none follows: what was held back goes out.
+    /// Ends the stream: appends the bytes that were held back.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         match std::mem::replace(&mut self.stage, Stage::Through) {
             Stage::Opening(opening) => {
@@ -172,9 +180,8 @@ impl Splicer {
         }
     }
 
-    /// The source broke off. What viewers have had is of this format, if it shows that already,
-    /// with this header. Says whether another source can go on with it; then the next bytes are
-    /// that one's.
+    /// Ends the source. Viewers have had a stream of this format, if it is known, with this header.
+    /// Returns whether another source can continue it. If so, the next bytes belong to that source.
     pub fn break_off(&mut self, format: Option<Format>, header: Vec<u8>) -> bool {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Through) {
             Stage::Running(running) if running.cutter.can_go_on(&header) => {
@@ -191,7 +198,7 @@ impl Splicer {
         self.is_joining()
     }
 
-    /// Bytes that its allocations take, [`Splicer::held_bytes_max`] at the most.
+    /// Returns the bytes of its allocations: at most [`Splicer::held_bytes_max`].
     pub fn held_bytes(&self) -> usize {
         match &self.stage {
             Stage::Opening(opening) => opening.scanner.held_bytes() + opening.bytes.capacity(),
@@ -211,14 +218,14 @@ impl Splicer {
         }
     }
 
-    /// What a splicer holds at the very most: a unit, or as much before a join point; the header
-    /// that viewers had and that of the source that is to go on; what looks for its join point; an
-    /// Ogg page, clocks, and what was passed.
+    /// Returns the most bytes that a splicer holds: a unit, or as many bytes in front of a join
+    /// point; the viewers' header and the next source's header; the scanner; an Ogg page, clocks,
+    /// and passed bytes.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
         unit_bytes_max + 2 * HEADER_BYTES_MAX + HELD_BYTES_MAX + 128 * 1024
     }
 
-    /// Whether what comes is looked through for where it goes on: viewers get nothing of it yet.
+    /// Returns whether the splicer waits for a join point. Viewers get nothing meanwhile.
     pub fn is_joining(&self) -> bool {
         matches!(self.stage, Stage::Joining(_))
     }
@@ -231,8 +238,8 @@ impl Splicer {
             return Ok(());
         };
         let mut rest = running.window.take_rest(bytes);
-        // Looking for where it begins again costs as much as is left: not for fewer bytes than
-        // that.
+        // Searching for a join point costs as much as the rest is long. So it is not done for a
+        // source that ran for fewer bytes.
         let passed = running.offset - rest.len() as u64;
         let is_new = passed < BEGINNINGS_APART.max(rest.len() as u64);
         let Stage::Running(running) = std::mem::replace(&mut self.stage, Stage::Through) else {
@@ -244,7 +251,7 @@ impl Splicer {
                 Ok(())
             }
             Some(_) if is_new => Err(Incompatible(rest)),
-            // It may have begun again: as if it were another one.
+            // It may have begun again. The splicer treats it as another source.
             Some(had) => {
                 self.stage = Stage::Joining(Box::new(Joining::new(running.cutter, had)));
                 self.feed(&rest, out)
@@ -277,8 +284,9 @@ impl Splicer {
 }
 
 impl Opening {
-    /// What the source is, once that is clear (`Some(None)` if nothing known), and what follows of
-    /// these bytes. Byte by byte, so that it does not depend on how they come what has gone out.
+    /// Reads the source's first bytes. Returns its format once that is clear (`Some(None)`:
+    /// unknown), and the rest of the bytes. It works byte by byte, so that the bytes that have gone
+    /// out do not depend on how the input is cut.
     fn tell<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -337,8 +345,8 @@ impl Running {
         }
     }
 
-    /// No more comes. Of a later source only whole units go out, but for sound in frames: decoders
-    /// find these by their heads, and drop what is cut short.
+    /// Ends the stream. Of a later source only whole units go out. Sound is an exception: decoders
+    /// find frames by their heads, and drop a part of one.
     fn finish(mut self, out: &mut Vec<u8>) {
         match &mut self.cutter {
             Cutter::Packets(packets) => packets.release(out),
@@ -362,7 +370,7 @@ impl Joining {
         }
     }
 
-    /// Where the source goes on, once it shows that.
+    /// Returns the source's first join point, once it shows one.
     fn look(&mut self, bytes: &[u8]) -> Result<Option<Start>, Unsupported> {
         let mut join = None;
         let mut is_over = false;
@@ -372,8 +380,7 @@ impl Joining {
                 Finding::Format(format) => self.shown = Some(format),
                 Finding::Unknown => is_over = true,
                 Finding::Join(start) => {
-                    // Only now: before its first point a source may change its header as often as
-                    // it likes.
+                    // Only now: before its first join point a source may change its header at will.
                     self.shown_header = header.at(start.counter);
                     join = Some(start);
                 }
@@ -405,7 +412,7 @@ impl Joining {
 }
 
 impl Cutter {
-    /// Of a source of which so many bytes have gone out.
+    /// Returns a cutter for a source of which `gone_out` bytes are with the viewers.
     fn new(format: Format, unit_bytes_max: usize, gone_out: usize) -> Cutter {
         match format {
             Format::Mp3 | Format::Aac => Cutter::Frames(Frames::new(gone_out)),
@@ -419,8 +426,8 @@ impl Cutter {
         }
     }
 
-    /// What a source is let in with that goes on with these bytes: its own header, or what of that
-    /// viewers have not had.
+    /// Returns the bytes in front of a source that continues with `bytes`: its own header, or the
+    /// parts of it that viewers lack.
     fn introduction(&self, had: &[u8], has: &[u8], bytes: &[u8]) -> Vec<u8> {
         match self {
             Cutter::Packets(_) | Cutter::Pages(_) => has.to_vec(),
@@ -429,15 +436,16 @@ impl Cutter {
         }
     }
 
-    /// Whether there is what a next source is compared with: this is the header that viewers have.
+    /// Returns whether a next source can be compared with this one. `header` is the header that
+    /// viewers have.
     fn can_go_on(&self, header: &[u8]) -> bool {
         match self {
             Cutter::Frames(_) | Cutter::Packets(_) => true,
-            // Behind a part of its headers no reader takes other ones.
+            // After a part of a header no player takes another one.
             Cutter::Pages(_) => !header.is_empty(),
             Cutter::Blocks(blocks) => !header.is_empty() && !blocks.is_within_unit(),
             Cutter::Fragments(fragments) => !header.is_empty() && !fragments.is_within_unit(),
-            // What viewers lack of a header can be sent at any tag.
+            // Missing parts of a header can precede any tag.
             Cutter::Tags(tags) => !tags.is_within_unit(),
         }
     }
@@ -464,7 +472,7 @@ impl Cutter {
     }
 }
 
-/// Bytes of a unit that is too long to be held go out as they come.
+/// Passes bytes of a unit that is too long to be held.
 fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> Step {
     let length = (*bytes_left).min(seen.len() as u64);
     *bytes_left -= length;
@@ -472,7 +480,7 @@ fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> Step {
     Step::Pass(length)
 }
 
-/// Cuts Ogg into pages. What stands between pages passes as it comes.
+/// Cuts Ogg into pages. Bytes between pages pass as they come.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Pages;
 

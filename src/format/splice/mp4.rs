@@ -1,7 +1,7 @@
-//! Fragmented MP4 (ISO/IEC 14496-12), cut into fragments: a `moof` with the `mdat` behind it.
+//! Cuts fragmented MP4 (ISO/IEC 14496-12) into fragments: a `moof` and the `mdat` after it.
 //!
-//! Of a later source only fragments go out, and headers in its middle, with `tfdt` and the sequence
-//! numbers moved on. Its indexes, events and wall-clock times (`sidx`, `emsg`, `prft`) speak of its
+//! Of a later source only fragments go out, and headers in mid-stream, with `tfdt` and the sequence
+//! numbers moved. Its indexes, events and wall-clock times (`sidx`, `emsg`, `prft`) refer to its
 //! own clock, and are left out.
 
 mod setup;
@@ -17,44 +17,46 @@ use super::timeline::{TRACKS_MAX, Timeline};
 use setup::Samples;
 pub(super) use setup::are_alike;
 
-/// Cuts and moves.
+/// Cutter of fragmented MP4. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Fragments {
     unit_bytes_max: usize,
-    /// The source is not the first: its headers are left out.
+    /// Whether the source is not the first one. Then its headers are left out.
     is_later: bool,
-    /// In the order of their tracks' numbers: at most [`TRACKS_MAX`].
+    /// Clocks of the tracks, by ascending track number: at most [`TRACKS_MAX`].
     clocks: Vec<Clock>,
-    /// In nanoseconds.
+    /// Times of the stream, in nanoseconds.
     timeline: Timeline,
     sequence_number: u32,
-    /// What is to come of an `mdat` that goes out as it comes.
+    /// Bytes that are left of an `mdat` that passes as it comes.
     mdat_bytes_left: u64,
 }
 
-/// A track's clock.
+/// Clock of a track.
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Clock {
     track: u32,
     ticks_per_second: u32,
-    /// A sample's duration where nothing else is said.
+    /// Duration of a sample where nothing else is said.
     usual_duration: u32,
-    /// It is sound or picture.
+    /// Whether the track is sound or video.
     is_media: bool,
 }
 
 /// A track's part of a fragment.
 struct Run {
     clock: Clock,
+    /// Decode time of its first sample, in ticks.
     begins: u64,
+    /// Duration of its samples, in ticks.
     ticks: u64,
 }
 
 const SECOND: i128 = 1_000_000_000;
 
 impl Fragments {
-    /// Before the first source. A longer fragment goes out as it comes.
+    /// Returns a cutter for the first source. A longer fragment passes as it comes.
     pub fn new(unit_bytes_max: usize) -> Fragments {
         Fragments {
             unit_bytes_max,
@@ -66,23 +68,23 @@ impl Fragments {
         }
     }
 
-    /// Another source comes, from a fragment on.
+    /// Begins another source, at a fragment.
     pub fn seam(&mut self) {
         self.is_later = true;
         self.timeline.seam();
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.timeline.held_bytes() + self.clocks.capacity() * size_of::<Clock>()
     }
 
-    /// Whether nothing can follow: viewers have a part of a fragment.
+    /// Returns whether viewers have a part of a fragment. Then no source can follow.
     pub fn is_within_unit(&self) -> bool {
         self.mdat_bytes_left > 0
     }
 
-    /// Writes a `moof`, if its fragment goes out.
+    /// Writes a `moof`. Returns whether its fragment goes out.
     fn fragment(
         &mut self,
         moof: &[u8],
@@ -106,14 +108,14 @@ impl Fragments {
             out.extend_from_slice(moof);
             return Ok(true);
         }
-        // Numbers ascend over all sources.
+        // Numbers ascend across all sources.
         self.sequence_number = self.sequence_number.wrapping_add(1);
         let times = runs
             .iter()
             .zip(placed)
             .map(|(run, moved)| run.ticks_at(moved));
         let times = times.collect::<Option<Vec<u64>>>();
-        // Places of data are counted from a head of the usual size.
+        // Data positions count from a head of the usual size.
         times
             .filter(|_| head_bytes == BOX_HEAD_BYTES)
             .and_then(|times| write_moof(content, &times, self.sequence_number, out))
@@ -121,12 +123,12 @@ impl Fragments {
         Ok(true)
     }
 
-    /// Each track's part of a fragment, as far as it is understood.
+    /// Returns each track's part of a fragment. `None` for a part that is not understood.
     fn runs<'a>(&'a self, moof: &'a [u8]) -> impl Iterator<Item = Option<Run>> + 'a {
         children(moof, b"traf").map(|traf| self.run(traf))
     }
 
-    /// Where each track's part goes; nowhere if one of them is past that.
+    /// Returns the new time of each part. `None` if one of them is over.
     fn place(&mut self, runs: &[Run], first: i64) -> Option<Vec<i64>> {
         loop {
             let shift = self.timeline.shift(first);
@@ -135,15 +137,16 @@ impl Fragments {
                     .place(u64::from(run.clock.track), run.begins_at())
             };
             let placed = runs.iter().map(&mut place).collect::<Option<Vec<i64>>>()?;
-            // Where one track's clock has begun again, all are placed anew: from then on they are
-            // ahead of their ends.
+            // If the clock of a track has begun again, all parts are placed again. From then on
+            // they are ahead of their ends.
             if self.timeline.shift(first) == shift {
                 return Some(placed);
             }
         }
     }
 
-    /// `None` without a time to be moved, and with positions that count from a file's beginning.
+    /// Reads a track's part. `None` without a time to move, and with positions that count from the
+    /// beginning of the file.
     fn run(&self, traf: &[u8]) -> Option<Run> {
         let header = TrackFragment::read(traf)?;
         if header.has(TrackFragment::BASE_OFFSET) {
@@ -164,8 +167,8 @@ impl Fragments {
         })
     }
 
-    /// The length of a box that is looked at whole: no longer than the scanner's, however long a
-    /// unit may be.
+    /// Returns the length of a box that is read whole. It may be no longer than the scanner's,
+    /// however long a unit may be.
     fn bounded(&self, length: u64) -> Result<usize, Unsupported> {
         let bytes_max = self.unit_bytes_max.min(MOOF_BYTES_MAX);
         let length = usize::try_from(length).map_err(|_| Unsupported)?;
@@ -175,7 +178,7 @@ impl Fragments {
         Ok(length)
     }
 
-    /// A `moof`, of which all is seen, and what is behind it.
+    /// Reads a whole `moof` and the box after it.
     fn look_at_fragment(
         &mut self,
         seen: &[u8],
@@ -195,7 +198,8 @@ impl Fragments {
         };
         let unit_bytes = head.length.checked_add(mdat_bytes).ok_or(Unsupported)?;
         let is_long = unit_bytes > self.unit_bytes_max as u64;
-        // What cannot be moved is let go before anybody waits for a source to go on with it.
+        // A fragment that cannot be moved fails early, before anybody waits for a source to
+        // continue it.
         let content = &seen[head.bytes..moof_bytes];
         if self.runs(content).any(|run| run.is_none()) {
             return Err(Unsupported);
@@ -220,7 +224,8 @@ impl Run {
         self.clock.nanoseconds(self.begins)
     }
 
-    /// Words on the screen may last far longer than what is behind them: they do not count.
+    /// Returns the duration in nanoseconds. Subtitles do not count: they may last far longer than
+    /// the time until the next sample.
     fn lasts(&self) -> i64 {
         if self.clock.is_media {
             self.clock.nanoseconds(self.ticks).max(1)
@@ -229,7 +234,8 @@ impl Run {
         }
     }
 
-    /// To the nearest tick: a track's own distances stay what they are.
+    /// Returns a time in ticks, rounded to the nearest. So the distances within a track stay the
+    /// same.
     fn ticks_at(&self, moved: i64) -> Option<u64> {
         let rate = i128::from(self.clock.ticks_per_second);
         let ticks = (i128::from(moved) * rate + SECOND / 2).div_euclid(SECOND);
@@ -238,7 +244,7 @@ impl Run {
 }
 
 impl Clock {
-    /// As many as can be counted.
+    /// Converts ticks. The largest values saturate.
     fn nanoseconds(self, ticks: u64) -> i64 {
         let nanoseconds = i128::from(ticks) * SECOND / i128::from(self.ticks_per_second.max(1));
         i64::try_from(nanoseconds).unwrap_or(i64::MAX)
@@ -260,8 +266,9 @@ impl Walker<Vec<u8>> for Fragments {
                 self.mdat_bytes_left = head.length;
                 return Ok(copy(&mut self.mdat_bytes_left, seen, out));
             }
-            // A later source's own header stands before where it is joined. This is another one,
-            // for an advertisement or for keys: it goes out as it does of the first source.
+            // The header of a later source is in front of its join point. So this is another
+            // header, for an advertisement or for keys. It goes out as it does for the first
+            // source.
             b"moof" | b"styp" | b"ftyp" | b"moov" => {}
             _ if self.is_later => return Ok(Step::Pass(head.length)),
             _ => {}
@@ -276,7 +283,7 @@ impl Walker<Vec<u8>> for Fragments {
         if &head.kind == b"moov" {
             self.clocks = clocks(&seen[head.bytes..whole]).ok_or(Unsupported)?;
             if self.is_later {
-                // Its times are moved on, too.
+                // Its times are moved, too.
                 self.timeline.seam();
             } else {
                 self.timeline = Timeline::new(SECOND as i64);
@@ -287,9 +294,8 @@ impl Walker<Vec<u8>> for Fragments {
     }
 }
 
-/// Writes a `moof` with other times and another number. A time that has outgrown 32 bits gets 64,
-/// and what is counted from the `moof`'s beginning lies so much further on. `None` where that
-/// cannot be done.
+/// Writes a `moof` with other times and another number. A time that needs more than 32 bits gets
+/// 64, and data positions that count from the `moof` grow with it. `None` if that is impossible.
 fn write_moof(
     content: &[u8],
     times: &[u64],
@@ -358,7 +364,7 @@ fn write_traf(content: &[u8], time: u64, growth: i32, out: &mut Vec<u8>) -> Opti
                     Some(())
                 })?;
             }
-            // Places of keys.
+            // Positions of keys.
             b"saio" if growth > 0 => return None,
             _ => push_box(out, kind, content),
         }
@@ -366,12 +372,12 @@ fn write_traf(content: &[u8], time: u64, growth: i32, out: &mut Vec<u8>) -> Opti
     Some(())
 }
 
-/// Whether a time does not fit into its field.
+/// Returns whether a time does not fit its field.
 fn outgrows(field: &[u8], time: u64) -> bool {
     field.first() != Some(&1) && u32::try_from(time).is_err()
 }
 
-/// The boxes in a box; `None` if there is anything else in it.
+/// Returns the boxes in a box. `None` if anything else is in it.
 fn whole_boxes(content: &[u8]) -> Option<impl Iterator<Item = ([u8; 4], &[u8])>> {
     let end = places(content).last().map_or(0, |(_, place)| place.end);
     (end == content.len()).then(|| boxes(content))
@@ -384,7 +390,7 @@ fn push_box(out: &mut Vec<u8>, kind: [u8; 4], content: &[u8]) {
     out.extend_from_slice(content);
 }
 
-/// Writes a box of which it shows only with its content how long it is.
+/// Writes a box whose length is known only after its content.
 fn write_box(
     out: &mut Vec<u8>,
     kind: [u8; 4],
@@ -399,8 +405,8 @@ fn write_box(
     Some(())
 }
 
-/// The tracks' clocks, as a `moov` has them, in the order of their numbers. Each box is looked at
-/// once, and compared with a few.
+/// Returns the clocks of the tracks in a `moov`, by ascending track number. Each box is read once,
+/// and compared with a few.
 fn clocks(moov: &[u8]) -> Option<Vec<Clock>> {
     let tracks = children(moov, b"trak");
     if tracks.clone().count() > TRACKS_MAX {

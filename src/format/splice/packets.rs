@@ -1,8 +1,8 @@
-//! MPEG-TS (ISO/IEC 13818-1), cut so that viewers have whole PES packets of whatever stream: of a
-//! picture that has come in part a decoder makes what it can, says so, and may spoil the next.
+//! Cuts MPEG-TS (ISO/IEC 13818-1) so that viewers have whole PES packets of each stream. A decoder
+//! shows what it can of a picture that is cut off, complains, and may spoil the next one.
 //!
-//! So viewers are a picture behind, as the next one's first packet is mostly what shows that all
-//! of it has come. What has begun and never ends is not waited for.
+//! So viewers are one picture late, since mostly the first packet of the next picture shows that a
+//! picture is whole. The cutter does not wait for a PES packet that never ends.
 
 use super::super::Unsupported;
 use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, decoding_time};
@@ -10,28 +10,29 @@ use super::super::window::grow;
 use super::seam::Seam;
 use crate::time::MediaTime;
 
-/// Cuts.
+/// Cutter of MPEG-TS.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Packets {
     aligner: Aligner,
-    /// How those of the source before came.
+    /// Shape of the previous source's packets.
     had: Option<Shape>,
-    /// Since the last packet.
+    /// Bytes since the last packet.
     bytes_without: usize,
     waiting: Waiting,
-    /// Marks what jumps, if another source was before this one.
+    /// Marks jumps, if another source came before this one.
     seam: Option<Box<Seam>>,
 }
 
-/// Packets from the first on whose PES packet is not whole.
+/// Packets from the first one on whose PES packet is not whole.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Waiting {
     bytes_max: usize,
-    /// At most `bytes_max`. Each is moved to the front no more than [`OPEN_MAX`] times.
+    /// The packets: at most `bytes_max` bytes. Each byte moves to the front at most [`OPEN_MAX`]
+    /// times.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
-    /// By where they begin, the first with the first byte: none if there is nothing that waits, at
-    /// most [`OPEN_MAX`], one a stream.
+    /// Open PES packets by where they begin. The first one begins with the first byte. There are at
+    /// most [`OPEN_MAX`], one for each stream, and none if no packet waits.
     open: Vec<Open>,
 }
 
@@ -39,22 +40,24 @@ struct Waiting {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Open {
     pid: u16,
-    /// Where in what waits.
+    /// Position of its first byte among the held packets.
     begin: usize,
-    /// `None` if only the next one shows where it ends.
+    /// Bytes of it that are to come. `None` if only the next PES packet shows where it ends.
     bytes_left: Option<usize>,
-    /// The first of another stream that has begun since its last packet, with its time.
+    /// The first other stream that began a PES packet since this one's last packet, and the time of
+    /// that.
     since: Option<(u16, MediaTime)>,
 }
 
-/// Streams whose PES packets are waited for at once.
+/// Most streams whose PES packets are held at once.
 const OPEN_MAX: usize = 32;
-/// While another stream goes on for so long, the rest of a PES packet does not come, or is all
-/// there: a picture may stand for minutes. In ticks of 90 kHz.
+/// When another stream has run for this time, the rest of a PES packet does not come, or has come:
+/// a picture may last for minutes. In ticks of 90 kHz.
 const AWAITED_TICKS: i64 = 45_000;
 
 impl Packets {
-    /// Before the first packet. What has more than so many bytes goes out as it comes.
+    /// Returns a cutter before the first packet. It holds at most `bytes_max`; more passes as it
+    /// comes.
     pub fn new(bytes_max: usize) -> Packets {
         Packets {
             aligner: Aligner::default(),
@@ -69,7 +72,7 @@ impl Packets {
         }
     }
 
-    /// Another source comes: what waited for the rest of the one before is left out.
+    /// Begins another source. Packets that wait for the rest of the previous source are left out.
     pub fn seam(&mut self) {
         let had = self.aligner.shape().or(self.had);
         *self = Packets {
@@ -79,14 +82,14 @@ impl Packets {
         };
     }
 
-    /// Whether a source with this header has packets like those before: a demultiplexer counts on
-    /// how they come.
+    /// Returns whether a source with this header has packets of the same shape. Demultiplexers rely
+    /// on it.
     pub fn are_like(&self, header: &[u8]) -> bool {
         let shapes = self.had.zip(Shape::of_header(header));
         shapes.is_none_or(|(had, has)| had == has)
     }
 
-    /// What stands between packets is left out; with too much of it, these are no packets any more.
+    /// Cuts the next bytes. Bytes between packets are left out. Too many of them are an error.
     pub fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unsupported> {
         let mut taken = 0;
         self.aligner.feed(bytes, |_, packet| {
@@ -107,13 +110,13 @@ impl Packets {
         Ok(())
     }
 
-    /// Nothing is waited for any more.
+    /// Passes all packets that wait.
     pub fn release(&mut self, out: &mut Vec<u8>) {
         self.waiting.open.clear();
         self.waiting.release(out);
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.aligner.held_bytes()
             + self.waiting.bytes.capacity()
@@ -140,7 +143,7 @@ impl Waiting {
         self.release(out);
     }
 
-    /// What a packet that comes next says of the PES packets that are waited for.
+    /// Updates the open PES packets for the next packet.
     fn note(&mut self, packet: Packet<'_>) {
         let (pid, payload) = (packet.pid(), packet.payload());
         if packet.unit_starts() {
@@ -169,7 +172,7 @@ impl Waiting {
         }
     }
 
-    /// What stands before the first that is waited for goes out.
+    /// Passes the packets before the first open PES packet.
     fn release(&mut self, out: &mut Vec<u8>) {
         let end = self
             .open
@@ -187,15 +190,15 @@ impl Waiting {
 }
 
 impl Open {
-    /// Whether its rest may still come, now that a PES packet of another stream begins.
+    /// Returns whether the rest may still come, when a PES packet of another stream begins.
     fn is_awaited(&mut self, pid: u16, time: MediaTime) -> bool {
         let (other, since) = *self.since.get_or_insert((pid, time));
         other != pid || (0..AWAITED_TICKS).contains(&time.since(since))
     }
 }
 
-/// The length of the PES packet that begins with these bytes: `Some(None)` if it does not say so,
-/// as that of video may; `None` if there is none.
+/// Returns the length of the PES packet that begins with these bytes. `Some(None)`: it does not say
+/// it, as video may do. `None`: there is none.
 fn pes_bytes(payload: &[u8]) -> Option<Option<usize>> {
     let [0, 0, 1, _, high, low, ..] = *payload else {
         return None;

@@ -1,22 +1,22 @@
-//! Where one source's packets go on behind another's: what jumps there is marked, so that decoders
-//! take it for no loss (ISO/IEC 13818-1 section 2.4.3.5, discontinuity_indicator).
+//! Marks the seam between the packets of two sources, so that decoders do not take a jump for a
+//! loss (ISO/IEC 13818-1 section 2.4.3.5, discontinuity_indicator).
 //!
-//! The first packet of each PID has another counter than decoders wait for, and the first clock
-//! reference another time. Each gets the mark, in its own flags if it has any; if not, in a packet
-//! without a payload in front of it, whose counter is the one before. What comes between the two
-//! is left as it is.
+//! The first packet of each PID has an unexpected counter, and the first clock reference has an
+//! unexpected time. Each gets the mark: in its own flags if it has some, or in an extra packet in
+//! front. That packet has no payload and the counter before. The packets between the two stay as
+//! they are.
 //!
-//! Holds one bit for each PID, twice: 2 KiB.
+//! A seam takes two bits for each PID: 2 KiB.
 
 use super::super::mpegts::{PACKET_BYTES, Packet, SYNC_BYTE};
 
-/// The packets behind a seam.
+/// State of the packets after a seam.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Seam {
     /// PIDs whose first packet has passed.
     counted: Pids,
-    /// Those whose first clock reference has.
+    /// PIDs whose first clock reference has passed.
     timed: Pids,
 }
 
@@ -27,14 +27,15 @@ struct Pids(
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::array"))] [u64; 0x2000 / 64],
 );
 
-/// Packets that fill up the bit rate; nobody counts them.
+/// PID of the packets that fill up the bit rate. They have no counter.
 const NULL_PID: u16 = 0x1fff;
-/// The flag, and what fills a packet.
+/// The flag that marks a jump.
 const DISCONTINUITY: u8 = 0x80;
+/// The byte that fills up a packet.
 const STUFFING: u8 = 0xff;
 
 impl Default for Seam {
-    /// Before the first packet.
+    /// Returns the state before the first packet.
     fn default() -> Seam {
         Seam {
             counted: Pids([0; 0x2000 / 64]),
@@ -44,7 +45,7 @@ impl Default for Seam {
 }
 
 impl Seam {
-    /// A packet goes on, marked if something jumps with it.
+    /// Passes a packet to `hand_on`, with a mark if the counter or the clock jumps at it.
     pub fn pass(&mut self, packet: Packet<'_>, mut hand_on: impl FnMut(Packet<'_>)) {
         let pid = packet.pid();
         let is_counted = pid != NULL_PID && !packet.is_damaged();
@@ -73,7 +74,7 @@ impl Seam {
 }
 
 impl Pids {
-    /// Whether it is a new one.
+    /// Adds a PID. Returns whether it is a new one.
     fn insert(&mut self, pid: u16) -> bool {
         let bit = 1 << (pid % 64);
         let Some(word) = self.0.get_mut(usize::from(pid / 64)) else {
@@ -85,7 +86,7 @@ impl Pids {
     }
 }
 
-/// A packet that says that the next one of its PID jumps, and nothing else.
+/// Returns a packet that only says that the next packet of its PID jumps.
 fn mark(pid: u16, counter: u8) -> [u8; PACKET_BYTES] {
     let [high, low] = pid.to_be_bytes();
     let mut packet = [STUFFING; PACKET_BYTES];
@@ -109,7 +110,7 @@ mod tests {
         bytes
     }
 
-    /// PID, counter, whether there is a payload, and the mark, of each packet.
+    /// PID, counter, payload and mark of each packet.
     fn pass(packets: &[[u8; PACKET_BYTES]], before: usize) -> Vec<(u16, u8, bool, bool)> {
         let (mut seam, mut out) = (Seam::default(), Vec::new());
         for bytes in packets {
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_jumps_is_marked_once_and_the_counters_go_on() {
+    fn a_jump_is_marked_once_and_the_counters_continue() {
         let packets = [
             packet(0, 3, None),
             packet(0x100, 0, None),
@@ -173,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Each of all PIDs is marked once, whichever others came before.
+    /// Each PID is marked once, after any other PIDs.
     #[test]
     fn every_pid_has_its_own_first_packet() {
         let pids = || 0..NULL_PID;
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_says_nothing() {
+    fn a_damaged_packet_is_not_marked() {
         let mut damaged = packet(0x100, 5, None);
         damaged[1] |= 0x80;
         let passed = pass(&[damaged, packet(0x100, 7, None)], 0);

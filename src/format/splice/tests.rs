@@ -13,13 +13,13 @@ fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
 
 const FLV_HEAD: &[u8] = b"FLV\x01\x01\0\0\0\x09\0\0\0\0";
 
-/// Key frames of a codec that has no sequence header.
+/// Key frames of a codec without a sequence header.
 fn flv(clock: u32, count: u32) -> Vec<u8> {
     let tags = (0..count).flat_map(|number| tag(9, clock + number * 40, &[0x12; 40]));
     FLV_HEAD.iter().copied().chain(tags).collect()
 }
 
-/// One that has had these bytes, and what has gone out.
+/// A splicer that has read these bytes, and its output.
 fn begun(bytes: &[u8], unit_bytes_max: usize) -> (Splicer, Vec<u8>) {
     let (mut splicer, mut out) = (Splicer::new(unit_bytes_max), Vec::new());
     assert!(splicer.feed(bytes, &mut out).is_ok());
@@ -27,14 +27,14 @@ fn begun(bytes: &[u8], unit_bytes_max: usize) -> (Splicer, Vec<u8>) {
 }
 
 #[test]
-fn whether_it_waits_for_a_source_is_told() {
+fn a_splicer_tells_whether_it_waits_for_a_source() {
     let first = flv(0, 3);
     let (mut splicer, mut out) = begun(&first, 1_000);
     assert!(out == first && !splicer.is_joining());
     assert!(splicer.held_bytes() > 0);
     assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
     assert!(splicer.is_joining());
-    // One that breaks off before it goes on leaves nothing.
+    // A source that breaks off before its join point leaves nothing.
     assert!(splicer.feed(&flv(7_000, 1)[..20], &mut out).is_ok());
     assert!(splicer.is_joining() && out == first);
     assert!(splicer.held_bytes() >= size_of::<Joining>() + 20);
@@ -43,7 +43,7 @@ fn whether_it_waits_for_a_source_is_told() {
     assert!(!splicer.is_joining());
     let behind = flv(120, 3);
     assert_eq!(out, [&first[..], &behind[13..]].concat());
-    // The end of a later source's last part stays away; of what goes through nothing is held.
+    // The end of a later source's last unit is left out. Bytes that pass are not held.
     assert!(
         splicer
             .feed(&tag(9, 7_120, &[0x12; 40])[..30], &mut out)
@@ -55,9 +55,9 @@ fn whether_it_waits_for_a_source_is_told() {
     assert!(!splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
 }
 
-/// Of the first source all goes out, as much as there is.
+/// All of the first source goes out, as far as it has come.
 #[test]
-fn what_a_first_source_ends_with_goes_out() {
+fn the_end_of_a_first_source_goes_out() {
     let whole = flv(0, 3);
     for end in [3, 13, 20, 70, whole.len() - 1, whole.len()] {
         let (mut splicer, mut out) = begun(&whole[..end], 1_000);
@@ -67,12 +67,12 @@ fn what_a_first_source_ends_with_goes_out() {
 }
 
 #[test]
-fn a_source_without_a_join_point_is_let_go_behind_a_unit() {
+fn a_source_without_a_join_point_is_incompatible_after_a_unit() {
     for (length, is_let_go) in [(100, false), (101, true)] {
         let first = flv(0, 3);
         let (mut splicer, mut out) = begun(&first, 100);
         assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
-        // A script that lasts.
+        // A script that is long.
         let source = [FLV_HEAD, &tag(18, 0, &[2; 300])].concat();
         let told = splicer.feed(&source[..length], &mut out);
         let expected = if is_let_go {
@@ -85,9 +85,9 @@ fn a_source_without_a_join_point_is_let_go_behind_a_unit() {
     }
 }
 
-/// What is held at the most: a unit, two headers, what looks for the join point, and some.
+/// At most: a unit, two headers, the scanner, and some more.
 #[test]
-fn what_may_be_held_follows_from_a_unit() {
+fn the_memory_bound_follows_from_the_length_of_a_unit() {
     let none = Splicer::held_bytes_max(0);
     assert_eq!(Splicer::held_bytes_max(1_000), none + 1_000);
     assert_eq!(none, 2 * HEADER_BYTES_MAX + HELD_BYTES_MAX + 131_072);
@@ -95,7 +95,7 @@ fn what_may_be_held_follows_from_a_unit() {
 
 /// Bytes of a unit that is too long.
 #[test]
-fn a_long_unit_is_copied_up_to_its_end() {
+fn a_long_unit_passes_up_to_its_end() {
     for (left, expected, behind) in [(3, 3, 0), (5, 5, 0), (9, 5, 4)] {
         let (mut bytes_left, mut out) = (left, Vec::new());
         let step = copy(&mut bytes_left, &[1, 2, 3, 4, 5], &mut out);
@@ -113,7 +113,7 @@ fn told_otherwise(splicer: &Splicer, place: &str, value: serde_json::Value) -> S
 
 #[cfg(feature = "handover")]
 #[test]
-fn only_what_can_be_is_believed_of_a_splicer() {
+fn a_handed_over_splicer_that_cannot_be_is_refused() {
     use serde_json::json;
     let zeros = |bytes: usize| json!("\0".repeat(bytes));
     let check = |splicer: &Splicer, places: &[(&str, serde_json::Value, serde_json::Value)]| {
@@ -133,7 +133,7 @@ fn only_what_can_be_is_believed_of_a_splicer() {
     let (opening, _) = begun(b"FL", 1_000);
     let gone = ("/stage/Opening/gone_out", json!(2), json!(3));
     check(&opening, &[length.clone(), gone]);
-    // Its scanner has seen as many bytes as there are.
+    // Its scanner has read as many bytes as there are.
     assert!(!told_otherwise(&opening, "/stage/Opening/bytes", json!("FLV")).fits(1_000));
     let (mut splicer, mut out) = begun(&flv(0, 3), 1_000);
     let offset = (u64::MAX / 4, u64::MAX / 4 + 1);
@@ -174,7 +174,7 @@ fn only_what_can_be_is_believed_of_a_splicer() {
             (cutter, json!(1_000), json!(1_001)),
         ],
     );
-    // The scanner has seen these bytes.
+    // The scanner has read these bytes.
     assert!(splicer.feed(FLV_HEAD, &mut out).is_ok());
     assert!(!told_otherwise(&splicer, "/stage/Joining/bytes", zeros(14)).fits(1_000));
     assert!(splicer.fits(1_000));
@@ -183,10 +183,10 @@ fn only_what_can_be_is_believed_of_a_splicer() {
     check(&splicer, &[(had, header.0, header.1)]);
 }
 
-/// What holds a unit holds none that is longer than units may be here.
+/// A held unit is no longer than units may be here.
 #[cfg(feature = "handover")]
 #[test]
-fn a_cutter_s_unit_is_no_longer_than_units_may_be() {
+fn a_handed_over_unit_that_is_too_long_is_refused() {
     for (format, holds_units) in [
         (Format::Mp3, false),
         (Format::Aac, false),
@@ -205,10 +205,10 @@ fn a_cutter_s_unit_is_no_longer_than_units_may_be() {
     }
 }
 
-/// Whatever it holds counts, byte by byte.
+/// Everything that it holds counts, byte by byte.
 #[cfg(feature = "handover")]
 #[test]
-fn what_is_held_is_counted() {
+fn the_memory_of_a_splicer_is_counted() {
     use serde_json::json;
     let check = |splicer: &Splicer, places: &[&str]| {
         for place in places {
@@ -235,9 +235,9 @@ fn what_is_held_is_counted() {
     );
 }
 
-/// What has its own allocation, before it holds anything.
+/// Its own allocation counts, before it holds anything.
 #[test]
-fn cutters_count_as_much_as_they_take() {
+fn an_empty_cutter_counts_its_own_size() {
     for (format, bytes) in [
         (Format::Mp3, 0),
         (Format::Aac, 0),

@@ -1,17 +1,16 @@
-//! The times of a stream whose sources follow each other: each goes on where the one before has
-//! ended, whatever its own clock says.
+//! Times of a stream whose sources follow each other. Each source continues where the previous one
+//! ended. Its own clock does not matter.
 //!
-//! Times are ticks of the container's, or nanoseconds where its tracks have clocks of their own.
+//! Times are ticks of the container, or nanoseconds where tracks have clocks of their own.
 
 use super::super::Unsupported;
 
-/// Where the tracks of a stream stand, and by how much the times of the source that runs now are
-/// moved.
+/// How far the tracks have come, and how far the times of the current source are moved.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Timeline {
     /// By ascending number, at most [`TRACKS_MAX`].
     tracks: Vec<Track>,
-    /// `None` behind a seam: the next unit's time decides.
+    /// Distance by which times are moved. `None` after a seam: the next unit decides.
     shift: Option<i64>,
     ticks_per_second: i64,
 }
@@ -19,30 +18,31 @@ pub(super) struct Timeline {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Track {
     number: u64,
-    /// The latest unit's time, and how many frames it has.
+    /// Time of the newest unit.
     newest: i64,
+    /// Frames of the newest unit.
     frames: i64,
-    /// How far a frame lies behind the one before.
+    /// Distance from one frame to the next, if known.
     gap: Option<i64>,
-    /// Where what comes next may begin.
+    /// Time at which the next unit may begin.
     end: i64,
-    /// Where it was at the seam: nothing is moved to before that.
+    /// End of the track at the seam. No unit is moved to an earlier time.
     seam: i64,
-    /// It has gone on since.
+    /// Whether a unit has come since the seam.
     has_gone_on: bool,
 }
 
-/// A source's sound may begin so long before its first picture,
+/// A source's sound may begin this long before its first picture.
 const FORERUN_SECONDS: i64 = 3;
-/// and pictures that are shown before it may come so long behind it.
+/// Pictures that are shown before the first one may come this long after it.
 const REORDER_SECONDS: i64 = 1;
-/// Between a unit and the one before: then the clock was wrong, or is now.
+/// A longer distance between two units means that the clock was wrong, or is wrong now.
 const JUMP_SECONDS: i64 = 10;
-/// More tracks are no live stream.
+/// Most tracks of a live stream.
 pub(super) const TRACKS_MAX: usize = 64;
 
 impl Timeline {
-    /// Before the first unit; times that go out are in such ticks.
+    /// Returns the timeline before the first unit. `ticks_per_second` is the unit of its times.
     pub fn new(ticks_per_second: i64) -> Timeline {
         Timeline {
             tracks: Vec::new(),
@@ -51,7 +51,7 @@ impl Timeline {
         }
     }
 
-    /// Another source begins: its first unit stands where the track that goes furthest has ended.
+    /// Begins another source. Its first unit goes to the end of the longest track.
     pub fn seam(&mut self) {
         self.shift = None;
         for track in &mut self.tracks {
@@ -60,17 +60,17 @@ impl Timeline {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.tracks.capacity() * size_of::<Track>()
     }
 
-    /// Whether all times are the source's own still.
+    /// Returns whether all times are still the source's own.
     pub fn is_unmoved(&self) -> bool {
         self.shift == Some(0)
     }
 
-    /// By how much times are moved, now that a unit of this time is at hand.
+    /// Returns how far times are moved, when a unit of this time is next.
     pub fn shift(&mut self, time: i64) -> i64 {
         *self.shift.get_or_insert_with(|| {
             let ends = self.tracks.iter().map(|track| track.end);
@@ -78,9 +78,9 @@ impl Timeline {
         })
     }
 
-    /// Where a unit of this time goes; `None` if its track is past that: at a seam, sound from
-    /// before the first picture. What lies further back comes from a clock that has begun again,
-    /// and is moved on from where the stream has come to.
+    /// Returns the new time of a unit. `None` if its track is past that time: sound from before the
+    /// first picture, at a seam. A time further back is that of a clock that has begun again. It
+    /// continues at the end of the stream.
     pub fn place(&mut self, number: u64, time: i64) -> Option<i64> {
         let moved = time.checked_add(self.shift(time))?;
         let track = self.index_of(number).ok().map(|index| &self.tracks[index]);
@@ -105,13 +105,14 @@ impl Timeline {
         tracks.binary_search_by_key(&number, |track| track.number)
     }
 
-    /// A frame that is followed later than this is not taken to last so long.
+    /// Returns the longest duration of a frame. A longer distance to the next one does not count as
+    /// duration.
     pub fn longest_gap(&self) -> i64 {
         self.ticks_per_second / 10
     }
 
-    /// A unit has gone out for this time. Where its length is not known, its frame is taken to be
-    /// as long as the one before.
+    /// Notes that a unit goes out at this time. Without a length, its frame gets the length of the
+    /// previous one.
     pub fn note(
         &mut self,
         number: u64,
@@ -121,7 +122,7 @@ impl Timeline {
         self.note_frames(number, moved, length, 1)
     }
 
-    /// The same, of a unit of so many frames: at least one.
+    /// Notes a unit of several frames: at least one.
     pub fn note_frames(
         &mut self,
         number: u64,
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_goes_on_where_the_longest_track_has_ended() {
+    fn a_source_continues_where_the_longest_track_ended() {
         let mut timeline = Timeline::new(1000);
         for (track, time) in [(1, 0), (2, 5), (1, 40), (2, 25), (1, 80), (2, 45)] {
             assert_eq!(timeline.place(track, time), Some(time));
@@ -190,18 +191,18 @@ mod tests {
         }
         assert!(timeline.is_unmoved());
         timeline.seam();
-        // Its first picture comes at 7000, some of its sound before that.
+        // Its first picture comes at 7000, and some of its sound before that.
         assert_eq!(timeline.place(1, 7000), Some(120));
         timeline.note(1, 120, None).unwrap();
         assert_eq!(timeline.place(2, 6950), Some(70));
         assert_eq!(timeline.place(2, 6940), None);
-        // Pictures that are shown before those they follow are no such thing as being past.
+        // A picture that is shown before those it follows is not past.
         timeline.note(1, 240, Some(40)).unwrap();
         assert_eq!(timeline.place(1, 7080), Some(200));
     }
 
     #[test]
-    fn a_unit_of_several_frames_lasts_as_long_as_they() {
+    fn a_unit_lasts_as_long_as_its_frames() {
         let mut timeline = Timeline::new(1000);
         for (time, frames) in [(0, 8), (160, 8), (320, 3)] {
             timeline.note_frames(1, time, None, frames).unwrap();
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_begins_again_is_moved_on_and_one_that_was_wrong_once_is_forgotten() {
+    fn a_clock_that_begins_again_is_moved_and_one_wrong_time_is_forgotten() {
         let mut timeline = Timeline::new(1000);
         for time in [0, 40, 10_000_000, 80] {
             timeline.note(1, time, Some(40)).unwrap();
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn times_at_the_ends_of_what_there_is_overflow_nothing() {
+    fn extreme_times_do_not_overflow() {
         for time in [i64::MIN, -1, 0, i64::MAX] {
             for next in [i64::MIN, 0, i64::MAX] {
                 let mut timeline = Timeline::new(1);
@@ -239,8 +240,8 @@ mod tests {
         }
     }
 
-    /// Where the next source's first unit goes, after these units of one track: time, length,
-    /// frames.
+    /// Returns the time of the next source's first unit, after these units of one track: time,
+    /// length, frames.
     fn end_of(units: &[(i64, Option<i64>, i64)]) -> i64 {
         let mut timeline = Timeline::new(1000);
         for (time, length, frames) in units {
@@ -256,26 +257,26 @@ mod tests {
         /// Time, length, frames.
         type Unit = (i64, Option<i64>, i64);
         let cases: [(&[Unit], i64); 14] = [
-            // A frame whose length nothing tells, one that is told, and one that has none.
+            // A frame of unknown length, one of known length, and one of length 0.
             (&[(0, none, one)], 20),
             (&[(0, none, 3)], 60),
             (&[(5, Some(40), one)], 45),
             (&[(5, Some(0), one)], 6),
-            // As long as the one before: up to a tenth of a second.
+            // As long as the one before, up to a tenth of a second.
             (&[(0, none, one), (100, none, one)], 200),
             (&[(0, none, one), (101, none, one)], 121),
             (&[(0, none, one), (40, none, one), (500, none, one)], 540),
-            // What was shown earlier says nothing of that.
+            // A picture that is shown earlier says nothing about that.
             (&[(80, none, one), (40, none, one), (120, none, one)], 160),
             (&[(0, Some(500), one), (40, Some(1), one)], 500),
-            // Of several at one time the last is followed.
+            // Of several units at one time the last one counts.
             (&[(0, none, 2), (0, none, 4), (160, none, one)], 200),
-            // At the same time is no gap: what comes after a jump is of usual length.
+            // Equal times are no gap. The unit after a jump has the usual length.
             (
                 &[(0, none, one), (0, none, one), (20_000, none, one)],
                 20_020,
             ),
-            // Ten seconds are no jump, more are one: either way.
+            // Ten seconds are no jump, and more are, in either direction.
             (
                 &[(0, none, one), (10_000, none, one), (0, none, one)],
                 10_020,
@@ -296,9 +297,9 @@ mod tests {
         }
     }
 
-    /// How far back from the seam a track may begin: before it has gone on, and since.
+    /// How far before the seam a track may begin: before a unit has come since, and afterwards.
     #[test]
-    fn what_lies_before_the_seam_is_left_out_or_moved_on() {
+    fn units_before_the_seam_are_left_out_or_moved() {
         for (has_gone_on, back, placed) in [
             (false, 0, Some(40)),
             (false, 1, None),
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_so_many_tracks_and_no_more() {
+    fn a_stream_has_at_most_64_tracks() {
         let mut timeline = Timeline::new(1000);
         assert!(timeline.is_unmoved());
         assert_eq!(timeline.held_bytes(), 0);
@@ -341,7 +342,7 @@ mod tests {
 
     #[cfg(feature = "handover")]
     #[test]
-    fn only_what_can_be_is_believed_of_times() {
+    fn a_handed_over_timeline_that_cannot_be_is_refused() {
         let timeline = |tracks: usize, frames: i64, seam: i64, rate: i64| {
             let mut timeline = Timeline::new(rate);
             timeline.tracks.extend((0..tracks).map(|number| Track {

@@ -1,13 +1,13 @@
 use super::*;
 
-/// Room for so many bytes stays when nothing is held.
+/// Room that stays when nothing is held.
 const KEPT: usize = 16 * 1024;
 
-/// Reads records: a length, and so many bytes, which are seen whole if the length is even, and
-/// passed unseen otherwise. Zero is no record.
+/// Reads records: a length, and that many bytes. The walker sees records of even length whole, and
+/// passes the others unseen. Zero is no record.
 #[derive(Default)]
 struct Records {
-    /// Where each began, and what was seen of it.
+    /// Offset of each record, and the bytes that the walker saw.
     read: Vec<(u64, Vec<u8>)>,
 }
 
@@ -26,7 +26,7 @@ impl Walker<()> for Records {
     }
 }
 
-/// A record of so many bytes, which tell its number.
+/// Returns a record of this many bytes, all with its number.
 fn record(length: u8, number: u8) -> Vec<u8> {
     let mut record = vec![number; usize::from(length)];
     record[0] = length;
@@ -51,7 +51,7 @@ fn walk(
 }
 
 #[test]
-fn each_record_is_seen_once_where_it_begins_however_the_bytes_are_cut() {
+fn the_walker_sees_each_record_once_however_the_bytes_are_cut() {
     let records = records();
     let bytes = records.concat();
     let mut expected = Vec::new();
@@ -79,13 +79,13 @@ fn each_record_is_seen_once_where_it_begins_however_the_bytes_are_cut() {
             "all of it was passed"
         );
     }
-    // Nothing is nothing.
+    // No bytes change nothing.
     let (mut window, mut walker) = (Window::default(), Records::default());
     assert_eq!(walk(&mut window, &mut walker, &[], 0), Ok(()));
     assert!(walker.read.is_empty());
 }
 
-/// One that asks for what it is told to, one after the other.
+/// Takes the steps of a list, one after the other.
 struct Asks(Vec<Step>, Vec<(u64, usize)>);
 
 impl Walker<()> for Asks {
@@ -99,7 +99,7 @@ impl Walker<()> for Asks {
 }
 
 #[test]
-fn no_more_is_held_than_is_wanted() {
+fn the_window_holds_no_more_than_the_walker_wants() {
     let mut asks = Asks(
         vec![
             Step::Hold(6000),
@@ -122,18 +122,18 @@ fn no_more_is_held_than_is_wanted() {
         assert!(room >= held && (result.is_err() || room <= 4 * 40_000));
         (asks.1.len(), held - passed, room)
     };
-    // Looks, bytes that are held, and the room for them.
+    // Looks, held bytes, and room.
     assert_eq!(feed(10), (1, 10, 10));
     assert_eq!(feed(20), (1, 30, 40));
     assert_eq!(feed(5_969), (1, 5_999, 5_999));
-    // The last one is seen; then it is passed in steps, and one more is wanted.
+    // The walker sees the last byte, passes it in steps, and wants one more.
     assert_eq!(feed(1), (4, 1_001, 6_000));
     assert_eq!(feed(1), (5, 0, 6_000));
-    // What is passed unseen is never held.
+    // Bytes that are passed unseen are never held.
     assert_eq!(feed(18_997), (5, 0, 6_000));
     assert_eq!(feed(2), (6, 1, 6_000));
     assert_eq!(feed(39_998), (6, 39_999, 39_999));
-    // So much room is not kept for nothing.
+    // This much room is not kept.
     assert_eq!(feed(1), (7, 0, 0));
     assert_eq!(feed(1), (7, 0, 0));
     assert_eq!(feed(1), (8, 0, 0));
@@ -152,10 +152,10 @@ fn no_more_is_held_than_is_wanted() {
     );
 }
 
-/// How much room there is behind each piece, and how many bytes were moved to the front.
+/// Room after each piece, and bytes that were moved to the front.
 #[test]
-fn what_was_passed_is_dropped_when_there_is_much_of_it_and_little_else() {
-    // Held, passed at once; then what is left, and what of the passed is still there.
+fn passed_bytes_are_dropped_when_they_are_many_and_the_others_few() {
+    // Held, passed at once, left, and passed bytes that are still there.
     for (held, passed, left, kept) in [
         (100, 10, 90, 10),
         (100, 100, 0, 0),
@@ -195,7 +195,7 @@ fn what_was_passed_is_dropped_when_there_is_much_of_it_and_little_else() {
 }
 
 #[test]
-fn room_grows_fourfold_up_to_what_is_wanted() {
+fn room_grows_fourfold_up_to_the_wanted_length() {
     let mut bytes = Vec::new();
     for (length, additional, most, room) in [
         (0, 0, 9, 0),
@@ -218,10 +218,10 @@ fn room_grows_fourfold_up_to_what_is_wanted() {
     }
 }
 
-/// What one walker has not passed another can go on with.
+/// Another walker can continue with the bytes that one walker has not passed.
 #[cfg(feature = "hold")]
 #[test]
-fn the_rest_is_what_no_walker_has_passed() {
+fn the_rest_has_all_bytes_that_no_walker_has_passed() {
     let stream = [&record(200, 1)[..], &record(4, 2), &[0, 7, 8, 9]].concat();
     for cut in 0..stream.len() {
         let (mut window, mut walker) = (Window::default(), Records::default());
@@ -236,7 +236,7 @@ fn the_rest_is_what_no_walker_has_passed() {
         assert_eq!(window.take_rest(last), stream[204..fed], "cut at {cut}");
         assert_eq!((window.held_bytes(), window.skip, window.wanted), (0, 0, 0));
     }
-    // Held, and not let go: nothing of the last bytes beside it.
+    // Held bytes, without a walker that gave up: nothing of the last input.
     let (mut window, mut walker) = (Window::default(), Records::default());
     let bytes = [&record(2, 1)[..], &record(200, 2)[..50]].concat();
     assert_eq!(walk(&mut window, &mut walker, &bytes, 0), Ok(()));
@@ -245,7 +245,7 @@ fn the_rest_is_what_no_walker_has_passed() {
 
 #[cfg(feature = "handover")]
 #[test]
-fn what_a_window_cannot_hold_is_not_believed() {
+fn a_handed_over_window_that_cannot_be_is_refused() {
     let fits = |held: usize, passed: usize, wanted: usize, offset: u64| {
         let window = Window {
             held: vec![0; held],

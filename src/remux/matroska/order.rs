@@ -1,32 +1,32 @@
-//! When pictures are decoded, out of when they are shown.
+//! Derives the decode times of pictures from their presentation times.
 //!
-//! Pictures come in the order in which they are decoded. If at most so many of them are shown after
-//! one that follows, then the times of showing, put in order and moved on by so many pictures, are
-//! times at which each can be decoded: in order, and none after its own picture is shown. So each
+//! Pictures come in decode order. Let at most N of them have a later presentation time than one
+//! that follows. Sort the presentation times, and move them on by N pictures. The result are valid
+//! decode times: they ascend, and none is after its own picture's presentation. So each decode time
 //! is known as soon as its picture has come.
 
 use super::super::medium::Time;
 use super::super::sequence::REORDER_MAX;
 
-/// Of one track.
+/// Decode order of one track.
 #[derive(Default)]
 pub(super) struct Order {
-    /// Times of showing that are to be times of decoding, in order: as many as pictures may be
-    /// ahead of another.
+    /// Presentation times that will be decode times, in order: as many as pictures may be ahead of
+    /// another one.
     waiting: Vec<Time>,
     newest: Option<Time>,
-    /// More than the stream has said.
+    /// Depth beyond the one that the stream announces.
     deeper: usize,
 }
 
-/// What a picture lasts where that is not said, in nanoseconds.
+/// Usual duration of a picture in nanoseconds.
 const USUAL_FRAME: i64 = Time::SECOND / 25;
-/// Between two pictures that follow each other: then the clock is another one.
+/// A longer distance between two pictures means another clock.
 const JUMP: i64 = 10 * Time::SECOND;
 
 impl Order {
-    /// When the picture is decoded that comes now. At most `reorder` of them follow one in time and
-    /// precede it here.
+    /// Returns the decode time of the next picture. At most `reorder` pictures precede one here
+    /// that they follow in time.
     pub fn decode(&mut self, present: Time, reorder: u8, frame: Option<i64>) -> Time {
         let has_jumped = self
             .newest
@@ -39,7 +39,7 @@ impl Order {
             self.deeper += 1;
         }
         let depth = (usize::from(reorder) + self.deeper).min(REORDER_MAX);
-        // In front of the first there are as many as if the stream had begun before.
+        // In front of the first picture there are as many as if the stream had begun earlier.
         let frame = frame.unwrap_or(USUAL_FRAME).clamp(0, Time::SECOND);
         while self.waiting.len() < depth {
             let first = self.waiting.first().copied().unwrap_or(present);
@@ -58,7 +58,7 @@ impl Order {
         decode
     }
 
-    /// Bytes that its one allocation takes.
+    /// Returns the bytes of its one allocation.
     pub fn held_bytes(&self) -> usize {
         self.waiting.capacity() * size_of::<Time>()
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_decoding_ascend_and_are_none_too_late() {
+    fn decode_times_ascend_and_precede_the_presentation() {
         let presented = [0, 160, 80, 40, 120, 320, 240, 200, 280];
         let expected = [-80, -40, 0, 40, 80, 120, 160, 200, 240];
         assert_eq!(decoded(&presented, 2), expected);
@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_says_too_little_is_believed_once() {
+    fn a_stream_that_reorders_more_than_it_says_is_corrected_once() {
         let decoded = decoded(&[0, 80, 40, 160, 120, 240, 200], 0);
         assert!(decoded[3..].is_sorted(), "{decoded:?}");
     }
 
     #[test]
-    fn a_clock_that_jumps_leaves_nothing_behind() {
+    fn a_clock_that_jumps_forgets_the_old_times() {
         let decoded = decoded(&[90_000, 90_080, 90_040, 0, 80, 40, 120], 1);
         assert_eq!(decoded, [89_960, 90_000, 90_040, -40, 0, 40, 80]);
     }

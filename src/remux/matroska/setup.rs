@@ -1,32 +1,32 @@
-//! What a TrackEntry says of its track.
+//! Reads a TrackEntry.
 
 use super::super::medium::{Codec, Fault, Shape, Track};
 use super::super::sound;
 use crate::format::ebml;
 
-/// A track.
+/// Content of a TrackEntry.
 pub(super) struct Setup<'a> {
-    /// As blocks name it.
+    /// Number by which blocks name the track.
     pub number: u64,
-    /// As the registry has it.
+    /// Name of the codec in the registry.
     pub codec_id: &'a [u8],
-    /// `None` of what is not carried.
+    /// Codec. `None` if it cannot be carried.
     pub codec: Option<Codec>,
     private: &'a [u8],
-    /// As far as it is told here.
+    /// Shape, as far as the entry says it.
     pub shape: Shape,
-    /// Nanoseconds that a frame lasts,
+    /// Duration of a frame in nanoseconds.
     pub frame: Option<i64>,
-    /// and by which all of it is said too late.
+    /// Nanoseconds by which all times are late.
     pub delay: i64,
-    /// What is left out in front of each frame.
+    /// Bytes that the track strips from each frame.
     pub front: &'a [u8],
 }
 
 const FRONT_BYTES_MAX: usize = 256;
 
 impl Setup<'_> {
-    /// Of what stands in a TrackEntry.
+    /// Reads the content of a TrackEntry.
     pub fn read(entry: &[u8]) -> Setup<'_> {
         let codec_id = field(entry, 0x86).unwrap_or_default();
         let codec_id = codec_id.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -55,13 +55,13 @@ impl Setup<'_> {
         }
     }
 
-    /// Whether its CodecPrivate is missing, though nothing else says what a decoder must know.
+    /// Returns whether the CodecPrivate is missing and the decoder needs it.
     pub fn lacks_private(&self) -> bool {
         let needs = matches!(self.codec, Some(Codec::Av1 | Codec::Aac | Codec::Opus));
         needs && self.private.is_empty()
     }
 
-    /// What the roll has of it, if it is carried.
+    /// Returns the track for the queue, if it is carried.
     pub fn track(&self, clock: u32) -> Option<Track> {
         Some(Track {
             number: self.number,
@@ -72,7 +72,7 @@ impl Setup<'_> {
         })
     }
 
-    /// The codec's setup in the form of ISO BMFF, where it is kept here.
+    /// Returns the codec's setup in the form of ISO BMFF, if the entry has it.
     pub fn record(&self) -> Result<Option<Vec<u8>>, Fault> {
         Ok(match self.codec {
             _ if self.private.is_empty() => None,
@@ -83,7 +83,7 @@ impl Setup<'_> {
                 let setup = sound::opus_setup(self.private);
                 Some(setup.ok_or(Fault("the head of Opus is not whole"))?)
             }
-            // Their frames tell.
+            // Their frames tell it.
             Some(Codec::Vp8 | Codec::Vp9 | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3) | None => {
                 None
             }
@@ -141,7 +141,8 @@ fn float(field: &[u8]) -> f64 {
     }
 }
 
-/// What is left out in front of each frame; `None` if frames are changed in any other way.
+/// Returns the bytes that the track strips from each frame. `None` if it changes frames in any
+/// other way.
 fn front(entry: &[u8]) -> Option<&[u8]> {
     let Some(encodings) = field(entry, 0x6d80) else {
         return Some(&[]);
@@ -152,7 +153,7 @@ fn front(entry: &[u8]) -> Option<&[u8]> {
     };
     let compression = field(encoding, 0x5034)?;
     let is_alone = encodings.next().is_none() && field(encoding, 0x5035).is_none();
-    // Of frames only, in the third way.
+    // Only of frames, by header stripping.
     let is_front = unsigned(encoding, 0x5032).is_none_or(|scope| scope == 1)
         && unsigned(compression, 0x4254) == Some(3);
     let front = field(compression, 0x4255).unwrap_or_default();

@@ -1,35 +1,35 @@
-//! Runs of samples: what a `trun` says, with what its `tfhd` and `moov` say in its place.
+//! Runs of samples: the content of a `trun`, with the defaults in its `tfhd` and in `moov`.
 
 use super::super::medium::Fault;
 use super::{Carried, Sample, SampleDefaults};
 use crate::format::mp4::{NOT_SYNC, SampleRun, TrackFragment, child, decode_time, number, places};
 
-/// The samples of a `trun` that are to come.
+/// Samples of a `trun` that are to come.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
-    /// Of those of `moov`.
+    /// Index of the track among the tracks of `moov`.
     pub track: usize,
-    /// Where the next one lies.
+    /// Position of the next sample.
     pub at: u64,
-    /// When it is to be decoded.
+    /// Decode time of the next sample.
     decode: i64,
     samples: u32,
     usual: SampleDefaults,
-    /// Of the first, where that has flags of its own.
+    /// Flags of the first sample, if the run gives it some of its own.
     first_flags: Option<u32>,
-    /// What is said of each: see `trun`.
+    /// Flags of the `trun`. They tell the fields of an entry.
     fields: u32,
-    /// Where that begins for the next one, in the content of the `moof`.
+    /// Position of the next sample's entry in the content of the `moof`.
     entry: usize,
 }
 
-/// Of a fragment: a minute of sound has 4,000.
+/// Most samples of a fragment. A minute of sound has 4,000.
 const SAMPLES_MAX: u32 = 65_536;
 const RUNS_MAX: usize = 4096;
 const TOO_MANY: Fault = Fault("a fragment of MP4 has more than 65536 samples or 4096 runs");
 const FAULT: Fault = Fault("a fragment of MP4 is not whole");
 
-/// The runs of a `moof` that stands at this offset, of the tracks that it knows.
+/// Reads the runs of a `moof` at this offset, for the known tracks.
 pub(super) fn read(
     moof: &[u8],
     at: u64,
@@ -91,8 +91,8 @@ impl SampleDefaults {
 }
 
 impl Run {
-    /// Of a `trun` whose content begins there in the `moof`. Positions count from `base`, or go on
-    /// at `end`.
+    /// Reads a `trun` whose content begins at `from` in the `moof`. Positions count from `base`, or
+    /// continue at `end`.
     fn read(
         trun: &[u8],
         from: usize,
@@ -145,15 +145,15 @@ impl Run {
         Some((duration, size))
     }
 
-    /// The next sample is shown so many ticks after it is decoded: some write negative ones where
-    /// there is no place for a sign.
+    /// Returns the ticks from decoding to presentation of the next sample. Some writers use
+    /// negative ones where the field has no sign.
     fn offset(&self, moof: &[u8]) -> Option<i64> {
         let offset = self.field_or(moof, SampleRun::OFFSET, 0)?;
         Some(i64::from(offset as i32))
     }
 
-    /// How many bytes and ticks the samples have, and how many ticks one is shown before it is
-    /// decoded at most.
+    /// Returns the bytes and the ticks of all samples, and the most ticks from presentation to
+    /// decoding.
     fn sum(&self, moof: &[u8]) -> Option<(u64, i64, i64)> {
         if self.entry_bytes() == 0 {
             let samples = u64::from(self.samples);
@@ -171,7 +171,7 @@ impl Run {
         Some((bytes, run.decode - self.decode, ahead))
     }
 
-    /// The next one.
+    /// Returns the next sample.
     pub fn sample(&self, moof: &[u8], tracks: &[Carried]) -> Option<Sample> {
         tracks.get(self.track)?;
         let (_, size) = self.duration_and_size(moof)?;
@@ -186,7 +186,7 @@ impl Run {
         })
     }
 
-    /// Goes on behind it; says whether it was the last.
+    /// Continues after the next sample. Returns whether it was the last one.
     pub fn step(&mut self, moof: &[u8]) -> bool {
         let (duration, size) = self.duration_and_size(moof).unwrap_or_default();
         self.at = self.at.saturating_add(u64::from(size));

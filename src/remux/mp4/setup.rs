@@ -1,32 +1,33 @@
-//! What a `trak` says of its track.
+//! Reads a `trak`.
 
 use super::super::medium::{Codec, Shape};
 use crate::format::mp4::{TrackBox, boxes, child, descriptor, number};
 
-/// A track.
+/// Content of a `trak`.
 pub(super) struct Setup<'a> {
-    /// As fragments name it.
+    /// Number by which fragments name the track.
     pub number: u32,
-    /// Of its clock: at least 1.
+    /// Ticks a second of its clock: at least 1.
     pub ticks_per_second: u32,
-    /// By how many of them its samples are moved.
+    /// Ticks by which its samples are moved.
     pub shift: i64,
-    /// Of its first sample description, or of what handles it.
+    /// Type of its first sample description, or of its handler.
     pub kind: [u8; 4],
-    /// `None` of what is not carried.
+    /// Codec. `None` if it cannot be carried.
     pub codec: Option<Codec>,
-    /// With what its decoder is set up, if it is there.
+    /// Setup of the decoder, if the description has it.
     pub record: Option<&'a [u8]>,
-    /// As its description has it.
+    /// Shape in the description.
     pub shape: Shape,
 }
 
-/// Of a sample description, in front of its boxes.
+/// Length of the fields in front of the boxes of a sample description.
 const PICTURES_BYTES: usize = 78;
 const SOUND_BYTES: usize = 28;
 
 impl Setup<'_> {
-    /// `None` if it has not what every track has. Movies have so many ticks a second.
+    /// Reads the content of a `trak`. `None` if something is missing that every track has.
+    /// `movie_ticks` is the clock of the movie.
     pub fn read(trak: &[u8], movie_ticks: u32) -> Option<Setup<'_>> {
         let track = TrackBox::read(trak)?;
         let ticks_per_second = track.ticks_per_second.max(1);
@@ -77,7 +78,7 @@ impl<'a> Setup<'a> {
             rate: number(entry, 24)? >> 16,
             channels: number(entry, 16)?.to_be_bytes()[1],
         };
-        // QuickTime's second and third version have more in front.
+        // The second and third version of QuickTime have more fields in front.
         let more = match entry.get(8..10)? {
             [0, 1] => 16,
             [0, 2] => 36,
@@ -99,7 +100,7 @@ impl<'a> Setup<'a> {
         Some(())
     }
 
-    /// An `esds` (ISO/IEC 14496-1 section 7.2.6).
+    /// Reads an `esds` (ISO/IEC 14496-1 section 7.2.6).
     fn elementary(&mut self, esds: &'a [u8]) -> Option<()> {
         let stream = descriptor(esds.get(4..)?, 3)?;
         let flags = *stream.get(2)?;
@@ -123,8 +124,8 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// By how many of its ticks an edit list moves a track: what is empty in front, and what is cut off
-/// there. Anything more is for files that are played from a disk.
+/// Returns the ticks by which an edit list moves a track: empty time in front, and samples that are
+/// cut there. All other edits are for files that are played from a disk.
 fn shift(trak: &[u8], movie_ticks: u32, ticks_per_second: u32) -> i64 {
     let list = child(trak, b"edts").and_then(|edits| child(edits, b"elst"));
     let Some(list) = list else {

@@ -1,21 +1,21 @@
-//! What a program's map says of its streams.
+//! Reads what a program's map says about its streams.
 
 use super::super::medium::{Codec, Shape};
 use super::super::sound;
 use crate::format::mpegts::psi;
 
-/// A stream that a map names.
+/// Stream that a map names.
 pub(super) struct Named<'a> {
-    /// Of its packets.
+    /// PID of its packets.
     pub pid: u16,
-    /// `None` of what is not carried.
+    /// Codec. `None` if it cannot be carried.
     pub codec: Option<Codec>,
     stream_type: u8,
     descriptors: &'a [u8],
 }
 
 impl<'a> Named<'a> {
-    /// Of an entry.
+    /// Reads an entry of a map.
     pub fn read((stream_type, pid, descriptors): (u8, u16, &'a [u8])) -> Named<'a> {
         let codec = match stream_type {
             0x1b => Some(Codec::H264),
@@ -24,7 +24,7 @@ impl<'a> Named<'a> {
             0x03 | 0x04 => Some(Codec::MpegAudio),
             0x81 => Some(Codec::Ac3),
             0x87 => Some(Codec::Eac3),
-            // What only the descriptors name: first as registered, then as DVB has it.
+            // Codecs that only the descriptors name: first as registered, then in the form of DVB.
             0x06 => psi::descriptors(descriptors).find_map(|(tag, body)| match (tag, body) {
                 (5, [b'H', b'E', b'V', b'C', ..]) => Some(Codec::H265),
                 (5, [b'A', b'C', b'-', b'3', ..]) | (0x6a, _) => Some(Codec::Ac3),
@@ -42,12 +42,12 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// As it is told that it is left out.
+    /// Returns the name for a stream that is left out.
     pub fn name(&self) -> String {
         format!("stream type 0x{:02x}", self.stream_type)
     }
 
-    /// Of Opus, whose frames do not tell it.
+    /// Returns the setup of Opus, whose frames do not tell it.
     pub fn setup(&self) -> Option<Box<[u8]>> {
         let mut descriptors = psi::descriptors(self.descriptors);
         let channels = descriptors.find_map(|(tag, body)| match (tag, body) {
@@ -58,7 +58,7 @@ impl<'a> Named<'a> {
         sound::opus_of_channels(channels).map(Vec::into_boxed_slice)
     }
 
-    /// As far as the map tells.
+    /// Returns the shape, as far as the map says it.
     pub fn shape(&self) -> Shape {
         if let Some(shape) = self.setup().and_then(|setup| sound::opus(&setup)) {
             return shape;

@@ -1,4 +1,4 @@
-//! Heads of PES packets (ISO/IEC 13818-1 section 2.4.3.6), and the times that they tell.
+//! Heads of PES packets (ISO/IEC 13818-1 section 2.4.3.6), and their times.
 
 use super::super::medium::Fault;
 #[cfg(feature = "handover")]
@@ -8,15 +8,15 @@ use super::time;
 use crate::time::MediaTime;
 
 pub(super) const TICKS_PER_SECOND: u32 = MediaTime::TICKS_PER_SECOND;
-/// Up to the length of the rest of the head.
+/// Bytes up to the length of the rest of the head.
 const FIXED_BYTES: usize = 9;
-/// A PES packet in which nothing begins has a mark that nothing takes: so few are kept.
+/// Most marks of a stream. A PES packet in which no unit begins leaves a mark that nothing takes.
 const MARKS_MAX: usize = 32;
 
-/// The clock of a program, of which 33 bits come.
+/// Clock of a program. The packets carry 33 bits of it.
 #[derive(Default)]
 pub(super) struct Clock {
-    /// The last time that came, and what that was without an end to the clock.
+    /// Newest time, and the same without wrapping.
     newest: Option<(MediaTime, i64)>,
 }
 
@@ -42,21 +42,21 @@ impl Clock {
     }
 }
 
-/// What a PES packet says of the unit that begins in it.
+/// What a PES packet says about the unit that begins in it.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
-    /// `None` if it says nothing.
+    /// Times. `None` if the packet has none.
     pub times: Option<Times>,
-    /// Decoding can begin with it, as the packet says.
+    /// Whether the packet says that decoding can begin with the unit.
     pub is_random_access: bool,
 }
 
-/// Marks, by where in a stream's bytes their PES packets begin.
+/// Marks, by the position of their PES packets in a stream's bytes.
 #[derive(Default)]
 pub(super) struct Marks(Vec<(usize, Mark)>);
 
 impl Marks {
-    /// A PES packet begins there: places ascend. Of too many the oldest is forgotten.
+    /// Adds a mark at this position. Positions ascend. With too many marks the oldest is dropped.
     pub fn put(&mut self, at: usize, mark: Mark) {
         if self.0.len() >= MARKS_MAX {
             self.0.remove(0);
@@ -64,7 +64,8 @@ impl Marks {
         self.0.push((at, mark));
     }
 
-    /// The newest that is not behind this place; those before it are void.
+    /// Removes and returns the newest mark that is not after this position. Earlier ones are
+    /// dropped.
     pub fn take(&mut self, at: usize) -> Option<Mark> {
         let behind = self.0.partition_point(|(place, _)| *place <= at);
         let mark = self.0[..behind].last().map(|(_, mark)| *mark);
@@ -72,33 +73,33 @@ impl Marks {
         mark
     }
 
-    /// Whether there is one that is not behind this place.
+    /// Returns whether there is a mark that is not after this position.
     pub fn has(&self, at: usize) -> bool {
         self.0.first().is_some_and(|(place, _)| *place <= at)
     }
 
-    /// So many bytes are done with.
+    /// Removes bytes from the front.
     pub fn pass(&mut self, bytes: usize) {
         for (place, _) in &mut self.0 {
             *place = place.saturating_sub(bytes);
         }
     }
 
-    /// None holds any more.
+    /// Drops all marks.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Bytes that its one allocation takes.
+    /// Returns the bytes of its one allocation.
     pub fn held_bytes(&self) -> usize {
         self.0.capacity() * size_of::<(usize, Mark)>()
     }
 }
 
-/// The head of a stream's PES packet as it comes.
+/// Head of a stream's PES packet as it comes.
 #[derive(Default)]
 pub(super) struct Head {
-    /// Seldom more than one packet of 184 bytes is needed: 264 bytes at the most.
+    /// Bytes of the head: at most 264. Seldom more than one packet of 184 bytes is needed.
     bytes: Vec<u8>,
     place: Place,
     is_random_access: bool,
@@ -106,7 +107,7 @@ pub(super) struct Head {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
-    /// Nothing counts before the next one begins.
+    /// Nothing counts before the next PES packet.
     #[default]
     Outside,
     Head,
@@ -114,7 +115,7 @@ enum Place {
 }
 
 impl Head {
-    /// Another PES packet begins.
+    /// Begins another PES packet.
     pub fn begin(&mut self, is_random_access: bool) {
         self.bytes.clear();
         self.place = Place::Head;
@@ -126,8 +127,8 @@ impl Head {
         self.place = Place::Outside;
     }
 
-    /// Takes what belongs to the head off the payload; `None` if there is nothing behind it yet,
-    /// and the mark with what comes first.
+    /// Takes the bytes of the head from the payload. `None` if no content follows yet. The mark
+    /// comes with the first content.
     pub fn take(
         &mut self,
         payload: &mut &[u8],
@@ -159,7 +160,7 @@ impl Head {
         Ok(read.map(Some))
     }
 
-    /// A head that is whole; `None` if it is not one of media.
+    /// Reads a whole head. `None` if it is not one of media.
     fn read(&self, clock: &mut Clock) -> Result<Option<Mark>, Fault> {
         let [0, 0, 1, _, _, _, flags, said, _, rest @ ..] = self.bytes.as_slice() else {
             return Ok(None);
@@ -187,13 +188,13 @@ impl Head {
         }))
     }
 
-    /// Bytes that its one allocation takes.
+    /// Returns the bytes of its one allocation.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 }
 
-/// A time of 33 bits in five bytes.
+/// Reads a time of 33 bits in five bytes.
 fn ticks(bytes: &[u8]) -> Option<u64> {
     let [a, b, c, d, e] = bytes.first_chunk::<5>()?;
     Some(

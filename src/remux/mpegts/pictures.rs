@@ -1,8 +1,7 @@
-//! H.264 and H.265 as a stream of bytes (annexes B of ISO/IEC 14496-10 and 23008-2), cut into
-//! access units.
+//! Cuts H.264 and H.265 byte streams (annexes B of ISO/IEC 14496-10 and 23008-2) into access units.
 //!
-//! A unit ends where the next one begins: at a delimiter, a parameter set or a message behind a
-//! picture, or a picture's first slice.
+//! A unit ends where the next one begins: at a delimiter, at a parameter set or a message after a
+//! picture, or at the first slice of a picture.
 
 use super::super::medium::{Codec, Fault, Time};
 use super::super::nal::{self, Kind, MORE_BYTES_MAX, Pictures};
@@ -10,24 +9,24 @@ use super::super::sample_queue::Times;
 use super::Voice;
 use super::pes::{Mark, Marks};
 use crate::format::mpegts::may_begin;
-/// One stream of them.
+/// State of one stream.
 pub(super) struct PictureStream {
     is_h265: bool,
     pictures: Pictures,
-    /// From where the unit begins.
+    /// Bytes from the beginning of the unit.
     bytes: Vec<u8>,
-    /// So far no start code begins but those that were seen.
+    /// No unseen start code begins before this position.
     searched: usize,
     marks: Marks,
     unit: State,
     last: Option<Times>,
-    /// From a unit's time of decoding to the next one's.
+    /// Distance from one unit's decode time to the next one's.
     gap: i64,
 }
 
-/// Of the unit at the front.
+/// State of the unit at the front.
 enum State {
-    /// It is not known where one begins.
+    /// Its beginning is not known.
     Searching,
     Within {
         mark: Option<Mark>,
@@ -35,14 +34,15 @@ enum State {
     },
 }
 
-/// A start code of three bytes, and what tells of a NAL unit where a picture begins.
+/// Length of a start code.
 const START_BYTES: usize = 3;
+/// Bytes of a NAL unit that tell where a picture begins.
 const TELLING_BYTES: usize = 3;
-/// Where nothing better is known.
+/// Distance where nothing better is known.
 const USUAL_GAP: i64 = Time::SECOND / 25;
 
 impl PictureStream {
-    /// `None` of another codec.
+    /// Returns the state of a new stream. `None` for another codec.
     pub fn new(codec: Codec) -> Option<PictureStream> {
         Some(PictureStream {
             is_h265: codec == Codec::H265,
@@ -56,7 +56,7 @@ impl PictureStream {
         })
     }
 
-    /// Packets are missing: what is not whole yet is no unit.
+    /// Drops the current unit, since packets are missing.
     pub fn lose(&mut self) {
         self.bytes.clear();
         self.searched = 0;
@@ -64,7 +64,7 @@ impl PictureStream {
         self.unit = State::Searching;
     }
 
-    /// The stream's next bytes, with the mark of the PES packet that begins with them.
+    /// Reads the next bytes of the stream. `mark` belongs to the PES packet that begins with them.
     pub fn take(
         &mut self,
         mark: Option<Mark>,
@@ -96,8 +96,8 @@ impl PictureStream {
             }
             if let State::Within { mark, has_picture } = &mut self.unit {
                 let is_timed = mark.is_some_and(|mark| mark.times.is_some());
-                // Parameter sets in a PES packet of their own need not have times: the picture's
-                // count.
+                // Parameter sets in a PES packet of their own need not have times. Those of the
+                // picture count.
                 if is_picture && !*has_picture && !is_timed {
                     *mark = self.marks.take(at).or(*mark);
                 }
@@ -113,7 +113,7 @@ impl PictureStream {
         Ok(())
     }
 
-    /// Whether another unit may begin there.
+    /// Returns whether another unit may begin there.
     fn may_end(&self, at: usize) -> bool {
         match self.unit {
             State::Searching => true,
@@ -124,7 +124,7 @@ impl PictureStream {
         }
     }
 
-    /// A unit begins there.
+    /// Begins a unit there.
     fn begin(&mut self, at: usize) {
         let mark = self.marks.take(at);
         self.pass(at);
@@ -135,13 +135,13 @@ impl PictureStream {
         };
     }
 
-    /// So many bytes are done with.
+    /// Removes bytes from the front.
     fn pass(&mut self, bytes: usize) {
         self.bytes.drain(..bytes);
         self.marks.pass(bytes);
     }
 
-    /// The last unit is as whole as it gets.
+    /// Ends the stream: passes on the last unit.
     pub fn finish(&mut self, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
         match self.unit {
             State::Within {
@@ -151,7 +151,7 @@ impl PictureStream {
         }
     }
 
-    /// Says the unit at the front, which has so many bytes.
+    /// Passes on the unit at the front, which has this length.
     fn say(&mut self, length: usize, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
         let State::Within { mark, .. } = self.unit else {
             return Ok(());
@@ -186,7 +186,7 @@ impl PictureStream {
         }
     }
 
-    /// Of a unit that has no times: as if it were none that is shown before others.
+    /// Returns times for a unit without any. The picture counts as one that is shown at once.
     fn guessed(&self) -> Option<Times> {
         let decode = self.last?.decode.nanoseconds().saturating_add(self.gap);
         let decode = Time::from_nanoseconds(decode)?;
@@ -196,27 +196,27 @@ impl PictureStream {
         })
     }
 
-    /// Of what is held until a unit is whole.
+    /// Returns the bytes that are held until a unit is whole.
     pub fn content_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.marks.held_bytes() + self.pictures.held_bytes()
     }
 }
 
-/// What stands in a unit.
+/// Content of a unit.
 #[derive(Default)]
 struct Found {
     is_key: bool,
     has_sets: bool,
-    /// Decoding can begin with it if its encoder says so.
+    /// Whether decoding can begin with it if its encoder says so.
     may_begin: bool,
 }
 
-/// Writes a unit as the medium has it, and takes the parameter sets that are in it.
+/// Writes a unit in the form of the medium, and takes its parameter sets.
 fn write(
     pictures: &mut Pictures,
     is_h265: bool,
@@ -246,7 +246,7 @@ fn write(
     Ok(found)
 }
 
-/// Where the next start code begins, from there on.
+/// Returns the position of the next start code, from `from` on.
 fn start(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
@@ -259,7 +259,7 @@ fn start(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// The NAL units behind start codes, without what fills up behind them.
+/// Returns the NAL units behind start codes, without the padding after them.
 fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut at = start(unit, 0);
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Sound as a row of frames, whatever PES packets it comes in.
+//! Sound as a row of frames. Their PES packets do not matter.
 
 use super::super::medium::{Codec, Fault, Time};
 use super::super::sample_queue::Times;
@@ -6,28 +6,31 @@ use super::super::sound::{self, HEAD_BYTES};
 use super::Voice;
 use super::pes::{Mark, Marks};
 
-/// One stream of it.
+/// State of one stream.
 pub(super) struct SoundStream {
     codec: Codec,
-    /// From where a frame begins, or may begin.
+    /// Bytes from the beginning of a frame, or from a place where one may begin.
     bytes: Vec<u8>,
     marks: Marks,
     is_in_step: bool,
-    /// When the next frame begins.
+    /// Time at which the next frame begins.
     next: Option<Time>,
-    /// The setup is told by the frames, and was by the last one.
+    /// Setup of the last frame.
     setup: sound::Setup,
 }
 
-/// Substreams of E-AC-3: eight of each kind.
+/// Most substreams of E-AC-3: eight of each kind.
 const PARTS_MAX: usize = 16;
-/// Bytes that say how long a packet of Opus is: one of 120 ms has 32 of them at most.
+/// Most bytes of the length of an Opus packet. One of 120 ms has at most 32.
 const OPUS_SIZES_MAX: usize = 64;
 
-/// A unit at the front.
+/// Unit at the front.
 struct Front {
+    /// Length of the unit with its head.
     length: usize,
+    /// Length of its head.
     head_bytes: usize,
+    /// Duration in nanoseconds, if known.
     lasts: Option<i64>,
     head: Option<sound::Head>,
 }
@@ -39,7 +42,7 @@ enum Look {
 }
 
 impl SoundStream {
-    /// Before the first byte.
+    /// Returns the state before the first byte.
     pub fn new(codec: Codec) -> SoundStream {
         SoundStream {
             codec,
@@ -51,7 +54,7 @@ impl SoundStream {
         }
     }
 
-    /// Packets are missing.
+    /// Drops the current unit, since packets are missing.
     pub fn lose(&mut self) {
         self.bytes.clear();
         self.marks.clear();
@@ -59,7 +62,7 @@ impl SoundStream {
         self.next = None;
     }
 
-    /// The stream's next bytes, with the mark of the PES packet that begins with them.
+    /// Reads the next bytes of the stream. `mark` belongs to the PES packet that begins with them.
     pub fn take(
         &mut self,
         mark: Option<Mark>,
@@ -73,7 +76,7 @@ impl SoundStream {
         self.say_whole(false, voice)
     }
 
-    /// The last unit is as whole as it gets.
+    /// Ends the stream: passes on the last unit.
     pub fn finish(&mut self, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
         self.say_whole(true, voice)
     }
@@ -99,7 +102,7 @@ impl SoundStream {
         Ok(())
     }
 
-    /// What stands there. Out of step only two frames in a row are one.
+    /// Returns the unit at this position. Out of step, only two frames in a row count.
     fn look(&self, at: usize, is_last: bool) -> Look {
         let rest = self.bytes.get(at..).unwrap_or_default();
         let front = match self.frame(rest) {
@@ -117,8 +120,8 @@ impl SoundStream {
         for _ in 0..PARTS_MAX {
             match self.frame(behind) {
                 Look::More if !is_last => return Look::More,
-                // Two frames in a row are in step. More are not looked at in vain: each would be
-                // looked at again from every frame in front of it.
+                // Two frames in a row are in step. Looking at more would be repeated from every
+                // frame in front.
                 Look::Nothing if !self.is_in_step && length == front.length => {
                     return Look::Nothing;
                 }
@@ -135,7 +138,7 @@ impl SoundStream {
         Look::Found(Front { length, ..front })
     }
 
-    /// The frame whose head stands in front.
+    /// Returns the frame whose head is at the front.
     fn frame(&self, bytes: &[u8]) -> Look {
         if self.codec == Codec::Opus {
             return opus(bytes);
@@ -179,19 +182,19 @@ impl SoundStream {
         voice.roll.say(voice.index, times, true, unit, voice.sink)
     }
 
-    /// Of what is held until a unit is whole.
+    /// Returns the bytes that are held until a unit is whole.
     pub fn content_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.marks.held_bytes()
     }
 }
 
-/// A packet of Opus behind its control header (ETSI TS 103 491 section 5.2, as ffmpeg and GStreamer
-/// write it).
+/// Reads a packet of Opus behind its control header (ETSI TS 103 491 section 5.2, as ffmpeg and
+/// GStreamer write it).
 fn opus(bytes: &[u8]) -> Look {
     let [first, second, rest @ ..] = bytes else {
         return Look::More;
@@ -239,9 +242,9 @@ mod tests {
     const FRAME: [u8; 8] = [0x0b, 0x77, 0x00, 0x03, 0x34, 0x80, 0, 0];
     const PART: [u8; 8] = [0x0b, 0x77, 0x08, 0x03, 0x34, 0x80, 0, 0];
 
-    /// Or a chain of parts that ends wrong would be looked at from each of its frames on.
+    /// Otherwise a chain of parts with a wrong end would be read again from each of its frames.
     #[test]
-    fn two_frames_of_e_ac_3_are_in_step_whatever_stands_behind_them() {
+    fn two_frames_of_e_ac_3_are_in_step_whatever_follows() {
         let length = |parts: usize| {
             let mut stream = SoundStream::new(Codec::Eac3);
             stream.bytes = [&FRAME[..], &PART.repeat(parts), &[0xff; 8]].concat();

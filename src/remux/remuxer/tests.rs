@@ -1,4 +1,4 @@
-//! What a hostile source can do to what is made of it: nothing.
+//! A hostile source cannot do harm through the remuxer.
 
 use super::super::medium::{Codec, Shape, Time, UNIT_WORK, Unit};
 use super::super::write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT};
@@ -41,7 +41,7 @@ fn tracks() -> Vec<Track> {
     ]
 }
 
-/// Feeds units, and checks after each what is held and what went out.
+/// Feeds units, and checks memory and output after each.
 fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i64, bool, usize)>) {
     let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
     making
@@ -78,7 +78,7 @@ fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i
 }
 
 #[test]
-fn times_that_make_no_sense_do_no_harm() {
+fn senseless_times_do_no_harm() {
     const HOUR: i64 = 3600 * Time::SECOND;
     for seed in 0..40 {
         let mut random = Random::new(seed);
@@ -110,8 +110,8 @@ fn times_that_make_no_sense_do_no_harm() {
     }
 }
 
-/// Decode times of two tracks of sound as they go out, in milliseconds, when units of these times
-/// come.
+/// Returns the decode times of two sound tracks in the output, in milliseconds, for units of these
+/// times.
 fn times_of(to: Target, units: impl Iterator<Item = (usize, i64)>) -> Vec<Vec<i64>> {
     let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
     let tracks = [1, 2].map(|number| track(number, Codec::Aac, &[0x11, 0x90]));
@@ -146,7 +146,7 @@ fn times_of(to: Target, units: impl Iterator<Item = (usize, i64)>) -> Vec<Vec<i6
     times
 }
 
-/// As where an advertisement with a clock of its own stands between two parts of a film.
+/// An advertisement with its own clock comes between two parts of a film.
 #[test]
 fn a_clock_that_runs_back_by_seconds_goes_on() {
     let part = |from: i64| {
@@ -159,7 +159,7 @@ fn a_clock_that_runs_back_by_seconds_goes_on() {
             assert_eq!(times.len(), 3 * 75, "{to:?}");
             let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
             let odd: Vec<_> = gaps.filter(|gap| !(35..=45).contains(gap)).collect();
-            // Where it runs on by five seconds they stay.
+            // A jump of five seconds forwards stays.
             assert!(odd.len() <= 2 && odd.contains(&5_040), "{to:?} {odd:?}");
             assert!(
                 odd.iter().all(|gap| (10..=5_040).contains(gap)),
@@ -170,19 +170,19 @@ fn a_clock_that_runs_back_by_seconds_goes_on() {
 }
 
 #[test]
-fn many_units_at_once_are_no_flood() {
+fn many_units_at_once_cause_no_flood() {
     for to in Target::ALL {
         for is_join in [false, true] {
             feed(to, &tracks(), (0..50_000).map(|_| (0, 0, 0, is_join, 5)));
         }
-        // One track runs on while the others say nothing.
+        // One track runs on while the others are silent.
         let seconds = (0..20_000).map(|at| (0, at * Time::SECOND, 0, true, 5));
         feed(to, &tracks(), seconds);
     }
 }
 
 #[test]
-fn tracks_that_change_with_each_unit_end_it() {
+fn tracks_that_change_with_each_unit_are_an_error() {
     let (mut making, mut out) = (Making::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
     let mut fault = None;
     for number in 0..10_000u16 {
@@ -207,14 +207,14 @@ fn tracks_that_change_with_each_unit_end_it() {
     assert!(out.len() <= OUT_ONCE + 10_000 * (OUT_PER_UNIT + 5 * OUT_PER_BYTE));
 }
 
-/// An element with an identifier of these bytes, and a size of two bytes.
+/// An element with this identifier and a size of two bytes.
 fn element(id: &[u8], body: &[u8]) -> Vec<u8> {
     let size = (body.len() as u16 | 0x4000).to_be_bytes();
     [id, &size, body].concat()
 }
 
-/// 16 KiB of Matroska whose blocks have 256 frames each, and a track that leaves out a NAL unit in
-/// front of each frame.
+/// 16 KiB of Matroska whose blocks have 256 frames each. The track strips a NAL unit from the front
+/// of each frame.
 fn laced(lacing: u8, frames: &[u8]) -> Vec<u8> {
     let front = [&[0, 0, 0, 200, 0x65], &[7; 199][..]].concat();
     let compression = [element(&[0x42, 0x54], &[3]), element(&[0x42, 0x55], &front)].concat();
@@ -240,7 +240,7 @@ fn laced(lacing: u8, frames: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// Returns the output's length, the work that is left, and the result, where each byte allows
+/// Returns the length of the output, the work that is left, and the result, if each byte allows
 /// `work_per_byte`.
 fn remuxed(stream: &[u8], work_per_byte: usize) -> (usize, usize, Result<(), Fault>) {
     let mut remuxer =
@@ -280,7 +280,7 @@ fn a_track_of_matroska_that_lacks_its_setup_is_left_out_at_once() {
 }
 
 #[test]
-fn a_frame_without_bytes_is_no_unit() {
+fn an_empty_frame_is_no_unit() {
     let sizes = vec![0; 255];
     for (lacing, frames) in [
         (0x04, &[][..]),
@@ -307,9 +307,9 @@ fn the_output_is_bounded_while_it_is_made() {
     }
 }
 
-/// Elements of which nothing comes are looked at, too.
+/// Elements without units are work, too.
 #[test]
-fn what_is_passed_is_work() {
+fn skipped_elements_are_work() {
     let mut stream = laced(0x04, &[]);
     stream.extend([0xec, 0x80].repeat(8 * 1024));
     let (out, left, fed) = remuxed(&stream, 32);
@@ -317,15 +317,15 @@ fn what_is_passed_is_work() {
     assert!(left < stream.len() * 32 - 8 * 1024 * 32, "{left}");
 }
 
-/// Each size is as far above the one before as a field of eight bytes can say.
+/// Each size exceeds the one before by the most that a field of eight bytes can say.
 #[test]
-fn sizes_of_a_lace_that_sum_past_any_number_end_it() {
+fn sizes_of_a_lace_that_overflow_are_an_error() {
     let sizes = [0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe].repeat(255);
     let (_, _, fed) = remuxed(&laced(0x06, &sizes), 32);
     assert!(fed.is_err());
 }
 
-/// A unit of 100 bytes, by milliseconds.
+/// A unit of 100 bytes, at this millisecond.
 fn hear(making: &mut Making, (track, decode, is_join): (usize, i64, bool), out: &mut Vec<u8>) {
     let decode = Time::from_nanoseconds(decode * 1_000_000).expect("a time");
     let unit = Unit {
@@ -338,7 +338,7 @@ fn hear(making: &mut Making, (track, decode, is_join): (usize, i64, bool), out: 
     assert_eq!(making.hear(ReaderEvent::Unit(unit), out), Ok(()));
 }
 
-/// The PIDs of packets in which units begin.
+/// Returns the PIDs of packets in which units begin.
 fn pids(transport: &[u8]) -> Vec<u16> {
     let packets = transport.chunks(188).filter(|packet| packet[1] & 0x40 != 0);
     let pids = packets.map(|packet| u16::from_be_bytes([packet[1] & 0x1f, packet[2]]));
@@ -346,7 +346,7 @@ fn pids(transport: &[u8]) -> Vec<u16> {
 }
 
 #[test]
-fn sound_that_a_long_fragment_announces_goes_out_beside_its_pictures() {
+fn sound_of_a_long_fragment_is_interleaved_with_its_pictures() {
     for seconds in [2, 4, 9] {
         let (mut making, mut out) = (Making::new(Target::MpegTs, UNIT_BYTES_MAX), Vec::new());
         assert_eq!(
@@ -374,7 +374,7 @@ fn sound_that_a_long_fragment_announces_goes_out_beside_its_pictures() {
 }
 
 #[test]
-fn pictures_before_the_first_that_decodes_alone_are_dropped() {
+fn pictures_before_the_first_join_are_dropped() {
     for to in Target::ALL {
         let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
         assert_eq!(
@@ -392,7 +392,7 @@ fn pictures_before_the_first_that_decodes_alone_are_dropped() {
         assert_eq!(making.drain(&mut out), Ok(()));
         assert_eq!(making.writer.finish(&mut out), Ok(()));
         assert!(out.len() > 43 * 100);
-        // A source that never sends one is not waited for without end.
+        // A source may never send one. The wait ends.
         let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
         assert_eq!(
             making.hear(ReaderEvent::Tracks(&tracks()[..1]), &mut out),
@@ -406,7 +406,7 @@ fn pictures_before_the_first_that_decodes_alone_are_dropped() {
 }
 
 #[test]
-fn a_track_that_shows_what_it_is_late_is_in_the_first_header() {
+fn a_track_with_a_late_setup_is_in_the_first_header() {
     let mut unknown = tracks()[..2].to_vec();
     unknown[1].setup = None;
     let (mut making, mut out) = (Making::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
@@ -431,7 +431,7 @@ fn a_track_that_shows_what_it_is_late_is_in_the_first_header() {
 }
 
 #[test]
-fn what_cannot_be_carried_is_known_when_all_tracks_are() {
+fn carries_nothing_counts_when_all_tracks_are_known() {
     let mut promised = tracks()[..2].to_vec();
     promised.iter_mut().for_each(|track| track.setup = None);
     let (mut making, mut out) = (Making::new(Target::MpegTs, UNIT_BYTES_MAX), Vec::new());

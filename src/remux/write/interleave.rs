@@ -1,72 +1,73 @@
-//! Units of several tracks, in the order of their decode times.
+//! Interleaves the units of several tracks by their decode times.
 //!
-//! A source may have one track far ahead of another: in fragmented MP4 by a whole fragment, in
-//! broadcasts by what a decoder's buffer takes. What goes out is woven, so a unit waits until each
-//! other track has come as far: of a source that is woven itself, for the next unit of the other
-//! track. It waits no longer than that track was behind before, and a little; for what a fragment
-//! announces it waits until that is over.
+//! A source may have one track far ahead of another: by a whole fragment in fragmented MP4, by a
+//! decoder's buffer in broadcasts. The output is interleaved. So a unit waits until each other
+//! track has come as far. If the source is interleaved itself, that is until the next unit of the
+//! other track. The wait is limited to the lag of that track so far, and a little more. For units
+//! that a fragment announces it ends with the fragment.
 //!
-//! It owns the bytes of what waits: at most `bytes_max`, one unit more, and [`UNITS_MAX`] entries.
+//! It owns the bytes of the units that wait: at most `bytes_max`, one unit more, and [`UNITS_MAX`]
+//! entries.
 
 use std::collections::VecDeque;
 
 use super::super::medium::Unit;
-/// A unit that owns its bytes. Times are nanoseconds.
+/// Unit that owns its bytes. Its times are nanoseconds.
 #[derive(Debug)]
 pub struct OwnedUnit {
-    /// The place of its track in the list.
+    /// Index of its track.
     pub track: usize,
-    /// When it is to be decoded, in nanoseconds.
+    /// Decode time in nanoseconds.
     pub decode: i64,
-    /// Never before `decode`.
+    /// Presentation time in nanoseconds. It is never before `decode`.
     pub present: i64,
-    /// Decoding can begin with it.
+    /// Whether decoding can begin with it.
     pub is_join: bool,
-    /// As they came.
+    /// Bytes as they came.
     pub bytes: Box<[u8]>,
 }
 
-/// Puts units in order.
+/// Brings units into order.
 #[derive(Debug, Default)]
 pub struct Interleave {
     lanes: Vec<TrackQueue>,
     bytes_max: usize,
     bytes: usize,
     units: usize,
-    /// The latest decode time of all.
+    /// Latest decode time of all tracks.
     newest: i64,
-    /// Of which tracks units are announced: see [`ReaderEvent::Announced`](super::super::Heard).
+    /// Tracks whose units are announced: see [`ReaderEvent::Announced`](super::super::ReaderEvent).
     announced: u16,
 }
 
-/// What waits of a track.
+/// Units of a track that wait.
 #[derive(Debug, Default)]
 struct TrackQueue {
     waiting: VecDeque<OwnedUnit>,
     newest: Option<i64>,
-    /// By how much it lay behind the newest of all, as far as that is worth remembering.
+    /// Lag of the track behind the newest unit of all, as far as it is remembered.
     behind: i64,
-    /// It has been waited for in vain, and nothing has come since.
+    /// Whether others have waited for it in vain, and nothing has come since.
     is_missing: bool,
 }
 
 const MILLISECOND: i64 = 1_000_000;
-/// So much longer than a track was behind, the others wait for it.
+/// Time that the others wait beyond the lag of a track.
 const GRACE: i64 = 200 * MILLISECOND;
-/// For one of which nothing has come.
+/// Time that the others wait for the first unit of a track.
 const FIRST_PATIENCE: i64 = 1_000 * MILLISECOND;
-/// A track that is further behind has another clock: for that nothing waits.
+/// Longest lag. A track further back has another clock, and nothing waits for it.
 const BEHIND_MAX: i64 = 10_000 * MILLISECOND;
-/// Decode times of a track ascend: one that lies further back is of another clock.
+/// Decode times of a track ascend. One further back belongs to another clock.
 pub(super) const BACK_MAX: i64 = 1_000 * MILLISECOND;
-/// A lag is forgotten by a 600th part a second. Within the ten seconds of the longest lag that is
-/// less than the grace.
+/// A 600th part of a lag is forgotten every second. Within the ten seconds of the longest lag that
+/// is less than the grace.
 const MEMORY_SECONDS: i64 = 600;
-/// Ten seconds of pictures and sound have some thousand.
+/// Most units that wait. Ten seconds of pictures and sound have some thousand.
 const UNITS_MAX: usize = 4096;
 
 impl Interleave {
-    /// Before the first unit. More bytes than these are not waited with.
+    /// Returns an empty state. At most `bytes_max` bytes wait.
     pub fn new(bytes_max: usize) -> Interleave {
         Interleave {
             bytes_max,
@@ -75,36 +76,37 @@ impl Interleave {
         }
     }
 
-    /// So many tracks come. Where there are not only more of them, nothing may wait.
+    /// Sets the number of tracks. If tracks disappear or are replaced, no unit may wait.
     pub fn begin(&mut self, tracks: usize) {
         self.lanes.resize_with(tracks, TrackQueue::default);
     }
 
-    /// Another source comes, with a clock of its own. Nothing may wait.
+    /// Begins a source with a clock of its own. No unit may wait.
     pub fn seam(&mut self) {
         self.lanes.clear();
         (self.bytes, self.units, self.newest) = (0, 0, i64::MIN);
     }
 
-    /// Whether a unit is of a clock that has begun again: what waits goes before it.
+    /// Returns whether a unit belongs to a clock that has begun again. Waiting units go out before
+    /// it.
     pub fn is_seam(&self, unit: &Unit<'_>) -> bool {
         let newest = self.lanes.get(unit.track).and_then(|lane| lane.newest);
         newest.is_some_and(|newest| newest.saturating_sub(unit.decode.nanoseconds()) > BACK_MAX)
     }
 
-    /// Units of these tracks are announced, and of no others.
+    /// Sets the tracks whose units are announced.
     pub fn announce(&mut self, tracks: u16) {
         self.announced = tracks;
     }
 
-    /// Other tracks do not wait for this track.
+    /// Makes the other tracks not wait for this one.
     pub fn leave_out(&mut self, track: usize) {
         if let Some(lane) = self.lanes.get_mut(track) {
             lane.is_missing = true;
         }
     }
 
-    /// Takes the next unit of the source; one of a track that nobody named is dropped.
+    /// Takes the next unit of the source. Drops it if its track is unknown.
     pub fn push(&mut self, unit: &Unit<'_>) {
         let Some(lane) = self.lanes.get_mut(unit.track) else {
             return;
@@ -133,7 +135,7 @@ impl Interleave {
         self.units += 1;
     }
 
-    /// The next unit that waits for no other.
+    /// Returns the next unit that need not wait.
     pub fn pop(&mut self) -> Option<OwnedUnit> {
         let first = self.first()?;
         let decode = self.lanes[first].waiting.front()?.decode;
@@ -145,12 +147,12 @@ impl Interleave {
         if may_go { self.take(first) } else { None }
     }
 
-    /// The next unit, whatever may come: nothing comes.
+    /// Returns the next unit, since no others come.
     pub fn pop_last(&mut self) -> Option<OwnedUnit> {
         self.first().and_then(|first| self.take(first))
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         let lanes = self.lanes.iter();
         let entries: usize = lanes.map(|lane| lane.waiting.capacity()).sum();
@@ -159,7 +161,7 @@ impl Interleave {
             + self.lanes.capacity() * size_of::<TrackQueue>()
     }
 
-    /// The track whose first unit is to be decoded before all others.
+    /// Returns the track whose first unit has the earliest decode time.
     fn first(&self) -> Option<usize> {
         let heads = self.lanes.iter().enumerate();
         heads
@@ -177,8 +179,8 @@ impl Interleave {
 }
 
 impl TrackQueue {
-    /// Whether a unit of this time need not wait for the track. Who has waited in vain waits no
-    /// more: what goes out is no later for it from then on.
+    /// Returns whether a unit of this time need not wait for the track. After one wait in vain the
+    /// others do not wait for it again: their output is not any later from then on.
     fn lets(&mut self, decode: i64, newest: i64, is_announced: bool) -> bool {
         let has_come = self.newest.is_some_and(|own| own >= decode);
         if has_come || !self.waiting.is_empty() {

@@ -1,4 +1,4 @@
-//! What is made of units: their order, their line of times, and the containers that are written.
+//! Turns units into an output stream: their order, their timeline, and the containers.
 
 mod interleave;
 mod mp4;
@@ -13,7 +13,7 @@ use crate::format::Format;
 use mp4::Mp4;
 use mpegts::MpegTs;
 
-/// The containers that are written.
+/// Containers that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Target {
@@ -24,10 +24,10 @@ pub enum Target {
 }
 
 impl Target {
-    /// Both.
+    /// All of them.
     pub const ALL: [Target; 2] = [Target::MpegTs, Target::Mp4];
 
-    /// By the name of a file below a stream's address.
+    /// Returns the target for the name of a file below a stream's address.
     pub fn named(file: &[u8]) -> Option<Target> {
         match file {
             b"live.ts" => Some(Target::MpegTs),
@@ -36,7 +36,7 @@ impl Target {
         }
     }
 
-    /// The format of what goes out.
+    /// Returns the format of the output.
     pub fn format(self) -> Format {
         match self {
             Target::MpegTs => Format::MpegTs,
@@ -45,22 +45,23 @@ impl Target {
     }
 }
 
-/// Bytes that go out for one that comes in, at most.
+/// Most bytes of output for a byte of input.
 pub const OUT_PER_BYTE: usize = mpegts::OUT_PER_BYTE;
-/// Bytes that go out for each unit beside that, at most.
+/// Most bytes of output for each unit beside that.
 pub const OUT_PER_UNIT: usize = mpegts::OUT_PER_UNIT;
-/// Bytes that go out beside all that, once, at most.
+/// Most bytes of output beside all that, once.
 pub const OUT_ONCE: usize = mp4::HEADER_ALLOWANCE;
 const _: () = assert!(mpegts::ALLOWANCE_MAX <= OUT_ONCE && mp4::OUT_PER_UNIT <= OUT_PER_UNIT);
 
-/// Writes one of the containers.
+/// Writer of one container.
 pub(super) enum Writer {
     MpegTs(Box<MpegTs>),
     Mp4(Box<Mp4>),
 }
 
 impl Writer {
-    /// Before the first track. A fragment has no more bytes than these and a unit.
+    /// Returns a writer before the first track. A fragment has at most `fragment_bytes_max` bytes
+    /// and one unit.
     pub fn new(to: Target, fragment_bytes_max: usize) -> Writer {
         match to {
             Target::MpegTs => Writer::MpegTs(Box::new(MpegTs::new())),
@@ -68,7 +69,7 @@ impl Writer {
         }
     }
 
-    /// What comes from now on: all that came of others is written.
+    /// Sets the tracks. All units of other tracks must be written.
     pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), Fault> {
         match self {
             Writer::MpegTs(writer) => writer.set_tracks(tracks),
@@ -76,7 +77,7 @@ impl Writer {
         }
     }
 
-    /// The next unit, in the order of their decode times but for what is late.
+    /// Writes the next unit. Units come in the order of their decode times, except for late ones.
     pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
         match self {
             Writer::MpegTs(writer) => writer.write(unit, out),
@@ -84,7 +85,7 @@ impl Writer {
         }
     }
 
-    /// Nothing more comes at this time.
+    /// Writes units that were gathered, since no others come at this time.
     pub fn settle(&mut self, out: &mut Vec<u8>) {
         match self {
             Writer::MpegTs(writer) => writer.settle(out),
@@ -93,7 +94,7 @@ impl Writer {
         }
     }
 
-    /// Nothing more comes at all, or not of this source.
+    /// Ends the source.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
         match self {
             Writer::MpegTs(writer) => writer.settle(out),
@@ -102,7 +103,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Why it cannot carry a track that is known, if it cannot.
+    /// Returns why a known track cannot be carried, if it cannot.
     pub fn left_out(&self, track: &Track) -> Option<&'static str> {
         match self {
             Writer::MpegTs(_) => mpegts::left_out(track),
@@ -138,7 +139,7 @@ impl Writer {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         match self {
             Writer::MpegTs(writer) => size_of::<MpegTs>() + writer.held_bytes(),

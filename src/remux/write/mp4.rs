@@ -1,16 +1,16 @@
 //! Writes fragmented MP4 (ISO/IEC 14496-12; CMAF): `ftyp` and `moov`, then fragments of a `moof`
 //! and an `mdat`.
 //!
-//! A fragment begins with each join point of the first video track, and when [`FRAGMENT_TIME`] is
-//! over: by so much, at the most, it is late. All that came in that time is in it, the tracks one
-//! behind the other. Where the tracks change the stream begins anew: with another `ftyp` and
-//! `moov`, behind which times go on. Each sample lasts until the next one of its track; how long
-//! the last of a fragment lasts is guessed where the next has not come, and the fragment behind it
-//! says its own time, so that no guess adds to another.
+//! A fragment begins at each join point of the first video track, and when [`FRAGMENT_TIME`] is
+//! over. So the output is at most that late. A fragment has all units of its time, one track after
+//! the other. When the tracks change, the stream begins again with another `ftyp` and `moov`, and
+//! the times continue. Each sample lasts until the next one of its track. The duration of the last
+//! sample of a fragment is estimated if the next one has not come. Each fragment has its own time,
+//! so estimates do not add up.
 //!
-//! It owns the units of one fragment: at most as many bytes as it was told and one unit, and
-//! [`SAMPLES_MAX`] entries. A unit goes out once, with at most [`OUT_PER_UNIT`] bytes around it;
-//! headers are paid for by what comes in, [`HEADER_ALLOWANCE`] once.
+//! It owns the units of one fragment: at most the allowed bytes and one unit, and [`SAMPLES_MAX`]
+//! entries. A unit goes out once, with at most [`OUT_PER_UNIT`] bytes around it. Headers are
+//! limited to the length of the input and [`HEADER_ALLOWANCE`].
 
 mod boxes;
 mod fragment;
@@ -28,28 +28,29 @@ pub const FRAGMENT_TIME: i64 = 500_000_000;
 /// Longest first fragment where video is named and has not come, in nanoseconds. Joins wait for
 /// video as long.
 const VIDEO_TIME: i64 = 4_000_000_000;
-/// And has so many samples.
+/// Most samples of a fragment.
 const SAMPLES_MAX: usize = 2048;
-/// Around a unit: what a fragment of it alone needs.
+/// Most bytes around a unit: a fragment with this unit alone.
 pub const OUT_PER_UNIT: usize = 256;
-/// Headers have so many bytes together, and as many more as media came.
+/// Most bytes of all headers beyond the length of the media.
 pub const HEADER_ALLOWANCE: usize = 64 * 1024;
-/// Sound whose time is off by so much from where the one before ends is no longer where it ends.
+/// Largest deviation of sound from the end of the previous frame, in nanoseconds. Sound within it
+/// continues exactly there.
 const JITTER: i64 = 1_000_000;
 
-/// The writer.
+/// Writer of fragmented MP4.
 #[derive(Debug)]
 pub struct Mp4 {
     bytes_max: usize,
-    /// As they were told.
+    /// Tracks of the newest list.
     tracks: Vec<Track>,
     lanes: Vec<TrackQueue>,
-    /// Whose join points begin fragments.
+    /// Track whose join points begin fragments.
     leader: Option<usize>,
-    /// What the header says that was written last.
+    /// Tracks of the newest header.
     header: Vec<Track>,
     sequence_number: u32,
-    /// When the first unit of this fragment is to be decoded, in nanoseconds.
+    /// Decode time of the fragment's first unit, in nanoseconds.
     since: Option<i64>,
     bytes: usize,
     samples: usize,
@@ -60,20 +61,21 @@ pub struct Mp4 {
 /// A track's part of a fragment.
 #[derive(Debug)]
 struct TrackQueue {
-    /// Of a track that is known.
+    /// Whether the track is known.
     is_carried: bool,
     is_video: bool,
     clock: u32,
-    /// How many ticks a frame of this kind of sound lasts, where all last the same.
+    /// Ticks of a frame of sound, if all have the same duration.
     frame: Option<i64>,
     samples: Vec<Sample>,
-    /// When the newest sample is to be decoded, and how long the one before lasted, in ticks.
+    /// Decode time of the newest sample, in ticks.
     newest: Option<i64>,
+    /// Duration of the sample before the newest, in ticks.
     gap: i64,
 }
 
 impl Mp4 {
-    /// Before the first track. A fragment is cut before it has more bytes.
+    /// Returns a writer before the first track. A fragment has at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Mp4 {
         Mp4 {
             bytes_max,
@@ -89,14 +91,14 @@ impl Mp4 {
         }
     }
 
-    /// What is carried from now on. What came before goes out first.
+    /// Sets the tracks. Earlier units go out first.
     pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), Fault> {
         let alike = |(old, new): (&Track, &Track)| old.is_alike(new);
         let are_alike = self.tracks.iter().zip(tracks).all(alike);
         if are_alike && tracks.len() == self.tracks.len() {
             return Ok(());
         }
-        // What is told of tracks before the first header stands in it.
+        // Changes before the first header go into that header.
         if !(self.header.is_empty() && Track::are_more(&self.tracks, tracks)) {
             self.write_fragment(None, out)?;
         }
@@ -111,7 +113,7 @@ impl Mp4 {
         Ok(())
     }
 
-    /// Takes a unit, in front of which a fragment may end.
+    /// Takes a unit. A fragment may end in front of it.
     pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
         let Some(lane) = self
             .lanes
@@ -142,13 +144,13 @@ impl Mp4 {
         Ok(())
     }
 
-    /// Whether there is video of which nothing is known, before the first header.
+    /// Returns whether there is video without a setup, before the first header.
     fn awaits_video(&self) -> bool {
         let mut video = self.tracks.iter().filter(|track| track.codec.is_video());
         self.header.is_empty() && video.any(|track| !track.is_known())
     }
 
-    /// Nothing more comes: the fragment is whole.
+    /// Ends the source: the fragment is whole.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
         self.write_fragment(None, out)
     }
@@ -162,7 +164,7 @@ impl Mp4 {
         Some(decode.nanoseconds() - 2 * JITTER)
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         let lanes = self.lanes.iter();
         let entries: usize = lanes.map(|lane| lane.samples.capacity()).sum();
@@ -177,8 +179,8 @@ impl Mp4 {
             + setups
     }
 
-    /// Writes what has come, and the header if it is a new one; `next` is the track and the time
-    /// of the unit that begins the next fragment.
+    /// Writes the fragment, and the header if it has changed. `next` is the track and the time of
+    /// the next fragment's first unit.
     fn write_fragment(
         &mut self,
         next: Option<(usize, i64)>,
@@ -213,7 +215,7 @@ impl Mp4 {
         Ok(())
     }
 
-    /// Whether the tracks are those that the header names.
+    /// Returns whether the header names these tracks.
     fn header_holds(&self) -> bool {
         let now = self.tracks.iter().filter(|track| track.is_known());
         let told = self.header.iter().filter(|track| track.is_known());
@@ -239,7 +241,8 @@ impl Mp4 {
 }
 
 impl TrackQueue {
-    /// A track whose times go on behind those of the one before in its place.
+    /// Returns the state of a track. Its times continue the times of the previous track at the same
+    /// index.
     fn go_on(old: Option<TrackQueue>, track: &Track) -> TrackQueue {
         let clock = header::clock_of(track);
         let (newest, samples) = match old {
@@ -265,8 +268,9 @@ impl TrackQueue {
         }
     }
 
-    /// A unit in this track's ticks. Decode times ascend. Frames of sound follow each other without
-    /// a gap as long as their times say so to a millisecond, which some containers round to.
+    /// Turns a unit into a sample in the track's ticks. Decode times ascend. Frames of sound follow
+    /// each other without a gap if their times deviate by at most a millisecond, to which some
+    /// containers round.
     fn sample(&mut self, decode: i64, present: i64, is_join: bool, bytes: Box<[u8]>) -> Sample {
         let told = ticks(decode, self.clock);
         let offset = ticks(present, self.clock).saturating_sub(told);
@@ -290,7 +294,7 @@ impl TrackQueue {
         }
     }
 
-    /// When what comes next is likely to be decoded.
+    /// Returns the probable decode time of the next sample.
     fn end(&self) -> i64 {
         let newest = self.samples.last().map_or(0, |sample| sample.decode);
         let second = i64::from(self.clock);

@@ -1,15 +1,13 @@
-//! Writes MPEG-TS (ISO/IEC 13818-1): one program, of which each unit is a PES packet.
+//! Writes MPEG-TS (ISO/IEC 13818-1): one program, with a PES packet for each unit.
 //!
-//! PES packets stand whole, one behind the other: nothing is open where the next one begins. A
-//! picture goes out when it comes; small frames of sound that come together share a PES packet. In
-//! front of each join point and ten times a second stand the tables, in front of each join point
-//! the parameter sets, if the unit does not bring its own. The clock goes with the first video
-//! track, else with the first of all.
+//! PES packets are whole, one after another: none is open where the next one begins. A picture goes
+//! out when it comes. Small frames of sound that come together share a PES packet. The tables come
+//! before each join point and ten times a second. The parameter sets come before each join point,
+//! unless the unit has its own. The clock is that of the first video track, or of the first track.
 //!
-//! What goes out beside the media (tables, clock, parameter sets repeated) is paid for by what
-//! comes in: so times that jump, or a flood of key pictures, cause no flood. All that goes out is
-//! at most [`OUT_PER_BYTE`] times as much as came in, and [`OUT_PER_UNIT`] a unit, and
-//! [`ALLOWANCE_MAX`] once.
+//! Tables, clock and repeated parameter sets are limited by the length of the input. So jumping
+//! times or a flood of key pictures cause no flood. The output is at most [`OUT_PER_BYTE`] times
+//! the input, [`OUT_PER_UNIT`] for each unit, and [`ALLOWANCE_MAX`] once.
 
 mod clock;
 mod packets;
@@ -26,45 +24,45 @@ use payload::{Carriage, Framing, Nal};
 use tables::{Entry, Tables};
 use waiting::Waiting;
 
-/// Bytes that go out for one that comes in.
+/// Most bytes of output for a byte of input.
 pub const OUT_PER_BYTE: usize = 5;
-/// Bytes that go out for each unit beside that: two packets that its ends may leave half empty, and
-/// its part of tables and clock.
+/// Most bytes of output for each unit beside that: two packets that may be half empty, and its part
+/// of tables and clock.
 pub const OUT_PER_UNIT: usize = 3 * PACKET_BYTES + UNIT_ALLOWANCE;
-/// Bytes that may be saved up for tables, clock and parameter sets.
+/// Most bytes that are saved up for tables, clock and parameter sets.
 pub const ALLOWANCE_MAX: usize = 16 * 1024;
-/// What a unit brings of that, however small it is,
+/// Bytes that each unit adds to the allowance, however small it is.
 const UNIT_ALLOWANCE: usize = 400;
-/// and each of its bytes.
+/// Bytes that each byte of a unit adds to the allowance.
 const BYTE_ALLOWANCE: usize = 3;
 
 const FIRST_PID: u16 = 0x100;
-/// Frames of sound share a PES packet up to so many bytes,
+/// Most bytes of frames that share a PES packet.
 const GATHER_BYTES_MAX: usize = 1500;
-/// and of so long.
+/// Longest time of frames that share a PES packet.
 const GATHER_TIME_MAX: i64 = 50 * MILLISECOND;
-/// A longer frame of sound is none.
+/// Longest frame of sound.
 const SOUND_BYTES_MAX: usize = 32 * 1024;
-/// By so much later than usual sound arrives at the most: as late as the most AAC that two channels
-/// may have needs, and early enough for the picture that follows.
+/// Longest delay of sound beyond its usual arrival. AAC at the highest rate of two channels needs
+/// it, and the following picture still arrives in time.
 const LATER_MAX: i64 = MARGIN * 3 / 5;
-/// Units go on by that much at least: a tick of 90 kHz.
+/// Smallest distance of decode times: a tick of 90 kHz.
 const TICK: i64 = 11_112;
 
-/// The writer.
+/// Writer of MPEG-TS.
 #[derive(Debug)]
 pub struct MpegTs {
     tables: Tables,
-    /// By the place of their tracks; `None` of what is left out, and of what is not known yet.
+    /// Streams by the index of their tracks. `None` for a track that is left out or not known yet.
     streams: Vec<Option<Stream>>,
-    /// Of those that were there before.
+    /// State of the PIDs of earlier streams.
     past: Vec<PidState>,
-    /// Whose PID tells the clock.
+    /// Stream whose PID carries the clock.
     leader: Option<usize>,
     clock: Clock,
     /// Bytes that may go out beside the media.
     allowance: usize,
-    /// The head of the PES packet that is written, with what stands in front of a picture.
+    /// Head of the current PES packet, with the bytes in front of a picture.
     head: Vec<u8>,
 }
 
@@ -76,20 +74,21 @@ struct Stream {
     packet_time: i64,
     is_video: bool,
     past: PidState,
-    /// Sound that is gathered, and since when.
+    /// Sound that is gathered.
     gathered: Vec<u8>,
+    /// Decode time of the first gathered frame.
     since: i64,
-    /// When the newest frame of it is decoded.
+    /// Decode time of the newest gathered frame.
     until: i64,
-    /// Of sound.
+    /// Decoder's buffer, for sound.
     waiting: Waiting,
 }
 
-/// What goes on for a PID, whatever it carries.
+/// State of a PID. It survives a change of the stream.
 #[derive(Clone, Copy, Debug)]
 struct PidState {
     counter: Counter,
-    /// When the newest unit was to be decoded.
+    /// Decode time of the newest unit.
     newest: i64,
 }
 
@@ -100,14 +99,14 @@ impl PidState {
     };
 }
 
-/// What a PES packet is of.
+/// Time of a PES packet.
 struct Timed {
     decode: i64,
     is_join: bool,
 }
 
 impl MpegTs {
-    /// Before the first track.
+    /// Returns a writer before the first track.
     pub fn new() -> MpegTs {
         MpegTs {
             tables: Tables::new(),
@@ -120,7 +119,7 @@ impl MpegTs {
         }
     }
 
-    /// What is carried from now on. Nothing may be gathered.
+    /// Sets the tracks. No sound may be gathered.
     pub fn set_tracks(&mut self, tracks: &[Track]) -> Result<(), Fault> {
         for (index, stream) in std::mem::take(&mut self.streams).into_iter().enumerate() {
             if let Some(stream) = stream {
@@ -135,7 +134,7 @@ impl MpegTs {
                 false => None,
             };
             let past = self.past.get(index).copied().unwrap_or(PidState::NONE);
-            // Tracks are few.
+            // There are few tracks.
             let pid = FIRST_PID + index as u16;
             let is_video = track.codec.is_video();
             self.streams
@@ -174,7 +173,7 @@ impl MpegTs {
         Ok(())
     }
 
-    /// Nothing more comes at this time: what was gathered goes out.
+    /// Writes the gathered sound, since nothing else comes at this time.
     pub fn settle(&mut self, out: &mut Vec<u8>) {
         for index in 0..self.streams.len() {
             self.write_gathered(index, out);
@@ -209,7 +208,7 @@ impl MpegTs {
         self.past = past.collect();
     }
 
-    /// Bytes that its allocations take: besides what is gathered, some hundred.
+    /// Returns the bytes of its allocations: the gathered sound, and some hundred.
     pub fn held_bytes(&self) -> usize {
         let streams = self.streams.iter().flatten();
         let streams: usize = streams.map(Stream::held_bytes).sum();
@@ -310,7 +309,7 @@ impl MpegTs {
         }
     }
 
-    /// Writes a PES packet, and in front of it what is due.
+    /// Writes a PES packet, and in front of it the tables and the clock if they are due.
     fn send(&mut self, index: usize, timed: &Timed, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
         let is_leader = self.leader == Some(index);
         let bytes = head.len() + body.len();
@@ -326,8 +325,8 @@ impl MpegTs {
         };
         let table_packets = self.tables.bytes() / PACKET_BYTES;
         let packets = bytes / PAYLOAD_BYTES + 1 + table_packets;
-        // Whatever comes has arrived when it is decoded, and a little before: pictures so much
-        // earlier that there is time for the sound that follows.
+        // Each unit arrives a little before it is decoded. Pictures arrive earlier, so that the
+        // following sound has time.
         let spare = if stream.is_video {
             MARGIN / 4
         } else {
@@ -342,7 +341,7 @@ impl MpegTs {
         if wants_tables && self.write_tables(out) {
             self.clock.pass_tables(packet_time, table_packets);
         }
-        // What fills its buffer must not seem to come earlier.
+        // A unit that fills its buffer must not seem to come earlier.
         let is_tight = begins > usual;
         if is_tight && is_leader {
             self.clock.pass_others();
@@ -372,7 +371,7 @@ impl MpegTs {
         sending.write(&mut self.clock, head, body, out);
     }
 
-    /// The clock goes on to where the next unit begins. In a gap it is told in between.
+    /// Moves the clock to the beginning of the next unit. In a gap it is repeated.
     fn pass_time(&mut self, target: i64, out: &mut Vec<u8>) {
         while let Some(next) = self.clock.way_to(target)
             && self.allowance >= PACKET_BYTES + self.tables.bytes()
@@ -386,7 +385,7 @@ impl MpegTs {
         self.clock.move_to(target);
     }
 
-    /// Says whether there was room for them.
+    /// Writes the tables. Returns whether there was room for them.
     fn write_tables(&mut self, out: &mut Vec<u8>) -> bool {
         let bytes = self.tables.bytes();
         let has_room = self.allowance >= bytes;
@@ -424,8 +423,8 @@ impl Stream {
         }
     }
 
-    /// When a PES packet of so many bytes begins to arrive that usually would then: sound not
-    /// before its buffer has room, but in time.
+    /// Returns the time at which a PES packet of this length begins to arrive. `usual` is the
+    /// earliest. Sound waits until its buffer has room, but not too long.
     fn room_at(&self, usual: i64, bytes: usize) -> i64 {
         if self.is_video {
             return usual;
@@ -444,7 +443,7 @@ impl Stream {
         }
     }
 
-    /// Decode times ascend by a tick at least.
+    /// Makes the decode time at least one tick later than the previous one.
     fn put_behind(&mut self, unit: &mut OwnedUnit) {
         unit.decode = unit.decode.max(self.past.newest.saturating_add(TICK));
         unit.present = unit.present.max(unit.decode);

@@ -1,55 +1,55 @@
-//! One line of times out of clocks that jump: a source's own, or where sources follow each other.
+//! Makes one timeline of clocks that jump: within a source, or where sources follow each other.
 //!
-//! All tracks are moved by the same, so that sound stays with its pictures. A time further than
-//! [`JUMP`] from where the line has come to is no time of this clock, nor is one that lies more than
-//! [`BACK_MAX`] before the unit before it in its track: from there on everything is
-//! moved so that it goes on where it has ended. A gap that is shorter stays a gap.
+//! All tracks move by the same amount, so that sound stays with its pictures. A time belongs to
+//! another clock if it is further than [`JUMP`] from the end of the timeline, or more than
+//! [`BACK_MAX`] before the previous unit of its track. From there on all times move, so that they
+//! continue at the end. A shorter gap stays a gap.
 
 use super::interleave::{BACK_MAX, OwnedUnit};
-/// So many nanoseconds in ticks of a clock, rounded to the nearest.
+/// Converts nanoseconds to ticks of a clock, rounded to the nearest.
 pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
     let doubled = 2 * i128::from(nanoseconds) * i128::from(ticks_per_second);
     let second = 1_000 * i128::from(MILLISECOND);
     let nearest = (doubled + second).div_euclid(2 * second);
-    // Of a clock of some gigahertz, in some hundred years.
+    // Only a clock of some gigahertz gets there, in some hundred years.
     nearest.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-/// Where the line stands.
+/// State of the timeline.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    /// By so much everything is moved.
+    /// Distance by which all times are moved.
     shift: i64,
-    /// The latest decode time that went out.
+    /// Latest decode time that went out.
     newest: Option<i64>,
-    /// By the place of their tracks.
+    /// Tracks by their index.
     tracks: Vec<Track>,
 }
 
-/// How far a track has come.
+/// Position of a track.
 #[derive(Clone, Copy, Debug)]
 struct Track {
     /// The latest decode time that went out. `i64::MIN`: no unit has.
     newest: i64,
-    /// How far it lay behind the one before.
+    /// Distance of its newest unit from the one before.
     gap: i64,
-    /// Nothing goes out that lies before this: where the sources, or the clocks, follow each other.
+    /// Earliest time of its next unit: where the sources, or the clocks, follow each other.
     floor: i64,
 }
 
 const MILLISECOND: i64 = 1_000_000;
-/// Times may run on so far at once, and one track be so far behind another.
+/// Longest step of the times at once, and longest lag of one track behind another.
 const JUMP: i64 = 10_000 * MILLISECOND;
-/// Where the line begins: what leads in to the first unit, or is told before it, has room.
+/// First time of the timeline. Earlier times have room for the lead-in of the first unit.
 pub(super) const BEGIN: i64 = 1_000 * MILLISECOND;
-/// By a multiple of this all usual clocks are moved by whole ticks: 90 kHz, 48 kHz, 44.1 kHz,
-/// 1 kHz.
+/// All usual clocks move by whole ticks if times move by a multiple of this: 90 kHz, 48 kHz, 44.1
+/// kHz, 1 kHz.
 const STEP: i64 = 10 * MILLISECOND;
-/// How far one goes on behind another at the most.
+/// Longest distance from the end of one clock to the beginning of the next.
 const GAP_MAX: i64 = 100 * MILLISECOND;
 
 impl Timeline {
-    /// Moves a unit to its place; says whether it has one.
+    /// Moves a unit to its place. Returns whether it goes out.
     #[must_use]
     pub fn place(&mut self, unit: &mut OwnedUnit) -> bool {
         let moved = self.moved(unit.decode);
@@ -61,7 +61,7 @@ impl Timeline {
                 self.shift
             }
             Some(newest) => {
-                // Behind all tracks: a key picture must not be what is dropped.
+                // After all tracks, so that no key picture is dropped.
                 let end = self.tracks.iter().map(Track::end).fold(newest, i64::max);
                 let distance = end.saturating_sub(unit.decode);
                 self.begin(distance.div_euclid(STEP) + 1)
@@ -69,7 +69,7 @@ impl Timeline {
         };
         unit.decode = unit.decode.saturating_add(shift);
         unit.present = unit.present.saturating_add(shift);
-        // A picture that is shown so late was decoded for nothing.
+        // A picture that is shown this late was decoded for nothing.
         if unit.present - unit.decode > JUMP {
             unit.present = unit.decode;
         }
@@ -105,18 +105,18 @@ impl Timeline {
         decode.saturating_add(self.shift)
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.tracks.capacity() * size_of::<Track>()
     }
 
-    /// Whether a track has come further than this time.
+    /// Returns whether a track is past this time by more than [`BACK_MAX`].
     fn runs_back(&self, track: usize, decode: i64) -> bool {
         let track = self.tracks.get(track);
         track.is_some_and(|track| track.newest.saturating_sub(decode) > BACK_MAX)
     }
 
-    /// From here on everything is moved by so many steps.
+    /// Moves everything from here on by this many steps.
     fn begin(&mut self, steps: i64) -> i64 {
         for track in &mut self.tracks {
             track.floor = track.end();
@@ -126,7 +126,7 @@ impl Timeline {
         shift
     }
 
-    /// Whether a unit that was moved goes out.
+    /// Returns whether a moved unit goes out.
     fn note(&mut self, unit: &OwnedUnit) -> bool {
         let none = Track {
             newest: i64::MIN,
@@ -152,7 +152,7 @@ impl Timeline {
 }
 
 impl Track {
-    /// Where what comes next may begin.
+    /// Returns the time at which the next unit may begin.
     fn end(&self) -> i64 {
         self.newest.saturating_add(self.gap)
     }

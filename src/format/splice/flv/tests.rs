@@ -10,7 +10,7 @@ fn tag(kind: u8, milliseconds: u32, body: &[u8]) -> Vec<u8> {
     [&[kind], &size[..], &time, &[high, 0, 0, 0], body, &whole].concat()
 }
 
-/// What goes out of these bytes.
+/// Returns the bytes that go out.
 fn cut(tags: &mut Tags, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let walked = Window::default().walk(tags, bytes, 0, &mut out);
@@ -34,10 +34,10 @@ fn a_clock_of_32_bits_goes_round() {
     assert_eq!(tags.time(7), 7);
 }
 
-/// One that is as long as a unit may be is held until it is whole; of a longer one viewers have a
+/// A tag of at most the length of a unit is held until it is whole. Of a longer one viewers have a
 /// part.
 #[test]
-fn a_tag_longer_than_a_unit_goes_out_as_it_comes() {
+fn a_tag_longer_than_a_unit_passes_as_it_comes() {
     for (body, unit_bytes_max, first_out) in [
         (20, 35, 35),
         (21, 35, 16),
@@ -64,10 +64,10 @@ fn a_tag_longer_than_a_unit_goes_out_as_it_comes() {
     }
 }
 
-/// Behind a seam sound from before the first picture is left out, also where it is long; scripts do
+/// After a seam, sound from before the first picture is left out, even if it is long. Scripts do
 /// not say how far a stream has come.
 #[test]
-fn times_go_on_where_the_source_before_has_ended() {
+fn times_continue_where_the_previous_source_ended() {
     let mut tags = Tags::new(60);
     let first = [
         HEAD,
@@ -98,9 +98,9 @@ fn times_go_on_where_the_source_before_has_ended() {
 }
 
 #[test]
-fn codecs_are_alike_by_what_their_first_tags_say() {
+fn codecs_are_compared_by_the_first_tags() {
     let cases: [(u8, &[u8], &[u8], bool); 20] = [
-        // Pictures: a number, whatever kind of frame comes first and whatever follows.
+        // Pictures: a number. The kind of the first frame does not matter.
         (9, &[0x17], &[0x27], true),
         (9, &[0x17, 0, 1, 2, 3, 4], &[0x27, 9, 9, 9, 9, 9], true),
         (9, &[0x17], &[0x12], false),
@@ -112,7 +112,7 @@ fn codecs_are_alike_by_what_their_first_tags_say() {
         (9, b"\x90hvc1", b"\x90hvx1", false),
         (9, b"\x90hvc1", b"\x90hvc2", false),
         (9, b"\x90hvc1", b"\x17hvc1", false),
-        // As many of them as have not come say nothing.
+        // Missing letters say nothing.
         (9, b"\x90hvc1", b"\x90hvc", true),
         (9, b"\x90hvc1", b"", true),
         // Sound: with its rate and its channels.
@@ -122,13 +122,13 @@ fn codecs_are_alike_by_what_their_first_tags_say() {
         (8, b"\x90Opus", b"\x91Opus", true),
         (8, b"\x90Opus", b"\x90mp4a", false),
         (8, b"\x90Opus", b"\xafOpus", false),
-        // The bits above a kind are none of it; scripts have no codec.
+        // The bits above a type do not belong to it. Scripts have no codec.
         (0x29, &[0x17], &[0x12], false),
         (18, &[0x17], &[0x12], true),
     ];
     for (kind, one, other, is_alike) in cases {
         let mut tags = Tags::new(1000);
-        // Only the first counts, of either source.
+        // Only the first tag counts, of either source.
         let late = tag(kind, 40, &[0x33; 6]);
         let source = |body: &[u8]| [HEAD, &tag(kind, 0, body), &late].concat();
         cut(&mut tags, &[HEAD, &tag(kind, 0, one), &late].concat());
@@ -141,16 +141,16 @@ fn codecs_are_alike_by_what_their_first_tags_say() {
                 "{one:x?}, {other:x?}"
             );
         }
-        // The other kind has nothing to do with it.
+        // The other kind does not matter.
         let else_kind = if kind == 8 { 9 } else { 8 };
         assert!(tags.is_like(&[HEAD, &tag(else_kind, 0, &[0x5d])].concat()));
         assert!(tags.is_like(HEAD) && tags.is_like(b"FLV"));
     }
 }
 
-/// The sequence headers that viewers have had must be the same; others are sent on.
+/// The sequence headers that viewers have had must be the same. Others are sent.
 #[test]
-fn headers_are_alike_if_what_viewers_have_had_is_the_same() {
+fn headers_are_alike_if_the_sequence_headers_of_viewers_are_the_same() {
     let (video, sound) = (tag(9, 0, &[0x17, 0, 5]), tag(8, 0, &[0xaf, 0, 6]));
     let (script, other) = (tag(18, 0, &[2, 7]), tag(9, 0, &[0x17, 0, 9]));
     let header = |tags: &[&Vec<u8>]| {
@@ -159,7 +159,7 @@ fn headers_are_alike_if_what_viewers_have_had_is_the_same() {
     };
     let mut only_sound = header(&[&sound]);
     only_sound[4] = 4;
-    // Had, has, alike, and what is sent on with the time of the tag that comes first.
+    // Had, has, alike, and the tags that are sent with the time of the first tag.
     let bytes = tag(9, 0x0102_0304, &[0x17, 1]);
     let late = |kind, body: &[u8]| tag(kind, 0x0102_0304, body);
     let (late_video, late_sound) = (late(9, &[0x17, 0, 5]), late(8, &[0xaf, 0, 6]));
@@ -210,7 +210,7 @@ fn headers_are_alike_if_what_viewers_have_had_is_the_same() {
 }
 
 #[test]
-fn of_tags_that_break_off_there_is_what_there_is() {
+fn tags_that_are_cut_off_are_returned_as_far_as_they_go() {
     let bytes = [tag(9, 0, &[1, 2, 3]), tag(8, 0, &[]), tag(8, 0, &[7; 300])].concat();
     let read = |end: usize| {
         let each = tags(&bytes[..end]).map(|(kind, body)| (kind, body.len()));
@@ -227,7 +227,7 @@ fn of_tags_that_break_off_there_is_what_there_is() {
 
 #[cfg(feature = "handover")]
 #[test]
-fn only_what_can_be_is_believed_of_tags() {
+fn a_handed_over_cutter_that_cannot_be_is_refused() {
     let mut tags = Tags::new(100);
     assert!(tags.fits(100) && !tags.fits(99));
     tags.time = Some(i64::MAX / 4);

@@ -1,7 +1,7 @@
 use super::super::super::window::Window;
 use super::*;
 
-/// An element, with a size of two bytes.
+/// An element with a size of two bytes.
 fn element(id: u32, body: &[u8]) -> Vec<u8> {
     let id = id.to_be_bytes();
     let first = id.iter().position(|byte| *byte != 0).expect("no such id");
@@ -17,7 +17,7 @@ fn simple_block(track: u8, relative: i16, media: &[u8]) -> Vec<u8> {
     )
 }
 
-/// Laced, of so many frames, if they are more than one.
+/// A group. With more than one frame its block is laced.
 fn group(relative: i16, frames: u8, duration: u16) -> Vec<u8> {
     let [t0, t1] = relative.to_be_bytes();
     let block = element(
@@ -33,7 +33,7 @@ fn cluster(time: u32, content: &[Vec<u8>]) -> Vec<u8> {
     element(CLUSTER, &[time, content.concat()].concat())
 }
 
-/// As it goes out.
+/// A Cluster as it goes out.
 fn written(time: u64, content: &[Vec<u8>]) -> Vec<u8> {
     let time = [&[0xe7, 0x88][..], &time.to_be_bytes()].concat();
     [CLUSTER_HEAD.to_vec(), time, content.concat()].concat()
@@ -43,7 +43,7 @@ fn info(scale: u32) -> Vec<u8> {
     element(INFO, &element(TIMESTAMP_SCALE, &scale.to_be_bytes()))
 }
 
-/// What goes out of these bytes, in pieces of this size; `None` if they are let go.
+/// Returns the bytes that go out, in pieces of this size. `None` if the cutter fails.
 fn cut(blocks: &mut Blocks, bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
     let (mut window, mut out, mut at) = (Window::default(), Vec::new(), 0);
     for bytes in bytes.chunks(piece) {
@@ -53,7 +53,7 @@ fn cut(blocks: &mut Blocks, bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// One that has had a block of track 1 at 0, in ticks of a millisecond: the next goes to 20.
+/// A cutter after a block of track 1 at 0, in ticks of a millisecond. The next block goes to 20.
 fn begun(unit_bytes_max: usize) -> Blocks {
     let mut blocks = Blocks::new(unit_bytes_max);
     let bytes = [
@@ -68,7 +68,7 @@ fn begun(unit_bytes_max: usize) -> Blocks {
 const VOID: u32 = 0xec;
 
 #[test]
-fn what_speaks_of_places_is_left_out_and_blocks_go_on_where_the_source_before_has_ended() {
+fn positions_are_left_out_and_blocks_continue_where_the_previous_source_ended() {
     let ebml = element(EBML, &[1, 2, 3]);
     let tracks = element(TRACKS, &[0xec, 0x80]);
     let first_blocks = [simple_block(1, 0, &[1; 9]), group(40, 1, 40)];
@@ -105,7 +105,7 @@ fn what_speaks_of_places_is_left_out_and_blocks_go_on_where_the_source_before_ha
         element(VOID, &[0; 3]),
         written(100, &first_blocks),
         element(0x1254_c367, b"tags"),
-        // What the first source had up to 180 is not shown again.
+        // Blocks of the first source up to 180 are not shown again.
         written(180, &[simple_block(1, 0, &[2; 5])]),
         written(220, &[simple_block(1, 0, &[3; 5])]),
     ];
@@ -116,17 +116,17 @@ fn what_speaks_of_places_is_left_out_and_blocks_go_on_where_the_source_before_ha
         out.extend(cut(&mut blocks, &second.concat(), piece).expect("the second"));
         assert_eq!(out, expected.concat());
         assert!(!blocks.is_within_unit() && blocks.held_bytes() > 0);
-        // Another stream behind it is none that goes on.
+        // Another stream after it does not continue it.
         for begins in [&ebml, &element(SEGMENT, &[])] {
             assert!(cut(&mut blocks, begins, piece).is_none());
         }
     }
 }
 
-/// A Cluster that began before the stream has, and a clock that begins again far from the Cluster
-/// that was written.
+/// A Cluster that began before the stream, and a clock that begins again far from the written
+/// Cluster.
 #[test]
-fn clusters_begin_where_their_blocks_can_say_their_times() {
+fn clusters_begin_so_that_their_blocks_can_say_their_times() {
     let mut blocks = begun(1000);
     blocks.seam();
     let early = cluster(1_000, &[simple_block(1, 500, &[2])]);
@@ -151,8 +151,8 @@ fn clusters_begin_where_their_blocks_can_say_their_times() {
 
 #[test]
 fn how_long_a_block_lasts() {
-    // In whichever unit of time, a block that is followed later than a tenth of a second lasts no
-    // longer; one of several frames that much longer.
+    // In any unit of time, a block counts at most a tenth of a second if the next one is later. A
+    // block of several frames counts that much more.
     for (scale, block, end) in [
         (1_000_000, group(0, 1, 40), 40),
         (1_000_000, group(0, 1, 100), 100),
@@ -183,10 +183,10 @@ fn how_long_a_block_lasts() {
     assert!(cut(&mut blocks, &timeless, usize::MAX).is_none());
 }
 
-/// One that is as long as a unit may be is held until it is whole; of a longer one viewers have a
-/// part.
+/// A block of at most the length of a unit is held until it is whole. Of a longer one viewers have
+/// a part.
 #[test]
-fn a_block_longer_than_a_unit_goes_out_as_it_comes() {
+fn a_block_longer_than_a_unit_passes_as_it_comes() {
     for (unit_bytes_max, length, first_out) in [
         (100, 100, 100),
         (100, 101, 64),
@@ -211,7 +211,7 @@ fn a_block_longer_than_a_unit_goes_out_as_it_comes() {
             assert_eq!(blocks.is_within_unit(), is_part, "{come} of {length}");
         }
     }
-    // What lies before the seam is left out, all of it.
+    // A block from before the seam is left out, all of it.
     let mut blocks = begun(100);
     blocks.seam();
     let content = [
@@ -225,16 +225,16 @@ fn a_block_longer_than_a_unit_goes_out_as_it_comes() {
 }
 
 #[test]
-fn what_cannot_be_cut_is_let_go() {
+fn elements_that_cannot_be_cut_fail() {
     let is_let_go = |content: &[Vec<u8>]| {
         let mut blocks = Blocks::new(100);
         cut(&mut blocks, &content.concat(), usize::MAX).is_none()
     };
     let segment = element(SEGMENT, &[]);
-    // A header's element may be as long as a unit, but no longer.
+    // An element of the header may have the length of a unit, and no more.
     assert!(!is_let_go(&[segment.clone(), element(TRACKS, &[0; 94])]));
     assert!(is_let_go(&[segment.clone(), element(TRACKS, &[0; 95])]));
-    // A block without a time, with no track, and without its head; an element of unknown size.
+    // A block without a time, without a track, and without its head; an element of unknown size.
     let block = simple_block(1, 0, &[7]);
     let no_track = element(SIMPLE_BLOCK, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     assert!(is_let_go(&[segment.clone(), element(CLUSTER, &block)]));
@@ -254,9 +254,9 @@ fn what_cannot_be_cut_is_let_go() {
     assert!(is_let_go(&[segment, time(0x80)]));
 }
 
-/// Of what is let go viewers get nothing.
+/// Viewers get nothing of a block that fails.
 #[test]
-fn nothing_goes_out_of_a_block_that_is_let_go() {
+fn nothing_goes_out_of_a_block_that_fails() {
     let mut blocks = Blocks::new(100);
     let bytes = [
         element(SEGMENT, &[]),
@@ -266,13 +266,13 @@ fn nothing_goes_out_of_a_block_that_is_let_go() {
     let (mut window, mut out) = (Window::default(), Vec::new());
     assert!(window.walk(&mut blocks, &bytes, 0, &mut out).is_ok());
     let before = out.clone();
-    // Of a group in one piece too long, what is seen ends before the block's time does.
+    // The part of a group that has come ends before the block's time.
     let reference = element(0xfb, &[1; 52]);
     let block = element(BLOCK, &[&[0x81, 0, 9, 0][..], &[7; 90]].concat());
     let bytes = cluster(5, &[element(BLOCK_GROUP, &[reference, block].concat())]);
     assert!(window.walk(&mut blocks, &bytes, 0, &mut out).is_err());
     assert_eq!(out, before);
-    // Of a track that is new and far behind the others, no Cluster could say the time.
+    // The track is new and far behind the others. No Cluster could say its time.
     let mut blocks = begun(100);
     blocks.seam();
     let ahead = cluster(50_000, &[simple_block(1, 0, &[7])]);
@@ -282,7 +282,7 @@ fn nothing_goes_out_of_a_block_that_is_let_go() {
     assert_eq!(out, written(20, &[simple_block(1, 0, &[7])]));
 }
 
-/// A first source that begins anew has a new clock, too.
+/// A first source that begins again has a new clock, too.
 #[test]
 fn a_stream_that_begins_anew_forgets_the_one_before() {
     let mut blocks = Blocks::new(100);
@@ -302,11 +302,11 @@ fn a_stream_that_begins_anew_forgets_the_one_before() {
     assert_eq!(next, Some(written(20, &[simple_block(1, 0, &[8])])));
 }
 
-/// Track, time, where that stands, frames.
+/// Track, time, position of the time, frames.
 type Told = Option<(u64, i16, usize, i64)>;
 
 #[test]
-fn a_block_says_its_track_its_time_and_its_frames() {
+fn the_head_of_a_block_has_track_time_and_frames() {
     let cases: [(&[u8], Told); 12] = [
         (&[0x81, 0x01, 0x02, 0x80, 3], Some((1, 0x102, 3, 1))),
         (&[0x81, 0xff, 0xfe, 0x00], Some((1, -2, 3, 1))),
@@ -317,7 +317,7 @@ fn a_block_says_its_track_its_time_and_its_frames() {
         ),
         (&[0x00, 0x80, 0, 0, 0, 0, 0, 1, 2, 0, 9, 0], None),
         (&[0xff, 0, 9, 0], None),
-        // Laced in whichever way, with the number of frames behind the first.
+        // Laced in any way, with the number of frames after the first.
         (&[0x81, 0, 9, 0x02, 3], Some((1, 9, 3, 4))),
         (&[0x81, 0, 9, 0x84, 0], Some((1, 9, 3, 1))),
         (&[0x81, 0, 9, 0x06, 255], Some((1, 9, 3, 256))),
@@ -343,7 +343,7 @@ fn a_block_says_its_track_its_time_and_its_frames() {
 }
 
 #[test]
-fn a_group_says_how_long_its_block_lasts_on_whichever_side_of_it() {
+fn a_group_has_a_duration_before_or_after_its_block() {
     let block = element(BLOCK, &[0x81, 0, 9, 0, 7, 7]);
     let lasts = element(BLOCK_DURATION, &[1, 0]);
     let reference = element(0xfb, &[5]);
@@ -388,7 +388,7 @@ fn headers_are_alike_if_they_set_decoders_up_alike() {
             &[track(&[&usual[..], &[(id, &b"x"[..])]].concat())],
         )
     };
-    // What is not said is usual, and names decide nothing.
+    // A missing field has its default, and names decide nothing.
     for alike in [
         one.clone(),
         header(Vec::new(), &[track(&usual)]),
@@ -422,7 +422,7 @@ fn headers_are_alike_if_they_set_decoders_up_alike() {
 
 #[cfg(feature = "handover")]
 #[test]
-fn only_what_can_be_is_believed_of_blocks() {
+fn a_handed_over_cutter_that_cannot_be_is_refused() {
     let mut blocks = Blocks::new(100);
     assert!(blocks.fits(100) && blocks.fits(101) && !blocks.fits(99));
     blocks.timeline = Timeline::new(-1);

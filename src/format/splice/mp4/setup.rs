@@ -1,27 +1,27 @@
-//! What a header of fragmented MP4 sets decoders up with: by that two are compared.
+//! Compares headers of fragmented MP4 by what they tell decoders.
 
 use super::super::super::mp4::{TrackBox, boxes, child, children, descriptor};
 
-/// A track's sample descriptions: whole ones.
+/// Sample descriptions of a track. All of them are whole.
 #[derive(Clone, Copy)]
 pub(super) struct Samples<'a> {
     handler: &'a [u8],
     entries: &'a [u8],
 }
 
-/// One of them, without the bit rates that a multiplexer happened to measure.
+/// A sample description, without the bit rates that a multiplexer has measured.
 struct Sample<'a> {
     kind: [u8; 4],
-    /// Sizes, rates, channels.
+    /// Sizes, rates and channels.
     fields: &'a [u8],
     rest: &'a [u8],
 }
 
-/// What stands in a box of one.
+/// Content of a box in a sample description.
 #[derive(PartialEq, Eq)]
 enum Setup<'a> {
     Whole(&'a [u8]),
-    /// Of an `esds` (ISO/IEC 14496-1): the kind of object, and what its decoder is told.
+    /// Content of an `esds` (ISO/IEC 14496-1): the kind of object, and the decoder's configuration.
     Decoder(u8, &'a [u8]),
 }
 
@@ -80,19 +80,20 @@ impl Setup<'_> {
     }
 }
 
-/// An elementary stream's descriptor holds its decoder's, and that holds what the decoder is told.
+/// Returns the kind of object and the decoder's configuration. An elementary stream descriptor
+/// contains them in the descriptor of its decoder.
 fn decoder(esds: &[u8]) -> Option<(u8, &[u8])> {
     let stream = descriptor(esds.get(4..)?, 3)?;
-    // Behind its number and its flags; whatever the flags announce stands where it is not looked
-    // for.
+    // The descriptor follows a number and the flags. With flags other fields come first; they are
+    // not read.
     let config = descriptor(stream.get(3..).filter(|_| stream.get(2) == Some(&0))?, 4)?;
-    // Behind the kind, the size of a buffer and two bit rates.
+    // It follows the kind, the size of a buffer and two bit rates.
     let told = descriptor(config.get(13..)?, 5)?;
     Some((*config.first()?, told))
 }
 
-/// Whether two headers, as late viewers get them, set decoders up alike: each track with its clock
-/// and its description, and what is said of samples where fragments say nothing.
+/// Returns whether two headers set decoders up alike: by each track with its clock and its
+/// descriptions, and by the defaults of its samples.
 pub fn are_alike(one: &[u8], other: &[u8]) -> bool {
     let Some((one, other)) = child(one, b"moov").zip(child(other, b"moov")) else {
         return false;

@@ -18,7 +18,7 @@ fn numbers(numbers: &[u32]) -> Vec<u8> {
         .collect()
 }
 
-/// A track with its clock, what it carries, and one description.
+/// A track with its clock, its kind and one description.
 fn trak(number: u32, rate: u32, handler: &[u8; 4], entry: &[u8]) -> Vec<u8> {
     let stsd = mp4_box(b"stsd", &[&numbers(&[0, 1]), entry]);
     let minf = mp4_box(b"minf", &[&mp4_box(b"stbl", &[&stsd])]);
@@ -36,7 +36,8 @@ fn opus() -> Vec<u8> {
     mp4_box(b"Opus", &[&[0; 28], &mp4_box(b"dOps", &[b"setup"])])
 }
 
-/// Track 1 is sound of 1,000 ticks a second, and its samples have 10; track 2 are words, of 90,000.
+/// Track 1 is sound of 1,000 ticks a second, and its samples have 10 ticks. Track 2 is subtitles,
+/// of 90,000.
 fn moov() -> Vec<u8> {
     let words = mp4_box(b"wvtt", &[&[0; 8]]);
     let mvex = mp4_box(b"mvex", &[&trex(1, 10), &trex(2, 90_000)]);
@@ -66,7 +67,7 @@ fn tfdt_long(time: u64) -> Vec<u8> {
     mp4_box(b"tfdt", &[&numbers(&[0x0100_0000]), &time.to_be_bytes()])
 }
 
-/// So many samples of usual length, whose bytes begin at such an offset.
+/// Samples of the default duration, whose data begins at this offset.
 fn trun(samples: u32, offset: u32) -> Vec<u8> {
     mp4_box(b"trun", &[&numbers(&[1, samples, offset])])
 }
@@ -96,7 +97,7 @@ fn cut(fragments: &mut Fragments, bytes: &[u8], piece: usize) -> Option<Vec<u8>>
 
 #[test]
 fn a_run_lasts_as_long_as_its_samples() {
-    // Flags, what follows, and the sum.
+    // Flags, the following numbers, and the sum.
     let cases: [(u32, &[u32], Option<u64>); 14] = [
         (0, &[3], Some(30)),
         (1, &[3, 77], Some(30)),
@@ -120,10 +121,11 @@ fn a_run_lasts_as_long_as_its_samples() {
 }
 
 #[test]
-fn a_track_of_a_fragment_says_when_it_begins_and_how_long_it_is() {
+fn a_part_of_a_fragment_has_a_time_and_a_duration() {
     let fragments = fragments(1000);
     let run = trun(3, 0);
-    // The fragment's header: its flags, its track and what follows. When, how long.
+    // The header of the part: flags, track and the following numbers. Then its time and its
+    // duration.
     for (head, time, runs, expected) in [
         (tfhd(0, 1, &[]), tfdt(7), run.clone(), Some((7, 30))),
         (
@@ -140,12 +142,12 @@ fn a_track_of_a_fragment_says_when_it_begins_and_how_long_it_is() {
             Some((7, 70)),
         ),
         (tfhd(0, 1, &[]), tfdt(7), Vec::new(), Some((7, 0))),
-        // A duration of its own, behind what describes it.
+        // A duration of its own, after the index of a description.
         (tfhd(0x8, 1, &[5, 6]), tfdt(7), run.clone(), Some((7, 15))),
         (tfhd(0xa, 1, &[5, 6]), tfdt(7), run.clone(), Some((7, 18))),
         (tfhd(0x2, 1, &[5, 6]), tfdt(7), run.clone(), Some((7, 30))),
         (tfhd(0x8, 1, &[]), tfdt(7), run.clone(), None),
-        // Positions from the file's beginning, no time, and a track that nobody knows.
+        // Positions from the beginning of the file, no time, and an unknown track.
         (tfhd(0x1, 1, &[5, 6]), tfdt(7), run.clone(), None),
         (tfhd(0, 1, &[]), Vec::new(), run.clone(), None),
         (tfhd(0, 3, &[]), tfdt(7), run.clone(), None),
@@ -178,7 +180,7 @@ fn times_are_counted_in_nanoseconds_and_back_to_the_nearest_tick() {
         ticks,
     };
     assert_eq!(run(1_000, true, 9).begins_at(), 3_000_000);
-    // Words do not count, nor does what lasts for no time.
+    // Subtitles do not count, and neither does a duration of 0.
     for (is_media, ticks, lasts) in [(true, 9, 9_000_000), (true, 0, 1), (false, 9, 1)] {
         assert_eq!(run(1_000, is_media, ticks).lasts(), lasts);
     }
@@ -196,7 +198,7 @@ fn times_are_counted_in_nanoseconds_and_back_to_the_nearest_tick() {
 }
 
 #[test]
-fn a_header_says_each_track_s_clock() {
+fn a_header_has_the_clock_of_each_track() {
     let told = clocks(&moov()[8..]).expect("two tracks");
     let told = told.iter().map(|clock| {
         (
@@ -217,7 +219,7 @@ fn a_header_says_each_track_s_clock() {
             .map(|clock| (clock.track, clock.usual_duration));
         Some(each.collect::<Vec<_>>())
     };
-    // Of two for a track the first counts; one for another track says nothing.
+    // The first of two for a track counts. One for another track says nothing.
     let twice = read(&[sound(5), sound(5)], &[trex(5, 1), trex(5, 2), trex(6, 3)]);
     assert_eq!(twice, Some(vec![(5, 1)]));
     assert_eq!(read(&[sound(5), sound(6)], &[trex(5, 1)]), None);
@@ -238,9 +240,10 @@ fn a_header_says_each_track_s_clock() {
     }
 }
 
-/// A later source's indexes, events and clocks are left out, its fragments moved on and counted on.
+/// Indexes, events and clocks of a later source are left out. Its fragments get new times and
+/// numbers.
 #[test]
-fn fragments_go_on_where_the_source_before_has_ended() {
+fn fragments_continue_where_the_previous_source_ended() {
     let whole = |number, sound: &[u8], words: &[u8]| {
         let trafs = [traf(1, sound, &trun(4, 99)), traf(2, words, &trun(1, 99))];
         [moof(number, &trafs), mp4_box(b"mdat", &[b"media"])].concat()
@@ -261,12 +264,12 @@ fn fragments_go_on_where_the_source_before_has_ended() {
         styp.clone(),
         sidx,
         whole(3, &tfdt(9_000), &tfdt_long(810_000)),
-        // From before what viewers have had.
+        // From before the end of the viewers' stream.
         whole(4, &tfdt(8_900), &tfdt_long(801_000)),
         prft,
         styp.clone(),
         whole(5, &tfdt(9_040), &tfdt_long(813_600)),
-        // Another header of the source: the times behind it go on, too.
+        // Another header of the source. The times after it continue, too.
         moov(),
         whole(1, &tfdt(0), &tfdt_long(0)),
     ]
@@ -288,7 +291,7 @@ fn fragments_go_on_where_the_source_before_has_ended() {
         assert!(fragments.held_bytes() > 2 * size_of::<Clock>());
         assert!(!fragments.is_within_unit());
     }
-    // A first source's other header begins its own times.
+    // Another header of a first source begins its own times.
     let mut fragments = Fragments::new(1_000);
     let twice = [&first[..], &moov(), &whole(1, &tfdt(0), &tfdt_long(0))].concat();
     assert_eq!(cut(&mut fragments, &twice, usize::MAX), Some(twice));
@@ -301,10 +304,10 @@ fn fragments_go_on_where_the_source_before_has_ended() {
     assert_eq!(next, Some(whole(2, &tfdt(40), &tfdt_long(3_600))));
 }
 
-/// One that is as long as a unit may be is held until it is whole; of a longer one viewers have a
-/// part.
+/// A fragment of at most the length of a unit is held until it is whole. Of a longer one viewers
+/// have a part.
 #[test]
-fn a_fragment_longer_than_a_unit_goes_out_as_it_comes() {
+fn a_fragment_longer_than_a_unit_passes_as_it_comes() {
     let moof = moof(7, &[traf(1, &tfdt(0), &trun(4, 99))]);
     for (content, is_long) in [(0, false), (50, false), (51, true), (500, true)] {
         let bytes = [moof.clone(), mp4_box(b"mdat", &[&vec![5; content]])].concat();
@@ -332,7 +335,7 @@ fn a_fragment_longer_than_a_unit_goes_out_as_it_comes() {
         }
         assert_eq!(out, bytes);
     }
-    // From before a seam all of it is left out, also of a long one.
+    // A fragment from before a seam is left out, all of it, even a long one.
     let at = |time| [self::moof(8, &[traf(1, &tfdt(time), &trun(4, 99))])].concat();
     let mut fragments = fragments(moof.len() + 58);
     assert!(
@@ -354,9 +357,9 @@ fn a_fragment_longer_than_a_unit_goes_out_as_it_comes() {
     assert!(out.windows(9).any(|bytes| bytes == [1; 9]) && out.ends_with(&[3; 9]));
 }
 
-/// A walker says how many bytes it must see: more than it saw, and none that it need not wait for.
+/// A walker asks for more bytes than it saw, and for none that it does not need.
 #[test]
-fn a_fragment_is_asked_for_as_far_as_it_shows() {
+fn a_fragment_asks_only_for_the_bytes_it_needs() {
     let moof = moof(7, &[traf(1, &tfdt(0), &trun(4, 99))]);
     let to_head = moof.len() + 8;
     let media = [5; 50];
@@ -379,9 +382,9 @@ fn a_fragment_is_asked_for_as_far_as_it_shows() {
     }
 }
 
-/// What stands by itself is not held, however long it is; nor is what follows on a fragment's own.
+/// A box alone is not held, however long it is. Neither are the bytes after a fragment.
 #[test]
-fn media_without_a_fragment_goes_out_as_it_comes() {
+fn media_without_a_fragment_passes_as_it_comes() {
     for length in [0, 1, 500] {
         let alone = mp4_box(b"mdat", &[&vec![5; length]]);
         let bytes = [&alone[..], &mp4_box(b"styp", &[b"msdh"])].concat();
@@ -415,9 +418,9 @@ fn media_without_a_fragment_goes_out_as_it_comes() {
     }
 }
 
-/// Its clocks, and where its tracks stand.
+/// Its clocks, and its timeline.
 #[test]
-fn what_fragments_hold_is_counted() {
+fn the_memory_of_fragments_is_counted() {
     let mut fragments = fragments(1_000);
     let clocks_bytes = 2 * size_of::<Clock>();
     assert!(fragments.held_bytes() >= clocks_bytes);
@@ -432,7 +435,7 @@ fn what_fragments_hold_is_counted() {
 }
 
 #[test]
-fn what_is_not_understood_is_let_go() {
+fn boxes_that_are_not_understood_fail() {
     let whole = [
         moof(7, &[traf(1, &tfdt(0), &trun(4, 99))]),
         mp4_box(b"mdat", &[]),
@@ -441,7 +444,7 @@ fn what_is_not_understood_is_let_go() {
     let is_let_go = |bytes: &[u8]| cut(&mut fragments(300), bytes, usize::MAX).is_none();
     assert!(!is_let_go(&whole));
     for bytes in [
-        // No end, no track, one without a time, nothing behind it that is a box.
+        // No end, no track, a track without a time, and nothing after it that is a box.
         [&[0, 0, 0, 0][..], b"moof"].concat(),
         [moof(7, &[]), mp4_box(b"mdat", &[])].concat(),
         [
@@ -466,9 +469,9 @@ fn what_is_not_understood_is_let_go() {
     }
 }
 
-/// What is written where a time has to be moved: with the number 5, to these times.
+/// The written bytes where a time has to be moved: with the number 5, to these times.
 #[test]
-fn a_time_that_does_not_fit_gets_more_room_and_what_is_behind_it_moves() {
+fn a_time_that_needs_64_bits_moves_the_data_positions() {
     let (small, big) = (9_u64, 1 << 32);
     let no_offset = mp4_box(b"trun", &[&numbers(&[0, 4])]);
     let saio = mp4_box(b"saio", &[&numbers(&[0, 1, 60])]);
@@ -484,7 +487,7 @@ fn a_time_that_does_not_fit_gets_more_room_and_what_is_behind_it_moves() {
         (vec![one(1, &tfdt(7), &trun(4, 99))], vec![big - 1], {
             Some(vec![one(1, &tfdt(u32::MAX), &trun(4, 99))])
         }),
-        // Each that grows moves all.
+        // Each part that grows moves all positions.
         (
             vec![one(1, &tfdt(7), &trun(4, 99)), one(2, &tfdt(7), &no_offset)],
             vec![big, big],
@@ -504,7 +507,7 @@ fn a_time_that_does_not_fit_gets_more_room_and_what_is_behind_it_moves() {
                 one(2, &tfdt_long(9), &trun(4, 54)),
             ]),
         ),
-        // Places of keys cannot be moved, but may stay.
+        // Positions of keys cannot be moved, but they may stay.
         (
             vec![one(1, &tfdt(7), &saio)],
             vec![small],
@@ -516,7 +519,7 @@ fn a_time_that_does_not_fit_gets_more_room_and_what_is_behind_it_moves() {
             vec![big],
             None,
         ),
-        // Where an offset is announced and missing, it matters only if it has to be moved.
+        // A missing offset matters only if it has to be moved.
         (
             vec![one(1, &tfdt(7), &cut_off)],
             vec![small],
@@ -531,7 +534,7 @@ fn a_time_that_does_not_fit_gets_more_room_and_what_is_behind_it_moves() {
         let expected = expected.map_or(Vec::new(), |trafs| moof(5, &trafs));
         assert_eq!(out, [&b"before"[..], &expected].concat());
     }
-    // Of what no box is, nothing can be said.
+    // Bytes that are no box make it fail.
     let mut out = Vec::new();
     let odd = [&moof(3, &[traf(1, &tfdt(7), &trun(4, 99))])[8..], &[1]].concat();
     assert!(write_moof(&odd, &[9], 5, &mut out).is_none() && out.is_empty());
@@ -539,7 +542,7 @@ fn a_time_that_does_not_fit_gets_more_room_and_what_is_behind_it_moves() {
 
 #[cfg(feature = "handover")]
 #[test]
-fn only_what_can_be_is_believed_of_fragments() {
+fn a_handed_over_cutter_that_cannot_be_is_refused() {
     let mut fragments = fragments(100);
     assert!(fragments.fits(100) && !fragments.fits(99));
     fragments.clocks = vec![fragments.clocks[0]; 64];
@@ -551,8 +554,8 @@ fn only_what_can_be_is_believed_of_fragments() {
     assert!(!fragments.fits(100));
 }
 
-/// The descriptor of an MPEG-4 stream: its flags, the kind of object, what was measured of it, and
-/// what its decoder is told.
+/// The descriptor of an MPEG-4 stream: flags, kind of object, a measured value, and the decoder's
+/// configuration.
 fn esds(flags: u8, object: u8, measured: u8, told: &[u8]) -> Vec<u8> {
     let descriptor = |tag: u8, content: &[u8]| [&[tag, content.len() as u8], content].concat();
     let told = descriptor(5, told);
@@ -561,7 +564,7 @@ fn esds(flags: u8, object: u8, measured: u8, told: &[u8]) -> Vec<u8> {
     mp4_box(b"esds", &[&[0; 4], &stream])
 }
 
-/// Two headers, by their tracks and what is said of the samples of those.
+/// Two headers, by their tracks and the defaults of their samples.
 #[test]
 fn headers_are_alike_if_they_set_decoders_up_alike() {
     let header = |traks: &[Vec<u8>], extends: &[Vec<u8>]| {
@@ -584,7 +587,7 @@ fn headers_are_alike_if_they_set_decoders_up_alike() {
     let words = |entry: &[u8]| header(&[trak(1, 25, b"text", entry)], &[trex(1, 1)]);
     for (one, other, is_alike) in [
         (one.clone(), one.clone(), true),
-        // What was measured decides nothing.
+        // Measured values decide nothing.
         (
             one.clone(),
             of_video(&video(0, &[&avc(b"told"), &rates(2)])),
@@ -592,7 +595,7 @@ fn headers_are_alike_if_they_set_decoders_up_alike() {
         ),
         (one.clone(), of_video(&video(0, &[&avc(b"told")])), true),
         (mp4a.clone(), sound(esds(0, 0x40, 9, b"told")), true),
-        // What a decoder is told does, and sizes, kinds, clocks, numbers.
+        // Configurations do, and so do sizes, kinds, clocks and numbers.
         (
             one.clone(),
             of_video(&video(0, &[&avc(b"else"), &rates(1)])),
@@ -649,7 +652,7 @@ fn headers_are_alike_if_they_set_decoders_up_alike() {
             words(&other_words),
             false,
         ),
-        // One that is not understood is compared as it is.
+        // A descriptor that is not understood is compared as it is.
         (
             sound(esds(1, 0x40, 1, b"told")),
             sound(esds(1, 0x40, 1, b"told")),
@@ -660,7 +663,7 @@ fn headers_are_alike_if_they_set_decoders_up_alike() {
             sound(esds(1, 0x40, 2, b"told")),
             false,
         ),
-        // And one without all of its fields is like none.
+        // A track without all of its fields is like none.
         (
             of_video(&mp4_box(b"avc1", &[&[0; 77]])),
             of_video(&mp4_box(b"avc1", &[&[0; 77]])),
@@ -673,9 +676,9 @@ fn headers_are_alike_if_they_set_decoders_up_alike() {
     }
 }
 
-/// A later source that is none any more may have begun again, if it has gone on for long enough.
+/// A later source that fails may have begun again, if it has run for long enough.
 #[test]
-fn a_source_that_has_run_for_long_may_begin_again() {
+fn a_source_that_has_run_long_enough_may_begin_again() {
     use crate::format::Format;
     use crate::format::splice::{Incompatible, Splicer};
     let header = [mp4_box(b"ftyp", &[b"iso6"]), moov()].concat();

@@ -1,7 +1,7 @@
 use super::super::super::mpegts::PACKET_BYTES;
 use super::*;
 
-/// A packet with this payload behind stuffing.
+/// A packet with this payload after stuffing.
 fn packet(pid: u16, begins: bool, payload: &[u8]) -> Vec<u8> {
     let [high, low] = pid.to_be_bytes();
     let mut packet = vec![0x47, u8::from(begins) << 6 | high, low, 0x10];
@@ -16,7 +16,7 @@ fn packet(pid: u16, begins: bool, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The first packet of a PES packet of a stream: this length, and this time in ticks of 90 kHz.
+/// The first packet of a PES packet: its length, and its time in ticks of 90 kHz.
 fn begin(pid: u16, length: u16, ticks: u32, media_bytes: usize) -> Vec<u8> {
     let [high, low] = length.to_be_bytes();
     let mut bytes = vec![0, 0, 1, 0xe0, high, low, 0x80, 0x80, 5];
@@ -34,10 +34,10 @@ const ONE: u16 = 0x101;
 const TWO: u16 = 0x102;
 const THREE: u16 = 0x103;
 
-/// How many packets have gone out after each of these, however they are cut.
+/// Returns how many packets have gone out after each of these, however they are cut.
 fn gone_out(bytes_max: usize, packets: &[Vec<u8>]) -> Vec<usize> {
     let (mut cutter, mut out) = (Packets::new(bytes_max), Vec::new());
-    // So many prove how packets come; none of them is a part of anything.
+    // This many prove the shape. None of them belongs to a PES packet.
     let before = vec![packet(0x1fff, false, &[]); 8].concat();
     assert!(cutter.cut(&before, &mut out).is_ok());
     assert_eq!(out, before);
@@ -128,7 +128,7 @@ fn a_pes_packet_goes_out_when_it_is_whole() {
 
 /// Half a second of another stream.
 #[test]
-fn what_does_not_go_on_is_not_waited_for() {
+fn a_pes_packet_that_does_not_continue_is_not_held() {
     let more = |pid: u16| packet(pid, false, &[7; 9]);
     let sound = |pid: u16, ticks: u32| begin(pid, 17, ticks, 9);
     for (what, packets, expected) in [
@@ -173,25 +173,25 @@ fn what_does_not_go_on_is_not_waited_for() {
 }
 
 #[test]
-fn no_more_waits_than_may() {
-    // So many streams at once: of one more nothing is waited for.
+fn the_packets_that_wait_are_bounded() {
+    // Most streams at once. A further one is not held.
     let mut packets: Vec<_> = (0..33).map(|pid| begin(0x200 + pid, 0, 0, 9)).collect();
     packets.extend((0..32).map(|pid| begin(0x200 + pid, 6, 0, 9)));
     let mut expected = vec![0; 33];
     expected.extend(1..=31);
-    // The last of them was all that was waited for.
+    // Nothing waits after the last of them.
     expected.push(65);
     assert_eq!(gone_out(100_000, &packets), expected);
-    // Bytes: with one packet more, none is waited for.
+    // Bytes: with one packet more, nothing waits.
     let more = packet(ONE, false, &[7; 9]);
     let packets = [vec![begin(ONE, 0, 0, 9)], vec![more; 4]].concat();
     assert_eq!(gone_out(3 * PACKET_BYTES, &packets), [0, 0, 0, 4, 5]);
     assert_eq!(gone_out(3 * PACKET_BYTES + 187, &packets), [0, 0, 0, 4, 5]);
 }
 
-/// What stands between packets: too much of it in a row.
+/// Too many bytes in a row between packets.
 #[test]
-fn what_has_no_packets_any_more_is_let_go() {
+fn a_stream_without_packets_fails() {
     let packets = vec![packet(0x1fff, false, &[]); 8].concat();
     let (mut cutter, mut out) = (Packets::new(1_000), Vec::new());
     assert!(cutter.cut(&packets, &mut out).is_ok());
@@ -206,7 +206,7 @@ fn what_has_no_packets_any_more_is_let_go() {
     assert!(out.len() >= before && cutter.waiting.bytes.is_empty());
 }
 
-/// So many bytes in a row, to the byte; packets end the row, and never make one.
+/// Bytes in a row, to the byte. Packets end the row.
 #[test]
 fn bytes_between_packets_are_counted() {
     let null = packet(0x1fff, false, &[]);
@@ -227,7 +227,7 @@ fn bytes_between_packets_are_counted() {
 }
 
 #[test]
-fn what_is_held_is_counted() {
+fn the_memory_of_packets_is_counted() {
     let mut cutter = Packets::new(100_000);
     assert_eq!(cutter.held_bytes(), 0);
     assert!(cutter.cut(&[0x47; 90], &mut Vec::new()).is_ok());
@@ -248,10 +248,10 @@ fn what_is_held_is_counted() {
 }
 
 #[test]
-fn a_source_s_packets_come_as_those_before() {
+fn the_next_source_must_have_packets_of_the_same_shape() {
     let plain = vec![packet(0x1fff, false, &[]); 8];
     let mut cutter = Packets::new(1_000);
-    // Of what shows nothing anything is like it.
+    // Without a known shape any source fits.
     assert!(cutter.are_like(&plain.concat()) && cutter.are_like(&[]));
     let mut out = Vec::new();
     assert!(cutter.cut(&plain.concat(), &mut out).is_ok());
@@ -267,14 +267,14 @@ fn a_source_s_packets_come_as_those_before() {
     for _ in 0..2 {
         assert!(cutter.are_like(&plain.concat()) && cutter.are_like(&[]));
         assert!(!cutter.are_like(&stamped.concat()));
-        // One that broke off before its first packet changes nothing.
+        // A source that breaks off before its first packet changes nothing.
         cutter.seam();
     }
 }
 
 #[cfg(feature = "handover")]
 #[test]
-fn only_what_can_be_is_believed_of_packets() {
+fn a_handed_over_cutter_that_cannot_be_is_refused() {
     let cutter = |bytes: usize, begins: &[usize]| {
         let mut cutter = Packets::new(100);
         cutter.waiting.bytes = vec![7; bytes];

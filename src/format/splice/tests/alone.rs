@@ -1,9 +1,9 @@
-//! One source: what of it goes out when.
+//! One source: when its bytes go out.
 
 use super::*;
 use crate::format::mpegts::PACKET_BYTES;
 
-/// How much of these bytes has gone out with each of them. It is the same if they come in pieces.
+/// Returns how many bytes have gone out after each byte. Larger pieces give the same output.
 fn gone_out(bytes: &[u8]) -> Vec<usize> {
     let (mut splicer, mut out) = (Splicer::new(10_000), Vec::new());
     let each = bytes.iter().map(|byte| {
@@ -28,7 +28,7 @@ fn mpeg_frame(media: u8) -> Vec<u8> {
     [&[0xff, 0xfb, 0x90, 0][..], &[media; 413]].concat()
 }
 
-/// What can be no container but a row of frames is not held; once it is one whole frames go out.
+/// Bytes that can only be a row of frames are not held. Once they are one, whole frames go out.
 #[test]
 fn sound_that_begins_within_a_frame_goes_out_at_once() {
     let frames = mpeg_frame(7).repeat(8);
@@ -38,9 +38,9 @@ fn sound_that_begins_within_a_frame_goes_out_at_once() {
         let expected = match come {
             // It may be MPEG-TS.
             0..=816 => 0,
-            // With the sixth head it is clear.
+            // The sixth head makes it clear.
             817..3_091 => come,
-            // A head has six bytes, of which five had gone out.
+            // A head has six bytes. Five of them had gone out.
             3_091..3_502 => 3_090,
             _ => 1_000 + (come - 1_000) / 417 * 417,
         };
@@ -48,9 +48,9 @@ fn sound_that_begins_within_a_frame_goes_out_at_once() {
     }
 }
 
-/// What is nothing that is known goes out once that is clear, and from then on as it comes.
+/// An unknown format goes out once that is clear, and from then on as it comes.
 #[test]
-fn what_is_not_known_passes() {
+fn an_unknown_format_passes() {
     let each = gone_out(b"Just some text, which is no container.");
     let expected = (1..=38).map(|come| if come < 16 { 0 } else { come });
     assert_eq!(each, expected.collect::<Vec<_>>());
@@ -59,7 +59,7 @@ fn what_is_not_known_passes() {
     splicer.finish(&mut Vec::new());
 }
 
-/// Pages are whole; what stands between them is not waited for, but for what may begin one.
+/// Pages are whole. Bytes between pages do not wait, unless they may begin one.
 #[test]
 fn pages_of_ogg_go_out_whole() {
     let page = |lacing: &[u8]| {
@@ -69,7 +69,7 @@ fn pages_of_ogg_go_out_whole() {
     };
     let (empty, short, long) = (page(&[]), page(&[5]), page(&[255, 255, 3]));
     assert_eq!((empty.len(), short.len(), long.len()), (27, 33, 543));
-    // What has come of them, and what has gone out with that.
+    // Bytes that have come, and bytes that have gone out.
     let between = b"junk OgOggX";
     let bytes = [&short[..], &empty, between, &long, &short].concat();
     let steps = [
@@ -78,7 +78,7 @@ fn pages_of_ogg_go_out_whole() {
         (60, 60),
         (61, 61),
         (65, 65),
-        // "Og" may begin one until the next byte, and so may what comes then.
+        // "Og" may begin a page until the next byte, and so may the next ones.
         (66, 65),
         (67, 65),
         (68, 67),
@@ -100,9 +100,9 @@ fn pages_of_ogg_go_out_whole() {
     }
 }
 
-/// Until it ends: then what waited goes out, too.
+/// Until the stream ends: then the waiting packets go out, too.
 #[test]
-fn of_mpeg_ts_whole_pictures_go_out() {
+fn whole_pictures_of_mpeg_ts_go_out() {
     let file = include_bytes!("../../../../tests/media/h264.ts");
     let cut = 100 * PACKET_BYTES;
     let (mut splicer, mut out) = begun(&file[..cut + 100], 100_000);
@@ -113,9 +113,9 @@ fn of_mpeg_ts_whole_pictures_go_out() {
     assert!(out == file[..cut]);
 }
 
-/// A cutter's own allocation counts, and all that it holds.
+/// A cutter's own allocation counts, and everything that it holds.
 #[test]
-fn what_cutters_hold_is_counted() {
+fn the_memory_of_cutters_is_counted() {
     for (format, bytes) in [
         (
             Format::WebM,
@@ -151,9 +151,9 @@ fn what_cutters_hold_is_counted() {
     }
 }
 
-/// While the next source is waited for, that counts as well which looks for where it goes on.
+/// While the splicer waits for a join point, the scanner counts, too.
 #[test]
-fn what_is_held_of_two_sources_is_counted() {
+fn the_memory_for_two_sources_is_counted() {
     let (mut splicer, mut out) = begun(&flv(0, 3), 1_000);
     assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
     for bytes in [&b""[..], b"FL", &flv(0, 1)[2..20]] {

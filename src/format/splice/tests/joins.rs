@@ -1,5 +1,5 @@
-//! Sources that follow each other: which can go on with which, from where, and what viewers get of
-//! it.
+//! Sources that follow each other: which source can continue which one, from where, and what
+//! viewers get.
 
 use super::*;
 use crate::format::matroska::{
@@ -25,7 +25,7 @@ fn file(name: &str) -> &'static [u8] {
     files.find(|file| file.0 == name).expect("a file").1
 }
 
-/// The format and the header of what viewers have had.
+/// Returns the format and the header of the viewers' bytes.
 fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
     let (mut format, mut last) = (None, Vec::new());
     Scanner::new().feed(bytes, &mut |finding, header| match finding {
@@ -36,7 +36,7 @@ fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
     (format, last)
 }
 
-/// Where decoding can begin first.
+/// Returns the offset of the first join point.
 fn first_join(bytes: &[u8]) -> usize {
     let mut first = None;
     Scanner::new().feed(bytes, &mut |finding, _| {
@@ -47,7 +47,7 @@ fn first_join(bytes: &[u8]) -> usize {
     first.expect("a point")
 }
 
-/// One whose source broke off behind these bytes, and what viewers have had of that.
+/// A splicer whose source broke off after these bytes, and its output.
 fn broken_off(bytes: &[u8]) -> (Splicer, Vec<u8>) {
     let (mut splicer, out) = begun(bytes, UNIT);
     let (format, header) = had(&out);
@@ -55,7 +55,7 @@ fn broken_off(bytes: &[u8]) -> (Splicer, Vec<u8>) {
     (splicer, out)
 }
 
-/// What viewers get of the second source, in pieces of this size.
+/// Returns the viewers' bytes of the second source, in pieces of this size.
 fn followed(first: &[u8], second: &[u8], piece: usize) -> Result<Vec<u8>, Incompatible> {
     let (mut splicer, _) = broken_off(first);
     let mut behind = Vec::new();
@@ -74,7 +74,7 @@ fn element(id: u32, body: &[u8]) -> Vec<u8> {
     [&id[first..], &size, body].concat()
 }
 
-/// The header of a WebM with one track of sound.
+/// The header of a WebM with one sound track.
 fn webm_head(codec: &[u8]) -> Vec<u8> {
     let fields = [
         element(0xd7, &[1]),
@@ -90,7 +90,7 @@ fn block(media: &[u8]) -> Vec<u8> {
     element(SIMPLE_BLOCK, &[&[0x81, 0, 0, 0x80], media].concat())
 }
 
-/// A cluster with a block, filled up to so many bytes in all.
+/// A Cluster with a block, filled up to this length.
 fn cluster(time: u16, media: u8, bytes: usize) -> Vec<u8> {
     let time = element(TIMESTAMP, &time.to_be_bytes());
     let void = element(0xec, &vec![0; bytes - 30]);
@@ -99,15 +99,16 @@ fn cluster(time: u16, media: u8, bytes: usize) -> Vec<u8> {
     cluster
 }
 
-/// A block in a cluster of its own, as it goes out.
+/// A block in a Cluster of its own, as it goes out.
 fn written(time: u64, media: u8) -> Vec<u8> {
     let time = [&[0xe7, 0x88][..], &time.to_be_bytes()].concat();
     [&CLUSTER_HEAD[..], &time, &block(&[media])].concat()
 }
 
-/// There has to be a header to compare with where a source's own cannot be sent in the middle.
+/// Where a source's own header cannot be sent in the middle, there must be a header to compare it
+/// with.
 #[test]
-fn it_can_be_gone_on_with_what_shows_its_header() {
+fn a_source_with_a_known_header_can_be_continued() {
     for (name, bytes) in FILES {
         let needs_header = ["webm", "mkv", "mp4", "ogg"].contains(&name);
         let (format, header) = had(bytes);
@@ -119,24 +120,24 @@ fn it_can_be_gone_on_with_what_shows_its_header() {
             assert_eq!(splicer.break_off(format, header), can_be, "{name}");
             assert_eq!(splicer.is_joining(), can_be, "{name}");
             if !can_be {
-                // It is as if nothing had been asked.
+                // The stream continues as if nobody had asked.
                 assert!(splicer.feed(behind, &mut out).is_ok());
                 splicer.finish(&mut out);
                 assert!(out == alone, "{name}");
             }
         }
     }
-    // What has not shown yet what it is, and what is nothing that is known.
+    // A beginning that has not shown its format, and an unknown format.
     for unknown in [&b"FL"[..], b"Just some text, which is no container"] {
         let (mut splicer, _) = begun(unknown, UNIT);
         assert!(!splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
     }
 }
 
-/// Of a unit that is too long to be held viewers have a part: nothing else can stand behind that.
+/// Viewers have a part of a unit that is too long to be held. No source can follow it.
 #[test]
-fn nothing_goes_on_in_the_middle_of_a_unit() {
-    // Sixteen bytes of a tag show what it is, 64 of a block.
+fn no_source_continues_in_the_middle_of_a_unit() {
+    // Sixteen bytes of a tag show its codec, and 64 of a block.
     let tag = [FLV_HEAD, &tag(9, 0, &[0x12; 300])].concat();
     let webm_head = webm_head(b"A_OPUS");
     let content = [element(TIMESTAMP, &[0]), block(&[7; 300])].concat();
@@ -162,7 +163,7 @@ fn nothing_goes_on_in_the_middle_of_a_unit() {
 }
 
 #[test]
-fn only_the_same_tracks_of_the_same_container_go_on() {
+fn only_the_same_tracks_of_the_same_container_continue() {
     for (name, first) in FILES {
         for (other, second) in FILES {
             let followed = followed(first, second, usize::MAX);
@@ -175,8 +176,8 @@ fn only_the_same_tracks_of_the_same_container_go_on() {
             }
         }
     }
-    // The same container with something else in it: a byte of what decoders are set up with, or a
-    // codec that says its name with each picture.
+    // The same container with other content: another byte in a decoder's setup, or another codec in
+    // each picture.
     let changed = |name: &str, mark: &[u8], behind: usize| {
         let mut bytes = file(name).to_vec();
         let at = bytes.windows(mark.len()).position(|bytes| bytes == mark);
@@ -195,11 +196,11 @@ fn only_the_same_tracks_of_the_same_container_go_on() {
     }
 }
 
-/// Its own header where readers take another one in the middle, what viewers lack of it where they
-/// take only that, and else nothing.
+/// Its own header where players take another one in the middle, the missing parts where they take
+/// only those, and otherwise nothing.
 #[test]
-fn a_source_is_let_in_with_what_viewers_lack() {
-    // Ogg begins again with its header, behind whole pages.
+fn a_source_begins_with_the_headers_that_viewers_lack() {
+    // Ogg begins again with its header, after whole pages.
     let ogg = file("ogg");
     let pages: Vec<usize> = (0..ogg.len())
         .filter(|at| ogg[*at..].starts_with(b"OggS"))
@@ -215,7 +216,7 @@ fn a_source_is_let_in_with_what_viewers_lack() {
     let behind = followed(file("ts"), file("ts"), usize::MAX).expect("the same tracks");
     assert_eq!((behind[1] & 0x1f, behind[2]), (0, 0), "the PAT");
     assert_eq!(had(&behind).1.len(), had(file("ts")).1.len());
-    // Of FLV viewers get the sequence headers that they have not had.
+    // Viewers of FLV get the sequence headers that they lack.
     let (setup, key) = ([0x17, 0, 0, 0, 0, 1, 2, 3], [0x17, 1, 0, 0, 0, 9]);
     let first = [FLV_HEAD, &tag(18, 0, &[2; 20])].concat();
     let second = [
@@ -227,10 +228,10 @@ fn a_source_is_let_in_with_what_viewers_lack() {
     .concat();
     let sent = [tag(9, 0, &setup), tag(9, 0, &key), tag(9, 40, &key)].concat();
     assert_eq!(followed(&first, &second, 7), Ok(sent));
-    // Of the same source once more they have had them.
+    // Of the same source they lack none.
     let again = [tag(9, 780, &key), tag(9, 820, &key)].concat();
     assert_eq!(followed(&second, &second, 7), Ok(again));
-    // Of sound frames only, of WebM blocks only.
+    // Of sound frames only, and of WebM blocks only.
     for piece in [1, usize::MAX] {
         for sound in [file("mp3"), file("aac")] {
             let frames = sound[first_join(sound)..].to_vec();
@@ -242,10 +243,9 @@ fn a_source_is_let_in_with_what_viewers_lack() {
     }
 }
 
-/// What comes first counts: the first point where decoding can begin, with the header of that
-/// point, whatever follows in the same piece.
+/// The first join point counts, with its header. The rest of the same piece does not matter.
 #[test]
-fn a_source_goes_on_at_its_first_point() {
+fn a_source_continues_at_its_first_join_point() {
     let head = webm_head(b"A_OPUS");
     let first = [&head[..], &cluster(0, 1, 40)].concat();
     let second = [&head[..], &cluster(900, 2, 40), &cluster(950, 3, 40)].concat();
@@ -253,13 +253,13 @@ fn a_source_goes_on_at_its_first_point() {
         let expected = [written(20, 2), written(70, 3)].concat();
         assert_eq!(followed(&first, &second, piece), Ok(expected), "{piece}");
     }
-    // No point counts less because nothing is understood later.
+    // A later error does not make a point count less.
     let (mut splicer, _) = broken_off(&first);
     let mut out = Vec::new();
     let told = splicer.feed(&[&second[..], &[0; 20]].concat(), &mut out);
     assert_eq!(told, Err(Incompatible(vec![0; 20])));
     assert_eq!(out, [written(20, 2), written(70, 3)].concat());
-    // Nor because another header comes behind it.
+    // Nor does another header after it.
     let other = webm_head(b"A_VORBIS");
     let (mut splicer, _) = broken_off(&first);
     let mut out = Vec::new();
@@ -271,7 +271,7 @@ fn a_source_goes_on_at_its_first_point() {
 
 /// As soon as it is clear: sixteen bytes of text are text.
 #[test]
-fn what_is_nothing_that_is_known_does_not_go_on() {
+fn an_unknown_format_does_not_continue_a_stream() {
     let (mut splicer, _) = broken_off(&flv(0, 3));
     let (text, mut out) = (b"Just some text, which", Vec::new());
     for byte in &text[..15] {
@@ -286,8 +286,8 @@ fn what_is_nothing_that_is_known_does_not_go_on() {
     assert_eq!(out, b" more");
 }
 
-/// A later source that begins again is a new one, unless it has run for a while: so that looking
-/// for where it goes on costs no more than what came before.
+/// A later source that begins again is a new one, unless it has run long enough. So the search for
+/// its join point costs no more than the bytes before.
 #[test]
 fn a_later_source_begins_again_after_a_while() {
     let head = webm_head(b"A_OPUS");
@@ -322,9 +322,9 @@ fn a_later_source_begins_again_after_a_while() {
     }
 }
 
-/// Of a first source nothing is left out, understood or not; nobody goes on with that.
+/// Nothing of a first source is left out, understood or not. No source can follow such a one.
 #[test]
-fn a_first_source_that_is_not_understood_any_more_goes_out_as_it_comes() {
+fn a_first_source_that_fails_passes_as_it_comes() {
     let head = webm_head(b"A_OPUS");
     let bytes = [&head[..], &cluster(0, 1, 40), &[0; 20], b"and more"].concat();
     for piece in [1, 30, usize::MAX] {
@@ -339,13 +339,13 @@ fn a_first_source_that_is_not_understood_any_more_goes_out_as_it_comes() {
     }
 }
 
-/// The part of a unit that a later source ends with stays away. Of sound it does not: nothing comes
-/// behind it with which it would be heard.
+/// The unit at the end of a later source that is cut off does not go out. Sound does: no frame
+/// follows that would make it audible.
 #[test]
-fn what_a_later_source_ends_with() {
+fn the_end_of_a_later_source() {
     for (name, bytes) in FILES {
         let whole = followed(bytes, bytes, usize::MAX).expect("the same tracks");
-        // Behind the last fragment of MP4 stands an index.
+        // An index follows the last fragment of MP4.
         let index = bytes.windows(4).position(|four| four == b"mfra");
         let cut = index.map_or(bytes.len(), |index| index - 4) - 3;
         let behind = followed(bytes, &bytes[..cut], usize::MAX).expect("the same tracks");

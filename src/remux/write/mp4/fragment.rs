@@ -1,48 +1,48 @@
-//! A fragment as it is gathered, and its `moof` and `mdat` (ISO/IEC 14496-12 section 8.8).
+//! Samples of a fragment, and its `moof` and `mdat` (ISO/IEC 14496-12 section 8.8).
 
 use super::boxes::{boxed, close, full, numbers, put};
 
-/// A sample that waits for its fragment to be whole. Times are ticks of its track.
+/// Sample that waits until its fragment is whole. Its times are ticks of its track.
 #[derive(Debug)]
 pub(super) struct Sample {
-    /// When it is to be decoded, in ticks.
+    /// Decode time in ticks.
     pub decode: i64,
-    /// How much later it is shown.
+    /// Ticks from decoding to presentation.
     pub offset: u32,
-    /// Decoding can begin with it.
+    /// Whether decoding can begin with it.
     pub is_join: bool,
-    /// As they came.
+    /// Bytes as they came.
     pub bytes: Box<[u8]>,
 }
 
-/// What a fragment has of a track.
+/// A track's part of a fragment.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
-    /// The track's, from 1 on.
+    /// Number of the track, from 1 on.
     pub number: u32,
-    /// It has pictures.
+    /// Whether it has pictures.
     pub is_video: bool,
-    /// In the order of their decode times.
+    /// Samples in the order of their decode times.
     pub samples: &'a [Sample],
-    /// When what follows the last of them is to be decoded.
+    /// Decode time of the sample after the last one.
     pub end: i64,
 }
 
-/// Decoding can begin with it: it depends on no other.
+/// Flags of a sample at which decoding can begin: it depends on no other.
 const SYNC: u32 = 0x0200_0000;
-/// It depends on others, and is no sync sample.
+/// Flags of another sample: it depends on others, and is no sync sample.
 const NOT_SYNC: u32 = 0x0101_0000;
-/// Of `tfhd`: sample flags are there; offsets count from the `moof`.
+/// Flags of `tfhd`: it has sample flags, and offsets count from the `moof`.
 const HEAD_FLAGS: u32 = 0x02_0020;
-/// Of `trun`: there is an offset of data; samples have durations and sizes;
+/// Flags of `trun`: it has a data offset, and entries have durations and sizes.
 const RUN_FLAGS: u32 = 0x301;
-/// and of pictures flags and composition offsets too.
+/// Flags of `trun` for pictures: entries also have flags and composition offsets.
 const PICTURE_FLAGS: u32 = 0xc00;
 
 /// Writes a fragment of all runs that have samples.
 pub(super) fn write(sequence_number: u32, runs: &[Run<'_>], out: &mut Vec<u8>) {
     let begin = out.len();
-    // Where the offset of each run's data goes.
+    // Positions of the data offsets.
     let mut places = Vec::with_capacity(runs.len());
     boxed(out, b"moof", |out| {
         numbers(out, b"mfhd", &[sequence_number]);
@@ -64,7 +64,7 @@ pub(super) fn write(sequence_number: u32, runs: &[Run<'_>], out: &mut Vec<u8>) {
     close(out, data);
 }
 
-/// What stands in a `traf`; says where the offset of the data goes.
+/// Writes the content of a `traf`. Returns the position of its data offset.
 fn write_run(run: &Run<'_>, out: &mut Vec<u8>) -> usize {
     let usual = if run.is_video { NOT_SYNC } else { SYNC };
     full(out, b"tfhd", (0, HEAD_FLAGS), |out| {

@@ -1,27 +1,27 @@
-//! `ftyp` and `moov` of fragmented MP4: what the tracks are, and no samples (ISO/IEC 14496-12,
+//! Writes `ftyp` and `moov` of fragmented MP4: the tracks without samples (ISO/IEC 14496-12,
 //! 14496-14 and 14496-15; the Opus, AV1, VP8 and VP9 mappings; ETSI TS 102 366 annex F).
 
 use super::boxes::{boxed, full, numbers, put};
 use crate::remux::medium::{Codec, Shape, Track};
 
-/// Pictures' clock: ticks a second.
+/// Ticks a second for pictures.
 const PICTURE_CLOCK: u32 = 90_000;
 const OPUS_CLOCK: u32 = 48_000;
-/// Of sound that does not say how fast it is.
+/// Sampling rate of sound that does not say it.
 const USUAL_RATE: u32 = 48_000;
-/// Nothing is heard in so many samples a second.
+/// Highest sampling rate.
 const RATE_MAX: u32 = 1_000_000;
-/// Of the whole, in which only durations of 0 are counted.
+/// Ticks a second of the movie. Only durations of 0 use them.
 const MOVIE_CLOCK: u32 = 1_000;
-/// In 16.16.
+/// 1.0 as 16.16.
 const ONE: u32 = 0x1_0000;
 const UNITY: [u32; 9] = [ONE, 0, 0, 0, ONE, 0, 0, 0, 0x4000_0000];
 /// Undetermined, in three letters of five bits.
 const LANGUAGE: u32 = 0x55c4_0000;
-/// In 72 dots an inch.
+/// 72 dots an inch.
 const RESOLUTION: u32 = 72 * ONE;
 
-/// Ticks a second of a track: sound is counted in samples.
+/// Returns the ticks a second of a track. Sound is counted in samples.
 pub(super) fn clock_of(track: &Track) -> u32 {
     match (track.codec, track.shape) {
         (Codec::Opus, _) => OPUS_CLOCK,
@@ -31,7 +31,7 @@ pub(super) fn clock_of(track: &Track) -> u32 {
     }
 }
 
-/// Writes both boxes, of these tracks with their numbers.
+/// Writes both boxes for these tracks with their numbers.
 pub(super) fn write<'a>(tracks: impl Iterator<Item = (u32, &'a Track)> + Clone, out: &mut Vec<u8>) {
     boxed(out, b"ftyp", |out| {
         out.extend_from_slice(b"iso6\0\0\x02\0iso6cmfcmp41");
@@ -103,7 +103,7 @@ fn write_track(number: u32, track: &Track, out: &mut Vec<u8>) {
     });
 }
 
-/// The sample entry.
+/// Writes the sample entry.
 fn write_entry(track: &Track, out: &mut Vec<u8>) {
     let setup = track.setup.as_deref().unwrap_or(&[]);
     let (entry, configuration): (&[u8; 4], &[u8; 4]) = match track.codec {
@@ -136,7 +136,7 @@ fn write_entry(track: &Track, out: &mut Vec<u8>) {
                     u32::from(channels)
                 };
                 put(out, &[0, 0, channels << 16 | 16, 0]);
-                // Of a rate that does not fit the clock tells.
+                // If the rate does not fit, the clock tells it.
                 let rate = if track.codec == Codec::Opus {
                     OPUS_CLOCK
                 } else {
@@ -159,7 +159,8 @@ fn write_entry(track: &Track, out: &mut Vec<u8>) {
     });
 }
 
-/// `esds` (ISO/IEC 14496-1 section 7.2.6): one elementary stream of sound, and how it is decoded.
+/// Writes an `esds` (ISO/IEC 14496-1 section 7.2.6): one elementary stream of sound, and its
+/// decoder.
 fn write_descriptors(track: &Track, setup: &[u8], out: &mut Vec<u8>) {
     let object = match (track.codec, track.shape) {
         (Codec::Aac, _) => 0x40,
@@ -180,7 +181,7 @@ fn write_descriptors(track: &Track, setup: &[u8], out: &mut Vec<u8>) {
         );
         out.extend_from_slice(&[0, 0, 0]);
         put_descriptor(4, decoder_bytes, out);
-        // Sound; no buffer and no rate is promised.
+        // Sound, without a promised buffer or rate.
         out.extend_from_slice(&[object, 0x15, 0, 0, 0]);
         put(out, &[0, 0]);
         if !setup.is_empty() {
@@ -192,7 +193,7 @@ fn write_descriptors(track: &Track, setup: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// A descriptor with its head, which has a length of four bytes.
+/// Returns the length of a descriptor with its head, whose length field has four bytes.
 fn descriptor_bytes(content: usize) -> usize {
     5 + content
 }

@@ -1,54 +1,55 @@
-//! When each packet arrives at the decoder, as the program clock tells it (ISO/IEC 13818-1 sections
-//! 2.4.2.2 and 2.7.2), and when it is told again.
+//! Arrival times of packets, as the program clock gives them (ISO/IEC 13818-1 sections 2.4.2.2 and
+//! 2.7.2), and when the clock is repeated.
 //!
-//! A unit begins to arrive [`MARGIN`] before it is decoded, or when the one before has arrived, and
-//! takes as long as its decoder's buffer lets it in: so a big picture is spread over some
-//! milliseconds, and no buffer runs over that the stream itself would not run over. Nothing waits
-//! for that; it is what the clock says, not what the writer does.
+//! A unit begins to arrive [`MARGIN`] before it is decoded, or when the previous one has arrived.
+//! Its decoder's buffer sets the time that it takes. So a large picture is spread over some
+//! milliseconds, and no buffer overflows that the stream itself would not overflow. The writer does
+//! not wait: only the clock says so.
 
-/// So long before it is decoded a unit begins to arrive; sound of many bits a second later, when
-/// its buffer has room. A picture of 150 kB arrives in it at 12 Mbit/s.
+/// Time from the beginning of a unit's arrival to its decoding. Sound of a high bit rate begins
+/// later, when its buffer has room. A picture of 150 kB arrives in this time at 12 Mbit/s.
 pub(super) const MARGIN: i64 = 100 * MILLISECOND;
 pub(super) const MILLISECOND: i64 = 1_000_000;
 
-/// The clock is told anew with the next packet of its own PID,
+/// After this time the clock is repeated with the next packet of its own PID.
 const REFERENCE_SOON: i64 = 30 * MILLISECOND;
-/// with a packet of its own,
+/// After this time the clock is repeated in a packet of its own.
 const REFERENCE_NOW: i64 = 60 * MILLISECOND;
-/// and, where nothing comes, so often. Told are at most 100 ms from one to the next.
+/// After this time the clock is repeated even if nothing else comes. At most 100 ms are allowed.
 pub(super) const REFERENCE_GAP: i64 = 80 * MILLISECOND;
-/// What is due so shortly before a unit comes with it.
+/// If the clock is due this shortly before a unit, it comes with the unit.
 const GAP_GRACE: i64 = 8 * MILLISECOND;
-/// Tables are repeated so often: ten times a second at least (ETSI TR 101 290 wants them twice).
+/// Distance of repeated tables: at least ten times a second (ETSI TR 101 290 wants them twice).
 const TABLES_EVERY: i64 = 90 * MILLISECOND;
-/// Each of their packets: twice what leaves their buffer in that time (ISO/IEC 13818-1 section
-/// 2.4.2.3 has 1 Mbit/s).
+/// Time of each table packet: twice as fast as its buffer empties (1 Mbit/s in ISO/IEC 13818-1
+/// section 2.4.2.3).
 const TABLE_TIME: i64 = MILLISECOND * 3 / 4;
-/// Later they are late.
+/// Longest distance of repeated tables.
 const TABLES_LATE: i64 = 100 * MILLISECOND;
 
-/// The multiplex's clock, in nanoseconds.
+/// Clock of the multiplex, in nanoseconds.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    /// When the next packet arrives.
+    /// Arrival time of the next packet.
     pub now: i64,
-    /// When it was told last.
+    /// Time of the newest reference.
     referred: Option<i64>,
-    /// When the tables came last.
+    /// Time of the newest tables.
     tables: Option<i64>,
-    /// Of what leads, and of all.
+    /// Distances of the units of the leading stream.
     leading: Pace,
+    /// Distances of all units.
     all: Pace,
-    /// Since it was told packets came that do not tell it.
+    /// Whether packets without a reference have come since the newest reference.
     has_others: bool,
 }
 
-/// How units follow each other.
+/// Distances of units.
 #[derive(Debug, Default)]
 struct Pace {
-    /// When the newest began.
+    /// Beginning of the newest unit.
     newest: i64,
-    /// How long it was, lately, from one to the next.
+    /// Recent distance from one unit to the next.
     gap: i64,
 }
 
@@ -61,19 +62,19 @@ impl Pace {
 }
 
 impl Clock {
-    /// A unit is at hand that is to begin at this time.
+    /// Moves the clock to the beginning of a unit.
     pub fn move_to(&mut self, target: i64) {
         self.now = self.now.max(target);
     }
 
-    /// So many packets of tables take a time of their own, but no longer than those of the unit
-    /// that they stand before.
+    /// Moves the clock by table packets. They take no longer than the packets of the following
+    /// unit.
     pub fn pass_tables(&mut self, packet_time: i64, packets: usize) {
         let time = TABLE_TIME.min(packet_time).saturating_mul(packets as i64);
         self.now = self.now.saturating_add(time);
     }
 
-    /// A unit is at hand, of the PID that tells the clock or of another one.
+    /// Begins a unit of the leading stream or of another one.
     pub fn begin_unit(&mut self, leads: bool) {
         self.all.note(self.now);
         if leads {
@@ -81,8 +82,8 @@ impl Clock {
         }
     }
 
-    /// Where the clock, or the tables, are to be told in between, on the way to a unit that begins
-    /// later.
+    /// Returns the time of a reference, or of tables, that is due before a unit that begins at
+    /// `target`.
     pub fn way_to(&self, target: i64) -> Option<i64> {
         let reference = self.referred?.saturating_add(REFERENCE_GAP);
         let tables = self
@@ -92,15 +93,15 @@ impl Clock {
         (next.saturating_add(GAP_GRACE) < target).then_some(next)
     }
 
-    /// Whether the tables are due now, where nothing else comes.
+    /// Returns whether the tables are due now, if nothing else comes.
     pub fn needs_tables(&self) -> bool {
         let age = |told| self.now.saturating_sub(told);
         self.tables.is_none_or(|told| age(told) >= TABLES_EVERY)
     }
 
-    /// Whether the tables are due before the unit at hand, which takes so long to arrive, lest they
-    /// come too late with the next. They stand best where the clock is told anyway: with what
-    /// leads.
+    /// Returns whether the tables are due before this unit, which takes `arrives_in`, so that they
+    /// are not late with the next one. Their best place is with a reference, thus with the leading
+    /// stream.
     pub fn wants_tables(&self, leads: bool, arrives_in: i64) -> bool {
         let (gap, every) = if leads {
             (self.leading.gap, TABLES_EVERY)
@@ -113,34 +114,34 @@ impl Clock {
         })
     }
 
-    /// They say something else from now on.
+    /// Notes that the tables have changed.
     pub fn tables_changed(&mut self) {
         self.tables = None;
     }
 
-    /// They have come.
+    /// Notes that the tables have been written.
     pub fn tables_told(&mut self) {
         self.tables = Some(self.now);
     }
 
-    /// Packets of another PID have come: between them and what follows the clock is told, since
-    /// what comes from one time that is told to the next comes evenly (section 2.4.2.2), and
-    /// pictures come faster than sound may.
+    /// Notes that packets of another PID have come. A reference must follow them, since packets
+    /// between two references arrive evenly (section 2.4.2.2), and pictures come faster than sound
+    /// may.
     pub fn pass_others(&mut self) {
         self.has_others = true;
     }
 
-    /// Whether the clock is to be told with a packet of its PID.
+    /// Returns whether a reference is due with a packet of its PID.
     pub fn wants_reference(&self) -> bool {
         self.has_others || self.is_older_than(REFERENCE_SOON)
     }
 
-    /// Whether it is to be told even with a packet of its own.
+    /// Returns whether a reference is due in a packet of its own.
     pub fn needs_reference(&self) -> bool {
         self.is_older_than(REFERENCE_NOW)
     }
 
-    /// Tells the clock: the field of six bytes.
+    /// Returns the reference field of six bytes.
     pub fn tell(&mut self) -> [u8; 6] {
         self.referred = Some(self.now);
         self.has_others = false;
@@ -159,18 +160,19 @@ impl Clock {
     }
 }
 
-/// How long a packet takes to arrive at so many bits a second: at least a nanosecond.
+/// Returns the time of a packet at this bit rate: at least a nanosecond.
 pub(super) fn packet_time(bits_per_second: u64) -> i64 {
     const PACKET_BITS: u64 = 188 * 8;
     (PACKET_BITS * 1_000_000_000 / bits_per_second.max(1)).clamp(1, 1_000_000_000) as i64
 }
 
-/// Out of the transport buffer of sound up to two channels (ISO/IEC 13818-1 section 2.4.2.3),
+/// Bit rate at which the transport buffer of sound with up to two channels empties (ISO/IEC 13818-1
+/// section 2.4.2.3).
 pub(super) const SOUND_BITS: u64 = 2_000_000;
-/// and of AAC that has more.
+/// The same for AAC with more channels.
 pub(super) const MANY_CHANNELS_BITS: u64 = 5_529_600;
 
-/// The most bits a second that H.264 has at this level, in NAL units (ITU-T H.264 table A-1).
+/// Returns the highest bit rate of H.264 at this level, in NAL units (ITU-T H.264 table A-1).
 pub(super) fn h264_bits(profile: u8, level: u8) -> u64 {
     let kilobits = match level {
         ..=10 => 64,
@@ -186,11 +188,11 @@ pub(super) fn h264_bits(profile: u8, level: u8) -> u64 {
         50 => 135_000,
         _ => 240_000,
     };
-    // High and what is above it: a quarter more.
+    // High and the profiles above it: a quarter more.
     kilobits * if profile >= 100 { 1_500 } else { 1_200 }
 }
 
-/// The same for H.265, of its main tier (ITU-T H.265 table A.8).
+/// Returns the same for H.265, of its main tier (ITU-T H.265 table A.8).
 pub(super) fn h265_bits(level: u8) -> u64 {
     let kilobits = match level {
         ..=30 => 128,
@@ -214,12 +216,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_told_in_its_field() {
+    fn the_reference_field_has_base_and_extension() {
         let mut clock = Clock {
             now: 1_000_000_000,
             ..Clock::default()
         };
-        // 90,000 in 33 bits, six bits set, 0 in nine.
+        // 90,000 in 33 bits, six set bits, and 0 in nine.
         assert_eq!(clock.tell(), [0x00, 0x00, 0xaf, 0xc8, 0x7e, 0x00]);
         assert!(!clock.wants_reference());
         clock.move_to(1_000_000_000 + 30 * MILLISECOND);
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn it_wraps() {
+    fn the_reference_field_wraps() {
         let mut clock = Clock {
             // 2^33 ticks of 90 kHz.
             now: (1i64 << 33) * 100_000 / 9 + 1,

@@ -1,28 +1,28 @@
-//! PES packets in transport packets (ISO/IEC 13818-1 sections 2.4.3.2 and 2.4.3.7).
+//! Writes PES packets into transport packets (ISO/IEC 13818-1 sections 2.4.3.2 and 2.4.3.7).
 
 use super::super::timeline::ticks;
 use super::clock::Clock;
 pub(super) use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 
-/// What a transport packet carries at the most.
+/// Most payload bytes of a transport packet.
 pub(super) const PAYLOAD_BYTES: usize = PACKET_BYTES - HEAD_BYTES;
 const HEAD_BYTES: usize = 4;
-/// Of a clock reference in an adaptation field: length, flags, six bytes.
+/// Length of a clock reference in an adaptation field: length, flags, six bytes.
 const REFERENCE_BYTES: usize = 8;
-/// A PES packet of video may be longer than its length can say: then that is 0.
+/// Longest PES packet whose length field can say its length. A longer one, of video, has 0 there.
 const LENGTH_MAX: usize = 0xffff;
-/// In front of a PES packet's payload at the most: so that what is not video fits.
+/// Longest head of a PES packet, so that sound fits.
 pub(super) const PES_HEAD_BYTES_MAX: usize = 19;
 
-/// Of a PID, the number of the next packet with a payload.
+/// Continuity counter of the next packet with a payload, for one PID.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counter(u8);
 
 impl Counter {
-    /// Before the first packet.
+    /// Counter of the first packet.
     pub const FIRST: Counter = Counter(0);
 
-    /// Four bits.
+    /// Returns the next counter: four bits.
     pub fn next(&mut self) -> u8 {
         let next = self.0;
         self.0 = (next + 1) & 0x0f;
@@ -41,14 +41,14 @@ impl Counter {
         self.0
     }
 
-    /// What the last one had.
+    /// Returns the previous counter.
     fn last(self) -> u8 {
         self.0.wrapping_sub(1) & 0x0f
     }
 }
 
-/// A PES packet's head, for a payload of so many bytes. Times are nanoseconds; what is decoded when
-/// it is shown says so once.
+/// Writes the head of a PES packet for a payload of this length. Times are nanoseconds. If decode
+/// and presentation times are equal, it has only one.
 pub(super) fn pes_head(
     stream_id: u8,
     (decode, present): (i64, i64),
@@ -62,7 +62,7 @@ pub(super) fn pes_head(
     let length = u16::try_from(length).ok().filter(|_| length <= LENGTH_MAX);
     head.extend_from_slice(&[0, 0, 1, stream_id]);
     head.extend_from_slice(&length.unwrap_or(0).to_be_bytes());
-    // Its payload begins with what it carries.
+    // The payload begins with a unit.
     head.extend_from_slice(&[
         0x84,
         if has_decode { 0xc0 } else { 0x80 },
@@ -76,7 +76,7 @@ pub(super) fn pes_head(
     }
 }
 
-/// 33 bits in five bytes, between marks.
+/// Writes 33 bits in five bytes, between marker bits.
 fn stamp(mark: u8, ticks: i64) -> [u8; 5] {
     let ticks = ticks as u64;
     [
@@ -88,24 +88,24 @@ fn stamp(mark: u8, ticks: i64) -> [u8; 5] {
     ]
 }
 
-/// What one PES packet goes out with.
+/// Properties of a PES packet.
 pub(super) struct Sending<'a> {
-    /// The stream's.
+    /// PID of the stream.
     pub pid: u16,
-    /// The same.
+    /// Counter of the stream.
     pub counter: &'a mut Counter,
-    /// The clock is told with this PID.
+    /// Whether this PID carries the clock.
     pub tells_clock: bool,
-    /// The clock is told where it ends, too: what follows is slower.
+    /// Whether the clock is also written at the end, since the next packets are slower.
     pub tells_end: bool,
-    /// Decoding can begin with it.
+    /// Whether decoding can begin with it.
     pub is_join: bool,
-    /// So long each packet takes to arrive, in nanoseconds.
+    /// Time of each packet, in nanoseconds.
     pub packet_time: i64,
 }
 
 impl Sending<'_> {
-    /// Writes a PES packet that lies in two pieces.
+    /// Writes a PES packet that is in two pieces.
     pub fn write(self, clock: &mut Clock, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
         let (mut head, mut body) = (head, body);
         let (mut is_first, mut tells_end) = (true, self.tells_end);
@@ -134,23 +134,23 @@ impl Sending<'_> {
     }
 }
 
-/// A packet that carries nothing but the clock.
+/// Writes a packet that carries only the clock.
 pub(super) fn write_reference(pid: u16, counter: Counter, clock: &mut Clock, out: &mut Vec<u8>) {
     let [high, low] = pid.to_be_bytes();
     out.extend_from_slice(&[SYNC_BYTE, high, low, 0x20 | counter.last()]);
     adaptation(0x10, Some(clock.tell()), 0).write(out);
 }
 
-/// An adaptation field.
+/// Adaptation field.
 struct Adaptation {
-    /// With its length byte; 0: there is none.
+    /// Length with its length byte. 0: there is no field.
     bytes: usize,
     flags: u8,
     reference: Option<[u8; 6]>,
 }
 
-/// The field for a packet of which so many bytes of payload are left: it fills what they leave
-/// free.
+/// Returns the field of a packet for which `left` payload bytes remain. It fills the rest of the
+/// packet.
 fn adaptation(flags: u8, reference: Option<[u8; 6]>, left: usize) -> Adaptation {
     let needed = match (reference, flags) {
         (Some(_), _) => REFERENCE_BYTES,

@@ -1,52 +1,52 @@
-//! Units as MPEG-TS carries them: NAL units behind start codes with their parameter sets, AAC in
+//! Units in the form of MPEG-TS: NAL units behind start codes with their parameter sets, AAC in
 //! ADTS, Opus behind its control head.
 
 use super::clock::{MANY_CHANNELS_BITS, SOUND_BITS, h264_bits, h265_bits};
 use crate::remux::medium::{Codec, Fault, Shape, Track};
 
-/// How the units of a stream are wrapped.
+/// Framing of a stream's units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// The access unit delimiter, and the parameter sets, behind start codes.
+    /// NAL units: the delimiter by `kind`, and the parameter sets behind start codes.
     Nal {
         kind: Nal,
         sets: Vec<u8>,
     },
-    /// The ADTS head but for the length.
+    /// ADTS head without the length.
     Adts([u8; 7]),
-    /// As they are.
+    /// Units as they are.
     Whole,
     Opus,
 }
 
-/// Whose NAL units.
+/// Codec of NAL units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nal {
     H264,
     H265,
 }
 
-/// Longer parameter sets are none: those of real encoders have some hundred bytes.
+/// Most bytes of parameter sets. Those of real encoders have some hundred.
 const SETS_BYTES_MAX: usize = 4096;
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
-/// How MPEG-TS carries a track.
+/// Format of a track in MPEG-TS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Carriage {
-    /// Of the map.
+    /// Stream type in the map.
     pub stream_type: u8,
-    /// Of the PES packets.
+    /// Stream ID of its PES packets.
     pub stream_id: u8,
-    /// Of the map, one behind the other.
+    /// Descriptors in the map, one after another.
     pub descriptors: Vec<u8>,
-    /// What stands around its units.
+    /// Framing of its units.
     pub framing: Framing,
-    /// So many bits a second its decoder lets in.
+    /// Bit rate that its decoder accepts.
     pub bits: u64,
 }
 
 impl Carriage {
-    /// `None` of what [`left_out`] speaks of.
+    /// Returns the format of a track. `None` if [`left_out`] gives a reason.
     pub fn of(track: &Track) -> Result<Option<Carriage>, Fault> {
         if left_out(track).is_some() {
             return Ok(None);
@@ -101,7 +101,7 @@ impl Carriage {
             Codec::Eac3 => sound(0x87, 0xbd, registration(b"EAC3"), Framing::Whole),
             Codec::Opus => {
                 let mut descriptors = registration(b"Opus");
-                // An extension descriptor of DVB's, for Opus: how its channels are coded.
+                // An extension descriptor of DVB for Opus: how its channels are coded.
                 descriptors.extend_from_slice(&[0x7f, 2, 0x80, opus_channels(setup)]);
                 sound(0x06, 0xbd, descriptors, Framing::Opus)
             }
@@ -111,7 +111,8 @@ impl Carriage {
 }
 
 impl Carriage {
-    /// The buffer of its decoder, of sound (section 2.4.2.3; AC-3: ETSI TS 101 154).
+    /// Returns the length of the decoder's buffer for sound (section 2.4.2.3; AC-3: ETSI TS 101
+    /// 154).
     pub fn sound_buffer_bytes(&self) -> usize {
         match (self.stream_type, self.bits) {
             (0x81 | 0x87, _) => 5_696,
@@ -121,7 +122,7 @@ impl Carriage {
     }
 }
 
-/// Why a track whose setup is known has no place in MPEG-TS, if it has none.
+/// Returns why MPEG-TS cannot carry a track with a known setup, if it cannot.
 pub(in super::super) fn left_out(track: &Track) -> Option<&'static str> {
     match track.codec {
         Codec::Av1 => Some("AV1 has no place in MPEG-TS"),
@@ -140,7 +141,7 @@ pub(in super::super) fn left_out(track: &Track) -> Option<&'static str> {
 }
 
 impl Nal {
-    /// What each access unit begins with.
+    /// Returns the first bytes of each access unit.
     pub fn delimiter(self) -> &'static [u8] {
         match self {
             Nal::H264 => &[0, 0, 0, 1, 0x09, 0xf0],
@@ -148,7 +149,7 @@ impl Nal {
         }
     }
 
-    /// Puts a start code in the place of each length; says how many bytes that makes, and whether
+    /// Replaces each length by a start code. Returns how many bytes that makes, and whether
     /// parameter sets are among them.
     pub fn put_start_codes(self, unit: &mut [u8]) -> (usize, bool) {
         let (mut at, mut sets) = (0, 0);
@@ -172,15 +173,15 @@ impl Nal {
     }
 }
 
-/// In front of an Opus packet: a mark, and its length in bytes that are added up (ETSI TS 103 491
-/// has the descriptor; the head is the one of Opus in MPEG-TS by Xiph).
+/// Writes the head of an Opus packet: a mark, and its length as a sum of bytes (ETSI TS 103 491 has
+/// the descriptor; the head is the one of Opus in MPEG-TS by Xiph).
 pub(super) fn opus_head(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0x7f, 0xe0]);
     out.resize(out.len() + length / 255, 255);
     out.push((length % 255) as u8);
 }
 
-/// An ADTS head with its length; `None` if it cannot say so much.
+/// Returns an ADTS head with its length. `None` if the length does not fit.
 pub(super) fn adts_head_of(head: [u8; 7], payload_bytes: usize) -> Option<[u8; 7]> {
     let length = u16::try_from(payload_bytes + head.len()).ok()?;
     let [a, b, c, d, _, f, g] = head;
@@ -195,7 +196,8 @@ pub(super) fn adts_head_of(head: [u8; 7], payload_bytes: usize) -> Option<[u8; 7
     ])
 }
 
-/// Of an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1), as far as ADTS can say it.
+/// Turns an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1) into an ADTS head. `None` if ADTS
+/// cannot say it.
 fn adts_head(setup: &[u8]) -> Option<[u8; 7]> {
     const RATES: [u32; 13] = [
         96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025,
@@ -215,7 +217,7 @@ fn adts_head(setup: &[u8]) -> Option<[u8; 7]> {
     };
     let index = rate(&mut bits)? as u8;
     let channels = bits.take(4)? as u8;
-    // Replicated bands and parametric stereo are said of what is beneath them.
+    // Band replication and parametric stereo precede the object beneath them.
     if matches!(object, 5 | 29) {
         rate(&mut bits)?;
         object = bits.take(5)?;
@@ -241,7 +243,7 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// So many bits, at most 24.
+    /// Reads bits: at most 24.
     fn take(&mut self, count: usize) -> Option<u32> {
         let mut value = 0;
         for _ in 0..count {
@@ -253,7 +255,7 @@ impl Bits<'_> {
     }
 }
 
-/// The parameter sets of an `avcC`, behind start codes.
+/// Returns the parameter sets of an `avcC`, behind start codes.
 fn h264_sets(setup: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (count, mut rest) = setup.get(5..)?.split_first()?;
@@ -267,8 +269,8 @@ fn h264_sets(setup: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Those of an `hvcC`, then its messages about all pictures: light and colours of HDR. The message
-/// that names the encoder is left out.
+/// Returns the parameter sets of an `hvcC`, then its messages about all pictures: light and colours
+/// of HDR. The message that names the encoder is left out.
 fn h265_sets(setup: &[u8]) -> Option<Vec<u8>> {
     const PREFIX_MESSAGE: u8 = 39;
     const OF_THE_USER: u8 = 5;
@@ -315,8 +317,8 @@ fn registration(format: &[u8; 4]) -> Vec<u8> {
     [&[5, 4], &format[..]].concat()
 }
 
-/// The code for the channels of a `dOps`: as many as they are where they lie in the usual order,
-/// else that nobody knows.
+/// Returns the code for the channels of a `dOps`: their number if they are in the usual order, and
+/// otherwise "unknown".
 fn opus_channels(setup: &[u8]) -> u8 {
     match (byte(setup, 10), byte(setup, 1)) {
         (0, channels @ 1..=2) | (1, channels @ 1..=8) => channels,
@@ -333,24 +335,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adts_says_what_the_setup_says() {
+    fn an_adts_head_has_the_values_of_the_setup() {
         // LC, 44.1 kHz, stereo.
         let head = adts_head(&[0x12, 0x10]).and_then(|head| adts_head_of(head, 0x173 - 7));
         assert_eq!(head, Some([0xff, 0xf1, 0x50, 0x80, 0x2e, 0x7f, 0xfc]));
         // HE-AAC: bands replicated to 48 kHz over LC of 24 kHz.
         let beneath = adts_head(&[0b0010_1011, 0b0001_0001, 0b1000_1000]);
         assert_eq!(beneath.map(|head| head[2]), Some(0b0101_1000));
-        // Extended HE-AAC, channels by a list, and what is cut off.
+        // Extended HE-AAC, a list of channels, and a config that is cut off.
         assert_eq!(adts_head(&[0xf9, 0x46, 0x40]), None);
         assert_eq!(adts_head(&[0x12, 0x00]), None);
         assert_eq!(adts_head(&[0x12]), None);
-        // Replicated bands over no object at all.
+        // Band replication over no object at all.
         assert_eq!(adts_head(&[0x29, 0x91, 0x80]), None);
         assert_eq!(adts_head_of([0; 7], 8185), None);
     }
 
     #[test]
-    fn lengths_become_start_codes_as_far_as_they_are_true() {
+    fn lengths_become_start_codes_as_far_as_they_are_right() {
         let mut unit = [0, 0, 0, 2, 0x67, 1, 0, 0, 0, 1, 0x68, 0, 0, 0, 9, 0x65];
         assert_eq!(Nal::H264.put_start_codes(&mut unit), (11, true));
         assert_eq!(unit[..11], [0, 0, 0, 1, 0x67, 1, 0, 0, 0, 1, 0x68]);
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn parameter_sets_come_out_of_their_boxes() {
+    fn parameter_sets_are_read_from_their_boxes() {
         let setup = [1, 100, 0, 31, 0xff, 0xe1, 0, 2, 0x67, 1, 1, 0, 1, 0x68];
         let sets = [0, 0, 0, 1, 0x67, 1, 0, 0, 0, 1, 0x68];
         assert_eq!(h264_sets(&setup).as_deref(), Some(&sets[..]));
@@ -369,10 +371,10 @@ mod tests {
     }
 
     #[test]
-    fn what_hdr_says_of_light_stands_behind_the_parameter_sets() {
+    fn messages_of_hdr_follow_the_parameter_sets() {
         let array = |kind: u8, nal: &[u8]| [&[kind, 0, 1, 0, nal.len() as u8], nal].concat();
         let set = |kind: u8| array(0x80 | kind, &[kind << 1, 1, 9]);
-        // Mastering display, its encoder's name, and light levels.
+        // Mastering display, the encoder's name, and light levels.
         let messages = [137u8, 5, 144].map(|payload| array(0x80 | 39, &[78, 1, payload, 1, 7]));
         let arrays = [set(32), messages.concat(), set(33), set(34)].concat();
         let setup = [&[0; 22][..], &[6], &arrays].concat();
@@ -384,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opus_packets_length_is_added_up() {
+    fn the_length_of_an_opus_packet_is_a_sum_of_bytes() {
         let mut out = Vec::new();
         opus_head(600, &mut out);
         assert_eq!(out, [0x7f, 0xe0, 255, 255, 90]);

@@ -1,34 +1,34 @@
-//! The tables of one program (ISO/IEC 13818-1 section 2.4.4).
+//! Writes the tables of one program (ISO/IEC 13818-1 section 2.4.4).
 
 use super::packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, SYNC_BYTE};
 use crate::format::mpegts::checksum;
 pub(super) const MAP_PID: u16 = 0x1000;
 const PROGRAM: u16 = 1;
 
-/// What the map says of an elementary stream.
+/// Entry of the map for an elementary stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The stream's.
+    /// PID of the stream.
     pub pid: u16,
-    /// What it is.
+    /// Stream type.
     pub stream_type: u8,
-    /// One behind the other.
+    /// Descriptors, one after another.
     pub descriptors: Vec<u8>,
 }
 
-/// The program's tables as they are repeated.
+/// Tables of the program.
 #[derive(Debug)]
 pub(super) struct Tables {
     entries: Vec<Entry>,
     clock_pid: u16,
-    /// Five bits, which change with what the map says.
+    /// Version of the map: five bits.
     version: u8,
     map: Vec<u8>,
     counters: [Counter; 2],
 }
 
 impl Tables {
-    /// A program of nothing.
+    /// Returns the tables of an empty program.
     pub fn new() -> Tables {
         Tables {
             entries: Vec::new(),
@@ -39,7 +39,7 @@ impl Tables {
         }
     }
 
-    /// What the program is made of from now on; says whether that is something else than before.
+    /// Sets the content of the program. Returns whether it has changed.
     pub fn set(&mut self, clock_pid: u16, entries: Vec<Entry>) -> bool {
         if self.clock_pid == clock_pid && self.entries == entries && !self.map.is_empty() {
             return false;
@@ -51,7 +51,7 @@ impl Tables {
         for entry in &self.entries {
             body.push(entry.stream_type);
             body.extend_from_slice(&(0xe000 | entry.pid).to_be_bytes());
-            // Some ten bytes each.
+            // Each has some ten bytes.
             body.extend_from_slice(&(0xf000 | entry.descriptors.len() as u16).to_be_bytes());
             body.extend_from_slice(&entry.descriptors);
         }
@@ -59,12 +59,12 @@ impl Tables {
         true
     }
 
-    /// How many bytes they take.
+    /// Returns the length of both tables.
     pub fn bytes(&self) -> usize {
         (1 + (self.map.len() + 1).div_ceil(PAYLOAD_BYTES)) * PACKET_BYTES
     }
 
-    /// Writes both.
+    /// Writes both tables.
     pub fn write(&mut self, out: &mut Vec<u8>) {
         let mut body = PROGRAM.to_be_bytes().to_vec();
         body.extend_from_slice(&(0xe000 | MAP_PID).to_be_bytes());
@@ -73,7 +73,7 @@ impl Tables {
         write_section(MAP_PID, &self.map, second, out);
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         let entries = self.entries.iter();
         let descriptors: usize = entries.map(|entry| entry.descriptors.capacity()).sum();
@@ -81,11 +81,11 @@ impl Tables {
     }
 }
 
-/// A whole section: it fits, since a program has [`TRACKS_MAX`](crate::remux::TRACKS_MAX) streams
-/// at the most.
+/// Returns a whole section. It fits, since a program has at most
+/// [`TRACKS_MAX`](crate::remux::TRACKS_MAX) streams.
 fn section(table: u8, number: u16, version: u8, body: &[u8]) -> Vec<u8> {
     let mut section = vec![table];
-    // What follows: five bytes of head, the body, the checksum.
+    // The following bytes: five of the head, the body, the checksum.
     section.extend_from_slice(&(0xb000 | (body.len() + 9) as u16).to_be_bytes());
     section.extend_from_slice(&number.to_be_bytes());
     section.extend_from_slice(&[0xc0 | version << 1 | 1, 0, 0]);

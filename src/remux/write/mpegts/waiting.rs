@@ -1,20 +1,21 @@
-//! How full a decoder's buffer for sound is (ISO/IEC 13818-1 section 2.4.2.3), as far as the writer
-//! needs to know: so that sound of many bits a second does not arrive too early.
+//! Fill level of a decoder's buffer for sound (ISO/IEC 13818-1 section 2.4.2.3). The writer needs
+//! it so that sound of a high bit rate does not arrive too early.
 
 use std::collections::VecDeque;
 
-/// What has been sent of a stream, and is not decoded yet.
+/// PES packets of a stream that have been sent and are not decoded yet.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// When all of a PES packet is decoded, in nanoseconds, and how long it is: times ascend.
+    /// Decode time of each PES packet's end, in nanoseconds, and its length. Times ascend.
     packets: VecDeque<(i64, usize)>,
 }
 
-/// Of 100 ms there are few. Of more the newest are taken for one.
+/// Most packets. In 100 ms there are few. Beyond this number the newest ones count as one.
 const PACKETS_MAX: usize = 64;
 
 impl Waiting {
-    /// When so many bytes more fit into a buffer of this size; `None`: they fit into an empty one.
+    /// Returns the time at which `bytes` more fit into a buffer of this size. `None`: they fit into
+    /// an empty one.
     pub fn room_at(&self, bytes: usize, size: usize) -> Option<i64> {
         let mut left = size.saturating_sub(bytes);
         let newest_first = self.packets.iter().rev();
@@ -26,7 +27,7 @@ impl Waiting {
         too_much.next().map(|(decoded, _)| *decoded)
     }
 
-    /// A PES packet of so many bytes has been sent at `now`, and is decoded by then.
+    /// Adds a PES packet that is sent at `now` and decoded at `decoded`.
     pub fn put(&mut self, decoded: i64, bytes: usize, now: i64) {
         let is_over = |(decoded, _): &(i64, usize)| *decoded <= now;
         while self.packets.front().is_some_and(is_over) {
@@ -41,7 +42,7 @@ impl Waiting {
         }
     }
 
-    /// Bytes that its one allocation takes.
+    /// Returns the bytes of its one allocation.
     pub fn held_bytes(&self) -> usize {
         self.packets.capacity() * size_of::<(i64, usize)>()
     }
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_room_when_enough_is_decoded() {
+    fn there_is_room_when_enough_has_been_decoded() {
         let mut waiting = Waiting::default();
         assert_eq!(waiting.room_at(3_584, 3_584), None);
         for decoded in [10, 20, 30] {
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_small_ones_is_not_kept_one_by_one() {
+    fn a_flood_of_small_packets_is_merged() {
         let mut waiting = Waiting::default();
         for decoded in 0..10_000 {
             waiting.put(decoded, 9, -1);
