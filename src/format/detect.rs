@@ -1,6 +1,6 @@
 //! Detects a container by its first bytes.
 
-use super::frames::{self, Chain};
+use super::frames::{Chain, FOUND_FRAMES, PROOF_FRAMES, chain};
 use super::mpegts::{PROOF_BYTES_MAX, SYNC_BYTE, Shape};
 use super::window::grow;
 use super::{Format, matroska};
@@ -22,6 +22,7 @@ pub(super) const BYTES_MAX: usize = 12 * 1024;
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Beginning {
+    /// Bytes so far: at most [`BYTES_MAX`].
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
     /// No row of frames begins before this position.
@@ -72,7 +73,7 @@ impl Beginning {
         }
         let is_settled = self.bytes.len() > PROOF_BYTES_MAX;
         while self.frames_from < self.bytes.len() {
-            match frames::found_within(&self.bytes[self.frames_from..]) {
+            match chain(&self.bytes[self.frames_from..], FOUND_FRAMES) {
                 Chain::Yes(codec) => return Detection::Known(codec.format()),
                 Chain::More(length) if !is_last => {
                     if is_settled {
@@ -184,7 +185,7 @@ fn detect(bytes: &[u8]) -> Detection {
         };
     }
     if bytes.first() == Some(&FRAME_SYNC) {
-        match frames::detect(bytes) {
+        match chain(bytes, PROOF_FRAMES) {
             Chain::Yes(codec) => return Detection::Known(codec.format()),
             Chain::More(_) => return Detection::More,
             Chain::No => {}

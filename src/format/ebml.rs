@@ -37,8 +37,11 @@ impl Head {
 /// Result of reading a few bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read<T> {
+    /// The value is complete.
     Whole(T),
+    /// More bytes are needed.
     More,
+    /// No such value begins here.
     Malformed,
 }
 
@@ -90,6 +93,12 @@ pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
         rest = behind;
         Some((head.id, element))
     })
+}
+
+/// Returns the body of the first element with this identifier in a whole body.
+pub(crate) fn find(body: &[u8], wanted: u32) -> Option<&[u8]> {
+    let mut found = elements(body).filter(|(id, _)| *id == wanted);
+    found.next().map(|(_, element)| element)
 }
 
 /// Reads an unsigned integer element. Only the first eight bytes count.

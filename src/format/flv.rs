@@ -10,11 +10,15 @@ use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Flv {
+    /// Tags of the header.
     tags: Tags,
+    /// Whether video has come.
     has_video: bool,
     /// Time of the first tag, in milliseconds.
     first_time: Option<u32>,
+    /// Offset of the newest unit.
     last_unit: Option<u64>,
+    /// Offset of the newest join.
     last_join: Option<u64>,
 }
 
@@ -28,6 +32,7 @@ struct Tags {
     head: Option<[u8; HEAD_BYTES]>,
     /// Whether the header has been reported.
     is_told: bool,
+    /// Metadata, then the sequence headers of pictures and of sound.
     kept: [Tag; 3],
 }
 
@@ -36,10 +41,13 @@ struct Tags {
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Tag {
+    /// Tag in force.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     told: Vec<u8>,
+    /// Newest tag, if it differs.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     next: Vec<u8>,
+    /// Whether `next` differs from the tag in force.
     has_changed: bool,
 }
 
@@ -66,7 +74,7 @@ pub(crate) const SCRIPT: u8 = 18;
 
 /// What a tag carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TagKind {
     Metadata,
     VideoSequence,
     AudioSequence,
@@ -111,10 +119,10 @@ impl Walker<Findings<'_>> for Flv {
         let kind = kind(first & 0x1f, body);
         let whole = TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES;
         let kept = match kind {
-            Kind::Metadata => Some((&mut self.tags.kept[0], METADATA_BYTES_MAX)),
-            Kind::VideoSequence => Some((&mut self.tags.kept[1], SEQUENCE_BYTES_MAX)),
-            Kind::AudioSequence => Some((&mut self.tags.kept[2], SEQUENCE_BYTES_MAX)),
-            Kind::KeyFrame | Kind::Picture | Kind::Sound | Kind::Other => None,
+            TagKind::Metadata => Some((&mut self.tags.kept[0], METADATA_BYTES_MAX)),
+            TagKind::VideoSequence => Some((&mut self.tags.kept[1], SEQUENCE_BYTES_MAX)),
+            TagKind::AudioSequence => Some((&mut self.tags.kept[2], SEQUENCE_BYTES_MAX)),
+            TagKind::KeyFrame | TagKind::Picture | TagKind::Sound | TagKind::Other => None,
         };
         if let Some((kept, bytes_max)) = kept {
             if whole > bytes_max {
@@ -124,7 +132,7 @@ impl Walker<Findings<'_>> for Flv {
                 return Ok(Step::Hold(whole));
             };
             // With a later time stamp some players make a text track of the metadata.
-            kept.take(tag, kind == Kind::Metadata);
+            kept.take(tag, kind == TagKind::Metadata);
         }
         self.tag(kind, u32::from_be_bytes([t3, t0, t1, t2]), at, findings);
         Ok(Step::Pass(whole as u64))
@@ -143,16 +151,20 @@ impl Flv {
             .sum()
     }
 
-    fn tag(&mut self, kind: Kind, time: u32, at: u64, findings: &mut Findings<'_>) {
+    fn tag(&mut self, kind: TagKind, time: u32, at: u64, findings: &mut Findings<'_>) {
         let first_time = *self.first_time.get_or_insert(time);
-        self.has_video |= matches!(kind, Kind::VideoSequence | Kind::KeyFrame | Kind::Picture);
+        self.has_video |= matches!(
+            kind,
+            TagKind::VideoSequence | TagKind::KeyFrame | TagKind::Picture
+        );
         let promises_video = self.tags.head.is_some_and(|head| head[4] & 1 != 0);
         let is_sound_only = !self.has_video
             && (!promises_video || time.wrapping_sub(first_time) >= SOUND_ONLY_MILLISECONDS);
         let spaced = self.last_join.is_none_or(|last| at >= last + SOUND_SPACING);
-        let is_join = kind == Kind::KeyFrame || (kind == Kind::Sound && is_sound_only && spaced);
+        let is_join =
+            kind == TagKind::KeyFrame || (kind == TagKind::Sound && is_sound_only && spaced);
         // An early viewer, before the first join point, needs the tags so far.
-        let is_first = !self.tags.is_told && matches!(kind, Kind::Picture | Kind::Sound);
+        let is_first = !self.tags.is_told && matches!(kind, TagKind::Picture | TagKind::Sound);
         if (is_join || is_first) && self.tags.tell() {
             (self.last_unit, self.last_join) = (None, None);
             findings(Finding::Header, self.header());
@@ -213,34 +225,34 @@ impl Tag {
 const _: () = assert!(HEAD_BYTES + METADATA_BYTES_MAX + 2 * SEQUENCE_BYTES_MAX <= HEADER_BYTES_MAX);
 
 /// Returns what a tag is, by the first bytes of its body.
-fn kind(tag_type: u8, body: &[u8]) -> Kind {
+fn kind(tag_type: u8, body: &[u8]) -> TagKind {
     match (tag_type, body) {
-        (SCRIPT, name) if name == METADATA_NAME => Kind::Metadata,
+        (SCRIPT, name) if name == METADATA_NAME => TagKind::Metadata,
         // Enhanced RTMP: the packet type is where the codec was.
         (VIDEO, [first, ..]) if first & 0x80 != 0 => match (first & 0x0f, first >> 4 & 7) {
-            (0, _) => Kind::VideoSequence,
-            (1 | 3, 1) => Kind::KeyFrame,
-            (1 | 3, _) => Kind::Picture,
-            _ => Kind::Other,
+            (0, _) => TagKind::VideoSequence,
+            (1 | 3, 1) => TagKind::KeyFrame,
+            (1 | 3, _) => TagKind::Picture,
+            _ => TagKind::Other,
         },
         // AVC, and HEVC as some encoders send it. A sequence header and an end of sequence call
         // themselves key frames, too.
         (VIDEO, [first, packet]) if matches!(first & 0x0f, 7 | 12) => match (packet, first >> 4) {
-            (0, _) => Kind::VideoSequence,
-            (1, 1) => Kind::KeyFrame,
-            (1, _) => Kind::Picture,
-            _ => Kind::Other,
+            (0, _) => TagKind::VideoSequence,
+            (1, 1) => TagKind::KeyFrame,
+            (1, _) => TagKind::Picture,
+            _ => TagKind::Other,
         },
-        (VIDEO, [first, ..]) if first >> 4 == 1 => Kind::KeyFrame,
-        (VIDEO, [_, ..]) => Kind::Picture,
-        (AUDIO, [first, 0]) if first >> 4 == 10 => Kind::AudioSequence,
+        (VIDEO, [first, ..]) if first >> 4 == 1 => TagKind::KeyFrame,
+        (VIDEO, [_, ..]) => TagKind::Picture,
+        (AUDIO, [first, 0]) if first >> 4 == 10 => TagKind::AudioSequence,
         (AUDIO, [first, ..]) if first >> 4 == 9 => match first & 0x0f {
-            0 => Kind::AudioSequence,
-            1 => Kind::Sound,
-            _ => Kind::Other,
+            0 => TagKind::AudioSequence,
+            1 => TagKind::Sound,
+            _ => TagKind::Other,
         },
-        (AUDIO, [_, ..]) => Kind::Sound,
-        _ => Kind::Other,
+        (AUDIO, [_, ..]) => TagKind::Sound,
+        _ => TagKind::Other,
     }
 }
 

@@ -41,11 +41,11 @@ impl Codec {
 }
 
 /// Frames in a row that prove a codec. A single head occurs in any bytes by chance.
-const PROOF_FRAMES: usize = 3;
+pub(super) const PROOF_FRAMES: usize = 3;
 
 /// Frames in a row that prove a codec away from the beginning of a stream. Other containers carry a
 /// few frames in one piece.
-const FOUND_FRAMES: usize = 6;
+pub(super) const FOUND_FRAMES: usize = 6;
 
 /// Frames in a row that prove that the walk is in step again with a known codec.
 const RESYNC_FRAMES: usize = 2;
@@ -160,7 +160,7 @@ impl Frame {
 }
 
 /// Sampling rates in Hz, by the index in the head.
-const ADTS_RATES: [u32; 13] = [
+pub(crate) const ADTS_RATES: [u32; 13] = [
     96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000,
     7_350,
 ];
@@ -253,17 +253,8 @@ fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Look<Frame> {
     Look::Found(first)
 }
 
-/// Returns whether a stream begins with frames.
-pub(super) fn detect(bytes: &[u8]) -> Chain {
-    chain(bytes, PROOF_FRAMES)
-}
-
-/// Returns whether frames begin here, after other bytes.
-pub(super) fn found_within(bytes: &[u8]) -> Chain {
-    chain(bytes, FOUND_FRAMES)
-}
-
-fn chain(bytes: &[u8], frames: usize) -> Chain {
+/// Returns whether bytes begin with this many frames in a row.
+pub(super) fn chain(bytes: &[u8], frames: usize) -> Chain {
     match row(bytes, None, frames) {
         Look::Found(frame) => Chain::Yes(frame.codec()),
         Look::Nothing => Chain::No,
@@ -322,7 +313,7 @@ fn is_statistics(frame: &[u8]) -> bool {
 /// What should be at the next byte.
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum Place {
+enum Expected {
     /// A tag or the first frame.
     Beginning,
     /// A tag or a frame like the previous one.
@@ -334,15 +325,16 @@ enum Place {
 /// Time by the samples so far. It stays exact however long the stream runs.
 #[derive(Clone, Copy, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Clock {
+struct SampleClock {
     /// Time at which samples began to come at this rate, in ticks of 90 kHz.
     ticks: u64,
+    /// Sampling rate. 0 before the first frame.
     samples_per_second: u32,
     /// Samples that have come at this rate.
     samples: u64,
 }
 
-impl Clock {
+impl SampleClock {
     fn time(&self) -> MediaTime {
         let since = MediaTime::of_clock(self.samples, self.samples_per_second);
         since.map_or(MediaTime::from_ticks(self.ticks), |since| {
@@ -353,7 +345,7 @@ impl Clock {
     fn count(&mut self, frame: &Frame) {
         let (samples, samples_per_second) = frame.samples();
         if samples_per_second != self.samples_per_second {
-            *self = Clock {
+            *self = SampleClock {
                 ticks: self.time().ticks(),
                 samples_per_second,
                 samples: 0,
@@ -370,8 +362,10 @@ pub(super) struct Walk {
     codec: Option<Codec>,
     /// Format that the findings give the stream.
     format: Format,
-    place: Place,
-    clock: Clock,
+    /// What should be at the next byte.
+    place: Expected,
+    /// Time of the next frame.
+    clock: SampleClock,
     /// No join before this offset.
     join_from: u64,
     /// No unit before this offset.
@@ -385,8 +379,8 @@ impl Walk {
         Walk {
             codec: None,
             format,
-            place: Place::Beginning,
-            clock: Clock::default(),
+            place: Expected::Beginning,
+            clock: SampleClock::default(),
             join_from: 0,
             unit_from: 0,
         }
@@ -400,7 +394,7 @@ impl Walker<Findings<'_>> for Walk {
         at: u64,
         findings: &mut Findings<'_>,
     ) -> Result<Step, Unsupported> {
-        if let Place::Search(searched) = self.place {
+        if let Expected::Search(searched) = self.place {
             return self.search(searched, seen, at, findings);
         }
         match tag(seen) {
@@ -408,7 +402,7 @@ impl Walker<Findings<'_>> for Walk {
             Look::Needs(length) => return Ok(Step::Hold(length)),
             Look::Nothing => {}
         }
-        if let Place::Boundary(before) = self.place {
+        if let Expected::Boundary(before) = self.place {
             match Frame::read(seen, 0) {
                 Look::Needs(length) => return Ok(Step::Hold(length)),
                 Look::Found(frame) if frame.follows(&before) => {
@@ -445,7 +439,7 @@ impl Walk {
             failed += 1;
             found = row(&seen[failed..], self.codec, frames);
         }
-        self.place = Place::Search(searched + failed as u64);
+        self.place = Expected::Search(searched + failed as u64);
         if failed > 0 {
             return Ok(Step::Pass(failed as u64));
         }
@@ -475,7 +469,7 @@ impl Walk {
                 self.report(at, findings);
             }
         }
-        self.place = Place::Boundary(frame);
+        self.place = Expected::Boundary(frame);
         self.clock.count(&frame);
         Step::Pass(frame.length() as u64)
     }

@@ -107,8 +107,10 @@ impl Header<'_> {
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Elements {
+    /// Header in force.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     told: Vec<u8>,
+    /// Next header, as far as it has come.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     next: Vec<u8>,
 }

@@ -31,6 +31,16 @@ pub(crate) const CLUSTER_HEAD: [u8; 12] = [
     0x1f, 0x43, 0xb6, 0x75, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 ];
 pub(crate) const KEY_FRAME: u8 = 0x80;
+/// Bits of a block's flags that tell the lacing.
+#[cfg(any(feature = "hold", feature = "remux"))]
+pub(crate) const LACING: u8 = 0x06;
+#[cfg(any(feature = "hold", feature = "remux"))]
+pub(crate) const INFO: u32 = 0x1549_a966;
+#[cfg(any(feature = "hold", feature = "remux"))]
+pub(crate) const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
+/// Nanoseconds in a tick, if an Info element does not say it.
+#[cfg(any(feature = "hold", feature = "remux"))]
+pub(crate) const USUAL_TIMESTAMP_SCALE: u64 = 1_000_000;
 /// Longest EBML head. A real one has some forty bytes.
 const EBML_HEAD_BYTES_MAX: usize = 4096;
 
@@ -38,12 +48,16 @@ const EBML_HEAD_BYTES_MAX: usize = 4096;
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Matroska {
+    /// Element that contains the next one.
     level: Level,
     header: Elements,
+    /// Number of the first video track.
     video_track: Option<u64>,
     cluster: Cluster,
     group: Group,
+    /// Offset of the newest unit.
     last_unit: Option<u64>,
+    /// Offset of the newest join.
     last_join: Option<u64>,
 }
 
@@ -61,21 +75,29 @@ enum Level {
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Cluster {
+    /// Offset of the Cluster's head.
     start: u64,
+    /// Offset of the Cluster's end. `None` if its size is unknown.
     end: Option<u64>,
     /// Head of a Cluster and its Timestamp element. A viewer who begins inside the Cluster needs
     /// them.
     prelude: Option<Prelude>,
+    /// Whether a block has come.
     has_blocks: bool,
+    /// Whether a block of the video track has come.
     has_video: bool,
 }
 
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Group {
+    /// Offset of the group, or of a block outside a group.
     start: u64,
+    /// Offset of the group's end.
     end: u64,
+    /// Track of the group's block, once it has come.
     track: Option<u64>,
+    /// Whether the block needs another one.
     has_reference: bool,
 }
 
@@ -146,7 +168,7 @@ impl Walker<Findings<'_>> for Matroska {
                 Ok(into(head))
             }
             (Level::Segment, CLUSTER) => {
-                self.tell_header(findings);
+                self.publish_header(findings);
                 self.cluster = Cluster {
                     start: at,
                     end: head.size.and_then(|size| body_at.checked_add(size)),
@@ -234,7 +256,7 @@ impl Matroska {
         self.header.held_bytes()
     }
 
-    fn tell_header(&mut self, findings: &mut Findings<'_>) {
+    fn publish_header(&mut self, findings: &mut Findings<'_>) {
         if self.header.has_begun() {
             self.header.tell();
             findings(Finding::Header, self.header.lend());
@@ -339,6 +361,12 @@ fn past(head: Head) -> Result<Step, Unsupported> {
     length(head).map(Step::Pass)
 }
 
+/// Returns the nanoseconds in a tick, from the content of an Info element.
+#[cfg(any(feature = "hold", feature = "remux"))]
+pub(crate) fn timestamp_scale(info: &[u8]) -> u64 {
+    ebml::find(info, TIMESTAMP_SCALE).map_or(USUAL_TIMESTAMP_SCALE, ebml::unsigned)
+}
+
 /// Passes the head, to the first element inside.
 fn into(head: Head) -> Step {
     Step::Pass(head.bytes() as u64)
@@ -348,11 +376,7 @@ fn into(head: Head) -> Step {
 fn video_track(tracks: &[u8]) -> Option<u64> {
     let mut entries = ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY);
     entries.find_map(|(_, entry)| {
-        let field = |wanted: u32| {
-            ebml::elements(entry)
-                .find(|(id, _)| *id == wanted)
-                .map(|(_, body)| ebml::unsigned(body))
-        };
+        let field = |id: u32| ebml::find(entry, id).map(ebml::unsigned);
         field(0xd7).filter(|_| field(0x83) == Some(1))
     })
 }

@@ -74,7 +74,9 @@ impl Start {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Prelude {
+    /// Number of bytes in use.
     length: u8,
+    /// The bytes, and zeros.
     bytes: [u8; Prelude::BYTES_MAX],
 }
 
@@ -213,7 +215,9 @@ pub struct Scanner {
 enum State {
     /// The bytes so far do not show the format. They are at most [`detect::BYTES_MAX`].
     Undecided(Beginning),
+    /// The format is known.
     Known(Container),
+    /// The format is unknown, or the scanner has given up.
     Unknown,
 }
 
@@ -297,14 +301,14 @@ impl Scanner {
                     .feed(&mut self.window, bytes, offset, findings)
                     .is_err()
                 {
-                    self.let_go(findings);
+                    self.give_up(findings);
                 }
             }
             State::Undecided(beginning) => {
                 for (index, byte) in bytes.iter().enumerate() {
                     match beginning.take(*byte) {
                         Detection::More => {}
-                        Detection::Unknown => return self.let_go(findings),
+                        Detection::Unknown => return self.give_up(findings),
                         Detection::Known(format) => {
                             let held = std::mem::take(beginning);
                             let rest = &bytes[index + 1..];
@@ -375,11 +379,11 @@ impl Scanner {
         let rest_offset = held.len() as u64;
         match fed.and_then(|()| container.feed(window, rest, rest_offset, findings)) {
             Ok(()) => self.state = State::Known(container),
-            Err(Unsupported) => self.let_go(findings),
+            Err(Unsupported) => self.give_up(findings),
         }
     }
 
-    fn let_go(&mut self, findings: &mut Findings<'_>) {
+    fn give_up(&mut self, findings: &mut Findings<'_>) {
         self.state = State::Unknown;
         self.window = Window::default();
         findings(Finding::Unknown, Header::NONE);

@@ -18,12 +18,14 @@ pub(crate) use fragment::{SampleRun, TrackFragment, decode_time, duration_of};
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Mp4 {
+    /// Boxes of the header.
     header: Elements,
     /// Whether a `moov` was whole, and no other header has begun since.
     has_header: bool,
     tracks: Tracks,
     /// Offset at which the fragment of the next `moof` begins.
     fragment_start: Option<u64>,
+    /// Offset of the newest unit.
     last_unit: Option<u64>,
     /// Whether positions in the newest fragment count from the file's first byte. They are wrong
     /// for viewers who have not had the whole file.
@@ -34,6 +36,7 @@ pub(super) struct Mp4 {
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Tracks {
+    /// Number of the first video track.
     video: Option<u32>,
     /// Flags of its samples where a fragment has none.
     usual_flags: Option<u32>,

@@ -24,10 +24,15 @@ const STREAMS_MAX: usize = 16;
 /// A page. Part of its payload may have yet to come.
 #[derive(Clone, Copy)]
 pub(super) struct Page<'a> {
+    /// Header type flags.
     flags: u8,
+    /// Position of the page in its stream.
     granule_position: i64,
+    /// Number of its logical stream.
     serial: u32,
+    /// Number of the page in its stream.
     sequence: u32,
+    /// Segment table.
     lacing: &'a [u8],
     /// Length of the payload.
     payload_length: usize,
@@ -239,7 +244,7 @@ impl Stream {
 /// What should be at the next byte.
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum Place {
+enum Expected {
     Page,
     /// Anything. This many bytes were searched in vain.
     Search(u64),
@@ -258,7 +263,8 @@ enum Phase {
 /// Scanner of Ogg, chained or not.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Ogg {
-    place: Place,
+    /// What should be at the next byte.
+    place: Expected,
     phase: Phase,
     header: Elements,
     /// Rewriter of long headers. It works for one stream at a time.
@@ -272,7 +278,7 @@ pub(super) struct Ogg {
 impl Default for Ogg {
     fn default() -> Ogg {
         Ogg {
-            place: Place::Page,
+            place: Expected::Page,
             phase: Phase::Headers { between: 0 },
             header: Elements::default(),
             rewriter: None,
@@ -294,9 +300,9 @@ impl Walker<Findings<'_>> for Ogg {
             Look::Needs(length) => return Ok(Step::Hold(length)),
             Look::Nothing => return self.search_on(),
         };
-        if let Place::Search(_) = self.place {
+        if let Expected::Search(_) = self.place {
             match Page::read(bytes.get(page.length()..).unwrap_or_default()) {
-                Look::Found(_) => self.place = Place::Page,
+                Look::Found(_) => self.place = Expected::Page,
                 Look::Needs(length) => return Ok(Step::Hold(page.length() + length)),
                 Look::Nothing => return self.search_on(),
             }
@@ -330,13 +336,13 @@ impl Ogg {
     fn search_on(&mut self) -> Result<Step, Unsupported> {
         let searched = match (&self.phase, self.place) {
             (Phase::Headers { .. }, _) => return Err(Unsupported),
-            (Phase::Data, Place::Page) => 0,
-            (Phase::Data, Place::Search(searched)) => searched,
+            (Phase::Data, Expected::Page) => 0,
+            (Phase::Data, Expected::Search(searched)) => searched,
         };
         if searched >= SEARCH_BYTES_MAX {
             return Err(Unsupported);
         }
-        self.place = Place::Search(searched + 1);
+        self.place = Expected::Search(searched + 1);
         Ok(Step::Pass(1))
     }
 

@@ -9,7 +9,9 @@ use super::Unsupported;
 
 /// Result of a look at the first bytes.
 pub(crate) enum Look<T> {
+    /// The bytes begin with this.
     Found(T),
+    /// The bytes begin with something else.
     Nothing,
     /// The answer needs this many bytes in all. One byte less would not be enough.
     Needs(usize),
@@ -46,6 +48,7 @@ const PASSED_BYTES: usize = 4 * 1024;
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Window {
+    /// Front of something whose rest has yet to come, after passed bytes.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     held: Vec<u8>,
     /// Number of held bytes that are passed.

@@ -21,7 +21,7 @@ impl Target {
     }
 }
 
-pub struct Fault(pub &'static str);
+pub struct MediaError(pub &'static str);
 
 /// There is none.
 pub enum Remuxer {}
@@ -35,11 +35,11 @@ impl Remuxer {
         None
     }
 
-    pub fn feed(&mut self, _: &[u8], _: &mut usize, _: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn feed(&mut self, _: &[u8], _: &mut usize, _: &mut Vec<u8>) -> Result<(), MediaError> {
         match *self {}
     }
 
-    pub fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), MediaError> {
         match *self {}
     }
 

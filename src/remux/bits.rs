@@ -3,7 +3,9 @@
 /// Reader of a few bytes. Each method returns `None` at their end.
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
+    /// Position of the byte after `current`.
     at: usize,
+    /// Byte that is read.
     current: u8,
     /// Bits of `current` that are to come.
     left: u8,

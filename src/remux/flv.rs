@@ -1,7 +1,7 @@
 //! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs). A tag is a
 //! packet.
 
-use super::medium::{Codec, Fault, Shape, Time, Track};
+use super::medium::{Codec, MediaError, Shape, Time, Track};
 use super::packets::{Handler, Packet, Packets};
 use super::sample_queue::{SampleQueue, Times};
 use super::sound;
@@ -13,24 +13,28 @@ use crate::format::window::{Step, Walker};
 #[derive(Default)]
 pub(super) struct Flv {
     unit_bytes_max: usize,
+    /// Whether the head of the file has come.
     has_head: bool,
-    pub(super) roll: SampleQueue,
-    pictures: Part,
-    sound: Part,
+    pub(super) queue: SampleQueue,
+    pictures: TrackSlot,
+    sound: TrackSlot,
     /// Whether it was reported that sound, and pictures, are left out.
     has_left_out: [bool; 2],
     /// Size of the pictures in the metadata.
     size: Option<(u16, u16)>,
-    room: Vec<u8>,
+    /// Buffer for units that cannot be lent as they came.
+    scratch: Vec<u8>,
 }
 
 /// Pictures or sound. There is at most one track of each.
 #[derive(Default)]
-enum Part {
+enum TrackSlot {
+    /// Nothing of it has come.
     #[default]
     Unknown,
     /// It cannot be carried.
     LeftOut,
+    /// It has a track.
     Track {
         index: usize,
         codec: Codec,
@@ -48,6 +52,7 @@ enum Content<'a> {
     Packet(Codec, i32, &'a [u8]),
     /// Content of another codec with this name.
     Unknown(&'a [u8]),
+    /// The tag has no media.
     Nothing,
 }
 
@@ -59,9 +64,14 @@ const HAS_VIDEO: u8 = 1;
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 
 impl Walker<Handler<'_>> for Flv {
-    fn look(&mut self, seen: &[u8], _at: u64, ear: &mut Handler<'_>) -> Result<Step, Unsupported> {
+    fn look(
+        &mut self,
+        seen: &[u8],
+        _at: u64,
+        handler: &mut Handler<'_>,
+    ) -> Result<Step, Unsupported> {
         if !self.has_head {
-            return self.head(seen, ear);
+            return self.head(seen, handler);
         }
         let Some([first, s0, s1, s2, t0, t1, t2, t3, ..]) =
             seen.first_chunk::<TAG_HEAD_BYTES>().copied()
@@ -72,13 +82,13 @@ impl Walker<Handler<'_>> for Flv {
         let whole = (end + PREVIOUS_SIZE_BYTES) as u64;
         let kind = first & 0x1f;
         if !matches!(kind, AUDIO | VIDEO | SCRIPT) {
-            return Err(ear.let_go("an FLV tag is neither sound nor pictures nor a script"));
+            return Err(handler.fail("an FLV tag is neither sound nor pictures nor a script"));
         }
         if first & 0x20 != 0 || (kind == SCRIPT && end > METADATA_BYTES_MAX) {
             return Ok(Step::Pass(whole));
         }
         if end > self.unit_bytes_max {
-            return Err(ear.let_go("an FLV tag is longer than what may be held"));
+            return Err(handler.fail("an FLV tag is longer than what may be held"));
         }
         let Some(body) = seen.get(TAG_HEAD_BYTES..end) else {
             return Ok(Step::Hold(end));
@@ -86,7 +96,7 @@ impl Walker<Handler<'_>> for Flv {
         let time = i64::from(u32::from_be_bytes([t3, t0, t1, t2]));
         match kind {
             SCRIPT => self.size = size(body).or(self.size),
-            _ => self.tag(kind, time, body, ear)?,
+            _ => self.tag(kind, time, body, handler)?,
         }
         Ok(Step::Pass(whole))
     }
@@ -100,24 +110,24 @@ impl Flv {
         }
     }
 
-    fn head(&mut self, seen: &[u8], ear: &mut Handler<'_>) -> Result<Step, Unsupported> {
+    fn head(&mut self, seen: &[u8], handler: &mut Handler<'_>) -> Result<Step, Unsupported> {
         let Some(head) = seen.first_chunk::<HEAD_BYTES>() else {
             return Ok(Step::Hold(HEAD_BYTES));
         };
         self.has_head = true;
         let [b'F', b'L', b'V', _, flags, 0, 0, 0, 9, ..] = *head else {
-            return Err(ear.let_go("FLV does not begin with its head of 9 bytes"));
+            return Err(handler.fail("FLV does not begin with its head of 9 bytes"));
         };
         // The reader waits for tracks that the head promises. The first tag tells the codec; until
         // then it is the usual one.
         if flags & HAS_VIDEO != 0 {
-            self.pictures.begin(&mut self.roll, VIDEO, Codec::H264);
+            self.pictures.begin(&mut self.queue, VIDEO, Codec::H264);
         }
         if flags & HAS_AUDIO != 0 {
-            self.sound.begin(&mut self.roll, AUDIO, Codec::Aac);
+            self.sound.begin(&mut self.queue, AUDIO, Codec::Aac);
         }
-        let said = self.roll.say_tracks(ear.sink);
-        ear.check(said)?;
+        let result = self.queue.emit_tracks(handler.sink);
+        handler.check(result)?;
         Ok(Step::Pass(HEAD_BYTES as u64))
     }
 
@@ -126,7 +136,7 @@ impl Flv {
         kind: u8,
         time: i64,
         body: &[u8],
-        ear: &mut Handler<'_>,
+        handler: &mut Handler<'_>,
     ) -> Result<(), Unsupported> {
         let (content, is_join) = match kind {
             VIDEO => (
@@ -144,10 +154,10 @@ impl Flv {
             Content::Nothing => return Ok(()),
             Content::Unknown(name) => {
                 if !std::mem::replace(&mut self.has_left_out[usize::from(kind == VIDEO)], true) {
-                    ear.leave_out(number, name)?;
+                    handler.leave_out(number, name)?;
                 }
-                if matches!(part, Part::Unknown) {
-                    *part = Part::LeftOut;
+                if matches!(part, TrackSlot::Unknown) {
+                    *part = TrackSlot::LeftOut;
                 }
                 return Ok(());
             }
@@ -155,42 +165,42 @@ impl Flv {
             Content::OpusHead(_) => Codec::Opus,
         };
         if !part.is(codec) {
-            part.begin(&mut self.roll, kind, codec);
+            part.begin(&mut self.queue, kind, codec);
         }
         let times = Time::of(time, TICKS_PER_SECOND).zip(Time::of(
             time + i64::from(content.ahead()),
             TICKS_PER_SECOND,
         ));
         let (decode, present) =
-            times.ok_or_else(|| ear.let_go("a time of FLV is out of reason"))?;
-        let said = self.say(kind, content, (Times { decode, present }, is_join), ear);
-        ear.check(said)
+            times.ok_or_else(|| handler.fail("a time of FLV is out of reason"))?;
+        let result = self.emit(kind, content, (Times { decode, present }, is_join), handler);
+        handler.check(result)
     }
 
     /// Passes on the content of a tag of a known track.
-    fn say(
+    fn emit(
         &mut self,
         kind: u8,
         content: Content<'_>,
         (times, is_join): (Times, bool),
-        ear: &mut Handler<'_>,
-    ) -> Result<(), Fault> {
+        handler: &mut Handler<'_>,
+    ) -> Result<(), MediaError> {
         let part = match kind {
             VIDEO => &mut self.pictures,
             _ => &mut self.sound,
         };
-        let Part::Track { index, packets, .. } = part else {
+        let TrackSlot::Track { index, packets, .. } = part else {
             return Ok(());
         };
         let (width, height) = self.size.unwrap_or_default();
         let told = Shape::Pictures { width, height };
-        let roll = &mut self.roll;
+        let queue = &mut self.queue;
         match content {
-            Content::Setup(_, setup) => packets.configure(roll, *index, setup, told),
+            Content::Setup(_, setup) => packets.configure(queue, *index, setup, told),
             Content::OpusHead(head) => {
                 let setup = sound::opus_setup(head);
-                let setup = setup.ok_or(Fault("the head of Opus is not whole"))?;
-                packets.configure(roll, *index, &setup, told)
+                let setup = setup.ok_or(MediaError("the head of Opus is not whole"))?;
+                packets.configure(queue, *index, &setup, told)
             }
             Content::Packet(_, _, bytes) => {
                 let packet = Packet {
@@ -198,7 +208,7 @@ impl Flv {
                     is_join,
                     bytes,
                 };
-                packets.say(roll, *index, packet, &mut self.room, ear.sink)
+                packets.emit(queue, *index, packet, &mut self.scratch, handler.sink)
             }
             Content::Unknown(_) | Content::Nothing => Ok(()),
         }
@@ -208,10 +218,10 @@ impl Flv {
     pub(super) fn held_bytes(&self) -> usize {
         let parts = [&self.pictures, &self.sound].into_iter();
         let of_part = parts.map(|part| match part {
-            Part::Track { packets, .. } => packets.held_bytes(),
-            Part::Unknown | Part::LeftOut => 0,
+            TrackSlot::Track { packets, .. } => packets.held_bytes(),
+            TrackSlot::Unknown | TrackSlot::LeftOut => 0,
         });
-        self.roll.held_bytes() + self.room.capacity() + of_part.sum::<usize>()
+        self.queue.held_bytes() + self.scratch.capacity() + of_part.sum::<usize>()
     }
 }
 
@@ -225,13 +235,13 @@ impl Content<'_> {
     }
 }
 
-impl Part {
+impl TrackSlot {
     fn is(&self, wanted: Codec) -> bool {
-        matches!(self, Part::Track { codec, .. } if *codec == wanted)
+        matches!(self, TrackSlot::Track { codec, .. } if *codec == wanted)
     }
 
     /// Begins a track. It replaces the one before.
-    fn begin(&mut self, roll: &mut SampleQueue, kind: u8, codec: Codec) {
+    fn begin(&mut self, queue: &mut SampleQueue, kind: u8, codec: Codec) {
         let shape = match kind {
             VIDEO => Shape::Pictures {
                 width: 0,
@@ -250,10 +260,10 @@ impl Part {
             shape,
         };
         let place = match self {
-            Part::Track { index, .. } => roll.replace(*index, track),
-            Part::Unknown | Part::LeftOut => roll.add(track),
+            TrackSlot::Track { index, .. } => queue.replace(*index, track),
+            TrackSlot::Unknown | TrackSlot::LeftOut => queue.add(track),
         };
-        *self = place.map_or(Part::LeftOut, |index| Part::Track {
+        *self = place.map_or(TrackSlot::LeftOut, |index| TrackSlot::Track {
             index,
             codec,
             packets: Packets::new(codec),

@@ -5,7 +5,7 @@
 mod order;
 mod setup;
 
-use super::medium::{Codec, Fault, Time};
+use super::medium::{Codec, MediaError, Time};
 use super::nal::take;
 use super::packets::{Handler, Packet, Packets};
 use super::sample_queue::{SampleQueue, Times};
@@ -13,11 +13,11 @@ use super::sound;
 use crate::format::Unsupported;
 use crate::format::ebml::{self, Head, Read};
 use crate::format::matroska::{
-    BLOCK, BLOCK_GROUP, CLUSTER, EBML, KEY_FRAME, REFERENCE_BLOCK, SEGMENT, SIMPLE_BLOCK,
-    TIMESTAMP, TRACK_ENTRY, TRACKS,
+    BLOCK, BLOCK_GROUP, CLUSTER, EBML, INFO, KEY_FRAME, LACING, REFERENCE_BLOCK, SEGMENT,
+    SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, timestamp_scale,
 };
 use crate::format::window::{Step, Walker};
-use order::Order;
+use order::DecodeOrder;
 use setup::Setup;
 
 /// Reader of WebM and Matroska.
@@ -25,22 +25,24 @@ use setup::Setup;
 pub(super) struct Matroska {
     unit_bytes_max: usize,
     level: Level,
-    pub(super) roll: SampleQueue,
+    pub(super) queue: SampleQueue,
     /// Tracks that are carried.
-    tracks: Vec<Carried>,
+    tracks: Vec<CarriedTrack>,
+    /// Whether Tracks has come.
     has_tracks: bool,
     /// Nanoseconds in a tick.
     scale: u64,
     /// Time of the Cluster, in ticks.
     cluster_time: Option<i64>,
-    room: Rooms,
+    scratch: Scratch,
 }
 
 /// Buffers for frames that cannot be lent as they came.
 #[derive(Default)]
-struct Rooms {
+struct Scratch {
     /// A frame with the bytes that its track strips.
     whole: Vec<u8>,
+    /// A unit in the form of the medium.
     unit: Vec<u8>,
 }
 
@@ -53,11 +55,12 @@ enum Level {
 }
 
 /// A track that is carried. It has the same index in the queue.
-struct Carried {
+struct CarriedTrack {
     number: u64,
     codec: Codec,
     packets: Packets,
-    order: Order,
+    /// Decode order of its pictures.
+    order: DecodeOrder,
     /// Duration of a frame in nanoseconds, if the track says it.
     frame: Option<i64>,
     /// Nanoseconds by which its times are late.
@@ -66,20 +69,21 @@ struct Carried {
     front: Vec<u8>,
 }
 
-const INFO: u32 = 0x1549_a966;
-const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
-const USUAL_SCALE: u64 = 1_000_000;
 const TRACKS_BYTES_MAX: usize = 256 * 1024;
 const TIMESTAMP_BYTES_MAX: usize = 32;
 /// Bytes around the frames of a block, in its group.
 const BLOCK_HEAD_BYTES: usize = 1024;
-const LACING: u8 = 0x06;
 
 impl Walker<Handler<'_>> for Matroska {
-    fn look(&mut self, seen: &[u8], _at: u64, ear: &mut Handler<'_>) -> Result<Step, Unsupported> {
+    fn look(
+        &mut self,
+        seen: &[u8],
+        _at: u64,
+        handler: &mut Handler<'_>,
+    ) -> Result<Step, Unsupported> {
         let head = match ebml::head(seen) {
             Read::More => return Ok(Step::More),
-            Read::Malformed => return Err(ear.let_go("an element of Matroska has no sound head")),
+            Read::Malformed => return Err(handler.fail("an element of Matroska has no sound head")),
             Read::Whole(head) => head,
         };
         if self.level == Level::Cluster && head.is_outer() {
@@ -96,10 +100,10 @@ impl Walker<Handler<'_>> for Matroska {
                 Ok(Step::Pass(head.bytes() as u64))
             }
             (Level::Segment, CLUSTER) => {
-                Err(ear.let_go("Matroska has no Tracks before its first Cluster"))
+                Err(handler.fail("Matroska has no Tracks before its first Cluster"))
             }
-            (Level::Segment, INFO | TRACKS) => self.whole(head, seen, TRACKS_BYTES_MAX, ear),
-            (Level::Cluster, TIMESTAMP) => self.whole(head, seen, TIMESTAMP_BYTES_MAX, ear),
+            (Level::Segment, INFO | TRACKS) => self.whole(head, seen, TRACKS_BYTES_MAX, handler),
+            (Level::Cluster, TIMESTAMP) => self.whole(head, seen, TIMESTAMP_BYTES_MAX, handler),
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => {
                 // The number of the track comes first. It tells whether the block is wanted at all.
                 let needed = head.bytes() + head.size.unwrap_or(0).min(8) as usize;
@@ -107,16 +111,16 @@ impl Walker<Handler<'_>> for Matroska {
                     return Ok(Step::Hold(needed));
                 };
                 if head.id == SIMPLE_BLOCK && self.carried(front).is_none() {
-                    return self.pass(head, ear);
+                    return self.pass(head, handler);
                 }
-                self.whole(head, seen, self.unit_bytes_max + BLOCK_HEAD_BYTES, ear)
+                self.whole(head, seen, self.unit_bytes_max + BLOCK_HEAD_BYTES, handler)
             }
             (_, EBML) => {
                 self.level = Level::Top;
                 self.has_tracks = false;
-                self.pass(head, ear)
+                self.pass(head, handler)
             }
-            (_, _) => self.pass(head, ear),
+            (_, _) => self.pass(head, handler),
         }
     }
 }
@@ -125,7 +129,7 @@ impl Matroska {
     pub(super) fn new(unit_bytes_max: usize) -> Matroska {
         Matroska {
             unit_bytes_max,
-            scale: USUAL_SCALE,
+            scale: USUAL_TIMESTAMP_SCALE,
             ..Matroska::default()
         }
     }
@@ -136,38 +140,37 @@ impl Matroska {
         head: Head,
         seen: &[u8],
         bytes_max: usize,
-        ear: &mut Handler<'_>,
+        handler: &mut Handler<'_>,
     ) -> Result<Step, Unsupported> {
         let whole = head.size.and_then(|size| usize::try_from(size).ok());
         let whole = whole.and_then(|size| size.checked_add(head.bytes()));
         let Some(whole) = whole.filter(|whole| *whole <= bytes_max) else {
-            return Err(ear.let_go("an element of Matroska is longer than what may be held"));
+            return Err(handler.fail("an element of Matroska is longer than what may be held"));
         };
         let Some(body) = seen.get(head.bytes()..whole) else {
             return Ok(Step::Hold(whole));
         };
         match head.id {
-            INFO => self.scale = scale(body),
-            TRACKS => self.begin(body, ear)?,
+            INFO => self.scale = timestamp_scale(body).clamp(1, 1_000_000_000),
+            TRACKS => self.begin(body, handler)?,
             TIMESTAMP => self.cluster_time = i64::try_from(ebml::unsigned(body)).ok(),
-            SIMPLE_BLOCK => self.block(body, |flags| flags & KEY_FRAME != 0, ear)?,
+            SIMPLE_BLOCK => self.block(body, |flags| flags & KEY_FRAME != 0, handler)?,
             _ => {
-                let is_alone = ebml::elements(body).all(|(id, _)| id != REFERENCE_BLOCK);
-                let mut blocks = ebml::elements(body).filter(|(id, _)| *id == BLOCK);
-                if let Some((_, block)) = blocks.next() {
-                    self.block(block, |_| is_alone, ear)?;
+                let is_alone = ebml::find(body, REFERENCE_BLOCK).is_none();
+                if let Some(block) = ebml::find(body, BLOCK) {
+                    self.block(block, |_| is_alone, handler)?;
                 }
             }
         }
         Ok(Step::Pass(whole as u64))
     }
 
-    fn pass(&self, head: Head, ear: &mut Handler<'_>) -> Result<Step, Unsupported> {
+    fn pass(&self, head: Head, handler: &mut Handler<'_>) -> Result<Step, Unsupported> {
         let size = head
             .size
             .and_then(|size| size.checked_add(head.bytes() as u64));
         size.map(Step::Pass)
-            .ok_or_else(|| ear.let_go("an element of Matroska has no size where it needs one"))
+            .ok_or_else(|| handler.fail("an element of Matroska has no size where it needs one"))
     }
 
     /// Returns the index of the track that a block names, and the length of the number.
@@ -182,54 +185,54 @@ impl Matroska {
     }
 
     /// Reads the content of Tracks.
-    fn begin(&mut self, tracks: &[u8], ear: &mut Handler<'_>) -> Result<(), Unsupported> {
-        self.roll.clear();
+    fn begin(&mut self, tracks: &[u8], handler: &mut Handler<'_>) -> Result<(), Unsupported> {
+        self.queue.clear();
         self.tracks.clear();
         let clock = (1_000_000_000 / self.scale.max(1)).clamp(1, 1_000_000_000) as u32;
         for (_, entry) in ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY) {
             let setup = Setup::read(entry);
             if setup.lacks_private() {
                 let told = [setup.codec_id, b" without its CodecPrivate"].concat();
-                ear.leave_out(setup.number, &told)?;
+                handler.leave_out(setup.number, &told)?;
                 continue;
             }
             let track = setup.track(clock);
-            let Some(index) = track.and_then(|track| self.roll.add(track)) else {
-                ear.leave_out(setup.number, setup.codec_id)?;
+            let Some(index) = track.and_then(|track| self.queue.add(track)) else {
+                handler.leave_out(setup.number, setup.codec_id)?;
                 continue;
             };
             let Some(codec) = setup.codec else {
                 continue;
             };
             let mut packets = Packets::new(codec);
-            if let Some(record) = ear.check(setup.record())? {
-                let done = packets.configure(&mut self.roll, index, &record, setup.shape);
-                ear.check(done)?;
+            if let Some(record) = handler.check(setup.record())? {
+                let done = packets.configure(&mut self.queue, index, &record, setup.shape);
+                handler.check(done)?;
             }
-            self.tracks.push(Carried {
+            self.tracks.push(CarriedTrack {
                 number: setup.number,
                 codec,
                 packets,
-                order: Order::default(),
+                order: DecodeOrder::default(),
                 frame: setup.frame,
                 delay: setup.delay,
                 front: setup.front.to_vec(),
             });
         }
         self.has_tracks = true;
-        let said = self.roll.say_tracks(ear.sink);
-        ear.check(said)
+        let result = self.queue.emit_tracks(handler.sink);
+        handler.check(result)
     }
 
     /// Returns the presentation time of a block, `relative` ticks after its Cluster.
-    fn time(&self, relative: i16, ear: &mut Handler<'_>) -> Result<Time, Unsupported> {
+    fn time(&self, relative: i16, handler: &mut Handler<'_>) -> Result<Time, Unsupported> {
         let Some(cluster_time) = self.cluster_time else {
-            return Err(ear.let_go("a Cluster of Matroska does not say its time"));
+            return Err(handler.fail("a Cluster of Matroska does not say its time"));
         };
         let ticks = i128::from(cluster_time) + i128::from(relative);
         let time = i64::try_from(ticks * i128::from(self.scale)).ok();
         time.and_then(Time::from_nanoseconds)
-            .ok_or_else(|| ear.let_go("a time of Matroska is out of reason"))
+            .ok_or_else(|| handler.fail("a time of Matroska is out of reason"))
     }
 
     /// Reads a whole block.
@@ -237,52 +240,59 @@ impl Matroska {
         &mut self,
         block: &[u8],
         is_key: impl FnOnce(u8) -> bool,
-        ear: &mut Handler<'_>,
+        handler: &mut Handler<'_>,
     ) -> Result<(), Unsupported> {
         let Some((index, number_bytes)) = self.carried(block) else {
             return Ok(());
         };
         let Some([t0, t1, flags, rest @ ..]) = block.get(number_bytes..) else {
-            return Err(ear.let_go("a block of Matroska is not whole"));
+            return Err(handler.fail("a block of Matroska is not whole"));
         };
-        let mut time = self.time(i16::from_be_bytes([*t0, *t1]), ear)?;
+        let mut time = self.time(i16::from_be_bytes([*t0, *t1]), handler)?;
         let is_key = is_key(*flags);
-        let roll = &mut self.roll;
+        let queue = &mut self.queue;
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
-        let said = frames(rest, flags & LACING, |frame| {
-            track.say(roll, index, (time, is_key), frame, &mut self.room, ear.sink)?;
+        let result = frames(rest, flags & LACING, |frame| {
+            track.emit(
+                queue,
+                index,
+                (time, is_key),
+                frame,
+                &mut self.scratch,
+                handler.sink,
+            )?;
             time = track.after(time, frame);
             Ok(())
         });
-        ear.check(said)
+        handler.check(result)
     }
 
     /// Returns the bytes of its allocations.
     pub(super) fn held_bytes(&self) -> usize {
-        let of_track = |track: &Carried| {
+        let of_track = |track: &CarriedTrack| {
             track.packets.held_bytes() + track.order.held_bytes() + track.front.capacity()
         };
-        self.roll.held_bytes()
-            + self.tracks.capacity() * size_of::<Carried>()
+        self.queue.held_bytes()
+            + self.tracks.capacity() * size_of::<CarriedTrack>()
             + self.tracks.iter().map(of_track).sum::<usize>()
-            + self.room.whole.capacity()
-            + self.room.unit.capacity()
+            + self.scratch.whole.capacity()
+            + self.scratch.unit.capacity()
     }
 }
 
-impl Carried {
+impl CarriedTrack {
     /// Passes on a frame with this presentation time.
-    fn say(
+    fn emit(
         &mut self,
-        roll: &mut SampleQueue,
+        queue: &mut SampleQueue,
         index: usize,
         (time, is_join): (Time, bool),
         frame: &[u8],
-        room: &mut Rooms,
+        scratch: &mut Scratch,
         sink: &mut super::Sink<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MediaError> {
         let present = Time::from_nanoseconds(time.nanoseconds() - self.delay).unwrap_or(time);
         let reorder = self
             .packets
@@ -294,18 +304,19 @@ impl Carried {
         };
         let mut bytes = frame;
         if !self.front.is_empty() {
-            room.whole.clear();
-            room.whole.reserve_exact(self.front.len() + frame.len());
-            room.whole.extend_from_slice(&self.front);
-            room.whole.extend_from_slice(frame);
-            bytes = &room.whole;
+            scratch.whole.clear();
+            scratch.whole.reserve_exact(self.front.len() + frame.len());
+            scratch.whole.extend_from_slice(&self.front);
+            scratch.whole.extend_from_slice(frame);
+            bytes = &scratch.whole;
         }
         let packet = Packet {
             times: Times { decode, present },
             is_join,
             bytes,
         };
-        self.packets.say(roll, index, packet, &mut room.unit, sink)
+        self.packets
+            .emit(queue, index, packet, &mut scratch.unit, sink)
     }
 
     /// Returns the time after a frame, where the next one in the block begins.
@@ -322,25 +333,16 @@ impl Carried {
     }
 }
 
-/// Returns the nanoseconds in a tick.
-fn scale(info: &[u8]) -> u64 {
-    let mut scales = ebml::elements(info).filter(|(id, _)| *id == TIMESTAMP_SCALE);
-    let scale = scales
-        .next()
-        .map_or(USUAL_SCALE, |(_, scale)| ebml::unsigned(scale));
-    scale.clamp(1, 1_000_000_000)
-}
-
 /// Passes each frame with bytes in a block to `frame`. The first error ends it.
 fn frames(
     body: &[u8],
     lacing: u8,
-    mut frame: impl FnMut(&[u8]) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    const FAULT: Fault = Fault("the frames of a block of Matroska are not whole");
+    mut frame: impl FnMut(&[u8]) -> Result<(), MediaError>,
+) -> Result<(), MediaError> {
+    const ERROR: MediaError = MediaError("the frames of a block of Matroska are not whole");
     let mut rest = body;
     if lacing != 0 {
-        let more = usize::from(take(&mut rest, 1).ok_or(FAULT)?[0]);
+        let more = usize::from(take(&mut rest, 1).ok_or(ERROR)?[0]);
         let mut sizes = [0usize; 255];
         let sizes = &mut sizes[..more];
         match lacing {
@@ -351,9 +353,9 @@ fn frames(
             }
             _ => ebml_sizes(sizes, &mut rest),
         }
-        .ok_or(FAULT)?;
+        .ok_or(ERROR)?;
         for size in sizes.iter().filter(|size| **size > 0) {
-            frame(take(&mut rest, *size).ok_or(FAULT)?)?;
+            frame(take(&mut rest, *size).ok_or(ERROR)?)?;
         }
     }
     match rest {

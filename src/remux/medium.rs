@@ -67,13 +67,10 @@ impl Track {
     pub fn is_known(&self) -> bool {
         self.setup.is_some()
     }
-}
 
-impl Track {
     /// Returns whether a writer describes both tracks in the same way.
     pub(super) fn is_alike(&self, other: &Track) -> bool {
-        (self.codec, &self.setup, self.shape, self.is_known())
-            == (other.codec, &other.setup, other.shape, other.is_known())
+        (self.codec, &self.setup, self.shape) == (other.codec, &other.setup, other.shape)
     }
 
     /// Returns whether all units of the old tracks belong to the new ones, too: tracks were added,
@@ -209,12 +206,12 @@ pub const TRACKS_MAX: usize = 16;
 
 /// Receives a reader's events one by one. An error ends the reader: nothing more is made of the
 /// bytes that it has read.
-pub type Sink<'a> = dyn FnMut(ReaderEvent<'_>) -> Result<(), Fault> + 'a;
+pub type Sink<'a> = dyn FnMut(ReaderEvent<'_>) -> Result<(), MediaError> + 'a;
 
 /// The reason why media is not understood, or not any more. The reader passes on nothing more. The
 /// stream itself is not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault(pub &'static str);
+pub struct MediaError(pub &'static str);
 
 #[cfg(test)]
 mod tests {

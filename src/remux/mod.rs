@@ -25,7 +25,7 @@ mod sound;
 mod vpx;
 mod write;
 
-pub use medium::{Codec, Fault, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+pub use medium::{Codec, MediaError, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 
 pub use remuxer::Remuxer;
 #[cfg(feature = "handover")]
@@ -79,7 +79,7 @@ impl Reader {
     }
 
     /// Reads the stream's next bytes and passes on what they carry. Nothing may follow an error.
-    pub fn feed(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+    pub fn feed(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
         let (window, offset) = (&mut self.window, self.offset);
         self.offset += bytes.len() as u64;
         match &mut self.container {
@@ -91,7 +91,7 @@ impl Reader {
     }
 
     /// Ends the stream: passes on the units that were held.
-    pub fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
+    pub fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         match &mut self.container {
             Container::MpegTs(reader) => reader.finish(sink),
             Container::Flv(_) | Container::Matroska(_) | Container::Mp4(_) => Ok(()),
@@ -103,13 +103,13 @@ impl Reader {
         LOOK_WORK * self.window.take_passes()
     }
 
-    /// Returns by how much times are moved that the stream has now, in nanoseconds.
+    /// Returns how far the current times of the stream are moved, in nanoseconds.
     #[cfg(feature = "handover")]
     fn shift(&self) -> i64 {
         match &self.container {
-            Container::Flv(reader) => reader.roll.shift(),
-            Container::Matroska(reader) => reader.roll.shift(),
-            Container::Mp4(reader) => reader.roll.shift(),
+            Container::Flv(reader) => reader.queue.shift(),
+            Container::Matroska(reader) => reader.queue.shift(),
+            Container::Mp4(reader) => reader.queue.shift(),
             Container::MpegTs(reader) => reader.shift(),
         }
     }
@@ -138,8 +138,8 @@ fn walk<W: for<'a> Walker<Handler<'a>>>(
     bytes: &[u8],
     offset: u64,
     sink: &mut Sink<'_>,
-) -> Result<(), Fault> {
-    let mut ear = Handler::new(sink);
-    let walked = window.walk(reader, bytes, offset, &mut ear);
-    walked.map_err(|_| ear.fault)
+) -> Result<(), MediaError> {
+    let mut handler = Handler::new(sink);
+    let walked = window.walk(reader, bytes, offset, &mut handler);
+    walked.map_err(|_| handler.error)
 }

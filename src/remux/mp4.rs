@@ -9,7 +9,7 @@ mod setup;
 
 use std::ops::Range;
 
-use super::medium::{Fault, ReaderEvent, Time, Track};
+use super::medium::{MediaError, ReaderEvent, Time, Track};
 use super::packets::{Handler, Packet, Packets};
 use super::sample_queue::{SampleQueue, Times};
 use crate::format::Unsupported;
@@ -24,15 +24,17 @@ use setup::Setup;
 #[derive(Default)]
 pub(super) struct Mp4 {
     unit_bytes_max: usize,
-    pub(super) roll: SampleQueue,
+    pub(super) queue: SampleQueue,
     /// Tracks of `moov`, carried or not: at most [`TRACKS_MAX`].
-    tracks: Vec<Carried>,
+    tracks: Vec<CarriedTrack>,
+    /// Whether a `moov` has come.
     has_moov: bool,
     fragment: Fragment,
     round: Round,
     /// End of the current `mdat`.
     mdat_end: Option<u64>,
-    room: Vec<u8>,
+    /// Buffer for units that cannot be lent as they came.
+    scratch: Vec<u8>,
 }
 
 /// Tracks that follow each other in fragments, until one comes again. Bit N is the track at index N
@@ -50,7 +52,7 @@ struct Round {
 }
 
 /// A track of `moov`.
-struct Carried {
+struct CarriedTrack {
     number: u32,
     ticks_per_second: u32,
     /// Defaults where a fragment says nothing.
@@ -69,7 +71,9 @@ struct Carried {
 /// Defaults for duration, size and flags of a sample.
 #[derive(Clone, Copy, Default)]
 struct SampleDefaults {
+    /// Duration in ticks.
     duration: u32,
+    /// Size in bytes.
     size: u32,
     flags: u32,
 }
@@ -88,6 +92,7 @@ struct Fragment {
 
 /// A sample.
 struct Sample {
+    /// Index of the track among the tracks of `moov`.
     track: usize,
     /// Offsets of its bytes, counted from the stream's first byte.
     place: Range<u64>,
@@ -104,31 +109,36 @@ const TRACKS_MAX: usize = 64;
 const MOOV_BYTES_MAX: usize = 256 * 1024;
 
 impl Walker<Handler<'_>> for Mp4 {
-    fn look(&mut self, seen: &[u8], at: u64, ear: &mut Handler<'_>) -> Result<Step, Unsupported> {
+    fn look(
+        &mut self,
+        seen: &[u8],
+        at: u64,
+        handler: &mut Handler<'_>,
+    ) -> Result<Step, Unsupported> {
         if let Some(end) = self.mdat_end {
             if at < end {
-                return self.sample(seen, at, end, ear);
+                return self.sample(seen, at, end, handler);
             }
             self.mdat_end = None;
             self.round.done = self.round.named;
-            self.announce(ear)?;
+            self.announce(handler)?;
         }
         let head = match box_head(seen) {
             Look::Found(head) => head,
             Look::Needs(length) => return Ok(Step::Hold(length)),
             Look::Nothing => {
-                return Err(ear.let_go("a box of MP4 has no length, or less than a head"));
+                return Err(handler.fail("a box of MP4 has no length, or less than a head"));
             }
         };
         let Some(end) = at.checked_add(head.length) else {
-            return Err(ear.let_go("a box of MP4 is longer than anything"));
+            return Err(handler.fail("a box of MP4 is longer than anything"));
         };
         match &head.kind {
-            b"moov" => self.whole(&head, seen, at, MOOV_BYTES_MAX, ear),
+            b"moov" => self.whole(&head, seen, at, MOOV_BYTES_MAX, handler),
             b"mdat" | b"moof" if !self.has_moov => {
-                Err(ear.let_go("MP4 has no moov before its samples"))
+                Err(handler.fail("MP4 has no moov before its samples"))
             }
-            b"moof" => self.whole(&head, seen, at, MOOF_BYTES_MAX, ear),
+            b"moof" => self.whole(&head, seen, at, MOOF_BYTES_MAX, handler),
             b"mdat" => {
                 self.mdat_end = Some(end);
                 Ok(Step::Pass(head.bytes as u64))
@@ -153,47 +163,47 @@ impl Mp4 {
         seen: &[u8],
         at: u64,
         bytes_max: usize,
-        ear: &mut Handler<'_>,
+        handler: &mut Handler<'_>,
     ) -> Result<Step, Unsupported> {
         let whole = usize::try_from(head.length).ok();
         let Some(whole) = whole.filter(|whole| *whole <= bytes_max) else {
-            return Err(ear.let_go("a moov or moof is longer than 256 KiB"));
+            return Err(handler.fail("a moov or moof is longer than 256 KiB"));
         };
         let Some(content) = seen.get(head.bytes..whole) else {
             return Ok(Step::Hold(whole));
         };
         if &head.kind == b"moov" {
-            self.begin(content, ear)?;
+            self.begin(content, handler)?;
         } else {
             let begun = self.fragment.begin(content, at, &mut self.tracks);
-            ear.check(begun)?;
+            handler.check(begun)?;
             let runs = self.fragment.runs.iter();
             let places = runs.filter_map(|run| self.tracks.get(run.track)?.packets.as_ref());
             let named = places.fold(0, |named, (place, _)| named | 1 << place);
             self.round.begin(named);
-            self.announce(ear)?;
+            self.announce(handler)?;
         }
         Ok(Step::Pass(head.length))
     }
 
     /// Reads a `moov`.
-    fn begin(&mut self, moov: &[u8], ear: &mut Handler<'_>) -> Result<(), Unsupported> {
+    fn begin(&mut self, moov: &[u8], handler: &mut Handler<'_>) -> Result<(), Unsupported> {
         let Some(extends) = child(moov, b"mvex") else {
-            return Err(ear.let_go("MP4 is not fragmented: its moov has no mvex"));
+            return Err(handler.fail("MP4 is not fragmented: its moov has no mvex"));
         };
-        self.roll.clear();
+        self.queue.clear();
         self.tracks.clear();
         self.fragment = Fragment::default();
         let seconds = child(moov, b"mvhd").and_then(number_behind_times);
         for trak in children(moov, b"trak") {
             let Some(setup) = Setup::read(trak, seconds.unwrap_or_default()) else {
-                return Err(ear.let_go("a track of MP4 does not say what it is"));
+                return Err(handler.fail("a track of MP4 does not say what it is"));
             };
             if self.tracks.len() >= TRACKS_MAX {
-                return Err(ear.let_go("MP4 has more than 64 tracks"));
+                return Err(handler.fail("MP4 has more than 64 tracks"));
             }
-            let packets = self.carry(&setup, ear)?;
-            self.tracks.push(Carried {
+            let packets = self.carry(&setup, handler)?;
+            self.tracks.push(CarriedTrack {
                 number: setup.number,
                 ticks_per_second: setup.ticks_per_second,
                 usual: SampleDefaults::default(),
@@ -205,8 +215,8 @@ impl Mp4 {
         }
         self.extend(extends);
         self.has_moov = true;
-        let said = self.roll.say_tracks(ear.sink);
-        ear.check(said)?;
+        let result = self.queue.emit_tracks(handler.sink);
+        handler.check(result)?;
         let places = self
             .tracks
             .iter()
@@ -215,18 +225,18 @@ impl Mp4 {
             expected: places.fold(0, |all, (place, _)| all | 1 << place),
             ..Round::default()
         };
-        self.announce(ear)
+        self.announce(handler)
     }
 
     /// Announces the tracks whose samples come before others continue.
-    fn announce(&mut self, ear: &mut Handler<'_>) -> Result<(), Unsupported> {
+    fn announce(&mut self, handler: &mut Handler<'_>) -> Result<(), Unsupported> {
         let round = &mut self.round;
         let announced = (round.expected | round.named) & !round.done;
         if std::mem::replace(&mut round.announced, announced) == announced {
             return Ok(());
         }
-        let said = (ear.sink)(ReaderEvent::Announced(announced));
-        ear.check(said)
+        let result = (handler.sink)(ReaderEvent::Announced(announced));
+        handler.check(result)
     }
 
     /// Reads the defaults of each track.
@@ -250,10 +260,10 @@ impl Mp4 {
     fn carry(
         &mut self,
         setup: &Setup<'_>,
-        ear: &mut Handler<'_>,
+        handler: &mut Handler<'_>,
     ) -> Result<Option<(usize, Packets)>, Unsupported> {
         let track = setup.codec.and_then(|codec| {
-            self.roll.add(Track {
+            self.queue.add(Track {
                 number: u64::from(setup.number),
                 codec,
                 clock: setup.ticks_per_second,
@@ -262,13 +272,13 @@ impl Mp4 {
             })
         });
         let Some((index, codec)) = track.zip(setup.codec) else {
-            ear.leave_out(u64::from(setup.number), &setup.kind)?;
+            handler.leave_out(u64::from(setup.number), &setup.kind)?;
             return Ok(None);
         };
         let mut packets = Packets::new(codec);
         if let Some(record) = setup.record {
-            let done = packets.configure(&mut self.roll, index, record, setup.shape);
-            ear.check(done)?;
+            let done = packets.configure(&mut self.queue, index, record, setup.shape);
+            handler.check(done)?;
         }
         Ok(Some((index, packets)))
     }
@@ -279,20 +289,22 @@ impl Mp4 {
         seen: &[u8],
         at: u64,
         end: u64,
-        ear: &mut Handler<'_>,
+        handler: &mut Handler<'_>,
     ) -> Result<Step, Unsupported> {
-        let Some(sample) = ear.check(self.fragment.sample(&self.tracks))? else {
+        let Some(sample) = handler.check(self.fragment.sample(&self.tracks))? else {
             return Ok(Step::Pass(end - at));
         };
         if sample.place.start < at {
-            return Err(ear.let_go("samples of MP4 lie over each other, or before their fragment"));
+            return Err(
+                handler.fail("samples of MP4 lie over each other, or before their fragment")
+            );
         }
         if sample.place.start > at {
             return Ok(Step::Pass(sample.place.start.min(end) - at));
         }
         let bytes = sample.place.end - at;
         if bytes == 0 || sample.place.end > end {
-            return Err(ear.let_go("a sample of MP4 is empty, or goes on behind the mdat"));
+            return Err(handler.fail("a sample of MP4 is empty, or goes on behind the mdat"));
         }
         let Some(track) = self.tracks.get_mut(sample.track) else {
             return Ok(Step::Pass(end - at));
@@ -303,13 +315,13 @@ impl Mp4 {
         }
         let whole = usize::try_from(bytes).ok();
         let Some(whole) = whole.filter(|whole| *whole <= self.unit_bytes_max) else {
-            return Err(ear.let_go("a sample of MP4 is longer than what may be held"));
+            return Err(handler.fail("a sample of MP4 is longer than what may be held"));
         };
         let Some(content) = seen.get(..whole) else {
             return Ok(Step::Hold(whole));
         };
         let Some(times) = track.times(&sample) else {
-            return Err(ear.let_go("a time of MP4 is out of reason"));
+            return Err(handler.fail("a time of MP4 is out of reason"));
         };
         let Some((index, packets)) = &mut track.packets else {
             return Ok(Step::Pass(bytes));
@@ -320,8 +332,14 @@ impl Mp4 {
             bytes: content,
         };
         self.fragment.step();
-        let said = packets.say(&mut self.roll, *index, packet, &mut self.room, ear.sink);
-        ear.check(said)?;
+        let result = packets.emit(
+            &mut self.queue,
+            *index,
+            packet,
+            &mut self.scratch,
+            handler.sink,
+        );
+        handler.check(result)?;
         Ok(Step::Pass(bytes))
     }
 
@@ -331,14 +349,14 @@ impl Mp4 {
             .tracks
             .iter()
             .filter_map(|track| track.packets.as_ref());
-        self.roll.held_bytes()
-            + self.tracks.capacity() * size_of::<Carried>()
+        self.queue.held_bytes()
+            + self.tracks.capacity() * size_of::<CarriedTrack>()
             + packets
                 .map(|(_, packets)| packets.held_bytes())
                 .sum::<usize>()
             + self.fragment.content.capacity()
             + self.fragment.runs.capacity() * size_of::<Run>()
-            + self.room.capacity()
+            + self.scratch.capacity()
     }
 }
 
@@ -358,7 +376,7 @@ impl Round {
     }
 }
 
-impl Carried {
+impl CarriedTrack {
     fn times(&self, sample: &Sample) -> Option<Times> {
         let time = |ticks: i64| Time::of(ticks.checked_add(self.shift)?, self.ticks_per_second);
         Some(Times {
@@ -370,7 +388,12 @@ impl Carried {
 
 impl Fragment {
     /// Takes a `moof` at this offset. Missing samples of the previous one stay missing.
-    fn begin(&mut self, moof: &[u8], at: u64, tracks: &mut [Carried]) -> Result<(), Fault> {
+    fn begin(
+        &mut self,
+        moof: &[u8],
+        at: u64,
+        tracks: &mut [CarriedTrack],
+    ) -> Result<(), MediaError> {
         self.content.clear();
         self.content.reserve_exact(moof.len());
         self.content.extend_from_slice(moof);
@@ -381,12 +404,14 @@ impl Fragment {
         Ok(())
     }
 
-    fn sample(&self, tracks: &[Carried]) -> Result<Option<Sample>, Fault> {
+    fn sample(&self, tracks: &[CarriedTrack]) -> Result<Option<Sample>, MediaError> {
         let Some(run) = self.runs.get(self.next) else {
             return Ok(None);
         };
         let sample = run.sample(&self.content, tracks);
-        sample.map(Some).ok_or(Fault("a run of MP4 is not whole"))
+        sample
+            .map(Some)
+            .ok_or(MediaError("a run of MP4 is not whole"))
     }
 
     /// Continues after the current sample.

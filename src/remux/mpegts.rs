@@ -6,13 +6,13 @@ mod pes;
 mod pictures;
 mod sound;
 
-use super::medium::{Codec, Fault, ReaderEvent, Time, Track};
+use super::medium::{Codec, MediaError, ReaderEvent, Time, Track};
 use super::sample_queue::SampleQueue;
 use crate::format::Unsupported;
 use crate::format::mpegts::psi::{self, Assembler};
 use crate::format::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet};
-use map::Named;
-use pes::{Head, Mark};
+use map::MapEntry;
+use pes::{Head, Mark, Taken};
 use pictures::PictureStream;
 use sound::SoundStream;
 
@@ -21,6 +21,7 @@ use sound::SoundStream;
 pub(super) struct MpegTs {
     unit_bytes_max: usize,
     aligner: Aligner,
+    /// Puts the sections of the PAT together.
     association: Assembler,
     /// Programs that the newest PAT names, at most [`PROGRAMS_MAX`]: PID and map.
     programs: Vec<(u16, Assembler)>,
@@ -32,19 +33,22 @@ pub(super) struct MpegTs {
     fruitless: u16,
     /// Number of scrambled packets. `None` once a clear one has come.
     scrambled: Option<u16>,
-    roll: SampleQueue,
+    queue: SampleQueue,
     streams: Vec<Stream>,
-    clock: pes::Clock,
+    clock: pes::ProgramClock,
     /// Offset after the last whole packet.
     in_step_until: u64,
-    room: Vec<u8>,
+    /// Buffer for units that cannot be lent as they came.
+    scratch: Vec<u8>,
 }
 
 /// An elementary stream that is carried. It has the same index in the queue.
 struct Stream {
     pid: u16,
     codec: Codec,
+    /// Continuity counter of the newest packet.
     counter: Option<u8>,
+    /// Head of the current PES packet.
     head: Head,
     content: Content,
 }
@@ -55,10 +59,12 @@ enum Content {
 }
 
 /// Where a stream's units go.
-struct Voice<'a, 'b> {
-    roll: &'a mut SampleQueue,
+struct UnitOutput<'a, 'b> {
+    queue: &'a mut SampleQueue,
+    /// Index of the track.
     index: usize,
-    room: &'a mut Vec<u8>,
+    /// Buffer for units that cannot be lent as they came.
+    scratch: &'a mut Vec<u8>,
     sink: &'a mut super::Sink<'b>,
 }
 
@@ -82,14 +88,14 @@ impl MpegTs {
         bytes: &[u8],
         offset: u64,
         sink: &mut super::Sink<'_>,
-    ) -> Result<(), Fault> {
-        const FAULT: Fault = Fault("no packets of MPEG-TS come any more");
+    ) -> Result<(), MediaError> {
+        const ERROR: MediaError = MediaError("no packets of MPEG-TS come any more");
         let mut aligner = std::mem::take(&mut self.aligner);
         let mut fed = Ok(());
         aligner.feed(bytes, |at, packet| {
             let at = offset.saturating_add_signed(at);
             if at.saturating_sub(self.in_step_until) > OUT_OF_STEP_BYTES_MAX {
-                fed = fed.and(Err(FAULT));
+                fed = fed.and(Err(ERROR));
             }
             self.in_step_until = at + packet.whole().len() as u64;
             if fed.is_ok() {
@@ -99,36 +105,36 @@ impl MpegTs {
         self.aligner = aligner;
         let behind = offset + bytes.len() as u64;
         if behind.saturating_sub(self.in_step_until) > 2 * OUT_OF_STEP_BYTES_MAX {
-            fed = fed.and(Err(FAULT));
+            fed = fed.and(Err(ERROR));
         }
         fed
     }
 
-    /// Returns by how much times are moved that the stream has now, in nanoseconds.
+    /// Returns how far the current times of the stream are moved, in nanoseconds.
     #[cfg(feature = "handover")]
     pub(super) fn shift(&self) -> i64 {
-        self.roll.shift().saturating_add(self.clock.shift())
+        self.queue.shift().saturating_add(self.clock.shift())
     }
 
     /// Passes on the units that only a following unit would have shown to be whole.
-    pub(super) fn finish(&mut self, sink: &mut super::Sink<'_>) -> Result<(), Fault> {
+    pub(super) fn finish(&mut self, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
         let mut finished = Ok(());
         for (index, stream) in self.streams.iter_mut().enumerate() {
-            let mut voice = Voice {
-                roll: &mut self.roll,
+            let mut output = UnitOutput {
+                queue: &mut self.queue,
                 index,
-                room: &mut self.room,
+                scratch: &mut self.scratch,
                 sink,
             };
             finished = finished.and(match &mut stream.content {
-                Content::Pictures(pictures) => pictures.finish(&mut voice),
-                Content::Sound(sound) => sound.finish(&mut voice),
+                Content::Pictures(pictures) => pictures.finish(&mut output),
+                Content::Sound(sound) => sound.finish(&mut output),
             });
         }
         finished
     }
 
-    fn packet(&mut self, packet: Packet<'_>, sink: &mut super::Sink<'_>) -> Result<(), Fault> {
+    fn packet(&mut self, packet: Packet<'_>, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
         if packet.is_damaged() {
             return Ok(());
         }
@@ -159,7 +165,7 @@ impl MpegTs {
     }
 
     /// Reads a packet of the PAT.
-    fn associate(&mut self, packet: Packet<'_>) -> Result<(), Fault> {
+    fn associate(&mut self, packet: Packet<'_>) -> Result<(), MediaError> {
         let programs = &mut self.programs;
         let fed = self.association.feed(packet, |section| {
             let Some(body) = psi::body(section.bytes, 0) else {
@@ -187,7 +193,7 @@ impl MpegTs {
         pid: u16,
         section: &[u8],
         sink: &mut super::Sink<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MediaError> {
         let Some(body) = psi::body(section, 2) else {
             return Ok(());
         };
@@ -195,7 +201,7 @@ impl MpegTs {
         if is_same || !psi::is_undamaged(section) {
             return Ok(());
         }
-        let named = || psi::elementary_streams(body).map(Named::read);
+        let named = || psi::elementary_streams(body).map(MapEntry::read);
         if self.map_pid.is_none() && named().all(|named| named.codec.is_none()) {
             // Another program may have something.
             let place = self.programs.iter().position(|(map, _)| *map == pid);
@@ -208,18 +214,18 @@ impl MpegTs {
         self.map_pid = Some(pid);
         self.map.clear();
         self.map.extend_from_slice(section);
-        let (had_tracks, mut had) = (self.roll.clear(), std::mem::take(&mut self.streams));
+        let (had_tracks, mut had) = (self.queue.clear(), std::mem::take(&mut self.streams));
         for named in named() {
             if !self.carry(&named, &had_tracks, &mut had) {
                 leave_out(&named, sink)?;
             }
         }
-        self.roll.say_tracks(sink)
+        self.queue.emit_tracks(sink)
     }
 
     /// Adds a stream that the map names. A stream that was there before continues. Returns whether
     /// it is carried.
-    fn carry(&mut self, named: &Named<'_>, had_tracks: &[Track], had: &mut Vec<Stream>) -> bool {
+    fn carry(&mut self, named: &MapEntry<'_>, had_tracks: &[Track], had: &mut Vec<Stream>) -> bool {
         let is_new = self.streams.iter().all(|stream| stream.pid != named.pid);
         let Some(codec) = named.codec.filter(|_| is_new) else {
             return false;
@@ -241,7 +247,7 @@ impl MpegTs {
                 shape: named.shape(),
             },
         };
-        if self.roll.add(track).is_none() {
+        if self.queue.add(track).is_none() {
             return false;
         }
         self.streams.push(match known {
@@ -257,7 +263,7 @@ impl MpegTs {
         index: usize,
         packet: Packet<'_>,
         sink: &mut super::Sink<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MediaError> {
         let mut payload = packet.payload();
         if payload.is_empty() {
             return Ok(());
@@ -283,19 +289,19 @@ impl MpegTs {
         if packet.unit_starts() {
             stream.head.begin(packet.is_random_access());
         }
-        let Some(mark) = stream.head.take(&mut payload, &mut self.clock)? else {
+        let Taken::Content(mark) = stream.head.take(&mut payload, &mut self.clock)? else {
             return Ok(());
         };
-        let mut voice = Voice {
-            roll: &mut self.roll,
+        let mut output = UnitOutput {
+            queue: &mut self.queue,
             index,
-            room: &mut self.room,
+            scratch: &mut self.scratch,
             sink,
         };
-        stream.take(mark, payload, &mut voice)?;
+        stream.take(mark, payload, &mut output)?;
         let held = self.streams.iter().map(|stream| stream.content_bytes());
         if held.sum::<usize>() > self.unit_bytes_max {
-            return Err(Fault(
+            return Err(MediaError(
                 "access units of MPEG-TS are longer than what may be held",
             ));
         }
@@ -311,22 +317,22 @@ impl MpegTs {
             + self.programs.capacity() * size_of::<(u16, Assembler)>()
             + programs.sum::<usize>()
             + self.map.capacity()
-            + self.roll.held_bytes()
+            + self.queue.held_bytes()
             + self.streams.capacity() * size_of::<Stream>()
             + streams.sum::<usize>()
-            + self.room.capacity()
+            + self.scratch.capacity()
     }
 }
 
-fn leave_out(named: &Named<'_>, sink: &mut super::Sink<'_>) -> Result<(), Fault> {
+fn leave_out(named: &MapEntry<'_>, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
     sink(ReaderEvent::LeftOut {
         number: u64::from(named.pid),
         codec: &named.name(),
     })
 }
 
-fn of_table(_: Unsupported) -> Fault {
-    Fault("a table of MPEG-TS is spread over more packets than any real one")
+fn of_table(_: Unsupported) -> MediaError {
+    MediaError("a table of MPEG-TS is spread over more packets than any real one")
 }
 
 impl Stream {
@@ -373,11 +379,11 @@ impl Stream {
         &mut self,
         mark: Option<Mark>,
         bytes: &[u8],
-        voice: &mut Voice<'_, '_>,
-    ) -> Result<(), Fault> {
+        output: &mut UnitOutput<'_, '_>,
+    ) -> Result<(), MediaError> {
         match &mut self.content {
-            Content::Pictures(pictures) => pictures.take(mark, bytes, voice),
-            Content::Sound(sound) => sound.take(mark, bytes, voice),
+            Content::Pictures(pictures) => pictures.take(mark, bytes, output),
+            Content::Sound(sound) => sound.take(mark, bytes, output),
         }
     }
 
@@ -398,6 +404,6 @@ impl Stream {
 }
 
 /// Converts a time of the unwrapped clock of MPEG-TS.
-fn time(ticks: i64) -> Result<Time, Fault> {
-    Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(Fault("a time of MPEG-TS is out of reason"))
+fn time(ticks: i64) -> Result<Time, MediaError> {
+    Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of reason"))
 }

@@ -2,7 +2,7 @@
 //! `hvcC`).
 
 use super::bits::Bits;
-use super::medium::{Codec, Fault, Shape};
+use super::medium::{Codec, MediaError, Shape};
 use super::sample_queue::SETUP_BYTES_MAX;
 use super::sequence::{self, HIGH_PROFILES, Sequence};
 
@@ -16,22 +16,27 @@ pub(super) struct Pictures {
     sets: Vec<Set>,
     /// Newest sequence parameter set.
     sequence: Sequence,
+    /// Whether the sets have changed since the setup was made.
     has_changed: bool,
 }
 
 /// A parameter set.
 #[derive(Debug)]
 struct Set {
+    /// NAL unit type.
     kind: u8,
+    /// Number of the set within its type.
     number: u32,
     /// Content, if it is a sequence parameter set.
     sequence: Option<Sequence>,
+    /// The NAL unit.
     nal: Vec<u8>,
 }
 
 /// What a NAL unit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NalKind {
+    /// Access unit delimiter.
     Delimiter,
     /// Parameter set: VPS, SPS or PPS. It applies to all following units.
     Set,
@@ -71,23 +76,23 @@ impl Pictures {
     }
 
     /// Takes an `avcC` or `hvcC`, and returns it in the form of the medium.
-    pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>, Fault> {
-        const FAULT: Fault = Fault("the configuration of H.264 or H.265 is not whole");
+    pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>, MediaError> {
+        const ERROR: MediaError = MediaError("the configuration of H.264 or H.265 is not whole");
         if is_annex_b(record) {
             return Err(ANNEX_B);
         }
         if record.len() > SETUP_BYTES_MAX {
-            return Err(Fault("a codec's setup is longer than 4096 bytes"));
+            return Err(MediaError("a codec's setup is longer than 4096 bytes"));
         }
         let at = if self.is_h265 { 21 } else { 4 };
         let mut setup = record.to_vec();
-        let sizes = setup.get_mut(at).filter(|_| record[0] == 1).ok_or(FAULT)?;
+        let sizes = setup.get_mut(at).filter(|_| record[0] == 1).ok_or(ERROR)?;
         self.length_bytes = usize::from(*sizes & 3) + 1;
         *sizes |= 3;
         self.sets.clear();
         let mut rest = &record[at + 1..];
         let groups = if self.is_h265 {
-            take(&mut rest, 1).ok_or(FAULT)?[0]
+            take(&mut rest, 1).ok_or(ERROR)?[0]
         } else {
             2
         };
@@ -98,10 +103,10 @@ impl Pictures {
                 let mask = if group == 0 { 0x1f } else { 0xff };
                 take(&mut rest, 1).map(|head| u16::from(head[0] & mask))
             };
-            for _ in 0..units.ok_or(FAULT)? {
-                let length = take(&mut rest, 2).ok_or(FAULT)?;
+            for _ in 0..units.ok_or(ERROR)? {
+                let length = take(&mut rest, 2).ok_or(ERROR)?;
                 let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
-                self.take_set(take(&mut rest, length).ok_or(FAULT)?)?;
+                self.take_set(take(&mut rest, length).ok_or(ERROR)?)?;
             }
         }
         self.has_changed = false;
@@ -109,25 +114,25 @@ impl Pictures {
     }
 
     /// Returns what a NAL unit is, by its first bytes. `None` if it is empty.
-    pub fn kind(&self, nal: &[u8]) -> Option<Kind> {
+    pub fn kind(&self, nal: &[u8]) -> Option<NalKind> {
         let first = *nal.first()?;
         Some(if self.is_h265 {
             match first >> 1 & 0x3f {
-                35 => Kind::Delimiter,
-                32..=34 => Kind::Set,
-                16..=23 => Kind::Key,
-                0..=31 => Kind::Picture,
-                36..=38 | 40 | 45..=47 | 56..=63 => Kind::Behind,
-                _ => Kind::Before,
+                35 => NalKind::Delimiter,
+                32..=34 => NalKind::Set,
+                16..=23 => NalKind::Key,
+                0..=31 => NalKind::Picture,
+                36..=38 | 40 | 45..=47 | 56..=63 => NalKind::Behind,
+                _ => NalKind::Before,
             }
         } else {
             match first & 0x1f {
-                9 => Kind::Delimiter,
-                7 | 8 => Kind::Set,
-                5 => Kind::Key,
-                1..=4 => Kind::Picture,
-                6 | 14..=18 => Kind::Before,
-                _ => Kind::Behind,
+                9 => NalKind::Delimiter,
+                7 | 8 => NalKind::Set,
+                5 => NalKind::Key,
+                1..=4 => NalKind::Picture,
+                6 | 14..=18 => NalKind::Before,
+                _ => NalKind::Behind,
             }
         })
     }
@@ -161,7 +166,11 @@ impl Pictures {
 
     /// Turns a unit of NAL units with lengths into the form of the medium. Mostly it has that form
     /// already. If not, it is written into `scratch`.
-    pub fn unit<'a>(&mut self, unit: &'a [u8], room: &'a mut Vec<u8>) -> Result<&'a [u8], Fault> {
+    pub fn unit<'a>(
+        &mut self,
+        unit: &'a [u8],
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], MediaError> {
         let mut rest = unit;
         if self.sets.is_empty() && is_annex_b(unit) {
             return Err(ANNEX_B);
@@ -174,31 +183,34 @@ impl Pictures {
             let nal = self.next(&mut rest)?;
             length += LENGTH_BYTES + nal.len();
             match self.kind(nal) {
-                None | Some(Kind::Delimiter) if at == front => front = unit.len() - rest.len(),
-                None | Some(Kind::Delimiter) => is_plain = false,
-                Some(Kind::Set) => self.take_set(nal)?,
-                Some(Kind::Key | Kind::Picture | Kind::Before | Kind::Behind) => {}
+                None | Some(NalKind::Delimiter) if at == front => front = unit.len() - rest.len(),
+                None | Some(NalKind::Delimiter) => is_plain = false,
+                Some(NalKind::Set) => self.take_set(nal)?,
+                Some(NalKind::Key | NalKind::Picture | NalKind::Before | NalKind::Behind) => {}
             }
         }
         if is_plain {
             return Ok(&unit[front..]);
         }
         if length > unit.len() + MORE_BYTES_MAX {
-            return Err(Fault("a picture is made of too many NAL units"));
+            return Err(MediaError("a picture is made of too many NAL units"));
         }
-        room.clear();
-        room.reserve_exact(length);
+        scratch.clear();
+        scratch.reserve_exact(length);
         rest = unit;
         while !rest.is_empty() {
             let nal = self.next(&mut rest)?;
-            if self.kind(nal).is_some_and(|kind| kind != Kind::Delimiter) {
-                push(nal, room);
+            if self
+                .kind(nal)
+                .is_some_and(|kind| kind != NalKind::Delimiter)
+            {
+                push(nal, scratch);
             }
         }
-        Ok(room)
+        Ok(scratch)
     }
 
-    fn next<'a>(&self, rest: &mut &'a [u8]) -> Result<&'a [u8], Fault> {
+    fn next<'a>(&self, rest: &mut &'a [u8]) -> Result<&'a [u8], MediaError> {
         let length = take(rest, self.length_bytes);
         let length = length.map(|bytes| {
             bytes
@@ -207,11 +219,13 @@ impl Pictures {
         });
         length
             .and_then(|length| take(rest, length))
-            .ok_or(Fault("a NAL unit is longer than the picture it belongs to"))
+            .ok_or(MediaError(
+                "a NAL unit is longer than the picture it belongs to",
+            ))
     }
 
     /// Takes a parameter set. It may differ from the one in force.
-    pub fn take_set(&mut self, nal: &[u8]) -> Result<(), Fault> {
+    pub fn take_set(&mut self, nal: &[u8]) -> Result<(), MediaError> {
         // A set that repeats is not parsed again.
         if let Some(known) = self.sets.iter().find(|set| set.nal == nal) {
             self.sequence = known.sequence.unwrap_or(self.sequence);
@@ -228,11 +242,11 @@ impl Pictures {
         }
         self.has_changed = true;
         if self.sets.len() > SETS_MAX {
-            return Err(Fault("H.264 or H.265 has more than 64 parameter sets"));
+            return Err(MediaError("H.264 or H.265 has more than 64 parameter sets"));
         }
         let bytes = self.sets.iter().map(|set| set.nal.len() + 2);
         if bytes.sum::<usize>() > SETUP_BYTES_MAX - 128 {
-            return Err(Fault("parameter sets are longer than 4 KiB together"));
+            return Err(MediaError("parameter sets are longer than 4 KiB together"));
         }
         Ok(())
     }
@@ -325,7 +339,7 @@ impl Pictures {
     }
 }
 
-const ANNEX_B: Fault = Fault(
+const ANNEX_B: MediaError = MediaError(
     "its H.264 or H.265 has start codes (Annex B), where this container wants lengths and avcC or hvcC",
 );
 

@@ -1,6 +1,6 @@
 //! Turns the packets of a container into units of the medium.
 
-use super::medium::{Codec, Fault, ReaderEvent, Shape, Sink, Time};
+use super::medium::{Codec, MediaError, ReaderEvent, Shape, Sink, Time};
 use super::nal::Pictures;
 use super::sample_queue::{SampleQueue, Times};
 use super::{sound, vpx};
@@ -11,7 +11,7 @@ pub(super) struct Handler<'a> {
     /// Receives the events.
     pub sink: &'a mut Sink<'a>,
     /// Newest reason of an error.
-    pub fault: Fault,
+    pub error: MediaError,
 }
 
 impl<'a> Handler<'a> {
@@ -19,19 +19,19 @@ impl<'a> Handler<'a> {
     pub fn new(sink: &'a mut Sink<'_>) -> Handler<'a> {
         Handler {
             sink,
-            fault: Fault("the container is not understood"),
+            error: MediaError("the container is not understood"),
         }
     }
 
     /// Notes why the walker cannot continue. Returns its error.
-    pub fn let_go(&mut self, why: &'static str) -> Unsupported {
-        self.fault = Fault(why);
+    pub fn fail(&mut self, why: &'static str) -> Unsupported {
+        self.error = MediaError(why);
         Unsupported
     }
 
     /// Notes the reason of an error of another part.
-    pub fn check<T>(&mut self, result: Result<T, Fault>) -> Result<T, Unsupported> {
-        result.map_err(|Fault(why)| self.let_go(why))
+    pub fn check<T>(&mut self, result: Result<T, MediaError>) -> Result<T, Unsupported> {
+        result.map_err(|MediaError(why)| self.fail(why))
     }
 
     /// Reports a track that is left out. The name of its codec may be any bytes.
@@ -42,8 +42,8 @@ impl<'a> Handler<'a> {
             .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
         let name = str::from_utf8(name).ok().filter(|_| is_printable);
         let codec = name.unwrap_or("unknown");
-        let said = (self.sink)(ReaderEvent::LeftOut { number, codec });
-        self.check(said)
+        let result = (self.sink)(ReaderEvent::LeftOut { number, codec });
+        self.check(result)
     }
 }
 
@@ -53,6 +53,7 @@ const NAME_BYTES_MAX: usize = 48;
 /// Turns the packets of one track into units.
 pub(super) struct Packets {
     codec: Codec,
+    /// Parameter sets of H.264 and H.265.
     pictures: Option<Pictures>,
     /// Whether the container has given the codec's setup.
     is_configured: bool,
@@ -83,29 +84,31 @@ impl Packets {
     /// The setup may know a better shape.
     pub fn configure(
         &mut self,
-        roll: &mut SampleQueue,
+        queue: &mut SampleQueue,
         index: usize,
         setup: &[u8],
         told: Shape,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MediaError> {
         self.is_configured = true;
         let shape = match self.codec {
             Codec::Aac => {
-                sound::aac(setup).ok_or(Fault("the configuration of AAC is not whole"))?
+                sound::aac(setup).ok_or(MediaError("the configuration of AAC is not whole"))?
             }
-            Codec::Opus => sound::opus(setup).ok_or(Fault("the setup of Opus is not whole"))?,
+            Codec::Opus => {
+                sound::opus(setup).ok_or(MediaError("the setup of Opus is not whole"))?
+            }
             Codec::Ac3 | Codec::Eac3 => sound::dolby(self.codec, setup, told).unwrap_or(told),
             _ => told,
         };
         let Some(pictures) = &mut self.pictures else {
-            return roll.set_up(index, setup, shape);
+            return queue.set_up(index, setup, shape);
         };
         let setup = pictures.configure(setup)?;
         let shape = match pictures.shape() {
             Shape::Pictures { width: 0, .. } => told,
             own => own,
         };
-        roll.set_up(index, &setup, shape)
+        queue.set_up(index, &setup, shape)
     }
 
     /// Returns the parameter sets of a codec that has some.
@@ -114,14 +117,14 @@ impl Packets {
     }
 
     /// Passes on the units of a packet. `scratch` is for bytes that cannot be lent as they came.
-    pub fn say(
+    pub fn emit(
         &mut self,
-        roll: &mut SampleQueue,
+        queue: &mut SampleQueue,
         index: usize,
         packet: Packet<'_>,
-        room: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
         sink: &mut Sink<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MediaError> {
         let Packet {
             times,
             is_join,
@@ -130,11 +133,11 @@ impl Packets {
         match self.codec {
             Codec::H264 | Codec::H265 => {
                 if let Some(pictures) = &mut self.pictures {
-                    let unit = pictures.unit(bytes, room)?;
+                    let unit = pictures.unit(bytes, scratch)?;
                     if let Some(setup) = pictures.new_setup() {
-                        roll.set_up(index, &setup, pictures.shape())?;
+                        queue.set_up(index, &setup, pictures.shape())?;
                     }
-                    roll.say(index, times, is_join, unit, sink)?;
+                    queue.emit(index, times, is_join, unit, sink)?;
                 }
             }
             Codec::Vp8 | Codec::Vp9 => {
@@ -146,52 +149,53 @@ impl Packets {
                     && is_join
                     && let Some((setup, shape)) = read(bytes)
                 {
-                    roll.set_up(index, &setup, shape)?;
+                    queue.set_up(index, &setup, shape)?;
                 }
-                roll.say(index, times, is_join, bytes, sink)?;
+                queue.emit(index, times, is_join, bytes, sink)?;
             }
             // The container tells the temporal delimiter.
             Codec::Av1 => {
                 let unit = bytes.strip_prefix(&[0x12, 0]).unwrap_or(bytes);
-                roll.say(index, times, is_join, unit, sink)?;
+                queue.emit(index, times, is_join, unit, sink)?;
             }
-            Codec::Aac | Codec::Opus => roll.say(index, times, true, bytes, sink)?,
+            Codec::Aac | Codec::Opus => queue.emit(index, times, true, bytes, sink)?,
             Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 => {
-                return self.say_frames(roll, index, times.present, bytes, sink);
+                return self.emit_frames(queue, index, times.present, bytes, sink);
             }
         }
         Ok(())
     }
 
     /// Passes on frames that say their own format, one after another.
-    fn say_frames(
+    fn emit_frames(
         &mut self,
-        roll: &mut SampleQueue,
+        queue: &mut SampleQueue,
         index: usize,
         time: Time,
         bytes: &[u8],
         sink: &mut Sink<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MediaError> {
         let (mut rest, mut time) = (bytes, time);
         while let Some(head) = sound::head(self.codec, rest) {
-            let Some((mut length, mut behind)) = cut(rest, head.length) else {
+            let mut length = head.length;
+            let Some(mut behind) = rest.get(length..) else {
                 break;
             };
             while let Some(part) = sound::head(self.codec, behind).filter(|part| part.is_part) {
-                let Some((_, others)) = cut(behind, part.length) else {
+                let Some(others) = behind.get(part.length..) else {
                     break;
                 };
                 length += part.length;
                 behind = others;
             }
             if !self.is_configured {
-                roll.set_up(index, head.setup.as_slice(), head.shape)?;
+                queue.set_up(index, head.setup.as_slice(), head.shape)?;
             }
             let times = Times {
                 decode: time,
                 present: time,
             };
-            roll.say(index, times, true, &rest[..length], sink)?;
+            queue.emit(index, times, true, &rest[..length], sink)?;
             rest = behind;
             time = head.after(time).unwrap_or(time);
         }
@@ -202,9 +206,4 @@ impl Packets {
     pub fn held_bytes(&self) -> usize {
         self.pictures.as_ref().map_or(0, Pictures::held_bytes)
     }
-}
-
-/// Returns this length, and the bytes after it.
-fn cut(bytes: &[u8], length: usize) -> Option<(usize, &[u8])> {
-    bytes.get(length..).map(|behind| (length, behind))
 }

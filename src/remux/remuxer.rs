@@ -10,7 +10,7 @@
 //! [`OUT_ONCE`](super::OUT_ONCE).
 
 use super::Reader;
-use super::medium::{Fault, ReaderEvent, TRACKS_MAX, Time, Track, Unit};
+use super::medium::{MediaError, ReaderEvent, TRACKS_MAX, Time, Track, Unit};
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
 #[cfg(feature = "handover")]
@@ -19,27 +19,30 @@ use crate::handover::{HandoverError, are_times, must};
 /// Remuxer of one stream.
 pub struct Remuxer {
     reader: Reader,
-    making: Making,
-    fault: Option<Fault>,
+    pipeline: Pipeline,
+    /// The error that has ended it.
+    error: Option<MediaError>,
 }
 
 /// Everything behind the reader: order, times and writer.
-struct Making {
+struct Pipeline {
+    /// Tracks of the reader.
     tracks: Vec<Track>,
     interleave: Interleave,
     timeline: Timeline,
     writer: Writer,
+    /// Lines about tracks that do not go out.
     left_out: Vec<String>,
     /// Numbers of the tracks that the reader leaves out.
     numbers_left_out: Vec<u64>,
     /// Starts of the tracks, by their index.
     starts: Vec<Start>,
-    /// Units that another process has written: of the track with this number, those that are
-    /// decoded before this time.
+    /// Units that another process has written: for each track number, the units with a decode time
+    /// before this one.
     written: Vec<(u64, i64)>,
 }
 
-/// The state of a remuxer that another process needs to go on where this one is.
+/// State with which a remuxer of another process continues.
 #[cfg(feature = "handover")]
 #[derive(serde::Serialize, serde::Deserialize)]
 pub struct RemuxerState {
@@ -47,14 +50,14 @@ pub struct RemuxerState {
     shift: i64,
     /// Latest decode time that was written, in nanoseconds.
     newest: Option<i64>,
-    /// For the track with this number, the decode time of the first unit that is not written.
+    /// For each track number, the decode time of the first unit that is not written.
     written: Vec<(u64, i64)>,
-    /// Continuity counters of MPEG-TS, by the places of the tracks.
+    /// Continuity counters of MPEG-TS, by the index of the track.
     counters: Vec<u8>,
 }
 
-/// Units that are further than this before the first one that is not written, in nanoseconds, are
-/// of a clock that has begun anew.
+/// Longest distance, in nanoseconds, of a written unit before the first unwritten one. A longer one
+/// means that the clock has begun again.
 const WRITTEN_AGO_MAX: i64 = 120 * Time::SECOND;
 
 /// Whether decoding of a track has begun.
@@ -84,8 +87,8 @@ impl Remuxer {
     pub fn new(from: Format, to: Target, unit_bytes_max: usize) -> Option<Remuxer> {
         Some(Remuxer {
             reader: Reader::new(from, unit_bytes_max)?,
-            making: Making::new(to, unit_bytes_max),
-            fault: None,
+            pipeline: Pipeline::new(to, unit_bytes_max),
+            error: None,
         })
     }
 
@@ -102,58 +105,58 @@ impl Remuxer {
         bytes: &[u8],
         work_left: &mut usize,
         out: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
+    ) -> Result<(), MediaError> {
+        if let Some(error) = self.error {
+            return Err(error);
         }
-        let making = &mut self.making;
-        let fed = self.reader.feed(bytes, &mut |heard| {
-            spend(work_left, heard.work())?;
-            making.hear(heard, out)
+        let pipeline = &mut self.pipeline;
+        let fed = self.reader.feed(bytes, &mut |event| {
+            spend(work_left, event.work())?;
+            pipeline.handle(event, out)
         });
         let fed = fed.and_then(|()| spend(work_left, self.reader.take_work()));
-        self.fault = fed.err();
+        self.error = fed.err();
         fed
     }
 
     /// Ends the stream: appends the units that waited.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+        if let Some(error) = self.error {
+            return Err(error);
         }
-        let making = &mut self.making;
+        let pipeline = &mut self.pipeline;
         // An error at the end costs the last units. Everything before goes out.
-        let _ = self.reader.finish(&mut |heard| making.hear(heard, out));
-        making.drain(out)?;
-        making.writer.finish(out)
+        let _ = self.reader.finish(&mut |event| pipeline.handle(event, out));
+        pipeline.drain(out)?;
+        pipeline.writer.finish(out)
     }
 
     /// Returns whether a known track goes out.
     pub fn carries_any(&self) -> bool {
-        let making = &self.making;
-        let mut tracks = making.tracks.iter().filter(|track| track.is_known());
-        tracks.any(|track| making.writer.left_out(track).is_none())
+        let pipeline = &self.pipeline;
+        let mut tracks = pipeline.tracks.iter().filter(|track| track.is_known());
+        tracks.any(|track| pipeline.writer.left_out(track).is_none())
     }
 
     /// Returns whether tracks are known, and none of them goes out.
     pub fn carries_nothing(&self) -> bool {
-        let making = &self.making;
-        let mut tracks = making.tracks.iter();
+        let pipeline = &self.pipeline;
+        let mut tracks = pipeline.tracks.iter();
         let is_left_out = |track: &Track| match track.is_known() {
-            true => making.writer.left_out(track).is_some(),
-            false => making.numbers_left_out.contains(&track.number),
+            true => pipeline.writer.left_out(track).is_some(),
+            false => pipeline.numbers_left_out.contains(&track.number),
         };
-        !making.left_out.is_empty() && tracks.all(is_left_out)
+        !pipeline.left_out.is_empty() && tracks.all(is_left_out)
     }
 
     /// Returns a line for each track that does not go out, with the reason.
     pub fn left_out(&self) -> &[String] {
-        &self.making.left_out
+        &self.pipeline.left_out
     }
 
     /// Returns the bytes of its allocations: at most [`Remuxer::held_bytes_max`].
     pub fn held_bytes(&self) -> usize {
-        self.reader.held_bytes() + self.making.held_bytes()
+        self.reader.held_bytes() + self.pipeline.held_bytes()
     }
 
     /// Returns the most bytes that a remuxer holds: its reader, two units, the units that wait for
@@ -165,16 +168,16 @@ impl Remuxer {
 }
 
 /// Takes `work` from `work_left`.
-fn spend(work_left: &mut usize, work: usize) -> Result<(), Fault> {
+fn spend(work_left: &mut usize, work: usize) -> Result<(), MediaError> {
     let left = work_left.checked_sub(work);
     *work_left = left.unwrap_or(0);
     left.map(|_| ())
-        .ok_or(Fault("its frames are too small for other containers"))
+        .ok_or(MediaError("its frames are too small for other containers"))
 }
 
-impl Making {
-    fn new(to: Target, bytes_max: usize) -> Making {
-        Making {
+impl Pipeline {
+    fn new(to: Target, bytes_max: usize) -> Pipeline {
+        Pipeline {
             tracks: Vec::new(),
             interleave: Interleave::new(bytes_max),
             timeline: Timeline::default(),
@@ -186,8 +189,8 @@ impl Making {
         }
     }
 
-    fn hear(&mut self, heard: ReaderEvent<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-        match heard {
+    fn handle(&mut self, event: ReaderEvent<'_>, out: &mut Vec<u8>) -> Result<(), MediaError> {
+        match event {
             ReaderEvent::Tracks(tracks) => self.set_tracks(tracks, out),
             ReaderEvent::Unit(unit) if !self.begins(&unit) || self.is_written(&unit) => Ok(()),
             ReaderEvent::Unit(unit) => {
@@ -218,7 +221,7 @@ impl Making {
         }
     }
 
-    fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), MediaError> {
         if self.tracks == tracks {
             return Ok(());
         }
@@ -262,7 +265,7 @@ impl Making {
     }
 
     /// Writes the units that need not wait any more.
-    fn pass_on(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn pass_on(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
         while let Some(unit) = self.interleave.pop() {
             self.write(unit, out)?;
         }
@@ -271,7 +274,7 @@ impl Making {
     }
 
     /// Writes all units that wait.
-    fn drain(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn drain(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
         let mut drained = Ok(());
         while let Some(unit) = self.interleave.pop_last() {
             drained = drained.and(self.write(unit, out));
@@ -280,7 +283,7 @@ impl Making {
         drained
     }
 
-    fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
         if !self.timeline.place(&mut unit) {
             return Ok(());
         }
@@ -312,21 +315,21 @@ impl Making {
 
 #[cfg(feature = "handover")]
 impl Remuxer {
-    /// Returns the state with which a remuxer of another process goes on.
+    /// Returns the state with which a remuxer of another process continues.
     pub fn state(&self) -> RemuxerState {
-        let Making {
+        let Pipeline {
             timeline,
             writer,
             tracks,
             ..
-        } = &self.making;
+        } = &self.pipeline;
         let (shift, newest) = timeline.state();
         let next_of = |(place, track): (usize, &Track)| {
             let next = writer.pending_from(place).or(timeline.next_of(place))?;
             Some((track.number, next))
         };
         let mut written: Vec<(u64, i64)> = tracks.iter().enumerate().filter_map(next_of).collect();
-        for before in &self.making.written {
+        for before in &self.pipeline.written {
             if written.iter().all(|(number, _)| *number != before.0) {
                 written.push(*before);
             }
@@ -340,8 +343,8 @@ impl Remuxer {
         }
     }
 
-    /// Goes on behind what another process has written. The remuxer is fed with the stream's header
-    /// and with units that were read before: those that are written are passed over.
+    /// Continues the output of another process. The remuxer reads the stream's header and earlier
+    /// units again, and skips the units that were written.
     pub fn resume(&mut self, state: RemuxerState) -> Result<(), HandoverError> {
         let times = state.written.iter().map(|(_, time)| *time);
         let times_fit = times
@@ -353,9 +356,9 @@ impl Remuxer {
                 && state.counters.len() <= TRACKS_MAX,
             || "times out of all reason in a remuxed stream".to_owned(),
         )?;
-        self.making.timeline = Timeline::resume(state.shift, state.newest);
-        self.making.written = state.written;
-        self.making.writer.resume(&state.counters);
+        self.pipeline.timeline = Timeline::resume(state.shift, state.newest);
+        self.pipeline.written = state.written;
+        self.pipeline.writer.resume(&state.counters);
         Ok(())
     }
 }

@@ -4,16 +4,17 @@
 //! A clock that begins again, or jumps, continues where the stream has come to. All tracks move by
 //! the same amount, each when it reaches the jump.
 
-use super::medium::{Fault, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+use super::medium::{MediaError, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 /// Tracks and times of a source. See the module.
 #[derive(Default)]
 pub(super) struct SampleQueue {
     /// Tracks: at most [`TRACKS_MAX`].
     tracks: Vec<Track>,
     /// Tracks of the newest event, if the source has begun again since.
-    said: Vec<Track>,
+    last_tracks: Vec<Track>,
     /// Clock of each track.
-    clocks: Vec<Clock>,
+    clocks: Vec<TrackClock>,
+    /// Whether the tracks differ from the newest event.
     has_changed: bool,
     /// Number of changes. A hostile source changes a setup with every unit.
     changes: u64,
@@ -26,8 +27,10 @@ pub(super) struct SampleQueue {
 }
 
 #[derive(Clone, Copy)]
-struct Clock {
+struct TrackClock {
+    /// Nanoseconds by which its times are moved.
     shift: i64,
+    /// Newest decode time that was passed on.
     newest: Option<Time>,
     /// Longest time from presentation to decoding of a unit, in nanoseconds. Decode times are moved
     /// back by it.
@@ -60,7 +63,7 @@ impl SampleQueue {
     pub fn clear(&mut self) -> Vec<Track> {
         // Tracks that have changed since the newest event were never passed on.
         if !self.has_changed {
-            self.said = self.tracks.clone();
+            self.last_tracks = self.tracks.clone();
         }
         self.has_changed = true;
         std::mem::take(&mut self.tracks)
@@ -80,7 +83,7 @@ impl SampleQueue {
         self.tracks.push(track);
         // The time of an earlier track at the same index continues.
         if self.clocks.len() < self.tracks.len() {
-            self.clocks.push(Clock {
+            self.clocks.push(TrackClock {
                 shift: self.shift,
                 newest: None,
                 ahead: 0,
@@ -99,17 +102,17 @@ impl SampleQueue {
     }
 
     /// Sets a track up, if its setup is new or has changed.
-    pub fn set_up(&mut self, index: usize, setup: &[u8], shape: Shape) -> Result<(), Fault> {
+    pub fn set_up(&mut self, index: usize, setup: &[u8], shape: Shape) -> Result<(), MediaError> {
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
         // The caller has made a setup, whether it differs or not.
         self.changes += 1;
         if self.changes > CHANGES_FREE + self.unit_bytes / BYTES_PER_CHANGE {
-            return Err(Fault("a codec's setup changes all the time"));
+            return Err(MediaError("a codec's setup changes all the time"));
         }
         if setup.len() > SETUP_BYTES_MAX {
-            return Err(Fault("a codec's setup is longer than 4096 bytes"));
+            return Err(MediaError("a codec's setup is longer than 4096 bytes"));
         }
         if track.setup.as_deref() == Some(setup) && track.shape == shape {
             return Ok(());
@@ -121,28 +124,28 @@ impl SampleQueue {
     }
 
     /// Passes on the tracks, if they differ from the newest event.
-    pub fn say_tracks(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
-        let said = std::mem::take(&mut self.said);
-        match std::mem::take(&mut self.has_changed) && said != self.tracks {
+    pub fn emit_tracks(&mut self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+        let last_tracks = std::mem::take(&mut self.last_tracks);
+        match std::mem::take(&mut self.has_changed) && last_tracks != self.tracks {
             true => sink(ReaderEvent::Tracks(&self.tracks)),
             false => Ok(()),
         }
     }
 
     /// Passes on a unit. Leaves out empty units, and units of a track without a setup.
-    pub fn say(
+    pub fn emit(
         &mut self,
         index: usize,
         times: Times,
         is_join: bool,
         bytes: &[u8],
         sink: &mut Sink<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MediaError> {
         let track = self.tracks.get(index);
         if bytes.is_empty() || track.is_none_or(|track| track.setup.is_none()) {
             return Ok(());
         }
-        self.say_tracks(sink)?;
+        self.emit_tracks(sink)?;
         self.unit_bytes += bytes.len() as u64;
         let Some((decode, present)) = self.place(index, times) else {
             return Ok(());
@@ -189,7 +192,7 @@ impl SampleQueue {
         Some((moved, present))
     }
 
-    /// Returns by how much the newest clock is moved, in nanoseconds.
+    /// Returns how far the newest clock is moved, in nanoseconds.
     #[cfg(feature = "handover")]
     pub fn shift(&self) -> i64 {
         self.shift
@@ -197,10 +200,10 @@ impl SampleQueue {
 
     /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
-        let tracks = self.tracks.iter().chain(&self.said);
+        let tracks = self.tracks.iter().chain(&self.last_tracks);
         let setups = tracks.map(|track| track.setup.as_ref());
-        (self.tracks.capacity() + self.said.capacity()) * size_of::<Track>()
-            + self.clocks.capacity() * size_of::<Clock>()
+        (self.tracks.capacity() + self.last_tracks.capacity()) * size_of::<Track>()
+            + self.clocks.capacity() * size_of::<TrackClock>()
             + setups.flatten().map(|setup| setup.len()).sum::<usize>()
     }
 }
@@ -215,19 +218,19 @@ mod tests {
     #[test]
     fn pictures_shown_before_their_decode_time_keep_their_place() {
         let ms = |time: i64| Time::from_nanoseconds(time * 1_000_000).expect("a time");
-        let mut roll = SampleQueue::default();
+        let mut queue = SampleQueue::default();
         let shape = Shape::Pictures {
             width: 2,
             height: 2,
         };
-        roll.add(Track {
+        queue.add(Track {
             number: 1,
             codec: Codec::H264,
             clock: 90_000,
             setup: Some([1].into()),
             shape,
         });
-        let mut said = Vec::new();
+        let mut last_tracks = Vec::new();
         for (decode, present) in [
             (0, 0),
             (40, 120),
@@ -240,14 +243,14 @@ mod tests {
                 decode: ms(decode),
                 present: ms(present),
             };
-            let mut hear = |heard: ReaderEvent<'_>| {
-                if let ReaderEvent::Unit(unit) = heard {
+            let mut handle = |event: ReaderEvent<'_>| {
+                if let ReaderEvent::Unit(unit) = event {
                     let times = [unit.decode, unit.present];
-                    said.push(times.map(|time| time.nanoseconds() / 1_000_000));
+                    last_tracks.push(times.map(|time| time.nanoseconds() / 1_000_000));
                 }
                 Ok(())
             };
-            assert_eq!(roll.say(0, times, false, &[7], &mut hear), Ok(()));
+            assert_eq!(queue.emit(0, times, false, &[7], &mut handle), Ok(()));
         }
         let expected = [
             [0, 0],
@@ -257,6 +260,6 @@ mod tests {
             [120, 240],
             [160, 160],
         ];
-        assert_eq!(said, expected);
+        assert_eq!(last_tracks, expected);
     }
 }

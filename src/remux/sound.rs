@@ -5,7 +5,7 @@
 
 use super::bits::Bits;
 use super::medium::{Codec, Shape, Time};
-use crate::format::frames::Frame;
+use crate::format::frames::{ADTS_RATES, Frame};
 use crate::format::window::Look;
 
 /// Content of a frame's head.
@@ -29,6 +29,7 @@ pub(super) struct Head {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Setup {
     bytes: [u8; 6],
+    /// Number of bytes in use.
     length: usize,
 }
 
@@ -56,11 +57,6 @@ impl Setup {
 /// Bytes that [`head`] needs.
 pub(super) const HEAD_BYTES: usize = 8;
 
-/// Sampling rates of AAC by their index.
-const AAC_RATES: [u32; 13] = [
-    96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000,
-    7_350,
-];
 /// Sampling rates of AC-3 by their code.
 const DOLBY_RATES: [u32; 3] = [48_000, 44_100, 32_000];
 /// Channels of AC-3 without the one of effects.
@@ -227,7 +223,7 @@ pub(super) fn aac(config: &[u8]) -> Option<Shape> {
     }
     let rate = match bits.number(4)? {
         15 => bits.number(24)?,
-        index => *AAC_RATES.get(index as usize)?,
+        index => *ADTS_RATES.get(index as usize)?,
     };
     let channels = channels_of_aac(bits.number(4)? as u8);
     let is_aac = matches!(object, 1..=5 | 17 | 19 | 20 | 23 | 29 | 39 | 42);

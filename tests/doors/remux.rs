@@ -2,7 +2,7 @@
 //! cut, and always are what the medium says of them.
 
 use tollgate::format::Format;
-use tollgate::remux::{Codec, Fault, Reader, ReaderEvent, TRACKS_MAX, Time, Track};
+use tollgate::remux::{Codec, MediaError, Reader, ReaderEvent, TRACKS_MAX, Time, Track};
 
 /// What a reader has said, kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Said {
 }
 
 /// All that a reader says, and why it went no further.
-pub type Reading = (Vec<Said>, Option<Fault>);
+pub type Reading = (Vec<Said>, Option<MediaError>);
 
 /// What is read of bytes that come in pieces of such sizes.
 pub fn read(

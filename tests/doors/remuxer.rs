@@ -3,7 +3,7 @@
 
 use super::remux::{self, Said};
 use tollgate::format::Format;
-use tollgate::remux::{Fault, OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Remuxer, Target};
+use tollgate::remux::{MediaError, OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Remuxer, Target};
 
 const UNIT_BYTES_MAX: usize = 20_000;
 
@@ -12,7 +12,7 @@ fn remuxed(
     (format, bytes): (Format, &[u8]),
     to: Target,
     mut pieces: impl Iterator<Item = usize>,
-) -> (Vec<u8>, Option<Fault>) {
+) -> (Vec<u8>, Option<MediaError>) {
     let mut remuxer = Remuxer::new(format, to, UNIT_BYTES_MAX).expect("it can be read");
     let (mut out, mut fault) = (Vec::new(), None);
     let mut rest = bytes;

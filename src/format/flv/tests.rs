@@ -83,15 +83,15 @@ fn places<const N: usize>(parts: &[Vec<u8>], numbers: [usize; N]) -> Vec<u64> {
 fn the_first_bytes_of_a_body_tell_what_the_tag_is() {
     let is = |tag_type, body: &[u8]| kind(tag_type, body);
     let kinds = [
-        (Kind::Metadata, "metadata"),
-        (Kind::VideoSequence, "setup of video"),
-        (Kind::AudioSequence, "setup of sound"),
-        (Kind::KeyFrame, "key"),
-        (Kind::Picture, "picture"),
-        (Kind::Sound, "sound"),
-        (Kind::Other, "other"),
+        (TagKind::Metadata, "metadata"),
+        (TagKind::VideoSequence, "setup of video"),
+        (TagKind::AudioSequence, "setup of sound"),
+        (TagKind::KeyFrame, "key"),
+        (TagKind::Picture, "picture"),
+        (TagKind::Sound, "sound"),
+        (TagKind::Other, "other"),
     ];
-    let name = |kind: Kind| {
+    let name = |kind: TagKind| {
         kinds
             .iter()
             .find(|(other, _)| *other == kind)

@@ -47,6 +47,11 @@ fn tag(size: usize) -> Vec<u8> {
     tag
 }
 
+/// Returns whether a stream begins with frames.
+fn detect(bytes: &[u8]) -> Chain {
+    chain(bytes, PROOF_FRAMES)
+}
+
 /// Returns the findings, which do not depend on how the bytes are cut.
 fn scan(bytes: &[u8], new: fn() -> Walk) -> (Vec<Finding>, Result<(), Unsupported>) {
     let pieces = |size: usize| {

@@ -19,6 +19,7 @@ pub struct Aligner {
     held: Vec<u8>,
     /// Shape of the packets, once it is known. It never changes within a stream.
     shape: Option<Shape>,
+    /// Whether `held` begins with a packet.
     in_step: bool,
 }
 

@@ -26,7 +26,7 @@ pub(super) use tables::Tables;
 use super::header::{Header, InParts, Parts, Repetition};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 use crate::time::MediaTime;
-use open::Open;
+use open::OpenPes;
 #[cfg(feature = "remux")]
 pub(crate) use picture::may_begin;
 use picture::{Codec, Search};
@@ -40,6 +40,7 @@ pub struct MpegTs {
     tables: Tables,
     /// Offset of the unit that was reported last.
     last_unit: Option<u64>,
+    /// Offset of the newest join.
     last_join: Option<u64>,
     /// Whether the encoder has ever set the random-access indicator. An encoder that has set it
     /// once always sets it. Only video without other marks needs this.
@@ -59,7 +60,7 @@ pub struct MpegTs {
     /// Whether the newest join point is a scrambled packet.
     is_scrambled: bool,
     /// PES packets beside the video that have begun and are not whole.
-    open: Open,
+    open: OpenPes,
     /// Newest offset at which a picture or sound began while another PES packet was open.
     last_split: Option<u64>,
     /// Whether the video that the tables name comes.
@@ -73,9 +74,8 @@ pub struct MpegTs {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Arrival {
     /// No video has come yet, while sound has come since this time.
-    Awaited {
-        since: Option<MediaTime>,
-    },
+    Awaited { since: Option<MediaTime> },
+    /// Video has come.
     Come,
     /// Nobody waits for the video any more. Sound decides.
     Missing,
@@ -146,7 +146,7 @@ impl MpegTs {
             }
             findings(Finding::Header, self.header());
             (self.last_unit, self.last_join, self.search) = (None, None, None);
-            self.open = Open::default();
+            self.open = OpenPes::default();
             if self.tables.streams().video != video {
                 self.video = Arrival::default();
                 (self.sets, self.told_sets) = (Sets::default(), Vec::new());
@@ -328,9 +328,13 @@ pub(super) fn decoding_time(pes: &[u8]) -> Option<MediaTime> {
         3 => times.get(5..)?,
         _ => return None,
     };
-    let [a, b, c, d, e] = times.first_chunk::<5>()?.map(u64::from);
-    let ticks = (a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1;
-    Some(MediaTime::from_ticks(ticks))
+    time_stamp(times).map(MediaTime::from_ticks)
+}
+
+/// Reads a time stamp of a PES head: 33 bits in five bytes.
+pub(crate) fn time_stamp(bytes: &[u8]) -> Option<u64> {
+    let [a, b, c, d, e] = bytes.first_chunk::<5>()?.map(u64::from);
+    Some((a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1)
 }
 
 #[cfg(feature = "handover")]

@@ -9,7 +9,7 @@ use super::streams::Streams;
 /// Open PES packets of a program's streams beside its video. See the module.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Open {
+pub(super) struct OpenPes {
     /// PID of each open PES packet, and how many bytes of it are to come: 0 for a free place.
     places: [(u16, u32); PLACES],
     /// Number of open PES packets.
@@ -21,7 +21,7 @@ const PLACES: usize = 8;
 /// Bytes of a PES packet that its length does not count (ISO/IEC 13818-1 section 2.4.3.6).
 const HEAD_BYTES: u32 = 6;
 
-impl Open {
+impl OpenPes {
     /// Takes a packet that does not belong to video.
     pub fn take(&mut self, packet: Packet<'_>, streams: &Streams) {
         if self.count == 0 && !packet.unit_starts() {
@@ -64,7 +64,7 @@ fn whole_bytes(payload: &[u8]) -> u32 {
 }
 
 #[cfg(feature = "handover")]
-impl Open {
+impl OpenPes {
     /// Whether what was told of it can be.
     pub fn fits(&self) -> bool {
         let mut places = self.places.iter();
@@ -110,7 +110,7 @@ mod tests {
 
     /// Returns the PIDs that are open after each packet.
     fn open_behind(packets: &[[u8; 188]]) -> Vec<Vec<u16>> {
-        let mut open = Open::default();
+        let mut open = OpenPes::default();
         let pids: Vec<u16> = (0x101..=0x10a).chain([0x200]).collect();
         let mut behind = Vec::new();
         for bytes in packets {
@@ -217,7 +217,7 @@ mod tests {
     #[cfg(feature = "handover")]
     #[test]
     fn a_handed_over_count_must_be_right() {
-        let mut open = Open::default();
+        let mut open = OpenPes::default();
         open.places[3] = (0x101, 7);
         assert!(!open.fits());
         open.count = 1;

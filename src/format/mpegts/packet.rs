@@ -8,7 +8,9 @@ pub const SYNC_BYTE: u8 = 0x47;
 /// One packet. Its first byte is the sync byte.
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {
+    /// The 188 bytes of the packet.
     bytes: &'a [u8; PACKET_BYTES],
+    /// The packet with the bytes of its recorder.
     whole: &'a [u8],
     /// Bytes of `whole` in front of the packet.
     before: usize,

@@ -154,6 +154,7 @@ enum Look {
     Intra,
     /// The picture needs others.
     Other,
+    /// The unit says nothing about the picture.
     Nothing,
 }
 
@@ -171,14 +172,17 @@ pub(super) struct Search {
     counter: u8,
     /// Newest bytes. The newest is the lowest.
     last: u32,
+    /// Whether the next slice may belong to the picture before.
     may_be_rest: bool,
     /// Whether the encoder says that decoding can begin with the picture.
     is_marked: bool,
+    /// Whether a recovery point has come.
     may_begin: bool,
     /// First bytes of the current unit.
     unit: [u8; 3],
     /// Number of those bytes. [`TOLD`] once they have shown what the unit is.
     told: u8,
+    /// The verdict, once it is clear.
     is_join: Option<bool>,
 }
 

@@ -14,6 +14,7 @@ pub(crate) struct Assembler {
     /// Bytes of the section so far.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     section: Vec<u8>,
+    /// Whether a section has begun.
     is_within: bool,
 }
 
@@ -127,8 +128,13 @@ pub(crate) fn is_undamaged(section: &[u8]) -> bool {
 
 /// Returns the checksum. It is zero for bytes that end with their own (ISO/IEC 13818-1 annex A).
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    crc_32(u32::MAX, bytes)
+}
+
+/// Returns the CRC-32 with the polynomial of MPEG-2 and Ogg, highest bit first.
+pub(crate) fn crc_32(start: u32, bytes: &[u8]) -> u32 {
     let add = |sum: u32, byte: &u8| sum << 8 ^ CHECKSUMS[usize::from((sum >> 24) as u8 ^ byte)];
-    bytes.iter().fold(u32::MAX, add)
+    bytes.iter().fold(start, add)
 }
 
 /// Checksum of each byte.

@@ -15,6 +15,7 @@ pub(super) struct Sets {
     coming: Vec<u8>,
     /// Types that came since [`Sets::begin_picture`], one bit each.
     brought: u64,
+    /// Whether the sets have changed since packets were made of them.
     has_changed: bool,
 }
 
@@ -23,6 +24,7 @@ pub(super) struct Sets {
 struct Set {
     /// NAL unit type, and number of the set within that type.
     name: (u8, u32),
+    /// The NAL unit.
     nal: Vec<u8>,
 }
 

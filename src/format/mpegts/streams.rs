@@ -6,44 +6,44 @@ use super::psi;
 
 /// Content of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Content {
     Video(Codec),
     Sound,
     /// Subtitles, events, identifiers.
     Data,
 }
 
-impl Kind {
-    fn of(stream_type: u8, descriptors: &[u8]) -> Kind {
+impl Content {
+    fn of(stream_type: u8, descriptors: &[u8]) -> Content {
         if let Some(codec) = Codec::of_stream_type(stream_type) {
-            return Kind::Video(codec);
+            return Content::Video(codec);
         }
         match stream_type {
             // PES packets of a codec that only the descriptors name.
-            0x06 => Kind::of_descriptors(descriptors),
+            0x06 => Content::of_descriptors(descriptors),
             // MPEG-1 and 2, AAC, MPEG-4, MPEG-H; then types of ATSC and of Blu-ray discs.
-            0x03 | 0x04 | 0x0f | 0x11 | 0x1c | 0x2d | 0x2e => Kind::Sound,
-            0x80..=0x85 | 0x87 | 0x88 | 0x8a | 0xa1 | 0xa2 => Kind::Sound,
+            0x03 | 0x04 | 0x0f | 0x11 | 0x1c | 0x2d | 0x2e => Content::Sound,
+            0x80..=0x85 | 0x87 | 0x88 | 0x8a | 0xa1 | 0xa2 => Content::Sound,
             // SCTE-35 registers itself. Without that it is DTS-HD.
-            0x86 if registered(descriptors) != Some(b"CUEI") => Kind::Sound,
-            _ => Kind::Data,
+            0x86 if registered(descriptors) != Some(b"CUEI") => Content::Sound,
+            _ => Content::Data,
         }
     }
 
-    fn of_descriptors(descriptors: &[u8]) -> Kind {
+    fn of_descriptors(descriptors: &[u8]) -> Content {
         match registered(descriptors) {
-            Some(b"HEVC") => return Kind::Video(Codec::Hevc),
-            Some(b"AV01" | b"VVC " | b"drac" | b"VC-1") => return Kind::Video(Codec::Other),
-            Some(b"Opus" | b"AC-3" | b"EAC3" | b"AC-4" | b"BSSD") => return Kind::Sound,
-            Some(b"DTS1" | b"DTS2" | b"DTS3" | b"fLaC" | b"mp3 ") => return Kind::Sound,
+            Some(b"HEVC") => return Content::Video(Codec::Hevc),
+            Some(b"AV01" | b"VVC " | b"drac" | b"VC-1") => return Content::Video(Codec::Other),
+            Some(b"Opus" | b"AC-3" | b"EAC3" | b"AC-4" | b"BSSD") => return Content::Sound,
+            Some(b"DTS1" | b"DTS2" | b"DTS3" | b"fLaC" | b"mp3 ") => return Content::Sound,
             Some(_) | None => {}
         }
         // DVB's own tags for AC-3, E-AC-3, DTS and AAC (ETSI EN 300 468).
         let is_sound = |(tag, _)| matches!(tag, 0x6a | 0x7a | 0x7b | 0x7c);
         if psi::descriptors(descriptors).any(is_sound) {
-            Kind::Sound
+            Content::Sound
         } else {
-            Kind::Data
+            Content::Data
         }
     }
 }
@@ -102,10 +102,10 @@ impl Streams {
     pub fn read(map: &[u8]) -> Streams {
         let mut streams = Streams::default();
         for (stream_type, pid, descriptors) in psi::elementary_streams(map) {
-            match Kind::of(stream_type, descriptors) {
-                Kind::Video(codec) => _ = streams.video.get_or_insert((pid, codec)),
-                Kind::Sound => streams.sound.add(pid),
-                Kind::Data => streams.data.add(pid),
+            match Content::of(stream_type, descriptors) {
+                Content::Video(codec) => _ = streams.video.get_or_insert((pid, codec)),
+                Content::Sound => streams.sound.add(pid),
+                Content::Data => streams.data.add(pid),
             }
         }
         streams
@@ -150,55 +150,59 @@ mod tests {
         ];
         for kind in 0..=0xff {
             let expected = match kind {
-                1 | 2 => Kind::Video(Codec::Mpeg12),
-                0x1b => Kind::Video(Codec::H264),
-                0x24 => Kind::Video(Codec::Hevc),
-                _ if other.contains(&kind) => Kind::Video(Codec::Other),
-                _ if sound.contains(&kind) => Kind::Sound,
-                _ => Kind::Data,
+                1 | 2 => Content::Video(Codec::Mpeg12),
+                0x1b => Content::Video(Codec::H264),
+                0x24 => Content::Video(Codec::Hevc),
+                _ if other.contains(&kind) => Content::Video(Codec::Other),
+                _ if sound.contains(&kind) => Content::Sound,
+                _ => Content::Data,
             };
-            assert_eq!(Kind::of(kind, &[]), expected, "{kind:#x}");
+            assert_eq!(Content::of(kind, &[]), expected, "{kind:#x}");
         }
     }
 
     #[test]
     fn descriptors_name_content_that_no_stream_type_does() {
-        let hevc = Kind::Video(Codec::Hevc);
-        let other = Kind::Video(Codec::Other);
+        let hevc = Content::Video(Codec::Hevc);
+        let other = Content::Video(Codec::Other);
         for (name, kind) in [
             (b"HEVC", hevc),
             (b"AV01", other),
             (b"VVC ", other),
             (b"drac", other),
             (b"VC-1", other),
-            (b"Opus", Kind::Sound),
-            (b"AC-3", Kind::Sound),
-            (b"EAC3", Kind::Sound),
-            (b"AC-4", Kind::Sound),
-            (b"BSSD", Kind::Sound),
-            (b"DTS1", Kind::Sound),
-            (b"DTS2", Kind::Sound),
-            (b"DTS3", Kind::Sound),
-            (b"fLaC", Kind::Sound),
-            (b"mp3 ", Kind::Sound),
-            (b"KLVA", Kind::Data),
+            (b"Opus", Content::Sound),
+            (b"AC-3", Content::Sound),
+            (b"EAC3", Content::Sound),
+            (b"AC-4", Content::Sound),
+            (b"BSSD", Content::Sound),
+            (b"DTS1", Content::Sound),
+            (b"DTS2", Content::Sound),
+            (b"DTS3", Content::Sound),
+            (b"fLaC", Content::Sound),
+            (b"mp3 ", Content::Sound),
+            (b"KLVA", Content::Data),
         ] {
             // After a descriptor of another kind, and longer than its name.
             let descriptors = [&[0x52, 1, 7, 5, 5][..], name, &[1]].concat();
-            assert_eq!(Kind::of(0x06, &descriptors), kind, "{name:?}");
+            assert_eq!(Content::of(0x06, &descriptors), kind, "{name:?}");
             // A type with a meaning of its own needs no name, and another tag names nothing.
-            assert_eq!(Kind::of(0x0f, &descriptors), Kind::Sound);
+            assert_eq!(Content::of(0x0f, &descriptors), Content::Sound);
             let other_tag = [&[6, 4][..], name].concat();
-            assert_eq!(Kind::of(0x06, &other_tag), Kind::Data);
+            assert_eq!(Content::of(0x06, &other_tag), Content::Data);
         }
         for tag in 0..=0xff {
             let is_sound = [0x6a, 0x7a, 0x7b, 0x7c].contains(&tag);
-            let kind = if is_sound { Kind::Sound } else { Kind::Data };
-            assert_eq!(Kind::of(0x06, &[tag, 1, 0]), kind, "{tag:#x}");
+            let kind = if is_sound {
+                Content::Sound
+            } else {
+                Content::Data
+            };
+            assert_eq!(Content::of(0x06, &[tag, 1, 0]), kind, "{tag:#x}");
         }
         // Cues of SCTE-35 have the type of DTS-HD.
-        assert_eq!(Kind::of(0x86, b"\x05\x04CUEI"), Kind::Data);
-        assert_eq!(Kind::of(0x86, b"\x05\x04DTS1"), Kind::Sound);
+        assert_eq!(Content::of(0x86, b"\x05\x04CUEI"), Content::Data);
+        assert_eq!(Content::of(0x86, b"\x05\x04DTS1"), Content::Sound);
     }
 
     #[test]

@@ -14,10 +14,12 @@ use super::{PACKET_BYTES, Packet};
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Tables {
+    /// Puts the sections of the PAT together.
     association: Assembler,
     pat: Table,
     /// Programs that the PAT names, in its order, and after them the remains of others.
     programs: Vec<Program>,
+    /// Number of programs that the PAT names.
     named: usize,
     /// First stream of each kind, in the order of the programs.
     streams: Streams,
@@ -26,8 +28,10 @@ pub(in super::super) struct Tables {
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Table {
+    /// Section of the table.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     section: Vec<u8>,
+    /// Packets that carried it.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     packets: Vec<u8>,
     /// Counter of the last packet that carried it.

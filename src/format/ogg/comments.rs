@@ -4,6 +4,7 @@
 //! comments do not end on their first page, late viewers get them without the long ones.
 
 use super::{CAPTURE, Codec, Page};
+use crate::format::mpegts::psi::crc_32;
 use crate::format::{HEADER_BYTES_MAX, Unsupported, header::Elements, window::grow};
 
 /// Longest comment that is kept. Titles and lyrics are shorter; pictures are longer.
@@ -16,7 +17,9 @@ const PAGE_PAYLOAD_BYTES_MAX: usize = 255 * 255;
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Field {
+    /// Name of the encoder.
     Vendor,
+    /// Number of comments.
     Count,
     /// Comments that have yet to come.
     Comments(u32),
@@ -31,12 +34,14 @@ enum Field {
 /// packet ends.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Rewriter {
+    /// Number of the logical stream.
     pub serial: u32,
     /// Number of the next page that is written.
     sequence: u32,
     /// Bytes of the current packet that are kept.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     packet: Vec<u8>,
+    /// Whether packets are blocks of FLAC.
     is_flac: bool,
     field: Field,
     /// Position in the packet at which the field begins.
@@ -199,7 +204,8 @@ impl Rewriter {
                 page.push((payload.len() % 255) as u8);
             }
             page.extend(payload);
-            let checksum = checksum(&page).to_le_bytes();
+            // The field of the checksum is zero here.
+            let checksum = crc_32(0, &page).to_le_bytes();
             page.iter_mut()
                 .skip(22)
                 .zip(checksum)
@@ -218,13 +224,4 @@ impl Rewriter {
     pub fn fits(&self) -> bool {
         self.packet.len() <= HEADER_BYTES_MAX
     }
-}
-
-/// Returns the checksum of a page whose checksum field is zero.
-fn checksum(page: &[u8]) -> u32 {
-    page.iter().fold(0, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte) << 24, |sum: u32, _| {
-            sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
-        })
-    })
 }

@@ -12,6 +12,7 @@ use crate::handover::are_times;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Tags {
     unit_bytes_max: usize,
+    /// Whether the head of the file has come.
     has_head: bool,
     /// Time of the newest tag, in milliseconds. The 32 bits of a tag may have wrapped.
     time: Option<i64>,
@@ -146,16 +147,16 @@ fn note_codec(codecs: &mut [Option<Codec>; 2], kind: u8, body: &[u8]) {
 
 /// Returns whether two headers set decoders up alike: by the tracks, and by the sequence headers
 /// that viewers have had. A source that broke early may have had none.
-pub(super) fn are_alike(had: &[u8], has: &[u8]) -> bool {
+pub(super) fn are_alike(old: &[u8], new: &[u8]) -> bool {
     let flags = |header: &[u8]| header.get(FLAGS).copied();
-    let is_had = |header: &[u8]| sequence_headers(had).all(|tag| header_has(header, tag));
-    (had.is_empty() || flags(had) == flags(has)) && is_had(has)
+    let mut tags = sequence_headers(old);
+    (old.is_empty() || flags(old) == flags(new)) && tags.all(|tag| header_has(new, tag))
 }
 
 /// Returns the sequence headers that viewers lack, with the time of the first tag in `bytes`.
-pub(super) fn introduction(had: &[u8], has: &[u8], bytes: &[u8]) -> Vec<u8> {
+pub(super) fn missing_headers(old: &[u8], new: &[u8], bytes: &[u8]) -> Vec<u8> {
     let time = bytes.get(4..8).unwrap_or(&[0; 4]);
-    let missing = sequence_headers(has).filter(|tag| !header_has(had, *tag));
+    let missing = sequence_headers(new).filter(|tag| !header_has(old, *tag));
     let tag = |(kind, body): (u8, &[u8])| {
         let [_, size @ ..] = (body.len() as u32).to_be_bytes();
         let whole = ((TAG_HEAD_BYTES + body.len()) as u32).to_be_bytes();

@@ -8,25 +8,19 @@
 use super::super::Unsupported;
 use super::super::ebml::{self, Head, Read};
 use super::super::matroska::{
-    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, SEEK_HEAD, SEGMENT, SIMPLE_BLOCK,
-    TIMESTAMP, TRACK_ENTRY, TRACKS, length,
+    BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, INFO, LACING, SEEK_HEAD, SEGMENT,
+    SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, length, timestamp_scale,
 };
 use super::super::window::{Look, Step, Walker};
 use super::copy;
 use super::timeline::Timeline;
 
-const INFO: u32 = 0x1549_a966;
-const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
 const BLOCK_DURATION: u32 = 0x9b;
 /// Elements of a TrackEntry that set a decoder up: number, type, codec, its private data, delays,
 /// picture, sound, encodings.
 const DECISIVE: [u32; 9] = [0xd7, 0x83, 0x86, 0x63a2, 0x56aa, 0x56bb, 0xe0, 0xe1, 0x6d80];
 /// Bytes of a block longer than a unit that tell when it is shown.
 const BLOCK_HEAD_BYTES: usize = 64;
-/// Bits of a block's flags.
-const LACING: u8 = 0x06;
-/// Default scale in nanoseconds.
-const USUAL_SCALE: u64 = 1_000_000;
 
 /// Cutter of Matroska. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -53,11 +47,13 @@ enum Level {
 }
 
 /// What the head of a block says.
-struct Place {
+struct BlockHead {
     track: u64,
+    /// Ticks after the Cluster's time.
     relative_time: i16,
     /// Position of the time in the element.
     time_at: usize,
+    /// Duration in ticks, if the group says it.
     duration: Option<i64>,
     /// Number of frames. Laced sound has several.
     frames: i64,
@@ -140,9 +136,9 @@ impl Blocks {
         out: &mut Vec<u8>,
     ) -> Result<bool, Unsupported> {
         let place = if head.id == SIMPLE_BLOCK {
-            Place::of_block(element, head.bytes())
+            BlockHead::of_block(element, head.bytes())
         } else {
-            Place::of_group(element, head.bytes())
+            BlockHead::of_group(element, head.bytes())
         };
         let (place, cluster_time) = place.zip(self.cluster_time).ok_or(Unsupported)?;
         let time = cluster_time.saturating_add(i64::from(place.relative_time));
@@ -242,9 +238,9 @@ impl Walker<Vec<u8>> for Blocks {
     }
 }
 
-impl Place {
+impl BlockHead {
     /// Reads a block whose body begins at `from`.
-    fn of_block(element: &[u8], from: usize) -> Option<Place> {
+    fn of_block(element: &[u8], from: usize) -> Option<BlockHead> {
         let body = element.get(from..)?;
         let track_bytes = body.first()?.leading_zeros() as usize + 1;
         let track = ebml::number(body.get(..track_bytes).filter(|track| track.len() <= 8)?)?;
@@ -253,7 +249,7 @@ impl Place {
         };
         // A laced block says how many frames follow the first.
         let more = behind.first().filter(|_| flags & LACING != 0);
-        Some(Place {
+        Some(BlockHead {
             track,
             relative_time: i16::from_be_bytes([*t0, *t1]),
             time_at: from + track_bytes,
@@ -263,13 +259,13 @@ impl Place {
     }
 
     /// Reads the block in a group, as far as the group has come.
-    fn of_group(element: &[u8], from: usize) -> Option<Place> {
+    fn of_group(element: &[u8], from: usize) -> Option<BlockHead> {
         let (mut at, mut place, mut duration) = (from, None, None);
         while let Read::Whole(head) = ebml::head(element.get(at..).unwrap_or_default()) {
             let body = at + head.bytes();
             let end = body.checked_add(usize::try_from(head.size?).ok()?)?;
             match head.id {
-                BLOCK => place = Place::of_block(element, body),
+                BLOCK => place = BlockHead::of_block(element, body),
                 BLOCK_DURATION => {
                     let body = element.get(body..end).unwrap_or_default();
                     duration = i64::try_from(ebml::unsigned(body)).ok();
@@ -278,18 +274,13 @@ impl Place {
             }
             at = end;
         }
-        place.map(|place| Place { duration, ..place })
+        place.map(|place| BlockHead { duration, ..place })
     }
 }
 
 fn ticks_per_second(info: &[u8], head: Head) -> Result<i64, Unsupported> {
-    let ticks = 1_000_000_000u64.checked_div(scale(&info[head.bytes()..]));
+    let ticks = 1_000_000_000u64.checked_div(timestamp_scale(&info[head.bytes()..]));
     ticks.map(|ticks| ticks.max(1) as i64).ok_or(Unsupported)
-}
-
-fn scale(info: &[u8]) -> u64 {
-    let scale = ebml::elements(info).find(|(id, _)| *id == TIMESTAMP_SCALE);
-    scale.map_or(USUAL_SCALE, |(_, body)| ebml::unsigned(body))
 }
 
 /// Returns whether two headers set decoders up alike.
@@ -304,6 +295,7 @@ pub(super) fn are_alike(one: &[u8], other: &[u8]) -> bool {
 struct Description<'a> {
     /// Nanoseconds in a tick.
     scale: u64,
+    /// Content of Tracks.
     tracks: &'a [u8],
 }
 
@@ -327,11 +319,9 @@ fn described(header: &[u8]) -> Option<Description<'_>> {
         return None;
     };
     let body = segment.get(head.bytes()..).filter(|_| head.id == SEGMENT)?;
-    let info = ebml::elements(body).find(|(id, _)| *id == INFO);
-    let tracks = ebml::elements(body).find(|(id, _)| *id == TRACKS)?.1;
     Some(Description {
-        scale: info.map_or(USUAL_SCALE, |(_, info)| scale(info)),
-        tracks,
+        scale: ebml::find(body, INFO).map_or(USUAL_TIMESTAMP_SCALE, timestamp_scale),
+        tracks: ebml::find(body, TRACKS)?,
     })
 }
 

@@ -39,8 +39,9 @@ use packets::Packets;
 /// Cuts the sources of one stream into units, and joins them.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Splicer {
+    /// Longest unit that is held.
     unit_bytes_max: usize,
-    stage: Stage,
+    stage: Phase,
 }
 
 /// A later source that begins again after this many bytes is joined again. One that begins again
@@ -52,9 +53,10 @@ const BEGINNINGS_APART: u64 = 64 * 1024;
 pub struct Incompatible(pub Vec<u8>);
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum Stage {
+enum Phase {
     /// The first source has not shown its format yet.
     Opening(Opening),
+    /// A source runs.
     Running(Running),
     /// A source broke off. The next one has not come, or has not reached a join point.
     Joining(Box<Joining>),
@@ -129,40 +131,40 @@ impl Splicer {
     pub fn new(unit_bytes_max: usize) -> Splicer {
         Splicer {
             unit_bytes_max,
-            stage: Stage::Opening(Opening::default()),
+            stage: Phase::Opening(Opening::default()),
         }
     }
 
     /// Reads the source's next bytes, and appends the viewers' bytes to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Incompatible> {
         match &mut self.stage {
-            Stage::Through => out.extend_from_slice(bytes),
-            Stage::Running(_) => return self.cut(bytes, out),
-            Stage::Opening(opening) => {
+            Phase::Through => out.extend_from_slice(bytes),
+            Phase::Running(_) => return self.cut(bytes, out),
+            Phase::Opening(opening) => {
                 let Some((format, rest)) = opening.tell(bytes, out) else {
                     return Ok(());
                 };
                 let opening = std::mem::take(opening);
                 let Some(format) = format else {
-                    self.stage = Stage::Through;
+                    self.stage = Phase::Through;
                     out.extend_from_slice(&opening.bytes[opening.gone_out..]);
                     out.extend_from_slice(rest);
                     return Ok(());
                 };
                 let cutter = Cutter::new(format, self.unit_bytes_max, opening.gone_out);
-                self.stage = Stage::Running(Running::new(cutter, format, None));
+                self.stage = Phase::Running(Running::new(cutter, format, None));
                 self.cut(&opening.bytes, out)?;
                 return self.feed(rest, out);
             }
-            Stage::Joining(joining) => {
+            Phase::Joining(joining) => {
                 grow(&mut joining.bytes, bytes.len(), self.unit_bytes_max);
                 joining.bytes.extend_from_slice(bytes);
                 let verdict = joining.look(bytes);
                 let is_too_long = joining.bytes.len() > self.unit_bytes_max;
                 match verdict {
-                    Ok(Some(join)) => return self.go_on(join, out),
+                    Ok(Some(join)) => return self.continue_at(join, out),
                     Ok(None) if !is_too_long => {}
-                    Ok(None) | Err(Unsupported) => return Err(self.begin_anew()),
+                    Ok(None) | Err(Unsupported) => return Err(self.incompatible()),
                 }
             }
         }
@@ -171,27 +173,27 @@ impl Splicer {
 
     /// Ends the stream: appends the bytes that were held back.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        match std::mem::replace(&mut self.stage, Stage::Through) {
-            Stage::Opening(opening) => {
+        match std::mem::replace(&mut self.stage, Phase::Through) {
+            Phase::Opening(opening) => {
                 out.extend_from_slice(&opening.bytes[opening.gone_out..]);
             }
-            Stage::Running(running) => running.finish(out),
-            Stage::Joining(_) | Stage::Through => {}
+            Phase::Running(running) => running.finish(out),
+            Phase::Joining(_) | Phase::Through => {}
         }
     }
 
     /// Ends the source. Viewers have had a stream of this format, if it is known, with this header.
     /// Returns whether another source can continue it. If so, the next bytes belong to that source.
     pub fn break_off(&mut self, format: Option<Format>, header: Vec<u8>) -> bool {
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Through) {
-            Stage::Running(running) if running.cutter.can_go_on(&header) => {
+        self.stage = match std::mem::replace(&mut self.stage, Phase::Through) {
+            Phase::Running(running) if running.cutter.can_continue(&header) => {
                 let format = format.unwrap_or(running.format);
                 let had = OutputLayout { format, header };
-                Stage::Joining(Box::new(Joining::new(running.cutter, had)))
+                Phase::Joining(Box::new(Joining::new(running.cutter, had)))
             }
-            Stage::Joining(joining) => {
+            Phase::Joining(joining) => {
                 let Joining { cutter, had, .. } = *joining;
-                Stage::Joining(Box::new(Joining::new(cutter, had)))
+                Phase::Joining(Box::new(Joining::new(cutter, had)))
             }
             other => other,
         };
@@ -201,12 +203,12 @@ impl Splicer {
     /// Returns the bytes of its allocations: at most [`Splicer::held_bytes_max`].
     pub fn held_bytes(&self) -> usize {
         match &self.stage {
-            Stage::Opening(opening) => opening.scanner.held_bytes() + opening.bytes.capacity(),
-            Stage::Running(running) => {
+            Phase::Opening(opening) => opening.scanner.held_bytes() + opening.bytes.capacity(),
+            Phase::Running(running) => {
                 let had = running.had.as_ref().map_or(0, |had| had.header.capacity());
                 running.cutter.held_bytes() + running.window.held_bytes() + had
             }
-            Stage::Joining(joining) => {
+            Phase::Joining(joining) => {
                 size_of::<Joining>()
                     + joining.cutter.held_bytes()
                     + joining.had.header.capacity()
@@ -214,7 +216,7 @@ impl Splicer {
                     + joining.bytes.capacity()
                     + joining.shown_header.capacity()
             }
-            Stage::Through => 0,
+            Phase::Through => 0,
         }
     }
 
@@ -227,11 +229,11 @@ impl Splicer {
 
     /// Returns whether the splicer waits for a join point. Viewers get nothing meanwhile.
     pub fn is_joining(&self) -> bool {
-        matches!(self.stage, Stage::Joining(_))
+        matches!(self.stage, Phase::Joining(_))
     }
 
     fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Incompatible> {
-        let Stage::Running(running) = &mut self.stage else {
+        let Phase::Running(running) = &mut self.stage else {
             return Ok(());
         };
         let Err(Unsupported) = running.cut(bytes, out) else {
@@ -242,7 +244,7 @@ impl Splicer {
         // source that ran for fewer bytes.
         let passed = running.offset - rest.len() as u64;
         let is_new = passed < BEGINNINGS_APART.max(rest.len() as u64);
-        let Stage::Running(running) = std::mem::replace(&mut self.stage, Stage::Through) else {
+        let Phase::Running(running) = std::mem::replace(&mut self.stage, Phase::Through) else {
             return Ok(());
         };
         match running.had {
@@ -253,32 +255,32 @@ impl Splicer {
             Some(_) if is_new => Err(Incompatible(rest)),
             // It may have begun again. The splicer treats it as another source.
             Some(had) => {
-                self.stage = Stage::Joining(Box::new(Joining::new(running.cutter, had)));
+                self.stage = Phase::Joining(Box::new(Joining::new(running.cutter, had)));
                 self.feed(&rest, out)
             }
         }
     }
 
-    fn go_on(&mut self, join: Start, out: &mut Vec<u8>) -> Result<(), Incompatible> {
-        let Stage::Joining(joining) = std::mem::replace(&mut self.stage, Stage::Through) else {
+    fn continue_at(&mut self, join: Start, out: &mut Vec<u8>) -> Result<(), Incompatible> {
+        let Phase::Joining(joining) = std::mem::replace(&mut self.stage, Phase::Through) else {
             return Ok(());
         };
         let mut bytes = joining.bytes;
         let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
         let from = from.min(bytes.len());
-        let (had, has) = (&joining.had.header, &joining.shown_header);
-        let mut front = joining.cutter.introduction(had, has, &bytes[from..]);
+        let (old, new) = (&joining.had.header, &joining.shown_header);
+        let mut front = joining.cutter.missing_headers(old, new, &bytes[from..]);
         front.extend_from_slice(join.prelude.as_slice());
         bytes.splice(..from, front);
         let format = joining.had.format;
-        self.stage = Stage::Running(Running::new(joining.cutter, format, Some(joining.had)));
+        self.stage = Phase::Running(Running::new(joining.cutter, format, Some(joining.had)));
         self.cut(&bytes, out)
     }
 
-    fn begin_anew(&mut self) -> Incompatible {
-        match std::mem::replace(&mut self.stage, Stage::Through) {
-            Stage::Joining(joining) => Incompatible(joining.bytes),
-            Stage::Opening(_) | Stage::Running(_) | Stage::Through => Incompatible(Vec::new()),
+    fn incompatible(&mut self) -> Incompatible {
+        match std::mem::replace(&mut self.stage, Phase::Through) {
+            Phase::Joining(joining) => Incompatible(joining.bytes),
+            Phase::Opening(_) | Phase::Running(_) | Phase::Through => Incompatible(Vec::new()),
         }
     }
 }
@@ -399,14 +401,14 @@ impl Joining {
     }
 
     fn is_alike(&self) -> bool {
-        let (had, has) = (&self.had.header, &self.shown_header);
+        let (old, new) = (&self.had.header, &self.shown_header);
         self.shown == Some(self.had.format)
             && match &self.cutter {
                 Cutter::Frames(_) | Cutter::Pages(_) => true,
-                Cutter::Packets(packets) => packets.are_like(has),
-                Cutter::Blocks(_) => matroska::are_alike(had, has),
-                Cutter::Tags(tags) => flv::are_alike(had, has) && tags.is_like(&self.bytes),
-                Cutter::Fragments(_) => mp4::are_alike(had, has),
+                Cutter::Packets(packets) => packets.are_like(new),
+                Cutter::Blocks(_) => matroska::are_alike(old, new),
+                Cutter::Tags(tags) => flv::are_alike(old, new) && tags.is_like(&self.bytes),
+                Cutter::Fragments(_) => mp4::are_alike(old, new),
             }
     }
 }
@@ -428,17 +430,17 @@ impl Cutter {
 
     /// Returns the bytes in front of a source that continues with `bytes`: its own header, or the
     /// parts of it that viewers lack.
-    fn introduction(&self, had: &[u8], has: &[u8], bytes: &[u8]) -> Vec<u8> {
+    fn missing_headers(&self, old: &[u8], new: &[u8], bytes: &[u8]) -> Vec<u8> {
         match self {
-            Cutter::Packets(_) | Cutter::Pages(_) => has.to_vec(),
-            Cutter::Tags(_) => flv::introduction(had, has, bytes),
+            Cutter::Packets(_) | Cutter::Pages(_) => new.to_vec(),
+            Cutter::Tags(_) => flv::missing_headers(old, new, bytes),
             Cutter::Frames(_) | Cutter::Blocks(_) | Cutter::Fragments(_) => Vec::new(),
         }
     }
 
     /// Returns whether a next source can be compared with this one. `header` is the header that
     /// viewers have.
-    fn can_go_on(&self, header: &[u8]) -> bool {
+    fn can_continue(&self, header: &[u8]) -> bool {
         match self {
             Cutter::Frames(_) | Cutter::Packets(_) => true,
             // After a part of a header no player takes another one.

@@ -14,7 +14,7 @@ use super::super::mp4::{
 use super::super::window::{Look, Step, Walker};
 use super::copy;
 use super::timeline::{TRACKS_MAX, Timeline};
-use setup::Samples;
+use setup::Descriptions;
 pub(super) use setup::are_alike;
 
 /// Cutter of fragmented MP4. It also moves the times.
@@ -24,9 +24,10 @@ pub(in super::super) struct Fragments {
     /// Whether the source is not the first one. Then its headers are left out.
     is_later: bool,
     /// Clocks of the tracks, by ascending track number: at most [`TRACKS_MAX`].
-    clocks: Vec<Clock>,
+    clocks: Vec<TrackClock>,
     /// Times of the stream, in nanoseconds.
     timeline: Timeline,
+    /// Number of the newest fragment in the output.
     sequence_number: u32,
     /// Bytes that are left of an `mdat` that passes as it comes.
     mdat_bytes_left: u64,
@@ -35,7 +36,7 @@ pub(in super::super) struct Fragments {
 /// Clock of a track.
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Clock {
+struct TrackClock {
     track: u32,
     ticks_per_second: u32,
     /// Duration of a sample where nothing else is said.
@@ -46,7 +47,7 @@ struct Clock {
 
 /// A track's part of a fragment.
 struct Run {
-    clock: Clock,
+    clock: TrackClock,
     /// Decode time of its first sample, in ticks.
     begins: u64,
     /// Duration of its samples, in ticks.
@@ -76,7 +77,7 @@ impl Fragments {
 
     /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
-        self.timeline.held_bytes() + self.clocks.capacity() * size_of::<Clock>()
+        self.timeline.held_bytes() + self.clocks.capacity() * size_of::<TrackClock>()
     }
 
     /// Returns whether viewers have a part of a fragment. Then no source can follow.
@@ -243,7 +244,7 @@ impl Run {
     }
 }
 
-impl Clock {
+impl TrackClock {
     /// Converts ticks. The largest values saturate.
     fn nanoseconds(self, ticks: u64) -> i64 {
         let nanoseconds = i128::from(ticks) * SECOND / i128::from(self.ticks_per_second.max(1));
@@ -407,22 +408,22 @@ fn write_box(
 
 /// Returns the clocks of the tracks in a `moov`, by ascending track number. Each box is read once,
 /// and compared with a few.
-fn clocks(moov: &[u8]) -> Option<Vec<Clock>> {
+fn clocks(moov: &[u8]) -> Option<Vec<TrackClock>> {
     let tracks = children(moov, b"trak");
     if tracks.clone().count() > TRACKS_MAX {
         return None;
     }
     let clock = |trak| {
         let track = TrackBox::read(trak)?;
-        Samples::read(&track)?;
-        Some(Clock {
+        Descriptions::read(&track)?;
+        Some(TrackClock {
             track: track.number,
             ticks_per_second: track.ticks_per_second,
             usual_duration: 0,
             is_media: matches!(track.handler, b"vide" | b"soun"),
         })
     };
-    let mut clocks = tracks.map(clock).collect::<Option<Vec<Clock>>>()?;
+    let mut clocks = tracks.map(clock).collect::<Option<Vec<TrackClock>>>()?;
     clocks.sort_by_key(|clock| clock.track);
     clocks.dedup_by_key(|clock| clock.track);
     let mut is_told = [false; TRACKS_MAX];

@@ -18,14 +18,15 @@ pub(super) struct Packets {
     had: Option<Shape>,
     /// Bytes since the last packet.
     bytes_without: usize,
-    waiting: Waiting,
+    waiting: HeldPackets,
     /// Marks jumps, if another source came before this one.
     seam: Option<Box<Seam>>,
 }
 
 /// Packets from the first one on whose PES packet is not whole.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Waiting {
+struct HeldPackets {
+    /// Most bytes that wait.
     bytes_max: usize,
     /// The packets: at most `bytes_max` bytes. Each byte moves to the front at most [`OPEN_MAX`]
     /// times.
@@ -33,12 +34,12 @@ struct Waiting {
     bytes: Vec<u8>,
     /// Open PES packets by where they begin. The first one begins with the first byte. There are at
     /// most [`OPEN_MAX`], one for each stream, and none if no packet waits.
-    open: Vec<Open>,
+    open: Vec<OpenPes>,
 }
 
 /// A PES packet that has come in part.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Open {
+struct OpenPes {
     pid: u16,
     /// Position of its first byte among the held packets.
     begin: usize,
@@ -63,7 +64,7 @@ impl Packets {
             aligner: Aligner::default(),
             had: None,
             bytes_without: 0,
-            waiting: Waiting {
+            waiting: HeldPackets {
                 bytes_max,
                 bytes: Vec::new(),
                 open: Vec::new(),
@@ -120,12 +121,12 @@ impl Packets {
     pub fn held_bytes(&self) -> usize {
         self.aligner.held_bytes()
             + self.waiting.bytes.capacity()
-            + self.waiting.open.capacity() * size_of::<Open>()
+            + self.waiting.open.capacity() * size_of::<OpenPes>()
             + self.seam.as_ref().map_or(0, |_| size_of::<Seam>())
     }
 }
 
-impl Waiting {
+impl HeldPackets {
     fn take(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) {
         if self.bytes.len() + packet.whole().len() > self.bytes_max {
             self.open.clear();
@@ -152,7 +153,7 @@ impl Waiting {
                 self.open.retain_mut(|open| open.is_awaited(pid, time));
             }
             let bytes = pes_bytes(payload).filter(|_| self.open.len() < OPEN_MAX);
-            self.open.extend(bytes.map(|bytes_left| Open {
+            self.open.extend(bytes.map(|bytes_left| OpenPes {
                 pid,
                 begin: self.bytes.len(),
                 bytes_left,
@@ -189,7 +190,7 @@ impl Waiting {
     }
 }
 
-impl Open {
+impl OpenPes {
     /// Returns whether the rest may still come, when a PES packet of another stream begins.
     fn is_awaited(&mut self, pid: u16, time: MediaTime) -> bool {
         let (other, since) = *self.since.get_or_insert((pid, time));
@@ -211,7 +212,7 @@ fn pes_bytes(payload: &[u8]) -> Option<Option<usize>> {
 impl Packets {
     /// Whether what was told of it can be, where a unit has at most so many bytes.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        let Waiting {
+        let HeldPackets {
             bytes_max,
             bytes,
             open,

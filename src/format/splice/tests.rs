@@ -199,7 +199,7 @@ fn a_handed_over_unit_that_is_too_long_is_refused() {
     ] {
         let cutter = Cutter::new(format, 1_000, 0);
         let mut splicer = Splicer::new(999);
-        splicer.stage = Stage::Running(Running::new(cutter, format, None));
+        splicer.stage = Phase::Running(Running::new(cutter, format, None));
         assert!(splicer.fits(1_000) && splicer.fits(1_001), "{format:?}");
         assert_eq!(splicer.fits(999), !holds_units, "{format:?}");
     }

@@ -12,11 +12,13 @@ pub(super) struct Timeline {
     tracks: Vec<Track>,
     /// Distance by which times are moved. `None` after a seam: the next unit decides.
     shift: Option<i64>,
+    /// Unit of the times.
     ticks_per_second: i64,
 }
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Track {
+    /// Number of the track.
     number: u64,
     /// Time of the newest unit.
     newest: i64,

@@ -1,7 +1,7 @@
 //! What was told of a splicer by another process is one that can be.
 #![cfg(feature = "handover")]
 
-use super::{Cutter, Joining, Opening, OutputLayout, Running, Splicer, Stage};
+use super::{Cutter, Joining, Opening, OutputLayout, Phase, Running, Splicer};
 use crate::format::{HEADER_BYTES_MAX, detect};
 use crate::handover::are_counts;
 
@@ -9,10 +9,10 @@ impl Splicer {
     /// Whether what was told of it can be, where a unit has at most so many bytes.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
         let stage_fits = match &self.stage {
-            Stage::Opening(opening) => opening.fits(),
-            Stage::Running(running) => running.fits(unit_bytes_max),
-            Stage::Joining(joining) => joining.fits(unit_bytes_max),
-            Stage::Through => true,
+            Phase::Opening(opening) => opening.fits(),
+            Phase::Running(running) => running.fits(unit_bytes_max),
+            Phase::Joining(joining) => joining.fits(unit_bytes_max),
+            Phase::Through => true,
         };
         stage_fits
             && self.unit_bytes_max <= unit_bytes_max

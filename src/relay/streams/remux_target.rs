@@ -4,7 +4,7 @@ use crate::relay::held::{GRANTED_BYTES, RTP_BYTES, UDP_CLIENT_BYTES};
 use crate::relay::{Limits, StreamId};
 #[cfg(feature = "handover")]
 use crate::remux::RemuxerState;
-use crate::remux::{Fault, Remuxer, Target};
+use crate::remux::{MediaError, Remuxer, Target};
 
 /// How a stream is remuxed from another.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -88,7 +88,7 @@ pub(super) struct Fed {
     /// Cost, in bytes that are only passed on.
     pub work: usize,
     /// An error ends the remuxed stream.
-    pub result: Result<(), Fault>,
+    pub result: Result<(), MediaError>,
 }
 
 impl RemuxedStream {
@@ -137,7 +137,7 @@ impl RemuxedStream {
     pub fn read_on(&mut self, kept: &[u8], out: &mut Vec<u8>) -> Fed {
         if kept.is_empty() {
             self.remuxer = None;
-            let result = Err(Fault("what it has yet to read is kept no more"));
+            let result = Err(MediaError("what it has yet to read is kept no more"));
             return Fed { work: 0, result };
         }
         self.behind = self.behind.map(|offset| offset + kept.len() as u64);

@@ -30,7 +30,7 @@ use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::event::Event;
 use crate::relay::{ConnectionId, Level, RETRY_AFTER_SECONDS, StreamId};
-use crate::remux::{Fault, Remuxer, Target};
+use crate::remux::{MediaError, Remuxer, Target};
 use crate::stream::{End, StreamBuffer, Told};
 
 /// Bytes of the shared output buffer that stay allocated.
@@ -388,7 +388,7 @@ impl Streams {
             .filter(|stream| stream.buffer.newest() == 0);
         let shadow = stream.and_then(|stream| stream.shadow.as_ref());
         let emptiness = shadow.and_then(RemuxedStream::emptiness);
-        let fault = fed.result.err().map(|Fault(why)| why.to_owned());
+        let fault = fed.result.err().map(|MediaError(why)| why.to_owned());
         if let Some(why) = fault.or(emptiness) {
             ctx.notify(Event::RemuxFailed { id, why });
         }

@@ -10,10 +10,11 @@ use super::super::sequence::REORDER_MAX;
 
 /// Decode order of one track.
 #[derive(Default)]
-pub(super) struct Order {
+pub(super) struct DecodeOrder {
     /// Presentation times that will be decode times, in order: as many as pictures may be ahead of
     /// another one.
     waiting: Vec<Time>,
+    /// Newest decode time.
     newest: Option<Time>,
     /// Depth beyond the one that the stream announces.
     deeper: usize,
@@ -24,7 +25,7 @@ const USUAL_FRAME: i64 = Time::SECOND / 25;
 /// A longer distance between two pictures means another clock.
 const JUMP: i64 = 10 * Time::SECOND;
 
-impl Order {
+impl DecodeOrder {
     /// Returns the decode time of the next picture. At most `reorder` pictures precede one here
     /// that they follow in time.
     pub fn decode(&mut self, present: Time, reorder: u8, frame: Option<i64>) -> Time {
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     fn decoded(presented: &[i64], reorder: u8) -> Vec<i64> {
-        let mut order = Order::default();
+        let mut order = DecodeOrder::default();
         let time = |milliseconds: i64| Time::of(milliseconds, 1000).unwrap();
         let decode = |present: &i64| order.decode(time(*present), reorder, Some(40_000_000));
         presented

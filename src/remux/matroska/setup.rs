@@ -1,6 +1,6 @@
 //! Reads a TrackEntry.
 
-use super::super::medium::{Codec, Fault, Shape, Track};
+use super::super::medium::{Codec, MediaError, Shape, Track};
 use super::super::sound;
 use crate::format::ebml;
 
@@ -12,6 +12,7 @@ pub(super) struct Setup<'a> {
     pub codec_id: &'a [u8],
     /// Codec. `None` if it cannot be carried.
     pub codec: Option<Codec>,
+    /// Private data of the codec.
     private: &'a [u8],
     /// Shape, as far as the entry says it.
     pub shape: Shape,
@@ -28,7 +29,7 @@ const FRONT_BYTES_MAX: usize = 256;
 impl Setup<'_> {
     /// Reads the content of a TrackEntry.
     pub fn read(entry: &[u8]) -> Setup<'_> {
-        let codec_id = field(entry, 0x86).unwrap_or_default();
+        let codec_id = ebml::find(entry, 0x86).unwrap_or_default();
         let codec_id = codec_id.split(|byte| *byte == 0).next().unwrap_or_default();
         let codec = codec(codec_id);
         let shape = shape(entry);
@@ -45,7 +46,7 @@ impl Setup<'_> {
             number: unsigned(entry, 0xd7).unwrap_or(0),
             codec_id,
             codec: codec.filter(|_| front.is_some()),
-            private: field(entry, 0x63a2).unwrap_or_default(),
+            private: ebml::find(entry, 0x63a2).unwrap_or_default(),
             shape,
             frame: frame.or(lasts),
             delay: signed(0x56aa)
@@ -73,7 +74,7 @@ impl Setup<'_> {
     }
 
     /// Returns the codec's setup in the form of ISO BMFF, if the entry has it.
-    pub fn record(&self) -> Result<Option<Vec<u8>>, Fault> {
+    pub fn record(&self) -> Result<Option<Vec<u8>>, MediaError> {
         Ok(match self.codec {
             _ if self.private.is_empty() => None,
             Some(Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Aac) => {
@@ -81,7 +82,7 @@ impl Setup<'_> {
             }
             Some(Codec::Opus) => {
                 let setup = sound::opus_setup(self.private);
-                Some(setup.ok_or(Fault("the head of Opus is not whole"))?)
+                Some(setup.ok_or(MediaError("the head of Opus is not whole"))?)
             }
             // Their frames tell it.
             Some(Codec::Vp8 | Codec::Vp9 | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3) | None => {
@@ -91,13 +92,8 @@ impl Setup<'_> {
     }
 }
 
-fn field(element: &[u8], wanted: u32) -> Option<&[u8]> {
-    let mut fields = ebml::elements(element).filter(|(id, _)| *id == wanted);
-    fields.next().map(|(_, field)| field)
-}
-
 fn unsigned(element: &[u8], wanted: u32) -> Option<u64> {
-    field(element, wanted).map(ebml::unsigned)
+    ebml::find(element, wanted).map(ebml::unsigned)
 }
 
 fn codec(codec_id: &[u8]) -> Option<Codec> {
@@ -118,16 +114,16 @@ fn codec(codec_id: &[u8]) -> Option<Codec> {
 
 fn shape(entry: &[u8]) -> Shape {
     if unsigned(entry, 0x83) == Some(1) {
-        let video = field(entry, 0xe0).unwrap_or_default();
+        let video = ebml::find(entry, 0xe0).unwrap_or_default();
         let side = |id| u16::try_from(unsigned(video, id).unwrap_or(0)).unwrap_or(0);
         Shape::Pictures {
             width: side(0xb0),
             height: side(0xba),
         }
     } else {
-        let audio = field(entry, 0xe1).unwrap_or_default();
+        let audio = ebml::find(entry, 0xe1).unwrap_or_default();
         Shape::Sound {
-            rate: float(field(audio, 0xb5).unwrap_or_default()) as u32,
+            rate: float(ebml::find(audio, 0xb5).unwrap_or_default()) as u32,
             channels: unsigned(audio, 0x9f).unwrap_or(1) as u8,
         }
     }
@@ -144,18 +140,18 @@ fn float(field: &[u8]) -> f64 {
 /// Returns the bytes that the track strips from each frame. `None` if it changes frames in any
 /// other way.
 fn front(entry: &[u8]) -> Option<&[u8]> {
-    let Some(encodings) = field(entry, 0x6d80) else {
+    let Some(encodings) = ebml::find(entry, 0x6d80) else {
         return Some(&[]);
     };
     let mut encodings = ebml::elements(encodings).filter(|(id, _)| *id == 0x6240);
     let Some((_, encoding)) = encodings.next() else {
         return Some(&[]);
     };
-    let compression = field(encoding, 0x5034)?;
-    let is_alone = encodings.next().is_none() && field(encoding, 0x5035).is_none();
+    let compression = ebml::find(encoding, 0x5034)?;
+    let is_alone = encodings.next().is_none() && ebml::find(encoding, 0x5035).is_none();
     // Only of frames, by header stripping.
     let is_front = unsigned(encoding, 0x5032).is_none_or(|scope| scope == 1)
         && unsigned(compression, 0x4254) == Some(3);
-    let front = field(compression, 0x4255).unwrap_or_default();
+    let front = ebml::find(compression, 0x4255).unwrap_or_default();
     (is_alone && is_front && front.len() <= FRONT_BYTES_MAX).then_some(front)
 }

@@ -1,7 +1,7 @@
 //! Runs of samples: the content of a `trun`, with the defaults in its `tfhd` and in `moov`.
 
-use super::super::medium::Fault;
-use super::{Carried, Sample, SampleDefaults};
+use super::super::medium::MediaError;
+use super::{CarriedTrack, Sample, SampleDefaults};
 use crate::format::mp4::{NOT_SYNC, SampleRun, TrackFragment, child, decode_time, number, places};
 
 /// Samples of a `trun` that are to come.
@@ -13,7 +13,9 @@ pub(super) struct Run {
     pub at: u64,
     /// Decode time of the next sample.
     decode: i64,
+    /// Number of samples that are to come: at least 1.
     samples: u32,
+    /// Defaults for the samples.
     usual: SampleDefaults,
     /// Flags of the first sample, if the run gives it some of its own.
     first_flags: Option<u32>,
@@ -26,28 +28,29 @@ pub(super) struct Run {
 /// Most samples of a fragment. A minute of sound has 4,000.
 const SAMPLES_MAX: u32 = 65_536;
 const RUNS_MAX: usize = 4096;
-const TOO_MANY: Fault = Fault("a fragment of MP4 has more than 65536 samples or 4096 runs");
-const FAULT: Fault = Fault("a fragment of MP4 is not whole");
+const TOO_MANY: MediaError =
+    MediaError("a fragment of MP4 has more than 65536 samples or 4096 runs");
+const ERROR: MediaError = MediaError("a fragment of MP4 is not whole");
 
 /// Reads the runs of a `moof` at this offset, for the known tracks.
 pub(super) fn read(
     moof: &[u8],
     at: u64,
-    tracks: &mut [Carried],
+    tracks: &mut [CarriedTrack],
     runs: &mut Vec<Run>,
-) -> Result<(), Fault> {
+) -> Result<(), MediaError> {
     let (mut samples, mut end) = (0, at);
     for (_, place) in places(moof).filter(|(kind, _)| kind == b"traf") {
-        let traf = moof.get(place.clone()).ok_or(FAULT)?;
-        let header = TrackFragment::read(traf).ok_or(FAULT)?;
+        let traf = moof.get(place.clone()).ok_or(ERROR)?;
+        let header = TrackFragment::read(traf).ok_or(ERROR)?;
         let mut known = tracks.iter();
         let Some(index) = known.position(|track| track.number == header.track) else {
             continue;
         };
         let track = &mut tracks[index];
-        let usual = track.usual.of_fragment(&header).ok_or(FAULT)?;
+        let usual = track.usual.of_fragment(&header).ok_or(ERROR)?;
         let base = if header.has(TrackFragment::BASE_OFFSET) {
-            header.base_offset().ok_or(FAULT)?
+            header.base_offset().ok_or(ERROR)?
         } else if header.has(TrackFragment::BASE_IS_MOOF) {
             at
         } else {
@@ -57,19 +60,19 @@ pub(super) fn read(
             Some(tfdt) => decode_time(tfdt).and_then(|ticks| i64::try_from(ticks).ok()),
             None => Some(track.next),
         }
-        .ok_or(FAULT)?;
+        .ok_or(ERROR)?;
         end = base;
         for (_, of_run) in places(traf).filter(|(kind, _)| kind == b"trun") {
             let from = place.start + of_run.start;
-            let content = traf.get(of_run).ok_or(FAULT)?;
-            let run = Run::read(content, from, index, (base, end, time), usual).ok_or(FAULT)?;
+            let content = traf.get(of_run).ok_or(ERROR)?;
+            let run = Run::read(content, from, index, (base, end, time), usual).ok_or(ERROR)?;
             samples += run.samples.min(SAMPLES_MAX + 1);
             if samples > SAMPLES_MAX || runs.len() >= RUNS_MAX {
                 return Err(TOO_MANY);
             }
-            let (bytes, ticks, ahead) = run.sum(moof).ok_or(FAULT)?;
-            end = run.at.checked_add(bytes).ok_or(FAULT)?;
-            time = time.checked_add(ticks).ok_or(FAULT)?;
+            let (bytes, ticks, ahead) = run.sum(moof).ok_or(ERROR)?;
+            end = run.at.checked_add(bytes).ok_or(ERROR)?;
+            time = time.checked_add(ticks).ok_or(ERROR)?;
             track.ahead = track.ahead.max(ahead);
             runs.push(run);
         }
@@ -172,7 +175,7 @@ impl Run {
     }
 
     /// Returns the next sample.
-    pub fn sample(&self, moof: &[u8], tracks: &[Carried]) -> Option<Sample> {
+    pub fn sample(&self, moof: &[u8], tracks: &[CarriedTrack]) -> Option<Sample> {
         tracks.get(self.track)?;
         let (_, size) = self.duration_and_size(moof)?;
         let flags = self.field_or(moof, SampleRun::FLAGS, self.usual.flags)?;

@@ -5,7 +5,7 @@ use super::super::sound;
 use crate::format::mpegts::psi;
 
 /// Stream that a map names.
-pub(super) struct Named<'a> {
+pub(super) struct MapEntry<'a> {
     /// PID of its packets.
     pub pid: u16,
     /// Codec. `None` if it cannot be carried.
@@ -14,9 +14,9 @@ pub(super) struct Named<'a> {
     descriptors: &'a [u8],
 }
 
-impl<'a> Named<'a> {
+impl<'a> MapEntry<'a> {
     /// Reads an entry of a map.
-    pub fn read((stream_type, pid, descriptors): (u8, u16, &'a [u8])) -> Named<'a> {
+    pub fn read((stream_type, pid, descriptors): (u8, u16, &'a [u8])) -> MapEntry<'a> {
         let codec = match stream_type {
             0x1b => Some(Codec::H264),
             0x24 => Some(Codec::H265),
@@ -34,7 +34,7 @@ impl<'a> Named<'a> {
             }),
             _ => None,
         };
-        Named {
+        MapEntry {
             pid,
             codec,
             stream_type,

@@ -1,10 +1,11 @@
 //! Heads of PES packets (ISO/IEC 13818-1 section 2.4.3.6), and their times.
 
-use super::super::medium::Fault;
+use super::super::medium::MediaError;
 #[cfg(feature = "handover")]
 use super::super::medium::Time;
 use super::super::sample_queue::Times;
 use super::time;
+use crate::format::mpegts::time_stamp;
 use crate::time::MediaTime;
 
 pub(super) const TICKS_PER_SECOND: u32 = MediaTime::TICKS_PER_SECOND;
@@ -15,14 +16,13 @@ const MARKS_MAX: usize = 32;
 
 /// Clock of a program. The packets carry 33 bits of it.
 #[derive(Default)]
-pub(super) struct Clock {
+pub(super) struct ProgramClock {
     /// Newest time, and the same without wrapping.
     newest: Option<(MediaTime, i64)>,
 }
 
-impl Clock {
-    /// Returns what is added to the newest time that came because the clock has ended and begun
-    /// again, in nanoseconds.
+impl ProgramClock {
+    /// Returns how much the wraps of the clock add to the newest time, in nanoseconds.
     #[cfg(feature = "handover")]
     pub fn shift(&self) -> i64 {
         let ticks = self
@@ -67,7 +67,7 @@ impl Marks {
     /// Removes and returns the newest mark that is not after this position. Earlier ones are
     /// dropped.
     pub fn take(&mut self, at: usize) -> Option<Mark> {
-        let behind = self.0.partition_point(|(place, _)| *place <= at);
+        let behind = self.0.partition_point(|(state, _)| *state <= at);
         let mark = self.0[..behind].last().map(|(_, mark)| *mark);
         self.0.drain(..behind);
         mark
@@ -75,13 +75,13 @@ impl Marks {
 
     /// Returns whether there is a mark that is not after this position.
     pub fn has(&self, at: usize) -> bool {
-        self.0.first().is_some_and(|(place, _)| *place <= at)
+        self.0.first().is_some_and(|(state, _)| *state <= at)
     }
 
     /// Removes bytes from the front.
     pub fn pass(&mut self, bytes: usize) {
-        for (place, _) in &mut self.0 {
-            *place = place.saturating_sub(bytes);
+        for (state, _) in &mut self.0 {
+            *state = state.saturating_sub(bytes);
         }
     }
 
@@ -101,43 +101,53 @@ impl Marks {
 pub(super) struct Head {
     /// Bytes of the head: at most 264. Seldom more than one packet of 184 bytes is needed.
     bytes: Vec<u8>,
-    place: Place,
+    state: HeadState,
+    /// Whether the packet has the random-access indicator.
     is_random_access: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
+enum HeadState {
     /// Nothing counts before the next PES packet.
     #[default]
     Outside,
+    /// The head is not whole yet.
     Head,
+    /// The head is whole.
     Content,
+}
+
+/// What follows when the bytes of a head have been taken from a payload.
+pub(super) enum Taken {
+    /// No content follows in this payload.
+    Nothing,
+    /// Content follows. The mark comes with the first content of a PES packet.
+    Content(Option<Mark>),
 }
 
 impl Head {
     /// Begins another PES packet.
     pub fn begin(&mut self, is_random_access: bool) {
         self.bytes.clear();
-        self.place = Place::Head;
+        self.state = HeadState::Head;
         self.is_random_access = is_random_access;
     }
 
     /// Packets are missing.
     pub fn lose(&mut self) {
-        self.place = Place::Outside;
+        self.state = HeadState::Outside;
     }
 
-    /// Takes the bytes of the head from the payload. `None` if no content follows yet. The mark
-    /// comes with the first content.
+    /// Takes the bytes of the head from the payload.
     pub fn take(
         &mut self,
         payload: &mut &[u8],
-        clock: &mut Clock,
-    ) -> Result<Option<Option<Mark>>, Fault> {
-        match self.place {
-            Place::Outside => return Ok(None),
-            Place::Content => return Ok(Some(None)),
-            Place::Head => {}
+        clock: &mut ProgramClock,
+    ) -> Result<Taken, MediaError> {
+        match self.state {
+            HeadState::Outside => return Ok(Taken::Nothing),
+            HeadState::Content => return Ok(Taken::Content(None)),
+            HeadState::Head => {}
         }
         let wanted = |bytes: &[u8]| match bytes.get(FIXED_BYTES - 1) {
             Some(rest) => FIXED_BYTES + usize::from(*rest),
@@ -147,29 +157,29 @@ impl Head {
             let missing = wanted(&self.bytes) - self.bytes.len();
             let (taken, behind) = payload.split_at(missing.min(payload.len()));
             if taken.is_empty() {
-                return Ok(None);
+                return Ok(Taken::Nothing);
             }
             self.bytes.extend_from_slice(taken);
             *payload = behind;
         }
-        let read = self.read(clock)?;
-        self.place = match read {
-            None => Place::Outside,
-            Some(_) => Place::Content,
+        let Some(mark) = self.read(clock)? else {
+            self.state = HeadState::Outside;
+            return Ok(Taken::Nothing);
         };
-        Ok(read.map(Some))
+        self.state = HeadState::Content;
+        Ok(Taken::Content(Some(mark)))
     }
 
     /// Reads a whole head. `None` if it is not one of media.
-    fn read(&self, clock: &mut Clock) -> Result<Option<Mark>, Fault> {
+    fn read(&self, clock: &mut ProgramClock) -> Result<Option<Mark>, MediaError> {
         let [0, 0, 1, _, _, _, flags, said, _, rest @ ..] = self.bytes.as_slice() else {
             return Ok(None);
         };
         if flags & 0xc0 != 0x80 {
             return Ok(None);
         }
-        let present = ticks(rest).filter(|_| said & 0x80 != 0);
-        let decode = rest.get(5..).and_then(ticks);
+        let present = time_stamp(rest).filter(|_| said & 0x80 != 0);
+        let decode = rest.get(5..).and_then(time_stamp);
         let decode = decode.filter(|_| said & 0x40 != 0).or(present);
         let times = match present.zip(decode) {
             None => None,
@@ -192,16 +202,4 @@ impl Head {
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity()
     }
-}
-
-/// Reads a time of 33 bits in five bytes.
-fn ticks(bytes: &[u8]) -> Option<u64> {
-    let [a, b, c, d, e] = bytes.first_chunk::<5>()?;
-    Some(
-        u64::from(a >> 1 & 7) << 30
-            | u64::from(*b) << 22
-            | u64::from(c >> 1) << 15
-            | u64::from(*d) << 7
-            | u64::from(e >> 1),
-    )
 }

@@ -3,10 +3,10 @@
 //! A unit ends where the next one begins: at a delimiter, at a parameter set or a message after a
 //! picture, or at the first slice of a picture.
 
-use super::super::medium::{Codec, Fault, Time};
-use super::super::nal::{self, Kind, MORE_BYTES_MAX, Pictures};
+use super::super::medium::{Codec, MediaError, Time};
+use super::super::nal::{self, MORE_BYTES_MAX, NalKind, Pictures};
 use super::super::sample_queue::Times;
-use super::Voice;
+use super::UnitOutput;
 use super::pes::{Mark, Marks};
 use crate::format::mpegts::may_begin;
 /// State of one stream.
@@ -19,6 +19,7 @@ pub(super) struct PictureStream {
     searched: usize,
     marks: Marks,
     unit: State,
+    /// Times of the newest unit.
     last: Option<Times>,
     /// Distance from one unit's decode time to the next one's.
     gap: i64,
@@ -28,6 +29,7 @@ pub(super) struct PictureStream {
 enum State {
     /// Its beginning is not known.
     Searching,
+    /// Its beginning is known.
     Within {
         mark: Option<Mark>,
         has_picture: bool,
@@ -69,8 +71,8 @@ impl PictureStream {
         &mut self,
         mark: Option<Mark>,
         bytes: &[u8],
-        voice: &mut Voice<'_, '_>,
-    ) -> Result<(), Fault> {
+        output: &mut UnitOutput<'_, '_>,
+    ) -> Result<(), MediaError> {
         if let Some(mark) = mark {
             self.marks.put(self.bytes.len(), mark);
         }
@@ -86,12 +88,15 @@ impl PictureStream {
                 return Ok(());
             };
             let kind = self.pictures.kind(telling);
-            let is_picture = matches!(kind, Some(Kind::Key | Kind::Picture));
+            let is_picture = matches!(kind, Some(NalKind::Key | NalKind::Picture));
             let is_first = is_picture && telling[if self.is_h265 { 2 } else { 1 }] & 0x80 != 0;
-            let is_front = matches!(kind, Some(Kind::Delimiter | Kind::Set | Kind::Before));
+            let is_front = matches!(
+                kind,
+                Some(NalKind::Delimiter | NalKind::Set | NalKind::Before)
+            );
             self.searched = nal;
             if (is_first || is_front) && self.may_end(at) {
-                self.say(at, voice)?;
+                self.emit(at, output)?;
                 self.begin(at);
             }
             if let State::Within { mark, has_picture } = &mut self.unit {
@@ -142,28 +147,28 @@ impl PictureStream {
     }
 
     /// Ends the stream: passes on the last unit.
-    pub fn finish(&mut self, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
+    pub fn finish(&mut self, output: &mut UnitOutput<'_, '_>) -> Result<(), MediaError> {
         match self.unit {
             State::Within {
                 has_picture: true, ..
-            } => self.say(self.bytes.len(), voice),
+            } => self.emit(self.bytes.len(), output),
             State::Within { .. } | State::Searching => Ok(()),
         }
     }
 
     /// Passes on the unit at the front, which has this length.
-    fn say(&mut self, length: usize, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
+    fn emit(&mut self, length: usize, output: &mut UnitOutput<'_, '_>) -> Result<(), MediaError> {
         let State::Within { mark, .. } = self.unit else {
             return Ok(());
         };
         let unit = self.bytes.get(..length).unwrap_or_default();
-        let room = &mut *voice.room;
-        room.clear();
-        room.reserve_exact(length);
-        let found = write(&mut self.pictures, self.is_h265, unit, room)?;
-        let index = voice.index;
+        let scratch = &mut *output.scratch;
+        scratch.clear();
+        scratch.reserve_exact(length);
+        let found = write(&mut self.pictures, self.is_h265, unit, scratch)?;
+        let index = output.index;
         if let Some(setup) = self.pictures.new_setup() {
-            voice.roll.set_up(index, &setup, self.pictures.shape())?;
+            output.queue.set_up(index, &setup, self.pictures.shape())?;
         }
         let told = mark.and_then(|mark| mark.times);
         let Some(times) = told.or_else(|| self.guessed()) else {
@@ -173,7 +178,9 @@ impl PictureStream {
         let is_random_access = mark.is_some_and(|mark| mark.is_random_access);
         let is_marked = is_random_access || found.has_sets;
         let is_join = found.is_key || (is_marked && found.may_begin);
-        voice.roll.say(index, times, is_join, room, voice.sink)
+        output
+            .queue
+            .emit(index, times, is_join, scratch, output.sink)
     }
 
     fn note(&mut self, times: Times) {
@@ -209,8 +216,10 @@ impl PictureStream {
 
 /// Content of a unit.
 #[derive(Default)]
-struct Found {
+struct UnitContent {
+    /// Whether it has a key picture.
     is_key: bool,
+    /// Whether it has parameter sets.
     has_sets: bool,
     /// Whether decoding can begin with it if its encoder says so.
     may_begin: bool,
@@ -221,26 +230,26 @@ fn write(
     pictures: &mut Pictures,
     is_h265: bool,
     unit: &[u8],
-    room: &mut Vec<u8>,
-) -> Result<Found, Fault> {
-    let mut found = Found::default();
+    scratch: &mut Vec<u8>,
+) -> Result<UnitContent, MediaError> {
+    let mut found = UnitContent::default();
     for nal in nals(unit) {
         found.may_begin |= may_begin(is_h265, nal);
         match pictures.kind(nal) {
-            None | Some(Kind::Delimiter) => continue,
-            Some(Kind::Set) => {
+            None | Some(NalKind::Delimiter) => continue,
+            Some(NalKind::Set) => {
                 pictures.take_set(nal)?;
                 found.has_sets = true;
             }
-            Some(Kind::Key) => found.is_key = true,
-            Some(Kind::Picture | Kind::Before | Kind::Behind) => {}
+            Some(NalKind::Key) => found.is_key = true,
+            Some(NalKind::Picture | NalKind::Before | NalKind::Behind) => {}
         }
-        if room.len() + nal.len() + 4 > room.capacity() {
-            room.reserve_exact(nal.len() + MORE_BYTES_MAX / 4);
+        if scratch.len() + nal.len() + 4 > scratch.capacity() {
+            scratch.reserve_exact(nal.len() + MORE_BYTES_MAX / 4);
         }
-        nal::push(nal, room);
-        if room.len() > unit.len() + MORE_BYTES_MAX {
-            return Err(Fault("a picture is made of too many NAL units"));
+        nal::push(nal, scratch);
+        if scratch.len() > unit.len() + MORE_BYTES_MAX {
+            return Err(MediaError("a picture is made of too many NAL units"));
         }
     }
     Ok(found)

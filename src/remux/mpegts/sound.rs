@@ -1,9 +1,9 @@
 //! Sound as a row of frames. Their PES packets do not matter.
 
-use super::super::medium::{Codec, Fault, Time};
+use super::super::medium::{Codec, MediaError, Time};
 use super::super::sample_queue::Times;
 use super::super::sound::{self, HEAD_BYTES};
-use super::Voice;
+use super::UnitOutput;
 use super::pes::{Mark, Marks};
 
 /// State of one stream.
@@ -12,6 +12,7 @@ pub(super) struct SoundStream {
     /// Bytes from the beginning of a frame, or from a place where one may begin.
     bytes: Vec<u8>,
     marks: Marks,
+    /// Whether the bytes begin with a frame.
     is_in_step: bool,
     /// Time at which the next frame begins.
     next: Option<Time>,
@@ -32,12 +33,16 @@ struct Front {
     head_bytes: usize,
     /// Duration in nanoseconds, if known.
     lasts: Option<i64>,
+    /// Head of the frame. Opus has none.
     head: Option<sound::Head>,
 }
 
 enum Look {
+    /// A unit begins here.
     Found(Front),
+    /// No unit begins here.
     Nothing,
+    /// More bytes are needed.
     More,
 }
 
@@ -67,21 +72,25 @@ impl SoundStream {
         &mut self,
         mark: Option<Mark>,
         bytes: &[u8],
-        voice: &mut Voice<'_, '_>,
-    ) -> Result<(), Fault> {
+        output: &mut UnitOutput<'_, '_>,
+    ) -> Result<(), MediaError> {
         if let Some(mark) = mark {
             self.marks.put(self.bytes.len(), mark);
         }
         self.bytes.extend_from_slice(bytes);
-        self.say_whole(false, voice)
+        self.emit_whole(false, output)
     }
 
     /// Ends the stream: passes on the last unit.
-    pub fn finish(&mut self, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
-        self.say_whole(true, voice)
+    pub fn finish(&mut self, output: &mut UnitOutput<'_, '_>) -> Result<(), MediaError> {
+        self.emit_whole(true, output)
     }
 
-    fn say_whole(&mut self, is_last: bool, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
+    fn emit_whole(
+        &mut self,
+        is_last: bool,
+        output: &mut UnitOutput<'_, '_>,
+    ) -> Result<(), MediaError> {
         let mut at = 0;
         loop {
             match self.look(at, is_last) {
@@ -92,7 +101,7 @@ impl SoundStream {
                 }
                 Look::Found(front) => {
                     self.is_in_step = true;
-                    self.say(at, &front, voice)?;
+                    self.emit(at, &front, output)?;
                     at += front.length;
                 }
             }
@@ -156,7 +165,12 @@ impl SoundStream {
         })
     }
 
-    fn say(&mut self, at: usize, front: &Front, voice: &mut Voice<'_, '_>) -> Result<(), Fault> {
+    fn emit(
+        &mut self,
+        at: usize,
+        front: &Front,
+        output: &mut UnitOutput<'_, '_>,
+    ) -> Result<(), MediaError> {
         let told = self.marks.take(at).and_then(|mark| mark.times);
         let time = told.map(|times| times.present).or(self.next);
         let Some(time) = time else {
@@ -166,11 +180,11 @@ impl SoundStream {
         self.next = Time::from_nanoseconds(time.nanoseconds() + lasts);
         if let Some(head) = front.head {
             let is_known = self.setup.is_like(&head.setup, self.codec);
-            if !is_known || voice.roll.is_new(voice.index) {
+            if !is_known || output.queue.is_new(output.index) {
                 self.setup = head.setup;
-                voice
-                    .roll
-                    .set_up(voice.index, head.setup.as_slice(), head.shape)?;
+                output
+                    .queue
+                    .set_up(output.index, head.setup.as_slice(), head.shape)?;
             }
         }
         let times = Times {
@@ -179,7 +193,9 @@ impl SoundStream {
         };
         let unit = self.bytes.get(at + front.head_bytes..at + front.length);
         let unit = unit.unwrap_or_default();
-        voice.roll.say(voice.index, times, true, unit, voice.sink)
+        output
+            .queue
+            .emit(output.index, times, true, unit, output.sink)
     }
 
     /// Returns the bytes that are held until a unit is whole.

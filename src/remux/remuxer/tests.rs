@@ -43,9 +43,9 @@ fn tracks() -> Vec<Track> {
 
 /// Feeds units, and checks memory and output after each.
 fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i64, bool, usize)>) {
-    let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
-    making
-        .hear(ReaderEvent::Tracks(tracks), &mut out)
+    let (mut pipeline, mut out) = (Pipeline::new(to, UNIT_BYTES_MAX), Vec::new());
+    pipeline
+        .handle(ReaderEvent::Tracks(tracks), &mut out)
         .expect("no fault");
     let (mut bytes, mut count, mut written) = (0, 0, 0);
     let payload = vec![0; UNIT_BYTES_MAX];
@@ -61,8 +61,8 @@ fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i
             is_join,
             bytes: &payload[..length],
         };
-        making
-            .hear(ReaderEvent::Unit(unit), &mut out)
+        pipeline
+            .handle(ReaderEvent::Unit(unit), &mut out)
             .expect("no fault");
         (bytes, count) = (bytes + length, count + 1);
         written += out.len();
@@ -71,10 +71,10 @@ fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i
             written <= OUT_ONCE + bytes * OUT_PER_BYTE + count * OUT_PER_UNIT,
             "{to:?}: {written} bytes out of {count} units of {bytes}"
         );
-        assert!(making.held_bytes() <= 4 * UNIT_BYTES_MAX + 2 * 1024 * 1024);
+        assert!(pipeline.held_bytes() <= 4 * UNIT_BYTES_MAX + 2 * 1024 * 1024);
     }
-    making.drain(&mut out).expect("no fault");
-    making.writer.finish(&mut out).expect("no fault");
+    pipeline.drain(&mut out).expect("no fault");
+    pipeline.writer.finish(&mut out).expect("no fault");
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn senseless_times_do_no_harm() {
 /// Returns the decode times of two sound tracks in the output, in milliseconds, for units of these
 /// times.
 fn times_of(to: Target, units: impl Iterator<Item = (usize, i64)>) -> Vec<Vec<i64>> {
-    let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
+    let (mut pipeline, mut out) = (Pipeline::new(to, UNIT_BYTES_MAX), Vec::new());
     let tracks = [1, 2].map(|number| track(number, Codec::Aac, &[0x11, 0x90]));
-    making
-        .hear(ReaderEvent::Tracks(&tracks), &mut out)
+    pipeline
+        .handle(ReaderEvent::Tracks(&tracks), &mut out)
         .expect("no fault");
     for (track, millisecond) in units {
         let decode = Time::from_nanoseconds(millisecond * 1_000_000).expect("a time");
@@ -127,16 +127,16 @@ fn times_of(to: Target, units: impl Iterator<Item = (usize, i64)>) -> Vec<Vec<i6
             is_join: true,
             bytes: &[0x21; 40],
         };
-        making
-            .hear(ReaderEvent::Unit(unit), &mut out)
+        pipeline
+            .handle(ReaderEvent::Unit(unit), &mut out)
             .expect("no fault");
     }
-    making.drain(&mut out).expect("no fault");
-    making.writer.finish(&mut out).expect("no fault");
+    pipeline.drain(&mut out).expect("no fault");
+    pipeline.writer.finish(&mut out).expect("no fault");
     let mut times = vec![Vec::new(); tracks.len()];
     let mut reader = Reader::new(to.format(), UNIT_BYTES_MAX).expect("it is read");
-    let mut sink = |heard: ReaderEvent<'_>| {
-        if let ReaderEvent::Unit(unit) = heard {
+    let mut sink = |event: ReaderEvent<'_>| {
+        if let ReaderEvent::Unit(unit) = event {
             times[unit.track].push(unit.decode.nanoseconds() / 1_000_000);
         }
         Ok(())
@@ -183,8 +183,8 @@ fn many_units_at_once_cause_no_flood() {
 
 #[test]
 fn tracks_that_change_with_each_unit_are_an_error() {
-    let (mut making, mut out) = (Making::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
-    let mut fault = None;
+    let (mut pipeline, mut out) = (Pipeline::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
+    let mut error = None;
     for number in 0..10_000u16 {
         let setup = [AVC, &number.to_be_bytes(), &[0; 2000]].concat();
         let tracks = [track(1, Codec::H264, &setup)];
@@ -195,15 +195,15 @@ fn tracks_that_change_with_each_unit_are_an_error() {
             is_join: true,
             bytes: &[0; 5],
         };
-        let said = making.hear(ReaderEvent::Tracks(&tracks), &mut out);
-        fault = said
-            .and_then(|()| making.hear(ReaderEvent::Unit(unit), &mut out))
+        let said = pipeline.handle(ReaderEvent::Tracks(&tracks), &mut out);
+        error = said
+            .and_then(|()| pipeline.handle(ReaderEvent::Unit(unit), &mut out))
             .err();
-        if fault.is_some() {
+        if error.is_some() {
             break;
         }
     }
-    assert!(fault.is_some());
+    assert!(error.is_some());
     assert!(out.len() <= OUT_ONCE + 10_000 * (OUT_PER_UNIT + 5 * OUT_PER_BYTE));
 }
 
@@ -242,7 +242,7 @@ fn laced(lacing: u8, frames: &[u8]) -> Vec<u8> {
 
 /// Returns the length of the output, the work that is left, and the result, if each byte allows
 /// `work_per_byte`.
-fn remuxed(stream: &[u8], work_per_byte: usize) -> (usize, usize, Result<(), Fault>) {
+fn remuxed(stream: &[u8], work_per_byte: usize) -> (usize, usize, Result<(), MediaError>) {
     let mut remuxer =
         Remuxer::new(Format::Matroska, Target::MpegTs, UNIT_BYTES_MAX).expect("it is");
     let (mut left, mut out) = (stream.len() * work_per_byte, Vec::new());
@@ -326,7 +326,11 @@ fn sizes_of_a_lace_that_overflow_are_an_error() {
 }
 
 /// A unit of 100 bytes, at this millisecond.
-fn hear(making: &mut Making, (track, decode, is_join): (usize, i64, bool), out: &mut Vec<u8>) {
+fn handle(
+    pipeline: &mut Pipeline,
+    (track, decode, is_join): (usize, i64, bool),
+    out: &mut Vec<u8>,
+) {
     let decode = Time::from_nanoseconds(decode * 1_000_000).expect("a time");
     let unit = Unit {
         track,
@@ -335,7 +339,7 @@ fn hear(making: &mut Making, (track, decode, is_join): (usize, i64, bool), out: 
         is_join,
         bytes: &[0, 0, 0, 96, 0x65, 1, 2, 3].repeat(13)[..100],
     };
-    assert_eq!(making.hear(ReaderEvent::Unit(unit), out), Ok(()));
+    assert_eq!(pipeline.handle(ReaderEvent::Unit(unit), out), Ok(()));
 }
 
 /// Returns the PIDs of packets in which units begin.
@@ -348,23 +352,26 @@ fn pids(transport: &[u8]) -> Vec<u16> {
 #[test]
 fn sound_of_a_long_fragment_is_interleaved_with_its_pictures() {
     for seconds in [2, 4, 9] {
-        let (mut making, mut out) = (Making::new(Target::MpegTs, UNIT_BYTES_MAX), Vec::new());
+        let (mut pipeline, mut out) = (Pipeline::new(Target::MpegTs, UNIT_BYTES_MAX), Vec::new());
         assert_eq!(
-            making.hear(ReaderEvent::Tracks(&tracks()[..2]), &mut out),
+            pipeline.handle(ReaderEvent::Tracks(&tracks()[..2]), &mut out),
             Ok(())
         );
         for fragment in 0..3 {
-            assert_eq!(making.hear(ReaderEvent::Announced(0b11), &mut out), Ok(()));
+            assert_eq!(
+                pipeline.handle(ReaderEvent::Announced(0b11), &mut out),
+                Ok(())
+            );
             let from = fragment * seconds * 1000;
             for at in (0..seconds * 25).map(|picture| from + picture * 40) {
-                hear(&mut making, (0, at, at == from), &mut out);
+                handle(&mut pipeline, (0, at, at == from), &mut out);
             }
             for at in (0..seconds * 10).map(|frame| from + frame * 100) {
-                hear(&mut making, (1, at, true), &mut out);
+                handle(&mut pipeline, (1, at, true), &mut out);
             }
-            assert_eq!(making.hear(ReaderEvent::Announced(0), &mut out), Ok(()));
+            assert_eq!(pipeline.handle(ReaderEvent::Announced(0), &mut out), Ok(()));
         }
-        assert_eq!(making.drain(&mut out), Ok(()));
+        assert_eq!(pipeline.drain(&mut out), Ok(()));
         let pids = pids(&out);
         // Two or three pictures, then a frame of sound, and so on.
         let runs = pids.chunk_by(|a, b| a == b);
@@ -376,30 +383,30 @@ fn sound_of_a_long_fragment_is_interleaved_with_its_pictures() {
 #[test]
 fn pictures_before_the_first_join_are_dropped() {
     for to in Target::ALL {
-        let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
+        let (mut pipeline, mut out) = (Pipeline::new(to, UNIT_BYTES_MAX), Vec::new());
         assert_eq!(
-            making.hear(ReaderEvent::Tracks(&tracks()[..1]), &mut out),
+            pipeline.handle(ReaderEvent::Tracks(&tracks()[..1]), &mut out),
             Ok(())
         );
         for at in 0..77 {
-            hear(&mut making, (0, at * 40, false), &mut out);
+            handle(&mut pipeline, (0, at * 40, false), &mut out);
         }
-        assert_eq!(making.drain(&mut out), Ok(()));
+        assert_eq!(pipeline.drain(&mut out), Ok(()));
         assert_eq!(out.len(), 0);
         for at in 77..120 {
-            hear(&mut making, (0, at * 40, at == 77), &mut out);
+            handle(&mut pipeline, (0, at * 40, at == 77), &mut out);
         }
-        assert_eq!(making.drain(&mut out), Ok(()));
-        assert_eq!(making.writer.finish(&mut out), Ok(()));
+        assert_eq!(pipeline.drain(&mut out), Ok(()));
+        assert_eq!(pipeline.writer.finish(&mut out), Ok(()));
         assert!(out.len() > 43 * 100);
         // A source may never send one. The wait ends.
-        let (mut making, mut out) = (Making::new(to, UNIT_BYTES_MAX), Vec::new());
+        let (mut pipeline, mut out) = (Pipeline::new(to, UNIT_BYTES_MAX), Vec::new());
         assert_eq!(
-            making.hear(ReaderEvent::Tracks(&tracks()[..1]), &mut out),
+            pipeline.handle(ReaderEvent::Tracks(&tracks()[..1]), &mut out),
             Ok(())
         );
         for at in 0..1000 {
-            hear(&mut making, (0, at * 40, false), &mut out);
+            handle(&mut pipeline, (0, at * 40, false), &mut out);
         }
         assert!(out.len() > 100 * 100);
     }
@@ -409,22 +416,25 @@ fn pictures_before_the_first_join_are_dropped() {
 fn a_track_with_a_late_setup_is_in_the_first_header() {
     let mut unknown = tracks()[..2].to_vec();
     unknown[1].setup = None;
-    let (mut making, mut out) = (Making::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
-    assert_eq!(making.hear(ReaderEvent::Tracks(&unknown), &mut out), Ok(()));
+    let (mut pipeline, mut out) = (Pipeline::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
+    assert_eq!(
+        pipeline.handle(ReaderEvent::Tracks(&unknown), &mut out),
+        Ok(())
+    );
     for at in 0..100 {
         if at == 20 {
             assert_eq!(
-                making.hear(ReaderEvent::Tracks(&tracks()[..2]), &mut out),
+                pipeline.handle(ReaderEvent::Tracks(&tracks()[..2]), &mut out),
                 Ok(())
             );
         }
-        hear(&mut making, (0, at * 40, at % 25 == 0), &mut out);
+        handle(&mut pipeline, (0, at * 40, at % 25 == 0), &mut out);
         if at >= 20 {
-            hear(&mut making, (1, at * 40, true), &mut out);
+            handle(&mut pipeline, (1, at * 40, true), &mut out);
         }
     }
-    assert_eq!(making.drain(&mut out), Ok(()));
-    assert_eq!(making.writer.finish(&mut out), Ok(()));
+    assert_eq!(pipeline.drain(&mut out), Ok(()));
+    assert_eq!(pipeline.writer.finish(&mut out), Ok(()));
     let headers = out.windows(4).filter(|bytes| bytes == b"moov").count();
     let sounds = out.windows(4).filter(|bytes| bytes == b"mp4a").count();
     assert_eq!((headers, sounds), (1, 1));
@@ -434,18 +444,18 @@ fn a_track_with_a_late_setup_is_in_the_first_header() {
 fn carries_nothing_counts_when_all_tracks_are_known() {
     let mut promised = tracks()[..2].to_vec();
     promised.iter_mut().for_each(|track| track.setup = None);
-    let (mut making, mut out) = (Making::new(Target::MpegTs, UNIT_BYTES_MAX), Vec::new());
+    let (mut pipeline, mut out) = (Pipeline::new(Target::MpegTs, UNIT_BYTES_MAX), Vec::new());
     assert_eq!(
-        making.hear(ReaderEvent::Tracks(&promised), &mut out),
+        pipeline.handle(ReaderEvent::Tracks(&promised), &mut out),
         Ok(())
     );
     let mut remuxer = Remuxer::new(Format::Flv, Target::MpegTs, UNIT_BYTES_MAX).expect("FLV");
-    remuxer.making = making;
+    remuxer.pipeline = pipeline;
     assert!(!remuxer.carries_nothing() && !remuxer.carries_any());
     for (number, carries_nothing) in [(1, false), (2, true)] {
         let codec = "nothing known";
-        let heard = ReaderEvent::LeftOut { number, codec };
-        assert_eq!(remuxer.making.hear(heard, &mut out), Ok(()));
+        let event = ReaderEvent::LeftOut { number, codec };
+        assert_eq!(remuxer.pipeline.handle(event, &mut out), Ok(()));
         assert_eq!(remuxer.carries_nothing(), carries_nothing);
     }
 }

@@ -30,9 +30,13 @@ pub struct OwnedUnit {
 /// Brings units into order.
 #[derive(Debug, Default)]
 pub struct Interleave {
-    lanes: Vec<TrackQueue>,
+    /// Queues of the tracks, by their index.
+    queues: Vec<TrackQueue>,
+    /// Most bytes that wait.
     bytes_max: usize,
+    /// Bytes that wait.
     bytes: usize,
+    /// Units that wait.
     units: usize,
     /// Latest decode time of all tracks.
     newest: i64,
@@ -44,6 +48,7 @@ pub struct Interleave {
 #[derive(Debug, Default)]
 struct TrackQueue {
     waiting: VecDeque<OwnedUnit>,
+    /// Newest decode time of the track.
     newest: Option<i64>,
     /// Lag of the track behind the newest unit of all, as far as it is remembered.
     behind: i64,
@@ -78,19 +83,19 @@ impl Interleave {
 
     /// Sets the number of tracks. If tracks disappear or are replaced, no unit may wait.
     pub fn begin(&mut self, tracks: usize) {
-        self.lanes.resize_with(tracks, TrackQueue::default);
+        self.queues.resize_with(tracks, TrackQueue::default);
     }
 
     /// Begins a source with a clock of its own. No unit may wait.
     pub fn seam(&mut self) {
-        self.lanes.clear();
+        self.queues.clear();
         (self.bytes, self.units, self.newest) = (0, 0, i64::MIN);
     }
 
     /// Returns whether a unit belongs to a clock that has begun again. Waiting units go out before
     /// it.
     pub fn is_seam(&self, unit: &Unit<'_>) -> bool {
-        let newest = self.lanes.get(unit.track).and_then(|lane| lane.newest);
+        let newest = self.queues.get(unit.track).and_then(|queue| queue.newest);
         newest.is_some_and(|newest| newest.saturating_sub(unit.decode.nanoseconds()) > BACK_MAX)
     }
 
@@ -101,30 +106,30 @@ impl Interleave {
 
     /// Makes the other tracks not wait for this one.
     pub fn leave_out(&mut self, track: usize) {
-        if let Some(lane) = self.lanes.get_mut(track) {
-            lane.is_missing = true;
+        if let Some(queue) = self.queues.get_mut(track) {
+            queue.is_missing = true;
         }
     }
 
     /// Takes the next unit of the source. Drops it if its track is unknown.
     pub fn push(&mut self, unit: &Unit<'_>) {
-        let Some(lane) = self.lanes.get_mut(unit.track) else {
+        let Some(queue) = self.queues.get_mut(unit.track) else {
             return;
         };
         let decode = unit.decode.nanoseconds();
         self.newest = self.newest.max(decode);
         let behind = self.newest.saturating_sub(decode);
-        let passed = lane
+        let passed = queue
             .newest
             .map_or(0, |newest| decode.saturating_sub(newest));
         let passed = passed.clamp(0, BEHIND_MAX) / MILLISECOND;
-        lane.behind -= lane.behind / 1000 * passed / MEMORY_SECONDS;
+        queue.behind -= queue.behind / 1000 * passed / MEMORY_SECONDS;
         if behind <= BEHIND_MAX {
-            lane.behind = lane.behind.max(behind);
+            queue.behind = queue.behind.max(behind);
         }
-        lane.newest = Some(decode);
-        lane.is_missing = false;
-        lane.waiting.push_back(OwnedUnit {
+        queue.newest = Some(decode);
+        queue.is_missing = false;
+        queue.waiting.push_back(OwnedUnit {
             track: unit.track,
             decode,
             present: unit.present.nanoseconds().max(decode),
@@ -138,12 +143,12 @@ impl Interleave {
     /// Returns the next unit that need not wait.
     pub fn pop(&mut self) -> Option<OwnedUnit> {
         let first = self.first()?;
-        let decode = self.lanes[first].waiting.front()?.decode;
+        let decode = self.queues[first].waiting.front()?.decode;
         let is_full = self.bytes > self.bytes_max || self.units > UNITS_MAX;
         let (announced, newest) = (self.announced, self.newest);
-        let mut lanes = self.lanes.iter_mut().enumerate();
+        let mut queues = self.queues.iter_mut().enumerate();
         let may_go = is_full
-            || lanes.all(|(place, lane)| lane.lets(decode, newest, announced >> place & 1 == 1));
+            || queues.all(|(place, queue)| queue.lets(decode, newest, announced >> place & 1 == 1));
         if may_go { self.take(first) } else { None }
     }
 
@@ -154,24 +159,24 @@ impl Interleave {
 
     /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
-        let lanes = self.lanes.iter();
-        let entries: usize = lanes.map(|lane| lane.waiting.capacity()).sum();
+        let queues = self.queues.iter();
+        let entries: usize = queues.map(|queue| queue.waiting.capacity()).sum();
         self.bytes
             + entries * size_of::<OwnedUnit>()
-            + self.lanes.capacity() * size_of::<TrackQueue>()
+            + self.queues.capacity() * size_of::<TrackQueue>()
     }
 
     /// Returns the track whose first unit has the earliest decode time.
     fn first(&self) -> Option<usize> {
-        let heads = self.lanes.iter().enumerate();
+        let heads = self.queues.iter().enumerate();
         heads
-            .filter_map(|(index, lane)| Some((lane.waiting.front()?.decode, index)))
+            .filter_map(|(index, queue)| Some((queue.waiting.front()?.decode, index)))
             .min()
             .map(|(_, index)| index)
     }
 
     fn take(&mut self, index: usize) -> Option<OwnedUnit> {
-        let kept = self.lanes.get_mut(index)?.waiting.pop_front()?;
+        let kept = self.queues.get_mut(index)?.waiting.pop_front()?;
         self.bytes -= kept.bytes.len();
         self.units -= 1;
         Some(kept)

@@ -8,7 +8,7 @@ mod timeline;
 pub(super) use interleave::{Interleave, OwnedUnit};
 pub(super) use timeline::Timeline;
 
-use super::medium::{Fault, Track};
+use super::medium::{MediaError, Track};
 use crate::format::Format;
 use mp4::Mp4;
 use mpegts::MpegTs;
@@ -70,7 +70,7 @@ impl Writer {
     }
 
     /// Sets the tracks. All units of other tracks must be written.
-    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), MediaError> {
         match self {
             Writer::MpegTs(writer) => writer.set_tracks(tracks),
             Writer::Mp4(writer) => writer.set_tracks(tracks, out),
@@ -78,7 +78,7 @@ impl Writer {
     }
 
     /// Writes the next unit. Units come in the order of their decode times, except for late ones.
-    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
         match self {
             Writer::MpegTs(writer) => writer.write(unit, out),
             Writer::Mp4(writer) => writer.write(unit, out),
@@ -95,7 +95,7 @@ impl Writer {
     }
 
     /// Ends the source.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
         match self {
             Writer::MpegTs(writer) => writer.settle(out),
             Writer::Mp4(writer) => writer.finish(out)?,
@@ -121,7 +121,7 @@ impl Writer {
         }
     }
 
-    /// Returns the continuity counters of MPEG-TS, by the places of the tracks.
+    /// Returns the continuity counters of MPEG-TS, by the index of the track.
     #[cfg(feature = "handover")]
     pub fn counters(&self) -> Vec<u8> {
         match self {
@@ -130,7 +130,7 @@ impl Writer {
         }
     }
 
-    /// Goes on with these continuity counters, before the first track.
+    /// Sets the continuity counters, before the first track.
     #[cfg(feature = "handover")]
     pub fn resume(&mut self, counters: &[u8]) {
         match self {

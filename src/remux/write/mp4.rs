@@ -18,7 +18,7 @@ mod header;
 
 #[cfg(feature = "handover")]
 use super::super::medium::Time;
-use super::super::medium::{Codec, Fault, Shape, Track};
+use super::super::medium::{Codec, MediaError, Shape, Track};
 use super::interleave::OwnedUnit;
 use super::timeline::ticks;
 use fragment::{Run, Sample};
@@ -41,18 +41,23 @@ const JITTER: i64 = 1_000_000;
 /// Writer of fragmented MP4.
 #[derive(Debug)]
 pub struct Mp4 {
+    /// Most bytes of a fragment.
     bytes_max: usize,
     /// Tracks of the newest list.
     tracks: Vec<Track>,
-    lanes: Vec<TrackQueue>,
+    /// Parts of the fragment, by the index of their tracks.
+    queues: Vec<TrackQueue>,
     /// Track whose join points begin fragments.
     leader: Option<usize>,
     /// Tracks of the newest header.
     header: Vec<Track>,
+    /// Number of the newest fragment.
     sequence_number: u32,
     /// Decode time of the fragment's first unit, in nanoseconds.
     since: Option<i64>,
+    /// Bytes of the fragment so far.
     bytes: usize,
+    /// Samples of the fragment so far.
     samples: usize,
     /// Bytes that headers may have.
     allowance: usize,
@@ -64,9 +69,11 @@ struct TrackQueue {
     /// Whether the track is known.
     is_carried: bool,
     is_video: bool,
+    /// Ticks a second.
     clock: u32,
     /// Ticks of a frame of sound, if all have the same duration.
     frame: Option<i64>,
+    /// Samples of the fragment so far.
     samples: Vec<Sample>,
     /// Decode time of the newest sample, in ticks.
     newest: Option<i64>,
@@ -80,7 +87,7 @@ impl Mp4 {
         Mp4 {
             bytes_max,
             tracks: Vec::new(),
-            lanes: Vec::new(),
+            queues: Vec::new(),
             leader: None,
             header: Vec::new(),
             sequence_number: 0,
@@ -92,7 +99,7 @@ impl Mp4 {
     }
 
     /// Sets the tracks. Earlier units go out first.
-    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), MediaError> {
         let alike = |(old, new): (&Track, &Track)| old.is_alike(new);
         let are_alike = self.tracks.iter().zip(tracks).all(alike);
         if are_alike && tracks.len() == self.tracks.len() {
@@ -102,27 +109,27 @@ impl Mp4 {
         if !(self.header.is_empty() && Track::are_more(&self.tracks, tracks)) {
             self.write_fragment(None, out)?;
         }
-        let mut before = std::mem::take(&mut self.lanes).into_iter();
-        let lanes = tracks
+        let mut before = std::mem::take(&mut self.queues).into_iter();
+        let queues = tracks
             .iter()
-            .map(|track| TrackQueue::go_on(before.next(), track));
-        self.lanes = lanes.collect();
+            .map(|track| TrackQueue::continue_track(before.next(), track));
+        self.queues = queues.collect();
         self.tracks = tracks.to_vec();
-        let mut lanes = self.lanes.iter();
-        self.leader = lanes.position(|lane| lane.is_carried && lane.is_video);
+        let mut queues = self.queues.iter();
+        self.leader = queues.position(|queue| queue.is_carried && queue.is_video);
         Ok(())
     }
 
     /// Takes a unit. A fragment may end in front of it.
-    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let Some(lane) = self
-            .lanes
+    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
+        let Some(queue) = self
+            .queues
             .get_mut(unit.track)
-            .filter(|lane| lane.is_carried)
+            .filter(|queue| queue.is_carried)
         else {
             return Ok(());
         };
-        let sample = lane.sample(unit.decode, unit.present, unit.is_join, unit.bytes);
+        let sample = queue.sample(unit.decode, unit.present, unit.is_join, unit.bytes);
         let time_max = match self.awaits_video() {
             true => VIDEO_TIME,
             false => FRAGMENT_TIME,
@@ -140,7 +147,7 @@ impl Mp4 {
         self.since.get_or_insert(unit.decode);
         self.bytes += sample.bytes.len();
         self.samples += 1;
-        self.lanes[unit.track].samples.push(sample);
+        self.queues[unit.track].samples.push(sample);
         Ok(())
     }
 
@@ -151,30 +158,30 @@ impl Mp4 {
     }
 
     /// Ends the source: the fragment is whole.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
         self.write_fragment(None, out)
     }
 
-    /// Returns the decode time of the first sample of the open fragment, less what rounding and
-    /// [`JITTER`] may add to it.
+    /// Returns the decode time of the first sample of the open fragment, minus the most that
+    /// rounding and [`JITTER`] add.
     #[cfg(feature = "handover")]
     pub fn pending_from(&self, track: usize) -> Option<i64> {
-        let lane = self.lanes.get(track)?;
-        let decode = Time::of(lane.samples.first()?.decode, lane.clock)?;
+        let queue = self.queues.get(track)?;
+        let decode = Time::of(queue.samples.first()?.decode, queue.clock)?;
         Some(decode.nanoseconds() - 2 * JITTER)
     }
 
     /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
-        let lanes = self.lanes.iter();
-        let entries: usize = lanes.map(|lane| lane.samples.capacity()).sum();
+        let queues = self.queues.iter();
+        let entries: usize = queues.map(|queue| queue.samples.capacity()).sum();
         let tracks = self.tracks.iter().chain(&self.header);
         let setups: usize = tracks
             .map(|track| track.setup.as_ref().map_or(0, |setup| setup.len()))
             .sum();
         self.bytes
             + entries * size_of::<Sample>()
-            + self.lanes.capacity() * size_of::<TrackQueue>()
+            + self.queues.capacity() * size_of::<TrackQueue>()
             + (self.tracks.capacity() + self.header.capacity()) * size_of::<Track>()
             + setups
     }
@@ -185,7 +192,7 @@ impl Mp4 {
         &mut self,
         next: Option<(usize, i64)>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MediaError> {
         if self.since.take().is_none() {
             return Ok(());
         }
@@ -193,23 +200,23 @@ impl Mp4 {
             self.write_header(out)?;
         }
         self.sequence_number = self.sequence_number.wrapping_add(1);
-        let lanes = self.lanes.iter().enumerate();
-        let runs: Vec<Run<'_>> = lanes
-            .filter(|(_, lane)| !lane.samples.is_empty())
-            .map(|(index, lane)| Run {
+        let queues = self.queues.iter().enumerate();
+        let runs: Vec<Run<'_>> = queues
+            .filter(|(_, queue)| !queue.samples.is_empty())
+            .map(|(index, queue)| Run {
                 number: index as u32 + 1,
-                is_video: lane.is_video,
-                samples: &lane.samples,
+                is_video: queue.is_video,
+                samples: &queue.samples,
                 end: match next {
                     Some((track, decode)) if track == index => decode,
-                    Some(_) | None => lane.end(),
+                    Some(_) | None => queue.end(),
                 },
             })
             .collect();
         fragment::write(self.sequence_number, &runs, out);
-        for lane in &mut self.lanes {
-            lane.samples.clear();
-            lane.samples.shrink_to(SAMPLES_MAX / 16);
+        for queue in &mut self.queues {
+            queue.samples.clear();
+            queue.samples.shrink_to(SAMPLES_MAX / 16);
         }
         (self.bytes, self.samples) = (0, 0);
         Ok(())
@@ -226,7 +233,7 @@ impl Mp4 {
         now.count() == told.count() && self.tracks.iter().enumerate().all(alike)
     }
 
-    fn write_header(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn write_header(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
         let begin = out.len();
         let tracks = self.tracks.iter().enumerate();
         let carried = tracks
@@ -235,7 +242,9 @@ impl Mp4 {
         header::write(carried, out);
         let spent = self.allowance.checked_sub(out.len() - begin);
         self.header = self.tracks.clone();
-        self.allowance = spent.ok_or(Fault("its tracks change too often, or have long setups"))?;
+        self.allowance = spent.ok_or(MediaError(
+            "its tracks change too often, or have long setups",
+        ))?;
         Ok(())
     }
 }
@@ -243,7 +252,7 @@ impl Mp4 {
 impl TrackQueue {
     /// Returns the state of a track. Its times continue the times of the previous track at the same
     /// index.
-    fn go_on(old: Option<TrackQueue>, track: &Track) -> TrackQueue {
+    fn continue_track(old: Option<TrackQueue>, track: &Track) -> TrackQueue {
         let clock = header::clock_of(track);
         let (newest, samples) = match old {
             Some(old) if old.clock == clock => (old.newest, old.samples),

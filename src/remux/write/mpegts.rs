@@ -12,17 +12,17 @@
 mod clock;
 mod packets;
 mod payload;
+mod sound_buffer;
 mod tables;
-mod waiting;
 
-use super::super::medium::{Fault, Track};
+use super::super::medium::{MediaError, Track};
 use super::interleave::OwnedUnit;
-use clock::{Clock, MARGIN, MILLISECOND, packet_time};
+use clock::{MARGIN, MILLISECOND, MultiplexClock, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, PES_HEAD_BYTES_MAX, Sending, pes_head};
 pub(super) use payload::left_out;
-use payload::{Carriage, Framing, Nal};
+use payload::{Framing, Nal, StreamFormat};
+use sound_buffer::SoundBuffer;
 use tables::{Entry, Tables};
-use waiting::Waiting;
 
 /// Most bytes of output for a byte of input.
 pub const OUT_PER_BYTE: usize = 5;
@@ -56,10 +56,10 @@ pub struct MpegTs {
     /// Streams by the index of their tracks. `None` for a track that is left out or not known yet.
     streams: Vec<Option<Stream>>,
     /// State of the PIDs of earlier streams.
-    past: Vec<PidState>,
+    pid_states: Vec<PidState>,
     /// Stream whose PID carries the clock.
     leader: Option<usize>,
-    clock: Clock,
+    clock: MultiplexClock,
     /// Bytes that may go out beside the media.
     allowance: usize,
     /// Head of the current PES packet, with the bytes in front of a picture.
@@ -69,11 +69,12 @@ pub struct MpegTs {
 /// An elementary stream.
 #[derive(Debug)]
 struct Stream {
-    carriage: Carriage,
+    format: StreamFormat,
     pid: u16,
+    /// Time of a packet in nanoseconds.
     packet_time: i64,
     is_video: bool,
-    past: PidState,
+    pid_state: PidState,
     /// Sound that is gathered.
     gathered: Vec<u8>,
     /// Decode time of the first gathered frame.
@@ -81,12 +82,13 @@ struct Stream {
     /// Decode time of the newest gathered frame.
     until: i64,
     /// Decoder's buffer, for sound.
-    waiting: Waiting,
+    sound_buffer: SoundBuffer,
 }
 
 /// State of a PID. It survives a change of the stream.
 #[derive(Clone, Copy, Debug)]
 struct PidState {
+    /// Continuity counter of the next packet.
     counter: Counter,
     /// Decode time of the newest unit.
     newest: i64,
@@ -101,7 +103,9 @@ impl PidState {
 
 /// Time of a PES packet.
 struct Timed {
+    /// Decode time in nanoseconds.
     decode: i64,
+    /// Whether decoding can begin with it.
     is_join: bool,
 }
 
@@ -111,34 +115,38 @@ impl MpegTs {
         MpegTs {
             tables: Tables::new(),
             streams: Vec::new(),
-            past: Vec::new(),
+            pid_states: Vec::new(),
             leader: None,
-            clock: Clock::default(),
+            clock: MultiplexClock::default(),
             allowance: ALLOWANCE_MAX,
             head: Vec::new(),
         }
     }
 
     /// Sets the tracks. No sound may be gathered.
-    pub fn set_tracks(&mut self, tracks: &[Track]) -> Result<(), Fault> {
+    pub fn set_tracks(&mut self, tracks: &[Track]) -> Result<(), MediaError> {
         for (index, stream) in std::mem::take(&mut self.streams).into_iter().enumerate() {
             if let Some(stream) = stream {
-                self.past
-                    .resize(self.past.len().max(index + 1), PidState::NONE);
-                self.past[index] = stream.past;
+                self.pid_states
+                    .resize(self.pid_states.len().max(index + 1), PidState::NONE);
+                self.pid_states[index] = stream.pid_state;
             }
         }
         for (index, track) in tracks.iter().enumerate() {
-            let carriage = match track.is_known() {
-                true => Carriage::of(track)?,
+            let format = match track.is_known() {
+                true => StreamFormat::of(track)?,
                 false => None,
             };
-            let past = self.past.get(index).copied().unwrap_or(PidState::NONE);
+            let pid_state = self
+                .pid_states
+                .get(index)
+                .copied()
+                .unwrap_or(PidState::NONE);
             // There are few tracks.
             let pid = FIRST_PID + index as u16;
             let is_video = track.codec.is_video();
             self.streams
-                .push(carriage.map(|carriage| Stream::new(carriage, pid, is_video, past)));
+                .push(format.map(|format| Stream::new(format, pid, is_video, pid_state)));
         }
         let mut known = self.streams.iter().enumerate();
         let video = known
@@ -156,14 +164,14 @@ impl MpegTs {
     }
 
     /// Writes a unit, or gathers it.
-    pub fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
+    pub fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
         let Some(Some(stream)) = self.streams.get_mut(unit.track) else {
             return Ok(());
         };
         let paid = unit.bytes.len().saturating_mul(BYTE_ALLOWANCE) + UNIT_ALLOWANCE;
         self.allowance = self.allowance.saturating_add(paid).min(ALLOWANCE_MAX);
-        stream.put_behind(&mut unit);
-        match stream.carriage.framing {
+        stream.keep_order(&mut unit);
+        match stream.format.framing {
             Framing::Nal { kind, .. } => {
                 self.settle(out);
                 self.write_picture(kind, unit, out);
@@ -180,32 +188,35 @@ impl MpegTs {
         }
     }
 
-    /// Returns the decode time of the first frame of the sound that is gathered.
+    /// Returns the decode time of the first gathered frame of sound.
     #[cfg(feature = "handover")]
     pub fn pending_from(&self, track: usize) -> Option<i64> {
         let stream = self.streams.get(track)?.as_ref()?;
         (!stream.gathered.is_empty()).then_some(stream.since)
     }
 
-    /// Returns the continuity counters of the tracks, by their places.
+    /// Returns the continuity counters of the tracks, by their index.
     #[cfg(feature = "handover")]
     pub fn counters(&self) -> Vec<u8> {
-        let places = 0..self.streams.len().max(self.past.len());
-        let past = |place: usize| match self.streams.get(place) {
-            Some(Some(stream)) => stream.past.counter.number(),
-            Some(None) | None => self.past.get(place).map_or(0, |past| past.counter.number()),
+        let places = 0..self.streams.len().max(self.pid_states.len());
+        let counter = |place: usize| match self.streams.get(place) {
+            Some(Some(stream)) => stream.pid_state.counter.number(),
+            Some(None) | None => self
+                .pid_states
+                .get(place)
+                .map_or(0, |pid_state| pid_state.counter.number()),
         };
-        places.map(past).collect()
+        places.map(counter).collect()
     }
 
-    /// Goes on with these continuity counters.
+    /// Sets the continuity counters.
     #[cfg(feature = "handover")]
     pub fn resume(&mut self, counters: &[u8]) {
-        let past = counters.iter().map(|number| PidState {
+        let pid_states = counters.iter().map(|number| PidState {
             counter: Counter::at(*number),
             ..PidState::NONE
         });
-        self.past = past.collect();
+        self.pid_states = pid_states.collect();
     }
 
     /// Returns the bytes of its allocations: the gathered sound, and some hundred.
@@ -213,7 +224,7 @@ impl MpegTs {
         let streams = self.streams.iter().flatten();
         let streams: usize = streams.map(Stream::held_bytes).sum();
         self.streams.capacity() * size_of::<Option<Stream>>()
-            + self.past.capacity() * size_of::<PidState>()
+            + self.pid_states.capacity() * size_of::<PidState>()
             + streams
             + self.head.capacity()
             + self.tables.held_bytes()
@@ -224,7 +235,7 @@ impl MpegTs {
         let Some(Some(stream)) = self.streams.get(unit.track) else {
             return;
         };
-        let sets = match &stream.carriage.framing {
+        let sets = match &stream.format.framing {
             Framing::Nal { sets, .. } if unit.is_join && !has_sets => &sets[..],
             Framing::Nal { .. } | Framing::Adts(_) | Framing::Whole | Framing::Opus => &[],
         };
@@ -241,7 +252,7 @@ impl MpegTs {
         let payload_bytes = kind.delimiter().len() + sets.len() + length;
         let mut head = std::mem::take(&mut self.head);
         head.clear();
-        let stream_id = stream.carriage.stream_id;
+        let stream_id = stream.format.stream_id;
         pes_head(
             stream_id,
             (unit.decode, unit.present),
@@ -254,12 +265,12 @@ impl MpegTs {
         self.head = head;
     }
 
-    fn take_sound(&mut self, unit: &OwnedUnit, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn take_sound(&mut self, unit: &OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
         let Some(Some(stream)) = self.streams.get(unit.track) else {
             return Ok(());
         };
         if unit.bytes.len() > SOUND_BYTES_MAX {
-            return Err(Fault("a frame of sound has more than 32,768 bytes"));
+            return Err(MediaError("a frame of sound has more than 32,768 bytes"));
         }
         let bytes = stream.gathered.len() + unit.bytes.len();
         if bytes > GATHER_BYTES_MAX || unit.decode - stream.since > GATHER_TIME_MAX {
@@ -272,11 +283,11 @@ impl MpegTs {
             stream.since = unit.decode;
         }
         stream.until = unit.decode;
-        match stream.carriage.framing {
+        match stream.format.framing {
             Framing::Adts(head) => {
                 let head = payload::adts_head_of(head, unit.bytes.len());
                 stream.gathered.extend_from_slice(
-                    &head.ok_or(Fault("a frame of AAC has more than 8,184 bytes"))?,
+                    &head.ok_or(MediaError("a frame of AAC has more than 8,184 bytes"))?,
                 );
             }
             Framing::Opus => payload::opus_head(unit.bytes.len(), &mut stream.gathered),
@@ -295,7 +306,7 @@ impl MpegTs {
         }
         let mut gathered = std::mem::take(&mut stream.gathered);
         let since = stream.since;
-        let stream_id = stream.carriage.stream_id;
+        let stream_id = stream.format.stream_id;
         let mut head = Vec::with_capacity(PES_HEAD_BYTES_MAX);
         pes_head(stream_id, (since, since), gathered.len(), &mut head);
         let timed = Timed {
@@ -349,7 +360,7 @@ impl MpegTs {
         if !is_leader && (is_tight || wants_tables || self.clock.needs_reference()) {
             self.write_reference(out);
         }
-        let tells_end = self.streams.len() > 1;
+        let repeats_reference = self.streams.len() > 1;
         let Some(Some(stream)) = self.streams.get_mut(index) else {
             return;
         };
@@ -358,13 +369,13 @@ impl MpegTs {
         }
         if !stream.is_video {
             let decoded = stream.until.max(timed.decode);
-            stream.waiting.put(decoded, bytes, self.clock.now);
+            stream.sound_buffer.put(decoded, bytes, self.clock.now);
         }
         let sending = Sending {
             pid: stream.pid,
-            counter: &mut stream.past.counter,
-            tells_clock: is_leader,
-            tells_end,
+            counter: &mut stream.pid_state.counter,
+            has_reference: is_leader,
+            repeats_reference,
             is_join: timed.is_join,
             packet_time,
         };
@@ -373,7 +384,7 @@ impl MpegTs {
 
     /// Moves the clock to the beginning of the next unit. In a gap it is repeated.
     fn pass_time(&mut self, target: i64, out: &mut Vec<u8>) {
-        while let Some(next) = self.clock.way_to(target)
+        while let Some(next) = self.clock.next_due(target)
             && self.allowance >= PACKET_BYTES + self.tables.bytes()
         {
             self.clock.move_to(next);
@@ -392,7 +403,7 @@ impl MpegTs {
         if has_room {
             self.allowance -= bytes;
             self.tables.write(out);
-            self.clock.tables_told();
+            self.clock.note_tables();
         }
         has_room
     }
@@ -403,23 +414,23 @@ impl MpegTs {
             && self.allowance >= PACKET_BYTES
         {
             self.allowance -= PACKET_BYTES;
-            packets::write_reference(leader.pid, leader.past.counter, &mut self.clock, out);
+            packets::write_reference(leader.pid, leader.pid_state.counter, &mut self.clock, out);
         }
     }
 }
 
 impl Stream {
-    fn new(carriage: Carriage, pid: u16, is_video: bool, past: PidState) -> Stream {
+    fn new(format: StreamFormat, pid: u16, is_video: bool, pid_state: PidState) -> Stream {
         Stream {
-            packet_time: packet_time(carriage.bits),
-            carriage,
+            packet_time: packet_time(format.bits),
+            format,
             pid,
             is_video,
-            past,
+            pid_state,
             gathered: Vec::new(),
             since: 0,
             until: 0,
-            waiting: Waiting::default(),
+            sound_buffer: SoundBuffer::default(),
         }
     }
 
@@ -430,34 +441,34 @@ impl Stream {
             return usual;
         }
         let room = self
-            .waiting
-            .room_at(bytes, self.carriage.sound_buffer_bytes());
+            .sound_buffer
+            .room_at(bytes, self.format.sound_buffer_bytes());
         room.map_or(usual, |room| usual.max(room.min(usual + LATER_MAX)))
     }
 
     fn entry(&self) -> Entry {
         Entry {
             pid: self.pid,
-            stream_type: self.carriage.stream_type,
-            descriptors: self.carriage.descriptors.clone(),
+            stream_type: self.format.stream_type,
+            descriptors: self.format.descriptors.clone(),
         }
     }
 
     /// Makes the decode time at least one tick later than the previous one.
-    fn put_behind(&mut self, unit: &mut OwnedUnit) {
-        unit.decode = unit.decode.max(self.past.newest.saturating_add(TICK));
+    fn keep_order(&mut self, unit: &mut OwnedUnit) {
+        unit.decode = unit.decode.max(self.pid_state.newest.saturating_add(TICK));
         unit.present = unit.present.max(unit.decode);
-        self.past.newest = unit.decode;
+        self.pid_state.newest = unit.decode;
     }
 
     fn held_bytes(&self) -> usize {
-        let sets = match &self.carriage.framing {
+        let sets = match &self.format.framing {
             Framing::Nal { sets, .. } => sets.capacity(),
             Framing::Adts(_) | Framing::Whole | Framing::Opus => 0,
         };
         self.gathered.capacity()
             + sets
-            + self.carriage.descriptors.capacity()
-            + self.waiting.held_bytes()
+            + self.format.descriptors.capacity()
+            + self.sound_buffer.held_bytes()
     }
 }

@@ -29,7 +29,7 @@ pub struct Timeline {
 /// Position of a track.
 #[derive(Clone, Copy, Debug)]
 struct Track {
-    /// The latest decode time that went out. `i64::MIN`: no unit has.
+    /// Latest decode time that went out. `i64::MIN`: none has.
     newest: i64,
     /// Distance of its newest unit from the one before.
     gap: i64,
@@ -76,13 +76,13 @@ impl Timeline {
         self.note(unit)
     }
 
-    /// Returns the state that another process needs to go on with these times.
+    /// Returns the state with which another process continues these times.
     #[cfg(feature = "handover")]
     pub fn state(&self) -> (i64, Option<i64>) {
         (self.shift, self.newest)
     }
 
-    /// Goes on with the times of another process.
+    /// Continues the times of another process.
     #[cfg(feature = "handover")]
     pub fn resume(shift: i64, newest: Option<i64>) -> Timeline {
         Timeline {
@@ -92,7 +92,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the earliest time of the track's next unit: half of a unit behind the newest one.
+    /// Returns the earliest time of the track's next unit: half a unit after the newest one.
     #[cfg(feature = "handover")]
     pub fn next_of(&self, track: usize) -> Option<i64> {
         let has_units = |track: &&Track| track.newest > i64::MIN;

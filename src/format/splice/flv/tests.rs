@@ -205,7 +205,11 @@ fn headers_are_alike_if_the_sequence_headers_of_viewers_are_the_same() {
         (header(&[&sound]), only_sound, false, vec![]),
     ] {
         assert_eq!(are_alike(&had, &has), is_alike, "{had:x?}, {has:x?}");
-        assert_eq!(introduction(&had, &has, &bytes), sent, "{had:x?}, {has:x?}");
+        assert_eq!(
+            missing_headers(&had, &has, &bytes),
+            sent,
+            "{had:x?}, {has:x?}"
+        );
     }
 }
 

@@ -1,3 +1,4 @@
+use super::super::super::matroska::TIMESTAMP_SCALE;
 use super::super::super::window::Window;
 use super::*;
 
@@ -327,7 +328,7 @@ fn the_head_of_a_block_has_track_time_and_frames() {
     ];
     for (body, expected) in cases {
         let element = [&[0xa3, 0x80], body].concat();
-        let place = Place::of_block(&element, 2);
+        let place = BlockHead::of_block(&element, 2);
         let told = place.map(|place| {
             assert_eq!(place.duration, None);
             (
@@ -339,7 +340,7 @@ fn the_head_of_a_block_has_track_time_and_frames() {
         });
         assert_eq!(told, expected, "{body:x?}");
     }
-    assert!(Place::of_block(&[0xa3], 2).is_none());
+    assert!(BlockHead::of_block(&[0xa3], 2).is_none());
 }
 
 #[test]
@@ -362,12 +363,12 @@ fn a_group_has_a_duration_before_or_after_its_block() {
         ),
     ] {
         let group = element(BLOCK_GROUP, &content.concat());
-        let place = Place::of_group(&group, 3).expect("a block");
+        let place = BlockHead::of_group(&group, 3).expect("a block");
         assert_eq!((place.duration, place.time_at), (duration, time_at));
         assert_eq!((place.track, place.relative_time), (1, 9));
     }
-    assert!(Place::of_group(&element(BLOCK_GROUP, &lasts), 3).is_none());
-    assert!(Place::of_group(&[0xa0, 0x80], 2).is_none());
+    assert!(BlockHead::of_group(&element(BLOCK_GROUP, &lasts), 3).is_none());
+    assert!(BlockHead::of_group(&[0xa0, 0x80], 2).is_none());
 }
 
 #[test]

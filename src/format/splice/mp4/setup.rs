@@ -4,13 +4,13 @@ use super::super::super::mp4::{TrackBox, boxes, child, children, descriptor};
 
 /// Sample descriptions of a track. All of them are whole.
 #[derive(Clone, Copy)]
-pub(super) struct Samples<'a> {
+pub(super) struct Descriptions<'a> {
     handler: &'a [u8],
     entries: &'a [u8],
 }
 
 /// A sample description, without the bit rates that a multiplexer has measured.
-struct Sample<'a> {
+struct Description<'a> {
     kind: [u8; 4],
     /// Sizes, rates and channels.
     fields: &'a [u8],
@@ -19,16 +19,16 @@ struct Sample<'a> {
 
 /// Content of a box in a sample description.
 #[derive(PartialEq, Eq)]
-enum Setup<'a> {
+enum BoxContent<'a> {
     Whole(&'a [u8]),
     /// Content of an `esds` (ISO/IEC 14496-1): the kind of object, and the decoder's configuration.
     Decoder(u8, &'a [u8]),
 }
 
-impl<'a> Samples<'a> {
+impl<'a> Descriptions<'a> {
     /// Returns the descriptions of a track. `None` if one of them is cut off.
-    pub fn read(track: &TrackBox<'a>) -> Option<Samples<'a>> {
-        let samples = Samples {
+    pub fn read(track: &TrackBox<'a>) -> Option<Descriptions<'a>> {
+        let samples = Descriptions {
             handler: track.handler,
             entries: track.descriptions,
         };
@@ -36,7 +36,7 @@ impl<'a> Samples<'a> {
         each.all(|sample| sample.is_some()).then_some(samples)
     }
 
-    fn each(self) -> impl Iterator<Item = Option<Sample<'a>>> {
+    fn each(self) -> impl Iterator<Item = Option<Description<'a>>> {
         let handler = self.handler;
         boxes(self.entries).map(move |(kind, entry)| {
             let fields_bytes = match handler {
@@ -45,37 +45,37 @@ impl<'a> Samples<'a> {
                 _ => entry.len(),
             };
             let (fields, rest) = entry.split_at_checked(fields_bytes)?;
-            Some(Sample { kind, fields, rest })
+            Some(Description { kind, fields, rest })
         })
     }
 }
 
-impl PartialEq for Samples<'_> {
+impl PartialEq for Descriptions<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.each().eq(other.each())
     }
 }
 
-impl Eq for Samples<'_> {}
+impl Eq for Descriptions<'_> {}
 
-impl<'a> Sample<'a> {
-    fn setups(&self) -> impl Iterator<Item = ([u8; 4], Setup<'a>)> {
+impl<'a> Description<'a> {
+    fn setups(&self) -> impl Iterator<Item = ([u8; 4], BoxContent<'a>)> {
         let boxes = boxes(self.rest).filter(|(kind, _)| kind != b"btrt");
-        boxes.map(|(kind, content)| (kind, Setup::read(kind, content)))
+        boxes.map(|(kind, content)| (kind, BoxContent::read(kind, content)))
     }
 }
 
-impl PartialEq for Sample<'_> {
+impl PartialEq for Description<'_> {
     fn eq(&self, other: &Self) -> bool {
         (self.kind, self.fields) == (other.kind, other.fields) && self.setups().eq(other.setups())
     }
 }
 
-impl Setup<'_> {
-    fn read(kind: [u8; 4], content: &[u8]) -> Setup<'_> {
+impl BoxContent<'_> {
+    fn read(kind: [u8; 4], content: &[u8]) -> BoxContent<'_> {
         let decoder = (&kind == b"esds").then(|| decoder(content)).flatten();
-        decoder.map_or(Setup::Whole(content), |(object, told)| {
-            Setup::Decoder(object, told)
+        decoder.map_or(BoxContent::Whole(content), |(object, told)| {
+            BoxContent::Decoder(object, told)
         })
     }
 }
@@ -107,10 +107,10 @@ pub fn are_alike(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Returns what decoders need to know of each track: number, clock, kind and descriptions.
-fn tracks(moov: &[u8]) -> impl Iterator<Item = Option<(u32, u32, &[u8], Samples<'_>)>> {
+fn tracks(moov: &[u8]) -> impl Iterator<Item = Option<(u32, u32, &[u8], Descriptions<'_>)>> {
     children(moov, b"trak").map(|trak| {
         let track = TrackBox::read(trak)?;
-        let samples = Samples::read(&track)?;
+        let samples = Descriptions::read(&track)?;
         Some((track.number, track.ticks_per_second, track.handler, samples))
     })
 }

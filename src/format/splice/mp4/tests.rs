@@ -159,7 +159,7 @@ fn a_part_of_a_fragment_has_a_time_and_a_duration() {
 
 #[test]
 fn times_are_counted_in_nanoseconds_and_back_to_the_nearest_tick() {
-    let clock = |ticks_per_second, is_media| Clock {
+    let clock = |ticks_per_second, is_media| TrackClock {
         track: 1,
         ticks_per_second,
         usual_duration: 0,
@@ -288,7 +288,7 @@ fn fragments_continue_where_the_previous_source_ended() {
         assert_eq!(cut(&mut fragments, &first, piece).as_ref(), Some(&first));
         fragments.seam();
         assert_eq!(cut(&mut fragments, &second, piece).as_ref(), Some(&behind));
-        assert!(fragments.held_bytes() > 2 * size_of::<Clock>());
+        assert!(fragments.held_bytes() > 2 * size_of::<TrackClock>());
         assert!(!fragments.is_within_unit());
     }
     // Another header of a first source begins its own times.
@@ -422,7 +422,7 @@ fn media_without_a_fragment_passes_as_it_comes() {
 #[test]
 fn the_memory_of_fragments_is_counted() {
     let mut fragments = fragments(1_000);
-    let clocks_bytes = 2 * size_of::<Clock>();
+    let clocks_bytes = 2 * size_of::<TrackClock>();
     assert!(fragments.held_bytes() >= clocks_bytes);
     let whole = [
         moof(7, &[traf(1, &tfdt(0), &trun(4, 99))]),

@@ -197,7 +197,7 @@ fn a_stream_without_packets_fails() {
     assert!(cutter.cut(&packets, &mut out).is_ok());
     assert!(cutter.cut(&begin(ONE, 0, 0, 9), &mut out).is_ok());
     assert_eq!(out, packets);
-    assert!(cutter.held_bytes() >= PACKET_BYTES + size_of::<Open>());
+    assert!(cutter.held_bytes() >= PACKET_BYTES + size_of::<OpenPes>());
     assert!(cutter.cut(&vec![1; 60_000], &mut out).is_ok());
     assert!(cutter.cut(&packets, &mut out).is_ok());
     assert!(cutter.cut(&vec![1; 60_000], &mut out).is_ok());
@@ -237,7 +237,7 @@ fn the_memory_of_packets_is_counted() {
         for open in [0, 1, 7] {
             cutter.waiting.bytes = Vec::with_capacity(bytes);
             cutter.waiting.open = Vec::with_capacity(open);
-            let waiting = bytes + open * size_of::<Open>();
+            let waiting = bytes + open * size_of::<OpenPes>();
             cutter.seam = None;
             assert_eq!(cutter.held_bytes(), held + waiting);
             cutter.seam = Some(Box::default());
@@ -278,12 +278,15 @@ fn a_handed_over_cutter_that_cannot_be_is_refused() {
     let cutter = |bytes: usize, begins: &[usize]| {
         let mut cutter = Packets::new(100);
         cutter.waiting.bytes = vec![7; bytes];
-        cutter.waiting.open.extend(begins.iter().map(|begin| Open {
-            pid: ONE,
-            begin: *begin,
-            bytes_left: None,
-            since: None,
-        }));
+        cutter
+            .waiting
+            .open
+            .extend(begins.iter().map(|begin| OpenPes {
+                pid: ONE,
+                begin: *begin,
+                bytes_left: None,
+                since: None,
+            }));
         cutter
     };
     assert!(cutter(100, &[0, 50, 100]).fits(100));

@@ -135,7 +135,7 @@ fn the_memory_of_cutters_is_counted() {
         ),
     ] {
         let (splicer, _) = begun(&bytes[..bytes.len() / 2], 100_000);
-        let Stage::Running(running) = &splicer.stage else {
+        let Phase::Running(running) = &splicer.stage else {
             panic!("{format:?} is known");
         };
         let held = match &running.cutter {
@@ -158,7 +158,7 @@ fn the_memory_for_two_sources_is_counted() {
     assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
     for bytes in [&b""[..], b"FL", &flv(0, 1)[2..20]] {
         assert!(splicer.feed(bytes, &mut out).is_ok());
-        let Stage::Joining(joining) = &splicer.stage else {
+        let Phase::Joining(joining) = &splicer.stage else {
             panic!("it goes on at a key frame");
         };
         let Cutter::Tags(tags) = &joining.cutter else {

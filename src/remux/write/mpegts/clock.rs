@@ -29,7 +29,7 @@ const TABLES_LATE: i64 = 100 * MILLISECOND;
 
 /// Clock of the multiplex, in nanoseconds.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct MultiplexClock {
     /// Arrival time of the next packet.
     pub now: i64,
     /// Time of the newest reference.
@@ -61,7 +61,7 @@ impl Pace {
     }
 }
 
-impl Clock {
+impl MultiplexClock {
     /// Moves the clock to the beginning of a unit.
     pub fn move_to(&mut self, target: i64) {
         self.now = self.now.max(target);
@@ -84,7 +84,7 @@ impl Clock {
 
     /// Returns the time of a reference, or of tables, that is due before a unit that begins at
     /// `target`.
-    pub fn way_to(&self, target: i64) -> Option<i64> {
+    pub fn next_due(&self, target: i64) -> Option<i64> {
         let reference = self.referred?.saturating_add(REFERENCE_GAP);
         let tables = self
             .tables
@@ -120,7 +120,7 @@ impl Clock {
     }
 
     /// Notes that the tables have been written.
-    pub fn tables_told(&mut self) {
+    pub fn note_tables(&mut self) {
         self.tables = Some(self.now);
     }
 
@@ -217,9 +217,9 @@ mod tests {
 
     #[test]
     fn the_reference_field_has_base_and_extension() {
-        let mut clock = Clock {
+        let mut clock = MultiplexClock {
             now: 1_000_000_000,
-            ..Clock::default()
+            ..MultiplexClock::default()
         };
         // 90,000 in 33 bits, six set bits, and 0 in nine.
         assert_eq!(clock.tell(), [0x00, 0x00, 0xaf, 0xc8, 0x7e, 0x00]);
@@ -230,10 +230,10 @@ mod tests {
 
     #[test]
     fn the_reference_field_wraps() {
-        let mut clock = Clock {
+        let mut clock = MultiplexClock {
             // 2^33 ticks of 90 kHz.
             now: (1i64 << 33) * 100_000 / 9 + 1,
-            ..Clock::default()
+            ..MultiplexClock::default()
         };
         assert_eq!(clock.tell(), [0, 0, 0, 0, 0x7e, 0]);
     }

@@ -1,7 +1,7 @@
 //! Writes PES packets into transport packets (ISO/IEC 13818-1 sections 2.4.3.2 and 2.4.3.7).
 
 use super::super::timeline::ticks;
-use super::clock::Clock;
+use super::clock::MultiplexClock;
 pub(super) use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 
 /// Most payload bytes of a transport packet.
@@ -29,7 +29,7 @@ impl Counter {
         next
     }
 
-    /// Before the packet with this number.
+    /// Returns the counter whose next packet has this number.
     #[cfg(feature = "handover")]
     pub fn at(number: u8) -> Counter {
         Counter(number & 0x0f)
@@ -95,9 +95,9 @@ pub(super) struct Sending<'a> {
     /// Counter of the stream.
     pub counter: &'a mut Counter,
     /// Whether this PID carries the clock.
-    pub tells_clock: bool,
+    pub has_reference: bool,
     /// Whether the clock is also written at the end, since the next packets are slower.
-    pub tells_end: bool,
+    pub repeats_reference: bool,
     /// Whether decoding can begin with it.
     pub is_join: bool,
     /// Time of each packet, in nanoseconds.
@@ -106,16 +106,16 @@ pub(super) struct Sending<'a> {
 
 impl Sending<'_> {
     /// Writes a PES packet that is in two pieces.
-    pub fn write(self, clock: &mut Clock, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
+    pub fn write(self, clock: &mut MultiplexClock, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
         let (mut head, mut body) = (head, body);
-        let (mut is_first, mut tells_end) = (true, self.tells_end);
+        let (mut is_first, mut repeats_reference) = (true, self.repeats_reference);
         while !head.is_empty() || !body.is_empty() {
             let end = out.len() + PACKET_BYTES;
             let left = head.len() + body.len();
             let is_end = left <= PAYLOAD_BYTES && !is_first;
             let is_due = clock.wants_reference() || is_first && self.is_join;
-            let is_told = self.tells_clock && (is_due || is_end && tells_end);
-            tells_end &= !is_end;
+            let is_told = self.has_reference && (is_due || is_end && repeats_reference);
+            repeats_reference &= !is_end;
             let flags = u8::from(is_first && self.is_join) << 6 | u8::from(is_told) << 4;
             let field = adaptation(flags, is_told.then(|| clock.tell()), left);
             let [high, low] = self.pid.to_be_bytes();
@@ -135,7 +135,12 @@ impl Sending<'_> {
 }
 
 /// Writes a packet that carries only the clock.
-pub(super) fn write_reference(pid: u16, counter: Counter, clock: &mut Clock, out: &mut Vec<u8>) {
+pub(super) fn write_reference(
+    pid: u16,
+    counter: Counter,
+    clock: &mut MultiplexClock,
+    out: &mut Vec<u8>,
+) {
     let [high, low] = pid.to_be_bytes();
     out.extend_from_slice(&[SYNC_BYTE, high, low, 0x20 | counter.last()]);
     adaptation(0x10, Some(clock.tell()), 0).write(out);
@@ -145,7 +150,9 @@ pub(super) fn write_reference(pid: u16, counter: Counter, clock: &mut Clock, out
 struct Adaptation {
     /// Length with its length byte. 0: there is no field.
     bytes: usize,
+    /// Flags of the field.
     flags: u8,
+    /// Clock reference, if there is one.
     reference: Option<[u8; 6]>,
 }
 

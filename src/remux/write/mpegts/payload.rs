@@ -2,20 +2,20 @@
 //! ADTS, Opus behind its control head.
 
 use super::clock::{MANY_CHANNELS_BITS, SOUND_BITS, h264_bits, h265_bits};
-use crate::remux::medium::{Codec, Fault, Shape, Track};
+use crate::format::frames::ADTS_RATES;
+use crate::remux::bits::Bits;
+use crate::remux::medium::{Codec, MediaError, Shape, Track};
 
 /// Framing of a stream's units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// NAL units: the delimiter by `kind`, and the parameter sets behind start codes.
-    Nal {
-        kind: Nal,
-        sets: Vec<u8>,
-    },
+    Nal { kind: Nal, sets: Vec<u8> },
     /// ADTS head without the length.
     Adts([u8; 7]),
     /// Units as they are.
     Whole,
+    /// Each packet has a control head.
     Opus,
 }
 
@@ -32,7 +32,7 @@ const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
 /// Format of a track in MPEG-TS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Carriage {
+pub(super) struct StreamFormat {
     /// Stream type in the map.
     pub stream_type: u8,
     /// Stream ID of its PES packets.
@@ -45,14 +45,14 @@ pub(super) struct Carriage {
     pub bits: u64,
 }
 
-impl Carriage {
+impl StreamFormat {
     /// Returns the format of a track. `None` if [`left_out`] gives a reason.
-    pub fn of(track: &Track) -> Result<Option<Carriage>, Fault> {
+    pub fn of(track: &Track) -> Result<Option<StreamFormat>, MediaError> {
         if left_out(track).is_some() {
             return Ok(None);
         }
         let setup = track.setup.as_deref().unwrap_or(&[]);
-        let sound = |stream_type, stream_id, descriptors: Vec<u8>, framing| Carriage {
+        let sound = |stream_type, stream_id, descriptors: Vec<u8>, framing| StreamFormat {
             stream_type,
             stream_id,
             descriptors,
@@ -60,30 +60,30 @@ impl Carriage {
             bits: SOUND_BITS,
         };
         Ok(Some(match track.codec {
-            Codec::H264 => Carriage {
+            Codec::H264 => StreamFormat {
                 stream_type: 0x1b,
                 stream_id: 0xe0,
                 descriptors: Vec::new(),
                 framing: Framing::Nal {
                     kind: Nal::H264,
-                    sets: bounded(h264_sets(setup).ok_or(Fault("its avcC is cut off"))?)?,
+                    sets: bounded(h264_sets(setup).ok_or(MediaError("its avcC is cut off"))?)?,
                 },
                 bits: h264_bits(byte(setup, 1), byte(setup, 3)),
             },
-            Codec::H265 => Carriage {
+            Codec::H265 => StreamFormat {
                 stream_type: 0x24,
                 stream_id: 0xe0,
                 descriptors: registration(b"HEVC"),
                 framing: Framing::Nal {
                     kind: Nal::H265,
-                    sets: bounded(h265_sets(setup).ok_or(Fault("its hvcC is cut off"))?)?,
+                    sets: bounded(h265_sets(setup).ok_or(MediaError("its hvcC is cut off"))?)?,
                 },
                 bits: h265_bits(byte(setup, 12)),
             },
             Codec::Aac => {
-                let head = adts_head(setup).ok_or(Fault("its AAC fits into no ADTS"))?;
+                let head = adts_head(setup).ok_or(MediaError("its AAC fits into no ADTS"))?;
                 let channels = (head[2] & 1) << 2 | head[3] >> 6;
-                Carriage {
+                StreamFormat {
                     bits: if channels > 2 {
                         MANY_CHANNELS_BITS
                     } else {
@@ -110,7 +110,7 @@ impl Carriage {
     }
 }
 
-impl Carriage {
+impl StreamFormat {
     /// Returns the length of the decoder's buffer for sound (section 2.4.2.3; AC-3: ETSI TS 101
     /// 154).
     pub fn sound_buffer_bytes(&self) -> usize {
@@ -199,28 +199,21 @@ pub(super) fn adts_head_of(head: [u8; 7], payload_bytes: usize) -> Option<[u8; 7
 /// Turns an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1) into an ADTS head. `None` if ADTS
 /// cannot say it.
 fn adts_head(setup: &[u8]) -> Option<[u8; 7]> {
-    const RATES: [u32; 13] = [
-        96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025,
-        8_000, 7_350,
-    ];
-    let mut bits = Bits {
-        bytes: setup,
-        at: 0,
-    };
-    let mut object = bits.take(5)?;
-    let rate = |bits: &mut Bits<'_>| match bits.take(4)? {
+    let mut bits = Bits::plain(setup);
+    let mut object = bits.number(5)?;
+    let rate = |bits: &mut Bits<'_>| match bits.number(4)? {
         15 => {
-            let rate = bits.take(24)?;
-            RATES.iter().position(|known| *known == rate)
+            let rate = bits.number(24)?;
+            ADTS_RATES.iter().position(|known| *known == rate)
         }
-        index => Some(index as usize).filter(|index| *index < RATES.len()),
+        index => Some(index as usize).filter(|index| *index < ADTS_RATES.len()),
     };
     let index = rate(&mut bits)? as u8;
-    let channels = bits.take(4)? as u8;
+    let channels = bits.number(4)? as u8;
     // Band replication and parametric stereo precede the object beneath them.
     if matches!(object, 5 | 29) {
         rate(&mut bits)?;
-        object = bits.take(5)?;
+        object = bits.number(5)?;
     }
     let is_sayable = matches!(object, 1..=4) && matches!(channels, 1..=7);
     // Lazily: an object of 0 has no such number.
@@ -235,24 +228,6 @@ fn adts_head(setup: &[u8]) -> Option<[u8; 7]> {
             0xfc,
         ]
     })
-}
-
-struct Bits<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl Bits<'_> {
-    /// Reads bits: at most 24.
-    fn take(&mut self, count: usize) -> Option<u32> {
-        let mut value = 0;
-        for _ in 0..count {
-            let byte = self.bytes.get(self.at / 8)?;
-            value = value << 1 | u32::from(byte >> (7 - self.at % 8) & 1);
-            self.at += 1;
-        }
-        Some(value)
-    }
 }
 
 /// Returns the parameter sets of an `avcC`, behind start codes.
@@ -306,9 +281,9 @@ fn take_set<'a>(bytes: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     Some(rest)
 }
 
-fn bounded(sets: Vec<u8>) -> Result<Vec<u8>, Fault> {
+fn bounded(sets: Vec<u8>) -> Result<Vec<u8>, MediaError> {
     if sets.len() > SETS_BYTES_MAX {
-        return Err(Fault("its parameter sets have more than 4,096 bytes"));
+        return Err(MediaError("its parameter sets have more than 4,096 bytes"));
     }
     Ok(sets)
 }

@@ -19,11 +19,15 @@ pub(super) struct Entry {
 /// Tables of the program.
 #[derive(Debug)]
 pub(super) struct Tables {
+    /// Entries of the map.
     entries: Vec<Entry>,
+    /// PID that carries the clock.
     clock_pid: u16,
     /// Version of the map: five bits.
     version: u8,
+    /// Section of the map.
     map: Vec<u8>,
+    /// Counters of the PAT's and the map's packets.
     counters: [Counter; 2],
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// PES packets of a stream that have been sent and are not decoded yet.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct SoundBuffer {
     /// Decode time of each PES packet's end, in nanoseconds, and its length. Times ascend.
     packets: VecDeque<(i64, usize)>,
 }
@@ -13,7 +13,7 @@ pub(super) struct Waiting {
 /// Most packets. In 100 ms there are few. Beyond this number the newest ones count as one.
 const PACKETS_MAX: usize = 64;
 
-impl Waiting {
+impl SoundBuffer {
     /// Returns the time at which `bytes` more fit into a buffer of this size. `None`: they fit into
     /// an empty one.
     pub fn room_at(&self, bytes: usize, size: usize) -> Option<i64> {
@@ -54,26 +54,26 @@ mod tests {
 
     #[test]
     fn there_is_room_when_enough_has_been_decoded() {
-        let mut waiting = Waiting::default();
-        assert_eq!(waiting.room_at(3_584, 3_584), None);
+        let mut sound_buffer = SoundBuffer::default();
+        assert_eq!(sound_buffer.room_at(3_584, 3_584), None);
         for decoded in [10, 20, 30] {
-            waiting.put(decoded, 1_000, 0);
+            sound_buffer.put(decoded, 1_000, 0);
         }
-        assert_eq!(waiting.room_at(584, 3_584), None);
-        assert_eq!(waiting.room_at(585, 3_584), Some(10));
-        assert_eq!(waiting.room_at(2_585, 3_584), Some(30));
-        assert_eq!(waiting.room_at(9_999, 3_584), Some(30));
-        waiting.put(40, 1_000, 20);
-        assert_eq!(waiting.room_at(1_585, 3_584), Some(30));
+        assert_eq!(sound_buffer.room_at(584, 3_584), None);
+        assert_eq!(sound_buffer.room_at(585, 3_584), Some(10));
+        assert_eq!(sound_buffer.room_at(2_585, 3_584), Some(30));
+        assert_eq!(sound_buffer.room_at(9_999, 3_584), Some(30));
+        sound_buffer.put(40, 1_000, 20);
+        assert_eq!(sound_buffer.room_at(1_585, 3_584), Some(30));
     }
 
     #[test]
     fn a_flood_of_small_packets_is_merged() {
-        let mut waiting = Waiting::default();
+        let mut sound_buffer = SoundBuffer::default();
         for decoded in 0..10_000 {
-            waiting.put(decoded, 9, -1);
+            sound_buffer.put(decoded, 9, -1);
         }
-        assert!(waiting.held_bytes() <= 2 * PACKETS_MAX * 16);
-        assert_eq!(waiting.room_at(3_000, 3_584), Some(9_999));
+        assert!(sound_buffer.held_bytes() <= 2 * PACKETS_MAX * 16);
+        assert_eq!(sound_buffer.room_at(3_000, 3_584), Some(9_999));
     }
 }
