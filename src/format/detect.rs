@@ -220,7 +220,7 @@ fn transport(bytes: &[u8]) -> Detection {
 
 #[cfg(feature = "handover")]
 impl Beginning {
-    /// Whether what was told of it can be, of bytes up to this offset: it has them all.
+    /// Returns whether a handed-over state is possible, for bytes up to this offset: it has them all.
     pub fn fits(&self, offset: u64) -> bool {
         let length = self.bytes.len();
         length as u64 == offset && length <= BYTES_MAX && self.frames_from <= length

@@ -258,7 +258,7 @@ fn kind(tag_type: u8, body: &[u8]) -> TagKind {
 
 #[cfg(feature = "handover")]
 impl Flv {
-    /// Whether what was told of it can be, of bytes up to this offset.
+    /// Returns whether a handed-over state is possible, for bytes up to this offset.
     pub(super) fn fits(&self, offset: u64) -> bool {
         let places = [self.last_unit, self.last_join];
         let mut tags = self.tags.kept.iter().flat_map(|tag| [&tag.told, &tag.next]);

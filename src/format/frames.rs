@@ -487,7 +487,7 @@ impl Walk {
 
 #[cfg(feature = "handover")]
 impl Walk {
-    /// Whether what was told of it can be: offsets are only compared.
+    /// Returns whether a handed-over state is possible. Offsets are only compared.
     pub(super) fn fits(&self) -> bool {
         are_counts([self.clock.ticks, self.clock.samples])
     }

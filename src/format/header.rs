@@ -160,7 +160,7 @@ impl Elements {
 
 #[cfg(feature = "handover")]
 impl Elements {
-    /// Whether what was told of it can be.
+    /// Returns whether a handed-over state is possible.
     pub fn fits(&self) -> bool {
         self.told.len() <= HEADER_BYTES_MAX && self.next.len() <= HEADER_BYTES_MAX
     }

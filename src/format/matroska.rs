@@ -386,7 +386,7 @@ const _: () = assert!(CLUSTER_HEAD.len() + 1 + 8 + 8 <= Prelude::BYTES_MAX);
 
 #[cfg(feature = "handover")]
 impl Matroska {
-    /// Whether what was told of it can be, of bytes up to this offset.
+    /// Returns whether a handed-over state is possible, for bytes up to this offset.
     pub(super) fn fits(&self, offset: u64) -> bool {
         let starts = [Some(self.cluster.start), Some(self.group.start)];
         let places = starts.into_iter().chain([self.last_unit, self.last_join]);

@@ -63,7 +63,7 @@ impl Start {
 
 #[cfg(feature = "handover")]
 impl Start {
-    /// Whether its fields are within their bounds.
+    /// Returns whether its fields are within their bounds.
     pub(crate) fn fits(&self) -> bool {
         self.prelude.fits() && self.counter.is_none_or(|counter| counter < 16)
     }
@@ -94,7 +94,7 @@ impl Prelude {
         Some(prelude)
     }
 
-    /// Whether what was told of it can be.
+    /// Returns whether a handed-over state is possible.
     #[cfg(feature = "handover")]
     pub(crate) fn fits(&self) -> bool {
         usize::from(self.length) <= Prelude::BYTES_MAX
@@ -392,8 +392,8 @@ impl Scanner {
 
 #[cfg(feature = "handover")]
 impl Scanner {
-    /// Whether what was told of it can be, of bytes up to this offset: all places that it tells
-    /// lie within them.
+    /// Returns whether a handed-over state is possible, for bytes up to this offset: all offsets in
+    /// it lie within them.
     pub(crate) fn fits(&self, offset: u64) -> bool {
         let state_fits = match &self.state {
             State::Undecided(beginning) => beginning.fits(offset),

@@ -387,7 +387,7 @@ pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(feature = "handover")]
 impl Mp4 {
-    /// Whether what was told of it can be, of bytes up to this offset.
+    /// Returns whether a handed-over state is possible, for bytes up to this offset.
     pub(super) fn fits(&self, offset: u64) -> bool {
         let places = [self.fragment_start, self.last_unit];
         self.header.fits() && places.into_iter().flatten().all(|place| place <= offset)

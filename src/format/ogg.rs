@@ -458,7 +458,7 @@ impl Ogg {
 
 #[cfg(feature = "handover")]
 impl Ogg {
-    /// Whether what was told of it can be: offsets are only compared.
+    /// Returns whether a handed-over state is possible. Offsets are only compared.
     pub(super) fn fits(&self) -> bool {
         let between = match self.phase {
             Phase::Headers { between } => between,

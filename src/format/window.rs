@@ -181,9 +181,8 @@ pub(crate) fn grow(bytes: &mut Vec<u8>, additional: usize, bytes_max: usize) {
 
 #[cfg(feature = "handover")]
 impl Window {
-    /// Whether what was told of it can be, of bytes up to this offset, of which at most so many
-    /// are looked at
-    /// together.
+    /// Returns whether a handed-over state is possible, for bytes up to this offset. At most
+    /// `bytes_max` bytes are read at once.
     pub(crate) fn fits(&self, offset: u64, bytes_max: usize) -> bool {
         let left = self.held.len().checked_sub(self.passed);
         left.is_some_and(|left| left as u64 <= offset)

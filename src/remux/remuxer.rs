@@ -255,7 +255,7 @@ impl Pipeline {
         matches!(start, Start::Passed)
     }
 
-    /// Whether another process has written this unit.
+    /// Returns whether another process has written this unit.
     fn is_written(&self, unit: &Unit<'_>) -> bool {
         let number = self.tracks.get(unit.track).map(|track| track.number);
         let moved = self.timeline.moved(unit.decode.nanoseconds());

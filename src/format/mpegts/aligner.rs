@@ -176,7 +176,7 @@ impl Aligner {
 
 #[cfg(feature = "handover")]
 impl Aligner {
-    /// Whether what was told of it can be.
+    /// Returns whether a handed-over state is possible.
     pub fn fits(&self) -> bool {
         self.held.len() <= PROOF_BYTES_MAX
             && self

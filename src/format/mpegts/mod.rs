@@ -339,7 +339,7 @@ pub(crate) fn time_stamp(bytes: &[u8]) -> Option<u64> {
 
 #[cfg(feature = "handover")]
 impl MpegTs {
-    /// Whether what was told of it can be, of bytes up to this offset.
+    /// Returns whether a handed-over state is possible, for bytes up to this offset.
     pub fn fits(&self, offset: u64) -> bool {
         let places = [self.last_unit, self.last_join, self.last_split];
         let mut search = self.search.iter();

@@ -65,7 +65,7 @@ fn whole_bytes(payload: &[u8]) -> u32 {
 
 #[cfg(feature = "handover")]
 impl OpenPes {
-    /// Whether what was told of it can be.
+    /// Returns whether a handed-over state is possible.
     pub fn fits(&self) -> bool {
         let mut places = self.places.iter();
         self.count == places.by_ref().filter(|(_, left)| *left > 0).count()

@@ -163,7 +163,7 @@ pub(super) fn number(packets: &mut [u8], (before, length): (usize, usize), count
     }
 }
 
-/// Whether these can be such packets.
+/// Returns whether these can be such packets.
 #[cfg(feature = "handover")]
 pub(super) fn are_packets(packets: &[u8], (before, length): (usize, usize)) -> bool {
     let is_shape = before + PACKET_BYTES <= length && length <= PACKET_BYTES + 16;

@@ -253,7 +253,7 @@ impl Table {
 
 #[cfg(feature = "handover")]
 impl Tables {
-    /// Whether what was told of it can be.
+    /// Returns whether a handed-over state is possible.
     pub(super) fn fits(&self) -> bool {
         self.named <= self.programs.len()
             && self.programs.len() <= 2 * PROGRAMS_MAX

@@ -219,7 +219,7 @@ impl Rewriter {
         }
     }
 
-    /// Whether what another server said of it can be.
+    /// Returns whether a handed-over state is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.packet.len() <= HEADER_BYTES_MAX

@@ -191,7 +191,7 @@ fn tags(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
 
 #[cfg(feature = "handover")]
 impl Tags {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    /// Returns whether a handed-over state is possible, for units of this length.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
         self.unit_bytes_max <= unit_bytes_max
             && are_times([self.time.unwrap_or(0)])

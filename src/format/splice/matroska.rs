@@ -162,10 +162,10 @@ impl Blocks {
             Ok(relative) => relative,
             Err(_) => relative(self.begin_cluster(moved.max(0), out)).map_err(|_| Unsupported)?,
         };
-        let (before, rest) = element.split_at_checked(place.time_at).ok_or(Unsupported)?;
-        out.extend_from_slice(before);
-        out.extend_from_slice(&relative.to_be_bytes());
-        out.extend_from_slice(rest.get(2..).ok_or(Unsupported)?);
+        let time_at = out.len() + place.time_at;
+        out.extend_from_slice(element);
+        let field = out.get_mut(time_at..time_at + 2).ok_or(Unsupported)?;
+        field.copy_from_slice(&relative.to_be_bytes());
         Ok(true)
     }
 
@@ -327,7 +327,7 @@ fn described(header: &[u8]) -> Option<Description<'_>> {
 
 #[cfg(feature = "handover")]
 impl Blocks {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    /// Returns whether a handed-over state is possible, for units of this length.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
         self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
     }

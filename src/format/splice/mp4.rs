@@ -445,7 +445,7 @@ fn clocks(moov: &[u8]) -> Option<Vec<TrackClock>> {
 
 #[cfg(feature = "handover")]
 impl Fragments {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    /// Returns whether a handed-over state is possible, for units of this length.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
         self.unit_bytes_max <= unit_bytes_max
             && self.clocks.len() <= TRACKS_MAX

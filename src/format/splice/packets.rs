@@ -210,7 +210,7 @@ fn pes_bytes(payload: &[u8]) -> Option<Option<usize>> {
 
 #[cfg(feature = "handover")]
 impl Packets {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    /// Returns whether a handed-over state is possible, for units of this length.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
         let HeldPackets {
             bytes_max,

@@ -8,7 +8,7 @@ use super::super::Unsupported;
 /// How far the tracks have come, and how far the times of the current source are moved.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Timeline {
-    /// By ascending number, at most [`TRACKS_MAX`].
+    /// Tracks by ascending number: at most [`TRACKS_MAX`].
     tracks: Vec<Track>,
     /// Distance by which times are moved. `None` after a seam: the next unit decides.
     shift: Option<i64>,
@@ -170,8 +170,7 @@ impl Timeline {
 
 #[cfg(feature = "handover")]
 impl Timeline {
-    /// Whether what was told of it can be: a track has gone on at least as far as it had come at
-    /// the seam.
+    /// Returns whether a handed-over state is possible: the end of a track is not before its seam.
     pub fn fits(&self) -> bool {
         let fits = |track: &Track| track.frames > 0 && track.seam <= track.end;
         self.tracks.len() <= TRACKS_MAX

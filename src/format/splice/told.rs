@@ -1,4 +1,4 @@
-//! What was told of a splicer by another process is one that can be.
+//! Checks the state of a splicer from a hand-over.
 #![cfg(feature = "handover")]
 
 use super::{Cutter, Joining, Opening, OutputLayout, Phase, Running, Splicer};
@@ -6,7 +6,7 @@ use crate::format::{HEADER_BYTES_MAX, detect};
 use crate::handover::are_counts;
 
 impl Splicer {
-    /// Whether what was told of it can be, where a unit has at most so many bytes.
+    /// Returns whether a handed-over state is possible, for units of this length.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
         let stage_fits = match &self.stage {
             Phase::Opening(opening) => opening.fits(),
@@ -38,7 +38,7 @@ impl Running {
     }
 }
 
-/// Of what follows on a unit as much is looked at with it.
+/// Bytes after a unit that are read with it.
 const HEAD_BYTES_MAX: usize = 64;
 
 impl OutputLayout {
