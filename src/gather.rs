@@ -1,16 +1,15 @@
-//! Slices that are written with one system call, in their order.
+//! Slices that one system call writes, in order.
 
 use std::io::IoSlice;
 
-/// A few borrowed slices. What does not fit is left for the next write, so a caller asks how much
-/// went in.
+/// A few borrowed slices. Slices that do not fit have to wait for the next write.
 pub struct Gather<'a> {
     slices: [IoSlice<'a>; SLICES_MAX],
     count: usize,
     bytes: usize,
 }
 
-/// A response head, a chunk's line, a header, eight blocks and the chunk's end.
+/// Enough for a response head, a chunk's size line, a header, eight blocks and the chunk's end.
 pub const SLICES_MAX: usize = 12;
 
 impl Default for Gather<'_> {
@@ -24,7 +23,7 @@ impl Default for Gather<'_> {
 }
 
 impl<'a> Gather<'a> {
-    /// Adds a slice; an empty one takes no place. Says whether there was a place left.
+    /// Adds a slice, unless it is empty. Returns `false` if there was no place for it.
     #[must_use]
     pub fn push(&mut self, slice: &'a [u8]) -> bool {
         if slice.is_empty() {
@@ -41,17 +40,17 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// The slices, as the system call takes them.
+    /// Returns the slices, in the form of the system call.
     pub fn slices(&self) -> &[IoSlice<'a>] {
         &self.slices[..self.count]
     }
 
-    /// How many bytes they hold together.
+    /// Returns the bytes of all slices.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many slices can still be added.
+    /// Returns how many more slices fit.
     pub fn places_left(&self) -> usize {
         SLICES_MAX - self.count
     }

@@ -1,33 +1,32 @@
-//! What the allocations of the standard collections hold, in bytes: by what they have room for, not
-//! by what is in them.
+//! Memory of the standard collections in bytes: that of their capacity, not of their entries.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Bytes that a hash table takes. Where much comes and goes std tells less than it has, down to a
-/// half.
+/// Returns the memory of a hash map. After many removals the capacity that std reports can be half
+/// of the real one.
 pub fn hash_map_bytes<K, V>(map: &HashMap<K, V>) -> usize {
     table_bytes::<(K, V)>(map.capacity())
 }
 
-/// Bytes that a tree takes at the most.
+/// Returns the largest memory of a tree map.
 pub fn tree_map_bytes<K, V>(map: &BTreeMap<K, V>) -> usize {
     tree_bytes::<(K, V)>(map.len())
 }
 
-/// The same for one without values.
+/// Returns the largest memory of a tree set.
 pub fn tree_set_bytes<K>(set: &BTreeSet<K>) -> usize {
     tree_bytes::<K>(set.len())
 }
 
-/// A tree tells no capacity: its nodes have eleven places, of which five are used at least.
+/// Nodes have eleven places, and at least five of them are used.
 fn tree_bytes<Entry>(entries: usize) -> usize {
     const NODE_BYTES: usize = 16 + 12 * size_of::<usize>();
     entries.div_ceil(5) * (11 * size_of::<Entry>() + NODE_BYTES)
 }
 
-/// A hash table that says this of its capacity. It has a power of two of places, of which seven
-/// eighths are used, a byte of its own for each, and sixteen behind them. (One that has shrunk a
-/// lot by removals may hold more: it does not tell.)
+/// Returns the memory of a hash table with this capacity. It has a power of two of places, of which
+/// seven eighths are used, one more byte for each, and sixteen at the end. A table from which much
+/// was removed can be larger.
 pub fn table_bytes<Entry>(capacity: usize) -> usize {
     if capacity == 0 {
         return 0;
@@ -36,7 +35,7 @@ pub fn table_bytes<Entry>(capacity: usize) -> usize {
     places * (size_of::<Entry>() + 1) + 16
 }
 
-/// A string that may not be there.
+/// Returns the memory of a string that may be absent.
 pub fn string_bytes(string: Option<&String>) -> usize {
     string.map_or(0, String::capacity)
 }

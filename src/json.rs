@@ -150,13 +150,13 @@ impl Rows {
         (self.state == State::End).then_some(self.blocks)
     }
 
-    /// Bytes that are allocated for it.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         blocks_bytes(&self.blocks)
     }
 }
 
-/// Bytes that are allocated for the rows of a list.
+/// Returns the memory of a list's rows in bytes.
 pub fn blocks_bytes(blocks: &VecDeque<Vec<u8>>) -> usize {
     let bytes: usize = blocks.iter().map(Vec::capacity).sum();
     bytes + blocks.capacity() * size_of::<Vec<u8>>()
@@ -175,7 +175,7 @@ mod tests {
         Some(rows.finish()?.into_iter().flatten().collect())
     }
 
-    /// What is taken as one list, wherever it is cut.
+    /// Reads a list with every cut, and checks that the result is the same.
     fn rows(list: &[u8]) -> Option<Vec<u8>> {
         let whole = rows_in(&[list]);
         for cut in 0..list.len() {
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// As another parser has it, of all that can be made of these.
+    /// Compares with serde_json for all lists of these characters.
     #[test]
     fn a_list_is_what_others_take_for_one() {
         let alphabet = b"{}[],:\"0-.e \\";
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(nested(2000), None);
     }
 
-    /// Whatever is read holds what was kept of it, but for a block.
+    /// Memory is that of the kept bytes, and at most one block more.
     #[test]
     fn what_is_kept_lies_in_blocks() {
         let mut reader = Rows::default();
@@ -320,8 +320,8 @@ mod tests {
         );
     }
 
-    /// A block has room for less than twice what is in it, and never for more than a block; and it
-    /// grows seldom, however small the pieces are.
+    /// The last block has less than twice the capacity that it needs. It grows rarely, also if
+    /// pieces are small.
     #[test]
     fn blocks_have_room_for_little_more_than_they_hold() {
         let list = b",{}".repeat(BLOCK_BYTES);
@@ -330,7 +330,7 @@ mod tests {
         let (mut room, mut growths) = (0, 0);
         for (at, byte) in list.iter().skip(1).enumerate() {
             assert!(reader.read(&[*byte]));
-            // With the comma before the first row.
+            // Includes the comma in front of the first row.
             let kept = at + 2;
             let (whole, rest) = (kept / BLOCK_BYTES, kept % BLOCK_BYTES);
             let blocks: usize = reader.blocks.iter().map(Vec::capacity).sum();

@@ -7,22 +7,22 @@
 //!
 //! ```text
 //! main        arguments in, exit status out
-//! server      THE SHELL: sockets, clock, signals, and nothing else
-//! config      the table of options, which are written into the core's settings
-//! relay       THE CORE: the whole server without a socket or a clock
-//! post        what is on its way to a stream's UDP clients, and what each has got
-//! stream      one live stream: bounded buffer, viewers' cursors, figures
-//! events      what has happened, as text that is kept once for all who follow it
-//! hls         where a stream's segments begin and end, and the list of them
-//! remux       the same pictures and sound in another container
-//! rtp         RTP and RTCP packets, order, MPEG-TS over RTP or UDP alone, pacing, corrections
-//! format      containers: where headers end, where decoding can begin
+//! server      THE SHELL: sockets, clock, signals and threads
+//! config      the table of options
+//! relay       THE CORE: the whole server without sockets and clocks
+//! udp_out     datagrams that wait to be sent to a stream's UDP clients
+//! stream      one live stream: bounded buffer, viewers' cursors, counters
+//! events      the text of events for `/api/events`, shared by all its readers
+//! hls         HLS segments of a stream, and their playlist
+//! remux       conversion to another container
+//! rtp         RTP and RTCP packets, their order, MPEG-TS over RTP or UDP, pacing, FEC
+//! format      containers: the end of headers, and positions where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
 //! gate        tokens, the udp-clients list, groups, subnets
-//! json        a list of objects, as another relay tells it
-//! proxy_header   what a proxy says of whose connection it is
-//! handover    what one process tells another that takes its place, as text
-//! gather, held, random, slots, time, token_bucket   what all of them are made of
+//! json        splits a peer's JSON list into rows
+//! proxy_header   the PROXY protocol
+//! handover    the text that one process sends to its successor
+//! gather, held, percent, random, slots, time, token_bucket   used by many
 //! ```
 //!
 //! The core ([`relay`]) has parts: clients, streams, received datagrams, pulls, tokens, lists. A
@@ -70,7 +70,7 @@
 //! - `relay::requests::Relay::take_datagram` handles it by its kind:
 //! - `relay::rtp_in::RtpIn::sort` finds the stream, by the sender's address or the group,
 //! - `relay::streams::rtp::Streams::take_packet` forwards the packet and puts it in order,
-//! - `post::Post::forward` queues a copy for the stream's UDP clients,
+//! - `udp_out::UdpOut::forward` queues a copy for the stream's UDP clients,
 //! - `rtp::reorder::Reorder::insert` keeps a packet that came early,
 //! - `relay::streams::stream::Streams::append` takes its media, as in the life of a byte.
 //!
@@ -185,7 +185,7 @@ pub mod held;
 pub mod hls;
 pub mod http;
 pub mod json;
-pub mod post;
+pub mod percent;
 pub mod proxy_header;
 pub mod random;
 pub mod relay;
@@ -198,3 +198,4 @@ pub mod slots;
 pub mod stream;
 pub mod time;
 pub mod token_bucket;
+pub mod udp_out;

@@ -1,4 +1,4 @@
-//! Arguments in, exit status out.
+//! The program: reads the arguments, runs the server, and returns the exit status.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

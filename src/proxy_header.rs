@@ -1,34 +1,33 @@
-//! The header that a proxy puts before a connection's first byte, to say whose connection it is:
-//! the PROXY protocol of HAProxy, versions 1 (a line of text) and 2 (binary), as in its
-//! `doc/proxy-protocol.txt`.
+//! The PROXY protocol of HAProxy, versions 1 (a line of text) and 2 (binary), as in its
+//! `doc/proxy-protocol.txt`. A proxy sends this header in front of a connection's first byte, to
+//! name the client.
 //!
-//! Owns nothing, and believes whatever it is given: who may introduce others is decided elsewhere.
+//! This file only parses. The caller decides which proxies it believes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A whole header.
+/// A complete header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// Whose connection it is. `None`: the proxy's own (it looks whether the server is well), or of
-    /// somebody without an address.
+    /// Address of the client. `None`: the proxy's own health check, or a client without an address.
     pub client: Option<SocketAddr>,
-    /// So many bytes it takes; the client's own come behind.
+    /// Length of the header. The client's bytes follow it.
     pub bytes: usize,
 }
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The longest line of version 1, its CRLF included.
+/// Longest line of version 1 with its CRLF.
 const LINE_BYTES_MAX: usize = 107;
-/// Before the addresses of version 2: the signature, version and command, family, length.
+/// Fixed part of version 2: signature, version and command, family, length.
 const FIXED_BYTES: usize = 16;
-/// What version 2 may hold behind that: addresses, and fields that nothing here looks at. Proxies
-/// send some dozens of bytes.
+/// Longest rest of version 2: addresses, and fields that are ignored. Proxies send some dozens of
+/// bytes.
 const REST_BYTES_MAX: usize = 4096;
 
-/// Reads a header off the front of what has arrived. `None`: there must come more. It never waits
-/// for more than some 4 KiB.
+/// Parses a header at the front of `bytes`. Returns `None` if it is incomplete, which can only be
+/// so below about 4 KiB.
 ///
-/// The error says what is wrong.
+/// The error is a sentence.
 pub fn read(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
     let begins_like = |start: &[u8]| bytes.iter().zip(start).all(|(a, b)| a == b);
     if begins_like(b"PROXY ") {
@@ -64,7 +63,7 @@ fn read_line(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
     }
 }
 
-/// Outer `None`: malformed.
+/// Returns `None` if the line is malformed, and `Some(None)` if it names no address.
 fn line_client(line: &str) -> Option<Option<SocketAddr>> {
     let mut words = line.split(' ').skip(1);
     let family = words.next()?;
@@ -118,8 +117,7 @@ fn read_binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
         return Ok(None);
     };
     let client = match (is_proxied, family) {
-        // A check of the proxy's own; or a family without addresses, or with such as the server
-        // cannot compare with a subnet.
+        // A health check of the proxy, or a family without addresses that a subnet could contain.
         (false, _) | (true, 0x00 | 0x31) => None,
         (true, 0x11) => Some(source::<4>(rest, 8).ok_or(SHORT)?),
         (true, 0x21) => Some(source::<16>(rest, 32).ok_or(SHORT)?),
@@ -137,7 +135,7 @@ fn read_binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, &'static str> {
 
 const SHORT: &str = "the PROXY protocol header is too short for its addresses";
 
-/// The source of a block of two addresses and two ports, which begin at `ports`.
+/// Returns the source of two addresses and two ports. The ports begin at `ports`.
 fn source<const N: usize>(block: &[u8], ports: usize) -> Option<SocketAddr>
 where
     IpAddr: From<[u8; N]>,
@@ -159,7 +157,7 @@ mod tests {
         [SIGNATURE, &[command, family][..], &length, rest].concat()
     }
 
-    /// Whole, with bytes behind it, and cut anywhere.
+    /// Parses the header complete, with bytes behind it, and with every cut.
     fn outcome(header: &[u8]) -> Result<Option<SocketAddr>, &'static str> {
         for end in 0..header.len() {
             match read(&header[..end]) {
@@ -238,7 +236,7 @@ mod tests {
         assert!(outcome(&binary(0x21, 0x11, &[0; 5000])).is_err());
     }
 
-    /// As many bytes as there may be, and one more.
+    /// Headers at the limits are valid, and longer ones are not.
     #[test]
     fn headers_have_their_bounds() {
         let line = |bytes: usize| {

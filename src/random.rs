@@ -1,19 +1,18 @@
-//! Numbers that nobody can work out from others of them: SipHash-2-4 (Aumasson and Bernstein, 2012)
-//! of a counter, under a key that is handed in.
+//! Random numbers: SipHash-2-4 (Aumasson and Bernstein, 2012) of a counter, with a secret key.
 //!
-//! Who has seen any of them learns nothing of those before and after without the key. So names,
-//! nonces and source identifiers may come of one sequence. They are no better than the key: whoever
-//! hands it in must let nobody guess it.
+//! A number says nothing about earlier and later ones, unless the key is known. So names, nonces
+//! and source identifiers can come from one sequence. The caller must pass a key that nobody can
+//! guess.
 
-/// A sequence of numbers. The same key gives the same sequence, so that a simulation can be run
-/// again.
+/// A sequence of random numbers. Equal keys give equal sequences, so that a simulation can be
+/// repeated.
 pub struct Random {
     key: [u64; 2],
     drawn: u64,
 }
 
 impl Random {
-    /// The sequence of a key.
+    /// Returns the sequence of a key.
     pub fn new(key: u128) -> Random {
         Random {
             key: [key as u64, (key >> 64) as u64],
@@ -21,26 +20,26 @@ impl Random {
         }
     }
 
-    /// How many numbers have been drawn.
+    /// Returns the number of numbers that were drawn.
     #[cfg(feature = "handover")]
     pub fn drawn(&self) -> u64 {
         self.drawn
     }
 
-    /// As if so many numbers had been drawn.
+    /// Continues the sequence behind `drawn` numbers.
     #[cfg(feature = "handover")]
     pub fn go_on_behind(&mut self, drawn: u64) {
         self.drawn = drawn;
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.drawn = self.drawn.wrapping_add(1);
         siphash(self.key, self.drawn)
     }
 }
 
-/// SipHash-2-4 of the eight bytes of a number, the lowest first.
+/// SipHash-2-4 of a number as eight bytes in little-endian order.
 fn siphash(key: [u64; 2], number: u64) -> u64 {
     let mut state = [
         key[0] ^ 0x736f_6d65_7073_6575,
@@ -48,7 +47,7 @@ fn siphash(key: [u64; 2], number: u64) -> u64 {
         key[0] ^ 0x6c79_6765_6e65_7261,
         key[1] ^ 0x7465_6462_7974_6573,
     ];
-    // The second block holds nothing but the length.
+    // The second block contains only the length.
     for block in [number, 8 << 56] {
         state[3] ^= block;
         mix(&mut state, 2);
@@ -81,7 +80,7 @@ mod tests {
 
     #[test]
     fn it_is_siphash() {
-        // The reference implementation's vector for the message 00 01 … 07, key 00 01 … 0f.
+        // Test vector of the reference implementation: message 00 01 … 07, key 00 01 … 0f.
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
         assert_eq!(siphash(key, 0x0706_0504_0302_0100), 0x93f5_f579_9a93_2462);
     }
@@ -103,8 +102,8 @@ mod tests {
         }
     }
 
-    /// What could be done with SplitMix64, which stood here before: its step is inverted, and all
-    /// that follows is known.
+    /// With SplitMix64 this attack works: its step can be inverted, which reveals all further
+    /// numbers.
     #[test]
     fn one_number_does_not_tell_the_next() {
         let unshift = |mixed: u64, bits: u32| {

@@ -1,7 +1,7 @@
-//! The slab of the server, with ids that are typed and carry a generation.
+//! A slab with typed ids that have a generation.
 //!
-//! An id outlives its entry harmlessly: whoever comes with a stale one finds nothing. So a late
-//! event of the poll, a timer or a queue entry never needs to be searched for when its owner goes.
+//! A look-up with the id of a removed entry finds nothing. So late poll events, timers and queue
+//! entries need not be removed with their entry.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 
 use slab::Slab;
 
-/// Names an entry of a [`Slots<T>`], and none that comes after it in the same place.
+/// Identifies an entry of a [`Slots<T>`], and no later entry in the same place.
 pub struct Id<T> {
     index: u32,
     generation: u32,
@@ -21,13 +21,12 @@ pub struct Id<T> {
 }
 
 impl<T> Id<T> {
-    /// The id as one number, for the kernel's event queue to carry.
+    /// Returns the id as a number, for the kernel's event queue.
     pub fn to_u64(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The id that [`Id::to_u64`] gave. Any number makes an id; one that was never given out names
-    /// nothing.
+    /// Returns the id that [`Id::to_u64`] has converted. An id that was never issued finds nothing.
     pub fn from_u64(number: u64) -> Id<T> {
         Id {
             index: number as u32,
@@ -36,7 +35,7 @@ impl<T> Id<T> {
         }
     }
 
-    /// The place in the slab: below the largest number of entries that there ever were at once.
+    /// Returns the index in the slab, which is below the largest number of entries so far.
     pub fn index(self) -> usize {
         self.index as usize
     }
@@ -82,8 +81,7 @@ impl<T> fmt::Debug for Id<T> {
     }
 }
 
-/// Entries that are found by their [`Id`]. Holds at most `u32::MAX` of them; the limits of the
-/// parts keep it far below.
+/// Entries by [`Id`]. Holds at most `u32::MAX` entries; the limits of the parts are far lower.
 pub struct Slots<T> {
     entries: Slab<(u32, T)>,
     next_generation: u32,
@@ -99,11 +97,10 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Keeps `entry`, and says under which id.
+    /// Stores an entry. Returns its id.
     pub fn insert(&mut self, entry: T) -> Id<T> {
         let generation = self.next_generation;
-        // Wraps after four thousand million entries; a stale id would have to be exactly that old
-        // to be mistaken.
+        // Wraps after 2^32 entries. An id would have to be exactly that old to find a wrong entry.
         self.next_generation = generation.wrapping_add(1);
         let index = self.entries.insert((generation, entry));
         Id {
@@ -113,25 +110,25 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Bytes that the slab takes: room for as many entries as there ever were at once. What they
-    /// own is not counted.
+    /// Returns the memory of the slab in bytes: for the largest number of entries so far, without
+    /// memory that entries own.
     pub fn held_bytes(&self) -> usize {
-        // An empty place holds a number, which is the least that any takes.
+        // An empty place holds an index, which sets the minimum size.
         self.entries.capacity() * size_of::<Option<(u32, T)>>().max(2 * size_of::<usize>())
     }
 
-    /// Takes the entry out, if it is still there.
+    /// Removes the entry, if it is there.
     pub fn remove(&mut self, id: Id<T>) -> Option<T> {
         self.get(id)?;
         let removed = self.entries.try_remove(id.index());
         if self.entries.is_empty() {
-            // What many held is not kept for nobody. Ids stay unlike, by their generations.
+            // Frees the memory when the last entry is gone. Generations keep later ids distinct.
             self.entries = Slab::new();
         }
         removed.map(|(_, entry)| entry)
     }
 
-    /// The entry of this id, if it is still there.
+    /// Returns the entry of this id, if it is there.
     pub fn get(&self, id: Id<T>) -> Option<&T> {
         match self.entries.get(id.index()) {
             Some((generation, entry)) if *generation == id.generation => Some(entry),
@@ -139,7 +136,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// The entry of this id, if it is still there.
+    /// Returns the entry of this id, if it is there.
     pub fn get_mut(&mut self, id: Id<T>) -> Option<&mut T> {
         match self.entries.get_mut(id.index()) {
             Some((generation, entry)) if *generation == id.generation => Some(entry),
@@ -147,7 +144,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// The id of the entry at this place, if there is one.
+    /// Returns the id of the entry at this index, if there is one.
     pub fn id_at(&self, index: usize) -> Option<Id<T>> {
         let (generation, _) = self.entries.get(index)?;
         Some(Id {
@@ -157,7 +154,7 @@ impl<T> Slots<T> {
         })
     }
 
-    /// Every entry, in no order that means anything.
+    /// Returns all entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &T)> {
         self.entries.iter().map(|(index, (generation, entry))| {
             let id = Id {
@@ -169,7 +166,7 @@ impl<T> Slots<T> {
         })
     }
 
-    /// Every entry from this place on, in the order of the places. Looks at each place there is.
+    /// Returns all entries from this index on, in order of their indexes. Looks at every place.
     pub fn iter_from(&self, index: usize) -> impl Iterator<Item = (Id<T>, &T)> {
         let places = index..self.entries.capacity();
         places.filter_map(|index| {
@@ -178,12 +175,12 @@ impl<T> Slots<T> {
         })
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -227,7 +224,7 @@ mod tests {
         assert_eq!(hash(&ids[1]), hash(&Id::from_u64(7)));
     }
 
-    /// Each place is as large as an entry with its generation, or a number, and what tells which.
+    /// A place holds an entry with its generation, or an index, and a tag.
     #[test]
     fn what_the_places_take_is_counted() {
         fn of<T: Copy>(entry: T, place_bytes: usize) {

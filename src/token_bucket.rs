@@ -1,7 +1,7 @@
-//! Token buckets: how much may come at a time, and how much at once.
+//! Token buckets: a limit per second, and a limit on bursts.
 //!
-//! A bucket is one point in time: when it is full again. It needs no timer. What a caller may take
-//! depends on the rate that it hands in, so that one bucket serves several rates.
+//! A bucket stores the time at which it is full again, and needs no timer. Callers pass the rate,
+//! so that a bucket can serve several rates.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::held::hash_map_bytes;
 use crate::time::Instant;
 
-/// How fast a bucket fills, and how much it holds.
+/// Speed at which a bucket fills, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Tokens that come in each second.
+    /// Tokens added each second.
     pub per_second: u64,
     /// Tokens that a full bucket holds.
     pub burst: u64,
@@ -74,9 +74,9 @@ impl TokenBucket {
     }
 }
 
-/// Buckets by name. One that is full again is forgotten when its place is needed.
+/// Token buckets by name. A full bucket is removed when its place is needed.
 ///
-/// Bound: as many names as [`TokenBuckets::new`] was given.
+/// Holds at most as many names as [`TokenBuckets::new`] allows.
 pub struct TokenBuckets<Name> {
     buckets: HashMap<Name, TokenBucket>,
     names_max: usize,
@@ -91,12 +91,12 @@ impl<Name: Eq + Hash> TokenBuckets<Name> {
         }
     }
 
-    /// Returns the bucket of this name, which is full if nothing else is known, and forgets it.
+    /// Removes and returns the bucket of this name. Returns a full bucket if there is none.
     pub fn remove(&mut self, name: &Name) -> TokenBucket {
         self.buckets.remove(name).unwrap_or_default()
     }
 
-    /// Keeps a bucket until it is full. Returns whether there was a place for it.
+    /// Stores a bucket until it is full. Returns whether there was space.
     pub fn insert(&mut self, name: Name, bucket: TokenBucket, now: Instant) -> bool {
         if bucket.fill_time(now).is_zero() {
             return true;
@@ -113,12 +113,12 @@ impl<Name: Eq + Hash> TokenBuckets<Name> {
         has_place
     }
 
-    /// Returns the buckets that may not be full, each with its name.
+    /// Returns the stored buckets, each with its name.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &TokenBucket)> {
         self.buckets.iter()
     }
 
-    /// Returns the bytes that the table takes, without what the names hold.
+    /// Returns the memory of the table in bytes, without that of the names.
     pub fn held_bytes(&self) -> usize {
         hash_map_bytes(&self.buckets)
     }
@@ -194,7 +194,7 @@ mod tests {
         }
         assert_eq!(buckets.remove(&7), bucket);
         assert_eq!(buckets.remove(&7), TokenBucket::default());
-        // Those that are full by now make room.
+        // Buckets that are full now make room.
         bucket.take(9, rate, at(1_000));
         assert!((200..300).all(|name| buckets.insert(name, bucket, at(1_000))));
         assert_eq!(buckets.iter().count(), 100);

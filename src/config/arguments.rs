@@ -1,8 +1,7 @@
-//! From arguments and environment to a [`Command`].
+//! Parses arguments and environment into a [`Command`].
 //!
-//! An option is given at most once, unless it is one that may be repeated. A variable counts where
-//! its option is not given; those that may be repeated take a list with commas there. What neither
-//! gives has its default.
+//! An option may be given once, unless it is repeatable. Its variable counts if the option is not
+//! given; for repeatable options it has a list with commas. Otherwise the default counts.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,13 +16,13 @@ use super::{Command, Config, Outgoing, SandboxMode};
 use crate::gate::Quoted;
 use crate::relay::Settings;
 
-/// What the names of our variables begin with.
+/// Prefix of our variables.
 const VARIABLE_PREFIX: &str = "TOLLGATE_";
 
-/// The values of each option, by its name; those without a value have an empty list.
+/// The values of each option that is given, by name. Options without a value have an empty list.
 type Given = BTreeMap<&'static str, Vec<OsString>>;
 
-/// Takes the arguments behind the program's name, and the environment.
+/// Parses the arguments after the program's name, and the environment.
 pub fn parse(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -62,7 +61,7 @@ impl Default for Config {
     }
 }
 
-/// A `Config` that nothing has been written to yet: every row of the table writes its own.
+/// Returns a `Config` for the rows of the table to fill.
 fn blank() -> Config {
     Config {
         listen: Vec::new(),
@@ -80,11 +79,11 @@ fn blank() -> Config {
     }
 }
 
-/// Reads all arguments, or up to the first that asks for something else than to run.
+/// Reads all arguments, or up to `--help` or `--version`.
 fn read_arguments(mut parser: Parser) -> Result<(Given, Option<OtherCommand>), BadArgument> {
     let mut given = Given::new();
     let mut later = None;
-    // The parser only fails over a value that was not fetched.
+    // The parser only fails if a value was not fetched.
     while let Some(argument) = parser.next().expect("every value is fetched") {
         let row = match argument {
             Arg::Long(name) => row_named(name).ok_or_else(|| BadArgument::unknown(name))?,
@@ -127,7 +126,7 @@ fn row_named(name: &str) -> Option<&'static Row> {
     options().find(|row| row.name == name)
 }
 
-/// The value behind `=`, or the next argument unless that is an option itself.
+/// Returns the value behind `=`, or the next argument unless it is an option.
 fn next_value(parser: &mut Parser) -> Option<OsString> {
     let attached = parser.optional_value();
     attached.or_else(|| {
@@ -136,8 +135,8 @@ fn next_value(parser: &mut Parser) -> Option<OsString> {
     })
 }
 
-/// The variables of options, by the option's name. One that begins as ours do and is none is an
-/// error: a slip in `TOLLGATE_TOKEN_SERVER` would open the relay to everyone.
+/// Returns the variables of options, by the option's name. An unknown variable with our prefix is
+/// an error: a typing error in `TOLLGATE_TOKEN_SERVER` would open the relay to everyone.
 fn read_environment(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<BTreeMap<&'static str, OsString>, BadArgument> {
@@ -153,7 +152,7 @@ fn read_environment(
         let named = |row: &&Row| row.has_variable() && name == *variable(row.name);
         match options().find(named) {
             Some(row) => drop(variables.insert(row.name, value)),
-            // Of several the first in the alphabet is told, whatever their order is here.
+            // The error names the first one in the alphabet, whatever their order is.
             None => unknown = Some(unknown.map_or(name.clone(), |other| name.min(other))),
         }
     }
@@ -163,7 +162,7 @@ fn read_environment(
     }
 }
 
-/// The name of an option's variable: `TOLLGATE_HEAD_BYTES` for `head-bytes`.
+/// Returns the name of an option's variable: `TOLLGATE_HEAD_BYTES` for `head-bytes`.
 pub(super) fn variable(name: &str) -> String {
     let upper = name.to_ascii_uppercase().replace('-', "_");
     format!("{VARIABLE_PREFIX}{upper}")
@@ -218,7 +217,7 @@ fn set_default(config: &mut Config, row: &Row) {
     }
 }
 
-/// What each option allows and together makes no sense.
+/// Checks combinations of options.
 fn check_together(config: &Config) -> Result<(), BadArgument> {
     if config.token_file.is_some() && config.core.token_servers.is_empty() {
         return Err(BadArgument::Alone {
@@ -271,20 +270,20 @@ fn check_together(config: &Config) -> Result<(), BadArgument> {
     }
 }
 
-/// What is wrong with the arguments or the environment. Prints as one line.
+/// Errors in the arguments or the environment. Prints as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadArgument {
-    /// No such option; the nearest is one that was probably meant.
+    /// There is no such option. `nearest` is the option that was probably meant.
     Unknown {
         name: String,
         nearest: Option<&'static str>,
     },
-    /// An option, or its variable, that would be there if the program had been built with this.
+    /// The program was built without the feature of this option or variable.
     LeftOut {
         origin: String,
         feature: &'static str,
     },
-    /// No option has such a variable.
+    /// No option has this variable.
     UnknownVariable {
         name: OsString,
         nearest: Option<&'static str>,
@@ -306,17 +305,17 @@ pub enum BadArgument {
     Repeated {
         name: &'static str,
     },
-    /// `origin` is the option or the variable; `why` says what is wrong with which value.
+    /// The value of `origin`, an option or a variable, is wrong; `why` says how.
     Value {
         origin: String,
         why: String,
     },
-    /// An option means nothing without another.
+    /// The option needs another one.
     Alone {
         name: &'static str,
         needs: &'static str,
     },
-    /// One option has to be at most the other.
+    /// The option must be at most the other one.
     Order {
         low: &'static str,
         low_value: usize,
@@ -429,7 +428,7 @@ impl Display for BadArgument {
 
 impl std::error::Error for BadArgument {}
 
-/// What other programs have a letter for.
+/// Returns the option for letters that other programs use.
 fn meant_by(letter: char) -> Option<String> {
     match letter {
         'h' | '?' => Some("--help".to_owned()),
@@ -438,7 +437,7 @@ fn meant_by(letter: char) -> Option<String> {
     }
 }
 
-/// What to do about a name that is none.
+/// Returns advice for an unknown name.
 fn suggestion(nearest: Option<String>, otherwise: &str) -> String {
     nearest.map_or_else(
         || otherwise.to_owned(),
@@ -446,7 +445,7 @@ fn suggestion(nearest: Option<String>, otherwise: &str) -> String {
     )
 }
 
-/// The option that a mistyped name is nearest to, if one is near enough to be meant.
+/// Returns the option that is closest to a mistyped name, if one is close enough.
 fn nearest(name: &str) -> Option<&'static str> {
     const NAME_BYTES_MAX: usize = 40;
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -458,9 +457,9 @@ fn nearest(name: &str) -> Option<&'static str> {
         .map(|(_, name)| name)
 }
 
-/// How far a typed name is from an option's, if not too far: in half edits, so that a name cut
-/// short (`--conn`) comes before any slip of the finger, and one with a word too many
-/// (`--log-level`) after two of them.
+/// Returns the distance from a typed name to an option, in half edits; `None` if it is too large. A
+/// name that was cut short (`--conn`) is closer than one with a wrong letter. A name with an extra
+/// word (`--log-level`) is as close as one with two wrong letters.
 fn distance(typed: &str, name: &str) -> Option<usize> {
     if name.starts_with(typed) {
         return Some(1);
@@ -475,7 +474,8 @@ fn distance(typed: &str, name: &str) -> Option<usize> {
     (edits <= 1 + name.len() / 4).then_some(2 * edits)
 }
 
-/// How many bytes must be added, taken out or changed to make one text of the other (Levenshtein).
+/// Returns the number of bytes to add, remove or change to turn one text into the other
+/// (Levenshtein).
 fn edits(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (index, byte) in one.bytes().enumerate() {

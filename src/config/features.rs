@@ -1,23 +1,22 @@
-//! What can be left out when the program is built: the features of `Cargo.toml`, all of them in by
-//! default.
+//! The features of `Cargo.toml`, which can be left out of the program. All are in by default.
 //!
-//! Each has one door, a module in whose place `absent.rs` stands where it is left out, with the
-//! same names and nothing behind them; and its rows in the table of options.
+//! Each feature is one module. Without it, `absent.rs` replaces the module, with the same names and
+//! no function. Its options are left out of the table.
 
-/// Something that not everybody needs.
+/// A part of the program that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// As `Cargo.toml` calls it.
+    /// The name in `Cargo.toml`.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A few words on what it does.
     pub what: &'static str,
-    /// Whether it is in this program.
+    /// Whether this program has it.
     pub is_in: bool,
-    /// Its options, without the two dashes; those that wake it first. None: it is always awake.
+    /// Its options without the two dashes; the first ones turn it on. Empty: it is always on.
     pub options: &'static [&'static str],
 }
 
-/// All there are, by their names.
+/// All features, by name.
 pub const FEATURES: &[Feature] = &[
     Feature {
         name: "handover",
@@ -69,14 +68,14 @@ pub const FEATURES: &[Feature] = &[
     },
 ];
 
-/// What this program has been built without, if it would have an option so called.
+/// Returns the feature that this program lacks for an option of this name, if any.
 pub(super) fn left_out(option: &str) -> Option<&'static str> {
     let mut out = FEATURES.iter().filter(|feature| !feature.is_in);
     out.find(|feature| feature.options.contains(&option))
         .map(|feature| feature.name)
 }
 
-/// What is in this program, as `--version` says it.
+/// Returns the features of this program, for `--version`.
 pub fn compiled_in() -> String {
     let features = FEATURES.iter().filter(|feature| feature.is_in);
     let names: Vec<&str> = features.map(|feature| feature.name).collect();

@@ -1,13 +1,13 @@
-//! What the table of options says to people: `--help`, and to whoever writes more about it.
+//! `--help`, and the rows for other pages about options.
 
 use super::arguments::variable;
 use super::options::GROUPS;
 use super::row::{Fallback, Row};
 
-/// Where the words behind an option begin in `--help`, in columns from 0.
+/// Column of the text behind an option in `--help`, from 0.
 const WORDS_COLUMN: usize = 28;
 
-/// The text of `--help`: a line an option, at most 80 columns.
+/// Returns the text of `--help`: one line per option, at most 80 columns.
 pub fn help() -> String {
     let mut text = String::from(
         "Usage: tollgate [OPTIONS], defaults in parentheses; those with + may be repeated\n\
@@ -32,27 +32,27 @@ pub fn help() -> String {
     text
 }
 
-/// An option, for whoever writes about it: `docs/options.md`, the manual page, shells' completions.
+/// An option, for `docs/options.md`, the manual page and shell completions.
 pub struct Listed {
-    /// Without the two dashes.
+    /// Name without the two dashes.
     pub name: &'static str,
     /// As it is typed: `--name` or `--name=PLACEHOLDER`.
     pub usage: String,
-    /// The heading under which it stands.
+    /// Its heading in `--help`.
     pub heading: &'static str,
-    /// May be given several times.
+    /// Whether it can be given several times.
     pub is_repeatable: bool,
-    /// May be given by a variable as well.
+    /// Whether it can be given by a variable as well.
     pub has_variable: bool,
-    /// A line, without its full stop.
+    /// One line without a full stop.
     pub help: &'static str,
-    /// Sentences, or nothing.
+    /// Further sentences; may be empty.
     pub more: &'static str,
-    /// What holds without it, in a word, or nothing.
+    /// The default in a word; may be empty.
     pub default: &'static str,
 }
 
-/// All of them, in the order of their headings.
+/// Returns all options in the order of `--help`.
 pub fn listed() -> impl Iterator<Item = Listed> {
     let rows = GROUPS
         .into_iter()

@@ -1,8 +1,8 @@
-//! The options: what the server can be told at its start, and the [`Config`] that comes of it.
+//! The options, and the [`Config`] that they give.
 //!
-//! All about an option stands in its row of the table in `options`; what is written there is what
-//! the command line, the environment, `--help` and `docs/options.md` know. It is written where the
-//! core reads it, into its [`Settings`]; nothing here opens, binds or resolves.
+//! Each option is one row of the table in `options`. Command line, environment, `--help` and
+//! `docs/options.md` are made from it. Values are stored where the core reads them, in its
+//! [`Settings`]. Nothing here opens or binds sockets, or resolves names.
 
 mod arguments;
 mod features;
@@ -28,47 +28,46 @@ pub use help::{Listed, help, listed};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     Run(Config),
-    /// Say that the options are good, and exit.
+    /// Check the options, and exit.
     Check(Config),
-    /// Ask the server that runs with these options whether it does.
+    /// Check that the server with these options runs.
     Health(Config),
     Help,
     Version,
 }
 
-/// All options. [`Config::default`] is what an empty command line means; each field's meaning and
-/// range stand at its option.
+/// The values of all options. [`Config::default`] is an empty command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// At least one.
+    /// Addresses for HTTP; at least one.
     pub listen: Vec<Listen>,
-    /// `None`: there is no RTP. Without a token server there is none either.
+    /// Address for RTP; `None`: no RTP. RTP also needs a token server.
     pub rtp: Option<Bind>,
-    /// How datagrams leave.
+    /// How datagrams are sent.
     pub outgoing: Outgoing,
-    /// Where the tokens are kept; only with a token server.
+    /// File for the tokens; it needs a token server.
     pub token_file: Option<PathBuf>,
-    /// Where another server may take over from this one, and this one from another.
+    /// Path at which this server takes over from another one, and another one from this one.
     pub handover: Option<PathBuf>,
-    /// What becomes of what no thread needs.
+    /// What happens to system calls that no thread needs.
     pub sandbox: SandboxMode,
-    /// `None`: requests are not logged.
+    /// Where requests are logged; `None`: nowhere.
     pub access_log: Option<AccessLog>,
-    /// The lines of the log are JSON.
+    /// Whether log lines are JSON.
     pub logs_json: bool,
-    /// Whose pages may watch.
+    /// Sites whose pages may watch.
     pub cors: Vec<CorsOrigin>,
-    /// `None`: what the limit on open files leaves room for.
+    /// `None`: as many as the limit on open files allows.
     pub connections_max: Option<usize>,
-    /// `None`: as many as there may be in all.
+    /// `None`: all connections.
     pub connections_per_host_max: Option<usize>,
-    /// All that is the core's, as far as options say it: [`Config::settings`] adds the rest.
+    /// The core's settings, as far as they are options. [`Config::settings`] adds the rest.
     pub core: Settings,
 }
 
 impl Config {
-    /// What the core is told on a machine that has descriptors for `connections_room` clients, at
-    /// a time in Unix seconds; with a key that nobody outside can guess.
+    /// Returns the core's settings on a machine with file descriptors for `connections_room`
+    /// clients. `random_key` must be secret.
     pub fn settings(
         &self,
         connections_room: usize,
@@ -92,14 +91,14 @@ impl Config {
         }
     }
 
-    /// What answers tell browsers: where several sites are named, also that they are not told the
-    /// same.
+    /// Returns the CORS fields for each site. If there are several sites, also the field that keeps
+    /// caches from mixing them.
     fn cors_fields(&self) -> Vec<(String, Fields)> {
         let has_several = self.cors.len() > 1;
         let of_origin = |origin: &CorsOrigin| match origin {
             CorsOrigin::Any => ("*".to_owned(), &[("Access-Control-Allow-Origin", "*")][..]),
             CorsOrigin::Site(site) => {
-                // As many as there are options, for as long as the server runs.
+                // One for each `--cors` option, for the whole run.
                 let value: &'static str = Box::leak(site.clone().into_boxed_str());
                 let mut fields = vec![("Access-Control-Allow-Origin", value)];
                 if has_several {
@@ -112,28 +111,28 @@ impl Config {
     }
 }
 
-/// How datagrams leave.
+/// How datagrams are sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outgoing {
-    /// From 1 on: those to groups pass so many routers less one.
+    /// TTL of datagrams to groups; at least 1.
     pub hops: u8,
-    /// By which those to groups leave; `None`: by that which the routes say.
+    /// Interface of datagrams to groups; `None`: the routing table chooses.
     pub interface: Option<InterfaceName>,
-    /// From 0 to 63.
+    /// 0 to 63.
     pub dscp: u8,
 }
 
-/// What becomes of system calls, files, ports and processes that no thread needs.
+/// What happens to system calls, files, ports and processes that no thread needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxMode {
-    /// They are refused.
+    /// The kernel refuses them.
     On,
-    /// They are not, and the kernel's audit log tells of the calls.
+    /// The kernel allows them, and its audit log lists the calls.
     Log,
     Off,
 }
 
-/// Where clients are waited for.
+/// Where the server accepts clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
     Tcp(Bind),
@@ -141,13 +140,13 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-/// Where a socket is to be bound.
+/// An address to bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
-    /// Port 0: any that is free.
+    /// Port 0: any free port.
     pub address: SocketAddr,
-    /// Where instead, on a machine without IPv6. Only a default has it: what was asked for is bound
-    /// or fails.
+    /// Address to bind on a machine without IPv6. Only defaults have one: an address that the
+    /// operator gives is bound, or is an error.
     pub without_ipv6: Option<SocketAddr>,
 }
 
@@ -167,7 +166,7 @@ impl Display for AccessLog {
     }
 }
 
-/// Whose pages may read streams.
+/// Sites whose pages may read streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorsOrigin {
     Any,

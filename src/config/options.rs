@@ -1,6 +1,5 @@
-//! The table of options: for each its name, what it takes and where that goes, its group, its
-//! default, and what it says about itself. What bounds clients stands in [`bounds`]. There is no
-//! other list of them: an option goes by deleting its row, and its field.
+//! The table of options. To remove an option, delete its row and its field. Options that limit
+//! clients are in [`bounds`].
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -23,7 +22,7 @@ fn push<T>(list: &mut Vec<T>, value: Read<T>) -> Read<()> {
 const HTTP_PORT: u16 = 8000;
 const RTP_PORT: u16 = 5004;
 
-/// All of IPv6 and, through it, of IPv4; where there is no IPv6, all of IPv4.
+/// All addresses of IPv6 and IPv4; without IPv6, all of IPv4.
 fn everywhere(port: u16) -> Bind {
     Bind {
         address: SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
@@ -33,9 +32,9 @@ fn everywhere(port: u16) -> Bind {
 
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
-/// The most of anything that is counted.
+/// Upper limit for counts.
 const MANY: usize = 10_000_000;
-/// The shortest time that cuts somebody, in seconds.
+/// Shortest time after which a client is disconnected, in seconds.
 const MOMENT: f64 = 0.01;
 
 /// The headings, in the order of `--help` and `docs/options.md`.

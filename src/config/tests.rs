@@ -1,4 +1,4 @@
-//! The options as a user meets them: what is good, what is wrong and what is said about it.
+//! Options as users give them: valid ones, wrong ones, and the errors.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -32,7 +32,7 @@ fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Config {
     }
 }
 
-/// What is said about one argument.
+/// Returns the error for one argument.
 fn said(argument: &str) -> String {
     read(&[argument], &[]).expect_err(argument).to_string()
 }
@@ -162,7 +162,7 @@ fn an_option_wins_over_its_variable() {
     let config = run_with(&[], &environment);
     let both = run(&["--token-server=10.0.0.0/8", "--token-server=::1"]);
     assert_eq!(config.core.token_servers, both.core.token_servers);
-    // What is overridden is not looked at.
+    // A variable is not parsed if its option is given.
     assert_eq!(
         run_with(&["--rtp=off"], &[("TOLLGATE_RTP", "junk")]).rtp,
         None
@@ -224,12 +224,12 @@ fn a_variable_that_is_no_options_is_refused() {
             assert!(said.contains(name) && said.contains(says), "{said}");
         }
     }
-    // In whatever order they come.
+    // The order of variables does not matter.
     for names in [["TOLLGATE_A", "TOLLGATE_B"], ["TOLLGATE_B", "TOLLGATE_A"]] {
         let said = read(&[], &names.map(|name| (name, ""))).expect_err("two");
         assert!(said.to_string().contains("'TOLLGATE_A'"), "{said}");
     }
-    // Who asks for help is told nothing else, and others' variables are theirs.
+    // `--help` reports no errors, and variables of other programs are ignored.
     let environment = [("TOLLGATE_TOKENSERVER", "x")];
     assert_eq!(read(&["--help"], &environment), Ok(Command::Help));
     run_with(
@@ -274,7 +274,7 @@ fn a_mistyped_option_names_the_nearest() {
     }
 }
 
-/// In every build: its rows are there where it is, and where it is not its options say so.
+/// With the feature its rows exist; without it the error names the feature.
 #[test]
 fn the_option_of_what_is_left_out_says_what_it_needs() {
     for feature in FEATURES {
@@ -432,7 +432,7 @@ fn wrong_values_are_told_with_what_would_be_right() {
     }
 }
 
-/// 0.5 s would be below the range.
+/// 0.5 s is below the range.
 #[cfg(feature = "hls")]
 #[test]
 fn examples_of_times_are_in_their_range() {
@@ -576,7 +576,7 @@ fn help_fits_a_screen_and_has_every_option() {
         assert!(line.chars().count() <= 80, "{line}");
     }
     for row in options() {
-        // Two columns for the mark, and at least one space before the words.
+        // Two columns for the mark, and at least one space in front of the text.
         assert!(row.usage().len() <= 25, "{}", row.usage());
         assert!(help.contains(&format!(" {} ", row.usage())), "{}", row.name);
         assert!(
@@ -595,8 +595,7 @@ fn names_are_distinct_and_plain() {
     assert!(names.iter().all(|name| name.bytes().all(plain)));
 }
 
-/// A default that is shown as a value can also be given as one, and then means the same: this keeps
-/// words and deeds together.
+/// A default that is shown as a value can be given, and means the same.
 #[test]
 fn shown_defaults_can_be_given() {
     for row in options() {

@@ -1,5 +1,4 @@
-//! How the values of options are read. Each reader gives the value, or one line that says what is
-//! wrong with it and what would be right.
+//! Parses the values of options. An error is one line: the wrong text, and the right form.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -11,7 +10,7 @@ use crate::gate::host::{BadHost, host_and_port};
 use crate::gate::{HostName, InterfaceName, Join, Quoted, Subnet};
 use crate::relay::{Level, OriginUrl, Peer};
 
-/// What is wrong with a value, and what would be right.
+/// A value, or a sentence with the wrong text and the right form.
 pub(super) type Read<T> = Result<T, String>;
 
 pub(super) fn wrong<T>(text: &str, right: impl std::fmt::Display) -> Read<T> {
@@ -22,13 +21,13 @@ pub(super) fn wrong<T>(text: &str, right: impl std::fmt::Display) -> Read<T> {
     })
 }
 
-/// Digits only; `None` for anything else, and for what does not fit.
+/// Parses digits only. Returns `None` if the number is too large.
 fn digits(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
 }
 
-/// A number in `range`.
+/// Parses a number in `range`.
 pub(super) fn count(text: &str, range: RangeInclusive<usize>) -> Read<usize> {
     let number = digits(text).and_then(|number| usize::try_from(number).ok());
     match number.filter(|number| range.contains(number)) {
@@ -40,7 +39,7 @@ pub(super) fn count(text: &str, range: RangeInclusive<usize>) -> Read<usize> {
     }
 }
 
-/// Bytes in `range`: a number, or one with K, M or G for 1024, 1024² or 1024³.
+/// Parses a size in `range`: bytes, or a number with K, M or G for 1024, 1024² or 1024³.
 pub(super) fn size(text: &str, range: RangeInclusive<u64>) -> Read<usize> {
     let (number, shift) = match text.as_bytes() {
         [.., b'K' | b'k'] => (text.split_at(text.len() - 1).0, 10),
@@ -62,7 +61,7 @@ pub(super) fn size(text: &str, range: RangeInclusive<u64>) -> Read<usize> {
     }
 }
 
-/// A size in the largest unit that it is a multiple of.
+/// Returns a size in the largest unit of which it is a multiple.
 pub(super) fn size_text(bytes: u64) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
     let whole = |(shift, _): &(u32, &str)| bytes != 0 && bytes.trailing_zeros() >= *shift;
@@ -72,10 +71,10 @@ pub(super) fn size_text(bytes: u64) -> String {
     }
 }
 
-/// The longest time that any option takes, in seconds.
+/// The longest time of any option, in seconds.
 pub(super) const HOUR: f64 = 3600.0;
 
-/// A time in `range` of seconds: `30`, `0.5`, `30s`, `500ms`, `2m` or `1h`.
+/// Parses a time in `range` of seconds: `30`, `0.5`, `30s`, `500ms`, `2m` or `1h`.
 pub(super) fn time(text: &str, range: RangeInclusive<f64>) -> Read<Duration> {
     match nanoseconds(text).map(Duration::from_nanos) {
         Some(time) if range.contains(&time.as_secs_f64()) => Ok(time),
@@ -109,12 +108,12 @@ fn nanoseconds(text: &str) -> Option<u64> {
         .ok()
         .filter(|places| *places <= 9)?;
     let whole = digits(whole)?.checked_mul(unit)?;
-    // At most 10⁹ times an hour: it fits in 62 bits.
+    // At most 10⁹ times an hour, which has 62 bits.
     let fraction = digits(fraction)?.checked_mul(unit)? / 10_u64.checked_pow(places)?;
     whole.checked_add(fraction)
 }
 
-/// An address to bind: `192.0.2.1:8000` or `[::]:8000`; port 0 asks for a free one.
+/// Parses an address: `192.0.2.1:8000` or `[::]:8000`. Port 0 asks for a free port.
 fn bind(text: &str) -> Option<Bind> {
     let address: SocketAddr = text.parse().ok()?;
     Some(Bind {
@@ -132,7 +131,7 @@ pub(super) fn listen(text: &str) -> Read<Listen> {
     }
 }
 
-/// A socket in the file system.
+/// Parses the path of a socket in the file system.
 #[cfg(feature = "handover")]
 pub(super) fn unix(text: &str) -> Read<PathBuf> {
     match text.strip_prefix("unix:") {
@@ -155,7 +154,7 @@ pub(super) fn join(text: &str) -> Read<Join> {
     Join::parse(text).map_or_else(|| wrong(text, right), Ok)
 }
 
-/// How far datagrams to groups go, and perhaps by which interface.
+/// Parses a TTL, with an interface or without.
 pub(super) fn multicast(text: &str) -> Read<(u8, Option<InterfaceName>)> {
     let (hops, name) = match text.split_once('%') {
         Some((hops, name)) => (hops, Some(InterfaceName::parse(name))),
@@ -197,7 +196,7 @@ pub(super) fn log_level(text: &str) -> Read<Level> {
     }
 }
 
-/// Whether lines of the log are JSON.
+/// Returns whether log lines are JSON.
 pub(super) fn log_format(text: &str) -> Read<bool> {
     match text {
         "text" => Ok(false),
@@ -206,7 +205,7 @@ pub(super) fn log_format(text: &str) -> Read<bool> {
     }
 }
 
-/// Whether something is wanted.
+/// Parses `on` or `off`.
 #[cfg(any(feature = "hls", feature = "remux"))]
 pub(super) fn switch(text: &str) -> Read<bool> {
     match text {
@@ -216,7 +215,7 @@ pub(super) fn switch(text: &str) -> Read<bool> {
     }
 }
 
-/// What becomes of what no thread needs.
+/// Parses a sandbox mode.
 #[cfg(feature = "sandbox")]
 pub(super) fn sandbox(text: &str) -> Read<super::SandboxMode> {
     use super::SandboxMode;
@@ -228,7 +227,7 @@ pub(super) fn sandbox(text: &str) -> Read<super::SandboxMode> {
     }
 }
 
-/// The path of a file.
+/// Parses the path of a file.
 pub(super) fn path(text: &str) -> Read<PathBuf> {
     if text.is_empty() {
         return wrong(text, "the path of a file");
@@ -236,7 +235,7 @@ pub(super) fn path(text: &str) -> Read<PathBuf> {
     Ok(text.into())
 }
 
-/// `-`, or a path.
+/// Parses `-` or a path.
 pub(super) fn access_log(text: &str) -> Read<AccessLog> {
     match text {
         "" => wrong(text, "the path of a file, or - for stdout"),
@@ -245,7 +244,7 @@ pub(super) fn access_log(text: &str) -> Read<AccessLog> {
     }
 }
 
-/// `*`, or an origin as browsers send it (RFC 6454, section 6.1).
+/// Parses `*`, or an origin as browsers send it (RFC 6454 section 6.1).
 pub(super) fn cors_origin(text: &str) -> Read<CorsOrigin> {
     if text == "*" {
         return Ok(CorsOrigin::Any);
@@ -264,7 +263,7 @@ pub(super) fn cors_origin(text: &str) -> Read<CorsOrigin> {
     }
 }
 
-/// Another relay: `http://ADDR:PORT`, perhaps with a path.
+/// Parses the URL of a peer: `http://ADDR:PORT`, perhaps with a path.
 pub(super) fn peer(text: &str) -> Read<Peer> {
     match origin(text).ok().as_ref().and_then(Peer::new) {
         Some(peer) => Ok(peer),
@@ -272,7 +271,7 @@ pub(super) fn peer(text: &str) -> Read<Peer> {
     }
 }
 
-/// Another relay: `http://HOST:PORT`, perhaps with a path.
+/// Parses the URL of an origin: `http://HOST:PORT`, perhaps with a path.
 pub(super) fn origin(text: &str) -> Read<OriginUrl> {
     let right = "http://HOST:PORT or http://HOST:PORT/PATH, such as http://origin.example:8000";
     let Some(rest) = text.strip_prefix("http://") else {

@@ -1,5 +1,6 @@
-//! Who is not admitted for a while, because players reconnect at once when they are cut off: all
-//! who come to a session that was aborted, or a viewer who was ended.
+//! Blocks of sessions and viewers for a while. Players reconnect at once when they are
+//! disconnected, so an aborted session, or a viewer that was kicked, is not admitted again until
+//! its block ends.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use crate::held::table_bytes;
 use crate::time::Instant;
 
-/// Those who are blocked, each until a moment.
+/// Names that are blocked, each with the end of its block.
 #[derive(Debug)]
 pub struct Blocks<K> {
     until: HashMap<K, Instant>,
@@ -22,12 +23,12 @@ impl<K> Default for Blocks<K> {
     }
 }
 
-/// So many are blocked at once. None makes room for another: an operator relies on it.
+/// Largest number of blocks. A new block never removes another, since an operator relies on each.
 pub const BLOCKS_MAX: usize = 1024;
 
 impl<K: Clone + Eq + Hash> Blocks<K> {
-    /// Blocks one until `until`, or until then instead if it is blocked; those whose time is over
-    /// are forgotten with this. Says whether there was room.
+    /// Blocks a name until `until`, also if it is blocked already. Removes blocks that have ended.
+    /// Returns whether there was space.
     #[must_use]
     pub fn add(&mut self, whom: &K, until: Instant, now: Instant) -> bool {
         self.until.retain(|_, until| *until > now);
@@ -38,19 +39,19 @@ impl<K: Clone + Eq + Hash> Blocks<K> {
         has_room
     }
 
-    /// What they hold in memory, in bytes; `of` says so of what each is known by.
+    /// Returns the memory in bytes; `of` returns that of a name.
     pub fn held_bytes(&self, of: impl Fn(&K) -> usize) -> usize {
         let names: usize = self.until.keys().map(of).sum();
         table_bytes::<(K, Instant)>(self.until.capacity()) + names
     }
 
-    /// All of them, and until when.
+    /// Returns all blocked names, each with the end of its block.
     #[cfg(feature = "handover")]
     pub fn iter(&self) -> impl Iterator<Item = (&K, &Instant)> {
         self.until.iter()
     }
 
-    /// How long one is blocked still.
+    /// Returns the time until the name's block ends; `None` if it is not blocked.
     pub fn left(&self, whom: &K, now: Instant) -> Option<Duration> {
         let until = self.until.get(whom)?;
         (*until > now).then(|| until.since(now))

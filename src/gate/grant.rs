@@ -1,25 +1,25 @@
-//! What an `http` tuple grants: which way, to which session, until when, how much, and what for.
+//! What an `http` tuple grants: direction, session, times, limits, and a note.
 //!
-//! A tuple without terms is the seed's token: both ways, for its own session, until it is revoked.
+//! A tuple without terms allows both directions for its own session, until it is revoked.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::session_id::SessionId;
 use crate::time::UnixTime;
 
-/// Which way media may go.
+/// Directions in which media may flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Direction {
-    /// To be the source.
+    /// Publishing.
     In,
-    /// To watch.
+    /// Watching.
     Out,
     Both,
 }
 
 impl Direction {
-    /// Whether the session's source may come.
+    /// Returns whether the session may have a source.
     pub fn allows_in(self) -> bool {
         match self {
             Direction::In | Direction::Both => true,
@@ -27,7 +27,7 @@ impl Direction {
         }
     }
 
-    /// Whether its viewers may.
+    /// Returns whether the session may have viewers.
     pub fn allows_out(self) -> bool {
         match self {
             Direction::Out | Direction::Both => true,
@@ -35,7 +35,7 @@ impl Direction {
         }
     }
 
-    /// As the API and the journal write it.
+    /// Returns the name in the API and the journal.
     pub fn name(self) -> &'static str {
         match self {
             Direction::In => "in",
@@ -44,7 +44,7 @@ impl Direction {
         }
     }
 
-    /// What [`Direction::name`] wrote.
+    /// Parses what [`Direction::name`] returns.
     pub fn parse(name: &str) -> Option<Direction> {
         let mut all = [Direction::In, Direction::Out, Direction::Both].into_iter();
         all.find(|direction| direction.name() == name)
@@ -56,42 +56,43 @@ impl Direction {
     }
 }
 
-/// What an `http` tuple says besides its sessionid.
+/// What an `http` tuple says about its session id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Grant {
-    /// Which way media may go.
+    /// Directions that are allowed.
     pub direction: Direction,
-    /// What is not as with a plain token.
+    /// Further terms of the token.
     pub terms: Terms,
 }
 
-/// What is not as with a plain token.
+/// Terms of a token; a plain token has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Terms {
-    /// The sessionid is a key to this session, and names none itself.
+    /// The session that this session id is a key to. A key has no session of its own.
     pub opens: Option<SessionId>,
-    /// From then on nobody new comes in by it.
+    /// Nobody is admitted from this second on.
     pub expires: Option<UnixTime>,
-    /// From then on nobody is inside by it.
+    /// Everybody is disconnected at this second.
     pub ends: Option<UnixTime>,
-    /// So many watch by it at once; where it names a session itself, so many watch that.
+    /// Largest number of viewers with this session id. On a session's own token, it limits all
+    /// viewers of the session.
     pub viewers_max: Option<u32>,
-    /// A source that came by it is read no faster, in bits a second; where it names a session
-    /// itself, neither is any other source of that.
+    /// Largest bitrate of a source with this session id: it is read no faster. On a session's own
+    /// token, it limits every source of the session.
     pub bits_per_second_max: Option<u64>,
-    /// What for.
+    /// The operator's note.
     pub note: Option<Note>,
 }
 
-/// What a call says of an `http` tuple. What it leaves out stays as it is.
+/// The changes of an `http` tuple that a call asks for. Terms that the call leaves out stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct GrantChange {
-    /// The new direction. A new tuple has [`Direction::Both`] where the call names none.
+    /// The new direction. If a call for a new tuple leaves it out, it is [`Direction::Both`].
     pub direction: Option<Direction>,
-    /// The terms that the call names.
+    /// The terms that the call sets.
     pub terms: Terms,
 }
 
@@ -112,19 +113,20 @@ impl From<Direction> for Grant {
 }
 
 impl Grant {
-    /// The second from which on nobody comes in.
+    /// Returns the second from which on nobody is admitted: the earlier one of `expires` and
+    /// `ends`.
     pub fn shuts(&self) -> Option<UnixTime> {
         let Terms { expires, ends, .. } = self.terms;
         [expires, ends].into_iter().flatten().min()
     }
 
-    /// Whether nobody comes in any more.
+    /// Returns whether nobody is admitted any more.
     pub fn is_shut(&self, now: UnixTime) -> bool {
         self.shuts().is_some_and(|shuts| shuts <= now)
     }
 
-    /// Returns the grant after a change. What the change names replaces the old value, and what it
-    /// leaves out stays. `known` must not be over: nothing of a grant that is over stays.
+    /// Returns the grant after a change. Terms of the change replace old ones; the others stay.
+    /// Pass no `known` that is over, since nothing of it stays.
     pub(super) fn changed(known: Option<&Grant>, change: GrantChange) -> Grant {
         let GrantChange { direction, terms } = change;
         let Some(Grant {
@@ -148,70 +150,70 @@ impl Grant {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         self.terms.held_bytes()
     }
 }
 
 impl Terms {
-    /// Bytes that their allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         let opens = self.opens.as_ref().map_or(0, SessionId::held_bytes);
         opens + self.note.as_ref().map_or(0, |note| note.0.len())
     }
 }
 
-/// What the operator wants to remember of a token: up to 256 bytes of UTF-8 without control
-/// characters, shown to the API's callers only.
+/// The operator's note about a token: up to 256 bytes of UTF-8 without control characters. Only
+/// callers of the API see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note(Box<str>);
 
 impl Note {
-    /// The longest, in bytes.
+    /// Length of the longest note, in bytes.
     pub const BYTES_MAX: usize = 256;
 
-    /// `None` for what is empty, too long or has control characters.
+    /// Returns `None` if the text is empty, too long, or has control characters.
     pub fn parse(text: &str) -> Option<Note> {
         let is_good =
             (1..=Self::BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control);
         is_good.then(|| Note(text.into()))
     }
 
-    /// As it was given.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its first word; empty, if it has none.
+    /// Returns the first word; empty if there is none.
     pub fn first_word(&self) -> &str {
         self.0.split_whitespace().next().unwrap_or_default()
     }
 }
 
-/// Why somebody does not come in.
+/// Reasons not to admit a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// There is no such token.
+    /// No token has this session id.
     NoToken,
-    /// It is over.
+    /// The token has expired.
     Over,
-    /// It is for the other direction.
+    /// The token is for the other direction.
     Direction,
 }
 
-/// Why a sessionid cannot be what it is to be: a name is a session's, or a key to one.
+/// Reasons why a session id cannot be a key, or a session's name. It cannot be both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadKey {
-    /// It would open itself.
+    /// The key would open itself.
     Itself,
-    /// What it would open is a key.
+    /// The session that it would open is a key.
     OfKey,
     /// It has tokens of its own, or keys.
     IsSession,
-    /// It is a key to something else.
+    /// It is a key to another session.
     IsKey,
-    /// It would have UDP clients.
+    /// It has UDP clients.
     Rtp,
 }
 

@@ -1,9 +1,9 @@
-//! Hosts as people write them: an IPv4 address, an IPv6 address in brackets, or a name (RFC 1123,
-//! section 2.1, with the underscore that much of the DNS has).
+//! Hosts: an IPv4 address, an IPv6 address in brackets, or a name (RFC 1123 section 2.1, and the
+//! underscore that DNS names use).
 //!
-//! A host remembers how it was written, because that is how it is listed, and is compared by what
-//! it means. What looks like an IPv4 address without being one is refused, never taken for a name:
-//! `127.1`, `0x7f000001` or `010.0.0.1` mean different hosts to different resolvers.
+//! A host keeps its spelling for lists, but comparisons ignore it. Text that looks like an IPv4
+//! address and is none is refused, never used as a name: `127.1`, `0x7f000001` and `010.0.0.1` mean
+//! different hosts to different resolvers.
 
 use std::fmt::{self, Display, Formatter};
 use std::hash::{Hash, Hasher};
@@ -15,20 +15,20 @@ use std::num::NonZeroU16;
 const LABEL_BYTES_MAX: usize = 63;
 const NAME_BYTES_MAX: usize = 253;
 
-/// A host. Two are equal if they are the same address, or the same name whatever its case.
+/// A host. Addresses are compared as addresses, names without case and final dot.
 #[derive(Clone, Debug)]
 pub enum Host {
     Address {
-        /// Never an IPv4-mapped IPv6 address: that is kept as the IPv4 address.
+        /// An IPv4-mapped IPv6 address is stored as IPv4.
         address: IpAddr,
-        /// As it was given, without brackets.
+        /// The spelling in the request, without brackets.
         written: Box<str>,
     },
     Name(HostName),
 }
 
 impl Host {
-    /// As it was given, without brackets.
+    /// Returns the spelling in the request, without brackets.
     pub fn as_str(&self) -> &str {
         match self {
             Host::Address { written, .. } => written,
@@ -36,8 +36,7 @@ impl Host {
         }
     }
 
-    /// Takes what stands before the colon of HOST:PORT, without brackets: an IPv4 address or a
-    /// name.
+    /// Parses the host of HOST:PORT if it has no brackets: an IPv4 address or a name.
     fn parse_unbracketed(text: &str) -> Result<Host, BadHost> {
         match text.parse::<Ipv4Addr>() {
             Ok(address) => Ok(Host::Address {
@@ -48,7 +47,7 @@ impl Host {
         }
     }
 
-    /// Takes what stands between the brackets.
+    /// Parses the text between brackets as an IPv6 address.
     fn parse_bracketed(text: &str) -> Result<Host, BadHost> {
         if text.contains('%') {
             return Err(BadHost::Zone);
@@ -82,7 +81,7 @@ impl Hash for Host {
     }
 }
 
-/// As it was given, an IPv6 address in brackets: what a port may be put behind.
+/// The spelling in the request. An IPv6 address is in brackets, so that a port can follow.
 impl Display for Host {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let written = self.as_str();
@@ -94,15 +93,14 @@ impl Display for Host {
     }
 }
 
-/// A syntactically valid host name, which is not an address. Compared whatever its case and final
-/// dot.
+/// A valid host name that is no address. Comparisons ignore case and a final dot.
 #[derive(Clone, Debug)]
 pub struct HostName(Box<str>);
 
 impl HostName {
-    /// Takes at most 253 bytes, a final dot not counted: labels of 1 to 63 letters, digits, `_`
-    /// and `-`, which neither begin nor end with a `-`. The last one is no number: resolvers would
-    /// take the name for an IPv4 address.
+    /// Parses a name of at most 253 bytes, without counting a final dot. Labels have 1 to 63
+    /// letters, digits, `_` and `-`, and neither begin nor end with `-`. The last label is no
+    /// number, since resolvers would read the name as an IPv4 address.
     pub fn parse(text: &str) -> Result<HostName, BadHost> {
         let bare = text.strip_suffix('.').unwrap_or(text);
         if text.is_empty() {
@@ -122,7 +120,7 @@ impl HostName {
         }
     }
 
-    /// As it was given.
+    /// Returns the spelling in the request.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -166,7 +164,7 @@ fn check_label(label: &str) -> Result<(), BadHost> {
     Ok(())
 }
 
-/// Whether a name that ends in this label could be taken for an IPv4 address: resolvers do so for
+/// Returns whether resolvers could read a name with this last label as an IPv4 address. They read
 /// decimal, octal and hexadecimal numbers.
 fn is_number(label: &str) -> bool {
     let hexadecimal = label
@@ -178,7 +176,7 @@ fn is_number(label: &str) -> bool {
     }
 }
 
-/// Takes HOST:PORT apart.
+/// Parses HOST:PORT.
 pub fn host_and_port(text: &str) -> Result<(Host, NonZeroU16), BadHost> {
     if let Some(bracketed) = text.strip_prefix('[') {
         let (inside, after) = bracketed.split_once(']').ok_or(BadHost::BracketOpen)?;
@@ -213,7 +211,7 @@ fn parse_port(text: &str) -> Result<NonZeroU16, BadHost> {
     NonZeroU16::new(port).ok_or(BadHost::PortZero)
 }
 
-/// What is wrong with a HOST:PORT, and what would be right.
+/// Reasons why a HOST:PORT is wrong. Prints what would be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHost {
     NoHost,
@@ -289,7 +287,7 @@ mod tests {
         assert_ne!(host("a1:1"), host("192.0.2.1:1"));
     }
 
-    /// Tables of them find what is equal, and need not look at all the others.
+    /// Equal hosts must have equal hashes, and different hosts should not.
     #[test]
     fn hosts_that_are_equal_hash_alike_and_others_do_not() {
         let hash = |text: &str| {

@@ -1,45 +1,46 @@
-//! Multicast groups to be listened to: `GROUP[@SOURCE][%INTERFACE]`, such as `239.1.2.3`,
+//! Multicast groups that the server joins: `GROUP[@SOURCE][%INTERFACE]`, such as `239.1.2.3`,
 //! `232.1.2.3@192.0.2.7` or `ff3e::1234@2001:db8::7%eth1`.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 
-/// A group, who may send to it, and where it is joined. Prints as it reads back.
+/// A group to join. Prints as text that parses to the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// Multicast.
+    /// A multicast address.
     pub group: IpAddr,
-    /// The one host whose datagrams count (source-specific multicast, RFC 4607); `None`: anyone's
-    /// do, of whom the first in sequence becomes the source. Of the group's IP version.
+    /// Only datagrams from this host count (source-specific multicast, RFC 4607). Has the IP
+    /// version of the group. `None`: any host may send, and the first one with packets in sequence
+    /// becomes the source.
     pub source: Option<IpAddr>,
-    /// `None`: where the system's routes say.
+    /// Interface to join on; `None`: the one that the routing table names.
     pub interface: Option<InterfaceName>,
 }
 
-/// A name that a network interface may have: 1 to 15 bytes, neither spaces, slashes nor control
-/// characters among them.
+/// A name that a network interface may have: 1 to 15 bytes without spaces, slashes and control
+/// characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceName(Box<str>);
 
-/// With the zero that ends it, the kernel has 16 bytes (`IFNAMSIZ`).
+/// The kernel has 16 bytes (`IFNAMSIZ`), the final zero included.
 const NAME_BYTES_MAX: usize = 15;
 
 impl InterfaceName {
-    /// `None` if nothing can be called so.
+    /// Returns `None` if no interface can have this name.
     pub fn parse(text: &str) -> Option<InterfaceName> {
         let is_good = |byte: u8| byte.is_ascii_graphic() && !b"/%@".contains(&byte);
         let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
         (fits && text.bytes().all(is_good)).then(|| InterfaceName(text.into()))
     }
 
-    /// As the system has it.
+    /// Returns the name as the system spells it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl Join {
-    /// `None` if the text is no group, or its source is none that could send to it.
+    /// Returns `None` if the text names no group, or a source that cannot send to it.
     pub fn parse(text: &str) -> Option<Join> {
         let (rest, interface) = match text.split_once('%') {
             Some((rest, name)) => (rest, Some(InterfaceName::parse(name)?)),

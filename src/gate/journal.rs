@@ -1,5 +1,5 @@
-//! The journal of the token table: what stands in a token file, as bytes. Files are opened, written
-//! and synced elsewhere.
+//! The journal of the token table: the text of a token file. Files are opened, written and synced
+//! elsewhere.
 //!
 //! ```text
 //! tollgate-tokens 1
@@ -9,21 +9,25 @@
 //! [{"set":"new","http":"both"},{"forget":"key"}] b7527b69
 //! ```
 //!
-//! A line is what was written at once: changes as a JSON array, a space, and the CRC-32 (IEEE
-//! 802.3) of the JSON in eight lower-case hexadecimal digits. The first line names the format and
-//! its version. Replayed from an empty table, the changes give the table. `set` puts tuples into a
-//! session and says all that is known of them, `forget` removes an `http` tuple to make room, and
-//! `revoke` removes all of a session's tuples. Version 0.2 wrote `add`, which joins an `http` tuple
-//! with the one that was there: it is still read. `udp` holds the clients
-//! as they were given, a name with the addresses that it had then: a restart changes nothing. One
-//! that gets something else than RTP alone has that in front, and a space: `udp 192.0.2.7:5004`,
-//! `5x10 p.example:5004`. `for`, `expires`, `ends`, `max_viewers`, `max_bitrate` and `note` are the
-//! terms of what `http` grants, times in seconds since 1970 began. `time` says how late it has
-//! been: a clock that has been set back since opens nothing that was over then.
+//! The first line names the format and its version. Each further line has the changes that were
+//! written together, as a JSON array, then a space and the CRC-32 (IEEE 802.3) of the JSON in eight
+//! lower-case hexadecimal digits. Replaying all changes on an empty table gives the table.
 //!
-//! A line is written when the one before is on disk. So a crash can spoil the last line only: that
-//! one is dropped, and nobody had been told of it. A line that is wrong anywhere else was damaged
-//! later, and is an error.
+//! `set` puts tuples into a session, with all their terms. `forget` removes an `http` tuple to make
+//! room. `revoke` removes all tuples of a session. Version 0.2 wrote `add`, which extends an `http`
+//! tuple; it can still be read.
+//!
+//! `udp` lists clients as the call gave them. A name is followed by its addresses, so a restart
+//! changes nothing. A client that does not get plain RTP has a prefix and a space: `udp
+//! 192.0.2.7:5004`, `5x10 p.example:5004`.
+//!
+//! `for`, `expires`, `ends`, `max_viewers`, `max_bitrate` and `note` are the terms of `http`; times
+//! are in Unix seconds. `time` is the latest time of the server, so that a clock that was set back
+//! cannot make an expired token valid again.
+//!
+//! A line is written only when the line before is on disk. So a crash can damage the last line
+//! only. That line is dropped, since no caller has got an answer for it. Damage in any other line
+//! is an error.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
@@ -41,20 +45,20 @@ use crate::time::UnixTime;
 
 /// The first line.
 pub const HEADER: &[u8] = b"tollgate-tokens 1\n";
-/// What the first line of every version begins with.
+/// Beginning of the first line in every version.
 const HEADER_BEGINNING: &[u8] = b"tollgate-tokens ";
-/// The longest first line that is looked at.
+/// Bytes of the first line that are searched for its end.
 const HEADER_BYTES_MAX: usize = 64;
-/// The longest line that is read.
+/// Longest line.
 const LINE_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Clients in one record of a compacted journal, and records in a line of it.
+/// Clients in a record, and records in a line, of a compacted journal.
 const RUN_CLIENTS_MAX: usize = 1024;
 const LINE_RECORDS: usize = 64;
-/// A smaller journal is not worth compacting.
+/// Smaller journals are not compacted.
 const COMPACT_BYTES_MIN: u64 = 64 * 1024;
 
-/// A record as JSON: one of `set`, `add`, `forget`, `revoke` and `time` is there, the others with
-/// `set` or `add` only, and terms with `http` only.
+/// A record as JSON. It has exactly one of `set`, `add`, `forget`, `revoke` and `time`. Other
+/// fields go with `set` and `add` only, and terms with `http` only.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -80,7 +84,7 @@ struct Written {
     max_bitrate: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
-    /// Each client as it was given, and if that is a name the addresses behind it.
+    /// For each client its text, and if that is a name its addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     udp: Vec<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +100,7 @@ impl From<&Record> for Written {
                 udp: rtp.iter().map(write_client).collect(),
                 ..http.as_ref().map_or_else(Written::default, write_grant)
             },
-            // What it makes of the table is never known here.
+            // The writer of a record does not know what it changes.
             Record::Join { grant, .. } => Written {
                 add: name,
                 ..write_grant(grant)
@@ -167,7 +171,7 @@ fn read_client(written: &[String]) -> Option<RtpTuple> {
     })
 }
 
-/// What was written may be absent, but must be good where it is there.
+/// Reads a field that may be absent. If it is there, it must be valid.
 fn read_if<T, U>(written: Option<T>, read: impl FnOnce(T) -> Option<U>) -> Option<Option<U>> {
     match written {
         None => Some(None),
@@ -179,7 +183,7 @@ fn read_session(text: String) -> Option<SessionId> {
     SessionId::parse(text.as_bytes()).ok()
 }
 
-/// A time that is written with more than four digits of a year was never one.
+/// No writer has ever written a year with more than four digits.
 fn read_stamp(unix_seconds: u64) -> Option<UnixTime> {
     Some(UnixTime { unix_seconds }).filter(|stamp| *stamp <= UnixTime::MAX)
 }
@@ -191,7 +195,7 @@ impl Written {
         has_number || self.opens.is_some() || self.note.is_some()
     }
 
-    /// `None`: it says nothing that an entry can say.
+    /// Adds the record to the entry. Returns `None` if the record is not valid.
     fn add_to(self, entry: &mut Entry) -> Option<()> {
         let is_bare = self.http.is_none() && self.udp.is_empty() && !self.has_terms();
         let is_good = self.http.is_some() || !self.has_terms();
@@ -244,18 +248,18 @@ impl Written {
     }
 }
 
-/// The line of changes that are made together, and of how late it was.
+/// Returns the line for changes that are made together, with the time of the last one.
 pub fn encode(records: &[Record], time: Option<UnixTime>) -> Vec<u8> {
     let time = time.map(|time| Written {
         time: Some(time.unix_seconds),
         ..Written::default()
     });
     let written: Vec<Written> = records.iter().map(Written::from).chain(time).collect();
-    // Strings have no way to fail.
+    // Serialising strings cannot fail.
     sealed(serde_json::to_vec(&written).unwrap_or_default())
 }
 
-/// The line of a JSON text.
+/// Returns the line for a JSON text.
 pub fn sealed(json: Vec<u8>) -> Vec<u8> {
     let mut line = json;
     let seal = seal(&line);
@@ -264,7 +268,7 @@ pub fn sealed(json: Vec<u8>) -> Vec<u8> {
     line
 }
 
-/// Takes a line without its end.
+/// Parses a line without its line end.
 fn decode(line: &[u8]) -> Result<Entry, Fault> {
     let parts = line
         .len()
@@ -283,12 +287,12 @@ fn decode(line: &[u8]) -> Result<Entry, Fault> {
 
 const SEAL_BYTES: usize = 9;
 
-/// What stands behind a record's JSON.
+/// Returns the text that follows a record's JSON.
 fn seal(json: &[u8]) -> Vec<u8> {
     format!(" {:08x}", crc32(json)).into_bytes()
 }
 
-/// CRC-32 of IEEE 802.3, as zlib and PNG have it.
+/// CRC-32 of IEEE 802.3, as in zlib and PNG.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         let index = (crc as u8) ^ byte;
@@ -313,8 +317,8 @@ const CRC_TABLE: [u32; 256] = {
     table
 };
 
-/// The records that make this table anew, tuples in the same order: one for each run of tuples of a
-/// session.
+/// Returns records that build this table, with the tuples in their order. Adjacent tuples of a
+/// session share a record.
 fn records(tokens: &Tokens) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     for tuple in tokens.after(0) {
@@ -329,7 +333,7 @@ fn records(tokens: &Tokens) -> Vec<Record> {
                 http: None,
                 rtp: vec![client.clone()],
             }),
-            // A record's http tuple is the first that it adds.
+            // The `http` tuple of a record comes first.
             (Kind::Http(grant), _) => records.push(Record::Set {
                 session: tuple.session().clone(),
                 http: Some(grant.clone()),
@@ -340,7 +344,7 @@ fn records(tokens: &Tokens) -> Vec<Record> {
     records
 }
 
-/// The shortest journal of this table.
+/// Returns the shortest journal of this table.
 pub fn compact(tokens: &Tokens) -> Vec<u8> {
     let mut bytes = HEADER.to_vec();
     if tokens.time() > UnixTime::default() {
@@ -352,36 +356,36 @@ pub fn compact(tokens: &Tokens) -> Vec<u8> {
     bytes
 }
 
-/// Whether a journal is worth compacting, where `live_bytes` were needed when that was looked at
-/// last. Each compaction is paid for by as many bytes that were appended before.
+/// Returns whether to compact a journal that had `live_bytes` after the last compaction. Each
+/// compaction needs as many bytes appended as it writes.
 pub fn should_compact(file_bytes: u64, live_bytes: u64) -> bool {
     file_bytes > COMPACT_BYTES_MIN && file_bytes / 2 > live_bytes
 }
 
-/// Reads a journal that comes in pieces.
+/// Reads a journal in pieces.
 #[derive(Debug, Default)]
 pub struct Replay {
-    /// The line that is arriving. One that is here whole has a wrong checksum, which only the last
-    /// may have.
+    /// The line that is arriving. A complete line stays here if its checksum is wrong, until more
+    /// bytes show that it was not the last one.
     line: Vec<u8>,
-    /// Where it begins.
+    /// Offset of the line.
     offset: u64,
-    /// Lines before it.
+    /// Number of lines in front of it.
     lines: u64,
 }
 
-/// How a journal ended.
+/// The end of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The bytes of whole lines. 0: not even the first is there, and the journal is to be begun.
+    /// Bytes of complete lines. 0: even the first line is missing.
     pub whole_bytes: u64,
-    /// Behind them, what came of a record that was being written in a crash.
+    /// Bytes of an incomplete line after them, which a crash has left.
     pub torn_bytes: u64,
 }
 
 impl Replay {
-    /// The changes of the next line. `None`: all of the input is taken, and there may be more.
-    /// Nothing can be read on after an error.
+    /// Returns the changes of the next line; `None` if all input is used. After an error the
+    /// journal cannot be read further.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Entry>, Damage> {
         while !input.is_empty() {
             if self.line.ends_with(b"\n") {
@@ -401,13 +405,13 @@ impl Replay {
         Ok(None)
     }
 
-    /// There is no more.
+    /// Returns where the complete lines end.
     pub fn finish(self) -> Result<End, Damage> {
         if self.lines == 0 && !HEADER.starts_with(&self.line) {
             return Err(self.damage(Fault::NotJournal));
         }
-        // These three stand at the beginning of a line only, since quotes in strings are escaped:
-        // here two lines have become one, and a write that broke off does not do that.
+        // These bytes only occur at the beginning of a line, since quotes in strings are escaped.
+        // So two lines were merged here, and an interrupted write cannot do that.
         if self.line.windows(3).skip(1).any(|three| three == b"[{\"") {
             return Err(self.damage(Fault::Checksum));
         }
@@ -433,7 +437,7 @@ impl Replay {
         let entry = if self.lines > 0 {
             match decode(line) {
                 Ok(entry) => Some(entry),
-                // It is left standing: what comes behind it shows whether it is the last.
+                // The line is kept. If more bytes follow, it is not the last line.
                 Err(Fault::Checksum) => return Ok(None),
                 Err(fault) => return Err(self.damage(fault)),
             }
@@ -459,18 +463,18 @@ impl Replay {
     }
 }
 
-/// Where a journal cannot be read, and why. Prints without anything that stands in it.
+/// Where and why a journal cannot be read. Prints nothing of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Counted from 1.
+    /// Number of the line, from 1.
     pub line: u64,
-    /// Where the line begins, in bytes from 0.
+    /// Offset of the line, in bytes.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The error in the line.
     pub fault: Fault,
 }
 
-/// What is wrong with a line.
+/// Errors in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     NotJournal,

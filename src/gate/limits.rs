@@ -1,29 +1,29 @@
-//! How many tuples there may be, and what is said where there are too many.
+//! Limits on tuples, and the error if a call exceeds them.
 
 use std::fmt::{self, Display, Formatter};
 
-/// So many different matrices there are among the UDP clients of a session: each costs as much as
-/// a client or two.
+/// Largest number of different FEC matrices among the UDP clients of a session. Each costs as much
+/// as one or two clients.
 pub const MATRICES_MAX: usize = 4;
 
-/// How many tuples there may be.
+/// Largest numbers of tuples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Tuples in the whole table: `--tokens`.
+    /// Tuples in the table: `--tokens`.
     pub tokens_max: usize,
     /// UDP clients of one session: `--udp-clients`.
     pub udp_clients_per_session_max: usize,
 }
 
 impl Limits {
-    /// Of a table that somebody else's limits have bounded.
+    /// For a table whose size is limited elsewhere.
     pub const NONE: Limits = Limits {
         tokens_max: usize::MAX,
         udp_clients_per_session_max: usize::MAX,
     };
 }
 
-/// Why tuples were not added: none of them was.
+/// Reasons why no tuple of a call was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     Tokens { tokens_max: usize },

@@ -1,11 +1,10 @@
-//! The gate: who may stream, who may watch, and where datagrams may go.
+//! The gate: tokens and what they allow.
 //!
-//! Plain data and functions: the session's name ([`session_id`]), the `udp-clients` list of a
-//! request ([`udp_clients`], whose hosts are [`host`]s) and how they get a stream ([`Transport`]),
-//! the groups that are listened to ([`Join`]), the table of tokens ([`tokens`]), what they grant
-//! ([`grant`]), the subnets that callers are measured against ([`subnet`]), and the changes of the
-//! table ([`record`]), with the bytes that outlive it (`journal`). Nothing here knows a socket, a
-//! clock, a file or HTTP; names are resolved elsewhere and come back as addresses.
+//! Contents: session ids ([`session_id`]), the `udp-clients` list of a request ([`udp_clients`],
+//! with [`host`]s), the form in which a UDP client gets a stream ([`Transport`]), multicast groups
+//! ([`Join`]), the token table ([`tokens`]), its terms ([`grant`]), its changes ([`record`]) and
+//! their text on disk (`journal`), and subnets ([`subnet`]). This is plain data: it uses no socket,
+//! clock, file or HTTP. Names are resolved elsewhere.
 
 mod blocks;
 pub mod grant;

@@ -1,13 +1,13 @@
-//! Text from outside, as it may stand in an error or a log line: quoted, bounded, and on one line.
+//! Text from outside for errors and log lines: quoted, shortened, and on one line.
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// How many characters of the text are shown.
+/// Largest number of characters that are shown.
 const CHARACTERS_MAX: usize = 64;
 
-/// Prints bytes from outside between single quotes: at most 64 characters, whatever could break a
-/// line or disguise it (control characters, line separators, marks that turn the direction of
-/// writing) escaped, bytes that are not UTF-8 as `\xNN`. A text that was cut ends in `…`.
+/// Prints bytes from outside between single quotes: at most 64 characters, then `…`. Escapes
+/// characters that could break or disguise a line: control characters, line separators and marks of
+/// writing direction. Bytes that are not UTF-8 print as `\xNN`.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a [u8]);
 

@@ -1,5 +1,5 @@
-//! A change of the token table, as a value: what the table carries out, and what the journal keeps.
-//! A running table changes in no other way, so a journal replayed gives the table that it was.
+//! Changes of the token table. All changes are such records, so that a journal of them can be
+//! replayed.
 
 use std::net::SocketAddr;
 
@@ -8,26 +8,27 @@ use super::session_id::SessionId;
 use super::tuple::RtpTuple;
 use crate::time::UnixTime;
 
-/// A change of the table.
+/// A change of the token table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Puts tuples into the session: each in the place of the one that it stands for, or behind all
-    /// others. The tuples say all that is known of them.
+    /// Puts tuples into the session. A tuple replaces the one that it changes, or is added last.
+    /// The record has all terms.
     Set {
         session: SessionId,
         http: Option<Grant>,
         rtp: Vec<RtpTuple>,
     },
-    /// Removes the session's `http` tuple, which was over, to make room.
+    /// Removes the session's expired `http` tuple, to make room.
     Forget { session: SessionId },
-    /// Removes all of the session's tuples.
+    /// Removes all tuples of the session.
     Revoke { session: SessionId },
-    /// Adds to the session's `http` tuple as version 0.2 did. Read from old journals, never written.
+    /// Extends the session's `http` tuple, as version 0.2 did. It is read from old journals, and
+    /// never written.
     Join { session: SessionId, grant: Grant },
 }
 
 impl Record {
-    /// Bytes that its allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         let (grant, rtp) = match self {
             Record::Set { http, rtp, .. } => (http.as_ref(), rtp.as_slice()),
@@ -38,7 +39,7 @@ impl Record {
         self.session().held_bytes() + grant + clients_bytes(rtp)
     }
 
-    /// How many tuples it puts into the table.
+    /// Returns the number of tuples that it puts into the table.
     pub fn tuples(&self) -> usize {
         match self {
             Record::Set { http, rtp, .. } => usize::from(http.is_some()) + rtp.len(),
@@ -47,7 +48,7 @@ impl Record {
         }
     }
 
-    /// Whose tuples it changes.
+    /// Returns the session whose tuples it changes.
     pub fn session(&self) -> &SessionId {
         match self {
             Record::Set { session, .. }
@@ -58,7 +59,7 @@ impl Record {
     }
 }
 
-/// Bytes that a list of UDP clients takes.
+/// Returns the memory of a list of UDP clients, in bytes.
 pub fn clients_bytes(rtp: &[RtpTuple]) -> usize {
     let addresses = |rtp: &RtpTuple| rtp.addresses.capacity() * size_of::<SocketAddr>();
     let each = rtp
@@ -67,11 +68,11 @@ pub fn clients_bytes(rtp: &[RtpTuple]) -> usize {
     each.sum()
 }
 
-/// What is written at once.
+/// Changes that are written together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The changes, in their order.
     pub records: Vec<Record>,
-    /// How late it was.
+    /// The time of the changes.
     pub time: Option<UnixTime>,
 }

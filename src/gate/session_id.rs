@@ -1,24 +1,23 @@
-//! The name of a session.
+//! Session ids.
 //!
-//! Whoever knows a session's name may use its tokens, so it is treated as a secret: it is never
-//! printed whole. There is no `Display`, `Debug` shows the digest, and errors tell lengths and
-//! places, never the text. A sessionid leaves the process only as JSON, to callers who hold the API
-//! or named it themselves.
+//! A session id is a secret: with it, anyone may use the session's token. So it is never printed.
+//! There is no `Display`, `Debug` prints the digest, and errors name lengths and offsets. Session
+//! ids leave the process only in JSON, for callers of the API or callers that have sent them.
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::rc::Rc;
 
 use serde::{Serialize, Serializer};
 
-/// A sessionid: 1 to 256 bytes of UTF-8 without control characters. Cloning it costs one counter.
+/// A session id: 1 to 256 bytes of UTF-8 without control characters. Clones share the text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(Rc<str>);
 
 impl SessionId {
-    /// The longest sessionid, in bytes after percent-decoding.
+    /// Length of the longest session id, in bytes after percent-decoding.
     pub const BYTES_MAX: usize = 256;
 
-    /// Takes bytes that are already percent-decoded.
+    /// Parses bytes that are percent-decoded.
     pub fn parse(bytes: &[u8]) -> Result<SessionId, BadSessionId> {
         if bytes.is_empty() {
             return Err(BadSessionId::Empty);
@@ -35,21 +34,22 @@ impl SessionId {
         }
     }
 
-    /// Decoded, as clients gave it.
+    /// Returns the decoded text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What its text holds in memory, in bytes, for all that share it.
+    /// Returns the memory of the text in bytes, which all clones share.
     pub fn held_bytes(&self) -> usize {
         2 * size_of::<usize>() + self.0.len()
     }
 
-    /// A label for logs: the same for the same sessionid on every start, and too short to tell it.
+    /// Returns the label for logs. It is the same after a restart, and too short to contain the
+    /// session id.
     pub fn digest(&self) -> Digest {
-        // FNV-1a, 64 bits, folded to 32. It has no key, so that labels can be compared across
-        // restarts and machines; who guesses a sessionid can check the guess against a label, which
-        // is one more reason for long random ones.
+        // FNV-1a, 64 bits, folded to 32. Without a key, labels can be compared across restarts and
+        // machines. A guess of a session id can be checked against a label, so session ids should
+        // be long and random.
         let hash = self
             .0
             .bytes()
@@ -72,7 +72,7 @@ impl Serialize for SessionId {
     }
 }
 
-/// A sessionid's label: prints as 8 hexadecimal digits.
+/// The label of a session id. Prints as 8 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest(u32);
 
@@ -88,7 +88,7 @@ impl Serialize for Digest {
     }
 }
 
-/// What is wrong with a sessionid. Offsets count decoded bytes from 0.
+/// Reasons why a session id is not valid. Offsets count decoded bytes from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadSessionId {
     Empty,
@@ -170,14 +170,14 @@ mod tests {
         let session = parsed("top secret");
         assert_eq!(session.digest(), parsed("top secret").digest());
         assert_ne!(session.digest(), parsed("top secret ").digest());
-        // FNV-1a of "a" is af63dc4c8601ec8c.
+        // The 64-bit FNV-1a of "a" is af63dc4c8601ec8c.
         assert_eq!(parsed("a").digest().to_string(), "296230c0");
         assert_eq!(format!("{:?}", parsed("a")), "SessionId(296230c0)");
         assert!(!format!("{session:?}").contains("secret"));
         assert_eq!(session.digest().to_string().len(), 8);
     }
 
-    /// The text, and the two counters of those who share it.
+    /// The text, and the two counters of its `Rc`.
     #[test]
     fn what_is_held_is_counted() {
         let counters = 2 * size_of::<usize>();

@@ -1,8 +1,6 @@
-//! Subnets as an operator writes them: `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `fd00::/8`, or one bare
-//! address.
+//! Subnets: `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `fd00::/8`, or one address.
 //!
-//! IPv4-mapped IPv6 addresses count as IPv4, in the subnet and in the address that is measured
-//! against it. So `::/0` is all of IPv6, and no IPv4 host is in it.
+//! IPv4-mapped IPv6 addresses count as IPv4. So `::/0` contains all of IPv6, and no IPv4 host.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,24 +10,24 @@ use ipnet::IpNet;
 
 use super::quoted::Quoted;
 
-/// The bits of an IPv4-mapped IPv6 address before the IPv4 address (RFC 4291, section 2.5.5.2).
+/// Bits of an IPv4-mapped IPv6 address in front of the IPv4 address (RFC 4291 section 2.5.5.2).
 const MAPPED_BITS: u8 = 96;
 
-/// A subnet with no bits set beyond its mask, and never an IPv4-mapped one. Prints as
+/// A subnet. No bits are set behind its prefix, and it is never IPv4-mapped. Prints as
 /// `ADDR/LENGTH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subnet(IpNet);
 
 impl Subnet {
-    /// Whether the address is in it. An IPv4-mapped one counts as the IPv4 address in it.
+    /// Returns whether the subnet contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
     }
 }
 
-/// Whose an address is, as far as it tells: by IPv6 whoever has a line has a network of 64 bits at
-/// the least (RFC 6177), every address in it, and another of them each day (RFC 8981). On a link
-/// all have the same one, so there each address is somebody, as it is by IPv4.
+/// Returns the network that a host of this address controls. An IPv6 site has at least 64 bits (RFC
+/// 6177), and its hosts change addresses daily (RFC 8981). Link-local addresses share one network,
+/// so each address counts for itself, as in IPv4.
 pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !(address.is_unicast_link_local() || address.is_loopback()) => {
@@ -89,19 +87,18 @@ const fn length_max(address: IpAddr) -> u8 {
     }
 }
 
-/// Takes a prefix length or, for an IPv4 address, a dotted mask.
+/// Parses a prefix length or, for an IPv4 address, a dotted mask.
 fn mask_length(mask: &str, address: IpAddr) -> Result<u8, Fault> {
     match (mask.parse::<Ipv4Addr>(), address) {
         (Ok(mask), IpAddr::V4(_)) => dotted_mask_length(mask),
         (Ok(_), IpAddr::V6(_)) => Err(Fault::DottedMaskOfIpv6),
-        // Whether the address can have one of this length is seen where both are put together: of
-        // an IPv4-mapped one it is only there known what is left of the length for the IPv4
-        // address.
+        // The caller checks the length against the address, since an IPv4-mapped address has fewer
+        // bits left.
         (Err(_), _) => prefix_length(mask).ok_or(Fault::length_of(address)),
     }
 }
 
-/// Takes a number in digits, without sign or leading zeros.
+/// Parses a number of digits, without sign or leading zeros.
 fn prefix_length(text: &str) -> Option<u8> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let padded = text.len() > 1 && text.starts_with('0');
@@ -116,20 +113,20 @@ fn dotted_mask_length(mask: Ipv4Addr) -> Result<u8, Fault> {
     if is_mask(bits) {
         return Ok(bits.count_ones() as u8);
     }
-    // A mask with its bits the other way round is a habit from routers.
+    // Routers often use masks with inverted bits.
     let meant = is_mask(!bits).then_some(Ipv4Addr::from_bits(!bits));
     Err(Fault::Gap { mask, meant })
 }
 
-/// Whether the ones come first and no one follows a zero.
+/// Returns whether all ones come in front of all zeros.
 fn is_mask(bits: u32) -> bool {
     bits.leading_ones() == bits.count_ones()
 }
 
-/// A text that is no subnet. Prints as one line that names it and says what would be right.
+/// Text that is no subnet. Prints as one line with what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSubnet {
-    /// As an [`Quoted`].
+    /// The text, as [`Quoted`] prints it.
     written: Box<str>,
     fault: Fault,
 }

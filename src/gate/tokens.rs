@@ -1,16 +1,15 @@
-//! The table of tokens: which session may be streamed and watched, and which UDP clients it has.
+//! The token table: the tokens of each session, and its UDP clients.
 //!
-//! The loop owns the one table; nothing here waits, resolves or sends. A session's tuples are found
-//! by hashing its sessionid with a key that the process draws at its start (the standard
-//! `HashMap`). That is the answer to guessing sessionids by timing: which entry a guess is compared
-//! with, if with any, does not depend on how much of a sessionid it has right, so the comparison's
-//! early exit tells nothing.
+//! The event loop owns the table; nothing here waits, resolves names or sends. A session's tuples
+//! are found with the standard `HashMap`, whose hash key is random for each process. This protects
+//! session ids from guesses by timing: the entry that a guess is compared with does not depend on
+//! how many bytes of the guess are right.
 //!
-//! Four views share the same tuples: by session, in the order of addition, by the address that
-//! datagrams come from, and by when they are over. [`Tokens::check`] is the agreement between them.
+//! Four views share the tuples: by session, in order of addition, by the address of senders, and by
+//! expiry. [`Tokens::check`] checks that they agree.
 //!
-//! What is over is kept, so that its refusal can say so, until its place is needed. No time is read
-//! here: who asks hands it in, and must never hand in one that lies before [`Tokens::time`].
+//! An expired tuple stays until its place is needed, so that its refusal can say that it has
+//! expired. Callers pass the time, which must never be before [`Tokens::time`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
@@ -28,23 +27,23 @@ use super::udp_clients::UdpClient;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::time::UnixTime;
 
-/// Where datagrams go.
+/// A destination of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Destination {
-    /// A host, or a group.
+    /// Address of a host or a group.
     pub address: SocketAddr,
-    /// What they are.
+    /// The form of the stream.
     pub transport: Transport,
 }
 
-/// The tuples of one session. At least one: an empty session is not kept.
+/// The tuples of one session; at least one.
 #[derive(Debug, Default)]
 struct Session {
     http: Option<Rc<Tuple>>,
-    /// Serials ascend.
+    /// In ascending order of serials.
     rtp: Vec<Rc<Tuple>>,
-    /// Where datagrams go, if that has been asked for since `rtp` changed.
+    /// All destinations, if a caller has asked for them since `rtp` changed.
     destinations: Option<Rc<[Destination]>>,
 }
 
@@ -56,7 +55,7 @@ impl Session {
         before.iter().chain(&self.http).chain(after)
     }
 
-    /// Bytes that the list of destinations takes, and its two counters.
+    /// Returns the memory of the list of destinations in bytes, with the two counters of its `Rc`.
     fn destinations_bytes(&self) -> usize {
         let list = self.destinations.as_deref();
         list.map_or(0, |list| size_of_val(list) + 2 * size_of::<usize>())
@@ -67,48 +66,49 @@ impl Session {
     }
 }
 
-/// What adding to a session comes to.
+/// The changes for an addition to a session.
 #[derive(Debug, Default)]
 pub struct Addition {
-    /// The changes, in their order. None: the table has all of it.
+    /// The changes, in their order. Empty: the table has all tuples already.
     pub records: Vec<Record>,
-    /// How many tuples are new. An `http` tuple that changes counts.
+    /// Number of new tuples. A changed `http` tuple counts.
     pub new: usize,
 }
 
-/// Changes that are tried out, and will be taken back.
+/// Changes that are tried out, to be taken back.
 #[derive(Debug)]
 struct Trial {
-    /// The table's when the trial began.
+    /// `serial_next` at the beginning of the trial.
     serial_next: u64,
-    /// For each change of a tuple, its serial, and the tuple that was there before.
+    /// For each change, the serial of the tuple and the tuple before the change.
     before: Vec<(u64, Option<Rc<Tuple>>)>,
 }
 
-/// The table.
+/// The token table.
 #[derive(Debug)]
 pub struct Tokens {
     limits: Limits,
     sessions: HashMap<SessionId, Session>,
     in_order: BTreeMap<u64, Rc<Tuple>>,
-    /// For each address the tuples that have it, serials ascending; no list is empty.
+    /// For each address, its tuples in ascending order of serials. No list is empty.
     inbound: HashMap<SocketAddr, Vec<Rc<Tuple>>>,
-    /// The serials of those that will be over or are, by when.
+    /// When each tuple expires, with its serial.
     shuts: BTreeMap<(UnixTime, u64), ()>,
-    /// The latest time that is known to have been: a clock that has been set back since is wrong.
+    /// The latest time that a caller has passed. An earlier time now means that a clock was set
+    /// back.
     time: UnixTime,
-    /// Above every serial in the table.
+    /// The next serial, above all serials in the table.
     serial_next: u64,
-    /// Bytes that the tuples take, and the lists of destinations.
+    /// Memory of the tuples and of the lists of destinations, in bytes.
     tuples_bytes: usize,
-    /// How many keys each session has.
+    /// Number of keys of each session.
     keys: HashMap<SessionId, usize>,
     /// Changes since [`Tokens::begin_trial`].
     trial: Option<Trial>,
 }
 
 impl Tokens {
-    /// An empty table.
+    /// Returns an empty table.
     pub fn new(limits: Limits) -> Tokens {
         Tokens {
             limits,
@@ -124,7 +124,7 @@ impl Tokens {
         }
     }
 
-    /// Bytes that its allocations take at the most: the tuples, and the three views of them.
+    /// Returns the largest allocated memory in bytes: of the tuples and the views.
     pub fn held_bytes(&self) -> usize {
         self.tuples_bytes
             + hash_map_bytes(&self.sessions)
@@ -134,18 +134,18 @@ impl Tokens {
             + hash_map_bytes(&self.keys)
     }
 
-    /// It has been this late.
+    /// Sets the latest time.
     pub fn tell_time(&mut self, time: UnixTime) {
         self.time = self.time.max(time);
     }
 
-    /// The latest time that it was told.
+    /// Returns the latest time.
     pub fn time(&self) -> UnixTime {
         self.time
     }
 
-    /// The same table, which is to keep to other limits from now on, if it does already. Where it
-    /// has more tuples than it may, those that are over by the time it was told make room.
+    /// Returns the table with other limits. If it has too many tuples, tuples that have expired at
+    /// the latest time are removed first.
     pub fn with_limits(mut self, limits: Limits) -> Result<Tokens, Full> {
         let Limits {
             tokens_max,
@@ -158,7 +158,7 @@ impl Tokens {
             });
         }
         self.limits = limits;
-        // A session's limits count for its keys: they go last, and not for another's token.
+        // Tuples that limit keys go last, and only if no other tuple can.
         for spares_limits in [true, false] {
             for record in self.to_forget(self.time, spares_limits) {
                 self.carry_out(&record);
@@ -170,17 +170,17 @@ impl Tokens {
         Ok(self)
     }
 
-    /// The number of tuples.
+    /// Returns the number of tuples.
     pub fn len(&self) -> usize {
         self.in_order.len()
     }
 
-    /// Whether there is no tuple.
+    /// Returns whether the table has no tuple.
     pub fn is_empty(&self) -> bool {
         self.in_order.is_empty()
     }
 
-    /// From now on changes are tried out, until [`Tokens::end_trial`] takes them back.
+    /// Begins a trial: [`Tokens::end_trial`] takes all further changes back.
     pub fn begin_trial(&mut self) {
         self.trial = Some(Trial {
             serial_next: self.serial_next,
@@ -188,7 +188,7 @@ impl Tokens {
         });
     }
 
-    /// Takes back all that was tried out: the table is as it was.
+    /// Takes all changes of the trial back.
     pub fn end_trial(&mut self) {
         self.take_back(0);
         if let Some(trial) = self.trial.take() {
@@ -210,9 +210,9 @@ impl Tokens {
         self.trial = Some(trial);
     }
 
-    /// Tries to add to the session's tuples, all or nothing: within a trial. Returns the changes
-    /// that do it. A UDP client that is there already is not new, but goes by the carriage and the
-    /// addresses given now. Work grows with the session's tuples and the given ones.
+    /// Tries an addition to a session within a trial, all or nothing. Returns its changes. A UDP
+    /// client that the session already has is not new; it gets the transport and addresses of this
+    /// call. The work grows with the tuples of the session and of the call.
     pub fn try_add(
         &mut self,
         session: &SessionId,
@@ -248,7 +248,7 @@ impl Tokens {
         Ok(Addition { records, new })
     }
 
-    /// Makes the changes that were written at once.
+    /// Makes changes that were written together.
     pub fn replay(&mut self, entry: &Entry) {
         if let Some(time) = entry.time {
             self.tell_time(time);
@@ -258,7 +258,7 @@ impl Tokens {
         }
     }
 
-    /// Makes a change. Returns the tuples that it removes, in the order in which they were added.
+    /// Makes a change. Returns the tuples that it removes, in order of addition.
     pub fn carry_out(&mut self, record: &Record) -> Vec<Rc<Tuple>> {
         match record {
             Record::Set { session, http, rtp } => {
@@ -286,10 +286,10 @@ impl Tokens {
         }
     }
 
-    /// Removes all of the session's tuples. Returns them in the order in which they were added.
+    /// Removes all tuples of the session. Returns them in order of addition.
     pub fn revoke(&mut self, session: &SessionId) -> Vec<Rc<Tuple>> {
         let serials = self.of(session).map(Tuple::serial).collect::<Vec<_>>();
-        // The last first: so nothing moves up in the lists.
+        // From the last to the first, so that lists need not move entries.
         let removed = serials
             .iter()
             .rev()
@@ -302,8 +302,8 @@ impl Tokens {
         tuples
     }
 
-    /// Takes the addresses from UDP clients that do not pass, and tells how many clients have none
-    /// any more. Looks at everything.
+    /// Removes addresses of UDP clients that do not pass. Returns the number of clients that have
+    /// no address left. Looks at every tuple.
     pub fn retain_addresses(
         &mut self,
         mut passes: impl FnMut(SocketAddr, Transport) -> bool,
@@ -326,29 +326,29 @@ impl Tokens {
         count
     }
 
-    /// What this sessionid's `http` tuple grants, if it has one.
+    /// Returns the grant of the session id's `http` tuple.
     pub fn grant(&self, session: &SessionId) -> Option<&Grant> {
         self.sessions.get(session)?.grant()
     }
 
-    /// The session that a sessionid opens: the one to which it is a key, or else its own. One step:
-    /// what that is a key to does not count.
+    /// Returns the session that a session id opens: the one that it is a key to, or its own. A key
+    /// to a key does not count.
     pub fn opened_by<'a>(&'a self, name: &'a SessionId) -> &'a SessionId {
         let opens = |grant: &'a Grant| grant.terms.opens.as_ref();
         self.grant(name).and_then(opens).unwrap_or(name)
     }
 
-    /// Whether other sessionids are keys to this session.
+    /// Returns whether the session has keys.
     pub fn has_keys(&self, session: &SessionId) -> bool {
         self.keys.contains_key(session)
     }
 
-    /// Whether who has this sessionid may be the source of the session that it opens.
+    /// Checks whether a client with this session id may be the source of the session that it opens.
     pub fn publish(&self, name: &SessionId, now: UnixTime) -> Result<(), Denied> {
         self.ask(name, now, Direction::allows_in)
     }
 
-    /// Whether who has this sessionid may watch the session that it opens.
+    /// Checks whether a client with this session id may watch the session that it opens.
     pub fn watch(&self, name: &SessionId, now: UnixTime) -> Result<(), Denied> {
         self.ask(name, now, Direction::allows_out)
     }
@@ -367,7 +367,7 @@ impl Tokens {
         }
     }
 
-    /// When the next `http` tuple will be over, of those that are not yet.
+    /// Returns the next time after `now` at which an `http` tuple expires.
     pub fn next_shut(&self, now: UnixTime) -> Option<UnixTime> {
         let later = (Bound::Excluded((now, u64::MAX)), Bound::Unbounded);
         self.shuts
@@ -376,14 +376,15 @@ impl Tokens {
             .map(|((shuts, _), ())| *shuts)
     }
 
-    /// The sessionids whose `http` tuples are over since after `since`, up to now.
+    /// Returns the session ids whose `http` tuples expired after `since`, up to `now`.
     pub fn shut_since(&self, since: UnixTime, now: UnixTime) -> impl Iterator<Item = &SessionId> {
         let meanwhile = (since, u64::MAX)..=(now.max(since), u64::MAX);
         let serials = self.shuts.range(meanwhile).map(|((_, serial), ())| serial);
         serials.filter_map(|serial| Some(&self.in_order.get(serial)?.session))
     }
 
-    /// Whether a sessionid can be what an addition makes of it. A name is a session's or a key's.
+    /// Checks whether a session id can be a key, or a session with tuples, as an addition asks for.
+    /// It cannot be both.
     pub fn check_key(
         &self,
         name: &SessionId,
@@ -405,23 +406,22 @@ impl Tokens {
         }
     }
 
-    /// The session's tuples, in the order in which they were added.
+    /// Returns the session's tuples in order of addition.
     pub fn of(&self, session: &SessionId) -> impl Iterator<Item = &Tuple> {
         let tuples = self.sessions.get(session).into_iter();
         tuples.flat_map(Session::in_order).map(Rc::as_ref)
     }
 
-    /// All tuples with a serial above `serial`, in the order in which they were added. A listing
-    /// that is written in pieces goes on behind the last serial that it has written; 0 is the
-    /// beginning.
+    /// Returns all tuples with a serial above `serial`, in order of addition. A list that is
+    /// written in pieces continues with the last serial it has written, from 0 on.
     pub fn after(&self, serial: u64) -> impl Iterator<Item = &Tuple> {
         let range = (Bound::Excluded(serial), Bound::Unbounded);
         self.in_order.range(range).map(|(_, tuple)| tuple.as_ref())
     }
 
-    /// The sessions one of whose UDP clients has this address, and how that gives a stream, in the
-    /// order in which those were added. A session comes twice if two of its clients have the
-    /// address. One look-up, however large the table is.
+    /// Returns the sessions that have a UDP client with this address, with its transport, in order
+    /// of addition. A session comes twice if two of its clients have the address. The cost does not
+    /// depend on the size of the table.
     pub fn sessions_from(
         &self,
         address: SocketAddr,
@@ -431,8 +431,7 @@ impl Tokens {
         tuples.filter_map(|tuple| Some((&tuple.session, tuple.rtp()?.transport)))
     }
 
-    /// The session's UDP clients with the serials of their tuples, in the order in which they were
-    /// added.
+    /// Returns the session's UDP clients and the serials of their tuples, in order of addition.
     pub fn udp_destinations(&self, session: &SessionId) -> impl Iterator<Item = (u64, &RtpTuple)> {
         let session = self.sessions.get(session).into_iter();
         session
@@ -440,9 +439,9 @@ impl Tokens {
             .filter_map(|tuple| Some((tuple.serial, tuple.rtp()?)))
     }
 
-    /// Where the session's datagrams go: of each of its UDP clients the first address that passes,
-    /// each once, in the order in which they were added. Made once for all who ask until its tuples
-    /// change; so what passes must never change.
+    /// Returns the session's destinations: for each UDP client its first address that passes,
+    /// without repeats, in order of addition. The list is cached until the session's tuples change,
+    /// so `passes` must always give the same answers.
     pub fn destinations(
         &mut self,
         session: &SessionId,
@@ -454,7 +453,7 @@ impl Tokens {
         if let Some(list) = &known.destinations {
             return list.clone();
         }
-        // Two names may be one host's: it gets everything once.
+        // Two names can resolve to one host.
         let mut seen = HashSet::new();
         let clients = known.rtp.iter().filter_map(|tuple| tuple.rtp());
         let destinations = clients.filter_map(|rtp| {
@@ -473,8 +472,8 @@ impl Tokens {
         list
     }
 
-    /// Those of the given clients that the session does not have so, each once; and how many of
-    /// them it does not have at all.
+    /// Returns the given clients that are new or changed, without repeats, and the number of new
+    /// ones.
     fn changed_clients(&self, session: &SessionId, given: Vec<RtpTuple>) -> (Vec<RtpTuple>, usize) {
         let known: HashMap<&UdpClient, &RtpTuple> = self
             .udp_destinations(session)
@@ -491,7 +490,7 @@ impl Tokens {
             match known.get(&tuple.client) {
                 None => new += 1,
                 Some(same) if **same == tuple => continue,
-                // It stays listed as it was written first.
+                // The first spelling stays.
                 Some(first) => tuple.client = first.client.clone(),
             }
             changed.push(tuple);
@@ -553,7 +552,7 @@ impl Tokens {
         }));
     }
 
-    /// Puts a tuple into its views, in the place of the one with its serial if there is one.
+    /// Puts a tuple into all views. Replaces the tuple with the same serial.
     fn put_tuple(&mut self, tuple: Rc<Tuple>) {
         let serial = tuple.serial;
         self.serial_next = self.serial_next.max(serial.saturating_add(1));
@@ -586,7 +585,7 @@ impl Tokens {
         }
     }
 
-    /// Removes a tuple from its views, and its session if that has no other.
+    /// Removes a tuple from all views, and its session if that has no other tuple.
     fn remove(&mut self, serial: u64) -> Option<Rc<Tuple>> {
         let tuple = self.in_order.remove(&serial)?;
         self.tuples_bytes -= tuple.held_bytes();
@@ -639,7 +638,7 @@ impl Tokens {
 
 #[cfg(test)]
 impl Tokens {
-    /// Adds to the session's tuples, all or nothing. Returns how many were new.
+    /// Adds tuples to a session, all or nothing. Returns the number of new ones.
     pub fn add(
         &mut self,
         session: &SessionId,
@@ -657,7 +656,7 @@ impl Tokens {
     }
 }
 
-/// Keeps serials ascending; takes the place of a tuple with the same serial.
+/// Inserts in order of serials. Replaces a tuple with the same serial.
 fn put_by_serial(tuples: &mut Vec<Rc<Tuple>>, tuple: Rc<Tuple>) {
     match tuples.binary_search_by_key(&tuple.serial, |other| other.serial) {
         Ok(place) => tuples[place] = tuple,
@@ -665,7 +664,7 @@ fn put_by_serial(tuples: &mut Vec<Rc<Tuple>>, tuple: Rc<Tuple>) {
     }
 }
 
-/// Gives back most of what a table holds of which little is used: by itself none shrinks.
+/// Shrinks a table of which little is used. Tables of std never shrink by themselves.
 fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
     if 8 * table.len() < table.capacity() {
         table.shrink_to(2 * table.len());

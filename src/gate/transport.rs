@@ -1,31 +1,32 @@
-//! How a UDP client gets a stream, and gives one: in RTP, with corrections or without, or as
-//! MPEG-TS alone.
+//! The form in which a UDP client gets or sends a stream: RTP, with or without FEC, or MPEG-TS
+//! without RTP.
 
 use std::fmt::{self, Display, Formatter};
 
-/// What stands between UDP and the stream. Prints as it reads back.
+/// The layer between UDP and the stream. Prints as text that parses to the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// RTP; corrections go beside it if there is a matrix.
+    /// RTP, with FEC packets if there is a matrix.
     Rtp(Option<FecMatrix>),
-    /// Nothing: the datagrams hold MPEG-TS packets.
+    /// None: datagrams contain MPEG-TS packets.
     Bare,
 }
 
-/// How many RTP packets are protected together (SMPTE 2022-1). Prints as `LxD`, as it reads back.
+/// Number of RTP packets that are protected together (SMPTE 2022-1). Prints as `LxD`, which parses
+/// to the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FecMatrix {
     columns: u8,
     rows: u8,
 }
 
-/// What L and D may be, and their product.
+/// Bounds of L and D, and of their product.
 const SIDE_MIN: u8 = 4;
 const SIDE_MAX: u8 = 20;
 const PRODUCT_MAX: u16 = 100;
 
 impl Transport {
-    /// The packets that go out beside the stream's own, if any do.
+    /// Returns the matrix of FEC packets, if there is one.
     pub fn matrix(self) -> Option<FecMatrix> {
         match self {
             Transport::Rtp(matrix) => matrix,
@@ -33,7 +34,8 @@ impl Transport {
         }
     }
 
-    /// The ports that it takes, the stream's own at first. `None`: they do not reach so far.
+    /// Returns the ports that it uses, beginning with that of the stream. `None` if a port would
+    /// exceed 65535.
     pub fn ports(self, port: u16) -> Option<impl Iterator<Item = u16>> {
         let above = match self.matrix() {
             Some(_) => &[0, FecMatrix::COLUMNS_ABOVE, FecMatrix::ROWS_ABOVE][..],
@@ -43,7 +45,7 @@ impl Transport {
         Some(above.iter().map(move |above| port + above))
     }
 
-    /// What stands in a journal; `None` for anything else.
+    /// Parses the text of a journal; `None` for other text.
     pub fn parse(text: &str) -> Option<Transport> {
         match text {
             "rtp" => Some(Transport::Rtp(None)),
@@ -64,13 +66,12 @@ impl Display for Transport {
 }
 
 impl FecMatrix {
-    /// The corrections of columns go to a port so far above the stream's own (SMPTE 2022-1 section
-    /// 8),
+    /// Offset from the stream's port to that of column FEC packets (SMPTE 2022-1 section 8).
     pub const COLUMNS_ABOVE: u16 = 2;
-    /// those of rows so far.
+    /// Offset from the stream's port to that of row FEC packets.
     pub const ROWS_ABOVE: u16 = 4;
 
-    /// Takes `LxD`, such as `5x10`: each from 4 to 20, and together at most 100 packets.
+    /// Parses `LxD`, such as `5x10`: L and D from 4 to 20, at most 100 packets.
     pub fn parse(text: &str) -> Option<FecMatrix> {
         let (columns, rows) = text.split_once('x')?;
         let side = |text: &str| {
@@ -83,7 +84,7 @@ impl FecMatrix {
         is_small.then_some(FecMatrix { columns, rows })
     }
 
-    /// L: packets in a row, as many as a burst may take.
+    /// L: packets in a row. A burst loss of this length can be repaired.
     pub fn columns(self) -> u8 {
         self.columns
     }

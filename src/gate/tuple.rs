@@ -1,6 +1,6 @@
-//! Tuples: what a token says, (sessionid, host, port), and what the table knows besides.
+//! Tuples: what a token says (session id, host, port), and what the table adds.
 //!
-//! A tuple never changes; where more is allowed than before, the table puts another in its place.
+//! A tuple never changes. The table replaces it.
 
 use std::net::SocketAddr;
 
@@ -13,24 +13,22 @@ use super::transport::Transport;
 use super::udp_clients::UdpClient;
 use crate::time::UnixTime;
 
-/// How many addresses of one UDP client are kept; a name that resolves to more has the rest
-/// ignored.
+/// Largest number of addresses of a UDP client. Further addresses of a name are ignored.
 pub const ADDRESSES_MAX: usize = 16;
 
-/// A UDP client and what its host resolved to.
+/// A UDP client and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct RtpTuple {
-    /// As it was given: who is listed, and compared.
+    /// The client as the call gave it, for lists and comparisons.
     pub client: UdpClient,
-    /// How it gets the session's stream, and how it gives one.
+    /// The form in which it gets or sends the stream.
     pub transport: Transport,
-    /// At least one, or nothing goes to and comes from this client; the first [`ADDRESSES_MAX`]
-    /// count.
+    /// At most [`ADDRESSES_MAX`] count. Without one, no datagram goes to or comes from this client.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// What a tuple is about.
+/// What a tuple allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Kind {
@@ -38,8 +36,7 @@ pub enum Kind {
     Rtp(RtpTuple),
 }
 
-/// One tuple of the table. As JSON it has exactly the keys `sessionid`, `host` and `port`, and
-/// never another.
+/// A tuple of the table. Its JSON has exactly the keys `sessionid`, `host` and `port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuple {
     pub(super) serial: u64,
@@ -48,37 +45,37 @@ pub struct Tuple {
 }
 
 impl Tuple {
-    /// Where the tuple stands in the order of addition, from 1; never given to another.
+    /// Returns its number in order of addition, from 1. Numbers are never used again.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// For which it holds.
+    /// Returns its session.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// What it allows.
+    /// Returns what it allows.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// Bytes that it takes, its places in the views by session and by address included: of their
-    /// lists half may be unused.
+    /// Returns its memory in bytes, with its places in the views by session and by address. Half of
+    /// a list may be unused.
     pub fn held_bytes(&self) -> usize {
         let view = 2 * size_of::<usize>();
         let kind = match &self.kind {
             Kind::Http(grant) => grant.held_bytes(),
             Kind::Rtp(rtp) => {
                 let addresses = rtp.addresses.capacity() * size_of::<SocketAddr>();
-                // A list has four places at least.
+                // A list has at least four places.
                 addresses + rtp.client.held_bytes() + (1 + rtp.addresses.len()) * 2 * view
             }
         };
         size_of::<Tuple>() + view + self.session.held_bytes() + kind
     }
 
-    /// The UDP client and its addresses, if that is what the tuple is about.
+    /// Returns the UDP client, if the tuple is for one.
     pub fn rtp(&self) -> Option<&RtpTuple> {
         match &self.kind {
             Kind::Http(_) => None,
@@ -86,7 +83,7 @@ impl Tuple {
         }
     }
 
-    /// What it grants over HTTP, if that is what the tuple is about.
+    /// Returns the grant, if the tuple is for HTTP.
     pub fn http(&self) -> Option<&Grant> {
         match &self.kind {
             Kind::Http(grant) => Some(grant),
@@ -94,8 +91,8 @@ impl Tuple {
         }
     }
 
-    /// The addresses by which its datagrams are told, each once: of a host who sends, of a group
-    /// that they are sent to.
+    /// Returns the addresses that identify its datagrams, without repeats: the address of a sender,
+    /// or the group that the datagrams go to.
     pub(super) fn inbound(&self) -> Vec<SocketAddr> {
         let addresses = self.rtp().map_or(&[][..], |rtp| &rtp.addresses);
         let mut keys: Vec<SocketAddr> = addresses.iter().copied().map(inbound_key).collect();
@@ -116,8 +113,7 @@ impl Serialize for Tuple {
     }
 }
 
-/// A tuple with all that is known of it, for callers who ask for it. Times are seconds since 1970
-/// began.
+/// A tuple with all its terms, for `list-tokens?details=1`. Times are Unix seconds.
 pub struct Detailed<'a>(pub &'a Tuple);
 
 impl Serialize for Detailed<'_> {
@@ -145,8 +141,8 @@ impl Serialize for Detailed<'_> {
     }
 }
 
-/// An address as datagrams are looked up: IPv4-mapped counts as IPv4, and an IPv6 address without
-/// its zone and flow label, which a token cannot name.
+/// Returns an address in the form of the look-up table: IPv4-mapped as IPv4, and IPv6 without zone
+/// and flow label, which tokens cannot name.
 pub(super) fn inbound_key(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -1,10 +1,8 @@
 //! The `udp-clients` list of a request: `HOST:PORT,HOST:PORT,…`.
 //!
-//! The list is taken raw: it is split at its commas first and each entry is percent-decoded then,
-//! so that an encoded comma is part of an entry (and wrong there). All entries are good, or the
-//! list is refused with the first that is not.
+//! The list is split at its commas before its entries are percent-decoded. So an encoded comma is
+//! part of an entry, where it is wrong. A wrong entry makes the whole list wrong.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr};
@@ -12,24 +10,24 @@ use std::num::NonZeroU16;
 
 use super::host::{BadHost, Host, host_and_port};
 use super::quoted::Quoted;
+use crate::percent::percent_decoded;
 
-/// A host and port that datagrams go to and come from. Prints as an entry that reads back as the
-/// same.
+/// Host and port of a UDP client. Prints as an entry that parses to the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UdpClient {
-    /// An address, or a name that is yet to be looked up.
+    /// An address, or a name to resolve.
     pub host: Host,
-    /// Where RTP goes to; 1 to 65535.
+    /// Port for RTP.
     pub port: NonZeroU16,
 }
 
 impl UdpClient {
-    /// What it holds in memory besides itself, in bytes.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         self.host.as_str().len()
     }
 
-    /// Takes one decoded entry.
+    /// Parses one decoded entry.
     pub(super) fn parse(entry: &[u8]) -> Result<UdpClient, Fault> {
         if entry.is_empty() {
             return Err(Fault::Empty);
@@ -44,7 +42,7 @@ impl UdpClient {
 }
 
 impl UdpClient {
-    /// Where it is, if its host is an address and no name has to be resolved.
+    /// Returns its address, if the host is an address.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.host {
             Host::Address { address, .. } => Some(SocketAddr::new(*address, self.port.get())),
@@ -59,8 +57,8 @@ impl Display for UdpClient {
     }
 }
 
-/// Whether datagrams can be sent to an address: not the unspecified one, not every host of the
-/// network. Addresses that a name resolves to have to pass it too.
+/// Checks whether datagrams can be sent to an address: not to the unspecified address, nor to the
+/// broadcast address. Also checks addresses of names.
 pub fn check_destination(address: IpAddr) -> Result<(), Fault> {
     let address = address.to_canonical();
     if address.is_unspecified() {
@@ -72,8 +70,7 @@ pub fn check_destination(address: IpAddr) -> Result<(), Fault> {
     }
 }
 
-/// Takes the raw value of the parameter, at most `entries_max` entries of it. What is given twice
-/// counts once, where it came first.
+/// Parses the raw value of the parameter, with at most `entries_max` entries. Removes repeats.
 pub fn parse(raw: &str, entries_max: usize) -> Result<Vec<UdpClient>, BadEntry> {
     let mut clients = Vec::new();
     for (index, entry) in raw.split(',').enumerate() {
@@ -101,47 +98,14 @@ fn without_repeats(clients: Vec<UdpClient>) -> Vec<UdpClient> {
         .collect()
 }
 
-/// Strict: a `%` without two hexadecimal digits behind it gives `None`. A `+` is a plus.
-fn percent_decoded(text: &str) -> Option<Cow<'_, [u8]>> {
-    if !text.contains('%') {
-        return Some(Cow::Borrowed(text.as_bytes()));
-    }
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    loop {
-        rest = match rest {
-            [b'%', high, low, rest @ ..] => {
-                decoded.push(hexadecimal(*high)? << 4 | hexadecimal(*low)?);
-                rest
-            }
-            [b'%', ..] => return None,
-            [byte, rest @ ..] => {
-                decoded.push(*byte);
-                rest
-            }
-            [] => return Some(Cow::Owned(decoded)),
-        };
-    }
-}
-
-fn hexadecimal(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    }
-}
-
-/// The first entry that is wrong. Prints as one line that names the parameter, the entry and what
-/// would be right.
+/// The first wrong entry of a list. Prints the parameter, the entry and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadEntry {
-    /// Which entry of the list, counted from 1.
+    /// Number of the entry, from 1.
     pub number: usize,
-    /// The entry, decoded where it could be; quoted and bounded as an [`Quoted`].
+    /// The entry, decoded if possible, as [`Quoted`] prints it.
     pub entry: Box<str>,
-    /// What is wrong with it.
+    /// The error in the entry.
     pub fault: Fault,
 }
 
@@ -158,7 +122,7 @@ impl Display for BadEntry {
 
 impl std::error::Error for BadEntry {}
 
-/// What is wrong with an entry.
+/// Errors in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Empty,
@@ -217,20 +181,6 @@ mod tests {
         let comma = parse("a:1%2Cb:2", 100).expect_err("a comma inside an entry");
         assert_eq!(comma.fault, Fault::Host(BadHost::Colons));
         assert_eq!(&*comma.entry, "'a:1,b:2'");
-    }
-
-    #[test]
-    fn every_byte_can_be_encoded() {
-        for byte in 0..=u8::MAX {
-            for written in [format!("x%{byte:02x}y"), format!("x%{byte:02X}y")] {
-                let decoded = percent_decoded(&written);
-                assert_eq!(
-                    decoded.as_deref(),
-                    Some(&[b'x', byte, b'y'][..]),
-                    "{written}"
-                );
-            }
-        }
     }
 
     #[test]

@@ -1,9 +1,8 @@
-//! The heads of answers (RFC 9112 section 4), as this server reads them when it asks another relay
-//! for a stream: found in the bytes by [`AnswerReader`], read into an [`Answer`] that is right by
-//! construction.
+//! Response heads (RFC 9112 section 4), which this server reads when it fetches a stream from
+//! another relay. [`AnswerReader`] finds the head in the bytes and parses it into an [`Answer`].
 //!
-//! As strict as with requests: whoever answers in a way that could be read in two ways is not
-//! relayed. Answers to GET only.
+//! It is as strict as with requests: a response that could be read in two ways is not relayed.
+//! Handles responses to GET only.
 
 use super::body::Framing;
 use super::fields::{Fields, first_line};
@@ -13,31 +12,31 @@ use super::scan::{Bounds, Scan, ScanFault};
 use super::status::Status;
 use super::version::Version;
 
-/// The head of an answer to GET.
+/// The head of a response to GET.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The status code: 100 to 599.
+    /// Status code: 100 to 599.
     pub status: u16,
-    /// How its body ends.
+    /// How the body ends.
     pub framing: Framing,
-    /// `Content-Type`
+    /// `Content-Type`.
     pub content_type: Option<String>,
-    /// `Via`, all of its lines joined
+    /// `Via`, with all its lines joined.
     pub via: Option<String>,
 }
 
-/// Reads an answer's head out of bytes that arrive piece by piece.
+/// Reads a response head from bytes that arrive in pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerReader {
     scan: Scan,
 }
 
-/// What a status line holds: a version, a code, and a phrase that nobody reads.
+/// Longest status line: a version, a code, and a phrase that is ignored.
 const STATUS_LINE_BYTES_MAX: usize = 1024;
 
 impl AnswerReader {
-    /// Looks on in `bytes`, which begin where the head does and hold at least what they held
-    /// before. `Some` is the head and its length; the error says what is wrong with the answer.
+    /// Continues in `bytes`, which begin with the head and contain at least the bytes of the call
+    /// before. Returns the head and its length when it is complete.
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -60,13 +59,13 @@ impl AnswerReader {
     }
 }
 
-/// Reads a whole head whose lines are known to end with CRLF and to hold no control character.
+/// Parses a complete head. Its lines end with CRLF and contain no control character.
 fn parse(bytes: &[u8], limits: &Limits) -> Result<Answer, Refusal> {
     let (status_line, rest) = first_line(bytes)?;
     let (version, status) = split_status_line(status_line)?;
     let fields = Fields::parse(rest, limits.head_fields_max)?;
     let framing = match (fields.framing(Some(version))?, status) {
-        // RFC 9112 section 6.3: these never have one, whatever they say.
+        // RFC 9112 section 6.3: these have no body, also if their fields say so.
         (_, 100..=199 | 204 | 304) => Framing::None,
         (Framing::None, _) => Framing::UntilClose,
         (framing, _) => framing,

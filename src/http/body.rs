@@ -1,38 +1,37 @@
-//! Request bodies (RFC 9112 sections 6 and 7): where they end, and which of their bytes are
-//! content.
+//! Request bodies (RFC 9112 sections 6 and 7): separates content from framing, and finds the end.
 //!
-//! Lends the content out of the bytes that it is handed; keeps none of it.
+//! Content is borrowed from the input and never kept.
 
 use super::grammar::is_token_byte;
 use super::refusal::{Refusal, malformed};
 
-/// How a message says where its body ends.
+/// How the end of a body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Framing {
     /// There is no body.
     None,
-    /// It has this many bytes.
+    /// The body has this many bytes.
     Length(u64),
-    /// It comes in chunks.
+    /// The body is in chunks.
     Chunked,
-    /// It ends with the connection. No HTTP/1.1 request may: this is Icecast's way, and only taken
-    /// where an option says so.
+    /// The body ends when the connection closes. HTTP/1.1 requests may not do this. Sources of
+    /// Icecast do, and `--icecast` accepts them.
     UntilClose,
 }
 
-/// What comes next of a body.
+/// The next part of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// Content: at least one byte.
+    /// Content, at least one byte.
     Content(&'a [u8]),
-    /// Nothing more in what has arrived.
+    /// All input is used, and the body continues.
     More,
-    /// The body is complete; the bytes that are left belong to the next request.
+    /// The body is complete. The rest of the input belongs to the next request.
     End,
 }
 
-/// A body that is being read.
+/// Reads a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Body {
@@ -42,26 +41,26 @@ pub struct Body {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum State {
-    /// `left` more bytes of a body of known length.
+    /// A body of known length, with `left` bytes to come.
     Length {
         left: u64,
     },
     UntilClose,
-    /// In a chunk's first line; `digits` of its size have been read.
+    /// In the first line of a chunk, behind `digits` digits of its size.
     Size {
         size: u64,
         digits: u8,
         line_bytes: u16,
         place: SizePlace,
     },
-    /// `left` more bytes of a chunk; `left > 0`.
+    /// In a chunk, with `left` bytes to come; at least one.
     Data {
         left: u64,
     },
-    /// Behind a chunk's data.
+    /// Behind the data of a chunk.
     DataCr,
     DataLf,
-    /// In the trailer section, of which `bytes` have been read.
+    /// In the trailer section, behind `bytes` of it.
     Trailer {
         place: TrailerPlace,
         bytes: u16,
@@ -73,14 +72,14 @@ enum State {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum SizePlace {
     Digits,
-    /// Behind the blanks that may stand before an extension, and before nothing else.
+    /// Behind blanks, which only an extension may follow.
     Blank,
     Extension,
     Lf,
 }
 
-/// Where in the trailer section: it is made of fields, like a head, and is ended by an empty line.
-/// Anything else there is not a trailer but perhaps somebody's next request.
+/// A position in the trailer section. Like a head, it consists of fields and ends with an empty
+/// line. Anything else could be the request of another client, so it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum TrailerPlace {
@@ -93,13 +92,13 @@ enum TrailerPlace {
     LastLf,
 }
 
-/// The longest first line of a chunk, and the longest trailer section. Nobody uses either; the
-/// bound is against those who would misuse them.
+/// Longest first line of a chunk, and longest trailer section. Usual clients send neither
+/// extensions nor trailers, and the limit stops abuse.
 const CHUNK_LINE_BYTES_MAX: u16 = 1024;
 const TRAILER_BYTES_MAX: u16 = 8192;
 
 impl Body {
-    /// A body that is framed so, with nothing of it read.
+    /// Returns a reader at the beginning of a body.
     pub fn new(framing: Framing) -> Body {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::End,
@@ -110,7 +109,7 @@ impl Body {
         Body { state }
     }
 
-    /// Takes the next part off the front of `input`. 400 means that the framing is lost.
+    /// Reads the next part from the front of `input`. After an error (400) the framing is lost.
     pub fn read<'a>(&mut self, input: &mut &'a [u8]) -> Result<Part<'a>, Refusal> {
         loop {
             match self.state {
@@ -148,12 +147,12 @@ impl Body {
         }
     }
 
-    /// Whether all of it has been read.
+    /// Returns whether the body is complete.
     pub fn is_complete(&self) -> bool {
         self.state == State::End
     }
 
-    /// Whether it is over when its connection is.
+    /// Returns whether the body ends with the connection.
     pub fn ends_with_connection(&self) -> bool {
         self.state == State::UntilClose
     }
@@ -175,7 +174,7 @@ fn take<'a>(input: &mut &'a [u8], bytes_max: u64) -> &'a [u8] {
     content
 }
 
-/// One byte of the framing between the content.
+/// Handles one byte of the framing.
 fn step(state: State, byte: u8) -> Result<State, Refusal> {
     match state {
         State::Size {
@@ -204,8 +203,8 @@ fn step(state: State, byte: u8) -> Result<State, Refusal> {
     }
 }
 
-/// One byte of a chunk's first line: hexadecimal digits, then perhaps blanks, `;` and extensions,
-/// which mean nothing here (RFC 9112 section 7.1.1).
+/// Handles one byte of a chunk's first line: hexadecimal digits, then optional blanks, `;` and
+/// extensions, which are ignored (RFC 9112 section 7.1.1).
 fn size_step(
     size: u64,
     digits: u8,
@@ -253,7 +252,7 @@ fn size_step(
     }
 }
 
-/// One byte of the trailer section, whose fields mean nothing here.
+/// Handles one byte of the trailer section, whose fields are ignored.
 fn trailer_step(place: TrailerPlace, bytes: u16, byte: u8) -> Result<State, Refusal> {
     let state = |place| Ok(State::Trailer { place, bytes });
     match (place, byte) {
@@ -274,7 +273,7 @@ fn trailer_step(place: TrailerPlace, bytes: u16, byte: u8) -> Result<State, Refu
 
 #[cfg(feature = "handover")]
 impl Body {
-    /// Whether what was told of it can be.
+    /// Returns whether a state from another process is valid.
     pub fn fits(&self) -> bool {
         match self.state {
             State::Length { left } | State::Data { left } => left > 0,
@@ -289,8 +288,8 @@ impl Body {
 mod tests {
     use super::*;
 
-    /// What these bytes come to that arrive in such pieces: the content, and how many are left
-    /// behind the body's end, if it has ended.
+    /// Reads a body in pieces. Returns the content, and the number of bytes that follow the body if
+    /// it has ended.
     fn read_in(
         framing: Framing,
         bytes: &[u8],
@@ -321,7 +320,7 @@ mod tests {
         Ok((content, ended))
     }
 
-    /// The same, wherever the bytes are cut.
+    /// Reads a body with every cut, and checks that the result is the same.
     fn read(framing: Framing, bytes: &[u8]) -> Result<(Vec<u8>, Option<usize>), Refusal> {
         let whole = read_in(framing, bytes, bytes.len().max(1));
         for piece in 1..9 {
@@ -370,12 +369,12 @@ mod tests {
         }
     }
 
-    /// What another might take for the end of a chunk, of the body or of a trailer, and somebody's
-    /// request behind it.
+    /// Another parser could see the end of a chunk, of the body or of a trailer here, and then a
+    /// request.
     #[test]
     fn chunks_that_could_be_read_in_two_ways_are_refused() {
         for wrong in [
-            // Where the size stands.
+            // In the size.
             &b"\r\n"[..],
             b" 1\r\n",
             b"g\r\n",
@@ -470,7 +469,7 @@ mod tests {
         assert!(!Body::new(Framing::Chunked).ends_with_connection());
     }
 
-    /// What another process tells is taken at its bounds, and not behind one of them.
+    /// States at the limits are valid, and states beyond them are not.
     #[cfg(feature = "handover")]
     #[test]
     fn what_is_told_of_it_has_its_bounds() {

@@ -1,38 +1,37 @@
-//! Writing chunks (RFC 9112 section 7.1) around bytes that lie elsewhere: the framing is lent out
-//! like the bytes, and nothing is copied.
+//! Writes chunks (RFC 9112 section 7.1) around bytes that lie elsewhere. Nothing is copied.
 
 use std::num::NonZeroU32;
 
-/// The framing of the chunk that is being written to one client.
+/// The framing of the chunk that is being written to a client.
 ///
-/// A chunk's size is a promise of so many bytes, whichever they are: a viewer that skips fills its
-/// open chunk from where it goes on.
+/// The chunk has a fixed size, but not fixed bytes: a viewer that skips fills its open chunk with
+/// bytes from its new position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct ChunkWriter {
-    /// The size line, right-aligned: its unsent rest is `line[LINE_BYTES - line_left..]`.
+    /// The size line, right-aligned. Its unsent rest is `line[LINE_BYTES - line_left..]`.
     line: [u8; LINE_BYTES],
     line_left: u8,
     line_bytes: u8,
-    /// Content that is promised and not yet sent.
+    /// Content of the open chunk that is not sent yet.
     content_left: u32,
-    /// What is unsent of the CRLF behind the content: 0 to 2.
+    /// Unsent bytes of the CRLF behind the content: 0 to 2.
     tail_left: u8,
 }
 
 /// Eight hexadecimal digits and CRLF.
 const LINE_BYTES: usize = 10;
 
-/// What ends a body of chunks.
+/// The end of a body in chunks.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 impl ChunkWriter {
-    /// Whether no chunk is open: another can begin, or the body end.
+    /// Returns whether no chunk is open, so that the next one may begin or the body may end.
     pub fn is_between_chunks(&self) -> bool {
         self.line_left == 0 && self.content_left == 0 && self.tail_left == 0
     }
 
-    /// Opens a chunk of so many bytes. The one before must be whole.
+    /// Opens a chunk of `content_bytes`. No chunk may be open.
     pub fn begin(&mut self, content_bytes: NonZeroU32) {
         debug_assert!(self.is_between_chunks());
         self.content_left = content_bytes.get();
@@ -49,22 +48,22 @@ impl ChunkWriter {
         self.line_bytes = self.line_left;
     }
 
-    /// Whether a chunk is open of which nothing has been sent.
+    /// Returns whether a chunk is open of which nothing is sent yet.
     pub fn is_untouched(&self) -> bool {
         self.line_left > 0 && self.line_left == self.line_bytes
     }
 
-    /// What is still to be sent of the size line.
+    /// Returns the unsent rest of the size line.
     pub fn line(&self) -> &[u8] {
         &self.line[LINE_BYTES - usize::from(self.line_left)..]
     }
 
-    /// How many bytes of content belong into the open chunk still.
+    /// Returns the bytes of content that the open chunk still needs.
     pub fn content_left(&self) -> usize {
         self.content_left as usize
     }
 
-    /// What is still to be sent behind the content.
+    /// Returns the unsent rest of the CRLF behind the content.
     pub fn tail(&self) -> &'static [u8] {
         match self.tail_left {
             0 => b"",
@@ -73,7 +72,7 @@ impl ChunkWriter {
         }
     }
 
-    /// `bytes` of size line, content and tail together have been sent; how many of them were
+    /// Records that `bytes` were sent of size line, content and CRLF. Returns how many of them were
     /// content.
     pub fn sent(&mut self, bytes: usize) -> usize {
         let of_line = bytes.min(usize::from(self.line_left));
@@ -89,7 +88,7 @@ impl ChunkWriter {
 
 #[cfg(feature = "handover")]
 impl ChunkWriter {
-    /// Whether what was told of it can be.
+    /// Returns whether a state from another process is valid.
     pub fn fits(&self) -> bool {
         let line_bytes = usize::from(self.line_bytes);
         self.line_left <= self.line_bytes && line_bytes <= LINE_BYTES && self.tail_left <= 2
@@ -100,7 +99,7 @@ impl ChunkWriter {
 mod tests {
     use super::*;
 
-    /// However few bytes go out at once, they are the chunk's, and it is whole behind the last.
+    /// Chunks are the same, whether they are sent in few or many pieces.
     #[test]
     fn a_chunk_is_written_in_whichever_pieces() {
         for (content, size) in [
@@ -136,7 +135,7 @@ mod tests {
         assert_eq!(largest.line(), b"ffffffff\r\n");
     }
 
-    /// What another process tells is taken at its bounds, and not behind one of them.
+    /// States at the limits are valid, and states beyond them are not.
     #[cfg(feature = "handover")]
     #[test]
     fn what_is_told_of_it_has_its_bounds() {

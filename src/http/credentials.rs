@@ -1,6 +1,6 @@
 //! Basic credentials (RFC 7617): base64 (RFC 4648 section 4) of a name, a colon and a password.
 
-/// The password out of an `Authorization` field; `None` if it holds no Basic credentials.
+/// Returns the password of an `Authorization` field; `None` if it has no Basic credentials.
 pub fn basic_password(authorization: &str) -> Option<Vec<u8>> {
     let (scheme, token) = authorization.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -11,8 +11,7 @@ pub fn basic_password(authorization: &str) -> Option<Vec<u8>> {
     Some(credentials[colon + 1..].to_vec())
 }
 
-/// The bytes that `text` stands for. Padding may be missing; anything else that is wrong makes it
-/// nothing.
+/// Decodes base64. Padding may be missing. Returns `None` on any other error.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let text = text.trim_end_matches('=');
     if text.len() % 4 == 1 {

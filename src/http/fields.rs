@@ -1,8 +1,8 @@
-//! The fields of a head (RFC 9112 sections 5 and 6.3), of a request or an answer: those that matter
-//! here, and what they say of the body.
+//! The fields of a head (RFC 9112 sections 5 and 6.3), and the framing of the body that they
+//! describe.
 //!
-//! `httparse` splits them; it is lenient by intent, so line ends are checked before it sees
-//! anything (`scan`), and what a field may say is checked here.
+//! `httparse` splits the lines. It is lenient, so `scan` checks line ends first, and this file
+//! checks the values.
 
 use super::body::Framing;
 use super::grammar::{elements, is_authority, is_balanced};
@@ -10,22 +10,23 @@ use super::refusal::{Refusal, malformed, quoted};
 use super::status::Status;
 use super::version::Version;
 
-/// No option can ask for more fields than this: they are split on the stack.
+/// Largest number of fields that an option can allow. They are split on the stack.
 const FIELDS_MAX: usize = 256;
 
-/// What proxies in front say of the client (RFC 7239). To be believed only when they are known.
+/// Fields in which proxies name the client (RFC 7239). They count only if they come from a known
+/// proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
-    /// `Forwarded`
+    /// `Forwarded`.
     pub standard: Option<String>,
-    /// `X-Forwarded-For`
+    /// `X-Forwarded-For`.
     pub x_forwarded_for: Option<String>,
-    /// Another field that proxies write: `X-Real-IP`, or one whose name begins with `X-Forwarded-`.
-    /// It is never believed.
+    /// Whether there is another field that proxies write: `X-Real-IP`, or a name that begins with
+    /// `X-Forwarded-`. Its value never counts.
     pub has_others: bool,
 }
 
-/// A head's first line, which is ASCII, and what is behind it. The head has been scanned.
+/// Splits a head into its first line, which is ASCII, and the rest. `scan` has checked the head.
 pub(super) fn first_line(head: &[u8]) -> Result<(&str, &[u8]), Refusal> {
     let ends = |byte: &u8| matches!(byte, b'\r' | b'\n');
     let line_end = head.iter().position(ends).unwrap_or(head.len());
@@ -38,7 +39,7 @@ pub(super) fn first_line(head: &[u8]) -> Result<(&str, &[u8]), Refusal> {
     Ok((line, &head[(line_end + end_bytes).min(head.len())..]))
 }
 
-/// The fields that matter here, as they were found.
+/// The fields that this server uses.
 #[derive(Default)]
 pub(super) struct Fields {
     hosts: usize,
@@ -48,29 +49,29 @@ pub(super) struct Fields {
     transfer_encoding: Option<String>,
     connection: Option<String>,
     expect: Option<String>,
-    /// `Content-Type`
+    /// `Content-Type`.
     pub content_type: Option<String>,
-    /// `Origin`
+    /// `Origin`.
     pub origin: Option<String>,
-    /// `Sec-Fetch-Site`
+    /// `Sec-Fetch-Site`.
     pub site: Option<String>,
-    /// `Authorization`
+    /// `Authorization`.
     pub authorization: Option<String>,
-    /// `User-Agent`
+    /// `User-Agent`.
     pub user_agent: Option<String>,
-    /// `Referer`
+    /// `Referer`.
     pub referer: Option<String>,
-    /// `Last-Event-ID`
+    /// `Last-Event-ID`.
     pub last_event_id: Option<String>,
     pub accepts_html: bool,
-    /// `Via`, all of its lines joined
+    /// `Via`, with all its lines joined.
     pub via: Option<String>,
-    /// `X-Forwarded-For` and `Forwarded`, all lines of each joined
+    /// Fields of proxies, with all lines of each joined.
     pub forwarded: Forwarded,
 }
 
 impl Fields {
-    /// Reads what stands behind a head's first line.
+    /// Parses the fields, which follow the first line of a head.
     pub fn parse(bytes: &[u8], fields_max: usize) -> Result<Fields, Refusal> {
         let mut storage = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let fields_max = fields_max.min(FIELDS_MAX);
@@ -123,7 +124,7 @@ impl Fields {
         Ok(found)
     }
 
-    /// RFC 9112 section 6.3, without any of its leniencies.
+    /// Returns the framing by RFC 9112 section 6.3, without its exceptions for lenient parsers.
     pub fn framing(&self, version: Option<Version>) -> Result<Framing, Refusal> {
         match (&self.transfer_encoding, &self.content_length) {
             (Some(_), Some(_)) => Err(malformed(
@@ -165,8 +166,8 @@ impl Fields {
         }
     }
 
-    /// The authority that a request is for: that of its target, if it has one, or `Host`. 400 if
-    /// `Host` is malformed, stands there twice, or is missing from an HTTP/1.1 request.
+    /// Returns the authority of the request: that of its target, or else `Host`. Returns 400 if
+    /// `Host` is malformed, repeated, or missing from an HTTP/1.1 request.
     pub fn host(&self, version: Version, authority: Option<String>) -> Result<String, Refusal> {
         match self.hosts {
             0 if version == Version::Http11 => {
@@ -184,7 +185,7 @@ impl Fields {
         Ok(authority.unwrap_or_else(|| self.host.clone()))
     }
 
-    /// Whether the sender wants to go on with this connection (RFC 9112 section 9.3).
+    /// Returns whether the sender keeps the connection open (RFC 9112 section 9.3).
     pub fn keep_alive(&self, version: Version) -> bool {
         let mut options = elements(self.connection.as_deref().unwrap_or(""), ',');
         match version {
@@ -193,7 +194,8 @@ impl Fields {
         }
     }
 
-    /// RFC 9110 section 10.1.1; an HTTP/1.0 client cannot read a 100 and must not be sent one.
+    /// RFC 9110 section 10.1.1. An HTTP/1.0 client cannot read a 100 response, so it must not get
+    /// one.
     pub fn expects_continue(&self, version: Version) -> Result<bool, Refusal> {
         match &self.expect {
             None => Ok(false),
@@ -213,8 +215,8 @@ impl Fields {
     }
 }
 
-/// Joins the lines of a list. A line whose quoted string went on in the next one would hide what a
-/// proxy wrote there.
+/// Appends a line to a list. Refuses a line with an open quoted string, which would hide what a
+/// proxy wrote in the next line.
 fn append(list: &mut Option<String>, name: &str, value: &str) -> Result<(), Refusal> {
     if !is_balanced(value) {
         return Err(malformed(format!(
@@ -240,7 +242,7 @@ fn once(place: &mut Option<String>, name: &str, value: String) -> Result<(), Ref
     }
 }
 
-/// A number of bytes in decimal digits, and nothing but digits.
+/// Parses decimal digits only.
 fn parse_length(text: &str) -> Result<u64, Refusal> {
     let mut length: u64 = 0;
     for byte in text.bytes() {

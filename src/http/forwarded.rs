@@ -1,9 +1,7 @@
-//! What proxies that speak only HTTP say of the client: `Forwarded` (RFC 7239) or
-//! `X-Forwarded-For`.
+//! The client address that HTTP proxies name: `Forwarded` (RFC 7239) or `X-Forwarded-For`.
 //!
-//! Each proxy adds the address that it was called from behind the others. So the list is read from
-//! the right, and what stands before the first address that is no proxy's may be anybody's
-//! invention.
+//! Each proxy appends the address that called it. So the list is read from the right, up to the
+//! first address that is no proxy's. Anyone could have written the addresses in front of that one.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -17,15 +15,14 @@ impl Forwarded {
         self.standard.is_some() || self.x_forwarded_for.is_some() || self.has_others
     }
 
-    /// The client: the last address that is not one of the proxies'. `None`: there is none, since
-    /// nothing is said, or proxies are named alone. The port is 0 where none is given.
+    /// Returns the client: the last address that is no proxy's. `None`: the fields name nobody, or
+    /// only proxies. The port is 0 if none is given.
     pub fn client(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Result<Option<SocketAddr>, Refusal> {
         let (name, list) = match (&self.standard, &self.x_forwarded_for) {
             (None, None) => return Ok(None),
             (Some(list), None) => ("Forwarded", list),
             (None, Some(list)) => ("X-Forwarded-For", list),
-            // The proxy writes one of them and may pass on whatever the client wrote into the
-            // other.
+            // The proxy writes one field, and may pass the other one on as the client sent it.
             (Some(_), Some(_)) => {
                 return Err(malformed(
                     "both Forwarded and X-Forwarded-For; the proxy must remove the one that it does not write",
@@ -52,7 +49,8 @@ impl Forwarded {
     }
 }
 
-/// The `for` of one element, which is one proxy's. An element with a malformed pair has none.
+/// Returns the `for` of an element, which one proxy has written. An element with a malformed pair
+/// has none.
 fn forwarded_for(element: &str) -> Option<SocketAddr> {
     let mut node = None;
     for pair in elements(element, ';').filter(|pair| !pair.is_empty()) {
@@ -62,7 +60,7 @@ fn forwarded_for(element: &str) -> Option<SocketAddr> {
         }
     }
     let node = node?;
-    // A port may be a word. Without brackets nobody knows where an IPv6 address ends.
+    // A port may be a word. An IPv6 address with a port needs brackets, or its end is unknown.
     let is_word = |port: &str| {
         port.bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
@@ -74,8 +72,8 @@ fn forwarded_for(element: &str) -> Option<SocketAddr> {
     node_address(node).filter(|_| node.parse::<Ipv6Addr>().is_err())
 }
 
-/// `192.0.2.7`, `192.0.2.7:80`, `[2001:db8::7]`, `[2001:db8::7]:80`; and without brackets, as
-/// `X-Forwarded-For` has it.
+/// Parses `192.0.2.7`, `192.0.2.7:80`, `[2001:db8::7]` and `[2001:db8::7]:80`; in `X-Forwarded-For`
+/// an IPv6 address may have no brackets.
 fn node_address(node: &str) -> Option<SocketAddr> {
     let in_brackets = || {
         let inner = node.strip_prefix('[')?.strip_suffix(']')?;
@@ -191,8 +189,8 @@ mod tests {
         assert!(client(&both).is_err());
     }
 
-    /// A client may write any text in front of the proxy's element, or on a line of its own, and
-    /// into a parameter that the proxy quotes. `None`: the request is refused.
+    /// A client can send any text in front of the proxy's element, in a line of its own, and in a
+    /// parameter that the proxy quotes. `None`: the request is refused.
     fn client_behind_proxy(lines: &[&str]) -> Option<String> {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let head = format!("GET / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");

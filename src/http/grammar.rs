@@ -1,5 +1,4 @@
-//! What several parts of a message are made of: lists, parameters, tokens and authorities. Nothing
-//! here knows where they stand.
+//! Lists, parameters, tokens and authorities, which occur in several parts of a message.
 
 /// Splits a list (RFC 9110 section 5.6.1) at each `separator` that is outside quoted strings and
 /// comments. Removes blanks around each element. An empty list has one empty element.
@@ -9,8 +8,8 @@ pub fn elements(list: &str, separator: char) -> impl Iterator<Item = &str> {
         .map(|element| element.trim_matches([' ', '\t']))
 }
 
-/// Whether each quoted string and each comment of a field's line ends in it. Only such lines can be
-/// joined to one list.
+/// Returns whether every quoted string and comment of a line ends in it. Only such lines can be
+/// joined to a list.
 pub(super) fn is_balanced(line: &str) -> bool {
     let mut nesting = Nesting::default();
     line.chars().for_each(|next| {
@@ -70,8 +69,7 @@ fn unquoted(inner: &str) -> Option<String> {
     Some(text)
 }
 
-/// `HOST[:PORT]` of RFC 3986, checked no further than that it holds nothing which could be taken
-/// for something else.
+/// Checks `HOST[:PORT]` (RFC 3986) only as far as no byte of it can have another meaning.
 pub(super) fn is_authority(text: &str) -> bool {
     if text.is_empty() {
         return true; // a target without an authority has an empty Host (RFC 9112 section 3.2)
@@ -96,12 +94,12 @@ pub(super) fn is_authority(text: &str) -> bool {
     host_is_good && port_is_good
 }
 
-/// What a token is made of (RFC 9110 section 5.6.2).
+/// Returns whether a byte may be part of a token (RFC 9110 section 5.6.2).
 pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Every text of at most `length_max` characters that mean something in a list.
+/// Returns every text of at most `length_max` characters that have a meaning in lists.
 #[cfg(test)]
 pub(super) fn texts(length_max: usize) -> Vec<String> {
     let mut texts = vec![String::new()];
@@ -123,7 +121,8 @@ pub(super) fn texts(length_max: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Where a quoted string or a comment at the start of `text` ends. `None`: nowhere.
+    /// Returns the length of the quoted string or comment at the start of `text`; `None` if there
+    /// is none, or if it has no end.
     fn length_of_nested(text: &str) -> Option<usize> {
         let is_comment = text.starts_with('(');
         let mut at = 1;
@@ -138,7 +137,7 @@ mod tests {
         }
     }
 
-    /// The grammar of RFC 9110, read another way: by recursion instead of by a state.
+    /// The grammar of RFC 9110 by recursion, to compare with the state machine.
     fn elements_by_recursion(text: &str) -> Option<Vec<&str>> {
         let (mut all, mut start, mut at) = (Vec::new(), 0, 0);
         while let Some(next) = text[at..].chars().next() {

@@ -1,5 +1,5 @@
-//! Request heads (RFC 9112 sections 2 and 3): found in the bytes by [`HeadReader`], read into a
-//! [`Head`] that is right by construction.
+//! Request heads (RFC 9112 sections 2 and 3). [`HeadReader`] finds the head in the bytes and parses
+//! it into a [`Head`].
 
 use super::body::Framing;
 use super::fields::{Fields, Forwarded, first_line};
@@ -10,43 +10,43 @@ use super::status::Status;
 use super::target::Target;
 use super::version::Version;
 
-/// How large a request's head may be.
+/// Limits on a request's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// The whole head, its empty line included.
+    /// Size of the head with its empty line.
     pub head_bytes_max: usize,
-    /// The number of its fields.
+    /// Number of fields.
     pub head_fields_max: usize,
-    /// Whether `SOURCE` may be asked as Icecast's oldest clients do: with lines that end with LF
-    /// alone, and in a version of their own, for a body that ends with the connection.
+    /// Whether `SOURCE` requests of old Icecast clients are accepted: with lines that end with LF
+    /// alone, the version `ICE/1.0`, and a body that ends with the connection.
     pub takes_old_sources: bool,
 }
 
 impl Limits {
-    /// The longest target that gets anything but 414: half of the head.
+    /// A longer target gets 414: half of the head.
     fn target_bytes_max(&self) -> usize {
         self.head_bytes_max / 2
     }
 }
 
-/// The methods that this server knows.
+/// Methods that this server knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// `GET`
+    /// `GET`.
     Get,
-    /// `HEAD`
+    /// `HEAD`.
     Head,
-    /// `PUT`
+    /// `PUT`.
     Put,
-    /// `POST`
+    /// `POST`.
     Post,
-    /// `DELETE`
+    /// `DELETE`.
     Delete,
-    /// `OPTIONS`
+    /// `OPTIONS`.
     Options,
-    /// `SOURCE`, the way in of Icecast's clients
+    /// `SOURCE`, with which Icecast clients publish.
     Source,
-    /// any other token
+    /// Any other token.
     Other,
 }
 
@@ -65,51 +65,51 @@ impl Method {
     }
 }
 
-/// A request's head.
+/// The head of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What is asked.
+    /// The method.
     pub method: Method,
     /// The method as it was sent, for the access log.
     pub method_token: String,
-    /// Of what it is asked.
+    /// The target.
     pub target: Target,
-    /// In which version.
+    /// The version.
     pub version: Version,
-    /// The authority that the request is for: `Host`, or that of an absolute target. Empty if a 1.0
+    /// The authority of the request: `Host`, or that of an absolute target. Empty if an HTTP/1.0
     /// client names none.
     pub host: String,
-    /// How its body ends.
+    /// How the body ends.
     pub framing: Framing,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
-    /// Whether the client wants to send another request after this one.
+    /// Whether the client wants to send another request on this connection.
     pub keep_alive: bool,
-    /// `Content-Type`
+    /// `Content-Type`.
     pub content_type: Option<String>,
-    /// `Origin`
+    /// `Origin`.
     pub origin: Option<String>,
-    /// `Sec-Fetch-Site`: whose page a browser says that the request is of
+    /// `Sec-Fetch-Site`: how the page of the request relates to this site, by the browser.
     pub site: Option<String>,
-    /// `Authorization`
+    /// `Authorization`.
     pub authorization: Option<String>,
-    /// `User-Agent`
+    /// `User-Agent`.
     pub user_agent: Option<String>,
-    /// `Referer`
+    /// `Referer`.
     pub referer: Option<String>,
-    /// `Last-Event-ID`: what a browser that follows events has had last
+    /// `Last-Event-ID`: the last event that a browser has got from `/api/events`.
     pub last_event_id: Option<String>,
     /// Whether `Accept` names HTML, as a browser's does when it opens a page.
     pub accepts_html: bool,
-    /// `Via`, all of its lines joined
+    /// `Via`, with all its lines joined.
     pub via: Option<String>,
-    /// `X-Forwarded-For` or `Forwarded`, all lines joined
+    /// Fields of proxies, with all lines of each joined.
     pub forwarded: Forwarded,
 }
 
 impl Head {
-    /// What may follow it, whether it is granted or not: a source's head without a length may be
-    /// such a client's as Icecast knows, whose media ends with the connection and is no request.
+    /// Returns the framing of what may follow the head, also if the request is refused. A source
+    /// without a length may be an Icecast client, whose media must not be read as a request.
     pub fn framing_of_media(&self) -> Framing {
         match (self.method, self.framing) {
             (Method::Source | Method::Put, Framing::None) => Framing::UntilClose,
@@ -118,15 +118,15 @@ impl Head {
     }
 }
 
-/// Reads a request's head out of bytes that arrive piece by piece.
+/// Reads a request head from bytes that arrive in pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadReader {
     scan: Scan,
 }
 
 impl HeadReader {
-    /// Looks on in `bytes`, which begin where the head does and hold at least what they held
-    /// before. `Some` is the head and its length.
+    /// Continues in `bytes`, which begin with the head and contain at least the bytes of the call
+    /// before. Returns the head and its length when it is complete.
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -152,20 +152,20 @@ impl HeadReader {
         }
     }
 
-    /// Whether anything of a request has arrived.
+    /// Returns whether the first byte of a request has arrived.
     pub fn has_begun(&self) -> bool {
         self.scan.has_begun()
     }
 }
 
-/// How the head of an old source begins.
+/// Beginning of the head of an old source.
 const SOURCE: &[u8] = b"SOURCE ";
 
-/// The version that it may name, which is HTTP/1.0 in all but its name.
+/// The version of old sources, which is HTTP/1.0 by another name.
 const ICE: &str = "ICE/1.0";
 
-/// What a request line holds besides its target: the longest method that is let pass, two spaces,
-/// the version, CRLF.
+/// Bytes of a request line without its target: the longest method that is accepted, two spaces, the
+/// version, CRLF.
 const REQUEST_LINE_REST_MAX: usize = 64;
 
 fn target_too_long(limits: &Limits) -> Refusal {
@@ -178,8 +178,8 @@ fn target_too_long(limits: &Limits) -> Refusal {
     )
 }
 
-/// Reads a whole head whose lines are known to end with CRLF, or to be an old source's, and to hold
-/// no control character.
+/// Parses a complete head without control characters. Its lines end with CRLF; those of an old
+/// source may end with LF.
 fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
     let bytes = bytes.strip_prefix(b"\r\n").unwrap_or(bytes);
     let (request_line, rest) = first_line(bytes)?;
@@ -194,7 +194,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
     }
     let fields = Fields::parse(rest, limits.head_fields_max)?;
     let framing = fields.framing(version)?;
-    // Whoever counts lines in another way must have nothing behind them to find a request in.
+    // A parser with other line ends must not find a request behind this head.
     if is_old && framing != Framing::None && has_bare_lf(bytes) {
         return Err(malformed(
             "an LF without its CR in the head of a body that does not end with the connection",
@@ -241,7 +241,7 @@ fn has_bare_lf(head: &[u8]) -> bool {
     pairs.any(|pair| pair[1] == b'\n' && pair[0] != b'\r')
 }
 
-/// The three parts of a request line.
+/// Splits a request line into its three parts.
 fn split_request_line(line: &str) -> Result<(&str, &str, &str), Refusal> {
     let mut parts = line.split(' ');
     let (Some(method), Some(target), Some(version), None) =

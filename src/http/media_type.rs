@@ -1,15 +1,15 @@
-//! Which media types a stream may go out under: those that a browser plays or saves, and none that
-//! it would open as a document.
+//! Media types that a stream may have: types that a browser plays or saves, and none that it opens
+//! as a document.
 //!
-//! A source, or an origin, says what it likes; what it says reaches viewers on this server's own
-//! origin, beside the API.
+//! Sources and origins name any type. It reaches viewers on this server's own web origin, beside
+//! the API.
 
 use super::grammar::{elements, is_token_byte, parameter};
 
-/// Longer ones say nothing that a player needs.
+/// Longer types have nothing that players use.
 const BYTES_MAX: usize = 256;
 
-/// Besides `audio/…` and `video/…`: Ogg, playlists, and what says nothing.
+/// Allowed besides `audio/…` and `video/…`: Ogg, playlists, and generic types.
 const OTHERS: &[&str] = &[
     "application/ogg",
     "application/octet-stream",
@@ -17,12 +17,12 @@ const OTHERS: &[&str] = &[
     "application/x-mpegurl",
 ];
 
-/// What of a subtype would make a document of it: browsers take every `…+xml` for one, whatever
-/// stands before the slash.
+/// Parts of a subtype that make it a document. Browsers open every `…+xml` as one, also of audio
+/// and video.
 const OF_DOCUMENTS: &[&str] = &["xml", "html", "svg", "script"];
 
-/// The type under which a stream may go out that is said to be `given`: that, or without its
-/// parameters if they are malformed. `None`: what the bytes show counts.
+/// Returns the type for a stream that its source calls `given`, without parameters if they are
+/// malformed. `None`: use the type that the bytes show.
 pub fn stream_type(given: &str) -> Option<String> {
     let given = given.trim_matches([' ', '\t']);
     let (essence, parameters) = match given.find(';') {
@@ -43,8 +43,8 @@ pub fn stream_type(given: &str) -> Option<String> {
     Some(if is_whole { given } else { essence }.to_owned())
 }
 
-/// `; NAME=VALUE` any number of times, as RFC 9110 section 5.6.6 has it, with values that need no
-/// escapes.
+/// Returns whether the text is `; NAME=VALUE`, repeated (RFC 9110 section 5.6.6), with values that
+/// need no escapes.
 fn are_parameters(text: &str) -> bool {
     let is_plain = |value: &str| value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     text.is_empty()

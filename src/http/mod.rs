@@ -1,9 +1,8 @@
-//! HTTP/1.x over bytes: heads of requests and answers, targets and queries, body framing, responses
+//! HTTP/1.x over bytes: heads of requests and responses, targets and queries, bodies, responses
 //! (RFC 9110, RFC 9112).
 //!
-//! Plain functions and small state machines. Strict, because a proxy may stand in front: whatever
-//! two readers could understand in two ways is refused. However a request is cut into pieces, the
-//! outcome is the same.
+//! Pure functions and small state machines. They refuse any message that a proxy could read in
+//! another way. The result never depends on how a message is cut into pieces.
 
 mod answer;
 mod body;
@@ -24,6 +23,7 @@ mod target;
 mod tests;
 mod version;
 
+pub use crate::percent::{percent_decoded, percent_encoded};
 pub use answer::{Answer, AnswerReader};
 pub use body::{Body, Framing, Part};
 pub use chunk::{ChunkWriter, LAST_CHUNK};
@@ -34,5 +34,5 @@ pub use media_type::stream_type;
 pub use refusal::{Refusal, quoted};
 pub use response::{Reply, ResponseHead, refused, whole};
 pub use status::Status;
-pub use target::{Parameter, Target, percent_decoded, percent_encoded};
+pub use target::{Parameter, Target};
 pub use version::Version;

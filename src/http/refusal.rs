@@ -1,27 +1,26 @@
-//! Why a request is refused: a status, and a sentence that says what was wrong with which value and
-//! what would be right.
+//! Refusals of requests: a status, and a sentence that names the wrong value and the right one.
 //!
-//! Every error that a client sees begins here, and leaves as `application/problem+json` (RFC 9457).
-//! The detail may quote what this client itself sent, never what another did.
+//! Every error that a client sees is a [`Refusal`], sent as `application/problem+json` (RFC 9457).
+//! The detail may quote what this client has sent, and never what another client has sent.
 
 use serde::Serialize;
 
 use super::status::Status;
 
-/// A request that is not granted.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status of the answer: 400 to 599.
+    /// Status of the response: 400 to 599.
     pub status: Status,
-    /// What was wrong, and what would be right.
+    /// The error, and what would be right.
     pub detail: String,
-    /// A word for programs, where the status does not tell them apart.
+    /// A word for programs, where several errors share a status.
     pub reason: Option<&'static str>,
-    /// The methods that this path knows, where the status is 405.
+    /// The methods of this path, for 405.
     pub allow: Option<&'static str>,
-    /// In how many seconds to come again, where that may help.
+    /// Seconds until the client should try again, if that can help.
     pub retry_after_seconds: Option<u32>,
-    /// The connection cannot be used on, because its framing is lost.
+    /// Whether the connection must close, because its framing is lost.
     pub ends_connection: bool,
 }
 
@@ -35,7 +34,7 @@ struct Problem<'a> {
 }
 
 impl Refusal {
-    /// A refusal after which the connection can be used on, if the request's body has been read.
+    /// Returns a refusal after which the connection can serve the next request.
     pub fn new(status: Status, detail: impl Into<String>) -> Refusal {
         Refusal {
             status,
@@ -47,7 +46,8 @@ impl Refusal {
         }
     }
 
-    /// The request's framing cannot be trusted: the connection ends after the answer.
+    /// Returns a refusal after which the connection closes, because the request's framing is not
+    /// certain.
     pub fn framing(status: Status, detail: impl Into<String>) -> Refusal {
         Refusal {
             ends_connection: true,
@@ -55,7 +55,7 @@ impl Refusal {
         }
     }
 
-    /// 405, with the methods that would be right.
+    /// Returns 405, with the methods of the path.
     pub fn method(allow: &'static str) -> Refusal {
         Refusal {
             allow: Some(allow),
@@ -66,7 +66,7 @@ impl Refusal {
         }
     }
 
-    /// A limit is reached; the client may come again.
+    /// Returns the refusal for a limit that is reached. The client may try again.
     pub fn busy(status: Status, detail: impl Into<String>, retry_after_seconds: u32) -> Refusal {
         Refusal {
             retry_after_seconds: Some(retry_after_seconds),
@@ -74,7 +74,7 @@ impl Refusal {
         }
     }
 
-    /// The same refusal with a reason for programs.
+    /// Adds a reason for programs.
     pub fn because(self, reason: &'static str) -> Refusal {
         Refusal {
             reason: Some(reason),
@@ -82,7 +82,7 @@ impl Refusal {
         }
     }
 
-    /// The body of the answer.
+    /// Returns the body of the response.
     pub fn problem_json(&self) -> Vec<u8> {
         let problem = Problem {
             title: self.status.title(),
@@ -90,18 +90,18 @@ impl Refusal {
             reason: self.reason,
             detail: &self.detail,
         };
-        // A struct of two strings and a number has no way to fail.
+        // Serialising two strings and a number cannot fail.
         serde_json::to_vec(&problem).unwrap_or_default()
     }
 }
 
-/// 400 for a head or a body that is not what the RFCs say.
+/// Returns 400 for a head or body that violates the RFCs.
 pub(super) fn malformed(detail: impl Into<String>) -> Refusal {
     Refusal::framing(Status::BadRequest, detail)
 }
 
-/// At most `bytes_max` bytes of `text`, with what is not printable escaped: for quoting a client's
-/// own words back to it, or in the log.
+/// Returns at most `bytes_max` bytes of `text`, with unprintable characters escaped, to quote it to
+/// its sender or in the log.
 pub fn quoted(text: &str, bytes_max: usize) -> String {
     let mut quote = String::new();
     for character in text.chars() {

@@ -1,6 +1,5 @@
-//! Writing responses: status lines, header fields, and bodies whose length is known.
-//!
-//! Never decides anything: what is answered is decided above. (RFC 9110, RFC 9112 section 4.)
+//! Writes responses: status lines, fields, and bodies of known length (RFC 9110, RFC 9112 section
+//! 4).
 
 use std::fmt::Write as _;
 
@@ -9,27 +8,27 @@ use super::status::Status;
 use super::version::Version;
 use crate::time::UnixTime;
 
-/// What every answer to one request has in common.
+/// Properties that all responses to a request share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reply {
-    /// The request's version.
+    /// Version of the request.
     pub version: Version,
     /// Whether the connection stays open for another request.
     pub keep_alive: bool,
-    /// The answer to HEAD: its head only.
+    /// Whether the request is HEAD, so that only the response head is sent.
     pub head_only: bool,
-    /// No cache is to keep the answer, whatever else it is: what was asked for has another address.
+    /// Whether caches must not keep the response, because the target has another spelling.
     pub no_store: bool,
-    /// When the answer is made.
+    /// The time of the response.
     pub date: UnixTime,
-    /// Fields that every answer to this request carries.
+    /// Fields of all responses to this request.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub fields: &'static [(&'static str, &'static str)],
 }
 
 impl Reply {
-    /// The same, but where this is not so no cache is to keep the answer.
+    /// Adds `no_store`, unless caches may keep the response.
     pub fn kept_if(self, may_be_kept: bool) -> Reply {
         Reply {
             no_store: !may_be_kept,
@@ -37,7 +36,7 @@ impl Reply {
         }
     }
 
-    /// The same, but the connection ends after it.
+    /// Closes the connection after the response.
     pub fn closing(self) -> Reply {
         Reply {
             keep_alive: false,
@@ -46,16 +45,16 @@ impl Reply {
     }
 }
 
-/// A response head in the making; [`ResponseHead::finish`] ends it.
+/// Builds a response head; [`ResponseHead::finish`] ends it.
 pub struct ResponseHead {
     text: String,
 }
 
 impl ResponseHead {
-    /// The status line, `Date` and `Connection`.
+    /// Writes the status line, `Date` and `Connection`.
     pub fn new(status: Status, reply: &Reply) -> ResponseHead {
         let mut text = String::with_capacity(256);
-        // An HTTP/1.0 client reads a 1.1 status line as well (RFC 9110 section 6.2).
+        // HTTP/1.0 clients can read a 1.1 status line (RFC 9110 section 6.2).
         let _ = write!(text, "HTTP/1.1 {} {}\r\n", status.code(), status.title());
         let _ = write!(text, "Date: {}\r\n", reply.date.http_form());
         match (reply.version, reply.keep_alive) {
@@ -68,7 +67,7 @@ impl ResponseHead {
         fields.fold(head, |head, (name, value)| head.field(name, value))
     }
 
-    /// One more field. Whatever `value` is made of, it ends no line: what would is left out.
+    /// Adds a field. Drops control characters of `value`, so that it cannot end the line.
     pub fn field(mut self, name: &str, value: &str) -> ResponseHead {
         let _ = write!(self.text, "{name}: ");
         let is_text = |letter: &char| *letter == '\t' || !letter.is_control();
@@ -77,15 +76,14 @@ impl ResponseHead {
         self
     }
 
-    /// The head as bytes.
+    /// Returns the head.
     pub fn finish(mut self) -> Vec<u8> {
         self.text.push_str("\r\n");
         self.text.into_bytes()
     }
 }
 
-/// A whole response whose body is at hand, in parts, and of the type that it says. `fields` come
-/// after the usual ones.
+/// Returns a response with its whole body, which is given in parts. `fields` follow the usual ones.
 pub fn whole(
     status: Status,
     reply: &Reply,
@@ -114,7 +112,7 @@ pub fn whole(
     bytes
 }
 
-/// The response to a request that is refused.
+/// Returns the response to a refused request.
 pub fn refused(refusal: &Refusal, reply: &Reply) -> Vec<u8> {
     let retry_after = refusal
         .retry_after_seconds
@@ -151,7 +149,7 @@ mod tests {
         fields: &[("Server", "x")],
     };
 
-    /// Without what every answer has in common.
+    /// Removes the parts that all responses share.
     fn answered(bytes: Vec<u8>) -> String {
         let text = String::from_utf8(bytes).expect("text");
         text.replace("Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n", "")
@@ -210,8 +208,7 @@ mod tests {
         assert!(!REPLY.closing().keep_alive);
     }
 
-    /// Whoever is refused is asked for credentials, told of methods or of a time only where that
-    /// may help.
+    /// `WWW-Authenticate`, `Allow` and `Retry-After` are only there if they help.
     #[test]
     fn a_refusal_says_what_would_help() {
         for (refusal, helps) in [

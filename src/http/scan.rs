@@ -1,32 +1,31 @@
-//! Where a head ends (RFC 9112 sections 2.1 and 2.2), in bytes that arrive piece by piece: no byte
-//! is looked at twice.
+//! Finds the end of a head (RFC 9112 sections 2.1 and 2.2) in bytes that arrive in pieces, and
+//! looks at each byte once.
 //!
-//! Strict about line ends and control characters, because others may read them in another way. What
-//! the lines say is read elsewhere.
+//! It is strict about line ends and control characters, which other parsers may read in other ways.
 
-/// A head, of a request or an answer, whose end is looked for.
+/// The search for the end of a head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// How many bytes have been looked at.
+    /// Number of bytes that were looked at.
     scanned: usize,
-    /// Where the line begins that is being looked at: `line_start <= scanned`.
+    /// Where the current line begins: `line_start <= scanned`.
     line_start: usize,
-    /// Whether the first line is behind.
+    /// Whether the first line is complete.
     past_first_line: bool,
 }
 
-/// How large a head may be.
+/// Limits on a head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// The whole of it, its empty line included.
+    /// Size of the head with its empty line.
     pub head_bytes_max: usize,
-    /// The first line, with its CR.
+    /// Length of the first line with its CR.
     pub first_line_bytes_max: usize,
-    /// A head that begins so may have lines that end with LF alone.
+    /// A head that begins with this may have lines that end with LF alone.
     pub lf_after: Option<&'static [u8]>,
 }
 
-/// Why something is no head.
+/// Errors in a head.
 #[derive(Debug)]
 pub(super) enum ScanFault {
     Malformed(String),
@@ -35,8 +34,8 @@ pub(super) enum ScanFault {
 }
 
 impl Scan {
-    /// Looks on in `bytes`, which begin where the head does and hold at least what they held
-    /// before. `Some` is the head's length.
+    /// Continues in `bytes`, which begin with the head and contain at least the bytes of the call
+    /// before. Returns the length of the head when it is complete.
     pub fn read(&mut self, bytes: &[u8], bounds: Bounds) -> Result<Option<usize>, ScanFault> {
         while let Some(&byte) = bytes.get(self.scanned) {
             if self.scanned >= bounds.head_bytes_max {
@@ -93,7 +92,7 @@ impl Scan {
         Ok(None)
     }
 
-    /// Whether anything of a head has arrived.
+    /// Returns whether the first byte of a head has arrived.
     pub fn has_begun(&self) -> bool {
         self.scanned > 0
     }

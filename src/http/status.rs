@@ -1,6 +1,6 @@
-//! The statuses that this server answers with (RFC 9110 section 15).
+//! Status codes of this server's responses (RFC 9110 section 15).
 
-/// The statuses that this server answers with.
+/// Status codes of this server's responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Status {
@@ -57,7 +57,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Those of refusals.
+    /// The status codes of refusals.
     pub const REFUSALS: [Status; 21] = [
         Status::BadRequest,
         Status::Unauthorized,
@@ -82,12 +82,12 @@ impl Status {
         Status::LoopDetected,
     ];
 
-    /// The three digits.
+    /// Returns the three digits.
     pub fn code(self) -> u16 {
         self.row().0
     }
 
-    /// The reason phrase.
+    /// Returns the reason phrase.
     pub fn title(self) -> &'static str {
         self.row().1
     }

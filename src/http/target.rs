@@ -1,39 +1,39 @@
-//! Request targets (RFC 9112 section 3.2): a path, and a query whose parameters are told apart
+//! Request targets (RFC 9112 section 3.2): a path and a query. The parameters of a query are split
 //! before they are decoded.
 
 use super::grammar::is_authority;
 use super::refusal::{Refusal, quoted};
 use super::status::Status;
+use crate::percent::{encoded, percent_decoded};
 
-/// What a request is for.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The segments of the path, decoded: `/stream/a%2Fb` has two, `stream` and `a/b`. None at all
-    /// for `*`, and of many the first [`Target::SEGMENTS_MAX`].
+    /// The decoded segments of the path, at most [`Target::SEGMENTS_MAX`]: `/stream/a%2Fb` has
+    /// `stream` and `a/b`. `*` has none.
     pub segments: Vec<Vec<u8>>,
-    /// Whether the path is the one that [`percent_encoded`] would write of these segments: what is
-    /// kept under its address has no other then.
+    /// Whether the path has the spelling that [`percent_encoded`](crate::percent::percent_encoded)
+    /// writes. Only responses to this spelling may be cached, so that a cache has one entry.
     pub is_plain: bool,
-    /// The query, without its question mark, as it was sent.
+    /// The query without its question mark, still encoded.
     pub query: Option<String>,
 }
 
-/// A parameter of a query, as it was sent: still percent-encoded.
+/// A parameter of a query, still percent-encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter<'a> {
-    /// What stands before the first `=`.
+    /// Text in front of the first `=`.
     pub name: &'a str,
-    /// What stands behind it.
+    /// Text behind the first `=`.
     pub value: &'a str,
 }
 
 impl Target {
-    /// More than any path here has: what has so many is known to be none, and the rest of it is not
-    /// kept.
+    /// No path of this server has more segments, so further ones are not kept.
     pub const SEGMENTS_MAX: usize = 5;
 
-    /// Reads a target in origin, absolute or asterisk form; in absolute form its authority comes
-    /// with it.
+    /// Parses a target in origin, absolute or asterisk form. Returns the authority of the absolute
+    /// form, too.
     pub(super) fn parse(written: &str) -> Result<(Target, Option<String>), Refusal> {
         let bad = |what: &str| {
             Refusal::framing(
@@ -90,7 +90,7 @@ impl Target {
         Ok((target, authority))
     }
 
-    /// The parameters of the query in the order in which they were sent. A `+` is a plus.
+    /// Returns the parameters in the order of the query. A `+` is a plus.
     pub fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
         self.query
             .as_deref()
@@ -104,35 +104,13 @@ impl Target {
     }
 }
 
-/// What RFC 3986 lets stand in a path or a query, and `[ ] | { } ^ "` and the like, which some
-/// clients do not encode: they are no delimiters here.
+/// Allows the bytes of RFC 3986, and `[ ] | { } ^ "` and similar ones that some clients do not
+/// encode. None of them is a delimiter here.
 fn is_target_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'#'
 }
 
-/// What RFC 3986 calls unreserved: it need not be encoded, wherever it stands.
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
-}
-
-/// `text` as one segment of a path: what RFC 3986 does not call unreserved is encoded.
-pub fn percent_encoded(text: &str) -> String {
-    encoded(text.as_bytes()).map(char::from).collect()
-}
-
-/// The one spelling of these bytes in which nothing is encoded that need not be.
-fn encoded(bytes: &[u8]) -> impl Iterator<Item = u8> {
-    let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value & 15)];
-    bytes.iter().flat_map(move |&byte| {
-        let (written, length) = match is_unreserved(byte) {
-            true => ([byte, 0, 0], 1),
-            false => ([b'%', digit(byte >> 4), digit(byte)], 3),
-        };
-        written.into_iter().take(length)
-    })
-}
-
-/// Whether two hexadecimal digits follow each `%`.
+/// Returns whether two hexadecimal digits follow each `%`.
 fn is_percent_encoded(text: &str) -> bool {
     let digits_follow = |rest: &str| {
         let digits = rest.as_bytes().get(..2);
@@ -141,25 +119,10 @@ fn is_percent_encoded(text: &str) -> bool {
     text.split('%').skip(1).all(digits_follow)
 }
 
-/// The bytes that `text` stands for; `None` where a `%` is not followed by two hexadecimal digits.
-pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let high = char::from(bytes.next()?).to_digit(16)?;
-            let low = char::from(bytes.next()?).to_digit(16)?;
-            decoded.push((high << 4 | low) as u8);
-        } else {
-            decoded.push(byte);
-        }
-    }
-    Some(decoded)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::percent::percent_encoded;
 
     #[test]
     fn a_path_has_one_spelling_that_is_plain() {
@@ -271,27 +234,5 @@ mod tests {
         assert_eq!(found, expected);
         let (target, _) = Target::parse("/").expect("a target");
         assert_eq!(target.parameters().count(), 0);
-    }
-
-    #[test]
-    fn what_is_encoded_is_decoded_to_the_same() {
-        for byte in 0..=u8::MAX {
-            for written in [format!("x%{byte:02x}y"), format!("x%{byte:02X}y")] {
-                assert_eq!(
-                    percent_decoded(&written),
-                    Some(vec![b'x', byte, b'y']),
-                    "{written}"
-                );
-            }
-        }
-        let text: String = ('\0'..='\u{ff}').collect();
-        let encoded = percent_encoded(&text);
-        assert!(
-            encoded
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte))
-        );
-        assert_eq!(percent_decoded(&encoded), Some(text.into_bytes()));
-        assert_eq!(percent_encoded("a-B._~9/é"), "a-B._~9%2F%C3%A9");
     }
 }

@@ -1,5 +1,4 @@
-//! Heads of requests as they come off a connection: what each is taken for, wherever it is cut, and
-//! what is none.
+//! Request heads: valid and invalid ones, cut at every byte.
 
 use super::*;
 
@@ -14,7 +13,7 @@ const WITH_OLD_SOURCES: Limits = Limits {
     ..LIMITS
 };
 
-/// The head that these bytes begin with, and its length, wherever they are cut.
+/// Reads a head with every cut, and checks that the result is the same.
 fn read(bytes: &[u8], limits: &Limits) -> Result<Option<(Head, usize)>, Refusal> {
     let whole = HeadReader::default().read(bytes, limits);
     for piece in [1, 2, 3, 7] {
@@ -33,7 +32,7 @@ fn read(bytes: &[u8], limits: &Limits) -> Result<Option<(Head, usize)>, Refusal>
     whole
 }
 
-/// The head of these lines.
+/// Reads a head of these lines.
 fn head(lines: &str) -> Result<Head, Refusal> {
     let text = format!("{}\r\n\r\n", lines.replace('|', "\r\n"));
     let (head, length) = read(format!("{text}GET").as_bytes(), &LIMITS)?.expect("a whole one");
@@ -41,7 +40,7 @@ fn head(lines: &str) -> Result<Head, Refusal> {
     Ok(head)
 }
 
-/// The head of a GET with these fields besides `Host`.
+/// Reads the head of a GET with these fields besides `Host`.
 fn with_fields(version: &str, fields: &str) -> Result<Head, Refusal> {
     head(&format!("GET / {version}|Host: h|{fields}"))
 }
@@ -383,7 +382,7 @@ fn what_is_expected_is_a_100_or_cannot_be_met() {
     }
 }
 
-/// As many bytes as there may be, and one more.
+/// Heads at the limits are accepted, and larger ones are not.
 #[test]
 fn a_head_has_its_bounds() {
     let of_target = |bytes: usize| {
@@ -399,7 +398,7 @@ fn a_head_has_its_bounds() {
             "a target",
         );
     }
-    // The first line is refused as soon as it is longer than any that is taken.
+    // A first line is refused as soon as it is too long.
     for before in ["", "\r\n"] {
         let of_line = |bytes: usize| {
             let text = format!("{before}{}", "x".repeat(bytes));
@@ -437,7 +436,7 @@ fn a_head_has_its_bounds() {
     );
 }
 
-/// Icecast's oldest clients are understood where an option says so; nobody else is by it.
+/// Old Icecast clients are accepted with `--icecast` only, and other requests are not affected.
 #[test]
 fn old_sources_are_understood_where_they_are_let_in() {
     let with = |text: &str| read(text.as_bytes(), &WITH_OLD_SOURCES);

@@ -8,8 +8,8 @@ use super::counts::{Count, Counts, Turns};
 use super::held::HeldBytes;
 use crate::gate::Digest;
 use crate::http::Status;
-use crate::post::ClientFigures;
 use crate::stream::Figures;
+use crate::udp_out::ClientFigures;
 
 /// The media type of the text format.
 pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

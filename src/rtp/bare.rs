@@ -1,21 +1,22 @@
-//! MPEG-TS in UDP without RTP: no numbers, and nothing that says whose it is. What comes is brought
-//! into step on the sync byte, so that whole packets go on however datagrams are cut and lost.
+//! MPEG-TS in UDP without RTP, which has no sequence numbers and no source identifier. Finds the
+//! sync bytes, so that complete packets come out, whatever datagrams contain or lose.
 
 use crate::format::mpegts::{Aligner, PACKET_BYTES, SYNC_BYTE};
 
-/// The datagrams of one source.
+/// Reads the datagrams of one source.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Bare {
     aligner: Aligner,
 }
 
-/// Sync bytes in a row that make a transport stream, where a datagram is not packets alone.
+/// Number of sync bytes in a row that prove a transport stream, if a datagram does not consist of
+/// packets only.
 const PROOF: usize = 3;
 
 impl Bare {
-    /// Whether a datagram looks like a transport stream: it is packets, or holds some in a row up
-    /// to its end.
+    /// Returns whether a datagram looks like a transport stream: it consists of packets, or ends
+    /// with some of them.
     pub fn begins_with(datagram: &[u8]) -> bool {
         let is_in_step = |phase: usize| {
             let mut sync = datagram.iter().skip(phase).step_by(PACKET_BYTES);
@@ -26,14 +27,14 @@ impl Bare {
         (is_whole && is_in_step(0)) || (0..last.min(PACKET_BYTES)).any(is_in_step)
     }
 
-    /// Takes the next datagram, and puts the packets that are whole now behind the others.
+    /// Reads the next datagram. Appends complete packets to `packets`.
     pub fn feed(&mut self, datagram: &[u8], packets: &mut Vec<u8>) {
         self.aligner.feed(datagram, |_, packet| {
             packets.extend_from_slice(packet.bytes())
         });
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         self.aligner.held_bytes()
     }
@@ -41,7 +42,7 @@ impl Bare {
 
 #[cfg(feature = "handover")]
 impl Bare {
-    /// Whether what was told of it can be.
+    /// Returns whether a state from another process is valid.
     pub fn fits(&self) -> bool {
         self.aligner.fits()
     }
@@ -86,7 +87,8 @@ mod tests {
         }
     }
 
-    /// However it is cut, whole packets come out; what is lost takes no more along than it must.
+    /// However the stream is cut, complete packets come out. A loss costs no more packets than
+    /// necessary.
     #[test]
     fn packets_come_out_whole_and_in_step() {
         let stream = stream(100);
@@ -94,7 +96,7 @@ mod tests {
             let (mut bare, mut whole) = (Bare::default(), Vec::new());
             for (number, datagram) in stream.chunks(piece).enumerate() {
                 bare.feed(datagram, &mut whole);
-                // What has come and does not come out is held.
+                // Bytes that have not come out are kept.
                 let fed = number * piece + datagram.len();
                 assert!(whole.len() + bare.held_bytes() >= fed, "{piece}");
             }
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn what_is_told_of_it_can_be() {
         assert!(Bare::default().fits());
-        // In step, but with nothing.
+        // In step, with no bytes kept.
         let told = r#"{"held":"","shape":null,"in_step":true}"#;
         let aligner = serde_json::from_str(told).expect("an aligner");
         assert!(!Bare { aligner }.fits());

@@ -1,8 +1,8 @@
-//! How often sources begin: by one name (an address, or a group) at most once in [`SPACING`],
-//! whoever sends, since a stream that begins costs more than a packet does.
+//! Limits how often sources begin: at most once in [`SPACING`] for each name (an address or a
+//! group), since starting a stream costs more than a packet.
 //!
-//! Held at the most: [`NAMES_MAX`] names, 64 KiB. When there are as many, nobody begins until the
-//! first of them has had its time.
+//! Memory: at most [`NAMES_MAX`] names, 64 KiB. If they are all taken, no source begins until the
+//! oldest name expires.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
@@ -11,17 +11,17 @@ use std::time::Duration;
 use crate::held::table_bytes;
 use crate::time::Instant;
 
-/// By which names sources have begun lately.
+/// Names by which sources have begun lately.
 #[derive(Debug)]
 pub struct Beginnings<Name> {
     names: HashSet<Name>,
-    /// The same, and when: the first is the oldest.
+    /// The names with the times of their sources, the oldest in front.
     order: VecDeque<(Instant, Name)>,
 }
 
-/// By one name a source begins at most so often.
+/// Shortest time between two sources of one name.
 const SPACING: Duration = Duration::from_secs(1);
-/// Names at the most.
+/// Largest number of names.
 const NAMES_MAX: usize = 448;
 
 impl<Name> Default for Beginnings<Name> {
@@ -34,12 +34,12 @@ impl<Name> Default for Beginnings<Name> {
 }
 
 impl<Name: Copy + Eq + Hash> Beginnings<Name> {
-    /// Whether a source may begin by this name now.
+    /// Returns whether a source may begin by this name now.
     pub fn may_begin(&self, name: Name, now: Instant) -> bool {
         let is_over = |(at, _): &(Instant, Name)| now.since(*at) >= SPACING;
         let oldest_is_over = self.order.front().is_none_or(is_over);
         let has_room = self.order.len() < NAMES_MAX || oldest_is_over;
-        // Those that are over are given up when the next one begins.
+        // Expired names are only removed when the next source begins.
         let is_free = || {
             let mut order = self.order.iter().take_while(|one| is_over(one));
             order.any(|(_, of)| *of == name)
@@ -47,7 +47,7 @@ impl<Name: Copy + Eq + Hash> Beginnings<Name> {
         has_room && (!self.names.contains(&name) || is_free())
     }
 
-    /// One begins that may.
+    /// Records that a source begins.
     pub fn begin(&mut self, name: Name, now: Instant) {
         self.expire(now);
         if self.names.insert(name) {
@@ -55,7 +55,7 @@ impl<Name: Copy + Eq + Hash> Beginnings<Name> {
         }
     }
 
-    /// Gives up those whose time is over; the tables, too, when nobody is left.
+    /// Removes expired names, and frees the memory when none is left.
     pub fn expire(&mut self, now: Instant) {
         while let Some((at, name)) = self.order.front()
             && now.since(*at) >= SPACING
@@ -68,12 +68,12 @@ impl<Name: Copy + Eq + Hash> Beginnings<Name> {
         }
     }
 
-    /// When the oldest is to be given up.
+    /// Returns when the oldest name expires.
     pub fn deadline(&self) -> Option<Instant> {
         self.order.front().map(|(at, _)| *at + SPACING)
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         table_bytes::<Name>(self.names.capacity())
             + self.order.capacity() * size_of::<(Instant, Name)>()
@@ -127,7 +127,7 @@ mod tests {
             }
             assert!(beginnings.held_bytes() <= 64 << 10);
         }
-        // Each is in the set and in the queue.
+        // Each name is in the set and in the queue.
         let held_bytes_min = NAMES_MAX * (2 * size_of::<SocketAddr>() + size_of::<Instant>());
         assert!(beginnings.held_bytes() >= held_bytes_min);
         assert_eq!(begun, 10 * NAMES_MAX);

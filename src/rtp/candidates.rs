@@ -1,11 +1,10 @@
-//! Sources that have sent one packet: the second in sequence makes one real (RFC 3550 appendix
-//! A.1).
+//! Senders of one packet: a second packet in sequence makes them a source (RFC 3550 appendix A.1).
 //!
-//! Whoever can send from a token's address can fill this, so it keeps nobody out: a sender has
-//! one place, the oldest makes room for the newest, and a place is given up when no second packet
-//! has followed for [`PROBATION_TIME`]. Held at the most: [`DATAGRAM_BYTES_MAX`] of datagrams and
-//! [`PLACES_MAX`] places, 0.75 MiB. A packet that finds no room among the datagrams keeps its place
-//! all the same; its source then begins with the second.
+//! Anyone who can send from a token's address can fill this table, so it never refuses a new
+//! sender. Each sender has one place, a new one replaces the oldest, and a place expires after
+//! [`PROBATION_TIME`]. Memory: at most [`DATAGRAM_BYTES_MAX`] of datagrams and [`PLACES_MAX`]
+//! places, 0.75 MiB. If the datagrams are full, the sender still gets a place, and its stream
+//! begins with the second packet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -15,11 +14,11 @@ use super::{Packet, Probation};
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::time::Instant;
 
-/// First packets that wait for their second, by who sent them.
+/// The first packets of senders, until their second packets arrive.
 #[derive(Debug)]
 pub struct Candidates<Sender> {
     places: HashMap<Sender, Candidate>,
-    /// The same by age: whose place has this serial.
+    /// The sender of each serial, in order of age.
     order: BTreeMap<u64, Sender>,
     serial_next: u64,
     /// Bytes of all datagrams.
@@ -29,17 +28,17 @@ pub struct Candidates<Sender> {
 #[derive(Debug)]
 struct Candidate {
     probation: Probation,
-    /// Empty if there was no room for it.
+    /// Empty if there was no space for it.
     datagram: Box<[u8]>,
     arrived: Instant,
     serial: u64,
 }
 
-/// Two packets that are further apart are not in sequence.
+/// Two packets further apart are not in sequence.
 const PROBATION_TIME: Duration = Duration::from_secs(2);
-/// Senders that wait at the most.
+/// Largest number of senders that wait.
 const PLACES_MAX: usize = 768;
-/// What their datagrams take at the most.
+/// Largest size of their datagrams.
 const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 
 impl<Sender> Default for Candidates<Sender> {
@@ -54,8 +53,8 @@ impl<Sender> Default for Candidates<Sender> {
 }
 
 impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
-    /// A packet has come. If it follows on the one before, there is a source: that
-    /// one is given back (empty if it could not be kept). If not, it waits in its place.
+    /// Handles a packet. If it follows the sender's first packet, returns that packet, which is
+    /// empty if there was no space. Otherwise the packet becomes the first one.
     pub fn hear(
         &mut self,
         from: Sender,
@@ -98,7 +97,7 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
         self.places.insert(from, candidate);
     }
 
-    /// What came from some counts no more. Looks at all.
+    /// Removes senders for which `is_gone` is true. Looks at every sender.
     pub fn forget(&mut self, is_gone: impl Fn(&Sender) -> bool) {
         let gone: Vec<Sender> = self.places.keys().copied().filter(is_gone).collect();
         for from in gone {
@@ -119,7 +118,7 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
         }
     }
 
-    /// Gives up those whose time is over; the tables, too, when nobody is left.
+    /// Removes expired senders, and frees the memory when none is left.
     pub fn expire(&mut self, now: Instant) {
         while self.deadline().is_some_and(|deadline| deadline <= now) {
             self.drop_oldest();
@@ -129,13 +128,13 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
         }
     }
 
-    /// When the oldest is to be given up.
+    /// Returns when the oldest sender expires.
     pub fn deadline(&self) -> Option<Instant> {
         let (_, from) = self.order.first_key_value()?;
         Some(self.places.get(from)?.arrived + PROBATION_TIME)
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         self.datagram_bytes + hash_map_bytes(&self.places) + tree_map_bytes(&self.order)
     }
@@ -188,8 +187,8 @@ mod tests {
         assert_eq!(candidates.held_bytes(), 0);
     }
 
-    /// As many first packets are kept as there is room for, whoever they come from; the source of
-    /// one that is not begins with its second.
+    /// First packets are kept while there is space. Otherwise the stream begins with the second
+    /// packet.
     #[test]
     fn first_packets_are_kept_while_there_is_room() {
         let mut candidates = Candidates::default();
@@ -204,7 +203,8 @@ mod tests {
         }
     }
 
-    /// However many there are, and however large their packets: bounded, and a newcomer gets in.
+    /// However many senders there are, and however large their packets, memory is bounded and a new
+    /// sender is accepted.
     #[test]
     fn a_flood_holds_little_and_keeps_nobody_out() {
         let mut candidates = Candidates::default();

@@ -1,25 +1,25 @@
-//! Forward error correction for RTP (SMPTE 2022-1, header of RFC 2733): packets out of which a
-//! receiver makes those that were lost.
+//! Forward error correction (FEC) for RTP (SMPTE 2022-1, header of RFC 2733): extra packets from
+//! which a receiver repairs losses.
 //!
 //! ```text
-//!    0   1   2   3   4 ─→ a row's packet        A matrix is L columns wide and D rows high. Each
-//!    5   6   7   8   9 ─→ a row's packet        sum mends one loss: a row's a single one, the
-//!   10  11  12  13  14 ─→ a row's packet        columns' together a burst of L.
+//!    0   1   2   3   4 ─→ row packet           A matrix has L columns and D rows. Each sum repairs
+//!    5   6   7   8   9 ─→ row packet           one loss: a row's sum a single one, the sums of
+//!   10  11  12  13  14 ─→ row packet           all columns together a burst of L.
 //!    ↓   ↓   ↓   ↓   ↓
-//!   a packet for each column, spread over the next matrix
+//!   column packets, spread over the next matrix
 //! ```
 //!
-//! A sum is the exclusive or of its packets. Packets have to follow each other by their numbers;
-//! where one does not, the matrix begins anew, and what was summed up is dropped.
+//! A sum is the exclusive or of its packets. Their sequence numbers must be consecutive; a gap
+//! begins a new matrix and drops the sums.
 //!
-//! Held at the most: a sum for each column, one for the row, and a packet for each column that
-//! waits to be sent, each of [`PACKET_BYTES_MAX`]: 41 of them, 61 KiB.
+//! Memory: a sum for each column, one for the row, and a column packet for each column, of at most
+//! [`PACKET_BYTES_MAX`] each: at most 41 of them, 61 KiB.
 
 use std::collections::VecDeque;
 
 use super::packet::{HEADER_BYTES, Packet};
 
-/// Which sums a packet of corrections belongs to.
+/// The two kinds of FEC packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Side {
@@ -27,21 +27,21 @@ pub enum Side {
     Rows,
 }
 
-/// Makes the corrections of one stream.
+/// Makes the FEC packets of a stream.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Fec {
-    /// L and D.
+    /// L, the number of columns.
     width: u8,
     height: u8,
-    /// The number of the packet that is to come; `None` where any may begin a matrix.
+    /// Sequence number of the next packet; `None`: any packet may begin a matrix.
     next: Option<u16>,
     /// Packets of this matrix so far: `place < width * height`.
     place: usize,
     row: Sum,
-    /// One for each column.
+    /// The sum of each column.
     columns: Vec<Sum>,
-    /// Those of the matrix before, which go out one by one: at most one for each column.
+    /// Column packets of the matrix before, which are sent one by one. At most one for each column.
     waiting: VecDeque<Vec<u8>>,
     column_number: u16,
     row_number: u16,
@@ -51,17 +51,17 @@ pub struct Fec {
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Sum {
-    /// The number of its first packet.
+    /// Sequence number of its first packet.
     base: u16,
-    /// Of padding, extension and contributors; of marker and payload type; of the time stamps; of
-    /// the lengths behind the fixed header.
+    /// Sum of the header fields: padding, extension and contributors; marker and payload type; time
+    /// stamps; lengths behind the fixed header.
     fields: [u8; 8],
-    /// Of what lies behind the fixed header, as long as the longest of them.
+    /// Sum of the bytes behind the fixed header. As long as the longest packet.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     payload: Vec<u8>,
 }
 
-/// Which packets a sum is of: so many, each so far behind the one before.
+/// The packets of a sum: their number, and the distance between two of them.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     side: Side,
@@ -69,16 +69,16 @@ struct Placed {
     count: u8,
 }
 
-/// Of the packets with corrections; dynamic, but no receiver knows another.
+/// Payload type of FEC packets. It is dynamic, but receivers know no other.
 const PAYLOAD_TYPE: u8 = 96;
-/// Behind the RTP header.
+/// Bytes behind the RTP header.
 const FEC_HEADER_BYTES: usize = 16;
-/// A longer packet is not protected: no network takes it whole, and its sum still less.
+/// Longer packets are not protected: networks fragment them, and their sums would be longer still.
 const PACKET_BYTES_MAX: usize = 1472;
 
 impl Fec {
-    /// Before the first packet, of matrices with so many columns and rows: at least one. The
-    /// corrections' own numbers begin with these, which nobody can guess.
+    /// Returns a generator for matrices of at least one column and row. FEC packets begin with
+    /// sequence numbers from `random`, which nobody can guess.
     pub fn new(columns: u8, rows: u8, random: u32) -> Fec {
         Fec {
             width: columns,
@@ -93,7 +93,7 @@ impl Fec {
         }
     }
 
-    /// Whether what was told of it can be.
+    /// Returns whether a state from another process is valid.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         let (width, height) = (usize::from(self.width), usize::from(self.height));
@@ -107,7 +107,7 @@ impl Fec {
                 .all(|bytes| bytes.len() <= 2 * PACKET_BYTES_MAX)
     }
 
-    /// A packet goes out. What is to go out behind it is handed on.
+    /// Adds a packet that is sent. Passes FEC packets that follow it to `hand_on`.
     pub fn protect(&mut self, packet: &[u8], mut hand_on: impl FnMut(Side, &[u8])) {
         let Some(header) = packet.first_chunk::<HEADER_BYTES>() else {
             return;
@@ -150,7 +150,7 @@ impl Fec {
         }
     }
 
-    /// The stream is over: the corrections that wait for packets to go out behind are handed on.
+    /// Passes the remaining FEC packets to `hand_on`, at the end of the stream.
     pub fn finish(&mut self, mut hand_on: impl FnMut(&[u8])) {
         for packet in self.waiting.drain(..) {
             hand_on(&packet);
@@ -172,7 +172,7 @@ impl Fec {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         let sums = self.columns.iter().chain([&self.row]);
         let waiting = self.waiting.iter().map(Vec::capacity);
@@ -184,7 +184,7 @@ impl Fec {
 }
 
 impl Sum {
-    /// One more packet, the first of a new sum perhaps.
+    /// Adds a packet to the sum. `is_first` begins a new sum.
     fn add(&mut self, packet: &[u8], header: &[u8; HEADER_BYTES], is_first: bool) {
         if is_first {
             self.base = u16::from_be_bytes([header[2], header[3]]);
@@ -215,7 +215,7 @@ impl Sum {
         }
     }
 
-    /// As it goes out, at the time of the packet with this header.
+    /// Returns the FEC packet, with the time of the packet with this header.
     fn packet(&self, placed: Placed, number: u16, header: &[u8; HEADER_BYTES]) -> Vec<u8> {
         let [flags, kind, a, b, c, d, high, low] = self.fields;
         let [base_high, base_low] = self.base.to_be_bytes();
@@ -224,7 +224,7 @@ impl Sum {
             Side::Rows => 0x40,
         };
         let timestamp = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-        // Whose source they are, the port says.
+        // Receivers know the source by the port.
         let mut rtp = Packet::header(PAYLOAD_TYPE, number, timestamp, 0);
         rtp[0] |= flags;
         rtp[1] |= kind & 0x80;
@@ -255,10 +255,10 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Packets by their numbers.
+    /// Packets by sequence number.
     type Packets = BTreeMap<u16, Vec<u8>>;
 
-    /// RTP as sources send it: here and there with a marker, another length, an extension.
+    /// RTP as sources send it: some packets have a marker, another length, or an extension.
     fn media(first: u16, count: usize, is_even: bool) -> Vec<Vec<u8>> {
         let packets = (0..count).map(|index| {
             let number = first.wrapping_add(index as u16);
@@ -283,8 +283,8 @@ mod tests {
         made
     }
 
-    /// What a receiver does, written after RFC 2733 section 8: of the packets that a sum is of, the
-    /// one that is missing is the exclusive or of the sum and of the others.
+    /// Repairs losses like a receiver (RFC 2733 section 8): a lost packet is the exclusive or of
+    /// the sum and the other packets.
     fn mend(received: &mut Packets, corrections: &[(Side, Vec<u8>)], ssrc: u32) {
         loop {
             let mended = corrections.iter().find_map(|(_, fec)| {
@@ -329,8 +329,8 @@ mod tests {
         }
     }
 
-    /// Bursts of L, and losses all over the place: every packet is whole again, in every byte, over
-    /// the wrap of the numbers too.
+    /// Bursts of L, and scattered losses: every packet is repaired in every byte, also when
+    /// sequence numbers wrap.
     #[test]
     fn what_is_lost_is_made_again() {
         for (columns, rows, is_even) in
@@ -387,7 +387,7 @@ mod tests {
         }
     }
 
-    /// The last matrix, too, has all of its corrections.
+    /// The last matrix has all of its FEC packets.
     #[test]
     fn what_waits_at_the_end_goes_out() {
         for columns in [5, 20] {
@@ -410,7 +410,7 @@ mod tests {
         }
     }
 
-    /// Behind a gap a matrix begins anew; what it says holds for the packets that it is of.
+    /// After a gap a new matrix begins, and its FEC packets fit its packets.
     #[test]
     fn a_gap_begins_a_matrix_anew() {
         let media = media(100, 200, true);
@@ -444,8 +444,7 @@ mod tests {
             fec.protect(&packet[..5], |_, _| panic!("no packet"));
             assert!(fec.held_bytes() <= 64 << 10, "{}", fec.held_bytes());
         }
-        // A matrix of the longest packets: all of its sums, and a correction for each column but
-        // the one that went out.
+        // A matrix of the longest packets has all of its sums, and all column packets but one wait.
         let mut fec = Fec::new(20, 5, 1);
         for index in 0..100 {
             let mut packet = Packet::header(33, index, 0, 9).to_vec();
@@ -458,7 +457,7 @@ mod tests {
         assert!(fec.held_bytes() >= sums + waiting, "{}", fec.held_bytes());
     }
 
-    /// The longest packet that a network takes is protected, and a longer one is not.
+    /// The longest packet that a network carries whole is protected, and a longer one is not.
     #[test]
     fn what_no_network_takes_is_not_protected() {
         for (bytes, rows) in [(PACKET_BYTES_MAX, 1), (PACKET_BYTES_MAX + 1, 0)] {
@@ -472,7 +471,7 @@ mod tests {
         }
     }
 
-    /// What another process tells is taken at its bounds, and not behind one of them.
+    /// States at the limits are valid, and states beyond them are not.
     #[cfg(feature = "handover")]
     #[test]
     fn what_is_told_of_it_has_its_bounds() {

@@ -1,9 +1,8 @@
-//! RTP over UDP (RFC 3550): packets, order, MPEG-TS in RTP (RFC 2250) and its pace, forward error
-//! correction (SMPTE 2022-1); and MPEG-TS in UDP without it.
+//! RTP over UDP (RFC 3550): packets and their order, MPEG-TS in RTP (RFC 2250) and its pacing, FEC
+//! (SMPTE 2022-1), and MPEG-TS in UDP without RTP.
 //!
-//! State machines over bytes and a time that is handed in. Nothing here knows a socket, a token or
-//! who receives. What each can be made to hold stands in its file; each tells what its allocations
-//! take.
+//! State machines over bytes. Callers pass the time. Nothing here uses sockets or tokens. Each file
+//! states the memory that it can use.
 
 mod bare;
 mod beginnings;

@@ -1,14 +1,13 @@
-//! The pace of an MPEG-TS stream: which of its bytes are due, by its own clock (PCR; ISO/IEC
-//! 13818-1 section 2.4.2).
+//! Pacing of MPEG-TS: which bytes are due, by the stream's clock references (PCR; ISO/IEC 13818-1
+//! section 2.4.2).
 //!
-//! The bytes stay where they are; this only reads the clock references out of them as they arrive,
-//! and answers up to which offset they may be sent. A body that comes faster than real time is let
-//! out at the pace of its clock; one that comes in real time is spread over about one interval
-//! between references, so that a key frame is no burst; without a clock, bytes are due when they
-//! arrive.
+//! This reads clock references as bytes arrive, and returns the offset up to which bytes may be
+//! sent. A body that arrives faster than real time is sent at the pace of its clock. A live one is
+//! spread over about one interval between references, so that a key frame makes no burst. Without a
+//! clock, bytes are due at once.
 //!
-//! `sent <= due <= arrived`, and the marks ascend in offset and in time. There are at most
-//! [`MARKS_MAX`] of them, which is 96 KiB.
+//! `sent <= due <= arrived`. Marks ascend in offset and time. At most [`MARKS_MAX`] marks are kept,
+//! 96 KiB.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,59 +17,58 @@ use crate::format::mpegts::Aligner;
 use crate::handover::{are_counts, are_spans};
 use crate::time::Instant;
 
-/// The clock's ticks in a second.
+/// Ticks of the clock per second.
 const TICKS_PER_SECOND: u64 = 27_000_000;
-/// Where it wraps.
+/// The clock wraps here.
 const TICKS_WRAP: u64 = (1 << 33) * 300;
-/// References that lie further apart, or go back, are a jump: the clock starts anew there.
+/// A larger interval, or one backwards, is a jump: the clock restarts.
 const JUMP_TICKS: u64 = TICKS_PER_SECOND;
-/// PIDs have a reference every 100 ms (section 2.7.2). When another has had them for so long and
-/// ours none, the clock has moved.
+/// A PID has a reference every 100 ms (section 2.7.2). If another PID has had references for this
+/// time, and ours none, the clock has moved there.
 const MOVED_TICKS: u64 = TICKS_PER_SECOND / 2;
-/// Bytes behind the last reference are spread over no more than this.
+/// Bytes behind the last reference are spread over at most this time.
 const SPREAD_MAX: Duration = Duration::from_millis(100);
-/// A source's clock is not ours, but some parts in a million faster or slower. How far it is ahead
-/// of us is measured over so long, by its latest reference in that time, since those that come
-/// earlier only had a quicker way;
+/// The source's clock differs from ours by some parts in a million. This is the time over which the
+/// difference is measured, by the latest reference in it. Earlier ones were faster on the network.
 const WINDOW: Duration = Duration::from_secs(10);
-/// and time goes faster, or slower, by as much as would bring that to nothing in this time: a
-/// source that is 100 parts in a million fast stays 50 ms ahead.
+/// The stream's clock is sped up or slowed down so that the difference would vanish in this time. A
+/// source that is fast by 100 parts in a million stays 50 ms ahead.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(500);
-/// But never by more than one part in 5,000, which is more than two clocks are apart, and less than
-/// a receiver notices.
+/// Largest correction, in parts in a million: more than two clocks differ, and less than receivers
+/// notice.
 const HASTE_MAX: i64 = 200;
-/// What is let out together: nobody receives a whole key frame in one burst.
+/// Bytes of this time are sent together. A key frame takes longer, so it makes no burst.
 const GROUP: Duration = Duration::from_millis(10);
-/// How far a source may be behind its own clock before the clock is set anew. Less than this it
-/// catches up.
+/// A source that is late by less catches up. If it is later, its clock restarts.
 const LATE_MAX: Duration = Duration::from_millis(200);
-/// A clock that says nothing for so long, or so many bytes, is gone.
+/// A clock without references for this time, or for `SILENCE_BYTES_MAX`, is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 const SILENCE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// References that are remembered; beyond it every other is forgotten.
+/// Largest number of references that are kept. Beyond it, every second one is dropped.
 const MARKS_MAX: usize = 4096;
 
-/// When the bytes of a stream are due.
+/// Computes when the bytes of a stream are due.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pacing {
     aligner: Aligner,
-    /// The PID whose references count: the first that had one, until it falls silent or another
-    /// takes its place.
+    /// The PID of the clock: the first one with a reference, until it falls silent or another one
+    /// replaces it.
     clock_pid: Option<u16>,
-    /// Another PID's references since the last of ours: its PID, and the ticks of the first.
+    /// Another PID with references since our last one, and the ticks of its first one.
     other_clock: Option<(u16, u64)>,
     newest_ticks: u64,
-    /// The next of our references is said to be no time after the one before.
+    /// Whether a jump was announced for our next reference.
     jumps_next: bool,
-    /// Time on the stream's own time line, which goes on over wraps and jumps.
+    /// Time of the newest reference on the stream's time line, which continues over wraps and
+    /// jumps.
     newest_time: Duration,
     marks: VecDeque<Mark>,
-    /// Between the newest two references: the time, and the bytes.
+    /// Time and bytes between the newest two references.
     interval: (Duration, u64),
-    /// The mark that was passed last.
+    /// The newest mark that is in the past.
     passed: Option<Mark>,
-    /// The moment at which the time line's zero was, or would have been.
+    /// Position of the time line in the server's time.
     zero: Option<Zero>,
     drift: Drift,
     arrived: u64,
@@ -87,7 +85,7 @@ struct Mark {
     time: Duration,
 }
 
-/// Where the time line lies in the server's time: `time` on it was at `moment`.
+/// A point at which `time` on the time line is `moment` in the server's time.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Zero {
@@ -95,20 +93,20 @@ struct Zero {
     moment: Instant,
 }
 
-/// How the source's clock goes beside ours.
+/// The difference between the source's clock and ours.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Drift {
-    /// The window, of which the first reference was heard then.
+    /// When the measurement began, with its first reference.
     since: Option<Instant>,
-    /// How far the latest reference in it was ahead, in microseconds; it is late if negative.
+    /// How early its latest reference was, in microseconds; negative if it was late.
     ahead: i64,
-    /// Parts in a million by which time goes faster.
+    /// Parts in a million by which the stream's clock is sped up.
     haste: i64,
 }
 
 impl Drift {
-    /// A reference is heard so many microseconds ahead of its time.
+    /// Handles a reference that is `ahead` microseconds early.
     fn note(&mut self, ahead: i64, now: Instant) {
         let since = *self.since.get_or_insert(now);
         if since == now {
@@ -124,14 +122,14 @@ impl Drift {
 }
 
 impl Zero {
-    /// How many microseconds there are until that time; they are over if negative.
+    /// Returns the microseconds until `time`; negative if it is over.
     fn until(&self, time: Duration, now: Instant) -> i64 {
         let at = self.moment_of(time);
         let (later, earlier) = (at.since(now).as_micros(), now.since(at).as_micros());
         i64::try_from(later).unwrap_or(i64::MAX) - i64::try_from(earlier).unwrap_or(i64::MAX)
     }
 
-    /// Over an interval time goes faster by so many parts in a million.
+    /// Moves the time line for an interval, by `haste` parts in a million.
     fn hasten(&mut self, interval: Duration, haste: i64) {
         let shift = interval * haste.unsigned_abs() as u32 / 1_000_000;
         if haste > 0 {
@@ -154,7 +152,7 @@ impl Zero {
 }
 
 impl Pacing {
-    /// The pace of bytes from `offset` on.
+    /// Returns the pacing of bytes from `offset` on.
     pub fn new(offset: u64) -> Pacing {
         Pacing {
             arrived: offset,
@@ -163,7 +161,7 @@ impl Pacing {
         }
     }
 
-    /// The stream's next bytes have arrived.
+    /// Adds the next bytes of the stream.
     pub fn feed(&mut self, bytes: &[u8], now: Instant) {
         let start = self.arrived;
         self.arrived += bytes.len() as u64;
@@ -181,13 +179,13 @@ impl Pacing {
         self.forget_silent_clock(now);
     }
 
-    /// Nothing more comes: what is left is due when its time has come.
+    /// Ends the stream. The rest stays due by its clock.
     pub fn finish(&mut self) {
         self.has_ended = true;
         let Some(last) = self.marks.back().copied() else {
             return;
         };
-        // Behind the last reference, the pace between the last two goes on.
+        // Behind the last reference, the rate between the last two continues.
         let bytes = u128::from(self.arrived.saturating_sub(last.offset));
         let (interval, interval_bytes) = self.interval;
         let nanoseconds = (interval.as_nanos() * bytes)
@@ -211,7 +209,7 @@ impl Pacing {
         let is_discontinuous = is_discontinuous || has_jumped || !is_ours;
         let passed = (ticks + TICKS_WRAP - self.newest_ticks) % TICKS_WRAP;
         let is_first = self.marks.is_empty() && self.passed.is_none();
-        // Over a jump no time passes that anybody knows of.
+        // The real time of a jump is unknown, so it takes none.
         let goes_on = !is_first && !is_discontinuous && passed <= JUMP_TICKS;
         if goes_on {
             let interval = Duration::from_nanos(passed * 1000 / (TICKS_PER_SECOND / 1_000_000));
@@ -241,19 +239,19 @@ impl Pacing {
         });
         let time = self.newest_time;
         let is_late = |zero: &Zero| zero.moment_of(time) + LATE_MAX < now;
-        // A source that is late by its own clock goes on from here; it does not burst to catch up.
+        // A source that is late by its own clock restarts it, instead of sending a burst.
         if self.zero.as_ref().is_none_or(is_late) && self.marks.len() == 1 {
             self.zero = Some(Zero { time, moment: now });
         }
     }
 
-    /// Whether another PID's references have taken the place of ours.
+    /// Returns whether another PID has replaced our clock.
     fn has_moved(&mut self, pid: u16, ticks: u64) -> bool {
         match self.other_clock {
             Some((other, first)) if other == pid => {
                 (ticks + TICKS_WRAP - first) % TICKS_WRAP >= MOVED_TICKS
             }
-            // A third one does not make it begin anew.
+            // A third PID does not reset the measurement.
             Some(_) => false,
             None => {
                 self.other_clock = Some((pid, ticks));
@@ -277,7 +275,7 @@ impl Pacing {
         }
     }
 
-    /// Up to which offset bytes are due: never less than before.
+    /// Returns the offset up to which bytes are due. It never decreases.
     pub fn due(&mut self, now: Instant) -> u64 {
         let due = self.due_by_clock(now);
         self.due = self.due.max(due);
@@ -297,16 +295,15 @@ impl Pacing {
         }
         match (self.passed, self.marks.front()) {
             (Some(passed), Some(next)) => between(passed, *next, time),
-            // Ahead of the first reference: it leads up to that.
+            // In front of the first reference, all bytes up to it are due.
             (None, Some(next)) => next.offset,
             (Some(last), None) => self.behind_last(last, now),
             (None, None) => self.arrived,
         }
     }
 
-    /// Where the next reference is not known yet, bytes are due evenly over as long as the interval
-    /// before, from when the last one was heard: more than they would have to wait if it were, and
-    /// never for long.
+    /// Until the next reference is known, bytes are spread over the previous interval, from the
+    /// time of the last reference on. That is later than they would be due, but never by long.
     fn behind_last(&self, last: Mark, now: Instant) -> u64 {
         let spread = self.interval.0.min(SPREAD_MAX);
         let next = Mark {
@@ -316,7 +313,7 @@ impl Pacing {
         between(last, next, last.time + now.since(self.heard_at))
     }
 
-    /// When more will be due, if nothing arrives; `None` if everything is.
+    /// Returns when more bytes will be due if none arrive; `None` if all are due.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let zero = self.zero?;
         let Some(next) = self.marks.front() else {
@@ -330,23 +327,24 @@ impl Pacing {
         })
     }
 
-    /// How long what is due may be gathered, so that it goes out together; `None`: it goes at once.
+    /// Returns for how long due bytes may be collected, to send them together; `None`: they go out
+    /// at once.
     pub fn group_time(&self) -> Option<Duration> {
         self.zero.is_some().then_some(GROUP)
     }
 
-    /// Whether the stream has ended and all of it is due.
+    /// Returns whether the stream has ended and all of it is due.
     pub fn is_over(&self) -> bool {
         self.has_ended && self.marks.is_empty()
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         self.marks.capacity() * size_of::<Mark>() + self.aligner.held_bytes()
     }
 }
 
-/// Bytes are due evenly between two references.
+/// Between two references, bytes are due evenly.
 fn between(passed: Mark, next: Mark, time: Duration) -> u64 {
     let interval = next.time.saturating_sub(passed.time).as_nanos();
     let elapsed = time.saturating_sub(passed.time).as_nanos().min(interval);
@@ -359,7 +357,7 @@ fn between(passed: Mark, next: Mark, time: Duration) -> u64 {
 
 #[cfg(feature = "handover")]
 impl Pacing {
-    /// Whether what was told of it can be, of a stream whose newest byte is this one.
+    /// Returns whether a state from another process is valid for a stream that ends at `newest`.
     pub fn fits(&self, newest: u64) -> bool {
         let other_ticks = self.other_clock.map_or(0, |(_, ticks)| ticks);
         let marks = self.passed.iter().chain(&self.marks);
@@ -383,7 +381,7 @@ impl Pacing {
     }
 }
 
-/// Between two references lies no more: anything else is a jump.
+/// Largest interval between two references; a larger one is a jump.
 #[cfg(feature = "handover")]
 const INTERVAL_MAX: Duration = Duration::from_secs(JUMP_TICKS / TICKS_PER_SECOND + 1);
 

@@ -1,8 +1,8 @@
-//! RTP and RTCP packets (RFC 3550 sections 5.1, 6.4 and 6.6; RFC 5761 for telling them apart).
+//! RTP and RTCP packets (RFC 3550 sections 5.1, 6.4 and 6.6; RFC 5761 to tell them apart).
 //!
-//! Reading checks every length before it is used; what is read is a value that cannot be nonsense.
+//! Every length is checked before it is used.
 
-/// The fixed part of an RTP header.
+/// Length of the fixed part of an RTP header.
 pub const HEADER_BYTES: usize = 12;
 
 /// An RTP packet.
@@ -10,27 +10,27 @@ pub const HEADER_BYTES: usize = 12;
 pub struct Packet<'a> {
     /// 0 to 127.
     pub payload_type: u8,
-    /// One more than that of the packet before.
+    /// One more than the previous packet's.
     pub sequence_number: u16,
-    /// Of the payload's first byte.
+    /// Time of the payload's first byte.
     pub timestamp: u32,
-    /// The synchronisation source.
+    /// Synchronisation source.
     pub ssrc: u32,
-    /// Without padding.
+    /// The payload without padding.
     pub payload: &'a [u8],
 }
 
-/// Neither RTP nor RTCP.
+/// The datagram is neither RTP nor RTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Whether a datagram is RTCP and not RTP: by its second byte (RFC 5761 section 4).
+/// Returns whether a datagram is RTCP, by its second byte (RFC 5761 section 4).
 pub fn is_control(datagram: &[u8]) -> bool {
     matches!(datagram.get(1), Some(192..=223))
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a datagram.
+    /// Parses a datagram.
     pub fn parse(datagram: &'a [u8]) -> Result<Packet<'a>, Malformed> {
         let (header, rest) = datagram
             .split_first_chunk::<HEADER_BYTES>()
@@ -60,7 +60,7 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The header of a packet without marker, padding, extension or contributing sources.
+    /// Returns the header of a packet without marker, padding, extension and contributing sources.
     pub fn header(
         payload_type: u8,
         sequence_number: u16,
@@ -87,12 +87,12 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What a compound RTCP packet says that matters here.
+/// The contents of a compound RTCP packet that this server uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Who sent it: the source of its first report.
+    /// Synchronisation source of the first report.
     pub ssrc: u32,
-    /// Whether it says that this source leaves.
+    /// Whether this source leaves.
     pub says_bye: bool,
 }
 
@@ -101,8 +101,8 @@ const RECEIVER_REPORT: u8 = 201;
 const BYE: u8 = 203;
 
 impl Control {
-    /// Reads a datagram, which is valid as a whole or not at all (RFC 3550 appendix A.2). One that
-    /// is only a BYE is taken too: senders that are about to leave are seldom careful.
+    /// Parses a datagram. An error in any part makes all of it invalid (RFC 3550 appendix A.2). A
+    /// lone BYE is accepted, since many senders leave with one.
     pub fn parse(datagram: &[u8]) -> Result<Control, Malformed> {
         let mut rest = datagram;
         let mut found: Option<Control> = None;
@@ -226,7 +226,7 @@ mod tests {
                 says_bye: true
             })
         );
-        // Behind as many as there are comes why it leaves, which names nobody.
+        // The reason for leaving follows the list of sources, and names none.
         for (sources, says_bye) in [(0, false), (1, false), (2, true), (31, true)] {
             for padding in [0, 0x20] {
                 let mut bye = [0x80, 203, 0, 2, 0, 0, 0, 8, 0, 0, 0, 7];

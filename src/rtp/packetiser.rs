@@ -1,25 +1,25 @@
-//! MPEG-TS into RTP (RFC 2250 section 2): seven packets a datagram, in step with the sync byte
-//! however the bytes come.
+//! Puts MPEG-TS into RTP (RFC 2250 section 2): seven packets per datagram, aligned to sync bytes
+//! however the stream is cut.
 
 use super::PAYLOAD_TYPE_MPEG_TS;
 use super::packet::{HEADER_BYTES, Packet};
 use crate::format::mpegts::{Aligner, PACKET_BYTES, SYNC_BYTE};
 
-/// TS packets in a datagram: what fits into an Ethernet frame.
+/// TS packets in a datagram: as many as an Ethernet frame has space for.
 const PACKETS_PER_DATAGRAM: usize = 7;
-/// What such a datagram holds of the stream.
+/// Bytes of the stream in a full datagram.
 pub const PAYLOAD_BYTES: usize = PACKETS_PER_DATAGRAM * PACKET_BYTES;
-/// The size of every datagram but the last of a stream, or the last before a pause.
+/// Size of each datagram, except the last one of a stream or before a pause.
 pub const DATAGRAM_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES;
 
-/// A packet that every receiver drops (ISO/IEC 13818-1 section 2.4.3.3, PID 0x1fff).
+/// A packet that receivers drop (ISO/IEC 13818-1 section 2.4.3.3, PID 0x1fff).
 const NULL_PACKET: [u8; PACKET_BYTES] = {
     let mut packet = [0xff; PACKET_BYTES];
     (packet[0], packet[1], packet[3]) = (SYNC_BYTE, 0x1f, 0x10);
     packet
 };
 
-/// The payloads of datagrams of [`DATAGRAM_BYTES`], of which the last may be shorter.
+/// Returns the payloads of datagrams of [`DATAGRAM_BYTES`]; the last one may be shorter.
 pub fn without_headers(datagrams: &[u8]) -> Vec<u8> {
     let mut payloads = Vec::with_capacity(datagrams.len());
     for datagram in datagrams.chunks(DATAGRAM_BYTES) {
@@ -28,11 +28,11 @@ pub fn without_headers(datagrams: &[u8]) -> Vec<u8> {
     payloads
 }
 
-/// Datagrams, one behind the other, that can go out with one call: all of [`DATAGRAM_BYTES`] but
-/// perhaps the last.
+/// Datagrams that one system call can send. Each has [`DATAGRAM_BYTES`]; the last one may be
+/// shorter.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The datagrams.
+    /// The datagrams, one behind the other.
     pub bytes: Vec<u8>,
 }
 
@@ -46,12 +46,13 @@ pub struct Packetiser {
     /// Packets that do not fill a datagram yet: at most [`PAYLOAD_BYTES`].
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     waiting: Vec<u8>,
-    /// The time of the first of them.
+    /// Time of the first packet that waits.
     timestamp: u32,
 }
 
 impl Packetiser {
-    /// One synchronisation source a stream, and a first number that nobody can guess.
+    /// Returns a packetiser with its synchronisation source, and a first sequence number that
+    /// nobody can guess.
     pub fn new(ssrc: u32, first_sequence_number: u16) -> Packetiser {
         Packetiser {
             ssrc,
@@ -62,8 +63,7 @@ impl Packetiser {
         }
     }
 
-    /// Takes the stream's next bytes, which belong to `timestamp` (90 kHz), and puts each datagram
-    /// that is full behind the batch.
+    /// Adds bytes of the stream at `timestamp` (90 kHz). Appends full datagrams to the batch.
     pub fn push(&mut self, bytes: &[u8], timestamp: u32, batch: &mut Batch) {
         let (waiting, first_timestamp, sequence_number) = (
             &mut self.waiting,
@@ -82,13 +82,13 @@ impl Packetiser {
         });
     }
 
-    /// What comes next does not follow on what came: a packet that is not whole never will be.
+    /// Drops an incomplete packet, because the next bytes do not continue it.
     pub fn skip(&mut self) {
         self.aligner = Aligner::default();
     }
 
-    /// Sends what waits, though it does not fill a datagram: nothing comes to fill it for a while.
-    /// Null packets do, where all datagrams must be of one size; else the batch must go out then.
+    /// Appends a datagram of the waiting packets, because no more will arrive soon. If all
+    /// datagrams must have one size, null packets fill it; otherwise the batch must be sent next.
     pub fn flush(&mut self, is_padded: bool, batch: &mut Batch) {
         if !self.waiting.is_empty() {
             while is_padded && self.waiting.len() < PAYLOAD_BYTES {
@@ -104,12 +104,12 @@ impl Packetiser {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         self.waiting.capacity() + self.aligner.held_bytes()
     }
 
-    /// Whether packets wait for a datagram to be filled.
+    /// Returns whether packets wait for a full datagram.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -130,7 +130,7 @@ fn emit(
 
 #[cfg(feature = "handover")]
 impl Packetiser {
-    /// Whether what was told of it can be.
+    /// Returns whether a state from another process is valid.
     pub fn fits(&self) -> bool {
         let bytes = self.waiting.len();
         self.aligner.fits() && bytes < PAYLOAD_BYTES && bytes.is_multiple_of(PACKET_BYTES)
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Up to a datagram without its last packet waits, and half a packet beside it.
+    /// A datagram without its last packet waits, and half a packet.
     #[test]
     fn what_waits_is_told() {
         let mut packetiser = Packetiser::new(9, 1);
@@ -181,7 +181,7 @@ mod tests {
         let media = [[SYNC_BYTE; PACKET_BYTES]; 7].concat();
         packetiser.push(&media[..6 * PACKET_BYTES + 100], 5, &mut batch);
         assert!(packetiser.has_waiting() && batch.bytes.is_empty());
-        // Room for a datagram is kept.
+        // The capacity for a datagram stays.
         let held_bytes = packetiser.held_bytes();
         assert!((PAYLOAD_BYTES + 100..4096).contains(&held_bytes));
         packetiser.push(&media[6 * PACKET_BYTES + 100..], 5, &mut batch);
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(batch.bytes.len(), DATAGRAM_BYTES);
     }
 
-    /// What another process tells is taken at its bounds, and not behind one of them.
+    /// States at the limits are valid, and states beyond them are not.
     #[cfg(feature = "handover")]
     #[test]
     fn what_is_told_of_it_has_its_bounds() {
@@ -204,14 +204,14 @@ mod tests {
             let mut packetiser = Packetiser::new(9, 1);
             packetiser.waiting = vec![1; waiting];
             assert_eq!(packetiser.fits(), fits, "{waiting}");
-            // In step, but with nothing.
+            // In step, with no bytes kept.
             let told = r#"{"held":"","shape":null,"in_step":true}"#;
             packetiser.aligner = serde_json::from_str(told).expect("an aligner");
             assert!(!packetiser.fits(), "{waiting}");
         }
     }
 
-    /// Where bytes are missing between, no packet is made of the one before and the one behind.
+    /// If bytes are missing in between, two halves make no packet.
     #[test]
     fn half_a_packet_before_a_gap_is_none() {
         let mut packetiser = Packetiser::new(9, 1);

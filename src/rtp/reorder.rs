@@ -1,8 +1,9 @@
-//! Packets in their order: what comes early waits for what is missing, bounded in time and bytes.
+//! Puts packets in order. Early packets wait for missing ones, for a limited time and up to a
+//! limited size.
 //!
-//! A source sends what it likes, so what waits is counted by the bytes that it holds: at most
-//! [`EARLY_BYTES_MAX`], one datagram (64 KiB) that has come on top of that, and [`EARLY_MAX`]
-//! places, which bounds the work of finding one too. That is 0.7 MiB for a source.
+//! A source can send anything, so memory is counted: at most [`EARLY_BYTES_MAX`] of waiting
+//! packets, one more datagram (64 KiB), and [`EARLY_MAX`] places, which also limits the cost of a
+//! search. That is 0.7 MiB for a source.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,55 +14,55 @@ use serde::Serialize;
 use crate::handover::are_counts;
 use crate::time::Instant;
 
-/// The window between what has been handed on and what has arrived.
+/// The packets between the next one in order and the newest one.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reorder {
-    /// The number that is to be handed on next; `None` before the first.
+    /// Number of the next packet in order; `None` before the first packet.
     next: Option<u64>,
-    /// Packets that came early. Their numbers ascend, and none is below `next`.
+    /// Packets that came early. Their numbers ascend and are not below `next`.
     early: VecDeque<Early>,
-    /// Bytes of their payloads.
+    /// Bytes of the early payloads.
     early_bytes: usize,
-    /// Since when `next` has been missing, while anything is early.
+    /// When the gap at `next` began; `None` if no packet is early.
     gap_since: Option<Instant>,
     disorder: Disorder,
 }
 
-/// What did not come as it was sent.
+/// Counters of packets out of order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "handover", derive(serde::Deserialize))]
 pub struct Disorder {
     /// Packets that came too late, or twice.
     pub late: u64,
-    /// Packets that were not waited for any longer.
+    /// Packets that did not come in time.
     pub lost: u64,
 }
 
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Early {
-    /// Extended.
+    /// Extended sequence number.
     number: u64,
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     payload: Vec<u8>,
     arrived: Instant,
 }
 
-/// How long a missing packet is waited for. A window by bytes alone would stall slow sound for a
+/// A missing packet has this time to arrive. A limit on bytes alone would stall slow audio for a
 /// second.
 const WAIT: Duration = Duration::from_millis(50);
-/// How many bytes wait at the most: those of a source of 80 Mbit/s.
+/// Largest size of waiting packets: enough for a source of 80 Mbit/s.
 const EARLY_BYTES_MAX: usize = 512 * 1024;
-/// A source that has started its numbers anew goes on so far ahead, or further
-/// ([`super::Sequence`]): nothing is missing.
+/// A source that restarts its numbers continues at least this far ahead ([`super::Sequence`]). Such
+/// a gap counts no losses.
 const ANEW: u64 = 1 << 16;
-/// How many packets wait at the most.
+/// Largest number of waiting packets.
 const EARLY_MAX: usize = 1024;
 
 impl Reorder {
-    /// A packet has arrived. One that is next, with none waiting, is given back at once: it need
-    /// not be kept. All that [`Reorder::next`] has is to be taken afterwards.
+    /// Adds a packet. Returns its payload if it is the next one and none waits. Then call
+    /// [`Reorder::next`] until it returns `None`.
     pub fn insert<'a>(&mut self, number: u64, payload: &'a [u8], now: Instant) -> Option<&'a [u8]> {
         let next = *self.next.get_or_insert(number);
         if number == next && self.early.is_empty() {
@@ -84,14 +85,13 @@ impl Reorder {
         None
     }
 
-    /// Where a packet belongs among those that are early; `None` if it is there.
+    /// Returns the place of a packet among the early ones; `None` if it is there already.
     fn place_of(&self, number: u64) -> Option<usize> {
         let number_of = |early: &Early| early.number;
         self.early.binary_search_by_key(&number, number_of).err()
     }
 
-    /// The next payload in order, where there is one. A gap is given up when it is too old, or too
-    /// much waits behind it.
+    /// Returns the next payload in order. Gives a gap up if it is too old, or if too much waits.
     pub fn next(&mut self, now: Instant) -> Option<Vec<u8>> {
         let missing = self.missing()?;
         let is_over = self.deadline().is_some_and(|deadline| deadline <= now) || self.is_full();
@@ -101,20 +101,20 @@ impl Reorder {
         self.finish()
     }
 
-    /// How many are missing ahead of the first that is early.
+    /// Returns the number of packets missing in front of the first early one.
     fn missing(&self) -> Option<u64> {
         let first = self.early.front()?.number;
         Some(first.saturating_sub(self.next.unwrap_or(first)))
     }
 
-    /// The next payload, whatever is missing: nothing more comes.
+    /// Returns the next payload at the end of the stream, whatever is missing.
     pub fn finish(&mut self) -> Option<Vec<u8>> {
         let missing = self.missing()?;
         let early = self.early.pop_front()?;
         self.disorder.lost += if missing < ANEW { missing } else { 0 };
         self.next = Some(early.number + 1);
         self.early_bytes -= early.payload.len();
-        // The next gap has been one since something behind it came.
+        // The next gap began when the packet after it arrived.
         self.gap_since = self.early.front().map(|early| early.arrived);
         Some(early.payload)
     }
@@ -123,17 +123,17 @@ impl Reorder {
         self.early_bytes > EARLY_BYTES_MAX || self.early.len() >= EARLY_MAX
     }
 
-    /// When the oldest gap is given up.
+    /// Returns when the oldest gap is given up.
     pub fn deadline(&self) -> Option<Instant> {
         self.gap_since.map(|since| since + WAIT)
     }
 
-    /// What did not come as it was sent, so far.
+    /// Returns the counters.
     pub fn disorder(&self) -> Disorder {
         self.disorder
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
         let payloads = self.early.iter().map(|early| early.payload.capacity());
         payloads.sum::<usize>() + self.early.capacity() * size_of::<Early>()
@@ -142,7 +142,7 @@ impl Reorder {
 
 #[cfg(feature = "handover")]
 impl Reorder {
-    /// Whether what was told of it can be.
+    /// Returns whether a state from another process is valid.
     pub fn fits(&self) -> bool {
         let numbers = self.early.iter().map(|early| early.number);
         let bytes = self.early.iter().map(|early| early.payload.len());
@@ -159,7 +159,7 @@ impl Reorder {
 
 #[cfg(feature = "handover")]
 impl Disorder {
-    /// Whether what was told of it can be: it is never more than this one, that came later.
+    /// Returns whether the counters can be an earlier state of `later`.
     pub fn fits(&self, later: Disorder) -> bool {
         self.late <= later.late && self.lost <= later.lost
     }
@@ -224,12 +224,12 @@ mod tests {
             }
         }
         assert_eq!((got.len(), reorder.disorder().lost), (3, 0));
-        // Nothing more comes.
+        // At the end of the stream.
         assert_eq!(reorder.finish(), Some(b"x".to_vec()));
         assert_eq!((reorder.finish(), reorder.disorder().lost), (None, 1));
     }
 
-    /// Numbers so far ahead or further are those of a source that begins anew; all before are lost.
+    /// A source that restarts continues far ahead, and the numbers in between are not lost.
     #[test]
     fn what_is_lost_is_counted_up_to_where_a_source_begins_anew() {
         for (ahead, lost) in [(1, 1), (ANEW - 1, ANEW - 1), (ANEW, 0), (ANEW + 1, 0)] {
@@ -241,8 +241,7 @@ mod tests {
         }
     }
 
-    /// Behind a gap there wait so many packets and so many bytes, and with one more of either
-    /// nothing is waited for.
+    /// At the limits of packets and bytes the gap stays open, and one more of either closes it.
     #[test]
     fn what_waits_is_as_much_as_there_is_room_for() {
         const HALF: usize = EARLY_BYTES_MAX / 2;
@@ -266,13 +265,13 @@ mod tests {
         }
     }
 
-    /// What another process tells is taken at its bounds, and not behind one of them.
+    /// States at the limits are valid, and states beyond them are not.
     #[cfg(feature = "handover")]
     #[test]
     fn what_is_told_of_it_has_its_bounds() {
         use crate::handover::COUNT_MAX;
         type Told = fn(&mut Reorder);
-        // So many packets are early, of so many bytes each.
+        // Adds early packets of this size.
         fn early(reorder: &mut Reorder, packets: u64, payload_bytes: usize) {
             let each = |number| Early {
                 number,
@@ -304,7 +303,7 @@ mod tests {
                 },
                 false,
             ),
-            // In no order, or twice.
+            // Out of order, or twice.
             (
                 |reorder| (early(reorder, 3, 7), reorder.early[1].number = 13).1,
                 false,
@@ -313,7 +312,7 @@ mod tests {
                 |reorder| (early(reorder, 3, 7), reorder.early[1].number = 10).1,
                 false,
             ),
-            // Not early any more.
+            // No longer early.
             (
                 |reorder| (early(reorder, 3, 7), reorder.next = Some(10)).1,
                 true,
@@ -341,14 +340,14 @@ mod tests {
             tell(&mut reorder);
             assert_eq!(reorder.fits(), fits, "{index}");
         }
-        // What was counted of it is never more than what there is.
+        // Earlier counters are never above later ones.
         let there = Disorder { late: 3, lost: 5 };
         for (late, lost, fits) in [(3, 5, true), (0, 0, true), (4, 5, false), (3, 6, false)] {
             assert_eq!(Disorder { late, lost }.fits(there), fits, "{late}, {lost}");
         }
     }
 
-    /// Packets that come in backwards do not keep a gap open, each by itself.
+    /// Packets in reverse order do not keep a gap open.
     #[test]
     fn a_gap_is_given_up_in_time_whatever_comes_meanwhile() {
         let mut reorder = Reorder::default();
@@ -364,8 +363,7 @@ mod tests {
         }
     }
 
-    /// Whatever comes, in whatever order, and however large: what waits is bounded in bytes that
-    /// are really held.
+    /// The memory stays bounded, whatever the order and size of packets.
     #[test]
     fn the_window_is_bounded_in_bytes() {
         let held_bytes_max = EARLY_BYTES_MAX + (64 << 10) + EARLY_MAX * size_of::<Early>();
@@ -376,7 +374,7 @@ mod tests {
                 let (mut handed_on, mut last) = (0, None);
                 reorder.insert(1, &payload, at(0));
                 for number in 0..5_000_u64 {
-                    // In pairs that come backwards, each behind a gap.
+                    // In swapped pairs, each behind a gap.
                     reorder.insert(3 + step * (number ^ 1), &payload, at(0));
                     assert!(reorder.held_bytes() <= held_bytes_max);
                     while let Some(payload) = reorder.next(at(0)) {

@@ -1,51 +1,52 @@
-//! Sequence numbers: which source is real, and how its numbers go on past 65,535 (RFC 3550 appendix
-//! A.1).
+//! Sequence numbers: when a source is accepted, and how 16-bit numbers are extended (RFC 3550
+//! appendix A.1).
 
 #[cfg(feature = "handover")]
 use crate::handover::are_counts;
 
-/// A source that has sent one packet. Two in sequence make it a real one.
+/// A source that has sent one packet. With a second one in sequence it is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probation {
-    /// Its synchronisation source.
+    /// Synchronisation source.
     pub ssrc: u32,
-    /// The number of its newest packet.
+    /// Sequence number of the newest packet.
     pub sequence_number: u16,
 }
 
 impl Probation {
-    /// Whether another packet follows on this one.
+    /// Returns whether this packet follows the newest one.
     pub fn is_followed_by(&self, ssrc: u32, sequence_number: u16) -> bool {
         self.ssrc == ssrc && self.sequence_number.wrapping_add(1) == sequence_number
     }
 }
 
-/// The numbers of a source that is real.
+/// Sequence numbers of an accepted source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sequence {
-    /// The highest that was seen, extended by how often the numbers wrapped.
+    /// The highest number so far, extended by the number of wraps.
     highest: u64,
-    /// Where the source would go on if it has started anew: two packets in sequence say so.
+    /// The number that comes next if the source has restarted. A second packet in sequence confirms
+    /// it.
     restart: Option<u16>,
 }
 
-/// A jump ahead of so many numbers or more, or back of so many, is not loss or disorder.
+/// A larger jump ahead is no loss, but a restart.
 const DROPOUT_MAX: u16 = 3_000;
 const MISORDER_MAX: u16 = 100;
 
 impl Sequence {
-    /// The numbers of a source whose newest packet has this one.
+    /// Returns the state for a source with this newest packet.
     pub fn new(sequence_number: u16) -> Sequence {
-        // Not from zero, so that what came just before has a number too.
+        // Begins above zero, so that earlier packets have numbers, too.
         Sequence {
             highest: (1 << 16) + u64::from(sequence_number),
             restart: None,
         }
     }
 
-    /// The extended number of a packet; `None` if it is not in any sequence with the others. A
-    /// source that has started its numbers anew is followed with its second packet.
+    /// Returns the extended number of a packet; `None` if it is out of sequence. A restarted source
+    /// is accepted with its second packet.
     pub fn extend(&mut self, sequence_number: u16) -> Option<u64> {
         let ahead = sequence_number.wrapping_sub(self.highest as u16);
         if ahead < DROPOUT_MAX {
@@ -58,7 +59,7 @@ impl Sequence {
             return self.highest.checked_sub(u64::from(behind));
         }
         if self.restart == Some(sequence_number) {
-            // Past everything so far, so that it counts as new.
+            // Above all numbers so far, so that the packet counts as new.
             self.highest = (((self.highest >> 16) + 2) << 16) + u64::from(sequence_number);
             self.restart = None;
             return Some(self.highest);
@@ -70,7 +71,7 @@ impl Sequence {
 
 #[cfg(feature = "handover")]
 impl Sequence {
-    /// Whether what was told of it can be.
+    /// Returns whether a state from another process is valid.
     pub fn fits(&self) -> bool {
         are_counts([self.highest])
     }
@@ -101,7 +102,7 @@ mod tests {
         assert!(sequence.extend(50_001).expect("a restart") > highest);
     }
 
-    /// So many may be lost, and so many come late; what is further away is another sequence.
+    /// Losses and late packets within the limits are in sequence, and packets beyond them are not.
     #[test]
     fn what_is_near_is_in_sequence() {
         for first in [30_000_u16, 1_000, 65_000, 50] {
@@ -120,7 +121,7 @@ mod tests {
         }
     }
 
-    /// However often a source starts anew, its packets count as new, and keep their numbers.
+    /// However often a source restarts, its packets count as new, and keep their lower 16 bits.
     #[test]
     fn every_restart_goes_on_further_ahead() {
         let mut sequence = Sequence::new(9);
@@ -130,14 +131,14 @@ mod tests {
             assert_eq!(sequence.extend(begins), None);
             let second = begins.wrapping_add(1);
             let number = sequence.extend(second).expect("a restart");
-            // Nothing is waited for that far ahead; and there is room for very many of them.
+            // Reorder does not wait over such a jump, and there is space for very many of them.
             assert!((highest + 65_536..highest + 3 * 65_536).contains(&number));
             assert_eq!(number as u16, second);
             highest = number;
         }
     }
 
-    /// What another process tells is taken as long as numbers can go on from there.
+    /// A state from another process is valid while numbers can still increase.
     #[cfg(feature = "handover")]
     #[test]
     fn what_is_told_of_it_has_its_bounds() {

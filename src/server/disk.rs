@@ -1,5 +1,5 @@
-//! The thread for the token file (`--token-file`). What is written there is all that it does: a
-//! revocation waits for nothing but the disk.
+//! The thread for the token file (`--token-file`). It does nothing else, so a revocation waits for
+//! the disk only.
 #![cfg_attr(
     not(feature = "handover"),
     allow(dead_code, reason = "a successor alone asks how the file is")
@@ -19,38 +19,37 @@ use crate::relay::{Done, JobId};
 use crate::time::UnixTime;
 pub(super) use token_file::TokenFile;
 
-/// The loop's end of the two channels.
+/// The loop's ends of both channels.
 pub(super) struct Disk {
-    /// Room for two: the core asks for the next write when the one before is done, and the file is
-    /// asked for once at a time.
+    /// Space for two: the core writes one line at a time, and asks for the file once at a time.
     orders: SyncSender<Order>,
     results: Receiver<Told>,
-    /// What is being written.
+    /// Bytes of the line that is being written.
     held_bytes: usize,
-    /// The file as it is, if that was asked for and nothing has been written since.
+    /// The file for a successor, if it was asked for and nothing was written since.
     shared: Option<TokenFile>,
-    /// That was asked for, and has not been answered.
+    /// Whether the file was asked for and has not come.
     is_asked: bool,
 }
 
-/// What the thread is to do.
+/// Orders to the thread.
 enum Order {
     /// Write this line.
     Append(JobId, Vec<u8>),
-    /// Tell how the file is, when all before is done.
+    /// Send the file when all earlier orders are done.
     Share,
 }
 
-/// What it has to tell.
+/// Messages from the thread.
 enum Told {
     Done(JobId, Done),
     Shared(Option<TokenFile>),
 }
 
 impl Disk {
-    /// Opens the token file, if there is to be one, and starts the thread that has it from now on;
-    /// with the table that was in it, and how many bytes of a change that nobody was told of had to
-    /// be dropped. Errors are sentences.
+    /// Opens the token file, if the options name one, and starts its thread. Also returns the table
+    /// in it, and the bytes of an incomplete change at its end that were dropped. Errors are
+    /// sentences.
     pub fn open(
         config: &Config,
         limits: Limits,
@@ -66,7 +65,7 @@ impl Disk {
         Ok(Some((disk, tokens, torn_bytes)))
     }
 
-    /// The thread ends when this is dropped.
+    /// Starts the thread, which ends when the result is dropped.
     pub fn start(
         token_file: TokenFile,
         (waker, sandbox): (&'static Waker, Sandbox),
@@ -84,18 +83,17 @@ impl Disk {
         })
     }
 
-    /// Asks for the file as it is when all that was ordered before is done.
+    /// Asks for the file, to come when all earlier orders are done.
     pub fn share(&mut self) {
         self.is_asked = self.is_asked || self.orders.try_send(Order::Share).is_ok();
     }
 
-    /// The file as it is, for another process, if that was asked for and nothing has been written
-    /// since.
+    /// Returns the file for a successor, if it has come and nothing was written since.
     pub fn shared(&self) -> Option<&TokenFile> {
         self.shared.as_ref()
     }
 
-    /// Has changes written, as a line. `false`: one waits already.
+    /// Writes changes as a line. Returns `false` if a line waits already.
     #[must_use]
     pub fn append(&mut self, ticket: JobId, entry: &Entry) -> bool {
         let line = journal::encode(&entry.records, entry.time);
@@ -106,7 +104,7 @@ impl Disk {
         is_taken
     }
 
-    /// A result that has come.
+    /// Returns the next result of the thread.
     pub fn next_result(&mut self) -> Option<(JobId, Done)> {
         loop {
             match self.results.try_recv().ok()? {
@@ -116,7 +114,7 @@ impl Disk {
                     }
                     return Some((ticket, done));
                 }
-                // What has been ordered meanwhile makes it another.
+                // Later orders change the file.
                 Told::Shared(file) => {
                     self.is_asked = false;
                     self.shared = file.filter(|_| self.held_bytes == 0);
@@ -125,7 +123,7 @@ impl Disk {
         }
     }
 
-    /// The bytes of the line that is being written.
+    /// Returns the bytes of the line that is being written.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
@@ -133,7 +131,7 @@ impl Disk {
 
 fn work(orders: &Receiver<Order>, mut token_file: TokenFile, told: &Sender<Told>, waker: &Waker) {
     let tell = |news| {
-        // Either fails only when the loop is gone.
+        // Sending fails only if the loop is gone.
         let _ = told.send(news);
         let _ = waker.wake();
     };
@@ -141,12 +139,12 @@ fn work(orders: &Receiver<Order>, mut token_file: TokenFile, told: &Sender<Told>
         match order {
             Order::Append(ticket, line) => {
                 tell(Told::Done(ticket, Done::Appended(token_file.append(&line))));
-                // Whoever asked for the write has been told; the next one waits.
+                // The caller already has its answer; the next line waits.
                 if let Err(error) = token_file.compact_if_grown() {
                     tell(Told::Done(ticket, Done::NotCompacted(error)));
                 }
             }
-            // Without descriptors there is none: it is asked for again.
+            // Without file descriptors there is no copy, and the loop asks again.
             Order::Share => tell(Told::Shared(token_file.share().ok())),
         }
     }

@@ -1,5 +1,5 @@
-//! Whether the server that was started with these options runs: it is asked as anybody may ask it,
-//! by `GET /healthz`. For who has no program that asks, as a container with nothing else in it.
+//! `--health`: asks the server with these options for `GET /healthz`. For containers that have no
+//! HTTP client.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::config::{Config, Listen};
 
-/// For the connection, and for the answer.
+/// Time limit for connecting, and for the response.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How an answer of somebody who is well begins.
+/// Beginning of the response of a server that works.
 const WELL: &[u8] = b"HTTP/1.1 200 ";
 
-/// Asks by the first listener. Errors name it, and say what came instead.
+/// Connects to the first listener. Errors name it, and the response if there was one.
 pub fn health(config: &Config) -> Result<(), String> {
     let Some(listen) = config.listen.first() else {
         return Err("there is no listener to ask by".to_owned());
@@ -41,7 +41,7 @@ pub fn health(config: &Config) -> Result<(), String> {
     answer.map_err(|error| format!("no server that is well answers at {place}: {error}"))
 }
 
-/// Where a socket of this host can be reached from it.
+/// Returns the address at which this host reaches a socket of its own.
 fn near(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -1,9 +1,8 @@
-//! The operator's log on stderr, and the access log: lines out of the loop, which must never wait
-//! for whoever takes them.
+//! The log on stderr, and the access log. The loop never waits for a reader of them.
 //!
-//! Each has a thread of its own, since a pipe that nobody reads, a terminal that is stopped and a
-//! disk that hangs all block whoever writes. What waits for it is bounded in bytes; a line that
-//! does not fit is counted and left out.
+//! Each has a thread, since a pipe without a reader, a stopped terminal and a hanging disk block
+//! their writers. Lines that wait are bounded in bytes. A line that does not fit is dropped and
+//! counted.
 
 mod line;
 
@@ -22,22 +21,22 @@ use super::sandbox::{Role, Sandbox};
 use crate::config::AccessLog as Place;
 use crate::time::UnixTime;
 
-/// Lines that wait to be written are at most so long together.
+/// Largest size of lines that wait.
 const WAITING_BYTES_MAX: usize = 512 * 1024;
-/// What a line costs besides its bytes, while it waits.
+/// Memory of a waiting line besides its bytes.
 const LINE_OVERHEAD_BYTES: usize = 64;
-/// What a pipe takes as one piece (POSIX, `PIPE_BUF`), so that lines of several writers do not mix:
-/// longer lines are cut, and no more is written at once.
+/// A pipe takes this size as one piece (POSIX, `PIPE_BUF`), so that lines of several writers do not
+/// mix. Longer lines are cut.
 const PIECE_BYTES_MAX: usize = 4096;
-/// At the end, how long what waits may still take.
+/// Time for the remaining lines at the end.
 const LAST_LINES_TIME: Duration = Duration::from_secs(1);
 
-/// Lines on their way to where they are written.
+/// Lines that wait for their thread.
 struct Lines {
-    /// `None`: there are no more.
+    /// `None`: no line will follow.
     tasks: Option<Sender<Task>>,
     reports: Receiver<Report>,
-    /// Of lines that are not reported yet; at most [`WAITING_BYTES_MAX`].
+    /// Bytes of lines whose report has not come; at most [`WAITING_BYTES_MAX`].
     waiting_bytes: usize,
 }
 
@@ -46,16 +45,16 @@ enum Task {
     Reopen,
 }
 
-/// What the thread has done.
+/// Messages from the thread.
 enum Report {
-    /// So many of the waiting bytes are out.
+    /// This many waiting bytes are written.
     Written(usize),
-    /// So many of them, in so many lines, cannot be written.
+    /// This many bytes and lines could not be written.
     Lost(usize, u64, io::Error),
     NotReopened(io::Error),
 }
 
-/// Where lines are written.
+/// The destination of lines.
 enum Sink {
     Stderr(Stderr),
     Stdout(Stdout),
@@ -71,7 +70,7 @@ impl Sink {
         }
     }
 
-    /// Opens its path anew. Where that fails it stays what it is.
+    /// Opens the path again. If that fails, the old file stays open.
     fn reopen(&mut self) -> io::Result<()> {
         if let Sink::File(file, path) = self {
             *file = open(path)?;
@@ -80,8 +79,8 @@ impl Sink {
     }
 }
 
-/// Opens a file that is appended to, so that whoever moves the lines away may empty it. Of a FIFO
-/// this is a reader too: then opening it waits for no other, and one that leaves can come back.
+/// Opens a file to append to, so that another program may truncate it. Opens a FIFO for reading as
+/// well: then opening does not wait for a reader, and readers may come and go.
 fn open(path: &Path) -> io::Result<File> {
     let is_fifo = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
     OpenOptions::new()
@@ -93,7 +92,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl Lines {
-    /// Starts the thread. `waker` tells the loop of reports, if it wants to know of them at once.
+    /// Starts the thread. `waker` wakes the loop for each report.
     fn start(sink: Sink, waker: Option<&'static Waker>, sandbox: Sandbox) -> io::Result<Lines> {
         let (tasks, to_do) = channel();
         let (report, reports) = channel();
@@ -110,7 +109,7 @@ impl Lines {
         })
     }
 
-    /// Whether there is room for this line, which will be written then.
+    /// Queues a line. Returns `false` if there is no space for it.
     fn push(&mut self, line: &str) -> bool {
         let kept = line.len().min(PIECE_BYTES_MAX - 1);
         let bytes = kept + 1 + LINE_OVERHEAD_BYTES;
@@ -140,18 +139,18 @@ impl Lines {
     }
 }
 
-/// The last lines say why a server ended: they are waited for, though not for ever.
+/// The last lines say why a server ended, so the server waits for them, for a limited time.
 impl Drop for Lines {
     fn drop(&mut self) {
         self.tasks = None;
         let end = Instant::now() + LAST_LINES_TIME;
         let left = || end.saturating_duration_since(Instant::now());
-        // The thread hangs up when it has written all.
+        // The thread closes the channel when it has written all lines.
         while self.reports.recv_timeout(left()).is_ok() {}
     }
 }
 
-/// The thread: what waits is written in as few pieces as there can be.
+/// The thread: writes waiting lines in as few pieces as possible.
 fn work(
     tasks: &Receiver<Task>,
     mut sink: Sink,
@@ -188,7 +187,7 @@ fn work(
             }
         };
         if let Some(report) = report {
-            // Either fails only when the loop is gone.
+            // Sending fails only if the loop is gone.
             let _ = reports.send(report);
             let _ = waker.map(Waker::wake);
         }
@@ -196,18 +195,18 @@ fn work(
     }
 }
 
-/// The operator's log.
+/// The log on stderr.
 pub(super) struct Console {
     lines: Lines,
-    /// Who takes them does not know when they came.
+    /// Whether lines begin with the time.
     has_times: bool,
-    /// They are objects.
+    /// Whether lines are JSON.
     is_json: bool,
     left_out: u64,
 }
 
 impl Console {
-    /// Starts the thread that writes to stderr; an error is that it cannot be had.
+    /// Starts the thread that writes to stderr.
     pub fn start(is_json: bool, sandbox: Sandbox) -> io::Result<Console> {
         Ok(Console {
             lines: Lines::start(Sink::Stderr(io::stderr()), None, sandbox)?,
@@ -217,9 +216,10 @@ impl Console {
         })
     }
 
-    /// Has one line written to stderr, an event with the time; first how many were left out before.
+    /// Writes a line to stderr, with the time if it is an event. If lines were dropped before, says
+    /// how many.
     pub fn tell(&mut self, line: &str) {
-        // Where nobody reads any more there is nobody to tell.
+        // Without a reader, reports have no use.
         while self.lines.next_report().is_some() {}
         if self.left_out > 0 {
             let notice = format!("level=warn event=lines-not-read count={}", self.left_out);
@@ -232,7 +232,7 @@ impl Console {
         }
     }
 
-    /// The one place where a line gets its form.
+    /// Returns the line in its final form.
     fn made<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let unix_seconds = since_1970().as_secs();
         let time = self.has_times.then_some(UnixTime { unix_seconds });
@@ -243,14 +243,14 @@ impl Console {
         }
     }
 
-    /// The bytes that wait to be written.
+    /// Returns the bytes that wait to be written.
     pub fn held_bytes(&self) -> usize {
         self.lines.waiting_bytes
     }
 }
 
-/// Whether stderr is the journal's, which has a time of its own for each line: it says by which
-/// device and inode (systemd.exec(5), `$JOURNAL_STREAM`).
+/// Returns whether stderr is systemd's journal, which adds the time itself. `$JOURNAL_STREAM` has
+/// its device and inode (systemd.exec(5)).
 fn is_of_journal() -> bool {
     let said = std::env::var("JOURNAL_STREAM").ok();
     let stderr = fs::metadata("/proc/self/fd/2").ok();
@@ -261,13 +261,13 @@ fn is_of_journal() -> bool {
 /// The access log.
 pub(super) struct AccessLog {
     lines: Lines,
-    /// Lines that were left out, until all that waits is written again.
+    /// Lines that were dropped since the last report of this.
     left_out: u64,
 }
 
 impl AccessLog {
-    /// Opens it, and starts its thread. `waker` tells the loop that [`AccessLog::news`] may have
-    /// something.
+    /// Opens the log, and starts its thread. `waker` wakes the loop when [`AccessLog::news`] may
+    /// return something.
     pub fn start(place: &Place, waker: &'static Waker, sandbox: Sandbox) -> io::Result<AccessLog> {
         let sink = match place {
             Place::Stdout => Sink::Stdout(io::stdout()),
@@ -279,7 +279,7 @@ impl AccessLog {
         })
     }
 
-    /// Has one line written; says what the operator is to be told of it.
+    /// Writes a line. Returns a log line if lines begin to be dropped.
     pub fn tell(&mut self, line: &str) -> Option<String> {
         if self.lines.push(line) {
             return None;
@@ -287,13 +287,13 @@ impl AccessLog {
         self.leave_out(1, "nobody takes its lines")
     }
 
-    /// Has the file opened anew, which somebody may have moved away.
+    /// Opens the file again, which another program may have moved.
     pub fn reopen(&self) {
-        // Without its thread there is nothing to open it for.
+        // If the thread is gone, there is nothing to open.
         let _ = self.lines.order(Task::Reopen);
     }
 
-    /// What the operator is to be told of what the thread has done meanwhile.
+    /// Returns the next log line about the work of the thread.
     pub fn news(&mut self) -> Option<String> {
         while let Some(report) = self.lines.next_report() {
             let news = match report {
@@ -310,7 +310,7 @@ impl AccessLog {
         None
     }
 
-    /// It is said once that lines are lost, and when it is over how many.
+    /// The first dropped line is logged, and the number of them at the end.
     fn leave_out(&mut self, lines: u64, why: &str) -> Option<String> {
         let is_first = self.left_out == 0;
         self.left_out += lines;
@@ -327,7 +327,7 @@ impl AccessLog {
         })
     }
 
-    /// The bytes that wait to be written.
+    /// Returns the bytes that wait to be written.
     pub fn held_bytes(&self) -> usize {
         self.lines.waiting_bytes
     }

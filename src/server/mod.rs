@@ -1,26 +1,26 @@
-//! The shell: sockets, clock and signals, and nothing else.
+//! The shell: sockets, clock, signals and threads.
 //!
-//! One `mio::Poll`, one loop, and one thread for all that clients do. What must block has threads
-//! of its own, which own nothing of the server: looking up names ([`names`]), the token file
-//! ([`disk`]), writing logs ([`log`]). Jobs go to them as messages, results come back as messages,
-//! and a waker tells the loop. Each of them, and the loop, is in a box of its own ([`sandbox`]).
+//! One thread with one `mio::Poll` serves all clients. Blocking work has threads of its own, which
+//! share no state with the loop: resolving names ([`names`]), the token file ([`disk`]) and logs
+//! ([`log`]). Jobs and results are messages, and a waker wakes the loop. Each thread is in a sandbox
+//! ([`sandbox`]).
 //!
-//! A turn of it:
+//! A turn of the loop:
 //!
 //! ```text
-//!   wait ──▶ what happened ──▶ accept ──▶ read ──▶ what is due ──▶ write ──────▶ close ──┐
-//!    ▲      (edges are noted)   ≤ 64   ≤ a share  ≤ 256 deadlines ≤ 256 viewers ≤ 128    │
-//!    └─────────────── without waiting, while any of these has more to do ◀───────────────┘
+//!   wait ──▶ note events ──▶ accept ──▶ read ───▶ timers ───────▶ write ──────────▶ close ──┐
+//!    ▲                        ≤ 64    ≤ a share  ≤ 256 deadlines  ≤ 256 viewers   ≤ 128     │
+//!    └──────────── without waiting, while any of these has more to do ◀─────────────────────┘
 //! ```
 //!
-//! Whoever has bytes queued is written to in the same turn; what is left over when a budget is used
-//! up is done in the next, which looks for new events first. So a turn is short however many
-//! viewers there are, and nobody waits for it: accepting and the API are at most a few hundred
-//! writes away. When the loop is busy, what piles up in a source's socket is read at once and goes
-//! out in fewer, larger writes; nothing ever sleeps to make them larger.
+//! A viewer with queued bytes is written to in the same turn. If a limit of a turn is reached, the
+//! rest follows in the next turn, after new events. So turns stay short with any number of viewers,
+//! and accepting and the API wait for a few hundred writes at most. When the loop is busy, bytes
+//! collect in the sources' sockets, are read at once, and go out in fewer, larger writes. Nothing
+//! sleeps to collect more.
 //!
-//! What a turn costs: one wait, one read for each source that sent something, and one write for
-//! each viewer that gets something. Nothing in it grows with who is merely connected.
+//! A turn costs one wait, one read for each source that has sent something, and one write for each
+//! viewer that gets something. Idle connections cost nothing.
 
 mod clock;
 #[cfg_attr(not(feature = "token-file"), path = "disk/absent.rs")]
@@ -73,18 +73,19 @@ const ACCEPTS_PER_TURN_MAX: usize = 64;
 const WRITES_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 const READ_BUFFER_BYTES: usize = 256 * 1024;
-/// Without descriptors, how long until accepting is tried again if nobody leaves before.
+/// Without free file descriptors, accepting is tried again after this time, or when a client
+/// leaves.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
-/// How long viewers may drain when the server is told to end.
+/// Time for viewers to read their rest when the server ends.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
-/// Tokens above every connection's.
+/// Signals. Tokens from here on are above those of connections.
 const SIGNALS: Token = Token(usize::MAX);
-/// A thread has something to tell.
+/// A thread has a result.
 const THREADS: Token = Token(usize::MAX - 1);
-/// Of all sockets for datagrams.
+/// All sockets for datagrams.
 const UDP: Token = Token(usize::MAX - 2);
-/// Of the socket at which a successor comes, and of its own.
+/// The sockets of the hand-over.
 const HEIR: Token = Token(usize::MAX - 3);
 const LISTENERS_FROM: usize = usize::MAX - 1024;
 
@@ -94,15 +95,15 @@ struct Server {
     began: std::time::Instant,
     listeners: Vec<Accepting>,
     accept_again: Option<Instant>,
-    /// Accepting failed last.
+    /// Whether the last attempt to accept failed.
     cannot_accept: bool,
     sockets: Sockets,
     readers: Readers,
     read_buffer: Vec<u8>,
     signals: Signals,
-    /// With a token file.
+    /// The token file, if there is one.
     disk: Option<Disk>,
-    /// Where there can be names: with tokens, or origins that have one.
+    /// Resolves names, if tokens or origins can have any.
     look_ups: Option<LookUps>,
     udp: Option<Udp>,
     console: Console,
@@ -115,13 +116,13 @@ struct Server {
 
 struct Accepting {
     listener: Listener,
-    /// The service manager opened it.
+    /// Whether the service manager opened it.
     #[cfg_attr(
         not(feature = "handover"),
         expect(dead_code, reason = "a successor asks")
     )]
     is_passed: bool,
-    /// Somebody may be waiting.
+    /// Whether clients may wait to be accepted.
     is_ready: bool,
 }
 
@@ -169,7 +170,7 @@ impl Server {
         }
     }
 
-    /// How long there is nothing to do unless something happens; `None` for ever.
+    /// Returns how long the loop can sleep; `None`: until an event.
     fn wait(&self, now: Instant) -> Option<Duration> {
         let has_more = !self.readers.is_empty()
             || self.relay.has_ahead()
@@ -193,14 +194,14 @@ impl Server {
         if next <= now {
             return Some(Duration::ZERO);
         }
-        // Poll counts in whole milliseconds: rounded up, or the last one would be spent awake.
+        // Poll counts whole milliseconds. Rounding down would spend the last one awake.
         Some(next.since(now) + Duration::from_micros(999))
     }
 
     fn note(&mut self, event: &Event, now: Instant) {
         match event.token() {
             SIGNALS => self.signalled(now),
-            // They are heard in every turn.
+            // Every turn reads their results.
             THREADS => {}
             UDP => {
                 if let Some(udp) = &mut self.udp {
@@ -257,7 +258,7 @@ impl Server {
         }
     }
 
-    /// What the threads have done, or have had no time to do.
+    /// Handles results of the threads.
     fn hear_threads(&mut self, now: Instant) {
         while let Some((ticket, done)) = self.disk.as_mut().and_then(Disk::next_result) {
             self.relay.helped(ticket, done, now);
@@ -271,7 +272,7 @@ impl Server {
         }
     }
 
-    /// What waits for the threads, in bytes.
+    /// Returns the bytes that wait for the threads.
     fn held_bytes(&self) -> usize {
         self.disk.as_ref().map_or(0, Disk::held_bytes)
             + self.look_ups.as_ref().map_or(0, LookUps::held_bytes)
@@ -279,7 +280,7 @@ impl Server {
             + self.console.held_bytes()
     }
 
-    /// Has something done that the loop must not wait for.
+    /// Passes a job to a thread.
     fn help(&mut self, ticket: JobId, job: Job, now: Instant) {
         let is_taken = match (job, &mut self.disk, &mut self.look_ups) {
             (Job::Append(entry), Some(disk), _) => disk.append(ticket, &entry),
@@ -311,7 +312,7 @@ impl Server {
                     }
                     Err(error) if is_of_one_connection(&error) => {}
                     Err(error) => {
-                        // Out of descriptors or memory. Who waits to be accepted waits on, and the
+                        // Out of file descriptors or memory. Clients stay in the queue, and the
                         // loop sleeps.
                         self.accept_again = Some(now + ACCEPT_PAUSE);
                         return self.tell_of_pause(&error);
@@ -321,7 +322,7 @@ impl Server {
         }
     }
 
-    /// Said once, until somebody is accepted again.
+    /// Logs the pause once, until a client is accepted again.
     fn tell_of_pause(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.cannot_accept, true) {
             self.console.tell(&format!(
@@ -342,7 +343,7 @@ impl Server {
             self.relay.lost(id, now);
             return;
         }
-        // Most have sent their request by now: it is read in this turn, without waiting for an
+        // Most clients have sent their request by now, so it is read in this turn, without an
         // event.
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.input.note(false, false);
@@ -377,7 +378,7 @@ impl Server {
         }
     }
 
-    /// Takes datagrams: a turn's share of them.
+    /// Receives a turn's share of datagrams.
     fn receive(&mut self, now: Instant) {
         let Some(udp) = &mut self.udp else { return };
         let mut cost = 0;
@@ -389,7 +390,7 @@ impl Server {
         }
     }
 
-    /// Sends datagrams, each group to many clients with one call, a bounded number of them.
+    /// Sends a bounded number of datagrams. One call sends a batch to many clients.
     fn send(&mut self, now: Instant) {
         let Some(udp) = &mut self.udp else { return };
         let mut clients = 0;
@@ -403,7 +404,7 @@ impl Server {
         }
     }
 
-    /// Closes sockets, a bounded number of them. There may be descriptors for newcomers then.
+    /// Closes a bounded number of sockets. Then accepting may work again.
     fn close(&mut self) {
         if self.sockets.close_some() {
             self.accept_again = None;
@@ -445,7 +446,7 @@ impl Server {
     }
 }
 
-/// Whether accepting failed for the one that was to be accepted only, which is gone.
+/// Returns whether accepting failed only for one client, which is gone.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

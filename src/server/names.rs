@@ -1,10 +1,10 @@
-//! Looking up names, which blocks whoever does it: a few threads, each with one name at a time.
+//! Resolves names. A few threads do it, since it blocks; each has one name at a time.
 //!
-//! A resolver that hangs keeps a thread for as long as it likes. So each call has a deadline, after
-//! which it is answered whatever has come; the names that no thread has taken by then are
-//! forgotten. Calls take turns, and none takes a thread unless more are left free than it has: one
-//! call whose names all hang leaves half of the threads to the others. All threads are started at
-//! the start: later nobody here could start one that may do what they may.
+//! A hanging resolver can block a thread for minutes. So each call has a deadline; names that no
+//! thread has taken by then are dropped. Calls take turns, and a call gets a thread only if more
+//! threads are free than it has. So a call whose names all hang leaves half of the threads to
+//! others. All threads start with the server, since later the sandbox would give them too few
+//! rights.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,25 +17,25 @@ use super::sandbox::{Role, Sandbox};
 use crate::relay::{ADDRESSES_MAX, Done, ERRAND_TIME, JobId};
 use crate::time::Instant;
 
-/// Names that are looked up at a time.
+/// Largest number of names at a time.
 const THREADS_MAX: usize = 8;
-/// Calls that may wait, and what their names may hold together.
+/// Largest number of calls that wait.
 const CALLS_MAX: usize = 64;
 const HELD_BYTES_MAX: usize = 1024 * 1024;
 
-/// A name, and the port that belongs to it.
+/// A name and its port.
 type Name = (String, u16);
-/// Its addresses, or why there are none.
+/// The addresses of a name, or the error.
 type Addresses = Result<Vec<SocketAddr>, String>;
 
 /// All look-ups.
 pub(super) struct LookUps {
     /// At least one, at most [`THREADS_MAX`].
     threads: Vec<Thread>,
-    /// Those that are not answered, in the order in which they are next given a thread.
+    /// Calls without an answer. The first one gets the next thread.
     calls: VecDeque<Call>,
     results: Receiver<Found>,
-    /// Of all calls; at most [`HELD_BYTES_MAX`].
+    /// Memory of all calls; at most [`HELD_BYTES_MAX`].
     held_bytes: usize,
 }
 
@@ -44,24 +44,24 @@ struct Thread {
     is_free: bool,
 }
 
-/// A name that a thread is to look up, and which of its call's names it is.
+/// A name to resolve: its call, its index in the call, and the name.
 type Task = (JobId, usize, Name);
 
-/// Names that are looked up together.
+/// Names that are resolved together.
 struct Call {
     ticket: JobId,
     until: Instant,
-    /// Those that no thread has been given, from the last to the first.
+    /// Names that no thread has taken yet, the first one last.
     left: Vec<Name>,
     answers: Vec<Option<Addresses>>,
-    /// How many of them have not come.
+    /// Number of names without a result.
     missing: usize,
-    /// How many threads have a name of it.
+    /// Number of threads that resolve its names.
     threads: usize,
     held_bytes: usize,
 }
 
-/// What a thread has found: its own number, and for which name of which call.
+/// A result: the thread's number, the call, the index of the name, and the addresses.
 struct Found {
     thread: usize,
     ticket: JobId,
@@ -70,8 +70,7 @@ struct Found {
 }
 
 impl LookUps {
-    /// Starts the threads. Each ends when this is dropped and the name that it has is found, or
-    /// not.
+    /// Starts the threads. Each ends when the result is dropped and its name is done.
     pub fn start(waker: &'static Waker, sandbox: Sandbox) -> io::Result<LookUps> {
         LookUps::with(resolve, waker, sandbox)
     }
@@ -88,7 +87,7 @@ impl LookUps {
             let found = found.clone();
             let work = move || work(&to_do, (number, &found), resolve, waker);
             match sandbox.spawn(&format!("names {number}"), Role::Names, work) {
-                // The system has no more threads: those that there are will do.
+                // The system allows no more threads, and fewer will do.
                 Err(_) if number > 0 => break,
                 started => started?,
             }
@@ -105,7 +104,7 @@ impl LookUps {
         })
     }
 
-    /// Has names looked up. `false`: too many wait already.
+    /// Begins to resolve names. Returns `false` if too many wait.
     #[must_use]
     pub fn ask(&mut self, ticket: JobId, mut names: Vec<Name>, now: Instant) -> bool {
         let texts = names.iter().map(|(name, _)| name.capacity());
@@ -130,7 +129,7 @@ impl LookUps {
         true
     }
 
-    /// Gives names to threads, as long as there is one that a call may have.
+    /// Passes names to threads, while a call may have one.
     fn hand_out(&mut self) {
         let mut passed_over = 0;
         while passed_over < self.calls.len() {
@@ -144,7 +143,7 @@ impl LookUps {
         }
     }
 
-    /// Gives a call's next name to a thread; says whether there were both.
+    /// Passes the call's next name to a thread. Returns `false` if there is none of either.
     fn give(&mut self, call: &mut Call) -> bool {
         if call.left.is_empty() {
             return false;
@@ -161,7 +160,7 @@ impl LookUps {
         thread.tasks.send((call.ticket, index, name)).is_ok()
     }
 
-    /// A call that is answered: all of it is found, or its time is over.
+    /// Returns a call that has all results, or whose deadline is over.
     pub fn next_result(&mut self, now: Instant) -> Option<(JobId, Done)> {
         while let Ok(found) = self.results.try_recv() {
             self.note(found);
@@ -176,7 +175,7 @@ impl LookUps {
         Some((call.ticket, Done::Resolved(answers)))
     }
 
-    /// A thread is free again. What it found counts if it is waited for still.
+    /// Handles a result, unless its call is over. Its thread is free again.
     fn note(&mut self, found: Found) {
         if let Some(thread) = self.threads.get_mut(found.thread) {
             thread.is_free = true;
@@ -196,18 +195,18 @@ impl LookUps {
         self.hand_out();
     }
 
-    /// When [`LookUps::next_result`] has one at the latest.
+    /// Returns the next deadline of a call.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.calls.iter().map(|call| call.until).min()
     }
 
-    /// The bytes of the names that wait.
+    /// Returns the bytes of the names that wait.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 }
 
-/// What a thread does.
+/// The thread.
 fn work(
     to_do: &Receiver<Task>,
     (number, found): (usize, &Sender<Found>),
@@ -215,7 +214,7 @@ fn work(
     waker: &Waker,
 ) {
     while let Ok((ticket, name, sought)) = to_do.recv() {
-        // Either fails only when the loop is gone.
+        // Sending fails only if the loop is gone.
         let _ = found.send(Found {
             thread: number,
             ticket,
@@ -228,7 +227,7 @@ fn work(
 
 fn resolve((name, port): &Name) -> Addresses {
     match (name.as_str(), *port).to_socket_addrs() {
-        // One more than may be, so that the core sees that there are too many.
+        // One more than allowed, so that the core sees that there are too many.
         Ok(addresses) => Ok(addresses.take(ADDRESSES_MAX + 1).collect()),
         Err(error) => Err(error.to_string()),
     }
@@ -242,7 +241,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// A resolver whose server answers for some names and never for others.
+    /// A resolver that answers for some names, and hangs for others.
     fn play(&(ref name, port): &Name) -> Addresses {
         while name.starts_with("hangs") {
             thread::park();
@@ -278,7 +277,7 @@ mod tests {
             self.look_ups.ask(JobId(ticket), names, self.now)
         }
 
-        /// Waits as the loop does, but for the clock.
+        /// Waits like the loop, without a clock.
         #[track_caller]
         fn next(&mut self) -> (u64, Vec<Addresses>) {
             loop {
@@ -299,7 +298,7 @@ mod tests {
     }
 
     impl Stage {
-        /// Waits until the first name of each call is found, and no call is answered.
+        /// Waits until the first name of each call has a result, and no call is complete.
         fn await_first_names(&mut self) {
             let is_missing = |call: &Call| call.answers[0].is_none();
             while self.look_ups.calls.iter().any(is_missing) {
@@ -328,7 +327,7 @@ mod tests {
         assert_eq!(stage.look_ups.next_deadline(), None);
     }
 
-    /// One after another, 256 names that hang would take twenty minutes.
+    /// One by one, 256 names that hang would take twenty minutes.
     #[test]
     fn names_that_hang_hold_up_nobody_and_have_one_deadline() {
         let mut stage = Stage::new();
@@ -359,7 +358,7 @@ mod tests {
         }
         assert_eq!(stage.look_ups.held_bytes(), 0);
         assert!(stage.look_ups.threads.len() <= THREADS_MAX);
-        // Their threads hang still.
+        // Their threads still hang.
         assert!(stage.ask(20, &["good"]));
         assert_eq!(stage.next(), (20, vec![good()]));
     }

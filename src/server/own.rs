@@ -1,4 +1,4 @@
-//! What this process takes of the machine, as the kernel counts it.
+//! This process' use of CPU and memory, from the kernel.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,19 +8,19 @@ use super::sys;
 use crate::relay::Process;
 use crate::time::Instant;
 
-/// Whoever asks for the figures gets them no older than this.
+/// Figures are at most this old.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Where it is looked up.
+/// Reads the figures.
 pub(super) struct Own {
-    /// `None`: there is none here.
+    /// `None`: this system has no such file.
     memory: Option<File>,
     page_bytes: u64,
     look_at: Instant,
 }
 
 impl Own {
-    /// Not looked yet.
+    /// Returns a reader that has read nothing yet.
     pub fn new() -> Own {
         Own {
             memory: File::open("/proc/self/statm").ok(),
@@ -29,7 +29,7 @@ impl Own {
         }
     }
 
-    /// The figures, if those before are old.
+    /// Returns the figures, if the last ones are old.
     pub fn look(&mut self, now: Instant) -> Option<Process> {
         if now < self.look_at {
             return None;
@@ -44,7 +44,7 @@ impl Own {
         })
     }
 
-    /// Those that it may use, and those that are in memory (proc_pid_statm(5)).
+    /// Returns the virtual and the resident pages (proc_pid_statm(5)).
     fn pages(&self) -> Option<[u64; 2]> {
         let mut text = [0; 128];
         let length = self.memory.as_ref()?.read_at(&mut text, 0).ok()?;

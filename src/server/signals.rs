@@ -1,9 +1,8 @@
-//! Signals, as events of the loop: which there are, and what each is for.
+//! Signals as events of the loop.
 //!
-//! They are blocked, so none interrupts anything, and wait in a descriptor (signalfd(2)) until they
-//! are read. SIGHUP is among them so that a terminal that closes ends nothing. Those that other
-//! programs take for a wish, and this one has no use for, are ignored; SIGKILL and SIGQUIT stay
-//! what they are.
+//! They are blocked, so they interrupt nothing, and are read from a descriptor (signalfd(2)).
+//! SIGHUP is included, so that closing a terminal does not end the server. Signals that have no
+//! meaning here are ignored. SIGKILL and SIGQUIT keep their effect.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,30 +19,31 @@ pub(super) enum Wish {
     ReopenLog,
 }
 
-/// Where signals wait.
+/// The descriptor of the signals.
 pub(super) struct Signals(File);
 
 impl Signals {
-    /// From now on signals wait here. To be called before there is another thread.
+    /// Blocks the signals, and reads them from a descriptor. Call it before any other thread
+    /// starts.
     pub fn take() -> io::Result<Signals> {
-        // Nobody has a reason to send the first two; a write beyond the limit on the size of files,
-        // or to a terminal from its background, is an error for whoever writes, and streams go on.
+        // SIGUSR1 and SIGUSR2 have no use here. A write beyond the file size limit, or to a
+        // terminal from its background, fails in its own thread, and streams continue.
         sys::process::ignore_signals(&[libc::SIGUSR1, libc::SIGUSR2, libc::SIGXFSZ, libc::SIGTTOU]);
         let descriptor =
             sys::process::signal_descriptor(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
         Ok(Signals(File::from(descriptor)))
     }
 
-    /// To be waited at.
+    /// Returns the descriptor for poll.
     pub fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// What the next signal asks for; `None`: none waits.
+    /// Returns the request of the next signal; `None` if none waits.
     pub fn next(&mut self) -> Option<Wish> {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         loop {
-            // Records come whole. Each begins with the signal's number.
+            // Reading returns complete records, which begin with the signal's number.
             self.0.read_exact(&mut record).ok()?;
             let number = u32::from_ne_bytes(*record.first_chunk()?);
             match i32::try_from(number) {

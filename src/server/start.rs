@@ -1,4 +1,4 @@
-//! The start: what the options name is opened, bound and told, and then the loop runs.
+//! The start: opens everything that the options name, and runs the loop.
 
 use std::fmt;
 use std::fs;
@@ -37,10 +37,10 @@ impl fmt::Display for StartError {
     }
 }
 
-/// Descriptors that are not for clients: standard streams, poll, listeners, signals, files.
+/// File descriptors that are not for clients: standard streams, poll, listeners, signals, files.
 const FILES_KEPT: usize = 32;
 
-/// Runs the server until it is told to end.
+/// Runs the server until a signal ends it.
 pub fn run(config: &Config) -> Result<(), StartError> {
     let failed = |error: io::Error| StartError(format!("cannot start the event loop: {error}"));
     let signals = Signals::take().map_err(failed)?;
@@ -49,7 +49,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         .map_err(|error| StartError(format!("cannot read the limit on open files: {error}")))?;
     let poll = Poll::new().map_err(failed)?;
     let waker = Waker::new(poll.registry(), THREADS).map_err(failed)?;
-    // Every thread wakes the loop, and some may hang for longer than there is one.
+    // All threads use it, and a hanging one may outlive the loop.
     let waker: &'static Waker = Box::leak(Box::new(waker));
     let settings = settings(config, files_max)?;
     let (handover, mut legacy) =
@@ -90,7 +90,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         .map_err(failed)?;
     let is_heir = legacy.is_some();
     let clients = match server.open(config, legacy, (waker, sandbox)) {
-        // The files that name sockets are the other server's.
+        // The files of the sockets still belong to the other server.
         Err(error) if is_heir => {
             std::mem::forget(server);
             return Err(error);
@@ -121,8 +121,8 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
         );
         return Err(StartError(detail));
     }
-    // The one source of chance that std has: the keys of its hash tables, 128 bits from the kernel,
-    // of which each half is a hash.
+    // The only random source of std: the keys of its hash tables, 128 bits from the kernel. Each
+    // hash gives half of our key.
     let draw = || u128::from(RandomState::new().hash_one(started));
     let random_key = draw() << 64 | draw();
     let mut settings = config.settings(room, started.as_secs(), random_key);
@@ -130,7 +130,7 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
     Ok(settings)
 }
 
-/// What this machine calls itself, if anything.
+/// Returns the host name of this machine, if it is valid.
 fn own_name() -> Option<String> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     let name = name.trim_ascii();
@@ -139,10 +139,11 @@ fn own_name() -> Option<String> {
         .map(|name| name.as_str().to_owned())
 }
 
-/// How many descriptors are open, before there is a client. The one that looks is not counted.
+/// Returns the number of open file descriptors, before the first client. Leaves out the one for
+/// this look.
 fn open_files() -> u64 {
     let folder = "/proc/self/fd";
-    // Newer kernels know it without a look at each, for which all clients would wait who are taken
+    // Newer kernels count them in the metadata. Listing them would stall all clients that are taken
     // over.
     let told = fs::metadata(folder).map_or(0, |folder| folder.len());
     match told {
@@ -167,7 +168,7 @@ fn start_access_log(
 }
 
 impl Server {
-    /// All is open: from now on this thread can do no more than the loop needs.
+    /// Enters the sandbox, since everything is open now.
     fn enter(&mut self, sandbox: Sandbox, config: &Config) -> Result<(), StartError> {
         if let Some(line) = sandbox.report() {
             self.console.tell(&line);
@@ -177,8 +178,8 @@ impl Server {
         entered.map_err(|error| StartError(error.to_string()))
     }
 
-    /// Opens, binds and starts what the options name, or takes it from the server that was before.
-    /// Says how many clients there are then.
+    /// Opens, binds and starts what the options name, or takes it over from another server. Returns
+    /// the number of clients.
     fn open(
         &mut self,
         config: &Config,
@@ -213,7 +214,7 @@ impl Server {
         Ok(clients)
     }
 
-    /// The token file, if there is to be one, and the table that was in it.
+    /// Opens the token file, if the options name one. Returns its table.
     fn open_disk(
         &mut self,
         config: &Config,
@@ -245,7 +246,7 @@ impl Server {
         Ok(Some(tokens))
     }
 
-    /// Listens on the sockets that were passed, else where the options say.
+    /// Listens on inherited sockets, or else on the addresses of the options.
     fn listen(
         &mut self,
         places: &[Listen],
@@ -276,8 +277,8 @@ impl Server {
         Ok(())
     }
 
-    /// What another server had is this one's, if there is one, and others may take over in turn.
-    /// Says how many clients have come so.
+    /// Takes over from another server, if there is one, and waits for a successor. Returns the
+    /// number of clients.
     fn take_over(&mut self, config: &Config, legacy: Option<Legacy>) -> Result<usize, StartError> {
         let failed = |error: io::Error| StartError(format!("cannot wait for a successor: {error}"));
         let Some(mut legacy) = legacy else {
@@ -375,7 +376,7 @@ fn bind_udp(bind: &Bind) -> Result<UdpSocket, StartError> {
         .map_err(|(address, error)| cannot("bind the RTP socket to", address, &error, "rtp"))
 }
 
-/// Why an address cannot be had, and what would do where another has it.
+/// Returns the error for an address that cannot be bound, with advice if another program has it.
 fn cannot(what: &str, address: SocketAddr, error: &io::Error, option: &str) -> StartError {
     let instead = match error.kind() {
         io::ErrorKind::AddrInUse if cfg!(feature = "handover") => format!(
@@ -389,7 +390,7 @@ fn cannot(what: &str, address: SocketAddr, error: &io::Error, option: &str) -> S
     StartError(format!("cannot {what} {address}: {error}{instead}"))
 }
 
-/// Binds the address, or where there is no IPv6 the one to take instead.
+/// Binds the address, or the one for machines without IPv6.
 fn first_that_binds<S>(
     bind: &Bind,
     open: impl Fn(SocketAddr) -> io::Result<S>,

@@ -1,8 +1,7 @@
-//! The system calls that `std` and `mio` lack. All the `unsafe` of this project is here and below,
-//! each with its reason.
+//! System calls that `std` and `mio` lack. All `unsafe` code is in this module, each block with its
+//! reason.
 //!
-//! Functions take borrowed descriptors and plain values, and give plain values back: nothing
-//! outside needs to know that C is involved.
+//! Functions take borrowed descriptors and plain values, and return plain values.
 #![allow(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -34,7 +33,7 @@ mod tests {
         assert!(super::process::page_bytes().is_power_of_two());
     }
 
-    /// What groups need: each is found in what comes of it in the tests with namespaces.
+    /// Options of multicast groups. Tests with network namespaces check their effects.
     #[test]
     fn options_of_groups_are_accepted_by_the_kernel() {
         let loopback = super::sockets::interface_index("lo").expect("it is there");

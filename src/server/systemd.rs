@@ -1,7 +1,6 @@
-//! What systemd hands a service, and is told by it: listening sockets (sd_listen_fds(3)) and the
-//! state (sd_notify(3)).
+//! systemd: inherited listening sockets (sd_listen_fds(3)), and state notification (sd_notify(3)).
 //!
-//! With sockets from there a restart refuses nobody: whoever connects meanwhile waits in them.
+//! A restart with inherited sockets refuses no client: new clients wait in the sockets' queues.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,17 +13,17 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use super::sys::sending;
 use super::sys::sockets::{self, SocketKind};
 
-/// Sockets that were opened before the server was started.
+/// Sockets that were opened before the server started.
 #[derive(Default)]
 pub(super) struct Inherited {
-    /// For clients, in the order in which they were passed.
+    /// Sockets for HTTP, in the order of the environment.
     pub listeners: Vec<TcpListener>,
-    /// For RTP; there may be one.
+    /// The socket for RTP, if there is one.
     pub rtp: Option<UdpSocket>,
 }
 
 impl Inherited {
-    /// The sockets that the environment says are this process's. Errors name the one at fault.
+    /// Takes the sockets that the environment names. Errors name the socket.
     pub fn take() -> io::Result<Inherited> {
         let mut inherited = Inherited::default();
         for (index, socket) in sockets::inherited_sockets().into_iter().enumerate() {
@@ -45,25 +44,25 @@ impl Inherited {
     }
 }
 
-/// Who is told of the state, such as `READY=1`.
+/// The service manager, which gets states such as `READY=1`.
 pub(super) struct Manager {
-    /// `None`: nobody.
+    /// `None`: there is no service manager.
     socket: Option<UnixDatagram>,
 }
 
 impl Manager {
-    /// The service manager that the environment names, if it does.
+    /// Connects to the service manager that the environment names.
     pub fn connect() -> Manager {
         let path = env::var_os("NOTIFY_SOCKET");
-        // It helps the manager, and nothing here depends on it.
+        // The state is only a service to the manager, so errors do not matter.
         let socket = path.and_then(|path| connected(&path).ok());
         Manager { socket }
     }
 
-    /// Tells of a state.
+    /// Sends a state.
     pub fn notify(&self, state: &str) {
         if let Some(socket) = &self.socket {
-            // Where the manager does not listen it is not told.
+            // If the manager does not listen, the state is lost.
             let _ = sending::send(socket.as_fd(), &[IoSlice::new(state.as_bytes())]);
         }
     }

@@ -1,8 +1,8 @@
-//! Stream sockets: listeners, accepting, connecting to origins, and what is open on each socket.
+//! Stream sockets: listening, accepting, connecting to origins, and reading and writing.
 //!
-//! A socket is registered once, for both directions, and events are edges: a direction is silent
-//! until it has said that it would block. So each socket remembers whether it may have something to
-//! read; whether it takes bytes, the core remembers.
+//! A socket is registered once, for both directions, with edge-triggered events: the next event
+//! only comes after a read or write would block. So each socket stores whether it may be readable.
+//! The core stores whether it is writable.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -25,45 +25,44 @@ use super::sys;
 use crate::gather::Gather;
 use crate::relay::{ConnectionId, Incoming, Input, Inputs, Outgoing};
 
-/// Bytes that a client's socket may hold unsent: a viewer that stops reading costs the kernel no
-/// more than about this.
+/// Largest size of unsent bytes in a client's socket. A viewer that stops reading costs the kernel
+/// about this much.
 const UNSENT_BYTES_MAX: i32 = 128 * 1024;
 
-/// Connections that may wait to be accepted. The kernel has a bound of its own
-/// (`net.core.somaxconn`).
+/// Length of the accept queue. The kernel has its own limit (`net.core.somaxconn`).
 const BACKLOG: i32 = 65_535;
 
-/// A socket at which clients are waited for.
+/// A listening socket.
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(unix::UnixListener, SocketFile),
 }
 
-/// The file that names a listener. It is removed with the listener, unless another file has taken
-/// its place meanwhile.
+/// The file of a listener. It is removed with the listener, unless another file has its name by
+/// then.
 pub(super) struct SocketFile {
     pub path: PathBuf,
-    /// Device and inode. `None`: no socket was at the path.
+    /// Device and inode; `None`: the path was no socket.
     identity: Option<(u64, u64)>,
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.identity.is_some() && self.identity == socket_at(&self.path) {
-            // Somebody may have removed it already.
+            // Another process may have removed it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Device and inode of the socket that has this name itself, not by a link.
+/// Returns device and inode of the socket at this path. Does not follow links.
 fn socket_at(path: &Path) -> Option<(u64, u64)> {
     let file = fs::symlink_metadata(path).ok()?;
     let is_socket = file.file_type().is_socket();
     is_socket.then(|| (file.dev(), file.ino()))
 }
 
-/// Removes a socket at which nobody listens. An error of the kind `AddrInUse`: somebody listens.
+/// Removes a socket without a listener. Error `AddrInUse`: a server listens there.
 fn remove_abandoned(path: &Path) -> io::Result<()> {
     if socket_at(path).is_none() && fs::symlink_metadata(path).is_ok() {
         return Err(io::Error::new(
@@ -92,8 +91,8 @@ impl Listener {
     pub fn unix(path: &Path) -> io::Result<Listener> {
         let listener = match unix::UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                // Of two servers that find the same old socket, the second one waits here, and
-                // finds the socket of the first.
+                // If two servers find the same old socket, the second one waits here, and then
+                // finds the first one's.
                 let folder = path.parent().filter(|folder| *folder != Path::new(""));
                 let folder = File::open(folder.unwrap_or(Path::new(".")))?;
                 folder.lock()?;
@@ -116,7 +115,7 @@ impl Listener {
         Ok(Listener::Unix(listener, file))
     }
 
-    /// From now on the poll tells, with this token, when somebody waits to be accepted.
+    /// Registers it, so that poll reports waiting clients with this token.
     pub fn register(&mut self, token: Token, registry: &Registry) -> io::Result<()> {
         match self {
             Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
@@ -136,12 +135,14 @@ impl Listener {
         }
     }
 
-    /// The next client. One of a socket in the file system is on this host, and has no address.
+    /// Accepts the next client. A client of a socket in the file system is on this host, and has no
+    /// address.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         match self {
             Listener::Tcp(listener) => listener.accept(),
             Listener::Unix(listener, _) => {
-                // Read, written and shut down like any stream socket; nothing else is asked of it.
+                // mio's TCP stream works for any stream socket that is only read, written and shut
+                // down.
                 let stream = net::TcpStream::from(sys::sockets::accept_unnamed(listener.as_fd())?);
                 let this_host = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
                 Ok((TcpStream::from_std(stream), this_host))
@@ -162,15 +163,15 @@ impl Display for Listener {
     }
 }
 
-/// Sockets that are closed in a turn: the kernel tells the other side, which takes as long as a
-/// write.
+/// Largest number of sockets to close in a turn. Closing informs the other side, which costs as
+/// much as a write.
 const CLOSES_PER_TURN_MAX: usize = 128;
 
-/// The sockets of the clients, each under its connection's id.
+/// Sockets of all clients, by connection.
 #[derive(Default)]
 pub(super) struct Sockets {
     places: Vec<Option<Socket>>,
-    /// Those of connections that are over. A newcomer may take the place of one: that closes it.
+    /// Sockets of connections that are over. A new connection in the same place closes one, too.
     to_close: VecDeque<ConnectionId>,
 }
 
@@ -178,22 +179,22 @@ pub(super) struct Sockets {
 pub(super) struct Socket {
     id: ConnectionId,
     stream: TcpStream,
-    /// What is known of what it has to say.
+    /// Whether the socket may be readable.
     pub input: Input,
-    /// Another process may have it, too.
+    /// Whether another process may also have the socket.
     is_shared: bool,
 }
 
-/// All sockets, and where what one of them brings is put.
+/// The sockets, and the buffer for reads.
 pub(super) struct Reading<'a> {
-    /// Of all clients.
+    /// Sockets of all clients.
     pub sockets: &'a mut Sockets,
-    /// Overwritten by each read.
+    /// Each read overwrites it.
     pub buffer: &'a mut [u8],
 }
 
 impl Sockets {
-    /// Keeps a client's socket, whose events come under its id from now on.
+    /// Adds a client's socket. Its events carry its id.
     pub fn insert(
         &mut self,
         id: ConnectionId,
@@ -222,8 +223,8 @@ impl Sockets {
         self.places[index] = Some(socket);
     }
 
-    /// Connects to an origin. An event tells when its socket takes bytes; if nobody is there,
-    /// writing will say so.
+    /// Connects to an origin. An event reports when the socket is writable. If the connection
+    /// failed, writing fails.
     pub fn connect(
         &mut self,
         id: ConnectionId,
@@ -233,7 +234,7 @@ impl Sockets {
         self.insert(id, TcpStream::connect(address)?, registry)
     }
 
-    /// The socket of a connection that is still there.
+    /// Returns the socket of a connection, if it is there.
     pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Socket> {
         self.places
             .get_mut(id.index())?
@@ -241,18 +242,18 @@ impl Sockets {
             .filter(|socket| socket.id == id)
     }
 
-    /// How many are open.
+    /// Returns the number of open sockets.
     pub fn len(&self) -> usize {
         self.places.iter().flatten().count()
     }
 
-    /// Has a socket closed: in this turn, or one of the next.
+    /// Queues a socket to be closed in this turn or a later one.
     pub fn close(&mut self, id: ConnectionId) {
         self.to_close.push_back(id);
     }
 
-    /// Closes some of those that are to be closed; the kernel forgets their registration with them.
-    /// Says whether any was closed.
+    /// Closes some queued sockets; the kernel then forgets their registration. Returns whether any
+    /// was closed.
     pub fn close_some(&mut self) -> bool {
         let count = self.to_close.len().min(CLOSES_PER_TURN_MAX);
         for id in self.to_close.drain(..count) {
@@ -266,7 +267,7 @@ impl Sockets {
         count > 0
     }
 
-    /// Whether some are still to be closed.
+    /// Returns whether sockets are queued to be closed.
     pub fn has_to_close(&self) -> bool {
         !self.to_close.is_empty()
     }
@@ -291,8 +292,8 @@ impl Inputs for Reading<'_> {
 }
 
 impl Socket {
-    /// Reads once. For a stream socket, a read that is not filled has emptied it (epoll(7)), unless
-    /// its end is due.
+    /// Reads once. On a stream socket, a read that does not fill the buffer has emptied the socket
+    /// (epoll(7)), unless the end of the stream follows.
     fn read(&mut self, into: &mut [u8]) -> Incoming {
         loop {
             match self.stream.read(into) {
@@ -307,8 +308,8 @@ impl Socket {
         }
     }
 
-    /// Writes once, if there is anything. For a stream socket, a write that is not whole has filled
-    /// it (epoll(7)), and an event will tell when it takes more.
+    /// Writes once, if there is anything to write. On a stream socket, an incomplete write has
+    /// filled the socket (epoll(7)), and an event reports when it is writable again.
     pub fn write(&mut self, gather: &Gather<'_>) -> Outgoing {
         if gather.bytes() == 0 {
             return Outgoing::Whole(0);
@@ -326,16 +327,16 @@ impl Socket {
         }
     }
 
-    /// Tells the client that nothing more comes.
+    /// Ends the stream to the client.
     pub fn shut_down_write(&self) {
-        // It fails only where the client is gone already.
+        // It fails only if the client is gone.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // To close it ends nothing while somebody else has it.
+        // Closing does not end the connection while another process has the socket, too.
         if self.is_shared {
             let _ = self.stream.shutdown(Shutdown::Both);
         }
@@ -349,8 +350,7 @@ mod tests {
 
     use mio::Poll;
 
-    /// So many connections end at once; and somebody comes for the place of one before it is
-    /// closed.
+    /// This many connections end at once, and a new one takes the place of one before it is closed.
     #[test]
     fn sockets_are_closed_a_few_a_turn() {
         let poll = Poll::new().expect("a poll");

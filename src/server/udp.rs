@@ -1,9 +1,8 @@
-//! UDP: the RTP socket, the one above it for RTCP and those of groups; segmentation off-load, and
-//! falling back from it.
+//! UDP sockets: RTP, RTCP on the port above, and multicast groups.
 //!
-//! Several datagrams of one size go out with one call where the kernel cuts them apart
-//! (`UDP_SEGMENT`); where it refuses, one by one. A full socket buffer drops datagrams, which are
-//! counted; nothing waits and nothing grows.
+//! One call sends several datagrams of one size if the kernel can cut them apart (`UDP_SEGMENT`),
+//! or else one datagram. If the socket buffer is full, datagrams are dropped and counted. Nothing
+//! waits here.
 
 use std::io;
 use std::net::{self, IpAddr, SocketAddr};
@@ -18,40 +17,39 @@ use crate::relay::{Datagrams, UdpPort};
 
 /// The sockets for datagrams.
 pub struct Udp {
-    /// The RTP socket at first, by which all is sent too.
+    /// Sockets that receive. The first one is the RTP socket, which also sends.
     inlets: Vec<Inlet>,
-    /// Which of them is read next.
+    /// Index of the socket to read next.
     next_inlet: usize,
     is_ipv6: bool,
-    /// The size that the kernel cuts at now; 0: it does not cut.
+    /// Current segment size of the RTP socket; 0: no segmentation.
     segment_bytes: usize,
     has_segmentation: bool,
-    /// So many of the datagrams that were sent last the kernel did not take, for each client whom
-    /// they were for; empty where it took all.
+    /// For each client of the last datagrams, how many of them the kernel refused. Empty if it took
+    /// all.
     not_taken: Vec<usize>,
 }
 
-/// A socket that datagrams come to.
+/// A socket that receives datagrams.
 struct Inlet {
     socket: UdpSocket,
     port: UdpPort,
-    /// What joined it, if it is a group's.
+    /// The `--join` of the socket, if it is for a group.
     join: String,
-    /// Something may be there that no event tells of.
+    /// Whether datagrams may wait that no further event reports.
     may_have: bool,
 }
 
-/// The kernel takes no more datagrams (or bytes) than this in one call.
+/// Largest number of datagrams in one call; the kernel also limits bytes.
 const SEGMENTS_MAX: usize = 64;
 const SEGMENTED_BYTES_MAX: usize = 65_000;
 
-/// Room for a burst of a thousand receivers' datagrams.
+/// Space for a burst of datagrams to a thousand receivers.
 const SOCKET_BUFFER_BYTES: i32 = 4 * 1024 * 1024;
 
-/// Whether an address is this machine's, now: a socket can be bound to it. So it can to a group's,
-/// which is nobody's, and where it fails for another reason than that the address is none of here,
-/// nobody knows: then it counts as one. A link-local address says nothing without its zone, and
-/// nothing can be sent to it.
+/// Returns whether an address belongs to this machine now: a socket can be bound to it. This also
+/// holds for groups. If binding fails for another reason than a foreign address, the address counts
+/// as own. A link-local address without its zone cannot be a destination, so it counts as foreign.
 pub fn is_own_address(mut address: SocketAddr) -> bool {
     let is_nobodys = match address {
         SocketAddr::V4(_) => false,
@@ -68,12 +66,12 @@ pub fn is_own_address(mut address: SocketAddr) -> bool {
 }
 
 impl Udp {
-    /// Over a socket that is bound, and that for RTCP, if another process has bound that, too; else
-    /// it is bound beside it if it can be had.
+    /// Sets up a bound socket. Uses `rtcp` if another process has bound it; otherwise binds the
+    /// port above, if it is free.
     pub fn new(socket: net::UdpSocket, rtcp: Option<net::UdpSocket>) -> io::Result<Udp> {
         socket.set_nonblocking(true)?;
         let rtp = UdpSocket::from_std(socket);
-        // The kernel grants what it may; less is no error.
+        // The kernel may grant less, which is no error.
         let _ = sys::options::set_udp_buffers(rtp.as_fd(), SOCKET_BUFFER_BYTES);
         let bound = rtp.local_addr()?;
         take_no_groups(&rtp, bound)?;
@@ -98,24 +96,24 @@ impl Udp {
         })
     }
 
-    /// Takes up a socket that another process had joined a group with.
+    /// Adds a socket of another process that has joined a group.
     pub fn join_again(&mut self, join: &Join, port: UdpPort, socket: net::UdpSocket) {
         let socket = UdpSocket::from_std(socket);
         self.inlets.push(Inlet::new(socket, port, join.to_string()));
     }
 
-    /// All sockets, what comes to each, and by which option if that is a group's.
+    /// Returns all sockets, the port each is for, and the `--join` of a group's socket.
     pub fn descriptors(&self) -> impl Iterator<Item = (UdpPort, &str, BorrowedFd<'_>)> {
         let inlets = self.inlets.iter();
         inlets.map(|inlet| (inlet.port, inlet.join.as_str(), inlet.socket.as_fd()))
     }
 
-    /// The RTP socket.
+    /// Returns the RTP socket.
     fn rtp(&self) -> &UdpSocket {
         &self.inlets[0].socket
     }
 
-    /// Where it is bound.
+    /// Returns the address of the RTP socket.
     pub fn bound(&self) -> io::Result<SocketAddr> {
         self.rtp().local_addr()
     }
@@ -126,12 +124,12 @@ impl Udp {
         inlets.any(|inlet| inlet.port == UdpPort::Rtcp)
     }
 
-    /// All sockets that datagrams come to.
+    /// Returns all sockets.
     pub fn sockets(&mut self) -> impl Iterator<Item = &mut UdpSocket> {
         self.inlets.iter_mut().map(|inlet| &mut inlet.socket)
     }
 
-    /// How datagrams leave from now on.
+    /// Sets how datagrams are sent.
     pub fn set_outgoing(&mut self, outgoing: &Outgoing) -> io::Result<()> {
         let interface = index_of(outgoing.interface.as_ref())?;
         let socket = self.rtp().as_fd();
@@ -139,7 +137,7 @@ impl Udp {
             let set = sys::options::set_dscp(socket, is_ipv6, outgoing.dscp).and_then(|()| {
                 sys::options::set_multicast(socket, is_ipv6, outgoing.hops, interface)
             });
-            // Of the other version there may be nothing to be set.
+            // The machine may lack the other IP version.
             if is_ipv6 == self.is_ipv6 {
                 set?;
             }
@@ -147,11 +145,11 @@ impl Udp {
         Ok(())
     }
 
-    /// Takes the datagrams of a group, too, which come to the RTP socket's port.
+    /// Joins a group, whose datagrams arrive at the RTP socket's port.
     pub fn join(&mut self, join: &Join, port: UdpPort) -> io::Result<()> {
         let interface = index_of(join.interface.as_ref())?;
         let group = SocketAddr::new(join.group, self.bound()?.port());
-        // Only while this one is bound: nobody else is to share the RTP socket's address.
+        // Only while this socket is bound. No other program may share the RTP socket's address.
         sys::options::set_shared(self.rtp().as_fd(), true)?;
         let socket = sys::sockets::group_socket(group, join.source, interface);
         sys::options::set_shared(self.rtp().as_fd(), false)?;
@@ -162,25 +160,26 @@ impl Udp {
         Ok(())
     }
 
-    /// Sends one by one from now on, as where the kernel cannot cut.
+    /// Sends datagrams one by one from now on, as on a kernel without segmentation.
     pub fn give_up_segmentation(&mut self) {
         self.cut_at(0);
         self.has_segmentation = false;
     }
 
-    /// An event told that datagrams have come.
+    /// An event reports datagrams.
     pub fn note_readable(&mut self) {
         for inlet in &mut self.inlets {
             inlet.may_have = true;
         }
     }
 
-    /// Whether datagrams may be there that no further event tells of.
+    /// Returns whether datagrams may wait that no further event reports.
     pub fn is_readable(&self) -> bool {
         self.inlets.iter().any(|inlet| inlet.may_have)
     }
 
-    /// The next datagram: its length, its sender and where it came to. The sockets take turns.
+    /// Receives the next datagram. Returns its length, its sender, and where it arrived. The
+    /// sockets take turns.
     pub fn receive(&mut self, into: &mut [u8]) -> Option<(usize, SocketAddr, UdpPort)> {
         for _ in 0..self.inlets.len() {
             let next = self.next_inlet;
@@ -191,27 +190,27 @@ impl Udp {
             }
             match inlet.socket.recv_from(into) {
                 Ok((bytes, from)) => return Some((bytes, from, inlet.port)),
-                // It would block, or it failed for a reason that reading again at once would not
-                // mend: the next event tells.
+                // Reading would block, or failed so that an immediate retry would fail, too. The
+                // next event tries again.
                 Err(_) => inlet.may_have = false,
             }
         }
         None
     }
 
-    /// How many of the datagrams that were sent last were not taken, for each client; nothing if
-    /// all were.
+    /// For each client of the last datagrams, returns how many the kernel refused. Empty if it took
+    /// all.
     pub fn not_taken(&self) -> &[usize] {
         &self.not_taken
     }
 
-    /// It has been told.
+    /// Clears the counts after the core has read them.
     pub fn forget_not_taken(&mut self) {
         self.not_taken.clear();
     }
 
-    /// Sends datagrams to clients, as many with one call as the kernel takes. What it does not take
-    /// is told then.
+    /// Sends datagrams to clients, with as few calls as the kernel allows. Then [`Udp::not_taken`]
+    /// has the refused ones.
     pub fn send(&mut self, datagrams: &Datagrams<'_>) {
         self.not_taken.clear();
         let size = datagrams.datagram_bytes.max(1);
@@ -222,7 +221,7 @@ impl Udp {
             false => self.sent_singly(size),
         };
         let pieces = datagrams.bytes.len().div_ceil(together).max(1);
-        // Each client's pieces one behind the other.
+        // The pieces of each client follow one another.
         let message = |number: usize| {
             let to = datagrams.to.get(number / pieces)?;
             let rest = datagrams.bytes.get(number % pieces * together..)?;
@@ -235,7 +234,7 @@ impl Udp {
             let next = next.map(|(piece, to)| (piece, reachable(is_ipv6, to)));
             done += match sys::sending::send_each(self.rtp().as_fd(), next) {
                 Ok(sent) => sent.max(1),
-                // The first of them is refused.
+                // The kernel refused the first of them.
                 Err(error) => {
                     let dropped = self.send_refused(piece, size, to, &error);
                     self.note_not_taken(done / pieces, dropped, datagrams.to.len());
@@ -245,9 +244,9 @@ impl Udp {
         }
     }
 
-    /// The size at which datagrams go out with nothing cut.
+    /// Returns the size of datagrams without segmentation.
     fn sent_singly(&mut self, size: usize) -> usize {
-        // One that is larger would be cut.
+        // A larger datagram would be cut.
         if self.segment_bytes != 0 && self.segment_bytes < size {
             self.cut_at(0);
         }
@@ -263,8 +262,8 @@ impl Udp {
         }
     }
 
-    /// What was refused goes out one by one where it was refused for what it is, not for want of
-    /// room: this path or kernel cannot cut. Says how many were not taken all the same.
+    /// Sends refused datagrams one by one, if they were refused for their kind and not for lack of
+    /// space: this path or kernel cannot segment. Returns how many were still refused.
     fn send_refused(
         &mut self,
         piece: &[u8],
@@ -303,7 +302,7 @@ impl Udp {
     }
 }
 
-/// An IPv6 socket reaches IPv4 through mapped addresses.
+/// An IPv6 socket reaches IPv4 by mapped addresses.
 fn reachable(is_ipv6: bool, to: SocketAddr) -> SocketAddr {
     match to.ip() {
         IpAddr::V4(address) if is_ipv6 => {
@@ -324,10 +323,9 @@ impl Inlet {
     }
 }
 
-/// Groups have sockets of their own: this one, which is bound there, takes nothing that is sent to
-/// one.
+/// Groups have sockets of their own, so the RTP socket takes no datagrams to groups.
 fn take_no_groups(socket: &UdpSocket, bound: SocketAddr) -> io::Result<()> {
-    // One that cannot reach IPv4 has no use for the first.
+    // The first call has no meaning for a socket that cannot reach IPv4.
     let of_ipv4 = sys::options::take_joined_only(socket.as_fd(), false);
     match bound.is_ipv6() {
         false => of_ipv4,
@@ -335,7 +333,7 @@ fn take_no_groups(socket: &UdpSocket, bound: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// The number of an interface; 0 for any.
+/// Returns the index of an interface; 0 for any.
 fn index_of(interface: Option<&InterfaceName>) -> io::Result<u32> {
     interface.map_or(Ok(0), |name| sys::sockets::interface_index(name.as_str()))
 }
@@ -346,7 +344,7 @@ mod tests {
     use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddrV6};
     use std::time::Duration;
 
-    /// The length of what comes next. The kernel may break off whoever waits for some time only.
+    /// Returns the length of the next datagram. Errors can only be time-outs.
     fn receive(client: &net::UdpSocket, into: &mut [u8]) -> usize {
         loop {
             match client.recv(into) {
@@ -356,7 +354,7 @@ mod tests {
         }
     }
 
-    /// Datagrams arrive the same whether the kernel cuts them apart or they are sent one by one.
+    /// Datagrams arrive unchanged, with segmentation and without it.
     #[test]
     fn datagrams_arrive_whole_with_and_without_segmentation() {
         for has_segmentation in [true, false] {
@@ -392,8 +390,7 @@ mod tests {
         }
     }
 
-    /// Each of many gets all, and of those whom nothing can be sent to it is told how much of
-    /// theirs was not taken.
+    /// Each client gets all datagrams, and those to unreachable clients are counted for each.
     #[test]
     fn what_is_for_many_goes_to_each_and_is_told_of_each() {
         for has_segmentation in [true, false] {
@@ -409,7 +406,7 @@ mod tests {
                 .iter()
                 .map(|client| client.local_addr().expect("its address"))
                 .collect();
-            // From an address of this host alone nothing goes there.
+            // From a loopback address, nothing can be sent there.
             let nowhere = "198.51.100.1:9".parse().expect("an address");
             (to[3], to[69]) = (nowhere, nowhere);
             let bytes: Vec<u8> = (0..60 * 1328 + 7).map(|byte| byte as u8).collect();
@@ -435,8 +432,8 @@ mod tests {
         }
     }
 
-    /// What comes to the RTP socket and to the one above it is for this server alone, whatever
-    /// group another program of this machine has joined.
+    /// The RTP socket and the one above receive only datagrams for this server, whatever groups
+    /// other programs on this machine have joined.
     #[test]
     fn groups_that_another_program_has_joined_are_not_heard() {
         let socket = net::UdpSocket::bind("0.0.0.0:0").expect("a free port");
@@ -487,7 +484,7 @@ mod tests {
             let with_port = SocketAddr::new(address, 9);
             assert_eq!(is_own_address(with_port), is_own, "{address}");
         }
-        // An interface that there is none of: whose address it is cannot be told.
+        // An address of an interface that does not exist.
         let nowhere = SocketAddrV6::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), 9, 0, 99_999);
         assert!(is_own_address(nowhere.into()));
     }

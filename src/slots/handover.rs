@@ -1,4 +1,4 @@
-//! Ids are told as numbers, and whoever takes entries over has them under the same.
+//! The hand-over of ids: entries keep their ids in the new process.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -18,15 +18,15 @@ impl<'de, T> Deserialize<'de> for Id<T> {
 }
 
 impl<T> Id<T> {
-    /// What tells it from those that had its place before.
+    /// Returns the generation, which earlier entries at this index did not have.
     pub fn generation(self) -> u32 {
         self.generation
     }
 }
 
 impl<T> Slots<T> {
-    /// These entries at their ids, of which each is below so many places, and no place is taken
-    /// twice. Ids that are given out from now on count on from `next`.
+    /// Builds slots of these entries with their ids. Refuses an index of at least `places_max`, and
+    /// an index that comes twice. New ids continue from `next`.
     pub fn of(
         entries: Vec<(Id<T>, T)>,
         next: u32,
@@ -49,7 +49,7 @@ impl<T> Slots<T> {
         Ok(slots)
     }
 
-    /// What ids count on from.
+    /// Returns the next generation.
     pub fn next(&self) -> u32 {
         self.next_generation
     }

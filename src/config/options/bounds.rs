@@ -1,5 +1,4 @@
-//! The options that bound what clients may take up: how many there are, how long they may take, and
-//! how much is kept for them.
+//! Options that limit clients: their number, their times, and the memory for them.
 
 use super::{GIB, KIB, MANY, MOMENT, put};
 use crate::config::row::{Row, count, one, size, time};

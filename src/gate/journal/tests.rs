@@ -24,7 +24,7 @@ fn client(text: &str, transport: &str, addresses: &[&str]) -> RtpTuple {
     }
 }
 
-/// Some hundred changes of a few sessions, with names that JSON has to escape.
+/// Returns some hundred changes of a few sessions, with names that JSON must escape.
 fn changes(seed: u64) -> Vec<Entry> {
     let mut random = Random::new(seed.into());
     let names = ["a", "b\"[{\"", "größe \\ 3", "[{add}]"];
@@ -99,7 +99,7 @@ fn journal(changes: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// The changes in a journal that comes in pieces of `piece` bytes.
+/// Replays a journal in pieces of `piece` bytes.
 fn replay(bytes: &[u8], piece: usize) -> Result<(Vec<Entry>, End), Damage> {
     let (mut replay, mut changes) = (Replay::default(), Vec::new());
     for mut input in bytes.chunks(piece) {
@@ -119,7 +119,7 @@ fn table(changes: &[Entry]) -> Tokens {
     tokens
 }
 
-/// As list-tokens shows it, and what it does not show: directions and addresses.
+/// Returns the rows of list-tokens, with directions and addresses.
 fn shown(tokens: &Tokens) -> Vec<String> {
     let tuples = tokens.after(0);
     tuples
@@ -149,7 +149,7 @@ fn a_compacted_journal_gives_the_same_table() {
     }
 }
 
-/// Wherever a crash cuts a journal off, all lines before are there.
+/// Wherever a crash cuts a journal, all complete lines count.
 #[test]
 fn every_beginning_of_a_journal_gives_its_whole_lines() {
     let changes = changes(2);
@@ -165,8 +165,7 @@ fn every_beginning_of_a_journal_gives_its_whole_lines() {
     }
 }
 
-/// A journal of a few long records is as good as one of many short ones, and none is so long that a
-/// line of it would be.
+/// A journal of few long records equals one of many short ones, and no line is too long.
 #[test]
 fn runs_of_clients_are_one_record_up_to_a_bound() {
     let mut tokens = Tokens::new(crate::gate::Limits::NONE);
@@ -250,7 +249,7 @@ fn a_journal_is_compacted_when_most_of_it_is_not_needed_any_more() {
     }
 }
 
-/// What is no journal is not read to its end.
+/// A file that is no journal is not read to its end.
 #[test]
 fn no_line_is_longer_than_its_bound() {
     let read = |bytes: &[u8]| Replay::default().read(&mut &*bytes);
@@ -310,8 +309,8 @@ fn damage_is_told_with_its_place() {
     }
 }
 
-/// One byte that is another: in the last line that line is lost, as in a crash; anywhere else it is
-/// found, with its place.
+/// A changed byte in the last line drops that line, as after a crash. In any other line it is an
+/// error with its offset.
 #[test]
 fn damage_is_found_wherever_it_is() {
     let bytes = journal(&changes(3)[..6]);
@@ -376,7 +375,7 @@ fn what_is_no_journal_is_told_from_one() {
     }
 }
 
-/// A journal that version 0.2 wrote gives the table that it gave there: an `add` joins.
+/// A journal of version 0.2 gives its table: `add` extends a tuple.
 #[test]
 fn a_journal_of_version_0_2_is_what_it_was() {
     let lines = [

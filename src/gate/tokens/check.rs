@@ -1,4 +1,4 @@
-//! What must hold of the table, for tests and simulations.
+//! Invariants of the table, for tests and simulations.
 
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -7,8 +7,7 @@ use super::{Session, Tokens};
 use crate::gate::grant::Grant;
 
 impl Tokens {
-    /// Panics unless the views agree and the limits hold. For tests and simulations: it looks
-    /// at everything.
+    /// Panics unless the views agree and the limits hold. Looks at every tuple.
     pub fn check(&self) {
         assert!(self.trial.is_none(), "a trial was not taken back");
         assert!(self.len() <= self.limits.tokens_max, "too many tuples");

@@ -1,4 +1,4 @@
-//! The table goes to another process tuple by tuple, each with its serial number.
+//! The hand-over of the table: each tuple with its serial.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -13,7 +13,7 @@ use crate::handover::{COUNT_MAX, HandoverError, Line, Writer, must};
 use crate::time::UnixTime;
 
 impl Tokens {
-    /// Tells of each tuple.
+    /// Sends all tuples.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (serial, tuple) in &self.in_order {
             writer.put("token", *serial, &(&tuple.session, &tuple.kind));
@@ -21,7 +21,7 @@ impl Tokens {
         writer.put("tokens", 0, &(self.time, self.serial_next));
     }
 
-    /// A tuple that was told.
+    /// Receives a tuple.
     pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let (session, kind): (SessionId, Kind) = line.read()?;
         let known = self.sessions.get(&session);
@@ -47,7 +47,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// How late it has been, and what serial numbers count on from.
+    /// Receives the latest time, and the next serial.
     pub fn hear_last(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let (time, serial_next): (UnixTime, u64) = line.read()?;
         self.tell_time(time.min(UnixTime::MAX));
@@ -124,7 +124,8 @@ mod tests {
     use crate::gate::{Direction, Limits, RtpTuple};
     use crate::handover::Reader;
 
-    /// Three tuples of `a`, as many clients of it as there may be, and room for one tuple more.
+    /// Returns a table with three tuples of `a`, as many clients as it may have, and room for one
+    /// more tuple.
     fn told() -> Tokens {
         let mut tokens = Tokens::new(Limits {
             tokens_max: 4,
@@ -155,7 +156,7 @@ mod tests {
         heard("token", serial, &(name, kind), |line| tokens.hear(line))
     }
 
-    /// What comes of one line.
+    /// Receives one line.
     fn heard(
         name: &str,
         number: u64,
@@ -221,8 +222,7 @@ mod tests {
             .expect("there is room");
         let serials: Vec<u64> = tokens.of(&session).map(|tuple| tuple.serial()).collect();
         assert_eq!(serials, [40]);
-        // What is known counts where more is known than is told, and nothing is believed that
-        // could not be counted on from.
+        // The larger value of both counts, and a serial that leaves no room for others is refused.
         assert_eq!(hear_last(&mut tokens, 5, 2), Ok(()));
         assert_eq!((tokens.time().unix_seconds, tokens.serial_next), (77, 41));
         assert_eq!(hear_last(&mut tokens, u64::MAX, u64::MAX), Ok(()));

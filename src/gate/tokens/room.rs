@@ -1,4 +1,4 @@
-//! Room for tokens: what is over is forgotten when its place is needed.
+//! Room in the token table: expired tuples are removed when their place is needed.
 
 use std::rc::Rc;
 
@@ -8,8 +8,8 @@ use crate::gate::tuple::Tuple;
 use crate::time::UnixTime;
 
 impl Tokens {
-    /// The changes that forget `http` tuples that are over, those first that have been for longest,
-    /// while there are more tuples than may be. `spares_limits` leaves out tuples that limit keys.
+    /// Returns changes that remove expired `http` tuples while there are too many tuples, those
+    /// that expired first in front. `spares_limits` leaves out tuples that limit keys.
     pub(super) fn to_forget(&self, now: UnixTime, spares_limits: bool) -> Vec<Record> {
         let excess = self.len().saturating_sub(self.limits.tokens_max);
         let over = self.shuts.range(..=(now, u64::MAX));
@@ -21,7 +21,7 @@ impl Tokens {
         over.take(excess).map(session).collect()
     }
 
-    /// Whether a tuple is a session's own, and limits what is done by keys to it.
+    /// Returns whether a tuple is a session's own, and has limits that apply to its keys.
     fn limits_keys(&self, tuple: &Tuple) -> bool {
         let terms = tuple.http().map(|grant| &grant.terms);
         let has_limits = terms.is_some_and(|terms| {
@@ -30,7 +30,7 @@ impl Tokens {
         has_limits && self.has_keys(&tuple.session)
     }
 
-    /// A tuple has come, or is gone: it may be a key.
+    /// Counts a tuple that was added or removed, if it is a key.
     pub(super) fn count_key(&mut self, tuple: &Tuple, is_there: bool) {
         let opens = tuple.http().and_then(|grant| grant.terms.opens.as_ref());
         let Some(session) = opens else { return };

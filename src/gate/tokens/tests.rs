@@ -1,4 +1,4 @@
-//! The table from outside, then against a plain list under random steps.
+//! The public functions of the table, then random steps compared with a plain list.
 
 use super::*;
 use crate::gate::{Terms, udp_clients};
@@ -24,7 +24,7 @@ fn rtp(entry: &str, addresses: &[&str]) -> RtpTuple {
     }
 }
 
-/// A client whose host is the address itself.
+/// Returns a client whose host is an address.
 fn literal(entry: &str) -> RtpTuple {
     rtp(entry, &[entry])
 }
@@ -196,7 +196,7 @@ fn datagrams_find_their_sessions() {
     assert_eq!(found(&tokens, "[::ffff:192.0.2.1]:5"), ["b", "a"]);
     assert_eq!(found(&tokens, "[2001:db8::1%3]:5"), ["a"]);
     assert_eq!(found(&tokens, "192.0.2.1:6"), [""; 0]);
-    // Of what is sent to that group.
+    // For datagrams to that group.
     assert_eq!(found(&tokens, "239.0.0.1:5"), ["b"]);
     assert_eq!(tokens.revoke(&b).len(), 2);
     tokens.check();
@@ -288,7 +288,7 @@ fn revoking_gives_the_tuples_back() {
     tokens.check();
 }
 
-/// A generator of numbers that a seed decides (xorshift64).
+/// Random numbers from a seed (xorshift64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -300,11 +300,11 @@ impl Numbers {
     }
 }
 
-/// The same table, kept as a plain list.
+/// The table as a plain list.
 #[derive(Default)]
 struct Model(Vec<ModelRow>);
 
-/// A session, and the UDP client if the tuple is about one.
+/// A session, and the UDP client if the tuple has one.
 type ModelRow = (String, Option<(String, Vec<SocketAddr>)>);
 
 impl Model {
@@ -372,7 +372,7 @@ fn random_step(numbers: &mut Numbers, tokens: &mut Tokens, model: &mut Model) {
     if added.is_err() {
         return;
     }
-    // What was over and is so still may have had to make room at once.
+    // An expired tuple may have been removed to make room.
     let is_kept = tokens.grant(&session(&name)).is_some();
     if is_kept && !model.0.contains(&(name.clone(), None)) {
         model.0.push((name.clone(), None));
@@ -531,7 +531,7 @@ fn a_name_is_a_sessions_or_a_keys() {
     assert_eq!(check(&session("new"), &to_key, false), Err(BadKey::OfKey));
     let elsewhere = grant(Direction::Out, key_to("elsewhere"));
     assert_eq!(check(&key, &elsewhere, false), Err(BadKey::IsKey));
-    // A key to it alone makes it a session.
+    // A key makes its target a session.
     let elsewhere = grant(Direction::Out, key_to("own"));
     assert_eq!(check(&show, &elsewhere, false), Err(BadKey::IsSession));
 }
@@ -563,8 +563,7 @@ fn a_token_that_is_over_stays_so_until_it_is_added_again() {
     tokens.check();
 }
 
-/// As many keys as there may be at once, again and again: those that are over make room, and never
-/// one that is not.
+/// Keys up to the limit, repeatedly: expired keys make room, and valid ones never do.
 #[test]
 fn what_is_over_makes_room_for_what_is_not() {
     let limits = Limits {
@@ -592,7 +591,8 @@ fn what_is_over_makes_room_for_what_is_not() {
     for number in 96..100 {
         assert_eq!(tokens.watch(&named(number), at(99)), Ok(()));
     }
-    // All of them are over: one is renewed, the others make room for three, and no more.
+    // All keys have expired. One is renewed, and the others make room for three more, and no
+    // further ones.
     tokens.tell_time(at(103));
     let clients = vec![literal("192.0.2.1:5"), literal("192.0.2.2:5")];
     let both = grant(Direction::Both, Terms::default());
@@ -623,7 +623,7 @@ fn a_table_that_is_empty_again_holds_nothing() {
     assert_eq!(tokens.held_bytes(), empty);
 }
 
-/// However many there were: of each thousand that go, those that stay need no room for as many.
+/// When few of many sessions are left, the table is small again.
 #[test]
 fn a_table_in_which_few_are_left_is_small() {
     let limits = Limits {
@@ -640,8 +640,8 @@ fn a_table_in_which_few_are_left_is_small() {
         held.push(tokens.held_bytes());
     }
     for (n, name) in names.iter().enumerate().rev() {
-        // Twice as much as when there had come so many, for what is of each, and four times for
-        // the tables, of which a half was free then.
+        // Twice the memory of this number for tuples, and four times for tables, of which half was
+        // free before.
         assert!(tokens.held_bytes() <= 4 * held[n], "{n}");
         tokens.revoke(name);
         tokens.check();
@@ -688,7 +688,7 @@ fn all_of_a_token_is_shown_to_who_asks_for_it() {
     );
 }
 
-/// What an addition would do: how many changes, tuples, and new ones.
+/// Returns what an addition would do: changes, tuples and new tuples.
 fn tried(
     tokens: &mut Tokens,
     name: &str,
@@ -708,7 +708,7 @@ fn tried(
     Ok((records.len(), tuples, new))
 }
 
-/// All tuples, and the next serial.
+/// Returns all tuples and the next serial.
 fn shown(tokens: &Tokens) -> (Vec<Tuple>, u64) {
     (tokens.after(0).cloned().collect(), tokens.serial_next)
 }
@@ -765,7 +765,7 @@ fn a_full_table_takes_what_needs_no_place() {
     assert_eq!(one_more, Err(Full::Tokens { tokens_max: 2 }));
 }
 
-/// What a call leaves out stays as it is, unless the token is over: then nothing of it stays.
+/// Terms that a call leaves out stay, unless the token has expired.
 #[test]
 fn nothing_of_a_token_that_is_over_joins_what_is_added() {
     let terms = Terms {
@@ -848,7 +848,7 @@ fn the_matrices_of_a_session_are_few() {
         tokens.add(&a, None, vec![with(70, "8x8")]),
         Err(Full::Matrices)
     );
-    // In the place of another that goes.
+    // In the place of a matrix that is removed.
     assert_eq!(tokens.add(&a, None, vec![with(10, "8x8")]), Ok(0));
     assert_eq!(
         tokens.add(&a, None, vec![with(70, "4x4")]),
@@ -859,8 +859,8 @@ fn the_matrices_of_a_session_are_few() {
     tokens.check();
 }
 
-/// What is over makes room first that has been so for longest; but what limits keys goes last, and
-/// not for another's token.
+/// Tokens that expired first make room first. Tokens that limit keys go last, and only for keys of
+/// their own session.
 #[test]
 fn limits_of_keys_make_room_last() {
     let filled = || {
@@ -918,7 +918,7 @@ fn limits_of_keys_make_room_last() {
         filled().with_limits(limits(0)).is_err(),
         "the key is not over"
     );
-    // For somebody else's token there is as much room as without what limits keys.
+    // Tokens of other sessions have as much room as without them.
     let mut tokens = filled()
         .with_limits(limits(2))
         .expect("the others are over");
@@ -926,8 +926,8 @@ fn limits_of_keys_make_room_last() {
     assert_eq!(another, Err(Full::Tokens { tokens_max: 2 }));
 }
 
-/// Each tuple counts with all that its fields hold: texts, with two counters where they are shared,
-/// and four places in each list that it stands in.
+/// A tuple counts with its texts, with two counters for shared ones, and with four places in each
+/// list.
 #[test]
 fn what_a_tuple_holds_is_counted() {
     let shared = |text: &str| 2 * size_of::<usize>() + text.len();
@@ -982,11 +982,10 @@ fn what_a_tuple_holds_is_counted() {
     assert_eq!(revoke.held_bytes(), shared("demo"));
 }
 
-/// Whatever stands in a view counts, and no more than a few times.
+/// All entries of the views count, at most a few times.
 #[test]
 fn what_the_views_hold_is_counted() {
-    // About half of what a hash map of its size holds: a fuller one may grow when an entry that was
-    // tried is removed.
+    // About half of a hash map's capacity: a fuller one may grow when a tried entry is removed.
     const SESSIONS: usize = 60;
     let filled = |terms: &dyn Fn(usize) -> Terms, has_client: bool| {
         let mut tokens = Tokens::new(Limits::NONE);
@@ -1025,7 +1024,7 @@ fn what_the_views_hold_is_counted() {
     assert_eq!(Tokens::new(LIMITS).held_bytes(), 0);
 }
 
-/// A list of destinations counts as long as it is kept.
+/// A list of destinations counts while it is cached.
 #[test]
 fn lists_of_destinations_are_counted() {
     let a = session("a");
@@ -1043,7 +1042,7 @@ fn lists_of_destinations_are_counted() {
     assert_eq!(tokens.held_bytes(), before + bytes, "it is kept once");
     tokens.retain_addresses(|address, _| address.ip().to_string() != "192.0.2.1");
     tokens.check();
-    // Of a session without clients the list is empty, and goes with what makes room.
+    // A session without clients has an empty list, which is removed with it.
     let b = session("b");
     tokens
         .add(&b, grant(Direction::Out, until(9)), Vec::new())

@@ -96,7 +96,7 @@ impl Streams {
     fn check_live(&self, id: StreamId, stream: &Stream, ctx: &Context) {
         stream.buffer.check();
         let of_input = stream.input.as_deref().map_or(0, RtpInput::held_bytes);
-        let of_clients = stream.rtp_out.post.own_clients_bytes();
+        let of_clients = stream.rtp_out.udp_out.own_clients_bytes();
         assert!(
             of_input + stream.rtp_out.held_bytes() <= RTP_BYTES_MAX + of_clients,
             "a stream's RTP holds too much"

@@ -271,7 +271,7 @@ impl Streams {
 impl Stream {
     /// What was told of what is between its source and it, and of what it goes out by, can be.
     fn fit(&mut self, limits: &Limits) -> Result<(), HandoverError> {
-        self.rtp_out.post.fit()?;
+        self.rtp_out.udp_out.fit()?;
         let newest = self.buffer.newest();
         let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
         let splicer = self.splicer.as_ref();

@@ -49,11 +49,11 @@ use super::viewer_id::Mark;
 use super::{ConnectionId, Limits, PullId, StreamId};
 use crate::gate::SessionId;
 use crate::held::{hash_map_bytes, tree_map_bytes};
-use crate::post::ClientFigures;
 use crate::slots::Slots;
 use crate::stream::{End, Figures, Pool};
 use crate::time::Instant;
 use crate::token_bucket::TokenBuckets;
+use crate::udp_out::ClientFigures;
 use write_queue::WriteQueue;
 
 /// All streams, and the queues of streams that have something to send.
@@ -198,9 +198,9 @@ impl Streams {
             sums.figures.bytes_received += figures.bytes_received;
             sums.figures.bytes_sent += figures.bytes_sent;
             sums.figures.skips += figures.skips;
-            sums.udp_bytes += stream.rtp_out.post.bytes_sent();
+            sums.udp_bytes += stream.rtp_out.udp_out.bytes_sent();
             sums.viewers += stream.buffer.viewer_count();
-            sums.udp_clients += stream.rtp_out.post.client_count();
+            sums.udp_clients += stream.rtp_out.udp_out.client_count();
             sums.held += usize::from(stream.has_waiting_viewers());
         }
         sums
@@ -211,7 +211,7 @@ impl Streams {
     pub fn udp_clients(&self) -> BTreeMap<SocketAddr, ClientFigures> {
         let streams = self.order.values().filter_map(|id| self.streams.get(*id));
         let mut clients: BTreeMap<SocketAddr, ClientFigures> = BTreeMap::new();
-        for (client, figures) in streams.flat_map(|stream| stream.rtp_out.post.figures()) {
+        for (client, figures) in streams.flat_map(|stream| stream.rtp_out.udp_out.figures()) {
             if clients.len() >= UDP_CLIENTS_SHOWN_MAX {
                 break;
             }

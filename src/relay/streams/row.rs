@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::{Cuts, Stream, StreamSource};
 use crate::gate::{Digest, SessionId};
-use crate::post::ClientFigures;
 use crate::relay::context::Context;
 use crate::relay::metrics::OfStream;
 use crate::relay::quota::Quota;
 use crate::relay::viewer_id::PublicStreamId;
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
+use crate::udp_out::ClientFigures;
 
 /// A row of list-streams. It covers the streams that are remuxed from the stream.
 #[derive(Serialize)]
@@ -135,7 +135,7 @@ impl Stream {
     }
 
     fn row_clients(&self) -> impl Iterator<Item = RowClient> {
-        let clients = self.rtp_out.post.figures();
+        let clients = self.rtp_out.udp_out.figures();
         clients.map(|(client, figures)| RowClient {
             address: client.address,
             figures,
@@ -177,9 +177,9 @@ impl Stream {
             content_type: self.buffer.media_type(),
             bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,
-            bytes_sent: bytes_sent + self.rtp_out.post.bytes_sent(),
+            bytes_sent: bytes_sent + self.rtp_out.udp_out.bytes_sent(),
             viewers: self.buffer.viewer_count(),
-            udp_clients: self.rtp_out.post.client_count(),
+            udp_clients: self.rtp_out.udp_out.client_count(),
             udp: self.row_clients().collect(),
             skips,
             cuts: self.cuts,
@@ -194,9 +194,9 @@ impl Row<'_> {
     /// Adds the figures of a stream that is remuxed from this one.
     fn add(&mut self, shadow: &Stream) {
         let figures = shadow.buffer.figures();
-        self.bytes_sent += figures.bytes_sent + shadow.rtp_out.post.bytes_sent();
+        self.bytes_sent += figures.bytes_sent + shadow.rtp_out.udp_out.bytes_sent();
         self.viewers += shadow.buffer.viewer_count();
-        self.udp_clients += shadow.rtp_out.post.client_count();
+        self.udp_clients += shadow.rtp_out.udp_out.client_count();
         self.udp.extend(shadow.row_clients());
         self.skips += figures.skips;
         self.cuts.add(shadow.cuts);

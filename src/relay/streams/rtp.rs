@@ -140,7 +140,7 @@ impl Streams {
         let input = stream.input.as_mut()?;
         ctx.count(Count::Datagrams, 1);
         let ts_output = input.is_transport().then_some(packet.payload);
-        let fits = stream.rtp_out.post.forward(bytes, ts_output);
+        let fits = stream.rtp_out.udp_out.forward(bytes, ts_output);
         ctx.count(Count::Unsent, u64::from(!fits));
         let media = match input.is_transport() {
             true => input.reorder.insert(number, packet.payload, ctx.now()),
@@ -206,7 +206,7 @@ impl Streams {
         if !stream.admits(bytes.len(), ctx) {
             return true;
         }
-        let fits = stream.rtp_out.post.forward(bytes, None);
+        let fits = stream.rtp_out.udp_out.forward(bytes, None);
         ctx.count(Count::Unsent, u64::from(!fits));
         self.post(id);
         true

@@ -3,7 +3,7 @@
 //! MPEG-TS from a body is read from the stream's buffer at a cursor, at the pace of its clock. RTP
 //! from a source goes out as it came. A datagram is made once for all clients.
 //!
-//! Memory of a stream, at most: the datagrams on their way ([`post`]) and the clock references of a
+//! Memory of a stream, at most: the datagrams on their way ([`udp_out`]) and the clock references of a
 //! pacer ([`Pacing`], 96 KiB).
 
 use std::net::SocketAddr;
@@ -14,13 +14,13 @@ use super::draining::rest_time;
 use super::{StreamSource, Streams};
 use crate::format::Format;
 use crate::gate::Destination;
-use crate::post::{LETTER_BYTES_MAX, Post};
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::{Level, StreamId};
 use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
 use crate::time::Instant;
+use crate::udp_out::{BATCH_BYTES_MAX, UdpOut};
 
 /// Datagrams that go to several UDP clients. All have `datagram_bytes` except the last, which may
 /// be shorter.
@@ -39,7 +39,8 @@ pub struct Datagrams<'a> {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct RtpOut {
     /// The clients, and the datagrams on their way to them.
-    pub post: Post,
+    #[cfg_attr(feature = "handover", serde(rename = "post"))]
+    pub udp_out: UdpOut,
     /// The output of MPEG-TS from a body, if the stream is or may be MPEG-TS.
     pub ts_output: Option<TsOutput>,
     /// The stream is in [`Streams::posting`].
@@ -78,7 +79,7 @@ impl Datagrams<'_> {
 impl RtpOut {
     /// Returns whether no datagrams are on their way.
     pub fn is_empty(&self) -> bool {
-        self.post.is_empty()
+        self.udp_out.is_empty()
     }
 
     /// Handles the end of the source: the bytes up to `newest` are sent for at most [`rest_time`].
@@ -88,7 +89,7 @@ impl RtpOut {
             let rest_bytes = newest.saturating_sub(ts_output.cursor);
             self.rest_until = Some(now + rest_time(rest_bytes));
         } else {
-            self.post.finish();
+            self.udp_out.finish();
         }
     }
 
@@ -100,14 +101,14 @@ impl RtpOut {
 
     /// Removes all clients and datagrams.
     pub fn clear(&mut self) {
-        self.post.clear();
+        self.udp_out.clear();
         (self.ts_output, self.rest_until) = (None, None);
     }
 
     /// Returns the bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let ts_output = self.ts_output.as_ref();
-        self.post.held_bytes()
+        self.udp_out.held_bytes()
             + ts_output.map_or(0, |ts_output| {
                 ts_output.pacing.held_bytes() + ts_output.packetiser.held_bytes()
             })
@@ -125,11 +126,11 @@ impl RtpOut {
             return;
         };
         let mut batch = Batch::default();
-        let is_padded = self.post.has_corrections();
+        let is_padded = self.udp_out.has_corrections();
         let is_over = ts_output.write(now, has_ended, is_padded, &mut batch, lend);
-        self.post.send(batch.bytes);
+        self.udp_out.send(batch.bytes);
         if is_over {
-            self.post.finish();
+            self.udp_out.finish();
         }
     }
 }
@@ -161,8 +162,8 @@ impl TsOutput {
         }
         let due = self.pacing.due(now);
         let timestamp = self.timestamp(now);
-        while self.cursor < due && batch.bytes.len() + DATAGRAM_BYTES <= LETTER_BYTES_MAX {
-            let room = LETTER_BYTES_MAX - batch.bytes.len() - DATAGRAM_BYTES;
+        while self.cursor < due && batch.bytes.len() + DATAGRAM_BYTES <= BATCH_BYTES_MAX {
+            let room = BATCH_BYTES_MAX - batch.bytes.len() - DATAGRAM_BYTES;
             let bytes = lend(self.cursor, ((due - self.cursor) as usize).min(room.max(1)));
             if bytes.is_empty() {
                 // The bytes were overwritten before they were due. Only the bound on all buffers
@@ -244,16 +245,16 @@ impl Streams {
         let random = || ctx.draw();
         // A stream without a source must not go back to its last source either.
         let not_for = match source {
-            StreamSource::Held { .. } | StreamSource::Gone => stream.rtp_out.post.source(),
+            StreamSource::Held { .. } | StreamSource::Gone => stream.rtp_out.udp_out.source(),
             StreamSource::Http(_) | StreamSource::Rtp(_) | StreamSource::Shadow => address,
         };
-        stream.rtp_out.post.set_clients(clients, not_for, random);
+        stream.rtp_out.udp_out.set_clients(clients, not_for, random);
         let has_ended = stream.buffer.end().is_some();
-        let is_over = stream.rtp_out.post.client_count() == 0
+        let is_over = stream.rtp_out.udp_out.client_count() == 0
             || stream.rtp_out.is_over(stream.buffer.newest());
         if has_ended && is_over {
             self.end_rest(id, ctx);
-        } else if stream.rtp_out.post.client_count() == 0 {
+        } else if stream.rtp_out.udp_out.client_count() == 0 {
             stream.rtp_out.ts_output = None;
             self.resume(id, ctx);
         } else {
@@ -338,7 +339,7 @@ impl Streams {
 
     /// Returns the datagrams of a stream that go to some of its clients now.
     pub fn datagrams(&self, id: StreamId) -> Option<Datagrams<'_>> {
-        let (to, bytes, datagram_bytes) = self.streams.get(id)?.rtp_out.post.letter()?;
+        let (to, bytes, datagram_bytes) = self.streams.get(id)?.rtp_out.udp_out.batch()?;
         Some(Datagrams {
             to,
             bytes,
@@ -350,7 +351,7 @@ impl Streams {
     pub fn next_posting(&mut self, ctx: &mut Context) -> Option<StreamId> {
         while let Some(&id) = self.posting.front() {
             let stream = self.streams.get_mut(id);
-            if stream.is_some_and(|stream| stream.rtp_out.post.next_clients()) {
+            if stream.is_some_and(|stream| stream.rtp_out.udp_out.next_clients()) {
                 // Streams take turns, so that none waits for all clients of another.
                 self.posting.rotate_left(1);
                 self.posted = Some(id);
@@ -373,7 +374,7 @@ impl Streams {
         }
         ctx.count(Count::Unsent, counts.iter().sum::<usize>() as u64);
         if let Some(stream) = last.and_then(|id| self.streams.get_mut(id)) {
-            stream.rtp_out.post.not_taken(counts);
+            stream.rtp_out.udp_out.not_taken(counts);
         }
     }
 
@@ -383,7 +384,7 @@ impl Streams {
             return;
         };
         let fault = stream.rtp_fault(ctx);
-        if let Some(fault) = fault.filter(|_| stream.rtp_out.post.client_count() > 0) {
+        if let Some(fault) = fault.filter(|_| stream.rtp_out.udp_out.client_count() > 0) {
             let digest = stream.session.digest();
             ctx.log(
                 Level::Warn,
@@ -745,7 +746,7 @@ mod tests {
             ts_output,
             ..RtpOut::default()
         };
-        out.post.set_clients(Rc::new([client(6000)]), None, || 0);
+        out.udp_out.set_clients(Rc::new([client(6000)]), None, || 0);
         out
     }
 
@@ -755,9 +756,9 @@ mod tests {
         // RTP that goes out as it came has no bytes in the buffer.
         let mut out = rtp_out(None);
         assert!(out.is_empty() && out.is_over(1_000));
-        assert!(out.post.forward(&[7; 100], None));
+        assert!(out.udp_out.forward(&[7; 100], None));
         assert!(!out.is_empty() && !out.is_over(1_000));
-        while out.post.next_clients() {}
+        while out.udp_out.next_clients() {}
         assert!(out.is_empty() && out.is_over(1_000));
 
         let media = packets(8);
@@ -769,12 +770,12 @@ mod tests {
         let lend = |from: u64, _: usize| &media[from as usize..];
         out.write(at(0), false, lend);
         assert!(!out.is_empty() && !out.is_over(newest));
-        while out.post.next_clients() {}
+        while out.udp_out.next_clients() {}
         assert!(out.is_empty() && !out.is_over(newest), "a packet waits");
         out.finish(newest, at(1));
         out.write(at(1), true, lend);
         assert!(!out.is_over(newest), "it is on its way");
-        while out.post.next_clients() {}
+        while out.udp_out.next_clients() {}
         assert!(out.is_over(newest) && !out.is_over(newest + 1));
     }
 
@@ -788,7 +789,7 @@ mod tests {
         assert!(rest_time(40_000) > rest_time(0));
         out.clear();
         assert!(out.ts_output.is_none() && out.rest_until.is_none());
-        assert_eq!((out.held_bytes(), out.post.client_count()), (0, 0));
+        assert_eq!((out.held_bytes(), out.udp_out.client_count()), (0, 0));
         // Without an output from the buffer there is no rest.
         let mut out = rtp_out(None);
         out.finish(41_000, at(5_000));
@@ -798,7 +799,7 @@ mod tests {
     #[test]
     fn an_output_reports_its_memory() {
         let mut out = rtp_out(None);
-        let of_post = out.post.held_bytes();
+        let of_post = out.udp_out.held_bytes();
         assert!(of_post > 0);
         assert_eq!(out.held_bytes(), of_post);
         let mut ts_output = TsOutput::new(0, 7);

@@ -157,7 +157,7 @@ impl Stream {
 
     /// Returns whether it has a viewer or a UDP client.
     pub(super) fn is_wanted(&self) -> bool {
-        self.is_watched() || self.rtp_out.post.client_count() > 0
+        self.is_watched() || self.rtp_out.udp_out.client_count() > 0
     }
 
     /// Returns whether it waits for a source.
@@ -198,7 +198,7 @@ impl Stream {
             Told::Undecided | Told::Known(Format::MpegTs)
         );
         let is_datagrams = matches!(self.source, StreamSource::Rtp(_)) || self.input.is_some();
-        let is_wanted = self.rtp_out.post.client_count() > 0 && self.rtp_out.ts_output.is_none();
+        let is_wanted = self.rtp_out.udp_out.client_count() > 0 && self.rtp_out.ts_output.is_none();
         let has_ended = self.buffer.end().is_some();
         is_wanted && may_be_transport && !has_ended && (self.bare.is_some() || !is_datagrams)
     }
@@ -467,7 +467,7 @@ impl Streams {
             ctx.count(Count::BytesReceived, figures.bytes_received);
             ctx.count(Count::BytesSent, figures.bytes_sent);
             ctx.count(Count::Skips, figures.skips);
-            ctx.count(Count::UdpBytesSent, stream.rtp_out.post.bytes_sent());
+            ctx.count(Count::UdpBytesSent, stream.rtp_out.udp_out.bytes_sent());
             ctx.freed(stream.buffer.filled_bytes());
             stream.buffer.release(&mut self.pool);
             ctx.disarm(&mut stream.armed, Owner::Stream(id));

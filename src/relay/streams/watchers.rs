@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use super::{Stream, Streams};
 use crate::gate::{SessionId, Transport};
-use crate::post::ClientFigures;
 use crate::relay::ConnectionId;
 use crate::relay::viewer_id::Mark;
 use crate::stream::Seen;
 use crate::time::Instant;
+use crate::udp_out::ClientFigures;
 
 /// A viewer or UDP client of a stream.
 pub struct Watcher<'a> {
@@ -79,7 +79,7 @@ impl Stream {
         let viewers = self.buffer.seen_from(from, now);
         let viewers =
             viewers.map(move |seen| ((serial, seen.place as u64), watcher(Outlet::Http(seen))));
-        let clients = self.rtp_out.post.figures().filter(move |_| !is_over);
+        let clients = self.rtp_out.udp_out.figures().filter(move |_| !is_over);
         let clients = clients.map(move |(client, figures)| {
             let outlet = Outlet::Udp {
                 to: client.address,

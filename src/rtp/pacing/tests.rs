@@ -1,4 +1,4 @@
-//! Bytes that come in many ways, and when they are due.
+//! Pacing of streams that arrive in many ways.
 
 use super::*;
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
@@ -7,7 +7,7 @@ fn at(milliseconds: u64) -> Instant {
     Instant::after_start(Duration::from_millis(milliseconds))
 }
 
-/// A packet with a clock reference.
+/// Returns a packet with a clock reference.
 fn reference(pid: u8, ticks: u64) -> [u8; PACKET_BYTES] {
     let mut packet = filler(pid);
     let (base, extension) = (ticks % TICKS_WRAP / 300, ticks % 300);
@@ -19,29 +19,29 @@ fn reference(pid: u8, ticks: u64) -> [u8; PACKET_BYTES] {
     packet
 }
 
-/// A packet without one.
+/// Returns a packet without a clock reference.
 fn filler(pid: u8) -> [u8; PACKET_BYTES] {
     let mut packet = [0xff; PACKET_BYTES];
     packet[..4].copy_from_slice(&[SYNC_BYTE, 1, pid, 0x10]);
     packet
 }
 
-/// A packet without one, which announces that the clock jumps.
+/// Returns a packet without a clock reference, which announces a jump.
 fn announcement(pid: u8) -> [u8; PACKET_BYTES] {
     let mut packet = filler(pid);
     packet[3..6].copy_from_slice(&[0x30, 1, 0x80]);
     packet
 }
 
-/// A packet with a clock reference, and others behind it.
+/// Returns a packet with a clock reference, and further packets.
 fn group(pid: u8, milliseconds: u64, packets: usize) -> Vec<u8> {
     let mut bytes = reference(pid, milliseconds * 27_000).to_vec();
     bytes.extend(filler(pid).repeat(packets - 1));
     bytes
 }
 
-/// Packets of which every tenth carries a reference, `interval` milliseconds after the one
-/// before.
+/// Returns packets of which every tenth has a reference, `interval` milliseconds after the previous
+/// one.
 fn stream(references: u64, interval: u64, first_ticks: u64) -> Vec<u8> {
     let groups = (0..references).map(|number| {
         let ticks = first_ticks + number * interval * 27_000;
@@ -50,8 +50,8 @@ fn stream(references: u64, interval: u64, first_ticks: u64) -> Vec<u8> {
     groups.collect::<Vec<_>>().concat()
 }
 
-/// Lets a stream out, whole at the start, and says when it was all out and how large the
-/// largest group was.
+/// Sends a stream that has arrived at once. Returns when it was complete, and the size of the
+/// largest group.
 fn let_out(bytes: &[u8]) -> (u64, u64) {
     let mut pacing = Pacing::new(0);
     pacing.feed(bytes, at(5));
@@ -98,7 +98,7 @@ fn what_comes_in_real_time_is_not_held_back() {
     let bytes = stream(50, 40, 777);
     let mut pacing = Pacing::new(0);
     for (number, piece) in bytes.chunks(PACKET_BYTES * 5).enumerate() {
-        // Early and late by turns.
+        // Early and late in turns.
         let jitter = [0, 7, 3, 12][number % 4];
         let now = at(1_000 + number as u64 * 20 + jitter);
         pacing.feed(piece, now);
@@ -143,7 +143,7 @@ fn without_a_clock_bytes_are_due_when_they_arrive() {
     assert_eq!(pacing.due(at(4_000)), 50_100 + bytes.len() as u64 + 3_000);
 }
 
-/// The packets of `stream`, but each that has a reference has it under another PID.
+/// Returns the packets of `stream`, with references under another PID.
 fn under(pid: u8, mut bytes: Vec<u8>) -> Vec<u8> {
     for packet in bytes.chunks_mut(PACKET_BYTES) {
         packet[2] = pid;
@@ -156,7 +156,7 @@ fn a_clock_that_moves_to_another_pid_goes_on_from_where_it_is() {
     let mut bytes = stream(50, 40, 0);
     bytes.extend(under(1, stream(150, 40, 27_000_000 * 77)));
     let (milliseconds, _) = let_out(&bytes);
-    // But for what shows that it has moved.
+    // Without the references that prove the move.
     assert!((7_300..=8_000).contains(&milliseconds), "{milliseconds} ms");
 }
 
@@ -206,8 +206,8 @@ fn a_live_key_frame_is_no_burst() {
     }
 }
 
-/// Over two hours of clocks that are 100 parts in a million apart, what is held back stays
-/// below a fifth of a second, though the references are up to 30 ms late on their way.
+/// For two hours of clocks that differ by 100 parts in a million, the delay stays below a fifth of
+/// a second, though references are up to 30 ms late on the network.
 #[test]
 fn a_faster_or_slower_clock_is_followed() {
     for parts in [-100_i64, 0, 100] {
@@ -221,7 +221,7 @@ fn a_faster_or_slower_clock_is_followed() {
             let jitter = number * 7_919 % 30_000;
             let arrives = Duration::from_micros(1_000_000 + arrives as u64 + jitter);
             pacing.feed(&bytes, Instant::after_start(arrives));
-            // Until the next one can come at the earliest.
+            // Until the earliest time of the next one.
             for later in [0, 3, 6, 9] {
                 let now = Instant::after_start(arrives + Duration::from_millis(later));
                 let held = pacing.arrived - pacing.due(now);
@@ -235,12 +235,12 @@ fn a_faster_or_slower_clock_is_followed() {
     }
 }
 
-/// So many bytes of it are whole packets.
+/// Returns the bytes of this many packets.
 const fn packets(count: u64) -> u64 {
     count * PACKET_BYTES as u64
 }
 
-/// However many bytes lie between two references, each is due at its time, and not before.
+/// Every reference is due at its time, however many bytes lie between two of them.
 #[test]
 fn every_reference_is_due_at_its_time() {
     let mut bytes = Vec::new();
@@ -251,7 +251,7 @@ fn every_reference_is_due_at_its_time() {
     }
     let mut pacing = Pacing::new(1_000);
     pacing.feed(&bytes, at(3));
-    // What follows on the last is due with it.
+    // Bytes behind the last reference are due with it.
     for (number, offset) in offsets[..99].iter().enumerate() {
         let time = 3 + number as u64 * 40;
         if number > 0 {
@@ -262,7 +262,7 @@ fn every_reference_is_due_at_its_time() {
     }
 }
 
-/// Of very many references that wait every other is forgotten, and the pace stays as it is.
+/// If very many references wait, every second one is dropped, and the pace stays.
 #[test]
 fn references_that_wait_are_bounded() {
     let each = (0..10_000).map(|number| reference(0, number * 27_000));
@@ -282,7 +282,7 @@ fn references_that_wait_are_bounded() {
     }
 }
 
-/// Over a jump that is announced no time passes, though it looks like an interval.
+/// An announced jump takes no time, though it looks like an interval.
 #[test]
 fn an_announced_jump_takes_no_time() {
     let announced = |packet: [u8; PACKET_BYTES]| {
@@ -304,7 +304,7 @@ fn an_announced_jump_takes_no_time() {
         bytes.extend(filler(0).repeat(9));
         bytes.extend(stream(2, 100, 1_000 * 27_000));
         let (milliseconds, _) = let_out(&bytes);
-        // The references lie 200, 700 and 200 ms apart, and packets follow on the last.
+        // The references are 200, 700 and 200 ms apart, and packets follow the last one.
         let expected = if is_jump { 500 } else { 1_200 };
         assert!(
             (expected - 20..=expected + 10).contains(&milliseconds),
@@ -313,14 +313,14 @@ fn an_announced_jump_takes_no_time() {
     }
 }
 
-/// A clock whose PID is another takes half a second of its own to be believed; to where that has
-/// taken it no time has passed.
+/// A clock under another PID counts after half a second of its own time. No time passes for the
+/// bytes before that.
 #[test]
 fn a_clock_that_has_moved_jumps() {
     let mut bytes = stream(3, 100, 0);
     bytes.extend(under(1, stream(11, 100, 250 * 27_000)));
     let (milliseconds, _) = let_out(&bytes);
-    // From 0 to 200 ms, then from 750 to 1,250 ms, and what follows on the last.
+    // From 0 to 200 ms, then from 750 to 1,250 ms, and the packets behind the last reference.
     assert!((780..=810).contains(&milliseconds), "{milliseconds} ms");
 }
 
@@ -331,7 +331,7 @@ fn another_clock_counts_when_it_has_gone_on_for_half_a_second() {
         let heard = [
             (1, 0, false),
             (1, 27_000, false),
-            // A third one, wherever its clock is.
+            // A third PID, at any time.
             (2, MOVED_TICKS, false),
             (2, 2 * MOVED_TICKS, false),
             (1, MOVED_TICKS - 1, false),
@@ -345,7 +345,7 @@ fn another_clock_counts_when_it_has_gone_on_for_half_a_second() {
     }
 }
 
-/// What comes ahead of its time waits for it, however little waits.
+/// A reference that is early waits for its time, however little waits.
 #[test]
 fn a_reference_that_comes_early_does_not_move_the_clock() {
     let mut pacing = Pacing::new(0);
@@ -354,14 +354,14 @@ fn a_reference_that_comes_early_does_not_move_the_clock() {
     for number in 1..20 {
         let time = number * 40;
         pacing.feed(&group(0, time, 10), at(time - 12));
-        // All that came with the first is due at once: nothing tells of an interval.
+        // All bytes up to the first reference are due at once, since no interval is known.
         assert!(number == 1 || pacing.due(at(time - 1)) < packets(10 * number));
-        // With what follows on it in 12 of 40 ms.
+        // With the bytes behind it, for 12 of 40 ms.
         assert_eq!(pacing.due(at(time)), packets(10 * number + 3));
     }
 }
 
-/// What is late by up to 200 ms catches up; what is later goes on at its pace from here.
+/// A reference that is late by up to 200 ms catches up. A later one sets a new pace from now on.
 #[test]
 fn what_is_too_late_does_not_catch_up() {
     for (late, catches_up) in [
@@ -384,8 +384,8 @@ fn what_is_too_late_does_not_catch_up() {
     }
 }
 
-/// A clock that has said nothing for more than a second, or more than 4 MiB, is gone: nothing waits
-/// any more, until there is another.
+/// A clock is gone after a second, or 4 MiB, without a reference. Then nothing waits until there is
+/// another clock.
 #[test]
 fn a_clock_that_falls_silent_is_gone() {
     for (milliseconds, bytes, is_paced) in [
@@ -410,20 +410,20 @@ fn a_clock_that_falls_silent_is_gone() {
         }
         assert_eq!(pacing.due(now), packets(3) + bytes, "{what:?}");
         assert_eq!(pacing.deadline(now), None, "{what:?}");
-        // Whichever it is, and wherever it stands.
+        // Any PID, at any time.
         pacing.feed(&silent[bytes as usize..], now);
         pacing.feed(&group(1, 7_000_000, 10), now);
         assert!(pacing.group_time().is_some(), "{what:?}");
         assert!(pacing.deadline(now).is_some(), "{what:?}");
     }
-    // While references wait, it is not silent.
+    // A clock is not silent while references wait.
     let mut pacing = Pacing::new(0);
     pacing.feed(&stream(10, 100, 0), at(0));
     pacing.feed(&filler(0).repeat(30_000), at(2_000));
     assert!(pacing.group_time().is_some());
 }
 
-/// Behind the last reference more is due every 10 ms, until nothing is left to wait for.
+/// Behind the last reference more bytes are due every 10 ms, until none are left.
 #[test]
 fn what_follows_on_the_last_reference_is_spread_and_then_all_due() {
     let mut pacing = Pacing::new(0);
@@ -454,8 +454,8 @@ fn it_is_over_when_it_has_ended_and_all_is_due() {
     }
 }
 
-/// Time goes faster by how far the latest reference in ten seconds was ahead, and no more than so
-/// much; one that had a quicker way says nothing.
+/// The clock is sped up by the earliness of the latest reference in ten seconds, up to a limit.
+/// Earlier references do not count.
 #[test]
 fn the_latest_reference_says_how_the_clocks_go() {
     for (ahead, haste) in [
@@ -472,7 +472,7 @@ fn the_latest_reference_says_how_the_clocks_go() {
             drift.note(-90_000, at(second * 1_000));
         }
         assert_eq!(drift.haste, -180);
-        // The window before is over, and counts for nothing in this one.
+        // The previous measurement has ended, and does not count.
         for (second, ahead) in [11, 20, 21].into_iter().zip(ahead) {
             assert_eq!(drift.haste, -180, "{second}");
             drift.note(ahead, at(second * 1_000));
@@ -492,7 +492,7 @@ fn time_that_goes_faster_or_slower_brings_moments_nearer_or_further() {
         (1_500, 5_500, 0),
         (1_500, 5_700, -200_000),
         (1_000, 5_000, 0),
-        // Before all that counts.
+        // Too early to count.
         (300, 5_100, -100_000),
     ] {
         let until_then = zero.until(Duration::from_millis(time), at(now));
@@ -506,7 +506,7 @@ fn time_that_goes_faster_or_slower_brings_moments_nearer_or_further() {
     }
 }
 
-/// What another process tells is taken at its bounds, and not behind one of them.
+/// States at the limits are valid, and states beyond them are not.
 #[cfg(feature = "handover")]
 #[test]
 fn what_is_told_of_it_has_its_bounds() {
@@ -522,7 +522,7 @@ fn what_is_told_of_it_has_its_bounds() {
         }
     }
     fn unfit_aligner() -> Aligner {
-        // In step, but with nothing.
+        // In step, with no bytes kept.
         let told = r#"{"held":"","shape":null,"in_step":true}"#;
         serde_json::from_str(told).expect("an aligner")
     }
@@ -548,7 +548,7 @@ fn what_is_told_of_it_has_its_bounds() {
             |pacing| pacing.marks = vec![mark(5, 5); MARKS_MAX + 2].into(),
             false,
         ),
-        // They ascend.
+        // In ascending order.
         (
             |pacing| pacing.marks = [mark(5, 5), mark(6, 6)].into(),
             true,
@@ -566,11 +566,11 @@ fn what_is_told_of_it_has_its_bounds() {
             |pacing| (pacing.passed, pacing.marks) = (Some(mark(6, 5)), [mark(5, 5)].into()),
             false,
         ),
-        // They have come.
+        // Behind the bytes that have arrived.
         (|pacing| pacing.marks = [mark(100, 5)].into(), true),
         (|pacing| pacing.marks = [mark(101, 5)].into(), false),
         (|pacing| pacing.passed = Some(mark(101, 5)), false),
-        // Times to which others can be added.
+        // Times that can be added to others.
         (|pacing| pacing.newest_time = LONGEST, true),
         (|pacing| pacing.newest_time = TOO_LONG, false),
         (|pacing| pacing.zero = zero(LONGEST), true),

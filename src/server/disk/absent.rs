@@ -1,4 +1,4 @@
-//! In the place of `disk` in a program that is built without `token-file`: nothing is kept on it.
+//! Replaces `disk` without the feature `token-file`: no token is kept on disk.
 #![cfg_attr(
     not(feature = "handover"),
     allow(dead_code, reason = "a successor alone asks how the file is")
@@ -16,10 +16,10 @@ use crate::gate::{Entry, Limits, Tokens};
 use crate::relay::{Done, JobId};
 use crate::time::UnixTime;
 
-/// What there is none of.
+/// Has no value.
 pub(super) enum Disk {}
 
-/// Nor of this.
+/// Has no value.
 pub(super) enum TokenFile {}
 
 impl Disk {

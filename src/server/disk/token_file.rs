@@ -1,15 +1,15 @@
-//! The token file: the journal of the table (see [`crate::gate::journal`]) on the disk. Used by the
-//! thread for it, once the server runs.
+//! The token file: the table's journal (see [`crate::gate::journal`]) on disk. Once the server
+//! runs, only the disk thread uses it.
 //!
 //! ```text
 //! PATH         the journal, appended to and synced; only its owner may read it
-//! PATH.lock    locked for as long as a server uses the journal, and never written
-//! PATH.new     the journal that is to take its place, while it is being compacted; never read
+//! PATH.lock    locked while a server uses the journal; never written
+//! PATH.new     the compacted journal, until it replaces the journal; never read
 //! ```
 //!
-//! What a crash leaves is always the journal or the one that took its place, whole but for a last
-//! line that nobody was told of. A link is followed once, at the start: the three files are where
-//! the journal is, whatever it is called by.
+//! After a crash, PATH is the old or the compacted journal, complete except for a last line that no
+//! caller has got an answer for. A link is followed once, at the start. All three files are in the
+//! folder of the journal itself.
 #![cfg_attr(
     not(feature = "handover"),
     allow(dead_code, reason = "a successor alone asks how the file is")
@@ -27,21 +27,21 @@ use crate::gate::journal::{self, Replay};
 use crate::gate::{Limits, Tokens};
 use crate::time::UnixTime;
 
-/// A journal that is open.
+/// An open journal.
 pub struct TokenFile {
     path: PathBuf,
     file: File,
-    /// Its length. What lies behind it, if a write failed, does not count.
+    /// Its length. Bytes behind it are from a failed write, and do not count.
     bytes: u64,
-    /// Its length after it was compacted last, or when that failed last.
+    /// Its length after the last compaction, also if that failed.
     compact_bytes: u64,
-    /// Whether the folder on disk names this file, and not the one whose place it took.
+    /// Whether the folder on disk names this file, and not the previous one.
     is_in_place: bool,
-    /// Held, and nothing else. Other copies of this descriptor hold the same lock.
+    /// Holds the lock. Copies of this descriptor hold it, too.
     lock: File,
 }
 
-/// What another process has to know of a journal beside its two descriptors.
+/// What a successor needs besides the two descriptors.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Place {
     path: PathBuf,
@@ -53,9 +53,8 @@ pub struct Place {
 const READ_BYTES: usize = 64 * 1024;
 
 impl TokenFile {
-    /// Opens a journal, or begins one, and gives the table that it makes, which has been told how
-    /// late it is; and how many bytes of a line that a crash spoiled it has dropped. Errors are
-    /// sentences that name the file.
+    /// Opens a journal, or creates one. Returns the table with its latest time, and the bytes of a
+    /// damaged last line that were dropped. Errors are sentences that name the file.
     pub fn open(
         path: &Path,
         limits: Limits,
@@ -94,7 +93,7 @@ impl TokenFile {
             lock,
         };
         token_file.take_over(end).map_err(failed)?;
-        // What made room must not come back at the next start.
+        // Removed tuples must not return at the next start.
         if tokens.len() < tuples {
             token_file
                 .replace(&journal::compact(&tokens))
@@ -103,12 +102,12 @@ impl TokenFile {
         Ok((token_file, tokens, end.torn_bytes))
     }
 
-    /// The folder that all of its files are in.
+    /// Returns the folder of its files.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// It once more: both write to the same file, so one of them is to be left alone.
+    /// Returns a copy. Both write to the same file, so only one of them may be used.
     pub fn share(&self) -> io::Result<TokenFile> {
         Ok(TokenFile {
             path: self.path.clone(),
@@ -118,7 +117,7 @@ impl TokenFile {
         })
     }
 
-    /// It for another process: the file, the lock, and what is known of them.
+    /// Returns the parts for a successor: the descriptors of journal and lock, and the rest.
     pub fn parts(&self) -> ([BorrowedFd<'_>; 2], Place) {
         let place = Place {
             path: self.path.clone(),
@@ -129,7 +128,7 @@ impl TokenFile {
         ([self.file.as_fd(), self.lock.as_fd()], place)
     }
 
-    /// What another process had, if it is the file of this path.
+    /// Builds the token file from another process' parts, if it is the file of this path.
     pub fn of_parts(
         path: &Path,
         [file, lock]: [OwnedFd; 2],
@@ -155,8 +154,8 @@ impl TokenFile {
         })
     }
 
-    /// Makes what was read last: a server that was killed may have written it, and not have come to
-    /// syncing it.
+    /// Syncs a journal that was just read: a server may have been killed between writing and
+    /// syncing.
     fn take_over(&mut self, end: journal::End) -> io::Result<()> {
         if end.whole_bytes == 0 {
             return self.replace(journal::HEADER);
@@ -168,17 +167,16 @@ impl TokenFile {
         self.sync_place()
     }
 
-    /// Puts a line behind the others, on disk. If that fails, the journal is as it was.
+    /// Appends a line and syncs it. If that fails, the journal is unchanged.
     pub fn append(&mut self, line: &[u8]) -> Result<(), String> {
         self.write(line).map_err(|error| {
-            // Where this fails too, the next line is written over what is left of this one.
+            // If this fails, too, the next line overwrites the rest of this one.
             let _ = self.cut();
             error.to_string()
         })
     }
 
-    /// Makes the journal short again if it has grown too long for what it says. Where that fails it
-    /// goes on growing.
+    /// Compacts the journal if it has grown enough. If that fails, it continues to grow.
     pub fn compact_if_grown(&mut self) -> Result<(), String> {
         if !journal::should_compact(self.bytes, self.compact_bytes) {
             return Ok(());
@@ -191,13 +189,13 @@ impl TokenFile {
     fn compact(&mut self) -> Result<(), String> {
         let (tokens, _) = read(&self.file, self.bytes)?;
         self.replace(&journal::compact(&tokens)).map_err(|error| {
-            // Where there is no room, at least this makes none less.
+            // If the disk is full, this leaves no less space than before.
             let _ = remove_unfinished(&with_suffix(&self.path, "new"));
             error.to_string()
         })
     }
 
-    /// Puts another journal in the place of this one.
+    /// Replaces the journal.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         let new_path = with_suffix(&self.path, "new");
         remove_unfinished(&new_path)?;
@@ -219,8 +217,8 @@ impl TokenFile {
         Ok(())
     }
 
-    /// A file's name is on disk when its folder is. Until then a line in it could be lost with all
-    /// of it.
+    /// A new file is only safe when its folder is synced. Until then a crash could lose the whole
+    /// file.
     fn sync_place(&mut self) -> io::Result<()> {
         if !self.is_in_place {
             File::open(self.folder())?.sync_all()?;
@@ -229,14 +227,14 @@ impl TokenFile {
         Ok(())
     }
 
-    /// What lies behind the last line that counts must not come back after a crash.
+    /// Removes bytes behind the last valid line, so that they cannot return after a crash.
     fn cut(&self) -> io::Result<()> {
         self.file.set_len(self.bytes)?;
         self.file.sync_all()
     }
 }
 
-/// Only its owner may read the journal: sessionids are secrets.
+/// Only the owner may read the journal: session ids are secrets.
 const MODE: u32 = 0o600;
 
 fn options() -> OpenOptions {
@@ -245,13 +243,13 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Opens a file, or makes it.
+/// Opens a file, or creates it.
 fn open(path: &Path) -> io::Result<File> {
     options().create(true).truncate(false).open(path)
 }
 
-/// Removes a journal that a crash left unfinished. Another file that has its name is an error, and
-/// stays.
+/// Removes a compacted journal that a crash left unfinished. Any other file of this name is an
+/// error, and stays.
 fn remove_unfinished(path: &Path) -> io::Result<()> {
     let is_file = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -259,7 +257,7 @@ fn remove_unfinished(path: &Path) -> io::Result<()> {
     };
     let mut beginning = [0; journal::HEADER.len()];
     let bytes = match is_file {
-        // The sandbox lets the thread of the disk read so, and not by read(2).
+        // The sandbox allows the disk thread this call, but not read(2).
         true => File::open(path)?.read_at(&mut beginning, 0)?,
         false => 0,
     };
@@ -272,8 +270,8 @@ fn remove_unfinished(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where a file is, whatever links lead there; it is made if it is not there. By another name it
-/// would have another lock, and a link would be replaced instead of the file.
+/// Returns the path of a file with all links resolved. Creates the file if it is missing. Under
+/// another path it would have another lock, and replacing it would replace a link.
 fn settle(path: &Path) -> io::Result<PathBuf> {
     if !open(path)?.metadata()?.is_file() {
         return Err(io::Error::other("it is no regular file"));
@@ -281,8 +279,8 @@ fn settle(path: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(path)
 }
 
-/// The table that the first `bytes_max` bytes of a journal make. On the way it may have been larger
-/// than it may be now.
+/// Returns the table of the journal's first `bytes_max` bytes. It may be larger than the limits in
+/// between.
 fn read(file: &File, bytes_max: u64) -> Result<(Tokens, journal::End), String> {
     let mut tokens = Tokens::new(Limits::NONE);
     let mut replay = Replay::default();

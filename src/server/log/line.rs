@@ -1,12 +1,12 @@
-//! A line of the log, which is made of `key=value`, and the same as JSON.
+//! Log lines, as `key=value` and as JSON.
 
 use std::fmt::Write;
 
 use crate::time::UnixTime;
 
-/// A line as an object of one line: numbers are numbers, but for labels, and what is no event is a
-/// `message`. It is no longer than `bytes_max`, which has room for a time and a level: what does
-/// not fit is left out.
+/// Returns a line as a JSON object. Numbers are numbers, except in labels. A line that is no event
+/// is the `message`. Leaves out members that do not fit in `bytes_max`, which must have space for
+/// time and level.
 pub(super) fn as_json(line: &str, time: Option<UnixTime>, bytes_max: usize) -> String {
     let mut object = String::with_capacity(line.len() + 64);
     object.push('{');
@@ -27,9 +27,9 @@ pub(super) fn as_json(line: &str, time: Option<UnixTime>, bytes_max: usize) -> S
 fn push(object: &mut String, key: &str, value: &str, bytes_max: usize) {
     let before = object.len();
     let comma = if before > 1 { "," } else { "" };
-    // A label may have digits alone.
+    // A label can consist of digits.
     let is_number = !matches!(key, "session" | "for") && is_number(value);
-    // Text has no way to fail, nor has writing into it.
+    // Serialising text cannot fail, nor can writing to a string.
     let [key, quoted] = [key, value].map(|text| serde_json::to_string(text).unwrap_or_default());
     let value = if is_number { value } else { &quoted };
     let _ = write!(object, "{comma}{key}:{value}");
@@ -43,7 +43,8 @@ fn is_number(value: &str) -> bool {
     (1..=15).contains(&value.len()) && is_plain && value.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// What a line says. A value in quotes may have some in it: it ends where another key begins.
+/// Returns the members of a line. A quoted value may contain quotes: it ends where the next key
+/// begins.
 fn members(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = line;
     std::iter::from_fn(move || {

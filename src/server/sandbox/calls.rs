@@ -1,14 +1,14 @@
-//! The numbers of the system calls that a thread here may need, by their names, of each machine
-//! that filters are made for (asm/unistd.h). A call that a machine never had has no number there.
+//! Numbers of the system calls that threads may need, by name, for each supported machine
+//! (asm/unistd.h). A machine that lacks a call has no number for it.
 
-/// A machine whose calls are known here.
+/// A machine whose call numbers are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     X86_64,
     Aarch64,
 }
 
-/// That which this program is made for.
+/// The machine that this program was built for.
 pub const MACHINE: Option<Machine> = if cfg!(not(target_pointer_width = "64")) {
     None
 } else if cfg!(target_arch = "x86_64") {
@@ -20,8 +20,8 @@ pub const MACHINE: Option<Machine> = if cfg!(not(target_pointer_width = "64")) {
 };
 
 impl Machine {
-    /// What the kernel calls it where it hands a call to a filter (linux/audit.h). A 64-bit kernel
-    /// takes 32-bit calls, too, from any program; these have other words, and other numbers.
+    /// Returns the machine's constant in the data of a call (linux/audit.h). A 64-bit kernel
+    /// accepts 32-bit calls from any program, too. They have another constant, and other numbers.
     pub fn word(self) -> u32 {
         match self {
             Machine::X86_64 => 0xC000_003E,
@@ -29,7 +29,7 @@ impl Machine {
         }
     }
 
-    /// The number of a call, if it has one here.
+    /// Returns the number of a call, if the machine has it.
     pub fn number(self, call: &str) -> Option<u32> {
         let (_, x86_64, aarch64) = CALLS.iter().find(|(name, ..)| *name == call)?;
         match self {
@@ -39,7 +39,7 @@ impl Machine {
     }
 }
 
-/// On x86_64 and on aarch64.
+/// Name, number on x86_64, and number on aarch64.
 pub const CALLS: &[(&str, Option<u32>, Option<u32>)] = &[
     ("accept4", Some(288), Some(242)),
     ("access", Some(21), None),

@@ -1,14 +1,15 @@
-//! A box around each thread, `--sandbox`: what it will never need it gives up before it begins, so
-//! that whoever got hold of it by a fault of its own could do little more than it does.
+//! `--sandbox`: each thread gives up the rights that it does not need before it starts its work. An
+//! attacker who takes over the thread has no more rights than it.
 //!
-//! Two walls of the kernel, which no thread can take down again. seccomp(2) judges its system calls
-//! ([`program`]): what [`role`] does not name for it fails with EPERM. landlock(7) refuses files,
-//! TCP ports, and other processes. Both are the thread's own, and of those that it starts, so each
-//! thread begins in its box ([`Sandbox::spawn`]), and the loop, which is there before all others,
-//! enters its own when all is open ([`Sandbox::enter`]) and starts none after that.
+//! Two parts of the kernel do this, and no thread can undo it. seccomp(2) checks system calls
+//! ([`program`]): a call that [`role`] does not list for the thread fails with EPERM. landlock(7)
+//! refuses files, TCP ports and other processes. Both apply to a thread and to the threads it
+//! starts. So each thread enters its sandbox first ([`Sandbox::spawn`]). The loop, which exists
+//! before them, enters its own when everything is open ([`Sandbox::enter`]), and starts no thread
+//! after that.
 //!
-//! Threads share their memory: this narrows what a fault can reach of the machine, and makes no
-//! second process of them.
+//! Threads share memory. The sandbox limits their access to the machine, but does not separate them
+//! from one another.
 
 mod calls;
 mod program;
@@ -30,18 +31,18 @@ use calls::MACHINE;
 use program::{LOGGED, REFUSED, assemble};
 pub(super) use role::{Errands, Role};
 
-/// What threads are to give up, and what the kernel has for that.
+/// The sandbox mode, and what this kernel supports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sandbox {
     mode: SandboxMode,
-    /// It judges calls as they are judged here.
+    /// Whether the kernel supports filters with the verdict of this mode.
     has_filters: bool,
-    /// The version of Landlock; 0: there is none.
+    /// Version of Landlock; 0: none.
     landlock: u32,
 }
 
 impl Sandbox {
-    /// Looks what this kernel has. To be called before there is another thread.
+    /// Checks what this kernel supports. Call it before any other thread starts.
     pub fn new(mode: SandboxMode) -> io::Result<Sandbox> {
         let verdict = match mode {
             SandboxMode::Off => {
@@ -62,7 +63,7 @@ impl Sandbox {
         })
     }
 
-    /// Starts a thread that is in its box before it begins. An error: there is no such thread.
+    /// Starts a thread in its sandbox. Returns an error if it could not enter it.
     pub fn spawn(
         self,
         name: &str,
@@ -73,7 +74,7 @@ impl Sandbox {
         let begin = move || {
             let entered = self.enter(&role);
             let is_in = entered.is_ok();
-            // It fails only where nobody waits for it any more.
+            // Sending fails only if the caller no longer waits.
             let _ = tell.send(entered);
             if is_in {
                 work();
@@ -84,7 +85,7 @@ impl Sandbox {
         outcome.recv().unwrap_or_else(ended)
     }
 
-    /// From now on this thread, and each that it starts, can do only what its role needs.
+    /// Limits this thread, and the threads it starts, to the needs of its role.
     pub fn enter(self, role: &Role) -> io::Result<()> {
         let wrong = |what: &str, error: io::Error| {
             io::Error::other(format!(
@@ -107,7 +108,7 @@ impl Sandbox {
         }
     }
 
-    /// What was taken of what there is, for the operator; `None`: nothing was to be.
+    /// Returns the log line about the sandbox; `None` if it is off.
     pub fn report(self) -> Option<String> {
         let calls = match (self.mode, self.has_filters) {
             (SandboxMode::Off, _) => return None,
@@ -134,8 +135,8 @@ impl Sandbox {
     }
 }
 
-/// What is refused by this version of Landlock unless a rule allows it: all that it knows of what
-/// this program does.
+/// Returns the accesses that this version of Landlock refuses unless a rule allows them: all that
+/// it knows and this program uses.
 fn handled(version: u32) -> Handled {
     let files: u64 = match version {
         0 => 0,
@@ -146,14 +147,14 @@ fn handled(version: u32) -> Handled {
     };
     Handled {
         files,
-        // To bind and to connect.
+        // Binding and connecting.
         ports: if version >= 4 { 0b11 } else { 0 },
-        // Abstract sockets, and signals.
+        // Abstract sockets and signals.
         scopes: if version >= 6 { 0b11 } else { 0 },
     }
 }
 
-/// Of linux/landlock.h, `LANDLOCK_ACCESS_NET_CONNECT_TCP`.
+/// From linux/landlock.h, `LANDLOCK_ACCESS_NET_CONNECT_TCP`.
 const CONNECT: u64 = 1 << 1;
 
 fn give_up_places(version: u32, role: &Role) -> io::Result<()> {
@@ -179,7 +180,7 @@ fn give_up_places(version: u32, role: &Role) -> io::Result<()> {
     confine::enter(rules.as_fd())
 }
 
-/// A folder by its place, which is all that the rules need of it.
+/// Opens a folder by its path only, which is enough for rules.
 fn folder(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)

@@ -1,45 +1,45 @@
-//! A filter as the kernel runs it: from what a thread may call to a BPF program, which is data.
+//! Compiles the rules for a thread into a BPF program, which the kernel runs as a filter.
 //!
 //! ```text
-//!   is this machine's word there? no ─▶ refused
-//!   for each rule:  is it this call's number? no ─▶ the next rule
-//!                   all tests of one of its ways hold ─▶ allowed, else ─▶ refused
-//!   refused
+//! is the machine ours? no ─▶ refused
+//! for each rule:  is the call its call? no ─▶ the next rule
+//! do all tests of one way hold? yes ─▶ allowed, no ─▶ refused
+//! refused
 //! ```
 //!
-//! So the first rule of a call is the one that counts, and what no rule names is refused. Programs
-//! only go forward, by at most as many steps as one rule has.
+//! The first rule of a call counts, and calls without a rule are refused. Jumps only go forward, at
+//! most by the length of one rule.
 
 use super::calls::Machine;
 use crate::server::sys::confine::Instruction;
 
-/// What a thread may call.
+/// A system call that a thread may make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// By its name in the table of calls.
+    /// Its name in the table of calls.
     pub call: &'static str,
-    /// With which arguments: all tests of one of these ways have to hold.
+    /// Allowed arguments: all tests of at least one way must hold.
     pub ways: Vec<Vec<Test>>,
 }
 
-/// The lower half of an argument, and what it has to be where this mask has ones. The kernel takes
-/// no more than the lower half of arguments which are an `int` in C.
+/// A test of the lower half of an argument. The kernel uses only the lower half of an argument that
+/// is an `int` in C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// Its place, from 0 to 5.
+    /// Number of the argument, 0 to 5.
     pub argument: u8,
-    /// Which of its bits count,
+    /// Bits that count.
     pub mask: u32,
-    /// and what they have to be.
+    /// Value that these bits must have.
     pub value: u32,
 }
 
-/// This argument is this number.
+/// The argument equals a number.
 pub fn is(argument: u8, value: i32) -> Test {
     masked(argument, u32::MAX, value.cast_unsigned())
 }
 
-/// This argument has these bits, of those of the mask.
+/// The bits of the argument in `mask` equal `value`.
 pub fn masked(argument: u8, mask: u32, value: u32) -> Test {
     Test {
         argument,
@@ -48,25 +48,25 @@ pub fn masked(argument: u8, mask: u32, value: u32) -> Test {
     }
 }
 
-/// What the filter says of a call (linux/seccomp.h).
+/// Verdict: the call is made (linux/seccomp.h).
 pub const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
-/// It fails with EPERM.
+/// Verdict: the call fails with EPERM.
 pub const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
-/// It is made, and the kernel's audit log tells of it.
+/// Verdict: the call is made, and the kernel's audit log lists it.
 pub const LOGGED: u32 = libc::SECCOMP_RET_LOG;
 
-// Of linux/bpf_common.h: load a word, and its bits, compare, give the verdict.
+// Operations from linux/bpf_common.h: load, mask, compare, return a verdict.
 const LOAD: u16 = 0x20;
 const AND: u16 = 0x54;
 const IS: u16 = 0x15;
 const VERDICT: u16 = 0x06;
 
-// Where things lie in what the kernel hands over (linux/seccomp.h, `seccomp_data`).
+// Offsets in the data of a call (linux/seccomp.h, `seccomp_data`).
 const NUMBER_AT: u32 = 0;
 const MACHINE_AT: u32 = 4;
 const ARGUMENTS_AT: u32 = 16;
 
-/// The program; `refused` is what it says of what no rule allows.
+/// Returns the program. `refused` is the verdict for calls that no rule allows.
 pub fn assemble(machine: Machine, rules: &[Rule], refused: u32) -> Vec<Instruction> {
     let mut program = vec![
         step(LOAD, MACHINE_AT),
@@ -86,12 +86,12 @@ pub fn assemble(machine: Machine, rules: &[Rule], refused: u32) -> Vec<Instructi
     program
 }
 
-/// What is asked of a call once it is known which one it is.
+/// Returns the tests of a call's arguments.
 fn body(ways: &[Vec<Test>], refused: u32) -> Vec<Instruction> {
     let mut body = Vec::new();
     for way in ways {
         for (index, test) in way.iter().enumerate() {
-            // Each of those behind it has three steps; and the verdict is one.
+            // Each remaining test has three instructions, and the verdict one.
             let to_next_way = 3 * (way.len() - index - 1) + 1;
             let low_half_at = ARGUMENTS_AT + 8 * u32::from(test.argument);
             body.push(step(LOAD, low_half_at));
@@ -100,7 +100,7 @@ fn body(ways: &[Vec<Test>], refused: u32) -> Vec<Instruction> {
         }
         body.push(step(VERDICT, ALLOWED));
     }
-    // Where a way asks nothing nobody comes here.
+    // A way without tests always allows the call, so that this is never reached.
     if ways.iter().all(|way| !way.is_empty()) {
         body.push(step(VERDICT, refused));
     }

@@ -1,19 +1,19 @@
-//! Which threads there are, and what each of them needs: calls, folders, ports. Whatever does not
-//! stand here it cannot do, once it has begun.
+//! The roles of threads, and what each needs: system calls, folders, ports. Everything else is
+//! refused.
 
 use std::path::{Path, PathBuf};
 
 use super::program::{Rule, is, masked};
 use crate::config::{Config, Listen};
 
-/// What a thread is for.
+/// The role of a thread.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// All that clients do.
+    /// The event loop.
     Loop(Errands),
-    /// The operator's log.
+    /// The log on stderr.
     Console,
-    /// The access log, in the file that is opened anew when it has been moved away, if it is one.
+    /// The access log, with its path if it is a file.
     AccessLog(Option<PathBuf>),
     /// The token file, in its folder.
     #[cfg_attr(
@@ -21,25 +21,25 @@ pub enum Role {
         expect(dead_code, reason = "that thread alone is one")
     )]
     Disk(PathBuf),
-    /// Looking up names.
+    /// Resolves names.
     Names,
 }
 
-/// What the loop is to do beside serving clients.
+/// What the loop does besides serving clients.
 #[derive(Clone, Debug, Default)]
 pub struct Errands {
-    /// It has sockets for datagrams.
+    /// Whether it has sockets for datagrams.
     pub has_rtp: bool,
-    /// It connects to other relays, at these ports.
+    /// Ports of other relays that it connects to.
     pub ports: Vec<u16>,
-    /// Another process may take over.
+    /// Whether another process may take over.
     pub hands_over: bool,
-    /// The sockets in the file system that go when it ends.
+    /// Socket files to remove at the end.
     pub sockets: Vec<PathBuf>,
 }
 
 impl Errands {
-    /// Those that the options mean.
+    /// Returns what these options need.
     pub fn of(config: &Config) -> Errands {
         let core = &config.core;
         let peers = core.peers.iter().map(|peer| peer.address().port());
@@ -57,7 +57,7 @@ impl Errands {
     }
 }
 
-/// What every thread needs: memory, waiting for others, the time, to close, and to end.
+/// Every thread needs these: memory, waiting for others, the time, closing, and ending.
 const EVERY: &[&str] = &[
     "brk",
     "clock_gettime",
@@ -95,7 +95,7 @@ const LOOP: &[&str] = &[
     "shutdown",
 ];
 
-/// To open files as far as the folders allow, to ask about them, and to write to open ones.
+/// To open files that the folders allow, to inspect them, and to write to open ones.
 const FILES: &[&str] = &[
     "fstat",
     "lseek",
@@ -120,8 +120,8 @@ const DISK: &[&str] = &[
     "unlink",
 ];
 
-/// What C libraries and their modules look up names with. The modules are whoever's: what they are
-/// refused beyond this they take for a name that is not known.
+/// C libraries and their modules resolve names with these. The system chooses the modules. If
+/// another call is refused, the name counts as unknown.
 const NAMES: &[&str] = &[
     "access",
     "bind",
@@ -161,7 +161,7 @@ const NAMES: &[&str] = &[
     "writev",
 ];
 
-/// Folders that the C library reads when it looks up a name, and its modules.
+/// Folders that the C library and its modules read to resolve names.
 const NAMES_FOLDERS: &[&str] = &[
     "/etc",
     "/lib",
@@ -171,11 +171,11 @@ const NAMES_FOLDERS: &[&str] = &[
     "/usr/lib64",
     "/usr/local/lib",
 ];
-/// It is a link on many machines.
+/// A link on many machines.
 const RESOLVER: &str = "/etc/resolv.conf";
 const RESOLVER_PORT: u16 = 53;
 
-// Of linux/landlock.h, `LANDLOCK_ACCESS_FS_`.
+// From linux/landlock.h, `LANDLOCK_ACCESS_FS_`.
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
@@ -183,18 +183,18 @@ const REMOVE_FILE: u64 = 1 << 5;
 const MAKE_REG: u64 = 1 << 8;
 const TRUNCATE: u64 = 1 << 14;
 
-/// A folder in which something may be done.
+/// A folder with its allowed accesses.
 pub struct Place {
-    /// It, and all that is below it.
+    /// The folder, and everything below it.
     pub folder: PathBuf,
-    /// What may be done there, as Landlock's bits.
+    /// Accesses as bits of Landlock.
     pub accesses: u64,
-    /// The thread cannot begin without it.
+    /// Whether the thread cannot start without it.
     pub must_be: bool,
 }
 
 impl Role {
-    /// What it may call; the first rule of a call counts.
+    /// Returns the rules for system calls. The first rule of a call counts.
     pub fn rules(&self) -> Vec<Rule> {
         let mut rules = match self {
             Role::Loop(errands) => errands.rules(),
@@ -210,7 +210,7 @@ impl Role {
                 let mut rules: Vec<Rule> = all(FILES).chain(all(NAMES)).collect();
                 rules.extend(["sendto", "sendmsg", "sendmmsg"].map(send));
                 rules.extend([descriptors(COPIES), socket(NAMES_SOCKETS), questions()]);
-                // Modules are programs that are mapped. What is written there stays in memory.
+                // Modules are programs that are mapped. Writes to such memory do not reach files.
                 rules.push(only(
                     "mmap",
                     vec![vec![masked(3, 0xf, libc::MAP_PRIVATE as u32)]],
@@ -224,7 +224,7 @@ impl Role {
         rules
     }
 
-    /// Where it may do what with files; nowhere else anything.
+    /// Returns the folders with allowed accesses. All other files are refused.
     pub fn places(&self) -> Vec<Place> {
         match self {
             Role::Loop(errands) => {
@@ -236,7 +236,7 @@ impl Role {
             Role::Console | Role::AccessLog(None) => Vec::new(),
             Role::AccessLog(Some(path)) => {
                 let accesses = WRITE_FILE | READ_FILE | MAKE_REG;
-                // Where it is, and where it leads.
+                // The path itself, and the target of the link.
                 let leads_to = path.canonicalize().ok();
                 let leads_to = leads_to.map(|file| place(&folder_of(&file), accesses));
                 let mut places = vec![place(&folder_of(path), accesses)];
@@ -262,7 +262,7 @@ impl Role {
         }
     }
 
-    /// The TCP ports that it may connect to.
+    /// Returns the TCP ports that it may connect to.
     pub fn ports(&self) -> Vec<u16> {
         match self {
             Role::Loop(errands) => errands.ports.clone(),
@@ -274,12 +274,12 @@ impl Role {
 
 impl Errands {
     fn rules(&self) -> Vec<Rule> {
-        // Sends come first: the filter tests their flags at each call.
+        // Sends come first, since they are the most frequent calls with arguments to check.
         let mut rules = vec![send("sendto"), send("sendmsg"), errors()];
         rules.extend(all(LOOP));
         let mut modes = vec![libc::FIONBIO, libc::FIOCLEX];
         if self.hands_over {
-            // How much the successor has not read yet.
+            // The number of bytes that the successor has not read yet.
             modes.push(libc::TIOCOUTQ);
         }
         let modes = modes.into_iter().map(|mode| vec![is(1, mode as i32)]);
@@ -288,7 +288,7 @@ impl Errands {
         let mut kinds = Vec::new();
         let mut options = Vec::new();
         if self.has_rtp {
-            // Whether an address is this machine's is tried by binding a socket to it.
+            // Binding a socket shows whether an address belongs to this machine.
             rules.extend(all(&["bind"]).chain([send("sendmmsg")]));
             kinds.push((libc::SOCK_DGRAM, 0));
             options.push(vec![is(1, libc::SOL_UDP), is(2, libc::UDP_SEGMENT)]);
@@ -303,7 +303,7 @@ impl Errands {
             options.extend(times.map(|time| vec![is(1, libc::SOL_SOCKET), is(2, time)]));
         }
         if !self.sockets.is_empty() {
-            // A file is removed only if it is the socket still that was made.
+            // A socket file is removed only if it is still the same socket.
             rules.extend(all(&["lstat", "newfstatat", "statx", "unlink"]));
             rules.push(removal());
         }
@@ -317,8 +317,8 @@ impl Errands {
     }
 }
 
-/// Kinds of sockets with their protocols. Not those by which a resolver would talk to other programs
-/// of this machine or to the kernel: nobody could say to which.
+/// Kinds of sockets with their protocols. Excludes those that reach other programs of this machine
+/// or the kernel, since a filter cannot limit which.
 const NAMES_SOCKETS: &[(i32, i32)] = &[
     (libc::SOCK_DGRAM, 0),
     (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
@@ -334,7 +334,7 @@ fn only(call: &'static str, ways: Vec<Vec<super::program::Test>>) -> Rule {
     Rule { call, ways }
 }
 
-/// Sockets of the Internet, of these kinds and protocols.
+/// Allows Internet sockets of these kinds and protocols.
 fn socket(kinds: &[(i32, i32)]) -> Rule {
     let families = [libc::AF_INET, libc::AF_INET6].into_iter();
     let ways = families.flat_map(|family| {
@@ -350,7 +350,7 @@ fn socket(kinds: &[(i32, i32)]) -> Rule {
     only("socket", ways.collect())
 }
 
-/// Sends, but never connects: `MSG_FASTOPEN` connects to ports that Landlock does not ask about.
+/// Allows sending without `MSG_FASTOPEN`, which connects to ports that Landlock does not check.
 fn send(call: &'static str) -> Rule {
     let flags = if call == "sendmsg" { 2 } else { 3 };
     only(
@@ -359,34 +359,36 @@ fn send(call: &'static str) -> Rule {
     )
 }
 
-/// Writes to stderr, where a panic says why, and to no other descriptor: all threads share them.
+/// Allows writing to stderr, where a panic explains itself, and to no other descriptor, since
+/// threads share descriptors.
 fn errors() -> Rule {
     only("write", vec![vec![is(0, libc::STDERR_FILENO)]])
 }
 
-/// Copies a descriptor. The copy can get the number of stderr, which every thread may write to.
+/// Copies a descriptor. The copy could become stderr, which every thread may write to.
 const COPIES: &[i32] = &[libc::F_DUPFD_CLOEXEC];
 
-/// Asks what descriptors are like and changes that, and these commands of fcntl(2).
+/// Allows inspecting and changing descriptors, and these commands of fcntl(2).
 fn descriptors(more: &[i32]) -> Rule {
     let commands = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
     let commands = commands.iter().chain(more);
     only("fcntl", commands.map(|one| vec![is(1, *one)]).collect())
 }
 
-/// Of files, never of folders.
+/// Allows removing files, but no folders.
 fn removal() -> Rule {
     only("unlinkat", vec![vec![is(2, 0)]])
 }
 
-/// What a resolver asks of its sockets, and of interfaces' names: SIOCGIFINDEX, SIOCGIFNAME.
+/// Questions of a resolver about its sockets, and about names of interfaces: SIOCGIFINDEX,
+/// SIOCGIFNAME.
 fn questions() -> Rule {
     let asked = [libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD].map(|one| one as i32);
     let asked = asked.into_iter().chain([0x8933, 0x8910]);
     only("ioctl", asked.map(|one| vec![is(1, one)]).collect())
 }
 
-/// Memory that is of no file, and of which nothing can be run.
+/// Allows anonymous memory that is not executable.
 fn memory() -> [Rule; 2] {
     let cannot_be_run = masked(2, libc::PROT_EXEC as u32, 0);
     let anonymous = libc::MAP_ANONYMOUS as u32;
@@ -397,7 +399,7 @@ fn memory() -> [Rule; 2] {
     ]
 }
 
-/// To end itself where something is wrong, and nobody else.
+/// Allows ending this process after an error, and no other process.
 fn abort() -> Rule {
     let own = std::process::id().cast_signed();
     only("tgkill", vec![vec![is(0, own)]])
@@ -411,7 +413,7 @@ fn place(folder: &Path, accesses: u64) -> Place {
     }
 }
 
-/// The folder that a file is in.
+/// Returns the folder of a file.
 fn folder_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(folder) if folder.as_os_str().is_empty() => PathBuf::from("."),

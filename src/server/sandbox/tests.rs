@@ -1,5 +1,5 @@
-//! What the filters say, by a machine that runs them here, and what the kernel does by them: each
-//! test has a thread of its own, which is in its box for as long as it lives.
+//! Runs the filters on a simulated machine, and by the kernel. Each kernel test has a thread, which
+//! stays in its sandbox.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -18,7 +18,7 @@ use crate::server::needs::lacks;
 use crate::server::sys::attempts;
 use crate::server::sys::confine::Instruction;
 
-/// A call as the kernel hands it to a filter.
+/// A system call, as a filter gets it.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     machine: u32,
@@ -26,7 +26,7 @@ struct Call {
     arguments: [u64; 6],
 }
 
-/// Runs a program as the kernel does, and fails where the kernel would not take it.
+/// Runs a program like the kernel. Panics if the kernel would refuse the program.
 fn run(program: &[Instruction], call: Call) -> u32 {
     let load = |at: u32| match at {
         0 => call.number,
@@ -53,7 +53,7 @@ fn run(program: &[Instruction], call: Call) -> u32 {
     }
 }
 
-/// What the rules mean, without a program.
+/// Evaluates the rules without a program.
 fn judge(rules: &[Rule], name: &str, arguments: [u64; 6]) -> bool {
     let rule = rules.iter().find(|rule| rule.call == name);
     rule.is_some_and(|rule| {
@@ -66,7 +66,7 @@ fn judge(rules: &[Rule], name: &str, arguments: [u64; 6]) -> bool {
     })
 }
 
-/// All there are, with all that they may have to do.
+/// Returns all roles with everything that they can need.
 fn roles() -> Vec<Role> {
     let tmp = PathBuf::from("/tmp");
     vec![
@@ -85,7 +85,7 @@ fn roles() -> Vec<Role> {
     ]
 }
 
-/// Numbers that tests of arguments are about, and some beside them.
+/// Returns numbers that the rules compare with, and some others.
 fn arguments_of(rules: &[Rule]) -> Vec<u64> {
     let tests = rules.iter().flat_map(|rule| rule.ways.iter().flatten());
     let values: BTreeSet<u32> = tests.flat_map(|test| [test.value, test.mask]).collect();
@@ -135,7 +135,7 @@ fn programs_say_what_the_rules_mean_of_every_call() {
                 };
                 assert_eq!(run(&program, call), meant, "{role:?} {name} {call:x?}");
             }
-            // Of another machine: i386, arm, and x32 was looked at above.
+            // Other machines: i386, arm. x32 was checked above.
             for other in [0x4000_0003, 0x4000_0028, 0] {
                 let call = Call {
                     machine: other,
@@ -168,7 +168,7 @@ fn every_call_of_a_role_is_in_the_table_and_stands_there_once() {
     }
 }
 
-/// The table's numbers are those of the C library, where it knows the call.
+/// The table's numbers equal the constants of the C library, where it has them.
 #[test]
 fn the_numbers_are_this_machines() {
     if lacks("seccomp", MACHINE.is_some()) {
@@ -208,8 +208,8 @@ fn the_numbers_are_this_machines() {
     );
 }
 
-/// Returns what `within` finds out in the box of a role; `None` where this kernel has no filters,
-/// or not this version of Landlock.
+/// Returns what `within` returns in the sandbox of a role; `None` if this kernel has no filters, or
+/// not this version of Landlock.
 fn in_box<T: Send + 'static>(
     mode: SandboxMode,
     landlock: u32,
@@ -235,7 +235,7 @@ fn denied<T>(result: io::Result<T>) -> bool {
     result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// An empty folder of this test's own.
+/// Creates an empty folder for a test.
 fn folder_for(name: &str) -> PathBuf {
     let folder = env::temp_dir().join(format!("tollgate-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -265,7 +265,7 @@ fn no_thread_runs_another_program_or_makes_memory_that_can_be_run() {
             )
         });
         if let Some(refused) = refused {
-            // Those that look up names load modules.
+            // The thread that resolves names loads modules.
             assert_eq!(refused, (true, true, !is_names), "{what}");
         }
     }
@@ -386,7 +386,7 @@ fn names_are_found_and_nothing_else_is() {
     }
 }
 
-/// Each wall stands by itself: what the filter would refuse before, Landlock refuses, too.
+/// Without the filter, Landlock alone also refuses files and ports.
 #[test]
 fn landlock_alone_leaves_the_loop_no_file_and_no_port() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -479,11 +479,11 @@ fn the_operator_is_told_what_was_taken() {
     }
 }
 
-/// What a thread tries, and whether it is done.
+/// Attempts, each with whether it succeeded.
 type Attempts = Vec<(&'static str, bool)>;
 
-/// Tries all that `docs/sandbox.md` has a row for. `own` is the folder of the thread, `other` has
-/// what other threads and programs have opened.
+/// Makes all attempts of the table in `docs/sandbox.md`. `own` is the folder of the thread; `other`
+/// has files of other threads and programs.
 fn try_all(role: Role, own: &Path, other: &Path) -> Option<Attempts> {
     let (file, below) = (own.join("file"), own.join("below"));
     fs::create_dir_all(&below).expect("a folder");
@@ -633,7 +633,7 @@ fn try_all(role: Role, own: &Path, other: &Path) -> Option<Attempts> {
     tried
 }
 
-/// `TOLLGATE_WRITE_README=1 cargo test --lib sandbox` writes the table anew.
+/// `TOLLGATE_WRITE_README=1 cargo test --lib sandbox` rewrites the table.
 #[test]
 fn what_each_thread_can_still_do_is_what_the_docs_say() {
     let mut columns = Vec::new();

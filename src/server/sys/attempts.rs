@@ -1,4 +1,4 @@
-//! What the tests of the sandbox try, and the program never does.
+//! Calls that tests of the sandbox try. The program never makes them.
 
 use std::ffi::{c_int, c_long};
 use std::io;
@@ -23,7 +23,7 @@ pub fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Maps a page, and leaves it there: of this file, or of none; shared, or private.
+/// Maps a page, shared or private, with a file or without, and leaves it mapped.
 pub fn map(protection: c_int, file: Option<BorrowedFd<'_>>, is_shared: bool) -> io::Result<()> {
     let of = if file.is_none() {
         libc::MAP_ANONYMOUS
@@ -44,14 +44,13 @@ pub fn map(protection: c_int, file: Option<BorrowedFd<'_>>, is_shared: bool) -> 
     }
 }
 
-/// Asks whether it may signal its parent, which gets none.
+/// Asks the kernel whether this process may signal its parent. Sends no signal.
 pub fn signal_parent() -> io::Result<()> {
     // SAFETY: takes numbers; the signal 0 is none.
     checked(unsafe { libc::kill(libc::getppid(), 0) }.into()).map(drop)
 }
 
-/// Sends a byte over a socket that is not connected with one of `sendto`, `sendmsg` and `sendmmsg`,
-/// with `MSG_FASTOPEN`: it connects.
+/// Connects a socket by sending a byte with `MSG_FASTOPEN`, by `sendto`, `sendmsg` or `sendmmsg`.
 pub fn connect_by_sending(call: &str, socket: &OwnedFd, to: SocketAddr) -> io::Result<()> {
     let (mut address, length) = socket_address(to, 0);
     let mut slice = libc::iovec {
@@ -81,8 +80,8 @@ pub fn connect_by_sending(call: &str, socket: &OwnedFd, to: SocketAddr) -> io::R
     checked(sent).map(drop)
 }
 
-/// Calls that no thread here has a use for: to run something, to look into others or to end them,
-/// to change the user, to mount, to load, to watch, and ways around a refusal.
+/// Calls that no thread here needs: to run programs, to inspect or end processes, to change the
+/// user, to mount, to load, to watch, and ways around a refusal.
 const FOR_NOBODY: &[(&str, c_long)] = &[
     ("acct", libc::SYS_acct),
     ("add_key", libc::SYS_add_key),

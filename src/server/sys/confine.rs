@@ -1,5 +1,5 @@
-//! What a thread gives up for good: system calls (seccomp(2)) and places (landlock(7)). What is to
-//! be given up stands in `sandbox`; here are the calls that do it.
+//! Calls by which a thread gives up system calls (seccomp(2)) and files and ports (landlock(7)).
+//! `sandbox` decides which.
 
 use std::ffi::{c_int, c_long};
 use std::io;
@@ -8,29 +8,29 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// An instruction of a classic BPF program (linux/filter.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// What it does.
+    /// Operation.
     pub code: u16,
-    /// How many it skips if what it asks is so,
+    /// Number of instructions to skip if the test holds.
     pub if_so: u8,
-    /// and if it is not.
+    /// Number of instructions to skip if it does not.
     pub if_not: u8,
-    /// What it is done with.
+    /// Operand.
     pub number: u32,
 }
 
-/// What is refused where no rule allows it, as bits (linux/landlock.h).
+/// Accesses that are refused unless a rule allows them, as bits (linux/landlock.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Handled {
-    /// Accesses to files,
+    /// Accesses to files.
     pub files: u64,
-    /// to TCP ports,
+    /// Accesses to TCP ports.
     pub ports: u64,
-    /// and ways to other processes.
+    /// Ways to other processes.
     pub scopes: u64,
 }
 
-// The same on every architecture that Linux has had since 2019; not every C library has them.
+// The same number on every architecture that Linux has had since 2019. Some C libraries lack it.
 const LANDLOCK_CREATE_RULESET: c_long = 444;
 const LANDLOCK_ADD_RULE: c_long = 445;
 const LANDLOCK_RESTRICT_SELF: c_long = 446;
@@ -45,15 +45,15 @@ fn checked(result: c_long) -> io::Result<c_long> {
     }
 }
 
-/// Whatever this thread runs, and those that it starts from now on, gain no rights by it. The
-/// kernel takes filters only of those who have said this, or of root.
+/// Gives up gaining rights by running programs, for this thread and its later threads. Otherwise
+/// the kernel only takes filters from root.
 pub fn gain_nothing() -> io::Result<()> {
     // SAFETY: takes five numbers.
     let result = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     checked(result.into()).map(drop)
 }
 
-/// Whether filters may give this verdict here (`SECCOMP_RET_ERRNO` and the like).
+/// Returns whether filters can give this verdict here (`SECCOMP_RET_ERRNO` and the like).
 pub fn has_verdict(verdict: u32) -> bool {
     // SAFETY: the pointer is to a live number, which the call reads.
     let result = unsafe {
@@ -67,8 +67,8 @@ pub fn has_verdict(verdict: u32) -> bool {
     result == 0
 }
 
-/// From now on this thread's system calls, and those of the threads that it starts, are judged by
-/// this program, too.
+/// Installs a filter for the system calls of this thread and its later threads. Earlier filters
+/// stay.
 pub fn filter_calls(program: &[Instruction]) -> io::Result<()> {
     let mut filter: Vec<libc::sock_filter> = program
         .iter()
@@ -96,16 +96,16 @@ pub fn filter_calls(program: &[Instruction]) -> io::Result<()> {
             )
         })
     };
-    // Without the flag kernels before 5.16 take a filter for a sign that strangers' programs run
-    // here, and slow the processor down.
+    // Without the flag, kernels before 5.16 assume foreign code in this process, and slow the
+    // processor down.
     install(libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW)
         .or_else(|_| install(0))
         .map(drop)
 }
 
-/// Which version of Landlock there is; 0: none.
+/// Returns the version of Landlock; 0: none.
 pub fn landlock_version() -> u32 {
-    // SAFETY: without a structure, of no bytes, it takes a number and gives one.
+    // SAFETY: with a null pointer and length 0, it takes a number and returns one.
     let version = unsafe {
         libc::syscall(
             LANDLOCK_CREATE_RULESET,
@@ -117,10 +117,10 @@ pub fn landlock_version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
-/// A set of rules, so far without one.
+/// Returns a set of rules, which is empty.
 pub fn ruleset(handled: &Handled) -> io::Result<OwnedFd> {
-    // SAFETY: the pointer is to a live structure of this size, which the call copies. Where the
-    // kernel knows fewer fields it looks that the others are zero.
+    // SAFETY: the pointer is to a live structure of this size, which the call copies. A kernel that
+    // knows fewer fields checks that the others are zero.
     let descriptor = checked(unsafe {
         libc::syscall(
             LANDLOCK_CREATE_RULESET,
@@ -133,7 +133,7 @@ pub fn ruleset(handled: &Handled) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as c_int) })
 }
 
-/// Allows these accesses to whatever is below a folder.
+/// Allows accesses to everything below a folder.
 pub fn allow_below(rules: BorrowedFd<'_>, folder: BorrowedFd<'_>, files: u64) -> io::Result<()> {
     #[repr(C, packed)]
     struct PathBeneath {
@@ -144,8 +144,8 @@ pub fn allow_below(rules: BorrowedFd<'_>, folder: BorrowedFd<'_>, files: u64) ->
         allowed: files,
         folder: folder.as_raw_fd(),
     };
-    // SAFETY: both descriptors are open while they are borrowed; the pointer is to a live structure
-    // of the kind that the number before it says, which the call copies.
+    // SAFETY: both descriptors are open while they are borrowed. The pointer is to a live structure
+    // of the kind that the number before it names, and the call copies it.
     let result = unsafe {
         libc::syscall(
             LANDLOCK_ADD_RULE,
@@ -158,7 +158,7 @@ pub fn allow_below(rules: BorrowedFd<'_>, folder: BorrowedFd<'_>, files: u64) ->
     checked(result).map(drop)
 }
 
-/// Allows these accesses to a TCP port.
+/// Allows accesses to a TCP port.
 pub fn allow_port(rules: BorrowedFd<'_>, port: u16, ports: u64) -> io::Result<()> {
     #[repr(C)]
     struct NetPort {
@@ -169,8 +169,8 @@ pub fn allow_port(rules: BorrowedFd<'_>, port: u16, ports: u64) -> io::Result<()
         allowed: ports,
         port: port.into(),
     };
-    // SAFETY: the descriptor is open while it is borrowed; the pointer is to a live structure of
-    // the kind that the number before it says, which the call copies.
+    // SAFETY: the descriptor is open while it is borrowed. The pointer is to a live structure of
+    // the kind that the number before it names, and the call copies it.
     let result = unsafe {
         libc::syscall(
             LANDLOCK_ADD_RULE,
@@ -183,7 +183,7 @@ pub fn allow_port(rules: BorrowedFd<'_>, port: u16, ports: u64) -> io::Result<()
     checked(result).map(drop)
 }
 
-/// From now on these rules hold for this thread, and for those that it starts.
+/// Applies the rules to this thread and its later threads.
 pub fn enter(rules: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes an open descriptor and a number.
     let result = unsafe { libc::syscall(LANDLOCK_RESTRICT_SELF, rules.as_raw_fd(), 0_u32) };

@@ -1,4 +1,4 @@
-//! Descriptors that go from one process to another.
+//! Passing descriptors from one process to another.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -6,10 +6,10 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Descriptors that go with one message at the most (unix(7), `SCM_RIGHTS`).
+/// Largest number of descriptors in one message (unix(7), `SCM_RIGHTS`).
 pub const AT_ONCE_MAX: usize = 253;
 
-/// Room for the control data of a message with so many descriptors, aligned as its header is.
+/// Space for the control data of a message with `AT_ONCE_MAX` descriptors, aligned like its header.
 type Control = [MaybeUninit<libc::cmsghdr>; 66];
 
 const CONTROL_BYTES: usize = size_of::<Control>();
@@ -20,9 +20,8 @@ const _: () = assert!(
         <= CONTROL_BYTES
 );
 
-/// Sends bytes over a connected Unix stream socket, and with the first of them these
-/// descriptors, of which the other side gets copies: at most [`AT_ONCE_MAX`]. Says how many
-/// bytes were taken.
+/// Sends bytes over a connected Unix stream socket, and at most [`AT_ONCE_MAX`] descriptors with
+/// the first byte. The other side gets copies of them. Returns how many bytes were sent.
 pub fn send(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -44,10 +43,9 @@ pub fn send(
     if !descriptors.is_empty() {
         let length = size_of_val(descriptors) as u32;
         message.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: both compute with numbers only; there is room for so many, as was looked at
-        // above. The first header lies at the beginning of the control data, which is large
-        // enough and aligned for it, and the descriptors behind it. A borrowed descriptor is
-        // the number of one (its layout is a `RawFd`'s).
+        // SAFETY: both compute with numbers only, and the check above ensures the space. The first
+        // header is at the beginning of the control data, which is large enough and aligned for it
+        // and the descriptors. A borrowed descriptor is a number (it has the layout of `RawFd`).
         unsafe {
             message.msg_controllen = libc::CMSG_SPACE(length) as _;
             let header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -64,8 +62,8 @@ pub fn send(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives bytes of a connected Unix stream socket, and puts the descriptors that came with
-/// them behind the others. 0: the other side sends no more.
+/// Receives bytes of a connected Unix stream socket, and appends the descriptors that came with
+/// them. 0: the other side has closed.
 pub fn receive(
     socket: BorrowedFd<'_>,
     into: &mut [u8],
@@ -83,16 +81,15 @@ pub fn receive(
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = CONTROL_BYTES as _;
-    // SAFETY: the descriptor is open while it is borrowed; the header points to one slice and
-    // to control data that live through the call, of which the kernel writes at most so many
-    // bytes.
+    // SAFETY: the descriptor is open while it is borrowed; the header points to one slice and to
+    // control data that live through the call. The kernel writes at most their lengths.
     let received =
         unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     // SAFETY: the header is as the kernel left it; it and what it points to are live.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
-    // SAFETY: it is null or points to a header within the control data, which the kernel
-    // filled.
+    // SAFETY: the pointer is null, or points to a header within the control data, which the kernel
+    // has filled.
     while let Some(each) = unsafe { header.as_ref() } {
         if each.cmsg_level == libc::SOL_SOCKET && each.cmsg_type == libc::SCM_RIGHTS {
             // SAFETY: it computes with numbers only.
@@ -103,8 +100,8 @@ pub fn receive(
             )]
             let bytes = each.cmsg_len as usize - header_bytes;
             for index in 0..bytes / size_of::<c_int>() {
-                // SAFETY: the data behind the header are so many descriptors, not aligned for
-                // sure; the kernel opened each for this process, and nobody else has taken it.
+                // SAFETY: the data of this header are `count` descriptors, perhaps unaligned. The
+                // kernel opened each for this process, and no other code has taken it.
                 descriptors.push_back(unsafe {
                     let data = libc::CMSG_DATA(header).cast::<c_int>();
                     OwnedFd::from_raw_fd(data.add(index).read_unaligned())
@@ -121,7 +118,7 @@ pub fn receive(
     Ok(received)
 }
 
-/// Whose process is at the other side of a connected Unix socket: its number, and its user's.
+/// Returns the process id and user id of the other side of a connected Unix socket.
 pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     let unknown = libc::ucred {
         pid: 0,
@@ -133,18 +130,18 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     Ok((peer.pid as u32, peer.uid))
 }
 
-/// Whether the other side of a connected Unix stream socket has read all that was sent.
+/// Returns whether the other side of a connected Unix stream socket has read everything.
 pub fn has_read_all(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut unread: c_int = 0;
-    // SAFETY: the descriptor is open while it is borrowed; the kernel writes one number, to
-    // where there is one.
+    // SAFETY: the descriptor is open while it is borrowed. The pointer is to a live number, which
+    // the kernel writes.
     match unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) } {
         0 => Ok(unread == 0),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Whose process this is: its user's number.
+/// Returns the user id of this process.
 pub fn own_user() -> u32 {
     // SAFETY: it takes nothing and cannot fail.
     unsafe { libc::geteuid() }

@@ -1,10 +1,10 @@
-//! Options of sockets.
+//! Socket options.
 
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Sets an option of a socket, whose value is an integer or a structure of C's.
+/// Sets a socket option, whose value is an integer or a C structure.
 pub(super) fn set_option<T>(
     socket: BorrowedFd<'_>,
     level: c_int,
@@ -30,11 +30,11 @@ pub(super) fn set_option<T>(
     }
 }
 
-/// Returns an option of a socket. `value` is what it is if the kernel writes less.
+/// Returns a socket option. Bytes that the kernel does not write keep their `value`.
 ///
 /// # Safety
 ///
-/// Any bytes have to be a value of `T`: it is an integer, or a structure of C's with integers only.
+/// Any bytes must be a valid `T`: an integer, or a C structure of integers.
 pub(super) unsafe fn option<T: Copy>(
     descriptor: c_int,
     name: c_int,
@@ -59,9 +59,8 @@ pub(super) unsafe fn option<T: Copy>(
     }
 }
 
-/// Makes the sockets that a listener accepts send without delay, and hold no more than
-/// `unsent_bytes_max` that have not been sent. (Linux hands both down to accepted sockets, which
-/// saves two calls a connection.)
+/// Makes accepted sockets send without delay, and hold at most `unsent_bytes_max` unsent bytes.
+/// Linux copies both options from the listener, which saves two calls per connection.
 pub fn set_for_accepted(listener: BorrowedFd<'_>, unsent_bytes_max: c_int) -> io::Result<()> {
     set_option(listener, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
     set_option(
@@ -72,7 +71,7 @@ pub fn set_for_accepted(listener: BorrowedFd<'_>, unsent_bytes_max: c_int) -> io
     )
 }
 
-/// Lets so many connections wait to be accepted, as far as the kernel allows.
+/// Sets the length of the accept queue, as far as the kernel allows.
 pub fn set_backlog(listener: BorrowedFd<'_>, connections_max: c_int) -> io::Result<()> {
     // SAFETY: takes an open descriptor and a number. Calling it again on a listening socket changes
     // its backlog only.
@@ -84,20 +83,19 @@ pub fn set_backlog(listener: BorrowedFd<'_>, connections_max: c_int) -> io::Resu
     }
 }
 
-/// Asks for send and receive buffers of so many bytes; the kernel grants what it may.
+/// Sets the size of the send and receive buffers, as far as the kernel allows.
 pub fn set_udp_buffers(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
 }
 
-/// Lets the kernel cut what is sent with one call into datagrams of so many bytes; 0 turns it off.
-/// Fails where the kernel cannot.
+/// Sets the size of datagrams into which the kernel cuts the bytes of one call; 0 turns this off.
+/// Fails if the kernel cannot do it.
 pub fn set_segment_bytes(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes)
 }
 
-/// Sets what each datagram of a socket that can send by this IP version is marked with: its DSCP,
-/// from 0 to 63.
+/// Sets the DSCP of datagrams, 0 to 63, on a socket that can send by this IP version.
 pub fn set_dscp(socket: BorrowedFd<'_>, is_ipv6: bool, dscp: u8) -> io::Result<()> {
     let (level, name) = match is_ipv6 {
         false => (libc::IPPROTO_IP, libc::IP_TOS),
@@ -106,8 +104,8 @@ pub fn set_dscp(socket: BorrowedFd<'_>, is_ipv6: bool, dscp: u8) -> io::Result<(
     set_option(socket, level, name, c_int::from(dscp) << 2)
 }
 
-/// Lets datagrams to groups of this IP version pass so many routers less one, and leave by this
-/// interface; 0: by that which the routes say.
+/// Sets TTL and interface of datagrams to groups of this IP version. Interface 0: the routing table
+/// chooses.
 pub fn set_multicast(
     socket: BorrowedFd<'_>,
     is_ipv6: bool,
@@ -130,8 +128,8 @@ pub fn set_multicast(
     set_option(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, by_index)
 }
 
-/// Has a socket take no datagrams of groups of this IP version but those that it has joined itself.
-/// (Linux gives it those of all groups that anybody on this machine has joined.)
+/// Makes a socket receive only groups of this IP version that it has joined itself. By default,
+/// Linux delivers all groups that any program on this machine has joined.
 pub fn take_joined_only(socket: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<()> {
     let (level, name) = match is_ipv6 {
         false => (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL),
@@ -140,10 +138,10 @@ pub fn take_joined_only(socket: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<()>
     set_option::<c_int>(socket, level, name, 0)
 }
 
-/// Of linux/in6.h; not every C library has it.
+/// From linux/in6.h. Some C libraries lack it.
 const IPV6_MULTICAST_ALL: c_int = 29;
 
-/// Lets other sockets be bound to where this one is bound, if they allow it too; or not.
+/// Sets whether other sockets may be bound to the same address, if they allow it, too.
 pub fn set_shared(socket: BorrowedFd<'_>, is_shared: bool) -> io::Result<()> {
     let value = c_int::from(is_shared);
     set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, value)

@@ -1,4 +1,4 @@
-//! What is the whole process's: its signals, memory, time and limits.
+//! Signals, memory, CPU time and limits of the process.
 
 use std::ffi::c_int;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// These signals do nothing from now on.
+/// Ignores these signals from now on.
 pub fn ignore_signals(signals: &[c_int]) {
     for &signal in signals {
         // SAFETY: takes two numbers; no handler of this process's is run.
@@ -17,8 +17,8 @@ pub fn ignore_signals(signals: &[c_int]) {
     }
 }
 
-/// Blocks these signals for this thread, and for those that it starts from now on, and gives a
-/// descriptor from which they are read, each as a `signalfd_siginfo`; reading never waits.
+/// Blocks these signals for this thread and its later threads. Returns a descriptor to read them
+/// from, each as a `signalfd_siginfo`. Reading never blocks.
 pub fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
     // SAFETY: a sigset_t is plain data, for which all zeros are a value; it is made an empty set
     // next.
@@ -48,9 +48,8 @@ pub fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Gives memory that has been freed back to the kernel. The allocator keeps it otherwise, where
-/// anything behind it is in use still: after a thousand streams a server would stay as large as it
-/// was with them.
+/// Returns freed memory to the kernel. The allocator would keep it while memory above it is in use,
+/// so that a server would stay as large as it was with a thousand streams.
 pub fn return_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes a number and touches only memory that is free already.
@@ -59,7 +58,7 @@ pub fn return_memory() {
     }
 }
 
-/// The time that this process has had of the machine's processors.
+/// Returns the CPU time of this process.
 pub fn cpu_time() -> Duration {
     // SAFETY: it is of numbers alone, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -72,20 +71,20 @@ pub fn cpu_time() -> Duration {
     times[0] + times[1]
 }
 
-/// How large a page of memory is.
+/// Returns the size of a memory page.
 pub fn page_bytes() -> u64 {
     // SAFETY: it takes a number and gives one.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).unwrap_or(0)
 }
 
-/// Waits until a process has ended, and with it all that it had open. Returns whether it has.
+/// Waits until a process has ended and its descriptors are closed. Returns whether it has.
 #[cfg(feature = "handover")]
 pub fn await_end(process: u32, time: Duration) -> bool {
     // SAFETY: it takes two numbers, and opens a descriptor for nobody else.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
     if opened < 0 {
-        // There is no such process any more; or this kernel has no such call.
+        // The process has ended already, or this kernel lacks the call.
         return io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
     }
     // SAFETY: the call above opened it for nobody else.
@@ -100,7 +99,7 @@ pub fn await_end(process: u32, time: Duration) -> bool {
     unsafe { libc::poll(&raw mut waited, 1, milliseconds) == 1 }
 }
 
-/// Raises the limit on open files as far as this process may, and says what it is then.
+/// Raises the limit on open files as far as possible. Returns the limit.
 pub fn raise_file_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

@@ -1,4 +1,4 @@
-//! What is called most: sending.
+//! Sending, the most frequent system calls.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -6,10 +6,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::sockets::socket_address;
 
-/// Sends slices over a connected stream socket with one call. Leaner than `writev`, which goes
-/// through the file layer first: that is a tenth of the cost of a viewer's write. And called by its
-/// number where it is called most: the C library's own functions are places where a thread may be
-/// cancelled, which nobody does here, and two atomic operations each.
+/// Sends slices over a connected stream socket with one call. Cheaper than `writev` by a tenth of
+/// the cost of a viewer's write, since that goes through the file layer. One slice is sent by the
+/// number of the call: the C library's functions add two atomic operations for thread cancellation,
+/// which is not used here.
 pub fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     if let [slice] = slices {
@@ -49,8 +49,8 @@ pub fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize>
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sends datagrams of an unconnected socket with one call, each of them to its address. Says how
-/// many of them the kernel took; an error is that of the first.
+/// Sends datagrams over an unconnected socket with one call, each to its address. Returns how many
+/// the kernel took. An error is that of the first one.
 pub fn send_each<'a>(
     socket: BorrowedFd<'_>,
     datagrams: impl Iterator<Item = (&'a [u8], SocketAddr)>,
@@ -85,5 +85,5 @@ pub fn send_each<'a>(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Datagrams that go out with one call of [`send_each`] at the most.
+/// Largest number of datagrams in one call of [`send_each`].
 const AT_ONCE_MAX: usize = 64;

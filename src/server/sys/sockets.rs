@@ -1,4 +1,4 @@
-//! Sockets that are opened here, or inherited, and how the system calls write addresses.
+//! Opening and inheriting sockets, and addresses in the form of system calls.
 
 use std::env;
 use std::ffi::{CString, c_int};
@@ -9,7 +9,7 @@ use std::sync::Once;
 
 use super::options::{option, set_option, set_shared, take_joined_only};
 
-/// What a socket is for.
+/// The use of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketKind {
     Listener,
@@ -17,9 +17,9 @@ pub enum SocketKind {
     Other,
 }
 
-/// The next client of a socket in the file system; reading and writing never wait. What path it is
-/// bound to is not asked for: one of 108 bytes has no end in the address, whose length is then said
-/// to be more than it holds (unix(7)), and whoever believes that reads behind it.
+/// Accepts the next client of a socket in the file system, non-blocking. Does not ask for its path:
+/// a path of 108 bytes has no end in the address, and its reported length is larger than the
+/// address (unix(7)).
 pub fn accept_unnamed(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let nobody = std::ptr::null_mut();
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -34,10 +34,10 @@ pub fn accept_unnamed(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// More inherited sockets are not taken.
+/// Largest number of inherited sockets.
 const INHERITED_MAX: c_int = 64;
 
-/// Takes the sockets that a service manager passed to this process, by `LISTEN_PID` and
+/// Takes the sockets that a service manager has passed to this process, by `LISTEN_PID` and
 /// `LISTEN_FDS` (sd_listen_fds(3)), in their order. Only the first call returns any.
 #[allow(
     clippy::disallowed_methods,
@@ -61,7 +61,7 @@ pub fn inherited_sockets() -> Vec<io::Result<(SocketKind, OwnedFd)>> {
     sockets
 }
 
-/// Returns what the socket with this number is for.
+/// Returns the use of the socket with this number.
 fn socket_kind(descriptor: c_int) -> io::Result<SocketKind> {
     // SAFETY: the option is an integer.
     let number = |name| unsafe { option::<c_int>(descriptor, name, 0) };
@@ -75,9 +75,9 @@ fn socket_kind(descriptor: c_int) -> io::Result<SocketKind> {
     })
 }
 
-/// A socket that takes datagrams to this group and port, and shares them with others that do. It
-/// has joined the group on this interface (0: that which the routes say), for what this one host
-/// sends, or for what anybody does (RFC 3678 section 5.1).
+/// Opens a socket for datagrams to this group and port, which other sockets may share. Joins the
+/// group on this interface (0: the routing table chooses), for one sender or for all (RFC 3678
+/// section 5.1).
 pub fn group_socket(
     group: SocketAddr,
     source: Option<IpAddr>,
@@ -98,7 +98,7 @@ pub fn group_socket(
     set_shared(socket.as_fd(), true)?;
     take_joined_only(socket.as_fd(), group.is_ipv6())?;
     if interface != 0 {
-        // By IPv6 a socket that has joined a group on one interface gets it from all others, too.
+        // In IPv6, a socket that has joined a group on one interface would also get it from others.
         let index = interface as c_int;
         set_option(
             socket.as_fd(),
@@ -134,7 +134,7 @@ pub fn group_socket(
     Ok(UdpSocket::from(socket))
 }
 
-/// An address as the system calls take it, and how many bytes of it count.
+/// Returns an address in the form of system calls, and its length.
 pub(super) fn socket_address(
     address: SocketAddr,
     scope: u32,
@@ -173,7 +173,7 @@ pub(super) fn socket_address(
     (storage, length as libc::socklen_t)
 }
 
-/// The number of a network interface.
+/// Returns the index of a network interface.
 pub fn interface_index(name: &str) -> io::Result<u32> {
     let name = CString::new(name)?;
     // SAFETY: the pointer is to a live string that ends with a zero; the call reads it.

@@ -1,4 +1,4 @@
-//! Clients' sockets go to another process while they are served here: for a while both have them.
+//! The hand-over of clients' sockets. Both processes have them for a while.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,38 +9,38 @@ use super::Sockets;
 use crate::relay::ConnectionId;
 
 impl Sockets {
-    /// Those that are open.
+    /// Returns the connections of all open sockets.
     pub fn ids(&self) -> impl Iterator<Item = ConnectionId> {
         self.places.iter().flatten().map(|socket| socket.id)
     }
 
-    /// The descriptor of a connection's socket.
+    /// Returns the descriptor of a connection's socket.
     pub fn descriptor(&self, id: ConnectionId) -> Option<BorrowedFd<'_>> {
         let socket = self.places.get(id.index())?.as_ref()?;
         (socket.id == id).then(|| socket.stream.as_fd())
     }
 
-    /// Another process has a copy of its descriptor.
+    /// Records that another process has a copy of the descriptor.
     pub fn share(&mut self, id: ConnectionId) {
         if let Some(socket) = self.get_mut(id) {
             socket.is_shared = true;
         }
     }
 
-    /// It is that process's alone from now on.
+    /// Leaves the socket to the other process.
     pub fn give_away(&mut self, id: ConnectionId, registry: &Registry) {
         let place = self.places.get_mut(id.index());
         if let Some(place) = place
             && let Some(mut socket) = place.take_if(|socket| socket.id == id)
         {
-            // As long as that one has it, events of it would come here.
+            // Otherwise events would come here while the other process has the socket.
             let _ = registry.deregister(&mut socket.stream);
             socket.is_shared = false;
         }
     }
 
-    /// Of those that another process has passed the ones of these connections, each of which must
-    /// have one. The others are that process's alone.
+    /// Keeps the passed sockets of these connections, and fails if one is missing. Leaves the
+    /// others to the other process.
     pub fn only(
         mut self,
         ids: impl Iterator<Item = ConnectionId>,

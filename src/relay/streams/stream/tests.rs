@@ -88,7 +88,7 @@ fn seat(stream: &mut Stream) {
     };
     stream
         .rtp_out
-        .post
+        .udp_out
         .set_clients(Rc::new([client]), None, || 7);
 }
 

@@ -1,12 +1,12 @@
-//! What is on its way to the UDP clients of a stream: letters of datagrams, each made once for all
-//! who get the same, and what each client has got of them.
+//! Datagrams that wait to be sent to the UDP clients of a stream, and each client's counters.
 //!
-//! RTP goes to whoever gets RTP; without its headers to whoever gets MPEG-TS alone; the corrections
-//! of a matrix to whoever asked for that ([`Fec`]), some ports above.
+//! Datagrams of one kind are collected in batches. A batch is made once, and goes to every client
+//! that gets this kind: RTP, MPEG-TS without RTP, or the corrections of one matrix ([`Fec`]), which
+//! go to higher ports.
 //!
-//! Held at the most: [`POST_BYTES_MAX`] and a letter of each kind (60 KiB each, corrections half of
-//! that), 61 KiB for each of [`MATRICES_MAX`] matrices, and 40 bytes for a client. Of more matrices
-//! than that no corrections are made, which the gate sees to.
+//! Memory: at most [`WAITING_BYTES_MAX`], one more batch of each kind (60 KiB; half of that for
+//! corrections), 61 KiB for each of [`MATRICES_MAX`] matrices, and 40 bytes per client. The gate
+//! refuses clients that would need more matrices.
 
 #[cfg(feature = "handover")]
 mod handover;
@@ -20,105 +20,114 @@ use serde::Serialize;
 use crate::gate::{Destination, FecMatrix, MATRICES_MAX, Transport};
 use crate::rtp::{self, DATAGRAM_BYTES, Fec, Side};
 
-/// The clients of a stream, and their letters.
+/// The UDP clients of a stream, and the batches that wait to be sent to them.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Post {
-    /// As the tokens lend it.
+pub struct UdpOut {
+    /// All clients, shared with the token table. The clients that have got the first batch come
+    /// first.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     clients: Rc<[Destination]>,
-    /// What each of them has got; as many as there are clients.
+    /// The counters of each client, in the order of `clients`.
     figures: Vec<ClientFigures>,
-    /// The address of one of them that gets nothing: the source.
+    /// The client that is also the stream's source. It gets nothing.
     source: Option<SocketAddr>,
-    /// How many get something.
+    /// Number of clients without the source.
     client_count: usize,
-    letters: VecDeque<DatagramBatch>,
+    /// The first batch is being sent.
+    #[cfg_attr(feature = "handover", serde(rename = "letters"))]
+    batches: VecDeque<DatagramBatch>,
+    /// Memory of the batches.
     #[cfg_attr(feature = "handover", serde(skip))]
-    letters_bytes: usize,
-    /// Which client gets the first letter next: none before it does.
+    waiting_bytes: usize,
+    /// Index of the next client that gets the first batch.
     next_place: usize,
-    /// One for each matrix that a client asked for.
+    /// A generator for each matrix that a client asked for.
     corrections: Vec<(FecMatrix, Fec)>,
-    /// Some client gets MPEG-TS alone.
+    /// Whether a client gets MPEG-TS without RTP.
     has_bare: bool,
-    /// Who gets the first letter now, and their places among the clients: at most
-    /// [`AT_ONCE_MAX`].
+    /// Addresses that the first batch is being sent to; at most [`AT_ONCE_MAX`].
     #[cfg_attr(feature = "handover", serde(skip))]
     to: Vec<SocketAddr>,
+    /// Index in `clients` of each address in `to`.
     #[cfg_attr(feature = "handover", serde(skip))]
     places: Vec<usize>,
+    /// Bytes of all datagrams that were sent.
     bytes_sent: u64,
 }
 
-/// What a client has got.
+/// A client's counters.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[cfg_attr(feature = "handover", derive(serde::Deserialize))]
 pub struct ClientFigures {
-    /// Datagrams that the kernel took.
+    /// Datagrams that the kernel accepted.
     pub sent: u64,
-    /// Those that it did not take, or that there was no room for.
+    /// Datagrams that the kernel refused, or that the queue had no space for.
     pub dropped: u64,
 }
 
-/// Datagrams that go out with one call.
+/// Datagrams of one size that go out with one system call.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct DatagramBatch {
-    kind: Kind,
+    /// Decides which clients get the batch.
+    kind: Content,
+    /// The datagrams, one behind the other.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
+    /// Size of each datagram; the last one may be shorter.
     datagram_bytes: usize,
 }
 
-/// What a letter's datagrams are.
+/// What the datagrams of a batch contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum Kind {
-    /// RTP, or RTCP of a source.
+enum Content {
+    /// RTP, or RTCP from a source.
     Rtp,
-    /// MPEG-TS alone.
+    /// MPEG-TS without RTP.
     Bare,
+    /// Corrections of a matrix, for its columns or rows.
     Corrections(FecMatrix, Side),
 }
 
-/// Datagrams that go out together: what the kernel takes in one call.
-pub const LETTER_BYTES_MAX: usize = 45 * DATAGRAM_BYTES;
-/// What waits to be sent of RTP that came in, in bytes that it holds; more is dropped.
-pub const POST_BYTES_MAX: usize = 512 * 1024;
-/// A letter goes to so many clients with one call.
+/// Largest batch: the kernel takes as much in one call.
+pub const BATCH_BYTES_MAX: usize = 45 * DATAGRAM_BYTES;
+/// Memory of the batches that wait; further datagrams are dropped.
+pub const WAITING_BYTES_MAX: usize = 512 * 1024;
+/// Clients that get a batch with one system call.
 const AT_ONCE_MAX: usize = 64;
-/// Among so many letters one is sought to which a datagram can be added.
-const LETTERS_TRIED_MAX: usize = 16;
+/// Number of batches, from the newest on, that are searched for one that a datagram fits into.
+const BATCHES_TRIED_MAX: usize = 16;
 
-impl Kind {
+impl Content {
     fn is_for(self, transport: Transport) -> bool {
         match (self, transport) {
-            (Kind::Rtp, Transport::Rtp(_)) | (Kind::Bare, Transport::Bare) => true,
-            (Kind::Corrections(of, _), Transport::Rtp(Some(asked))) => of == asked,
-            (Kind::Rtp, Transport::Bare) | (Kind::Bare, Transport::Rtp(_)) => false,
-            (Kind::Corrections(..), Transport::Rtp(None) | Transport::Bare) => false,
+            (Content::Rtp, Transport::Rtp(_)) | (Content::Bare, Transport::Bare) => true,
+            (Content::Corrections(of, _), Transport::Rtp(Some(asked))) => of == asked,
+            (Content::Rtp, Transport::Bare) | (Content::Bare, Transport::Rtp(_)) => false,
+            (Content::Corrections(..), Transport::Rtp(None) | Transport::Bare) => false,
         }
     }
 
     fn port_offset(self) -> u16 {
         match self {
-            Kind::Rtp | Kind::Bare => 0,
-            Kind::Corrections(_, Side::Columns) => FecMatrix::COLUMNS_ABOVE,
-            Kind::Corrections(_, Side::Rows) => FecMatrix::ROWS_ABOVE,
+            Content::Rtp | Content::Bare => 0,
+            Content::Corrections(_, Side::Columns) => FecMatrix::COLUMNS_ABOVE,
+            Content::Corrections(_, Side::Rows) => FecMatrix::ROWS_ABOVE,
         }
     }
 }
 
-impl Post {
-    /// Finds out to whom the first letter goes next; says no where there is none.
+impl UdpOut {
+    /// Chooses the clients that the first batch goes to next. Returns `false` if no batch is left.
     pub fn next_clients(&mut self) -> bool {
         self.to.clear();
         self.places.clear();
         let at_once = self.clients.len().min(AT_ONCE_MAX);
         self.to.reserve_exact(at_once);
         self.places.reserve_exact(at_once);
-        while let Some(letter) = self.letters.front() {
-            let count = letter.bytes.len().div_ceil(letter.datagram_bytes) as u64;
+        while let Some(batch) = self.batches.front() {
+            let count = batch.bytes.len().div_ceil(batch.datagram_bytes) as u64;
             let first = self.next_place;
             let clients = self.clients.get(first..).unwrap_or_default();
             let figures = self.figures.get_mut(first..).unwrap_or_default();
@@ -127,33 +136,34 @@ impl Post {
                     break;
                 }
                 self.next_place = place + 1;
-                if self.source == Some(client.address) || !letter.kind.is_for(client.transport) {
+                if self.source == Some(client.address) || !batch.kind.is_for(client.transport) {
                     continue;
                 }
                 let mut to = client.address;
-                // No matrix is given to a client whose ports would not reach so far.
-                to.set_port(to.port().saturating_add(letter.kind.port_offset()));
+                // A client whose port is too high for this cannot have a matrix.
+                to.set_port(to.port().saturating_add(batch.kind.port_offset()));
                 figures.sent += count;
                 self.to.push(to);
                 self.places.push(place);
             }
-            self.bytes_sent += (letter.bytes.len() * self.to.len()) as u64;
+            self.bytes_sent += (batch.bytes.len() * self.to.len()) as u64;
             if !self.to.is_empty() {
                 return true;
             }
             self.next_place = 0;
-            self.letters_bytes -= letter.held_bytes();
-            self.letters.pop_front();
+            self.waiting_bytes -= batch.held_bytes();
+            self.batches.pop_front();
         }
         false
     }
 
-    /// The client that is the source, and gets nothing.
+    /// Returns the client that is also the source, and gets nothing.
     pub fn source(&self) -> Option<SocketAddr> {
         self.source
     }
 
-    /// So many datagrams of the first letter were not taken, for each whom it went to last.
+    /// Counts datagrams of the first batch that the kernel refused, for each client that
+    /// [`UdpOut::next_clients`] chose last.
     pub fn not_taken(&mut self, counts: &[usize]) {
         for (place, count) in self.places.drain(..).zip(counts) {
             if let Some(figures) = self.figures.get_mut(place) {
@@ -163,49 +173,49 @@ impl Post {
         }
     }
 
-    /// The letter that is being sent, and to whom: its bytes, and the size of its datagrams.
-    pub fn letter(&self) -> Option<(&[SocketAddr], &[u8], usize)> {
-        let letter = self.letters.front()?;
-        Some((&self.to, &letter.bytes, letter.datagram_bytes))
+    /// Returns the chosen clients, the bytes of the first batch, and the size of its datagrams.
+    pub fn batch(&self) -> Option<(&[SocketAddr], &[u8], usize)> {
+        let batch = self.batches.front()?;
+        Some((&self.to, &batch.bytes, batch.datagram_bytes))
     }
 
-    /// Whether nothing is on its way.
+    /// Returns whether no batch waits.
     pub fn is_empty(&self) -> bool {
-        self.letters.is_empty()
+        self.batches.is_empty()
     }
 
-    /// How many get something.
+    /// Returns the number of clients that get something.
     pub fn client_count(&self) -> usize {
         self.client_count
     }
 
-    /// Bytes of datagrams.
+    /// Returns the bytes of all datagrams that were sent.
     pub fn bytes_sent(&self) -> u64 {
         self.bytes_sent
     }
 
-    /// What each has got who gets something.
+    /// Returns the counters of each client that gets something.
     pub fn figures(&self) -> impl Iterator<Item = (Destination, ClientFigures)> {
         let all = self.clients.iter().zip(&self.figures);
         let those = all.filter(|(client, _)| self.source != Some(client.address));
         those.map(|(client, figures)| (*client, *figures))
     }
 
-    /// Whether every datagram has to be of the same size.
+    /// Returns whether corrections are made. Then every datagram must have the same size.
     pub fn has_corrections(&self) -> bool {
         !self.corrections.is_empty()
     }
 
-    /// A datagram of a source goes out as it came, and its payload to those who get MPEG-TS alone.
-    /// Says no where too much waits already.
+    /// Queues a source's datagram as it is, and its payload `transport` for clients that get
+    /// MPEG-TS without RTP. Returns `false` if it had to drop one of them.
     #[must_use]
     pub fn forward(&mut self, datagram: &[u8], transport: Option<&[u8]>) -> bool {
         if self.client_count == 0 || datagram.is_empty() {
             return true;
         }
-        let mut fits = self.put(Kind::Rtp, datagram);
+        let mut fits = self.put(Content::Rtp, datagram);
         if let Some(payload) = transport.filter(|payload| self.has_bare && !payload.is_empty()) {
-            fits &= self.put(Kind::Bare, payload);
+            fits &= self.put(Content::Bare, payload);
         }
         if transport.is_some() && fits {
             self.correct(datagram, datagram.len());
@@ -213,8 +223,8 @@ impl Post {
         fits
     }
 
-    /// RTP that was made here, each datagram of [`DATAGRAM_BYTES`] but perhaps the last, once
-    /// nothing is on its way.
+    /// Queues RTP that this server has made, when no batch waits. Each datagram has
+    /// [`DATAGRAM_BYTES`]; the last one may be shorter.
     pub fn send(&mut self, datagrams: Vec<u8>) {
         if datagrams.is_empty() || self.client_count == 0 {
             return;
@@ -222,68 +232,70 @@ impl Post {
         self.correct(&datagrams, DATAGRAM_BYTES);
         if self.has_bare {
             self.push_front(DatagramBatch {
-                kind: Kind::Bare,
+                kind: Content::Bare,
                 bytes: rtp::without_headers(&datagrams),
                 datagram_bytes: rtp::PAYLOAD_BYTES,
             });
         }
         let mut clients = self.clients.iter();
-        if clients.any(|client| Kind::Rtp.is_for(client.transport)) {
+        if clients.any(|client| Content::Rtp.is_for(client.transport)) {
             self.push_front(DatagramBatch {
-                kind: Kind::Rtp,
+                kind: Content::Rtp,
                 bytes: datagrams,
                 datagram_bytes: DATAGRAM_BYTES,
             });
         }
     }
 
-    /// Before the corrections of it.
-    fn push_front(&mut self, letter: DatagramBatch) {
-        self.letters_bytes += letter.held_bytes();
-        self.letters.push_front(letter);
+    /// Puts a batch in front of its corrections.
+    fn push_front(&mut self, batch: DatagramBatch) {
+        self.waiting_bytes += batch.held_bytes();
+        self.batches.push_front(batch);
     }
 
-    /// What of corrections these datagrams of one size bring about.
+    /// Queues the corrections that are complete after these datagrams, which have one size.
     fn correct(&mut self, datagrams: &[u8], datagram_bytes: usize) {
         let mut corrections = std::mem::take(&mut self.corrections);
         for (matrix, fec) in &mut corrections {
             for datagram in datagrams.chunks(datagram_bytes) {
                 fec.protect(datagram, |side, packet| {
-                    self.put(Kind::Corrections(*matrix, side), packet);
+                    self.put(Content::Corrections(*matrix, side), packet);
                 });
             }
         }
         self.corrections = corrections;
     }
 
-    /// Nothing more comes: the corrections that wait for packets to go out behind go out now.
+    /// Queues the remaining corrections, at the end of the stream.
     pub fn finish(&mut self) {
         let mut corrections = std::mem::take(&mut self.corrections);
         for (matrix, fec) in &mut corrections {
             fec.finish(|packet| {
-                self.put(Kind::Corrections(*matrix, Side::Columns), packet);
+                self.put(Content::Corrections(*matrix, Side::Columns), packet);
             });
         }
         self.corrections = corrections;
     }
 
-    /// A datagram goes behind those of its kind, unless too much waits: then all who are to get it
-    /// have one dropped. Several of one size share a letter that is not being sent yet.
-    fn put(&mut self, kind: Kind, datagram: &[u8]) -> bool {
-        if self.letters_bytes + datagram.len() + 2 * size_of::<DatagramBatch>() > POST_BYTES_MAX {
+    /// Queues a datagram. Adds it to a batch of the same content and size that is not being sent
+    /// yet, if there is one. Returns `false` if too much waits: then each client that would have
+    /// got the datagram counts it as dropped.
+    fn put(&mut self, kind: Content, datagram: &[u8]) -> bool {
+        if self.waiting_bytes + datagram.len() + 2 * size_of::<DatagramBatch>() > WAITING_BYTES_MAX
+        {
             self.drop_one(kind);
             return false;
         }
         let being_sent = usize::from(self.next_place > 0);
-        let open = self.letters.iter_mut().skip(being_sent).rev();
+        let open = self.batches.iter_mut().skip(being_sent).rev();
         let last = open
-            .take(LETTERS_TRIED_MAX)
-            .find(|letter| letter.kind == kind);
+            .take(BATCHES_TRIED_MAX)
+            .find(|batch| batch.kind == kind);
         match last {
-            Some(letter) if letter.takes(datagram) => {
-                self.letters_bytes -= letter.held_bytes();
-                letter.add(datagram);
-                self.letters_bytes += letter.held_bytes();
+            Some(batch) if batch.takes(datagram) => {
+                self.waiting_bytes -= batch.held_bytes();
+                batch.add(datagram);
+                self.waiting_bytes += batch.held_bytes();
             }
             Some(_) | None => self.push(DatagramBatch {
                 kind,
@@ -294,31 +306,32 @@ impl Post {
         true
     }
 
-    fn drop_one(&mut self, kind: Kind) {
+    fn drop_one(&mut self, kind: Content) {
         for (client, figures) in self.clients.iter().zip(&mut self.figures) {
             figures.dropped += u64::from(kind.is_for(client.transport));
         }
     }
 
-    fn push(&mut self, letter: DatagramBatch) {
-        self.letters_bytes += letter.held_bytes();
-        self.letters.push_back(letter);
+    fn push(&mut self, batch: DatagramBatch) {
+        self.waiting_bytes += batch.held_bytes();
+        self.batches.push_back(batch);
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
-        let letters = self.letters.iter().map(|letter| letter.bytes.capacity());
+        let batches = self.batches.iter().map(|batch| batch.bytes.capacity());
         let corrections = self.corrections.iter().map(|(_, fec)| fec.held_bytes());
-        letters.sum::<usize>()
+        batches.sum::<usize>()
             + corrections.sum::<usize>()
-            + self.letters.capacity() * size_of::<DatagramBatch>()
+            + self.batches.capacity() * size_of::<DatagramBatch>()
             + self.to.capacity() * size_of::<SocketAddr>()
             + self.places.capacity() * size_of::<usize>()
             + self.corrections.capacity() * size_of::<(FecMatrix, Fec)>()
             + self.own_clients_bytes()
     }
 
-    /// What its list of clients takes, unless that is lent by the tokens, and their figures.
+    /// Returns the memory of the counters, and of the list of clients unless the token table
+    /// shares it.
     pub fn own_clients_bytes(&self) -> usize {
         let figures = self.figures.capacity() * size_of::<ClientFigures>();
         let is_own = Rc::strong_count(&self.clients) == 1;
@@ -330,16 +343,16 @@ impl Post {
             }
     }
 
-    /// Nobody gets anything any more, and nothing is held.
+    /// Removes all clients and batches.
     pub fn clear(&mut self) {
-        *self = Post {
+        *self = UdpOut {
             bytes_sent: self.bytes_sent,
-            ..Post::default()
+            ..UdpOut::default()
         };
     }
 
-    /// These clients but the source, and no others, from now on. None is there twice. `random` is
-    /// for the numbers of new corrections.
+    /// Replaces the clients. `source` gets nothing, if it is one of them. No address may come
+    /// twice. New corrections begin with sequence numbers from `random`.
     pub fn set_clients(
         &mut self,
         clients: Rc<[Destination]>,
@@ -351,7 +364,7 @@ impl Post {
             .map(|(client, figures)| (client.address, *figures))
             .collect();
         self.put_in_order(clients);
-        // Their places are others' now.
+        // The indexes now belong to other clients.
         self.places.clear();
         let is_client = |source: &SocketAddr| {
             let mut clients = self.clients.iter();
@@ -363,8 +376,8 @@ impl Post {
             .map(|known| known.copied().unwrap_or_default())
             .collect();
         self.client_count = self.clients.len() - usize::from(self.source.is_some());
-        let mut carriages = self.clients.iter().map(|client| client.transport);
-        self.has_bare = carriages.any(|transport| transport == Transport::Bare);
+        let mut transports = self.clients.iter().map(|client| client.transport);
+        self.has_bare = transports.any(|transport| transport == Transport::Bare);
         let asked = |matrix: &FecMatrix| {
             let mut clients = self.clients.iter();
             clients.any(|client| client.transport.matrix() == Some(*matrix))
@@ -384,7 +397,8 @@ impl Post {
         self.corrections.shrink_to_fit();
     }
 
-    /// Whoever has had the first letter stands in front, and does not get it again.
+    /// Sets the clients. Those that have got the first batch come first, so that they do not get it
+    /// again.
     fn put_in_order(&mut self, clients: Rc<[Destination]>) {
         if self.next_place == 0 {
             self.clients = clients;
@@ -402,17 +416,17 @@ impl Post {
 }
 
 impl DatagramBatch {
-    /// Bytes that it takes, and those of its place in the queue, which has twice as many as are
-    /// taken at the most.
+    /// Returns its memory in bytes, its share of the queue included. The queue's capacity is at
+    /// most twice its length.
     fn held_bytes(&self) -> usize {
         self.bytes.capacity() + 2 * size_of::<DatagramBatch>()
     }
 
-    /// It grows by doubling, and never beyond what it may hold.
+    /// Appends a datagram. The capacity doubles, up to [`BATCH_BYTES_MAX`].
     fn add(&mut self, datagram: &[u8]) {
         let length = self.bytes.len() + datagram.len();
         if length > self.bytes.capacity() {
-            let capacity = (2 * length).min(LETTER_BYTES_MAX).max(length);
+            let capacity = (2 * length).min(BATCH_BYTES_MAX).max(length);
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         self.bytes.extend_from_slice(datagram);
@@ -421,7 +435,7 @@ impl DatagramBatch {
     fn takes(&self, datagram: &[u8]) -> bool {
         self.datagram_bytes == datagram.len()
             && self.bytes.len().is_multiple_of(self.datagram_bytes)
-            && self.bytes.len() + datagram.len() <= LETTER_BYTES_MAX
+            && self.bytes.len() + datagram.len() <= BATCH_BYTES_MAX
     }
 }
 

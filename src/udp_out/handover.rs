@@ -1,14 +1,14 @@
-//! What is on its way to UDP clients goes to another process as it is.
+//! The hand-over of datagrams that wait for UDP clients.
 
-use super::{POST_BYTES_MAX, Post};
+use super::{UdpOut, WAITING_BYTES_MAX};
 use crate::gate::MATRICES_MAX;
 use crate::handover::{HandoverError, are_counts, must};
 
-impl Post {
-    /// What was told of it can be.
+impl UdpOut {
+    /// Checks what the other process sent, and restores what it did not send.
     pub fn fit(&mut self) -> Result<(), HandoverError> {
-        let letters = self.letters.iter().map(|letter| letter.held_bytes());
-        self.letters_bytes = letters.sum();
+        let batches = self.batches.iter().map(|batch| batch.held_bytes());
+        self.waiting_bytes = batches.sum();
         let sources = self
             .clients
             .iter()
@@ -20,12 +20,12 @@ impl Post {
             && self.next_place <= self.clients.len()
             && self.client_count == self.clients.len() - sources.count()
             && self
-                .letters
+                .batches
                 .iter()
-                .all(|letter| letter.datagram_bytes > 0 && !letter.bytes.is_empty())
-            && self.letters_bytes <= 2 * POST_BYTES_MAX
+                .all(|batch| batch.datagram_bytes > 0 && !batch.bytes.is_empty())
+            && self.waiting_bytes <= 2 * WAITING_BYTES_MAX
             && self.corrections.len() <= MATRICES_MAX
             && self.corrections.iter().all(|(_, fec)| fec.fits());
-        must(is_fit, || "letters that are for nobody".to_owned())
+        must(is_fit, || "batches that are for nobody".to_owned())
     }
 }
