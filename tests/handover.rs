@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tollgate::config::Config;
 use tollgate::format::Format;
 use tollgate::gather::Gather;
-use tollgate::relay::handover::{Successor, hand_over, media, media_bytes};
+use tollgate::relay::handover::{
+    Successor, begin, connections, copy_input, hand_over, media, media_bytes, uncopied_bytes,
+};
 use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, UdpPort, write_next};
 use tollgate::remux::{Reader, ReaderEvent, Time};
 use tollgate::time::Instant;
@@ -457,6 +459,98 @@ fn who_is_within_a_header_gets_the_rest_of_it() {
     }
 }
 
+/// What a client has sent is copied while the core runs. Within the standstill only the rest of it
+/// is sent.
+#[test]
+fn an_unfinished_head_is_sent_before_the_standstill() {
+    let mut relay = Relay::new(settings());
+    let now = Instant::after_start(Duration::from_secs(3));
+    let head = format!(
+        "GET /healthz HTTP/1.1\r\nHost: h\r\nX: {}",
+        "a".repeat(8_000)
+    );
+    let ids: Vec<ConnectionId> = (0..50)
+        .map(|port| client(&mut relay, 1, port, head.as_bytes(), now))
+        .collect();
+    let mut successor = Successor::new(settings(), false);
+    begin(&mut relay);
+    assert_eq!(uncopied_bytes(&relay), ids.len() * head.len());
+    for id in &ids {
+        while let Some((from, bytes)) = copy_input(&mut relay, *id, 3_000) {
+            successor.input(*id, from, bytes).expect("it is in order");
+        }
+    }
+    assert_eq!(uncopied_bytes(&relay), 0);
+    // One goes on, one begins another request, and one has gone.
+    relay.received(ids[0], b"b\r\nY: ", now);
+    relay.received(ids[1], format!("\r\n\r\n{head}").as_bytes(), now);
+    relay.lost(ids[2], now);
+    write(&mut relay, now, 8);
+    let (mut records, mut sent) = (Vec::new(), 0);
+    let going = hand_over(&mut relay, now, &mut |piece| {
+        sent += piece.len();
+        records.extend_from_slice(piece);
+    });
+    assert!(sent < head.len() + 1_000 * ids.len(), "{sent}");
+    successor.hear(&records).expect("it is read");
+    let (mut next, _) = successor.take_over().expect("it is taken over");
+    next.check();
+    assert_eq!(going.len(), ids.len() - 1);
+    let mut out = Out::new();
+    for id in &going {
+        next.received(*id, b"\r\n\r\n", now);
+        take_out(&mut next, now, &mut out);
+    }
+    let answers = out.values().map(|out| String::from_utf8_lossy(out));
+    let answers = answers.filter(|answer| answer.starts_with("HTTP/1.1 200"));
+    assert_eq!(answers.count(), going.len());
+}
+
+/// A header is sent once for all viewers that are within it.
+#[test]
+fn a_header_that_viewers_share_is_sent_once() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/media/h264.mkv");
+    let media_bytes = std::fs::read(path).expect("a file");
+    let cluster = [0x1f, 0x43, 0xb6, 0x75];
+    let at = media_bytes.windows(4).position(|bytes| bytes == cluster);
+    let (header, clusters) = media_bytes.split_at(at.expect("a Cluster"));
+    // Tags of 50,000 bytes.
+    let tags = [
+        &[0x12, 0x54, 0xc3, 0x67, 0x20, 0xc3, 0x50][..],
+        &[0xec; 50_000],
+    ]
+    .concat();
+    let mut relay = Relay::new(settings());
+    let now = Instant::after_start(Duration::from_secs(3));
+    let call = "POST /api/add-token?type=http&sessionid=m HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    client(&mut relay, 1, 2, call.as_bytes(), now);
+    write(&mut relay, now, 4);
+    let head = "PUT /stream/m HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n";
+    let source = client(&mut relay, 1, 1, head.as_bytes(), now);
+    for piece in [header, &tags, clusters].concat().chunks(8192) {
+        relay.received(source, piece, now);
+    }
+    let viewers: Vec<ConnectionId> = (0..40)
+        .map(|port| client(&mut relay, 2, port, watch("m", "").as_bytes(), now))
+        .collect();
+    for _ in &viewers {
+        write_next(&mut relay, now, |_, _| Outgoing::Part(1_000));
+    }
+    while relay.next_action().is_some() {}
+    let mut sent = 0;
+    hand_over(&mut relay, now, &mut |piece| sent += piece.len());
+    // The stream and the viewers' version of it.
+    assert!(sent > tags.len() && sent < 10 * tags.len(), "{sent}");
+    let mut next = next_core(relay, now);
+    next.check();
+    let mut out = Out::new();
+    take_out(&mut next, now, &mut out);
+    let shared = header.len() + tags.len() - 1_000;
+    for id in viewers {
+        assert!(out[&format!("{id:?}")].len() > shared);
+    }
+}
+
 /// What a viewer of each file gets by a hundred writes.
 fn sip(hands_over: bool) -> Vec<Vec<u8>> {
     let HalfSent { mut relay, now, .. } = half_sent(&FILES);
@@ -571,6 +665,12 @@ fn take_out(relay: &mut Relay, now: Instant, out: &mut Out) {
 /// Another core that has taken over from this one.
 fn next_core(mut relay: Relay, now: Instant) -> Relay {
     let mut successor = Successor::new(settings(), false);
+    begin(&mut relay);
+    for id in connections(&relay).collect::<Vec<_>>() {
+        while let Some((from, bytes)) = copy_input(&mut relay, id, 100) {
+            successor.input(id, from, bytes).expect("it is in order");
+        }
+    }
     for (live, range) in media(&relay) {
         let mut at = range.start;
         while at < range.end {

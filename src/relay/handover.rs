@@ -63,6 +63,22 @@ pub fn media_bytes(relay: &Relay, stream: StreamId, from: u64) -> &[u8] {
     relay.streams.media_bytes(stream, from)
 }
 
+/// Begins to hand over: a successor has nothing yet.
+pub fn begin(relay: &mut Relay) {
+    relay.clients.begin_copy();
+}
+
+/// Returns at most `bytes_max` of what a client has sent that waits to be read, beyond what was
+/// copied before, and where in that it begins. `None` where there is little of it.
+pub fn copy_input(relay: &mut Relay, id: ConnectionId, bytes_max: usize) -> Option<(usize, &[u8])> {
+    relay.clients.copy_input(id, bytes_max)
+}
+
+/// How many bytes clients have sent that wait to be read and are not copied.
+pub fn uncopied_bytes(relay: &Relay) -> usize {
+    relay.clients.uncopied_bytes()
+}
+
 /// Whether no change is on its way to the disk.
 pub fn is_quiet(relay: &Relay) -> bool {
     relay.grants.is_quiet()
@@ -190,6 +206,17 @@ impl Successor {
         self.told.streams.hear_media((stream, from), bytes, limits)
     }
 
+    /// Takes a part of what a client has sent, which begins there in its input.
+    pub fn input(
+        &mut self,
+        id: ConnectionId,
+        from: usize,
+        bytes: &[u8],
+    ) -> Result<(), HandoverError> {
+        let limits = &self.told.ctx.settings().limits;
+        self.told.clients.take_input(id, from, bytes, limits)
+    }
+
     /// This stream has gone meanwhile.
     pub fn forget_media(&mut self, stream: StreamId) {
         self.told.streams.forget_media(stream);
@@ -239,7 +266,9 @@ impl Told {
             }
             "stream" => self.streams.hear(line),
             "viewer" => self.streams.hear_viewer(line),
+            "header" => self.streams.hear_header(line),
             "remuxer" => self.streams.hear_remuxer(line),
+            "hls-addresses" => self.clients.hear_addresses(line),
             "connection" => self.clients.hear(line, &self.ctx),
             name => Err(HandoverError(format!(
                 "'{name}' is nothing that is known here"

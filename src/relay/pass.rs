@@ -19,10 +19,6 @@ pub(super) struct Admission {
     session: SessionId,
     role: Role,
     ends: Option<UnixTime>,
-    /// Format 1 of a hand-over has this field, which says nothing any more.
-    #[cfg_attr(feature = "handover", serde(skip_deserializing))]
-    #[cfg_attr(not(feature = "handover"), expect(dead_code))]
-    bits_per_second_max: (),
 }
 
 /// As what somebody comes in.
@@ -52,7 +48,6 @@ impl Admission {
             session,
             role,
             ends,
-            bits_per_second_max: (),
         }
     }
 

@@ -18,6 +18,9 @@ use crate::time::Instant;
 /// Join points that a remuxer goes back: units that wait for other tracks lie before the newest.
 const RESUME_JOINS: usize = 3;
 
+/// A header that viewers share.
+pub type HeaderVersion = Version;
+
 /// Bytes of a stream of which nothing else is known yet.
 pub struct Received(Buffer);
 
@@ -232,6 +235,20 @@ impl<C> Viewer<C> {
     }
 }
 
+impl<C> Viewer<C> {
+    /// Returns the header that it shares with other viewers, if it has not got all of it.
+    pub fn header(&self) -> Option<&HeaderVersion> {
+        self.lead.0.as_ref()?.header.as_ref()
+    }
+
+    /// Sets the header that it shares with other viewers, if it has a lead at all.
+    pub fn set_header(&mut self, header: HeaderVersion) {
+        if let Some(front) = &mut self.lead.0 {
+            front.header = Some(header);
+        }
+    }
+}
+
 impl Lead {
     /// What of it has been sent is a part of it.
     fn fits(&self) -> bool {
@@ -239,35 +256,5 @@ impl Lead {
         self.0
             .as_deref()
             .is_none_or(|front| front.sent <= whole(front))
-    }
-}
-
-/// A header that viewers share: each is told its own.
-pub(super) mod header {
-    use std::rc::Rc;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::Version;
-    use crate::handover::bytes;
-
-    #[derive(Serialize, Deserialize)]
-    struct Told(#[serde(with = "bytes")] Vec<u8>);
-
-    /// For `serde(with)`.
-    pub fn serialize<S: Serializer>(
-        header: &Option<Version>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let told = header.as_deref().map(|header| Told(header.clone()));
-        told.serialize(serializer)
-    }
-
-    /// For `serde(with)`.
-    pub fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Version>, D::Error> {
-        let told = Option::<Told>::deserialize(deserializer)?;
-        Ok(told.map(|Told(header)| Rc::new(header)))
     }
 }

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 pub use buffer::Pool;
 #[cfg(feature = "handover")]
-pub use handover::Received;
+pub use handover::{HeaderVersion, Received};
 pub use notice::Notice;
 pub use points::Told;
 pub use seen::Seen;

@@ -72,7 +72,7 @@ pub(super) struct Lead(pub(super) Option<Box<Front>>);
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Front {
-    #[cfg_attr(feature = "handover", serde(with = "super::handover::header"))]
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) header: Option<Version>,
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     pub(super) own: Vec<u8>,

@@ -78,6 +78,9 @@ struct Succession {
     chance: Chance,
     /// Chance in a hundred, behind each turn, or behind each step of one.
     percent: usize,
+    /// What clients have sent that was copied for the next core: whose it is, where it begins in
+    /// the client's input, and the bytes.
+    copied: Option<Vec<(ConnectionId, usize, Vec<u8>)>>,
 }
 
 /// Options that are often run into.
@@ -228,6 +231,7 @@ impl World {
             succession: Succession {
                 chance: chance_of(seed, "succession", 0),
                 percent,
+                copied: None,
             },
             is_compared,
             seed,

@@ -44,7 +44,7 @@ pub enum Disconnected {
 
 /// Returns how long a client that asked for a playlist or a segment counts as a viewer. Players ask
 /// at least once a segment, which may be longer than configured.
-fn seat_time(ctx: &Context) -> Duration {
+pub(super) fn seat_time(ctx: &Context) -> Duration {
     Duration::from_secs(30) + 3 * ctx.settings().limits.hls_segment_time
 }
 

@@ -50,8 +50,11 @@ pub struct Connection {
     pub(super) is_counted: bool,
     pub(super) phase: Phase,
     /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
+    #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) input: Vec<u8>,
+    /// Bytes at the front of `input` that a successor has.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    pub(super) copied: usize,
     /// The client sends no more.
     pub(super) input_ended: bool,
     pub(super) output: Output,
@@ -128,6 +131,7 @@ impl Connection {
             is_counted: false,
             phase: Phase::Head(HeadReader::default()),
             input: Vec::new(),
+            copied: 0,
             input_ended: false,
             output: Output::default(),
             is_blocked: false,
@@ -307,7 +311,7 @@ impl Clients {
     pub(super) fn linger(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
             ctx.freed(connection.input.capacity());
-            connection.input = Vec::new();
+            (connection.input, connection.copied) = (Vec::new(), 0);
             connection.phase = Phase::Lingering(Lingering {
                 until: ctx.now() + LINGER_TIME,
                 bytes_left: LINGER_BYTES_MAX,

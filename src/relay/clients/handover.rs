@@ -4,9 +4,17 @@
 //! Who is answered by what this process alone has stays with it: peers' lists that are collected,
 //! and changes that are on their way to its disk.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::admissions::seat_time;
 use super::connection::Connection;
+use super::viewer_counts::Sitter;
+
 use super::request::DEPRECATION;
 use super::{Clients, Phase, WaitFor, WaitOutcome};
+use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::http::{HeadReader, Reply};
 use crate::relay::admission::{Caller, Door, EntryPoint, KeptClaim};
@@ -15,12 +23,36 @@ use crate::relay::old_options::OldOptions;
 use crate::relay::pass::Admission;
 use crate::relay::settings::{Fields, VARIES};
 use crate::relay::streams::Place;
-use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, JobId, PullId, Settings, StreamId};
+use crate::relay::{
+    CONNECTIONS_BEYOND_MAX, ConnectionId, JobId, Limits, PullId, Settings, StreamId,
+};
 use crate::slots::Slots;
+use crate::time::Instant;
 
 /// Clients that were told, one after the other.
 #[derive(Default)]
-pub struct ToldClients(Vec<(ConnectionId, Connection)>);
+pub struct ToldClients {
+    connections: Vec<(ConnectionId, Connection)>,
+    /// What had come of them before the predecessor stopped.
+    inputs: BTreeMap<ConnectionId, Vec<u8>>,
+    /// Addresses that count as viewers by HLS, each with its session and the end of its time.
+    addresses: Vec<((Sitter, SessionId), Instant)>,
+}
+
+/// What a client has sent that is not read.
+#[derive(Serialize, Deserialize)]
+struct InputState {
+    /// How much of it was sent before.
+    copied: usize,
+    /// What follows that.
+    #[serde(with = "crate::handover::bytes")]
+    rest: Vec<u8>,
+}
+
+/// The longest input that is kept, in bytes: a head or requests that were sent ahead are shorter.
+const INPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Shorter inputs are sent with all else.
+const COPIED_MIN: usize = 64;
 
 /// Whom else a client concerns.
 pub enum Concern {
@@ -110,6 +142,8 @@ impl Clients {
         is_told: impl Fn(JobId) -> bool,
         writer: &mut Writer<'_>,
     ) -> Vec<ConnectionId> {
+        let addresses: Vec<_> = self.inside.heads.seats().collect();
+        writer.put("hls-addresses", 0, &addresses);
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         let goes = |id: &ConnectionId| {
             let connection = self.connections.get_mut(*id);
@@ -123,11 +157,52 @@ impl Clients {
                 }
                 let reply = connection.phase.reply_mut();
                 let fields = reply.map_or(&[][..], |reply| reply.fields);
-                writer.put("connection", id.to_u64(), &(fields, &*connection))
+                let copied = connection.copied.min(connection.input.len());
+                let rest = InputState {
+                    copied,
+                    rest: connection.input[copied..].to_vec(),
+                };
+                writer.put("connection", id.to_u64(), &(fields, rest, &*connection))
             };
             connection.is_some_and(told)
         };
         ids.into_iter().filter(goes).collect()
+    }
+
+    /// Says that a successor has nothing yet of what clients have sent.
+    pub fn begin_copy(&mut self) {
+        for id in self.ids().collect::<Vec<_>>() {
+            let connection = self.connections.get_mut(id);
+            connection
+                .into_iter()
+                .for_each(|connection| connection.copied = 0);
+        }
+    }
+
+    /// Returns at most `bytes_max` of what a client has sent that is not read and that no successor
+    /// has, and where in its input that begins; `None` if it is short. From now on the successor
+    /// has it.
+    pub fn copy_input(&mut self, id: ConnectionId, bytes_max: usize) -> Option<(usize, &[u8])> {
+        let connection = self.connections.get_mut(id)?;
+        let from = connection.copied;
+        let bytes = connection.input.get(from..)?;
+        let bytes = &bytes[..bytes.len().min(bytes_max)];
+        connection.copied += bytes.len();
+        let is_short = bytes.len() < COPIED_MIN;
+        if is_short {
+            connection.copied = from;
+        }
+        (!is_short).then_some((from, bytes))
+    }
+
+    /// Returns how many bytes there are in inputs that no successor has.
+    pub fn uncopied_bytes(&self) -> usize {
+        let left =
+            |connection: &Connection| connection.input.len().saturating_sub(connection.copied);
+        self.connections
+            .iter()
+            .map(|(_, connection)| left(connection))
+            .sum()
     }
 
     /// Those that there are.
@@ -158,16 +233,20 @@ impl Clients {
 
     /// Those who were told are this server's from now on.
     pub fn take_over(
-        ToldClients(told): ToldClients,
+        told: ToldClients,
         next_id: u32,
         ctx: &mut Context,
     ) -> Result<Clients, HandoverError> {
         let limits = &ctx.settings().limits;
         let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
         let mut clients = Clients {
-            connections: Slots::of(told, next_id, places_max)?,
+            connections: Slots::of(told.connections, next_id, places_max)?,
             ..Clients::new()
         };
+        for (whose, until) in told.addresses {
+            let until = until.min(ctx.now() + seat_time(ctx));
+            clients.inside.heads.keep(whose, until);
+        }
         let ids: Vec<ConnectionId> = clients.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
             clients.take_in(id, ctx)?;
@@ -285,14 +364,51 @@ impl Connection {
 }
 
 impl ToldClients {
+    /// The addresses that count as viewers by HLS.
+    pub fn hear_addresses(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+        self.addresses = line.read()?;
+        Ok(())
+    }
+
+    /// Takes a part of what a client has sent: behind what has come of it, or instead of that.
+    pub fn take_input(
+        &mut self,
+        id: ConnectionId,
+        from: usize,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<(), HandoverError> {
+        let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
+        let input = self.inputs.entry(id).or_default();
+        must(from <= input.len() && id.index() < places_max, || {
+            format!("{id:?}: a part of its input is missing")
+        })?;
+        input.truncate(from);
+        input.extend_from_slice(bytes);
+        let input_bytes = input.len();
+        must(
+            input_bytes <= INPUT_BYTES_MAX && self.inputs.len() <= places_max,
+            || format!("{id:?}: it has sent more than is kept here"),
+        )
+    }
+
     /// One of them.
     pub fn hear(&mut self, line: Line<'_>, ctx: &Context) -> Result<(), HandoverError> {
-        let (fields, mut connection): (Vec<(String, String)>, Connection) = line.read()?;
+        type Line = (Vec<(String, String)>, InputState, Connection);
+        let (fields, InputState { copied, rest }, mut connection): Line = line.read()?;
+        let id = ConnectionId::from_u64(line.number);
+        let mut input = self.inputs.remove(&id).unwrap_or_default();
+        must(copied <= input.len(), || {
+            format!("{id:?}: its input is missing")
+        })?;
+        input.truncate(copied);
+        input.extend_from_slice(&rest);
+        input.shrink_to_fit();
+        connection.input = input;
         if let Some(reply) = connection.phase.reply_mut() {
             reply.fields = ctx.settings().fields_like(&fields);
         }
-        self.0
-            .push((ConnectionId::from_u64(line.number), connection));
+        self.connections.push((id, connection));
         Ok(())
     }
 }

@@ -236,6 +236,9 @@ impl Clients {
         ctx: &mut Context,
     ) {
         let read_bytes = input.bytes.len() - rest_bytes;
+        if let Some(connection) = self.connections.get_mut(id).filter(|_| read_bytes > 0) {
+            connection.copied = 0;
+        }
         let rest = match input.bytes {
             Cow::Borrowed(bytes) => bytes[read_bytes..].to_vec(),
             Cow::Owned(mut bytes) => {

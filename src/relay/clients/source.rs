@@ -25,10 +25,6 @@ pub(super) struct Source {
     /// Bytes since the beginning of the window over which the slowest rate is judged.
     window_bytes: u64,
     window_began: Instant,
-    /// Unused. Format 1 of the hand-over has this field.
-    #[cfg_attr(feature = "handover", serde(skip_deserializing))]
-    #[cfg_attr(not(feature = "handover"), expect(dead_code))]
-    pace: (),
 }
 
 /// The answer to a complete body.
@@ -71,7 +67,6 @@ impl Source {
             reply,
             window_bytes: 0,
             window_began: now,
-            pace: (),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::time::Instant;
 const CLEARED_MAX: usize = 256;
 
 /// Whose seat: by which sessionid, and from where.
-type Sitter = (SessionId, IpAddr);
+pub(super) type Sitter = (SessionId, IpAddr);
 
 struct Seat {
     /// What its sessionid opens.
@@ -76,7 +76,19 @@ impl ViewerCounts {
     /// Whoever has asked from there has a seat until then.
     pub fn sit(&mut self, pass: &Admission, address: IpAddr, until: Instant) {
         let sitter = (pass.name().clone(), network_of(address));
-        let session = pass.session().clone();
+        self.keep((sitter, pass.session().clone()), until);
+    }
+
+    /// Returns the addresses that count, each with the session that it watches and with the end of
+    /// its time.
+    #[cfg(feature = "handover")]
+    pub fn seats(&self) -> impl Iterator<Item = ((&Sitter, &SessionId), Instant)> {
+        let seats = self.seats.iter();
+        seats.map(|(sitter, seat)| ((sitter, &seat.session), seat.until))
+    }
+
+    /// Counts an address until then, if there is a place for it.
+    pub fn keep(&mut self, (sitter, session): (Sitter, SessionId), until: Instant) {
         if let Some(seat) = self.seats.get_mut(&sitter)
             && seat.session == session
         {
@@ -87,7 +99,7 @@ impl ViewerCounts {
             if !self.has_free(&session) {
                 return;
             }
-            self.add(pass.name(), &session);
+            self.add(&sitter.0, &session);
             *self.of_sessions.entry(session.clone()).or_insert(0) += 1;
             self.seats.insert(sitter.clone(), Seat { session, until });
         }

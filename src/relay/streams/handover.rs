@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
 
 use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
 use super::viewer::{Place, Viewing};
@@ -15,7 +18,7 @@ use crate::relay::timers::Owner;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, StreamId};
 use crate::remux::{Remuxer, RemuxerState};
 use crate::slots::Slots;
-use crate::stream::{Pool, Received, Told, Viewer, ViewerId};
+use crate::stream::{HeaderVersion, Pool, Received, Told, Viewer, ViewerId};
 
 /// A stream's viewers, each with its id.
 type Viewers = Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>;
@@ -27,6 +30,14 @@ pub struct ToldStreams {
     streams: Vec<(StreamId, Stream)>,
     viewers: BTreeMap<StreamId, Viewers>,
     remuxers: Vec<(StreamId, RemuxerState)>,
+    headers: BTreeMap<StreamId, Vec<HeaderVersion>>,
+}
+
+/// A header that viewers of a stream share. Viewers name it by its place among them.
+#[derive(Serialize, Deserialize)]
+struct HeaderState {
+    #[serde(with = "crate::handover::bytes")]
+    bytes: Vec<u8>,
 }
 
 impl Limits {
@@ -57,8 +68,20 @@ impl Streams {
             if let Some(state) = stream.shadow.as_ref().and_then(RemuxedStream::state) {
                 writer.put("remuxer", id.to_u64(), &state);
             }
+            let mut headers: Vec<&HeaderVersion> = Vec::new();
             for (viewer, told) in stream.buffer.told_viewers() {
-                writer.put("viewer", viewer.to_u64(), &(id, told));
+                let header = told.header().map(|header| {
+                    let is_it = |other: &&HeaderVersion| Rc::ptr_eq(other, header);
+                    headers.iter().position(is_it).unwrap_or_else(|| {
+                        headers.push(header);
+                        let state = HeaderState {
+                            bytes: header.to_vec(),
+                        };
+                        writer.put("header", id.to_u64(), &state);
+                        headers.len() - 1
+                    })
+                });
+                writer.put("viewer", viewer.to_u64(), &(id, header, told));
             }
         }
     }
@@ -297,6 +320,7 @@ impl ToldStreams {
             streams: Vec::new(),
             viewers: BTreeMap::new(),
             remuxers: Vec::new(),
+            headers: BTreeMap::new(),
         }
     }
 
@@ -330,6 +354,14 @@ impl ToldStreams {
         Ok(())
     }
 
+    /// A header that viewers of a stream share.
+    pub fn hear_header(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+        let HeaderState { bytes } = line.read()?;
+        let headers = self.headers.entry(StreamId::from_u64(line.number));
+        headers.or_default().push(Rc::new(bytes));
+        Ok(())
+    }
+
     /// The remuxer of a remuxed stream.
     pub fn hear_remuxer(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let id = StreamId::from_u64(line.number);
@@ -339,7 +371,14 @@ impl ToldStreams {
 
     /// Somebody who watches one.
     pub fn hear_viewer(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
-        let (stream, viewer): (StreamId, Viewer<ConnectionId>) = line.read()?;
+        type Line = (StreamId, Option<usize>, Viewer<ConnectionId>);
+        let (stream, header, mut viewer): Line = line.read()?;
+        if let Some(place) = header {
+            let headers = self.headers.get(&stream);
+            let header = headers.and_then(|headers| headers.get(place));
+            let header = header.ok_or_else(|| HandoverError("a header is missing".to_owned()))?;
+            viewer.set_header(Rc::clone(header));
+        }
         let viewers = self.viewers.entry(stream).or_default();
         viewers.push((ViewerId::from_u64(line.number), viewer));
         Ok(())

@@ -16,7 +16,9 @@ use super::wire::{self, FRAME_BYTES_MAX, Kind, TAKEN};
 use super::{Greeting, Legacy, Place, Port, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
-use crate::relay::handover::{hand_over, is_quiet, let_go, media, media_bytes};
+use crate::relay::handover::{
+    begin, connections, copy_input, hand_over, is_quiet, let_go, media, media_bytes, uncopied_bytes,
+};
 use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
 use crate::server::disk::Disk;
 use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
@@ -47,6 +49,8 @@ struct Heir {
     clients: Vec<ConnectionId>,
     /// and of how many of these it has the sockets.
     passed: usize,
+    /// Clients whose input is to be copied yet.
+    inputs: Vec<ConnectionId>,
     /// What has not gone out yet of a frame.
     rest: Vec<u8>,
     /// Its socket takes bytes, as far as is known.
@@ -61,6 +65,8 @@ struct Heir {
 const COPIED_PER_TURN_MAX: usize = 256 * 1024;
 /// With so little left to copy, the rest can be copied while nobody is served.
 const LEFT_MAX: u64 = 4 * 1024 * 1024;
+/// The same for what clients have sent that waits to be read: each may add a little to it.
+const INPUT_LEFT_MAX: usize = 1024 * 1024;
 /// How long nobody is served at the very most: what would take longer comes to nothing.
 const STILL_TIME: Duration = Duration::from_secs(1);
 /// When it has come to nothing, it is so many times as long until it may again: whoever comes and
@@ -147,17 +153,17 @@ impl Handover {
         }
     }
 
-    /// Takes the successor who waits, if one does; these are the clients. An error: it is not
-    /// taken, and one that is there already goes on.
-    fn accept(&mut self, sockets: &Sockets, registry: &Registry) -> io::Result<()> {
+    /// Takes the successor that waits, and says whether one does; these are the clients. An error: it
+    /// is not taken, and one that is there already goes on.
+    fn accept(&mut self, sockets: &Sockets, registry: &Registry) -> io::Result<bool> {
         let listener = self.listener.as_ref().filter(|_| self.is_ready);
         let Some(listener) = listener else {
-            return Ok(());
+            return Ok(false);
         };
         let accepted = listener.accept();
         self.is_ready = accepted.is_ok();
         let (socket, _) = match accepted {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             accepted => accepted?,
         };
         let socket = UnixStream::from(OwnedFd::from(socket));
@@ -176,6 +182,7 @@ impl Handover {
             socket,
             process,
             copied: HashMap::new(),
+            inputs: clients.clone(),
             clients,
             passed: 0,
             rest: wire::frame((Kind::Greeting, &json(&greeting())?), 0),
@@ -183,7 +190,7 @@ impl Handover {
             has_more: false,
             seen: std::time::Instant::now(),
         });
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -201,11 +208,12 @@ fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
 impl Heir {
     /// Copies streams and passes sockets, a turn's share of what there is. Says whether so little
     /// is left that the rest can go at once.
-    fn copy(&mut self, relay: &Relay, sockets: &mut Sockets) -> io::Result<bool> {
+    fn copy(&mut self, relay: &mut Relay, sockets: &mut Sockets) -> io::Result<bool> {
         let mut budget = COPIED_PER_TURN_MAX;
         while self.is_open && budget > 0 {
             if self.rest.is_empty() {
-                self.rest = self.next_frame(relay).unwrap_or_default();
+                let frame = self.next_input(relay).or_else(|| self.next_frame(relay));
+                self.rest = frame.unwrap_or_default();
             }
             let sent = match (self.rest.is_empty(), self.has_all_sockets()) {
                 (false, _) => descriptors::send(self.socket.as_fd(), &self.rest, &[]),
@@ -225,6 +233,11 @@ impl Heir {
         self.has_more = self.is_open && budget == 0;
         // Nobody stands still for who does not read: it is told of when it has.
         if !self.has_all_sockets() || !descriptors::has_read_all(self.socket.as_fd())? {
+            return Ok(false);
+        }
+        if self.inputs.is_empty() && uncopied_bytes(relay) > INPUT_LEFT_MAX {
+            self.inputs = connections(relay).collect();
+            self.has_more = self.is_open;
             return Ok(false);
         }
         let left = media(relay).map(|(id, range)| range.end - self.copied_of(id).max(range.start));
@@ -260,6 +273,20 @@ impl Heir {
 
     fn copied_of(&self, id: StreamId) -> u64 {
         self.copied.get(&id).copied().unwrap_or(0)
+    }
+
+    /// What the next client has sent that waits to be read, unless that is little.
+    fn next_input(&mut self, relay: &mut Relay) -> Option<Vec<u8>> {
+        while let Some(id) = self.inputs.last().copied() {
+            if let Some((from, bytes)) = copy_input(relay, id, FRAME_BYTES_MAX - PLACE_BYTES) {
+                let mut content = id.to_u64().to_le_bytes().to_vec();
+                content.extend_from_slice(&(from as u64).to_le_bytes());
+                content.extend_from_slice(bytes);
+                return Some(wire::frame((Kind::Input, &content), 0));
+            }
+            self.inputs.pop();
+        }
+        None
     }
 
     /// The next bytes of a stream that have not been copied, or news of one that is no more.
@@ -298,8 +325,10 @@ impl Server {
     /// goes on.
     pub(in crate::server) fn hand_over(&mut self, now: Instant) {
         let registry = self.poll.registry();
-        if let Err(error) = self.handover.accept(&self.sockets, registry) {
-            self.tell_of_none(&error);
+        match self.handover.accept(&self.sockets, registry) {
+            Ok(true) => begin(&mut self.relay),
+            Ok(false) => {}
+            Err(error) => self.tell_of_none(&error),
         }
         if let Err(error) = self.hand_on(now) {
             self.handover.heir = None;
@@ -324,7 +353,7 @@ impl Server {
             return Ok(());
         }
         // No change of the table may be on its way to the disk.
-        if !heir.copy(&self.relay, &mut self.sockets)? || !is_quiet(&self.relay) {
+        if !heir.copy(&mut self.relay, &mut self.sockets)? || !is_quiet(&self.relay) {
             return Ok(());
         }
         if self.handover.rests(now) {
@@ -491,6 +520,7 @@ mod tests {
             copied: HashMap::new(),
             clients: Vec::new(),
             passed: 0,
+            inputs: Vec::new(),
             rest: Vec::new(),
             is_open: false,
             has_more: false,

@@ -258,6 +258,14 @@ impl Hearing<'_> {
                 let ([id], _) = numbers(bytes)?;
                 self.successor.forget_media(StreamId::from_u64(id));
             }
+            Kind::Input => {
+                let ([id, from], input) = numbers(bytes)?;
+                let from = usize::try_from(from).map_err(io::Error::other)?;
+                let taken = self
+                    .successor
+                    .input(ConnectionId::from_u64(id), from, input);
+                taken.map_err(io::Error::other)?;
+            }
             Kind::Listener if legacy.places.len() < PLACES_MAX => {
                 legacy
                     .places

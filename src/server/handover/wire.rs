@@ -30,6 +30,8 @@ pub enum Kind {
     Media,
     /// A stream of which there was Media is no more: its id.
     Gone,
+    /// What a client has sent that waits to be read: its id, where that begins, and the bytes.
+    Input,
     /// A socket at which clients are waited for.
     Listener,
     /// A socket for datagrams.
@@ -44,10 +46,11 @@ pub enum Kind {
     End,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Greeting,
     Kind::Media,
     Kind::Gone,
+    Kind::Input,
     Kind::Listener,
     Kind::Datagrams,
     Kind::TokenFile,
@@ -263,7 +266,7 @@ mod tests {
     fn what_is_no_frame_is_an_error() {
         let mut long = header(Kind::Media, 0, 0);
         long[2..].copy_from_slice(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
-        for bytes in [long, [9, 0, 0, 0, 0, 0], header(Kind::Listener, 1, 0)] {
+        for bytes in [long, [10, 0, 0, 0, 0, 0], header(Kind::Listener, 1, 0)] {
             let (mut ours, theirs) = UnixStream::pair().expect("a pair");
             ours.write_all(&bytes).expect("there is room");
             let mut inbox = Inbox::new(theirs, Duration::from_secs(10)).expect("an inbox");

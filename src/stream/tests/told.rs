@@ -51,7 +51,15 @@ fn told(
     }
     let mut stream: StreamBuffer<u8> = again(&of.stream);
     let viewers = of.stream.told_viewers();
-    let mut viewers: Viewers = viewers.map(|(id, viewer)| (id, again(viewer))).collect();
+    let with_header = |(id, viewer): (ViewerId<u8>, &Viewer<u8>)| {
+        let mut copy: Viewer<u8> = again(viewer);
+        let header = viewer.header().map(|header| Rc::new(header.to_vec()));
+        header
+            .into_iter()
+            .for_each(|header| copy.set_header(header));
+        (id, copy)
+    };
+    let mut viewers: Viewers = viewers.map(with_header).collect();
     let mut pool = Pool::new(1 << 20);
     let mut received = Received::new(limits);
     let (mut at, newest) = (of.stream.oldest(), of.stream.newest());

@@ -9,6 +9,7 @@ impl World {
         let _ = (
             &self.succession.chance,
             self.succession.percent,
+            &self.succession.copied,
             self.is_kept,
             self.random_key,
         );

@@ -26,7 +26,23 @@ impl World {
         self.hand_over_perhaps();
     }
 
+    /// What clients have sent is copied as long as the core runs.
+    fn copy_inputs(&mut self) {
+        if self.succession.copied.is_none() {
+            handover::begin(&mut self.relay);
+        }
+        let copied = self.succession.copied.get_or_insert_default();
+        for id in handover::connections(&self.relay).collect::<Vec<_>>() {
+            while let Some((from, bytes)) = handover::copy_input(&mut self.relay, id, 100) {
+                copied.push((id, from, bytes.to_vec()));
+            }
+        }
+    }
+
     fn hand_over_perhaps(&mut self) {
+        if self.succession.percent > 0 {
+            self.copy_inputs();
+        }
         let succession = &mut self.succession;
         if self.ends_at.is_none()
             && succession.chance.within(1..=100 * STEPS_OF_A_TURN) <= succession.percent
@@ -75,6 +91,9 @@ impl World {
                 at += piece.len() as u64;
             }
         }
+        for (id, from, bytes) in self.succession.copied.iter().flatten() {
+            successor.input(*id, *from, bytes).expect("it is in order");
+        }
         let mut records = Vec::new();
         let mut out = |piece: &[u8]| records.extend_from_slice(piece);
         let going = handover::hand_over(&mut self.relay, self.now, &mut out);
@@ -101,7 +120,7 @@ impl World {
             self.relay.is_empty() || !stay.is_empty(),
             "who goes has gone"
         );
-        self.relay = relay;
+        (self.relay, self.succession.copied) = (relay, None);
         self.knowledge.count("handed over");
         for id in stay {
             self.knowledge.count("stays");
