@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_and_no_word_is_no_value() {
+    fn malformed_numbers_and_words_are_refused() {
         for value in [
             "-", "--1", "-a", "+1", ".5", "00", "01", "-01", "1.", "1.e5", "1..2", "1.2.3", "1e",
             "1e+", "1e+-1", "1ee1", "1e1.5", "0x1", "1a", "tru", "truE", "fals", "falsey", "nul",
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_too_deep_is_no_list() {
+    fn a_list_that_is_nested_too_deeply_is_refused() {
         let nested = |depth: usize| {
             let arrays = "[".repeat(depth) + &"]".repeat(depth);
             rows(format!("[{{\"a\":{arrays}}}]").as_bytes())
@@ -299,7 +299,7 @@ mod tests {
 
     /// Memory is that of the kept bytes, and at most one block more.
     #[test]
-    fn what_is_kept_lies_in_blocks() {
+    fn rows_are_kept_in_blocks() {
         let mut reader = Rows::default();
         assert!(reader.read(b"[{}"));
         assert!(reader.held_bytes() < 1000);

@@ -157,7 +157,7 @@ mod tests {
         [SIGNATURE, &[command, family][..], &length, rest].concat()
     }
 
-    /// Parses the header complete, with bytes behind it, and with every cut.
+    /// Parses the header complete, with further bytes, and with every cut.
     fn outcome(header: &[u8]) -> Result<Option<SocketAddr>, &'static str> {
         for end in 0..header.len() {
             match read(&header[..end]) {

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_siphash() {
+    fn numbers_equal_the_test_vector_of_siphash() {
         // Test vector of the reference implementation: message 00 01 … 07, key 00 01 … 0f.
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
         assert_eq!(siphash(key, 0x0706_0504_0302_0100), 0x93f5_f579_9a93_2462);

@@ -226,7 +226,7 @@ mod tests {
 
     /// A place holds an entry with its generation, or an index, and a tag.
     #[test]
-    fn what_the_places_take_is_counted() {
+    fn memory_of_places_is_counted() {
         fn of<T: Copy>(entry: T, place_bytes: usize) {
             let mut slots = Slots::default();
             assert!(slots.is_empty() && slots.held_bytes() == 0);

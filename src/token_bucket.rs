@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_beyond_a_bucket_is_missing_later() {
+    fn tokens_taken_on_debt_are_missing_later() {
         let rate = Rate::per_second(1_000);
         let mut bucket = TokenBucket::default();
         for (milliseconds, taken, fill_time, left) in [

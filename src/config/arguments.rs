@@ -152,7 +152,7 @@ fn read_environment(
         let named = |row: &&Row| row.has_variable() && name == *variable(row.name);
         match options().find(named) {
             Some(row) => drop(variables.insert(row.name, value)),
-            // The error names the first one in the alphabet, whatever their order is.
+            // The error names the first one in the alphabet, so that their order does not matter.
             None => unknown = Some(unknown.map_or(name.clone(), |other| name.min(other))),
         }
     }

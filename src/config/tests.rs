@@ -297,7 +297,7 @@ fn the_option_of_what_is_left_out_says_what_it_needs() {
 }
 
 #[test]
-fn what_is_no_option_is_refused() {
+fn unknown_options_are_refused() {
     assert_eq!(
         said("x\ny"),
         "'x\\u{a}y' is no option; all begin with two dashes, see --help"

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_blocked_makes_room_for_nothing() {
+    fn a_block_is_never_removed_for_a_new_one() {
         let now = Instant::after_start(Duration::from_secs(10));
         let named = |number: usize| {
             SessionId::parse(number.to_string().as_bytes()).expect("a good sessionid")

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_bad_key_is_told_which_parameter_it_is() {
+    fn a_wrong_key_is_refused_with_its_parameter() {
         for (bad, parameter) in [
             (BadKey::Itself, "for: "),
             (BadKey::OfKey, "for: "),

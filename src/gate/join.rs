@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_reads_prints_as_it_was() {
+    fn parsed_text_prints_unchanged() {
         for good in [
             "239.1.2.3",
             "232.1.2.3@192.0.2.7",
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_join_is_none() {
+    fn groups_that_cannot_be_joined_are_refused() {
         for bad in [
             "",
             "192.0.2.1",

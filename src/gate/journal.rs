@@ -269,20 +269,20 @@ pub fn sealed(json: Vec<u8>) -> Vec<u8> {
 }
 
 /// Parses a line without its line end.
-fn decode(line: &[u8]) -> Result<Entry, Fault> {
+fn decode(line: &[u8]) -> Result<Entry, LineError> {
     let parts = line
         .len()
         .checked_sub(SEAL_BYTES)
         .and_then(|middle| line.split_at_checked(middle));
-    let (json, sealed) = parts.ok_or(Fault::Checksum)?;
+    let (json, sealed) = parts.ok_or(LineError::Checksum)?;
     if seal(json) != sealed {
-        return Err(Fault::Checksum);
+        return Err(LineError::Checksum);
     }
-    let written: Vec<Written> = serde_json::from_slice(json).map_err(|_| Fault::NoRecord)?;
+    let written: Vec<Written> = serde_json::from_slice(json).map_err(|_| LineError::NoRecord)?;
     let mut entry = Entry::default();
     let mut written = written.into_iter();
     let read = written.try_for_each(|written| written.add_to(&mut entry));
-    read.map(|()| entry).ok_or(Fault::NoRecord)
+    read.map(|()| entry).ok_or(LineError::NoRecord)
 }
 
 const SEAL_BYTES: usize = 9;
@@ -389,7 +389,7 @@ impl Replay {
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Entry>, Damage> {
         while !input.is_empty() {
             if self.line.ends_with(b"\n") {
-                return Err(self.damage(Fault::Checksum));
+                return Err(self.damage(LineError::Checksum));
             }
             let end = input.iter().position(|byte| *byte == b'\n');
             let (piece, rest) = input.split_at(end.map_or(input.len(), |end| end + 1));
@@ -408,12 +408,12 @@ impl Replay {
     /// Returns where the complete lines end.
     pub fn finish(self) -> Result<End, Damage> {
         if self.lines == 0 && !HEADER.starts_with(&self.line) {
-            return Err(self.damage(Fault::NotJournal));
+            return Err(self.damage(LineError::NotJournal));
         }
         // These bytes only occur at the beginning of a line, since quotes in strings are escaped.
         // So two lines were merged here, and an interrupted write cannot do that.
         if self.line.windows(3).skip(1).any(|three| three == b"[{\"") {
-            return Err(self.damage(Fault::Checksum));
+            return Err(self.damage(LineError::Checksum));
         }
         Ok(End {
             whole_bytes: self.offset,
@@ -423,8 +423,8 @@ impl Replay {
 
     fn check_length(&self, more: usize) -> Result<(), Damage> {
         let (bytes_max, fault) = match self.lines {
-            0 => (HEADER_BYTES_MAX, Fault::NotJournal),
-            _ => (LINE_BYTES_MAX, Fault::TooLong),
+            0 => (HEADER_BYTES_MAX, LineError::NotJournal),
+            _ => (LINE_BYTES_MAX, LineError::TooLong),
         };
         if more > bytes_max.saturating_sub(self.line.len()) {
             return Err(self.damage(fault));
@@ -438,15 +438,15 @@ impl Replay {
             match decode(line) {
                 Ok(entry) => Some(entry),
                 // The line is kept. If more bytes follow, it is not the last line.
-                Err(Fault::Checksum) => return Ok(None),
+                Err(LineError::Checksum) => return Ok(None),
                 Err(fault) => return Err(self.damage(fault)),
             }
         } else if self.line == HEADER {
             None
         } else if line.starts_with(HEADER_BEGINNING) {
-            return Err(self.damage(Fault::Version));
+            return Err(self.damage(LineError::Version));
         } else {
-            return Err(self.damage(Fault::NotJournal));
+            return Err(self.damage(LineError::NotJournal));
         };
         self.offset += self.line.len() as u64;
         self.lines += 1;
@@ -454,7 +454,7 @@ impl Replay {
         Ok(entry)
     }
 
-    fn damage(&self, fault: Fault) -> Damage {
+    fn damage(&self, fault: LineError) -> Damage {
         Damage {
             line: self.lines + 1,
             offset: self.offset,
@@ -471,12 +471,12 @@ pub struct Damage {
     /// Offset of the line, in bytes.
     pub offset: u64,
     /// The error in the line.
-    pub fault: Fault,
+    pub fault: LineError,
 }
 
 /// Errors in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum LineError {
     NotJournal,
     Version,
     Checksum,
@@ -492,17 +492,17 @@ impl Display for Damage {
             fault,
         } = self;
         match fault {
-            Fault::NotJournal => formatter.write_str("it is no token file of tollgate"),
-            Fault::Version => formatter.write_str("it is of another version of tollgate"),
-            Fault::Checksum => write!(
+            LineError::NotJournal => formatter.write_str("it is no token file of tollgate"),
+            LineError::Version => formatter.write_str("it is of another version of tollgate"),
+            LineError::Checksum => write!(
                 formatter,
                 "line {line}, at byte {offset}, is damaged: its checksum is wrong"
             ),
-            Fault::NoRecord => write!(
+            LineError::NoRecord => write!(
                 formatter,
                 "line {line}, at byte {offset}, holds a change that this version does not know"
             ),
-            Fault::TooLong => write!(
+            LineError::TooLong => write!(
                 formatter,
                 "line {line}, at byte {offset}, is damaged: no line has more than {LINE_BYTES_MAX} bytes"
             ),

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_or_disguises_a_line_is_escaped() {
+    fn characters_that_break_or_disguise_a_line_are_escaped() {
         let escaped = Quoted("a\r\n\t\u{1b}\u{85}\u{2028}\u{202e}'\\".as_bytes()).to_string();
         let expected = "'a\\u{d}\\u{a}\\u{9}\\u{1b}\\u{85}\\u{2028}\\u{202e}\\'\\\\'";
         assert_eq!(escaped, expected);

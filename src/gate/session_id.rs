@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_good_is_kept_as_it_is() {
+    fn valid_text_is_kept_unchanged() {
         for text in [
             "a",
             " ",
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn each_error_has_its_own_reason() {
         let long = "é".repeat(129);
         let cases: [(&[u8], BadSessionId); 8] = [
             (b"", BadSessionId::Empty),
@@ -179,7 +179,7 @@ mod tests {
 
     /// The text, and the two counters of its `Rc`.
     #[test]
-    fn what_is_held_is_counted() {
+    fn memory_is_counted() {
         let counters = 2 * size_of::<usize>();
         assert_eq!(parsed("a").held_bytes(), counters + 1);
         assert_eq!(parsed(&"é".repeat(128)).held_bytes(), counters + 256);

@@ -55,28 +55,28 @@ impl FromStr for Subnet {
     }
 }
 
-fn parse(text: &str) -> Result<Subnet, Fault> {
+fn parse(text: &str) -> Result<Subnet, SubnetError> {
     let (address, mask) = match text.split_once('/') {
         Some((address, mask)) => (address, Some(mask)),
         None => (text, None),
     };
     if address.starts_with('[') {
-        return Err(Fault::Brackets);
+        return Err(SubnetError::Brackets);
     }
-    let written: IpAddr = address.parse().map_err(|_| Fault::Address)?;
+    let written: IpAddr = address.parse().map_err(|_| SubnetError::Address)?;
     let address = written.to_canonical();
     let mapped_bits = if address == written { 0 } else { MAPPED_BITS };
     let length = match mask {
         None => length_max(address),
         Some(mask) => mask_length(mask, written)?
             .checked_sub(mapped_bits)
-            .ok_or(Fault::MappedLength { address })?,
+            .ok_or(SubnetError::MappedLength { address })?,
     };
-    let subnet = IpNet::new(address, length).map_err(|_| Fault::length_of(written))?;
+    let subnet = IpNet::new(address, length).map_err(|_| SubnetError::length_of(written))?;
     let meant = subnet.trunc();
     match meant == subnet {
         true => Ok(Subnet(subnet)),
-        false => Err(Fault::BeyondMask { meant, address }),
+        false => Err(SubnetError::BeyondMask { meant, address }),
     }
 }
 
@@ -88,13 +88,13 @@ const fn length_max(address: IpAddr) -> u8 {
 }
 
 /// Parses a prefix length or, for an IPv4 address, a dotted mask.
-fn mask_length(mask: &str, address: IpAddr) -> Result<u8, Fault> {
+fn mask_length(mask: &str, address: IpAddr) -> Result<u8, SubnetError> {
     match (mask.parse::<Ipv4Addr>(), address) {
         (Ok(mask), IpAddr::V4(_)) => dotted_mask_length(mask),
-        (Ok(_), IpAddr::V6(_)) => Err(Fault::DottedMaskOfIpv6),
+        (Ok(_), IpAddr::V6(_)) => Err(SubnetError::DottedMaskOfIpv6),
         // The caller checks the length against the address, since an IPv4-mapped address has fewer
         // bits left.
-        (Err(_), _) => prefix_length(mask).ok_or(Fault::length_of(address)),
+        (Err(_), _) => prefix_length(mask).ok_or(SubnetError::length_of(address)),
     }
 }
 
@@ -108,14 +108,14 @@ fn prefix_length(text: &str) -> Option<u8> {
     }
 }
 
-fn dotted_mask_length(mask: Ipv4Addr) -> Result<u8, Fault> {
+fn dotted_mask_length(mask: Ipv4Addr) -> Result<u8, SubnetError> {
     let bits = mask.to_bits();
     if is_mask(bits) {
         return Ok(bits.count_ones() as u8);
     }
     // Routers often use masks with inverted bits.
     let meant = is_mask(!bits).then_some(Ipv4Addr::from_bits(!bits));
-    Err(Fault::Gap { mask, meant })
+    Err(SubnetError::Gap { mask, meant })
 }
 
 /// Returns whether all ones come in front of all zeros.
@@ -128,11 +128,11 @@ fn is_mask(bits: u32) -> bool {
 pub struct BadSubnet {
     /// The text, as [`Quoted`] prints it.
     written: Box<str>,
-    fault: Fault,
+    fault: SubnetError,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Fault {
+enum SubnetError {
     Address,
     Brackets,
     Length {
@@ -152,9 +152,9 @@ enum Fault {
     },
 }
 
-impl Fault {
-    fn length_of(address: IpAddr) -> Fault {
-        Fault::Length {
+impl SubnetError {
+    fn length_of(address: IpAddr) -> SubnetError {
+        SubnetError::Length {
             length_max: length_max(address),
         }
     }
@@ -164,12 +164,14 @@ impl Display for BadSubnet {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} ", self.written)?;
         match &self.fault {
-            Fault::Address => formatter.write_str(
+            SubnetError::Address => formatter.write_str(
                 "is not a subnet; give ADDR/MASK, such as 10.0.0.0/8, 10.0.0.0/255.0.0.0 or \
                  fd00::/8, or one bare ADDR",
             ),
-            Fault::Brackets => formatter.write_str("has brackets; give the address without them"),
-            Fault::Length { length_max } => write!(
+            SubnetError::Brackets => {
+                formatter.write_str("has brackets; give the address without them")
+            }
+            SubnetError::Length { length_max } => write!(
                 formatter,
                 "has a bad mask; give a prefix length from 0 to {length_max}{}",
                 if *length_max == 32 {
@@ -178,25 +180,25 @@ impl Display for BadSubnet {
                     ""
                 }
             ),
-            Fault::MappedLength { address } => write!(
+            SubnetError::MappedLength { address } => write!(
                 formatter,
                 "is IPv4-mapped, with a prefix length below 96; give one from 96 to 128, or write \
                  {address} with one from 0 to 32"
             ),
-            Fault::DottedMaskOfIpv6 => formatter
+            SubnetError::DottedMaskOfIpv6 => formatter
                 .write_str("has a dotted mask behind an IPv6 address; give a prefix length"),
-            Fault::Gap { mask, meant: None } => write!(
+            SubnetError::Gap { mask, meant: None } => write!(
                 formatter,
                 "has a mask with a gap, {mask}; give ones and then zeros, such as 255.255.0.0"
             ),
-            Fault::Gap {
+            SubnetError::Gap {
                 mask,
                 meant: Some(meant),
             } => write!(
                 formatter,
                 "has a mask with a gap, {mask}; {meant} was probably meant"
             ),
-            Fault::BeyondMask { meant, address } => write!(
+            SubnetError::BeyondMask { meant, address } => write!(
                 formatter,
                 "has bits set beyond its mask; {meant} was probably meant, or {address} for that \
                  one host"

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_prints_as_it_was() {
+    fn parsed_text_prints_unchanged() {
         for good in ["rtp", "udp", "4x4", "5x20", "20x5", "10x10", "4x20"] {
             let read = Transport::parse(good).map(|transport| transport.to_string());
             assert_eq!(read.as_deref(), Some(good));

@@ -28,12 +28,12 @@ impl UdpClient {
     }
 
     /// Parses one decoded entry.
-    pub(super) fn parse(entry: &[u8]) -> Result<UdpClient, Fault> {
+    pub(super) fn parse(entry: &[u8]) -> Result<UdpClient, EntryError> {
         if entry.is_empty() {
-            return Err(Fault::Empty);
+            return Err(EntryError::Empty);
         }
-        let text = std::str::from_utf8(entry).map_err(|_| Fault::NotUtf8)?;
-        let (host, port) = host_and_port(text).map_err(Fault::Host)?;
+        let text = std::str::from_utf8(entry).map_err(|_| EntryError::NotUtf8)?;
+        let (host, port) = host_and_port(text).map_err(EntryError::Host)?;
         if let Host::Address { address, .. } = &host {
             check_destination(*address)?;
         }
@@ -59,13 +59,13 @@ impl Display for UdpClient {
 
 /// Checks whether datagrams can be sent to an address: not to the unspecified address, nor to the
 /// broadcast address. Also checks addresses of names.
-pub fn check_destination(address: IpAddr) -> Result<(), Fault> {
+pub fn check_destination(address: IpAddr) -> Result<(), EntryError> {
     let address = address.to_canonical();
     if address.is_unspecified() {
-        return Err(Fault::Unspecified);
+        return Err(EntryError::Unspecified);
     }
     match address {
-        IpAddr::V4(address) if address.is_broadcast() => Err(Fault::Broadcast),
+        IpAddr::V4(address) if address.is_broadcast() => Err(EntryError::Broadcast),
         IpAddr::V4(_) | IpAddr::V6(_) => Ok(()),
     }
 }
@@ -80,10 +80,10 @@ pub fn parse(raw: &str, entries_max: usize) -> Result<Vec<UdpClient>, BadEntry> 
             fault,
         };
         if index >= entries_max {
-            return Err(bad(entry.as_bytes(), Fault::TooMany { entries_max }));
+            return Err(bad(entry.as_bytes(), EntryError::TooMany { entries_max }));
         }
         let decoded =
-            percent_decoded(entry).ok_or_else(|| bad(entry.as_bytes(), Fault::Percent))?;
+            percent_decoded(entry).ok_or_else(|| bad(entry.as_bytes(), EntryError::Percent))?;
         clients.push(UdpClient::parse(&decoded).map_err(|fault| bad(&decoded, fault))?);
     }
     Ok(without_repeats(clients))
@@ -106,7 +106,7 @@ pub struct BadEntry {
     /// The entry, decoded if possible, as [`Quoted`] prints it.
     pub entry: Box<str>,
     /// The error in the entry.
-    pub fault: Fault,
+    pub fault: EntryError,
 }
 
 impl Display for BadEntry {
@@ -124,7 +124,7 @@ impl std::error::Error for BadEntry {}
 
 /// Errors in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum EntryError {
     Empty,
     TooMany { entries_max: usize },
     Percent,
@@ -134,19 +134,21 @@ pub enum Fault {
     Broadcast,
 }
 
-impl Display for Fault {
+impl Display for EntryError {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Empty => formatter.write_str("empty; give HOST:PORT between two commas"),
-            Fault::TooMany { entries_max } => {
+            EntryError::Empty => formatter.write_str("empty; give HOST:PORT between two commas"),
+            EntryError::TooMany { entries_max } => {
                 write!(formatter, "too many entries; give at most {entries_max}")
             }
-            Fault::Percent => formatter.write_str("% without two hexadecimal digits behind it"),
-            Fault::NotUtf8 => formatter.write_str("not UTF-8; give HOST:PORT"),
-            Fault::Host(bad) => Display::fmt(bad, formatter),
-            Fault::Unspecified => formatter
+            EntryError::Percent => {
+                formatter.write_str("% without two hexadecimal digits behind it")
+            }
+            EntryError::NotUtf8 => formatter.write_str("not UTF-8; give HOST:PORT"),
+            EntryError::Host(bad) => Display::fmt(bad, formatter),
+            EntryError::Unspecified => formatter
                 .write_str("the unspecified address is no destination; give the host's own"),
-            Fault::Broadcast => formatter
+            EntryError::Broadcast => formatter
                 .write_str("the broadcast address is no destination; give a host or a group"),
         }
     }
@@ -161,7 +163,7 @@ mod tests {
         clients.iter().map(UdpClient::to_string).collect()
     }
 
-    fn fault(raw: &str) -> (usize, Fault) {
+    fn fault(raw: &str) -> (usize, EntryError) {
         let bad = parse(raw, 100).expect_err(raw);
         (bad.number, bad.fault)
     }
@@ -179,7 +181,7 @@ mod tests {
     fn entries_are_decoded_after_splitting() {
         assert_eq!(printed("%5B%3a%3A1%5d:5,ho%73t%3a7"), ["[::1]:5", "host:7"]);
         let comma = parse("a:1%2Cb:2", 100).expect_err("a comma inside an entry");
-        assert_eq!(comma.fault, Fault::Host(BadHost::Colons));
+        assert_eq!(comma.fault, EntryError::Host(BadHost::Colons));
         assert_eq!(&*comma.entry, "'a:1,b:2'");
     }
 
@@ -199,21 +201,27 @@ mod tests {
 
     #[test]
     fn faults_name_the_entry() {
-        let unspecified = (1, Fault::Unspecified);
-        assert_eq!(fault(""), (1, Fault::Empty));
-        assert_eq!(fault("a:1,"), (2, Fault::Empty));
-        assert_eq!(fault("a:1,,b:2"), (2, Fault::Empty));
-        assert_eq!(fault("a:1,b"), (2, Fault::Host(BadHost::NoPort)));
-        assert_eq!(fault("a:1,b:2,c:0"), (3, Fault::Host(BadHost::PortZero)));
-        assert_eq!(fault("a:1+"), (1, Fault::Host(BadHost::PortNotNumber)));
+        let unspecified = (1, EntryError::Unspecified);
+        assert_eq!(fault(""), (1, EntryError::Empty));
+        assert_eq!(fault("a:1,"), (2, EntryError::Empty));
+        assert_eq!(fault("a:1,,b:2"), (2, EntryError::Empty));
+        assert_eq!(fault("a:1,b"), (2, EntryError::Host(BadHost::NoPort)));
+        assert_eq!(
+            fault("a:1,b:2,c:0"),
+            (3, EntryError::Host(BadHost::PortZero))
+        );
+        assert_eq!(fault("a:1+"), (1, EntryError::Host(BadHost::PortNotNumber)));
         assert_eq!(fault("0.0.0.0:1"), unspecified);
         assert_eq!(fault("[::]:1"), unspecified);
         assert_eq!(fault("[::ffff:0.0.0.0]:1"), unspecified);
-        assert_eq!(fault("255.255.255.255:1"), (1, Fault::Broadcast));
-        assert_eq!(fault("[::ffff:255.255.255.255]:1"), (1, Fault::Broadcast));
-        assert_eq!(fault("%ff:1"), (1, Fault::NotUtf8));
+        assert_eq!(fault("255.255.255.255:1"), (1, EntryError::Broadcast));
+        assert_eq!(
+            fault("[::ffff:255.255.255.255]:1"),
+            (1, EntryError::Broadcast)
+        );
+        assert_eq!(fault("%ff:1"), (1, EntryError::NotUtf8));
         for raw in ["a%", "a%4", "a%4x:1", "%+1:1", "a%é:1"] {
-            assert_eq!(fault(raw), (1, Fault::Percent), "{raw}");
+            assert_eq!(fault(raw), (1, EntryError::Percent), "{raw}");
         }
     }
 
@@ -223,7 +231,7 @@ mod tests {
         let bad = parse("a:1,b:2,c:3", 2).expect_err("one too many");
         assert_eq!(
             (bad.number, bad.fault),
-            (3, Fault::TooMany { entries_max: 2 })
+            (3, EntryError::TooMany { entries_max: 2 })
         );
     }
 

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_no_answer() {
+    fn ambiguous_responses_are_refused() {
         for wrong in [
             "HTTP/1.1 200",
             "HTTP/1.1  200 OK",

@@ -472,7 +472,7 @@ mod tests {
     /// States at the limits are valid, and states beyond them are not.
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_of_it_has_its_bounds() {
+    fn a_state_from_another_process_is_checked_at_its_limits() {
         let fits = |state| Body { state }.fits();
         let size = |line_bytes| State::Size {
             size: 1,

@@ -138,7 +138,7 @@ mod tests {
     /// States at the limits are valid, and states beyond them are not.
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_of_it_has_its_bounds() {
+    fn a_state_from_another_process_is_checked_at_its_limits() {
         let told = |line_left, line_bytes, tail_left| {
             let writer = ChunkWriter {
                 line_left,

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_named_is_not_guessed() {
+    fn a_client_that_is_not_named_is_not_guessed() {
         for list in [
             "",
             "192.0.2.7,",

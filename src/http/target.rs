@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_is_told_why() {
+    fn wrong_targets_are_refused_with_the_reason() {
         for (written, why) in [
             ("/a#b", "must be percent-encoded"),
             ("/é", "must be percent-encoded"),

@@ -97,7 +97,7 @@ fn methods_are_known_by_their_names() {
 }
 
 #[test]
-fn who_is_asked_is_told_by_the_target_or_by_the_host() {
+fn the_authority_is_that_of_the_target_or_the_host() {
     for (lines, host) in [
         ("GET / HTTP/1.1|Host: h", "h"),
         ("GET / HTTP/1.1|Host:", ""),
@@ -367,7 +367,7 @@ fn a_connection_goes_on_if_its_client_wants_it() {
 }
 
 #[test]
-fn what_is_expected_is_a_100_or_cannot_be_met() {
+fn an_expectation_other_than_100_continue_is_refused() {
     for (version, fields, expected) in [
         ("HTTP/1.1", "X: y", false),
         ("HTTP/1.1", "Expect: 100-Continue", true),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_holds_is_bounded_and_time_makes_room() {
+    fn memory_is_bounded_and_time_makes_room() {
         let mut beginnings = Beginnings::default();
         let mut begun = 0;
         for number in 0..100_000_u32 {

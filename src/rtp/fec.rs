@@ -332,7 +332,7 @@ mod tests {
     /// Bursts of L, and scattered losses: every packet is repaired in every byte, also when
     /// sequence numbers wrap.
     #[test]
-    fn what_is_lost_is_made_again() {
+    fn lost_packets_are_repaired() {
         for (columns, rows, is_even) in
             [(5, 10, true), (4, 4, false), (20, 5, true), (7, 14, false)]
         {
@@ -389,7 +389,7 @@ mod tests {
 
     /// The last matrix has all of its FEC packets.
     #[test]
-    fn what_waits_at_the_end_goes_out() {
+    fn waiting_packets_go_out_at_the_end() {
         for columns in [5, 20] {
             let mut fec = Fec::new(columns, 5, 1);
             let media = media(7, usize::from(columns) * 5, true);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_holds_is_bounded_whatever_comes() {
+    fn memory_is_bounded_for_any_input() {
         let mut fec = Fec::new(20, 5, 1);
         for index in 0..1000_u16 {
             let mut packet = Packet::header(33, index, 0, 9).to_vec();
@@ -459,7 +459,7 @@ mod tests {
 
     /// The longest packet that a network carries whole is protected, and a longer one is not.
     #[test]
-    fn what_no_network_takes_is_not_protected() {
+    fn packets_too_large_for_a_network_are_not_protected() {
         for (bytes, rows) in [(PACKET_BYTES_MAX, 1), (PACKET_BYTES_MAX + 1, 0)] {
             let packets = (0..4).map(|number| {
                 let mut packet = Packet::header(33, number, 0, 9).to_vec();
@@ -474,7 +474,7 @@ mod tests {
     /// States at the limits are valid, and states beyond them are not.
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_of_it_has_its_bounds() {
+    fn a_state_from_another_process_is_checked_at_its_limits() {
         type Told = fn(&mut Fec);
         const LONGEST: usize = 2 * PACKET_BYTES_MAX;
         let told: [(Told, bool); 9] = [

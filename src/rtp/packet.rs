@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_rtp_is_malformed() {
+    fn datagrams_that_are_not_rtp_are_malformed() {
         let good = Packet::header(33, 1, 2, 3);
         for version in [0x00, 0x40, 0xc0] {
             let mut bad = good;

@@ -175,7 +175,7 @@ mod tests {
 
     /// A datagram without its last packet waits, and half a packet.
     #[test]
-    fn what_waits_is_told() {
+    fn memory_of_waiting_packets_is_counted() {
         let mut packetiser = Packetiser::new(9, 1);
         let mut batch = Batch::default();
         let media = [[SYNC_BYTE; PACKET_BYTES]; 7].concat();
@@ -192,7 +192,7 @@ mod tests {
     /// States at the limits are valid, and states beyond them are not.
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_of_it_has_its_bounds() {
+    fn a_state_from_another_process_is_checked_at_its_limits() {
         for (waiting, fits) in [
             (0, true),
             (PACKET_BYTES, true),

@@ -107,7 +107,7 @@ impl Reorder {
         Some(first.saturating_sub(self.next.unwrap_or(first)))
     }
 
-    /// Returns the next payload at the end of the stream, whatever is missing.
+    /// Returns the next payload at the end of the stream. Does not wait for missing ones.
     pub fn finish(&mut self) -> Option<Vec<u8>> {
         let missing = self.missing()?;
         let early = self.early.pop_front()?;
@@ -231,7 +231,7 @@ mod tests {
 
     /// A source that restarts continues far ahead, and the numbers in between are not lost.
     #[test]
-    fn what_is_lost_is_counted_up_to_where_a_source_begins_anew() {
+    fn losses_are_counted_up_to_a_restart() {
         for (ahead, lost) in [(1, 1), (ANEW - 1, ANEW - 1), (ANEW, 0), (ANEW + 1, 0)] {
             let mut reorder = Reorder::default();
             reorder.insert(1, b"1", at(0));
@@ -243,7 +243,7 @@ mod tests {
 
     /// At the limits of packets and bytes the gap stays open, and one more of either closes it.
     #[test]
-    fn what_waits_is_as_much_as_there_is_room_for() {
+    fn packets_wait_up_to_the_limits() {
         const HALF: usize = EARLY_BYTES_MAX / 2;
         for (packets, payload_bytes, waits) in [
             (EARLY_MAX as u64 - 1, 1, true),
@@ -268,7 +268,7 @@ mod tests {
     /// States at the limits are valid, and states beyond them are not.
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_of_it_has_its_bounds() {
+    fn a_state_from_another_process_is_checked_at_its_limits() {
         use crate::handover::COUNT_MAX;
         type Told = fn(&mut Reorder);
         // Adds early packets of this size.
@@ -363,7 +363,7 @@ mod tests {
         }
     }
 
-    /// The memory stays bounded, whatever the order and size of packets.
+    /// The memory stays bounded for packets of any order and size.
     #[test]
     fn the_window_is_bounded_in_bytes() {
         let held_bytes_max = EARLY_BYTES_MAX + (64 << 10) + EARLY_MAX * size_of::<Early>();

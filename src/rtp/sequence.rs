@@ -104,7 +104,7 @@ mod tests {
 
     /// Losses and late packets within the limits are in sequence, and packets beyond them are not.
     #[test]
-    fn what_is_near_is_in_sequence() {
+    fn packets_within_the_limits_are_in_sequence() {
         for first in [30_000_u16, 1_000, 65_000, 50] {
             let base = (1 << 16) + u64::from(first);
             for (away, is_near) in [
@@ -141,7 +141,7 @@ mod tests {
     /// A state from another process is valid while numbers can still increase.
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_of_it_has_its_bounds() {
+    fn a_state_from_another_process_is_checked_at_its_limits() {
         for (highest, fits) in [(0, true), (u64::MAX / 4, true), (u64::MAX / 4 + 1, false)] {
             let restart = Some(3);
             assert_eq!(Sequence { highest, restart }.fits(), fits, "{highest}");

@@ -23,7 +23,7 @@ pub(super) use token_file::TokenFile;
 pub(super) struct Disk {
     /// Space for two: the core writes one line at a time, and asks for the file once at a time.
     orders: SyncSender<Order>,
-    results: Receiver<Told>,
+    results: Receiver<Message>,
     /// Bytes of the line that is being written.
     held_bytes: usize,
     /// The file for a successor, if it was asked for and nothing was written since.
@@ -41,7 +41,7 @@ enum Order {
 }
 
 /// Messages from the thread.
-enum Told {
+enum Message {
     Done(JobId, Done),
     Shared(Option<TokenFile>),
 }
@@ -108,14 +108,14 @@ impl Disk {
     pub fn next_result(&mut self) -> Option<(JobId, Done)> {
         loop {
             match self.results.try_recv().ok()? {
-                Told::Done(ticket, done) => {
+                Message::Done(ticket, done) => {
                     if let Done::Appended(_) = done {
                         self.held_bytes = 0;
                     }
                     return Some((ticket, done));
                 }
                 // Later orders change the file.
-                Told::Shared(file) => {
+                Message::Shared(file) => {
                     self.is_asked = false;
                     self.shared = file.filter(|_| self.held_bytes == 0);
                 }
@@ -129,7 +129,12 @@ impl Disk {
     }
 }
 
-fn work(orders: &Receiver<Order>, mut token_file: TokenFile, told: &Sender<Told>, waker: &Waker) {
+fn work(
+    orders: &Receiver<Order>,
+    mut token_file: TokenFile,
+    told: &Sender<Message>,
+    waker: &Waker,
+) {
     let tell = |news| {
         // Sending fails only if the loop is gone.
         let _ = told.send(news);
@@ -138,14 +143,17 @@ fn work(orders: &Receiver<Order>, mut token_file: TokenFile, told: &Sender<Told>
     while let Ok(order) = orders.recv() {
         match order {
             Order::Append(ticket, line) => {
-                tell(Told::Done(ticket, Done::Appended(token_file.append(&line))));
+                tell(Message::Done(
+                    ticket,
+                    Done::Appended(token_file.append(&line)),
+                ));
                 // The caller already has its answer; the next line waits.
                 if let Err(error) = token_file.compact_if_grown() {
-                    tell(Told::Done(ticket, Done::NotCompacted(error)));
+                    tell(Message::Done(ticket, Done::NotCompacted(error)));
                 }
             }
             // Without file descriptors there is no copy, and the loop asks again.
-            Order::Share => tell(Told::Shared(token_file.share().ok())),
+            Order::Share => tell(Message::Shared(token_file.share().ok())),
         }
     }
 }

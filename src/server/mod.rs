@@ -63,7 +63,7 @@ pub use health::health;
 use log::{AccessLog, Console};
 use names::LookUps;
 use own::Own;
-use signals::{Signals, Wish};
+use signals::{SignalAction, Signals};
 pub use start::run;
 use systemd::Manager;
 use tcp::{Listener, Reading, Sockets};
@@ -79,7 +79,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// Time for viewers to read their rest when the server ends.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
-/// Signals. Tokens from here on are above those of connections.
+/// Signals. Connections have smaller tokens.
 const SIGNALS: Token = Token(usize::MAX);
 /// A thread has a result.
 const THREADS: Token = Token(usize::MAX - 1);
@@ -234,9 +234,9 @@ impl Server {
     fn signalled(&mut self, now: Instant) {
         while let Some(wish) = self.signals.next() {
             match wish {
-                Wish::End if self.ends_at.is_some() => self.ends_at = Some(now),
-                Wish::End => self.begin_to_end(now),
-                Wish::ReopenLog => self.reopen_log(),
+                SignalAction::End if self.ends_at.is_some() => self.ends_at = Some(now),
+                SignalAction::End => self.begin_to_end(now),
+                SignalAction::ReopenLog => self.reopen_log(),
             }
         }
     }

@@ -34,7 +34,7 @@ pub(super) struct LookUps {
     threads: Vec<Thread>,
     /// Calls without an answer. The first one gets the next thread.
     calls: VecDeque<Call>,
-    results: Receiver<Found>,
+    results: Receiver<LookUpResult>,
     /// Memory of all calls; at most [`HELD_BYTES_MAX`].
     held_bytes: usize,
 }
@@ -62,7 +62,7 @@ struct Call {
 }
 
 /// A result: the thread's number, the call, the index of the name, and the addresses.
-struct Found {
+struct LookUpResult {
     thread: usize,
     ticket: JobId,
     name: usize,
@@ -176,7 +176,7 @@ impl LookUps {
     }
 
     /// Handles a result, unless its call is over. Its thread is free again.
-    fn note(&mut self, found: Found) {
+    fn note(&mut self, found: LookUpResult) {
         if let Some(thread) = self.threads.get_mut(found.thread) {
             thread.is_free = true;
         }
@@ -209,13 +209,13 @@ impl LookUps {
 /// The thread.
 fn work(
     to_do: &Receiver<Task>,
-    (number, found): (usize, &Sender<Found>),
+    (number, found): (usize, &Sender<LookUpResult>),
     resolve: fn(&Name) -> Addresses,
     waker: &Waker,
 ) {
     while let Ok((ticket, name, sought)) = to_do.recv() {
         // Sending fails only if the loop is gone.
-        let _ = found.send(Found {
+        let _ = found.send(LookUpResult {
             thread: number,
             ticket,
             name,
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_in_number_and_in_bytes() {
+    fn waiting_names_are_bounded_in_number_and_bytes() {
         let mut stage = Stage::new();
         let asked = (0..1000).take_while(|ticket| stage.ask(*ticket, &["hangs"]));
         assert_eq!(asked.count(), CALLS_MAX);

@@ -12,7 +12,7 @@ use super::sys;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum SignalAction {
     /// SIGTERM, SIGINT: end; a second one, at once.
     End,
     /// SIGHUP: open the access log anew.
@@ -40,15 +40,15 @@ impl Signals {
     }
 
     /// Returns the request of the next signal; `None` if none waits.
-    pub fn next(&mut self) -> Option<Wish> {
+    pub fn next(&mut self) -> Option<SignalAction> {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         loop {
             // Reading returns complete records, which begin with the signal's number.
             self.0.read_exact(&mut record).ok()?;
             let number = u32::from_ne_bytes(*record.first_chunk()?);
             match i32::try_from(number) {
-                Ok(libc::SIGTERM | libc::SIGINT) => return Some(Wish::End),
-                Ok(libc::SIGHUP) => return Some(Wish::ReopenLog),
+                Ok(libc::SIGTERM | libc::SIGINT) => return Some(SignalAction::End),
+                Ok(libc::SIGHUP) => return Some(SignalAction::ReopenLog),
                 Ok(_) | Err(_) => {}
             }
         }

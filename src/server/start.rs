@@ -16,7 +16,7 @@ use super::handover::{Handover, Legacy};
 use super::log::{AccessLog, Console};
 use super::names::LookUps;
 use super::own::Own;
-use super::sandbox::{Errands, Role, Sandbox};
+use super::sandbox::{LoopNeeds, Role, Sandbox};
 use super::signals::Signals;
 use super::systemd::{Inherited, Manager};
 use super::tcp::{Listener, Sockets};
@@ -173,7 +173,7 @@ impl Server {
         if let Some(line) = sandbox.report() {
             self.console.tell(&line);
         }
-        let role = Role::Loop(Errands::of(config));
+        let role = Role::Loop(LoopNeeds::of(config));
         let entered = sandbox.enter(&role);
         entered.map_err(|error| StartError(error.to_string()))
     }

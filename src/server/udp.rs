@@ -392,7 +392,7 @@ mod tests {
 
     /// Each client gets all datagrams, and those to unreachable clients are counted for each.
     #[test]
-    fn what_is_for_many_goes_to_each_and_is_told_of_each() {
+    fn each_client_gets_all_datagrams_and_refused_ones_are_counted() {
         for has_segmentation in [true, false] {
             let socket = net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
             let mut udp = Udp::new(socket, None).expect("its options");

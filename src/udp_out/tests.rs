@@ -63,7 +63,7 @@ fn sent(udp_out: &mut UdpOut) -> Vec<(SocketAddr, Vec<u8>)> {
 /// While nothing is sent, memory is bounded for datagrams of any sizes, and datagrams that do not
 /// fit are counted.
 #[test]
-fn what_is_on_its_way_is_bounded_in_bytes_that_are_held() {
+fn memory_of_waiting_datagrams_is_bounded() {
     for sizes in [
         &[12][..],
         &[12, 13],
@@ -114,7 +114,7 @@ fn datagrams_of_one_size_go_out_together_as_they_came() {
 /// The list is shared with the token table, and the source gets nothing. If the list changes during
 /// a batch, no client gets the batch twice.
 #[test]
-fn clients_are_lent_and_the_source_is_passed_over() {
+fn clients_are_shared_and_the_source_gets_nothing() {
     let mut udp_out = UdpOut::default();
     let list: Rc<[Destination]> = (1..=4).map(|host| client("rtp", host)).collect();
     udp_out.set_clients(list.clone(), Some(address(3)), || 7);
@@ -158,7 +158,7 @@ fn clients_are_lent_and_the_source_is_passed_over() {
 /// Each client gets the form that it asked for: RTP, MPEG-TS without RTP, or RTP with FEC of its
 /// own matrix.
 #[test]
-fn everyone_gets_what_it_asked_for() {
+fn each_client_gets_the_form_that_it_asked_for() {
     let clients = [("rtp", 1), ("udp", 2), ("5x4", 3), ("4x4", 4), ("5x4", 5)];
     let media = datagrams(40);
     for is_forwarded in [false, true] {
@@ -199,7 +199,7 @@ fn everyone_gets_what_it_asked_for() {
 }
 
 #[test]
-fn who_leaves_takes_its_corrections_along() {
+fn corrections_end_when_their_last_client_leaves() {
     let mut udp_out = udp_out_to(&[("rtp", 1), ("5x4", 3)]);
     assert!(udp_out.has_corrections());
     set_clients(&mut udp_out, [client("rtp", 1), client("udp", 2)].into());
@@ -210,7 +210,7 @@ fn who_leaves_takes_its_corrections_along() {
 
 /// Sent batches make room for as many bytes, and no more.
 #[test]
-fn what_has_gone_out_makes_room_for_as_much() {
+fn sent_batches_make_room_for_as_many_bytes() {
     let mut udp_out = udp_out();
     let fill = |udp_out: &mut UdpOut| {
         let datagrams = std::iter::repeat_with(|| udp_out.forward(&[7; 1_328], None));
@@ -235,7 +235,7 @@ fn what_has_gone_out_makes_room_for_as_much() {
 
 /// A batch that is being sent does not change. Any other batch of the same kind may grow.
 #[test]
-fn what_comes_while_a_letter_is_sent_goes_into_the_next() {
+fn datagrams_that_arrive_while_a_batch_is_sent_go_into_the_next_one() {
     let clients: Vec<(&str, u8)> = (1..=70).map(|host| ("rtp", host)).collect();
     let mut udp_out = udp_out_to(&clients);
     for byte in [0; 3] {
@@ -258,7 +258,7 @@ fn what_comes_while_a_letter_is_sent_goes_into_the_next() {
 
 /// A batch doubles up to the size of one call, and its capacity is at most twice its length.
 #[test]
-fn a_letter_grows_in_few_steps_and_not_too_far() {
+fn a_batch_grows_in_few_steps_up_to_its_limit() {
     for bytes in [12, 188, 1_316, 1_328] {
         let mut udp_out = udp_out();
         let (mut steps, mut capacity) = (0, 0);
@@ -281,7 +281,7 @@ fn a_letter_grows_in_few_steps_and_not_too_far() {
 
 /// Memory of generators by matrix, and of the clients that a batch is being sent to.
 #[test]
-fn what_it_holds_is_told() {
+fn memory_of_corrections_and_destinations_is_counted() {
     let matrices = ["4x4", "5x4", "5x10", "20x5"];
     let plain: Vec<(&str, u8)> = (1..=70).map(|host| ("rtp", host)).collect();
     let mut corrected = plain.clone();
@@ -368,7 +368,7 @@ fn mpegts_alone_is_of_payloads_and_has_its_own_room() {
 /// Only media packets are protected, not RTCP. At the end of the stream the remaining FEC packets
 /// are sent.
 #[test]
-fn what_is_corrected_is_media() {
+fn only_media_is_protected() {
     let mut udp_out = udp_out_to(&[("5x4", 1)]);
     let media = datagrams(20);
     for datagram in media.chunks(DATAGRAM_BYTES) {
@@ -407,7 +407,7 @@ fn matrices_are_bounded() {
 /// States at the limits are valid, and states beyond them are not.
 #[cfg(feature = "handover")]
 #[test]
-fn what_is_told_of_it_has_its_bounds() {
+fn a_state_from_another_process_is_checked_at_its_limits() {
     use crate::handover::COUNT_MAX;
     type Told = fn(&mut UdpOut);
     fn batches(udp_out: &mut UdpOut, count: usize, bytes: usize, datagram_bytes: usize) {

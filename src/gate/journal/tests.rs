@@ -262,7 +262,7 @@ fn no_line_is_longer_than_its_bound() {
     for bytes in [65, 66, 1000] {
         assert_eq!(
             read(&vec![b'x'; bytes]),
-            Err(damage(1, 0, Fault::NotJournal))
+            Err(damage(1, 0, LineError::NotJournal))
         );
     }
     let mut replay = Replay {
@@ -270,7 +270,7 @@ fn no_line_is_longer_than_its_bound() {
         offset: 18,
         lines: 1,
     };
-    let too_long = damage(2, 18, Fault::TooLong);
+    let too_long = damage(2, 18, LineError::TooLong);
     assert_eq!(replay.read(&mut &b"x"[..]), Err(too_long));
 }
 
@@ -285,23 +285,23 @@ fn damage_is_told_with_its_place() {
     let place = format!("line 3, at byte {begin}, ");
     for (fault, said) in [
         (
-            Fault::NotJournal,
+            LineError::NotJournal,
             "it is no token file of tollgate".to_owned(),
         ),
         (
-            Fault::Version,
+            LineError::Version,
             "it is of another version of tollgate".to_owned(),
         ),
         (
-            Fault::Checksum,
+            LineError::Checksum,
             format!("{place}is damaged: its checksum is wrong"),
         ),
         (
-            Fault::NoRecord,
+            LineError::NoRecord,
             format!("{place}holds a change that this version does not know"),
         ),
         (
-            Fault::TooLong,
+            LineError::TooLong,
             format!("{place}is damaged: no line has more than 268435456 bytes"),
         ),
     ] {
@@ -335,13 +335,13 @@ fn damage_is_found_wherever_it_is() {
 }
 
 #[test]
-fn what_is_no_journal_is_told_from_one() {
+fn files_that_are_no_journal_are_detected() {
     let fault = |bytes: &[u8]| replay(bytes, 10).map(|_| ()).map_err(|damage| damage.fault);
     assert_eq!(fault(b""), Ok(()));
     assert_eq!(fault(b"tollgate-tok"), Ok(()));
-    assert_eq!(fault(b"tollgate-tokens 2\n"), Err(Fault::Version));
-    assert_eq!(fault(b"#!/bin/sh\n"), Err(Fault::NotJournal));
-    assert_eq!(fault(&[b'x'; 100]), Err(Fault::NotJournal));
+    assert_eq!(fault(b"tollgate-tokens 2\n"), Err(LineError::Version));
+    assert_eq!(fault(b"#!/bin/sh\n"), Err(LineError::NotJournal));
+    assert_eq!(fault(&[b'x'; 100]), Err(LineError::NotJournal));
     let sealed = |json: &str| [HEADER, json.as_bytes(), &seal(json.as_bytes()), b"\n"].concat();
     assert_eq!(fault(&sealed("[{\"revoke\":\"a\"}]")), Ok(()));
     for json in [
@@ -371,7 +371,7 @@ fn what_is_no_journal_is_told_from_one() {
         "[{\"add\":\"a\",\"http\":\"in\",\"note\":\"\"}]",
         "[{\"add\":\"a\",\"http\":\"in\",\"max_viewers\":4294967296}]",
     ] {
-        assert_eq!(fault(&sealed(json)), Err(Fault::NoRecord), "{json}");
+        assert_eq!(fault(&sealed(json)), Err(LineError::NoRecord), "{json}");
     }
 }
 

@@ -111,7 +111,7 @@ fn tuples_are_listed_in_the_order_of_addition() {
 }
 
 #[test]
-fn what_is_there_already_is_not_new() {
+fn existing_clients_are_not_new() {
     let a = session("a");
     let mut tokens = Tokens::new(LIMITS);
     let clients = || {
@@ -565,7 +565,7 @@ fn a_token_that_is_over_stays_so_until_it_is_added_again() {
 
 /// Keys up to the limit, repeatedly: expired keys make room, and valid ones never do.
 #[test]
-fn what_is_over_makes_room_for_what_is_not() {
+fn expired_tokens_make_room_for_valid_ones() {
     let limits = Limits {
         tokens_max: 4,
         udp_clients_per_session_max: 2,
@@ -714,7 +714,7 @@ fn shown(tokens: &Tokens) -> (Vec<Tuple>, u64) {
 }
 
 #[test]
-fn what_changes_nothing_is_an_empty_addition() {
+fn an_addition_without_a_change_is_empty() {
     let mut tokens = Tokens::new(LIMITS);
     let name = || rtp("Name:5", &["192.0.2.1:5"]);
     let both = || Some(Direction::Both.into());
@@ -929,7 +929,7 @@ fn limits_of_keys_make_room_last() {
 /// A tuple counts with its texts, with two counters for shared ones, and with four places in each
 /// list.
 #[test]
-fn what_a_tuple_holds_is_counted() {
+fn memory_of_a_tuple_is_counted() {
     let shared = |text: &str| 2 * size_of::<usize>() + text.len();
     let list = 4 * size_of::<Rc<Tuple>>();
     let tuple = size_of::<Tuple>() + 2 * size_of::<usize>() + shared("demo");
@@ -984,7 +984,7 @@ fn what_a_tuple_holds_is_counted() {
 
 /// All entries of the views count, at most a few times.
 #[test]
-fn what_the_views_hold_is_counted() {
+fn memory_of_the_views_is_counted() {
     // About half of a hash map's capacity: a fuller one may grow when a tried entry is removed.
     const SESSIONS: usize = 60;
     let filled = |terms: &dyn Fn(usize) -> Terms, has_client: bool| {

@@ -94,7 +94,7 @@ fn a_jump_of_the_clock_holds_nothing_back() {
 }
 
 #[test]
-fn what_comes_in_real_time_is_not_held_back() {
+fn a_live_stream_is_not_delayed() {
     let bytes = stream(50, 40, 777);
     let mut pacing = Pacing::new(0);
     for (number, piece) in bytes.chunks(PACKET_BYTES * 5).enumerate() {
@@ -356,14 +356,14 @@ fn a_reference_that_comes_early_does_not_move_the_clock() {
         pacing.feed(&group(0, time, 10), at(time - 12));
         // All bytes up to the first reference are due at once, since no interval is known.
         assert!(number == 1 || pacing.due(at(time - 1)) < packets(10 * number));
-        // With the bytes behind it, for 12 of 40 ms.
+        // With the next bytes, for 12 of 40 ms.
         assert_eq!(pacing.due(at(time)), packets(10 * number + 3));
     }
 }
 
 /// A reference that is late by up to 200 ms catches up. A later one sets a new pace from now on.
 #[test]
-fn what_is_too_late_does_not_catch_up() {
+fn a_source_that_is_too_late_does_not_catch_up() {
     for (late, catches_up) in [
         (0, true),
         (199, true),
@@ -425,7 +425,7 @@ fn a_clock_that_falls_silent_is_gone() {
 
 /// Behind the last reference more bytes are due every 10 ms, until none are left.
 #[test]
-fn what_follows_on_the_last_reference_is_spread_and_then_all_due() {
+fn bytes_behind_the_last_reference_are_spread_and_then_all_due() {
     let mut pacing = Pacing::new(0);
     pacing.feed(&group(0, 0, 10), at(0));
     pacing.feed(&group(0, 40, 10), at(40));
@@ -442,7 +442,7 @@ fn what_follows_on_the_last_reference_is_spread_and_then_all_due() {
 }
 
 #[test]
-fn it_is_over_when_it_has_ended_and_all_is_due() {
+fn pacing_is_over_when_the_stream_has_ended_and_all_of_it_is_due() {
     let mut pacing = Pacing::new(0);
     assert!(!pacing.is_over());
     pacing.feed(&stream(3, 40, 0), at(0));
@@ -509,7 +509,7 @@ fn time_that_goes_faster_or_slower_brings_moments_nearer_or_further() {
 /// States at the limits are valid, and states beyond them are not.
 #[cfg(feature = "handover")]
 #[test]
-fn what_is_told_of_it_has_its_bounds() {
+fn a_state_from_another_process_is_checked_at_its_limits() {
     use crate::handover::COUNT_MAX;
     type Told = fn(&mut Pacing);
     const LONGEST: Duration = Duration::from_secs(1 << 36);

@@ -31,7 +31,7 @@ use crate::time::UnixTime;
 pub struct TokenFile {
     path: PathBuf,
     file: File,
-    /// Its length. Bytes behind it are from a failed write, and do not count.
+    /// Its length. Further bytes are from a failed write, and do not count.
     bytes: u64,
     /// Its length after the last compaction, also if that failed.
     compact_bytes: u64,

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_left_out() {
+    fn members_that_do_not_fit_are_left_out() {
         let line = format!(
             "level=info event=x detail=\"{}\" count=3",
             "\\".repeat(4_000)

@@ -14,7 +14,7 @@ pub(super) struct Sandbox {}
 
 /// Which nobody has to know.
 pub(super) enum Role {
-    Loop(Errands),
+    Loop(LoopNeeds),
     Console,
     AccessLog(Option<PathBuf>),
     Disk(PathBuf),
@@ -22,11 +22,11 @@ pub(super) enum Role {
 }
 
 /// Nor this.
-pub(super) struct Errands {}
+pub(super) struct LoopNeeds {}
 
-impl Errands {
-    pub fn of(_: &Config) -> Errands {
-        Errands {}
+impl LoopNeeds {
+    pub fn of(_: &Config) -> LoopNeeds {
+        LoopNeeds {}
     }
 }
 

@@ -1,5 +1,5 @@
 //! `--sandbox`: each thread gives up the rights that it does not need before it starts its work. An
-//! attacker who takes over the thread has no more rights than it.
+//! attacker inside the thread has no more rights than it.
 //!
 //! Two parts of the kernel do this, and no thread can undo it. seccomp(2) checks system calls
 //! ([`program`]): a call that [`role`] does not list for the thread fails with EPERM. landlock(7)
@@ -29,7 +29,7 @@ use super::sys::confine::{self, Handled};
 use crate::config::SandboxMode;
 use calls::MACHINE;
 use program::{LOGGED, REFUSED, assemble};
-pub(super) use role::{Errands, Role};
+pub(super) use role::{LoopNeeds, Role};
 
 /// The sandbox mode, and what this kernel supports.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use crate::config::{Config, Listen};
 #[derive(Clone, Debug)]
 pub enum Role {
     /// The event loop.
-    Loop(Errands),
+    Loop(LoopNeeds),
     /// The log on stderr.
     Console,
     /// The access log, with its path if it is a file.
@@ -27,7 +27,7 @@ pub enum Role {
 
 /// What the loop does besides serving clients.
 #[derive(Clone, Debug, Default)]
-pub struct Errands {
+pub struct LoopNeeds {
     /// Whether it has sockets for datagrams.
     pub has_rtp: bool,
     /// Ports of other relays that it connects to.
@@ -38,9 +38,9 @@ pub struct Errands {
     pub sockets: Vec<PathBuf>,
 }
 
-impl Errands {
+impl LoopNeeds {
     /// Returns what these options need.
-    pub fn of(config: &Config) -> Errands {
+    pub fn of(config: &Config) -> LoopNeeds {
         let core = &config.core;
         let peers = core.peers.iter().map(|peer| peer.address().port());
         let origins = core.origins.iter().map(|origin| origin.port.get());
@@ -48,7 +48,7 @@ impl Errands {
             Listen::Unix(path) => Some(path),
             Listen::Tcp(_) => None,
         });
-        Errands {
+        LoopNeeds {
             has_rtp: config.rtp.is_some() && !core.token_servers.is_empty(),
             ports: peers.chain(origins).collect(),
             hands_over: config.handover.is_some(),
@@ -184,7 +184,7 @@ const MAKE_REG: u64 = 1 << 8;
 const TRUNCATE: u64 = 1 << 14;
 
 /// A folder with its allowed accesses.
-pub struct Place {
+pub struct AllowedFolder {
     /// The folder, and everything below it.
     pub folder: PathBuf,
     /// Accesses as bits of Landlock.
@@ -197,7 +197,7 @@ impl Role {
     /// Returns the rules for system calls. The first rule of a call counts.
     pub fn rules(&self) -> Vec<Rule> {
         let mut rules = match self {
-            Role::Loop(errands) => errands.rules(),
+            Role::Loop(needs) => needs.rules(),
             Role::Console => vec![errors()],
             Role::AccessLog(None) => vec![only("write", vec![Vec::new()])],
             Role::AccessLog(Some(_)) => all(FILES).chain([descriptors(&[])]).collect(),
@@ -225,10 +225,10 @@ impl Role {
     }
 
     /// Returns the folders with allowed accesses. All other files are refused.
-    pub fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<AllowedFolder> {
         match self {
-            Role::Loop(errands) => {
-                let sockets = errands.sockets.iter();
+            Role::Loop(needs) => {
+                let sockets = needs.sockets.iter();
                 sockets
                     .map(|socket| place(&folder_of(socket), REMOVE_FILE))
                     .collect()
@@ -252,7 +252,7 @@ impl Role {
                 let resolver = resolver.map(|file| folder_of(&file));
                 let folders = NAMES_FOLDERS.iter().map(PathBuf::from).chain(resolver);
                 folders
-                    .map(|folder| Place {
+                    .map(|folder| AllowedFolder {
                         folder,
                         accesses: READ_FILE | READ_DIR,
                         must_be: false,
@@ -265,14 +265,14 @@ impl Role {
     /// Returns the TCP ports that it may connect to.
     pub fn ports(&self) -> Vec<u16> {
         match self {
-            Role::Loop(errands) => errands.ports.clone(),
+            Role::Loop(needs) => needs.ports.clone(),
             Role::Names => vec![RESOLVER_PORT],
             Role::Console | Role::AccessLog(_) | Role::Disk(_) => Vec::new(),
         }
     }
 }
 
-impl Errands {
+impl LoopNeeds {
     fn rules(&self) -> Vec<Rule> {
         // Sends come first, since they are the most frequent calls with arguments to check.
         let mut rules = vec![send("sendto"), send("sendmsg"), errors()];
@@ -405,8 +405,8 @@ fn abort() -> Rule {
     only("tgkill", vec![vec![is(0, own)]])
 }
 
-fn place(folder: &Path, accesses: u64) -> Place {
-    Place {
+fn place(folder: &Path, accesses: u64) -> AllowedFolder {
+    AllowedFolder {
         folder: folder.to_owned(),
         accesses,
         must_be: true,

@@ -70,8 +70,8 @@ fn judge(rules: &[Rule], name: &str, arguments: [u64; 6]) -> bool {
 fn roles() -> Vec<Role> {
     let tmp = PathBuf::from("/tmp");
     vec![
-        Role::Loop(Errands::default()),
-        Role::Loop(Errands {
+        Role::Loop(LoopNeeds::default()),
+        Role::Loop(LoopNeeds {
             has_rtp: true,
             ports: vec![8000],
             hands_over: true,
@@ -244,7 +244,7 @@ fn folder_for(name: &str) -> PathBuf {
 }
 
 #[test]
-fn what_nobody_needs_is_refused_to_every_thread() {
+fn calls_that_no_thread_needs_are_refused_to_all() {
     for role in roles() {
         let what = format!("{role:?}");
         let made = in_box(SandboxMode::On, 0, role, attempts::not_refused);
@@ -399,7 +399,7 @@ fn landlock_alone_leaves_the_loop_no_file_and_no_port() {
     }
     let thread = thread::spawn(move || {
         let sandbox = Sandbox::new(SandboxMode::On).expect("it looks");
-        let role = Role::Loop(Errands::default());
+        let role = Role::Loop(LoopNeeds::default());
         give_up_places(sandbox.landlock, &role).expect("it gives up");
         [
             denied(fs::read(&path)),
@@ -419,7 +419,7 @@ fn landlock_alone_leaves_the_loop_no_file_and_no_port() {
 
 #[test]
 fn log_refuses_nothing() {
-    let role = Role::Loop(Errands::default());
+    let role = Role::Loop(LoopNeeds::default());
     let found = in_box(SandboxMode::Log, 0, role, || {
         let status = fs::read_to_string("/proc/thread-self/status");
         let is_filtered = |status: String| status.contains("Seccomp:\t2");
@@ -496,9 +496,9 @@ fn try_all(role: Role, own: &Path, other: &Path) -> Option<Attempts> {
     let [named, unnamed] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     let [named_at, at] = [&named, &unnamed].map(|each| each.local_addr().expect("its address"));
     let role = match role {
-        Role::Loop(errands) => Role::Loop(Errands {
-            ports: errands.ports.iter().map(|_| named_at.port()).collect(),
-            ..errands
+        Role::Loop(needs) => Role::Loop(LoopNeeds {
+            ports: needs.ports.iter().map(|_| named_at.port()).collect(),
+            ..needs
         }),
         role => role,
     };
@@ -635,7 +635,7 @@ fn try_all(role: Role, own: &Path, other: &Path) -> Option<Attempts> {
 
 /// `TOLLGATE_WRITE_README=1 cargo test --lib sandbox` rewrites the table.
 #[test]
-fn what_each_thread_can_still_do_is_what_the_docs_say() {
+fn the_docs_list_what_each_thread_can_still_do() {
     let mut columns = Vec::new();
     for name in [
         "the loop",
@@ -648,8 +648,8 @@ fn what_each_thread_can_still_do_is_what_the_docs_say() {
     ] {
         let [own, other] = ["own", "other"].map(|folder| folder_for(&format!("table-{folder}")));
         let role = match name {
-            "the loop" => Role::Loop(Errands::default()),
-            "… with all options" => Role::Loop(Errands {
+            "the loop" => Role::Loop(LoopNeeds::default()),
+            "… with all options" => Role::Loop(LoopNeeds {
                 has_rtp: true,
                 ports: vec![1],
                 hands_over: true,
