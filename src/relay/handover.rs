@@ -4,6 +4,8 @@
 //! ```text
 //!   the old one, which serves                       the new one
 //!   media, media_bytes  ── bytes of streams ──────▶ Successor::media      again and again
+//!   begin               once, when a successor comes
+//!   copy_input          ── what clients have sent ▶ Successor::input      again and again
 //!   (it stops)
 //!   is_quiet?  until no change is on its way to the disk, of which helped tells
 //!   media, media_bytes  ── what is new ───────────▶ Successor::media      once

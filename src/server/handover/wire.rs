@@ -4,7 +4,7 @@
 //! ```text
 //!   predecessor                                                  successor
 //!     Greeting                                          ──▶        knows the format, or leaves
-//!     Media …, Clients …         while it goes on       ──▶        keeps them
+//!     Media …, Clients …, Input … while it goes on      ──▶        keeps them
 //!     Media …, Listener …, Records …, Clients …, End    ──▶        has all, and is ready
 //!     leaves                                            ◀──      TAKEN
 //! ```
