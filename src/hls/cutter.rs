@@ -229,7 +229,7 @@ impl Cutter {
     /// Ends the stream at the offset `newest`. If the source was lost, its last unit may be incomplete.
     pub fn finish(&mut self, newest: u64, is_complete: bool) {
         match self.newest.filter(|_| !is_complete) {
-            Some(torn) => self.close(torn.offset, torn.time, false),
+            Some(torn) => self.close(torn.offset, torn.time),
             None => self.break_off(newest),
         }
         if let Some(last) = self.segments.back() {
@@ -271,7 +271,7 @@ impl Cutter {
             .target
             .map_or(JUMP_TICKS, |target| JUMP_TICKS.min(ticks_within(target)));
         if gap < -REORDER_TICKS || gap > gap_max {
-            self.close(point.offset, last.time.after(self.gap as u64), true);
+            self.close(point.offset, last.time.after(self.gap as u64));
             self.is_broken = true;
             return;
         }
@@ -371,7 +371,7 @@ impl Cutter {
 
     fn cut(&mut self, at: Point, is_join: bool, header: Header<'_>, now: Instant) {
         let join = self.filling.as_ref().and_then(|filling| filling.join);
-        self.close(at.offset, at.time, false);
+        self.close(at.offset, at.time);
         self.open(at, is_join, header, now);
         if let Some(filling) = &mut self.filling {
             filling.join = join.filter(|join| join.offset > at.offset);
@@ -450,13 +450,23 @@ impl Cutter {
 
     /// Ends the open segment at `offset`: other media with their own header follow.
     fn break_off(&mut self, offset: u64) {
-        if let Some(last) = self.newest.take() {
-            self.close(offset, last.time.after(self.gap as u64), true);
-        }
+        let Some(last) = self.newest.take() else {
+            return;
+        };
+        // Nothing follows the last fragment, so its declared duration decides. Encoders round it: a
+        // part that passes the part target by a tenth or less keeps the target.
+        let is_rounded =
+            |ticks_max: &i64| (*ticks_max..=ticks_max + ticks_max / 10).contains(&self.gap);
+        let gap = self
+            .parts
+            .ticks_max()
+            .filter(is_rounded)
+            .unwrap_or(self.gap);
+        self.close(offset, last.time.after(gap as u64));
     }
 
-    /// Completes the open segment. `is_declared` says that no unit follows at `end`.
-    fn close(&mut self, to: u64, end: MediaTime, is_declared: bool) {
+    /// Completes the open segment.
+    fn close(&mut self, to: u64, end: MediaTime) {
         let Some(filling) = self.filling.take() else {
             return;
         };
@@ -468,7 +478,7 @@ impl Cutter {
         if self.made() + 1 >= LISTED_MIN as u64 {
             self.settle_target(ticks);
         }
-        let parts = self.parts.end(to, end, is_declared);
+        let parts = self.parts.end(to, end);
         let ticks_max = self.target.map_or(ticks, ticks_within);
         self.discontinuities += u64::from(filling.is_discontinuous);
         self.segments.push_back(Segment {

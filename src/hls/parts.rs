@@ -175,21 +175,13 @@ impl Parts {
     }
 
     /// Ends the segment, and returns its parts.
-    ///
-    /// If no fragment follows, `time` is what the last one declares. Encoders round it, so a part
-    /// that would pass the part target by it has the part target.
-    pub fn end(&mut self, to: u64, time: MediaTime, is_declared: bool) -> Rc<[Part]> {
-        let mut end = Point {
+    pub fn end(&mut self, to: u64, time: MediaTime) -> Rc<[Part]> {
+        let end = Point {
             offset: to,
             time,
             counter: None,
         };
         self.make_room(end);
-        if let (true, Some(ticks_max), Some(open)) = (is_declared, self.ticks_max(), self.open)
-            && end.time.since(open.start.time) > ticks_max
-        {
-            end.time = open.start.time.after(ticks_max as u64);
-        }
         if self.open.is_some_and(|open| open.start.offset < to) {
             self.close(end);
         }
