@@ -1,5 +1,5 @@
-//! What one process tells another that takes its place: lines of text, each with the name of what
-//! it is about, its number, and what is to be known of it in JSON.
+//! The state that one process sends to its successor: lines of text, each with a kind, a number, and
+//! a value in JSON.
 //!
 //! ```text
 //!   tollgate 2 "0.2.0"
@@ -9,19 +9,19 @@
 //!   end 42 null
 //! ```
 //!
-//! Each part writes its own and reads it again. Two versions understand each other both ways as
-//! long as the number in the first line is the same: what one of them adds the other passes over,
-//! or has a default for. Who changes what is told keeps to this:
+//! Each part writes and reads its own lines. Two versions understand each other in both directions
+//! if the number in the first line is the same: a version ignores unknown fields, and has defaults
+//! for missing ones. Rules for changes:
 //!
-//! - A field that is added has a default (`serde(default)`), which says what was so before there
-//!   was the field. If nothing does, [`OLDEST`] is raised with [`FORMAT`].
-//! - A field that is left out, or means something else, a kind of line, and one more case of what
-//!   has several, cannot be read by the version before: [`FORMAT`] is raised.
+//! - A new field has a default (`serde(default)`) that is right for older versions. If no default is
+//!   right, raise [`OLDEST`] and [`FORMAT`].
+//! - If a field goes or changes its meaning, or a kind of line or an enum's variant is new, the
+//!   version before cannot read it: raise [`FORMAT`].
 //!
-//! `tests/handover.rs` keeps it, with what each format that is read still has told. Media is not
-//! among it: see [`crate::relay::handover`].
+//! `tests/handover.rs` checks this with the recorded state of each format that is still read. Media
+//! is sent apart from it: see [`crate::relay::handover`].
 //!
-//! Nothing that is read is believed: what does not fit is [`HandoverError`], in words.
+//! No received value is trusted. An invalid one is a [`HandoverError`] in words.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -29,10 +29,10 @@ use std::time::Duration;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What is told here. Raised when it could not be read by the version before.
+/// The format that is written. Raise it if the version before could not read it.
 pub const FORMAT: u64 = 2;
 
-/// The first of those that are still read. Raised when what was told in it cannot be any more.
+/// The oldest format that is read. Raise it if a format can no longer be read.
 pub const OLDEST: u64 = 2;
 
 /// Whether what this version tells in this format can be read.
@@ -46,7 +46,7 @@ pub fn is_known(format: u64, version: &str) -> Result<(), HandoverError> {
     })
 }
 
-/// Why what is told cannot be taken over.
+/// Why the received state cannot be taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoverError(pub String);
 
@@ -58,15 +58,15 @@ impl Display for HandoverError {
 
 impl std::error::Error for HandoverError {}
 
-/// More was never counted: so much may come on top.
+/// Largest counter that is accepted. Counters can still grow by as much again.
 pub const COUNT_MAX: u64 = u64::MAX / 4;
 
-/// Whether so much may come on top of each of these.
+/// Returns whether all counters are at most [`COUNT_MAX`].
 pub fn are_counts<const N: usize>(counts: [u64; N]) -> bool {
     counts.into_iter().all(|count| count <= COUNT_MAX)
 }
 
-/// Whether the differences and sums of a few such times, in whichever ticks, overflow nothing.
+/// Returns whether differences and sums of a few of these times cannot overflow, in any unit.
 pub fn are_times<const N: usize>(times: [i64; N]) -> bool {
     let most = i64::MAX.unsigned_abs() / 4;
     times.into_iter().all(|time| time.unsigned_abs() <= most)
@@ -87,7 +87,7 @@ pub fn must(is_so: bool, what: impl FnOnce() -> String) -> Result<(), HandoverEr
     }
 }
 
-/// What is told, in the making: it goes out piece by piece, and is read while the next is made.
+/// Writes the state piece by piece. The successor reads a piece while the next one is made.
 pub struct Writer<'a> {
     out: &'a mut dyn FnMut(&[u8]),
     text: Vec<u8>,
@@ -97,7 +97,7 @@ pub struct Writer<'a> {
 const FIRST: &str = "tollgate";
 const LAST: &str = "end";
 
-/// A piece is of whole lines, of which the last brings it to so much.
+/// A piece ends with the line that brings it to this many bytes.
 const PIECE_BYTES: usize = 32 * 1024;
 
 impl Writer<'_> {
@@ -137,12 +137,12 @@ impl Writer<'_> {
     }
 }
 
-/// A line that was told.
+/// A received line.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// What it is about,
+    /// Kind of the line.
     pub name: &'a str,
-    /// and which of these.
+    /// Number of the object within its kind.
     pub number: u64,
     value: &'a [u8],
 }
@@ -155,9 +155,9 @@ impl Line<'_> {
     }
 }
 
-/// Finds the lines in what is told, which comes in pieces.
+/// Splits received pieces into lines.
 pub struct Reader {
-    /// What has come of a line.
+    /// The received part of a line.
     begun: Vec<u8>,
     /// How long a line may be.
     line_bytes_max: usize,
@@ -262,7 +262,7 @@ fn text_of(word: &[u8]) -> Option<&str> {
 
 const NAME_BYTES_MAX: usize = 32;
 
-/// Bytes as text, a character each: most are text, and the others are told in two bytes.
+/// Writes bytes as text, a character for each byte. Most bytes are text, the others take two bytes.
 pub mod bytes {
     use super::*;
 
@@ -291,7 +291,7 @@ pub mod bytes {
     }
 }
 
-/// What is kept once for several: each has its own, until they are told of each other.
+/// Values that several owners share. Each owner gets a copy, until the copies are joined again.
 pub mod shared {
     use std::rc::Rc;
 

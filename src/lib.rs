@@ -119,30 +119,32 @@
 //!
 //! # The life of a hand-over
 //!
-//! - `relay::handover::hand_over` has each part tell what it knows, and who goes:
-//! - `relay::clients::handover::Clients::hand_over` each connection, its phase and what it is owed,
-//! - `relay::streams::handover::Streams::hand_over` each stream, and its viewers' places;
+//! The bytes of streams are sent while the old process serves.
+//!
+//! - `relay::handover::media_bytes` lends bytes of a stream,
+//! - `relay::streams::handover::Streams::media_bytes` returns them from the buffer.
+//!
+//! Then the old process stops, and sends its state.
+//!
+//! - `relay::handover::hand_over` writes the state of each part:
+//! - `relay::clients::handover::Clients::hand_over` writes each connection with its phase,
+//! - `relay::streams::handover::Streams::hand_over` writes each stream with its viewers' cursors.
 //! - `handover::Writer::put` makes a line of each.
 //!
-//! The bytes of streams have been told before, while they ran.
+//! The new process reads the lines while they come.
 //!
-//! - `relay::handover::media_bytes` lends them
-//! - `relay::streams::handover::Streams::media_bytes` where they lie.
+//! - `relay::handover::Successor::hear` splits the received bytes into lines,
+//! - `relay::handover::Told::hear` passes each line to its part.
 //!
-//! In the other process they are put into a buffer, and wait for what is to be known of them.
+//! When all lines have come, the new process takes over.
 //!
-//! - `relay::handover::Successor::hear` finds the lines, as they come,
-//! - `relay::handover::Told::hear` has each read by its part.
-//!
-//! When all have come,
-//!
-//! - `relay::handover::Successor::take_over` has it so,
-//! - `relay::handover::Told::relay` makes a server of them:
-//! - `relay::clients::handover::Clients::take_over` and
-//! - `relay::streams::handover::Streams::take_over` put everybody where they were,
-//! - `relay::streams::handover::Streams::seat` each stream,
-//! - `stream::handover::StreamBuffer::become_whole` with its bytes and viewers;
-//! - `relay::handover::agree` compares what the parts know of each other.
+//! - `relay::handover::Successor::take_over` begins the take-over,
+//! - `relay::handover::Told::relay` makes a core of the received state:
+//! - `relay::clients::handover::Clients::take_over` adds the connections,
+//! - `relay::streams::handover::Streams::take_over` adds the streams,
+//! - `relay::streams::handover::Streams::seat` adds one stream,
+//! - `stream::handover::StreamBuffer::become_whole` gives it its bytes and viewers.
+//! - `relay::handover::agree` compares the parts with each other.
 //!
 //! # The life of a token
 //!

@@ -309,7 +309,7 @@ fn shortest_part(group: &[u32], segment: i64, ticks_max: i64) -> Option<i64> {
 
 #[cfg(feature = "handover")]
 impl Parts {
-    /// Whether what was told of it can be, of a stream whose newest byte is this one.
+    /// Returns whether the received state is valid for a stream with this newest byte.
     pub fn fits(&self, newest: u64) -> bool {
         let length_fits = match self.length {
             Length::Of(ticks) => (1..=TICKS_MAX).contains(&ticks),

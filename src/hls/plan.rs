@@ -57,7 +57,7 @@ impl Plan {
 
 #[cfg(feature = "handover")]
 impl Plan {
-    /// Whether what was told of it can be.
+    /// Returns whether the received plan is valid.
     pub(super) fn fits(&self) -> bool {
         let (shortest, longest) = (Duration::from_millis(1), SEGMENT_MAX);
         (shortest..=longest).contains(&self.segment)

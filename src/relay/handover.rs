@@ -1,37 +1,36 @@
-//! Another process takes this one's place, and nobody notices: what the core of the one is told by
-//! the core of the other.
+//! The hand-over between two cores: the old process's core sends its state to the core of the new
+//! process, and no client notices.
 //!
 //! ```text
 //!   the old one, which serves                       the new one
 //!   media, media_bytes  ── bytes of streams ──────▶ Successor::media      again and again
 //!   begin               once, when a successor comes
-//!   copy_input          ── what clients have sent ▶ Successor::input      again and again
+//!   copy_input          ── unread input ──────────▶ Successor::input      again and again
 //!   (it stops)
-//!   is_quiet?  until no change is on its way to the disk, of which helped tells
-//!   media, media_bytes  ── what is new ───────────▶ Successor::media      once
+//!   is_quiet?           until no change is being written to the disk
+//!   media, media_bytes  ── newer bytes ───────────▶ Successor::media      once
 //!   hand_over           ── records ───────────────▶ Successor::hear       as they are made
-//!                                                   Successor::take_over  a Relay, and its Moment
-//!                       ◀─ it has it all ──────────
-//!   let_go, and on until those have gone who stay   (it serves)
+//!                                                   Successor::take_over  a Relay and its time
+//!                       ◀─ it has everything ──────
+//!   let_go, and on until the other clients have left  (it serves)
 //! ```
 //!
-//! Bytes of a stream are told by their offsets, which only go up: what has come of them since is
-//! told with the next go. They may be told again from the oldest on, and must be where those that
-//! are told do not follow what was told before.
+//! A stream's bytes are sent with their offsets, which ascend. Newer bytes are sent with the next
+//! piece. The bytes may be sent again from the oldest one on. They must be if the next piece does
+//! not follow the one before.
 //!
-//! Between [`hand_over`] and [`let_go`] the old one may go on as if nothing had been, if the new
-//! one does not take over: nothing is changed by telling. It must hand in nothing in between.
+//! Writing the state changes nothing. So the old process can continue after [`hand_over`] if the new
+//! one does not take over. Between [`hand_over`] and [`let_go`] it must not pass input to its core.
 //!
-//! The new one knows everybody by the same ids, and its moments go on from those of the old one:
-//! its shell's clock begins with the moment that [`Successor::take_over`] returns. Every connection
-//! that was told is to be looked at once, as one that has just been made: whether there is
-//! something to read ([`Relay::received`]), and whether it takes bytes ([`Relay::unblocked`]). What
-//! else the shell tells the core at its start it tells it now: [`Relay::set_rtp`],
-//! [`Relay::set_own_addresses`], the hour.
+//! The new core uses the same ids. Its clock continues that of the old one: the new shell's clock
+//! begins with the time that [`Successor::take_over`] returns. The shell must look at each received
+//! connection once, as at a new one: for bytes to read ([`Relay::received`]) and for room to write
+//! ([`Relay::unblocked`]). It also makes the calls of a start: [`Relay::set_rtp`],
+//! [`Relay::set_own_addresses`], and the hour.
 //!
-//! Who is not among those that [`hand_over`] returns stays with the old process, which ends what it
-//! does for them: calls that wait for other relays' lists, and for a change that is on its way to
-//! the disk (there are none if it [`is_quiet`]).
+//! Connections that [`hand_over`] does not return stay with the old process until it has served
+//! them: calls that wait for other relays' lists, and for a change that is being written to the disk
+//! (none if the core [`is_quiet`]).
 
 use std::ops::Range;
 
@@ -70,8 +69,8 @@ pub fn begin(relay: &mut Relay) {
     relay.clients.begin_copy();
 }
 
-/// Returns at most `bytes_max` of what a client has sent that waits to be read, beyond what was
-/// copied before, and where in that it begins. `None` where there is little of it.
+/// Returns at most `bytes_max` of a client's unread input behind the bytes that were copied before,
+/// and their offset in it. Returns `None` if there are few of them.
 pub fn copy_input(relay: &mut Relay, id: ConnectionId, bytes_max: usize) -> Option<(usize, &[u8])> {
     relay.clients.copy_input(id, bytes_max)
 }
@@ -115,9 +114,9 @@ pub fn connections(relay: &Relay) -> impl Iterator<Item = ConnectionId> {
     relay.clients.ids()
 }
 
-/// A successor has taken over: these connections are its own, and so are all streams. Nothing is
-/// sent any more but to those who stay. Each that goes is still to be closed ([`super::Action`]):
-/// this process's end of it, and not the connection.
+/// Ends the hand-over: a successor has these connections and all streams. This process serves only
+/// the connections that stay. The shell closes its descriptor of each other one
+/// ([`super::Action`]), without a shutdown of the connection.
 pub fn let_go(relay: &mut Relay, going: &[ConnectionId]) {
     let ctx = &mut relay.ctx;
     relay.clients.let_go(going, ctx);
@@ -142,10 +141,10 @@ pub struct Successor {
     told: Told,
 }
 
-/// What it is told, line by line.
+/// The received state, line by line.
 struct Told {
     ctx: Context,
-    /// The desk has been told of, which comes first.
+    /// Whether the context's line has come. It is the first.
     has_begun: bool,
     /// What the other server had as options.
     old: OldOptions,
@@ -196,8 +195,7 @@ impl Successor {
         }
     }
 
-    /// Bytes of a stream, from this offset on: behind those that have come, or in the place of all
-    /// of them.
+    /// Takes bytes of a stream from this offset on: behind the bytes so far, or in their place.
     pub fn media(
         &mut self,
         stream: StreamId,

@@ -1,5 +1,5 @@
-//! A stream that goes on in another process: its bytes are told while it runs, what is known of
-//! them is told last, and each viewer with its place.
+//! The hand-over of a stream: its bytes are sent while it runs, its state and its viewers' cursors are
+//! sent last.
 
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
@@ -30,7 +30,7 @@ impl Received {
         Received(Buffer::new(limits.buffer_bytes))
     }
 
-    /// These come behind those that have come, or in the place of all of them.
+    /// Takes bytes: behind the bytes so far, or in their place.
     pub fn take(&mut self, from: u64, bytes: &[u8], pool: &mut Pool) -> Result<(), HandoverError> {
         self.0.receive(from, bytes, pool)
     }
@@ -67,13 +67,12 @@ impl<C: Copy> StreamBuffer<C> {
         (lead, start.offset)
     }
 
-    /// Its viewers, each to be told with its id.
+    /// Returns the viewers to send, each with its id.
     pub fn told_viewers(&self) -> impl Iterator<Item = (ViewerId<C>, &Viewer<C>)> {
         self.viewers.iter()
     }
 
-    /// A stream that was told is one: with the bytes that have come, the viewers that were told,
-    /// and what these bounds allow.
+    /// Completes a received stream with its bytes and viewers, within these bounds.
     pub fn become_whole(
         &mut self,
         Received(mut buffer): Received,
@@ -124,7 +123,7 @@ impl<C: Copy> StreamBuffer<C> {
         })
     }
 
-    /// Bytes that its buffer may take of the pool whatever that says.
+    /// Returns the bytes that its buffer may take even if the pool is empty.
     pub fn granted_bytes(&self) -> usize {
         self.buffer.granted_bytes()
     }
@@ -134,7 +133,7 @@ impl<C: Copy> StreamBuffer<C> {
         self.lines.leave(id.index());
     }
 
-    /// Everybody has its turn: who has nothing to get learns of it then.
+    /// Makes all viewers ready. A viewer with nothing to get waits again after its turn.
     fn seat_viewers(&mut self) -> Result<(), HandoverError> {
         let (oldest, newest) = (self.buffer.oldest(), self.buffer.newest());
         (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
@@ -166,8 +165,7 @@ impl<C: Copy> StreamBuffer<C> {
 }
 
 impl Versions {
-    /// The one that has the same bytes, if it is known: `current` ones, or those of a header that
-    /// was before.
+    /// Returns the version with the same bytes, if it is known: the current one, or a replaced one.
     fn share(&mut self, header: Version, current: &[u8]) -> Result<Version, HandoverError> {
         let known = self.replaced.iter().chain([&self.current]);
         let mut known = known.filter_map(Weak::upgrade);
@@ -213,7 +211,7 @@ impl Points {
 }
 
 impl<C> Viewer<C> {
-    /// What was told of it can be, in a buffer from this offset to that.
+    /// Checks the received state against a buffer with these offsets.
     fn fit(&self, oldest: u64, newest: u64) -> Result<(), HandoverError> {
         let stands = match self.position {
             Position::At(cursor) => {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Cutter {
-    /// Bytes that its allocations take: [`Cutter::HELD_BYTES_MAX`] at the most.
+    /// Returns the allocated bytes: at most [`Cutter::HELD_BYTES_MAX`].
     pub fn held_bytes(&self) -> usize {
         let leads = self.segments.iter().map(|segment| &segment.lead);
         let leads = leads.chain(self.filling.as_ref().map(|filling| &filling.lead));
@@ -57,8 +57,8 @@ impl Cutter {
         + list::BYTES_MAX
         + RC_BYTES;
 
-    /// Told by another process, of a stream whose newest byte is this one, and of which so many are
-    /// kept: what segments share is held once again.
+    /// Checks a cutter that another process sent, for a stream with this newest byte and this buffer.
+    /// Segments share their maps again afterwards.
     #[cfg(feature = "handover")]
     pub fn fit(&mut self, newest: u64, buffer_bytes: u64) -> Result<(), HandoverError> {
         self.plan.buffer_bytes = buffer_bytes;
@@ -80,7 +80,7 @@ impl Cutter {
         must(is_fit, || "its segments are none of its bytes".to_owned())
     }
 
-    /// Whether the numbers and lengths that were told of it can be.
+    /// Returns whether the received numbers and lengths are valid.
     #[cfg(feature = "handover")]
     fn numbers_fit(&self) -> bool {
         let next = self.segments.iter().skip(1).map(|segment| segment.number);
@@ -105,7 +105,7 @@ impl Cutter {
             && are_times([self.gap])
     }
 
-    /// Whether what was told of it lies in order up to this offset.
+    /// Returns whether the received offsets ascend up to `newest`.
     #[cfg(feature = "handover")]
     fn places_fit(&self, newest: u64) -> bool {
         let mut before = 0;
@@ -139,7 +139,7 @@ impl Cutter {
     }
 }
 
-/// The two counts of what is shared.
+/// The two counters of an `Rc`.
 const RC_BYTES: usize = 2 * size_of::<usize>();
 const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
 
@@ -157,7 +157,7 @@ pub(super) fn tell_kind<S: Serializer>(kind: &Known, serializer: S) -> Result<S:
     kind.map(|kind| [kind.ok()]).serialize(serializer)
 }
 
-/// As it was told.
+/// Reads the container from a hand-over.
 #[cfg(feature = "handover")]
 pub(super) fn kind_told<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Known, D::Error> {
     let kind = Option::<[Option<Kind>; 1]>::deserialize(deserializer)?;

@@ -1,8 +1,8 @@
-//! The clients go to another process, each with all that is known of it; lists and counts of them
-//! are made again there.
+//! Hands clients over to another process, each with its state. The successor makes its lists and
+//! counters again from them.
 //!
-//! Who is answered by what this process alone has stays with it: peers' lists that are collected,
-//! and changes that are on their way to its disk.
+//! A client stays with this process if only this process can answer it: a client that waits for
+//! peers' lists, or for a change that is being written to the disk.
 
 use std::collections::BTreeMap;
 
@@ -29,11 +29,11 @@ use crate::relay::{
 use crate::slots::Slots;
 use crate::time::Instant;
 
-/// Clients that were told, one after the other.
+/// Received clients, in their order.
 #[derive(Default)]
 pub struct ToldClients {
     connections: Vec<(ConnectionId, Connection)>,
-    /// What had come of them before the predecessor stopped.
+    /// Input of clients that the predecessor copied before it stopped.
     inputs: BTreeMap<ConnectionId, Vec<u8>>,
     /// Addresses that count as viewers by HLS, each with its session and the end of its time.
     addresses: Vec<((Sitter, SessionId), Instant)>,
@@ -60,7 +60,7 @@ pub enum Concern {
     Source(StreamId),
     /// It asks for this pull's stream.
     OriginRequest(PullId),
-    /// It waits for what has this ticket.
+    /// The client waits for this job.
     PendingCall(JobId),
     /// It watches so; its socket may take nothing for now.
     Viewer { place: Place, is_blocked: bool },
@@ -135,8 +135,8 @@ impl Clients {
         by_door && !is_a_proxy && !is_by_others
     }
 
-    /// Tells of each that can go; returns those. The others stay: so does who waits for a ticket
-    /// that is none of those that are told.
+    /// Writes the state of each client that can go, and returns these clients. The others stay, such
+    /// as a client that waits for a job that is not handed over.
     pub fn hand_over(
         &mut self,
         is_told: impl Fn(JobId) -> bool,
@@ -231,7 +231,7 @@ impl Clients {
         }
     }
 
-    /// Those who were told are this server's from now on.
+    /// Takes over the received clients.
     pub fn take_over(
         told: ToldClients,
         next_id: u32,
@@ -254,7 +254,7 @@ impl Clients {
         Ok(clients)
     }
 
-    /// A client that was told has its place in all lists that are kept of them.
+    /// Adds a received client to all lists of clients.
     fn take_in(&mut self, id: ConnectionId, ctx: &mut Context) -> Result<(), HandoverError> {
         let connection = self.connections.get_mut(id);
         let connection = connection.ok_or_else(|| HandoverError(format!("{id:?} is gone")))?;
@@ -370,7 +370,7 @@ impl ToldClients {
         Ok(())
     }
 
-    /// Takes a part of what a client has sent: behind what has come of it, or instead of that.
+    /// Takes a piece of a client's input: behind the pieces so far, or in their place.
     pub fn take_input(
         &mut self,
         id: ConnectionId,
@@ -431,7 +431,7 @@ impl Settings {
 const DEPRECATED: Fields = &[DEPRECATION];
 
 impl Phase {
-    /// Whether what was told of bodies, and of how they are framed, can be.
+    /// Returns whether the received states of bodies and framing are valid.
     fn fits(&self) -> bool {
         match self {
             Phase::Payload(payload) => payload.fits(),
@@ -450,7 +450,7 @@ impl Phase {
         }
     }
 
-    /// How what is asked is answered, if it is not yet.
+    /// Form of the answer, if it has not begun.
     fn reply_mut(&mut self) -> Option<&mut Reply> {
         match self {
             Phase::Payload(payload) => Some(&mut payload.reply),
@@ -491,7 +491,7 @@ mod tests {
         }
     }
 
-    /// What is told of a server, and who goes.
+    /// The state of a server, and the clients that go.
     fn told(stage: &mut Stage) -> (String, Vec<ConnectionId>) {
         while stage.relay.next_action().is_some() {}
         let mut records = Vec::new();
@@ -519,7 +519,7 @@ mod tests {
         Ok(())
     }
 
-    /// Another server goes on with those who go.
+    /// Another server continues with the clients that go.
     #[track_caller]
     fn hand_over(stage: &mut Stage, options: &[&str]) -> Vec<ConnectionId> {
         let (records, going) = told(stage);
@@ -539,7 +539,7 @@ mod tests {
         format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n")
     }
 
-    /// In whichever phase a client is, it does not notice.
+    /// A client in any phase does not notice the hand-over.
     #[test]
     fn each_client_goes_on_where_it_was() {
         let options = [API, "--wait=60", "--head-time=9", "--cors=http://a.example"];
@@ -693,7 +693,7 @@ mod tests {
         }
     }
 
-    /// Who is answered with what this process alone has stays with it.
+    /// A client that only this process can answer stays.
     #[test]
     fn who_waits_for_what_is_not_told_stays() {
         let options = [API, "--peer=http://10.2.0.1:8000"];
@@ -758,7 +758,7 @@ mod tests {
                 .expect("an errand");
             line.to_owned()
         };
-        // As somebody else is, who is in that place.
+        // Another client is in that slot.
         for whose in [source, origin] {
             let told = changed(
                 &records,
@@ -813,7 +813,7 @@ mod tests {
         assert_eq!(taken(&mut stage, &[API], &records), Ok(()));
     }
 
-    /// An id names nobody who comes later, there or here.
+    /// An id never names a later client, in either process.
     #[test]
     fn ids_count_on() {
         let mut stage = Stage::new(&[]);
@@ -889,7 +889,7 @@ mod tests {
         assert_eq!(stage.closed.len(), 2);
     }
 
-    /// No moment lies ahead, whatever was told.
+    /// No received time is in the future.
     #[test]
     fn what_was_told_of_times_is_fitted_into_this_time() {
         let mut stage = Stage::new(&[API, "--source-idle-time=9", "--body-rate=0"]);

@@ -1,5 +1,4 @@
-//! What the desk knows of the server's life goes on in another process: its moments are those of
-//! this one, and so are its names for what runs.
+//! The hand-over of the context: the new process continues its clock, its names and its counters.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

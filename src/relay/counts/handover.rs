@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Counts;
 
-/// Numbers by their places: those that are not told begin at none.
+/// Counters by their index. Missing ones are zero.
 pub mod numbers {
     use serde::{Deserialize, Deserializer, Serializer};
 

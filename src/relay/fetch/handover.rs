@@ -12,7 +12,7 @@ use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
 use crate::time::Instant;
 
-/// Pulls that were told, one after the other.
+/// Received pulls, in their order.
 #[derive(Default)]
 pub struct ToldPulls(Vec<(PullId, Pull)>);
 
@@ -25,7 +25,7 @@ pub enum Concern {
 }
 
 impl Fetch {
-    /// Tells of each pull, and of what is known of the origins.
+    /// Writes the state of each pull and of the origins.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (id, pull) in self.pulls.entries.iter() {
             writer.put("pull", id.to_u64(), pull);

@@ -1,4 +1,4 @@
-//! What is granted, and who is kept out, goes to another process.
+//! The hand-over of tokens and blocks.
 
 use std::net::IpAddr;
 
@@ -70,7 +70,7 @@ impl Grants {
         }
     }
 
-    /// Who is kept out.
+    /// Blocks.
     pub fn hear_blocks(&mut self, line: Line<'_>, ctx: &Context) -> Result<(), HandoverError> {
         let now = ctx.now();
         let have_room = match line.name {

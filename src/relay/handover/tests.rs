@@ -155,7 +155,7 @@ fn what_does_not_fit_is_refused_in_words() {
     }
 }
 
-/// Bytes that a source has sent reach whoever watches, who waited for them in the other core.
+/// A source's bytes reach viewers that waited for them in the old core.
 #[test]
 fn what_is_fetched_from_an_origin_is_fetched_on() {
     let options = &["--origin=http://10.1.0.1:8000"];
@@ -183,7 +183,7 @@ fn what_is_fetched_from_an_origin_is_fetched_on() {
     }
 }
 
-/// Nobody is told of a change that is on its way to the disk: it is waited for.
+/// A hand-over waits for a change that is being written to the disk.
 #[test]
 fn a_core_is_quiet_when_no_change_is_on_its_way_to_the_disk() {
     let mut stage = Stage::new(OPTIONS);
@@ -229,7 +229,7 @@ fn a_core_that_has_let_go_has_nothing_and_says_nothing() {
     assert_eq!(stage.relay.next_deadline(), None);
 }
 
-/// Streams that have gone meanwhile do not count among those that there may be.
+/// Streams that ended meanwhile do not count against the bound.
 #[test]
 fn as_many_streams_are_heard_of_as_there_may_be_at_once() {
     let new = || Successor::new(settings(&["--streams=1"]), false);
@@ -244,7 +244,7 @@ fn as_many_streams_are_heard_of_as_there_may_be_at_once() {
     assert!((10..100).contains(&refused), "{refused}");
 }
 
-/// Whoever waits under a ticket is not answered under another's, and what was counted counts on.
+/// A client that waits for a job gets its own job's result, and counters continue.
 #[test]
 fn tickets_numbers_and_figures_go_on() {
     let mut stage = Stage::new(OPTIONS);
@@ -273,7 +273,7 @@ fn tickets_numbers_and_figures_go_on() {
     }
 }
 
-/// Who follows the events misses none, and is told none twice.
+/// A reader of events misses none and gets none twice.
 #[test]
 fn what_happens_is_told_on() {
     let told = |changes: &dyn Fn(usize) -> bool| {

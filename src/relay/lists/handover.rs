@@ -30,8 +30,8 @@ impl Lists {
     }
 }
 
-/// A call that waits for names, as it was told: under which ticket it has waited, whose it is, how
-/// it is answered, and what is to be added.
+/// A received call that waits for names: its job, its connection, the form of its answer, and the
+/// token to add.
 pub type PendingCallState = (JobId, ConnectionId, Reply, AddToken);
 
 /// One of them.

@@ -1,5 +1,5 @@
-//! Streams go to another process: what is known of each, whom it goes out to, and, told while they
-//! run, their bytes.
+//! Hands streams over to another process: their state, their viewers, and their bytes, which are sent
+//! while they run.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::stream::{HeaderVersion, Pool, Received, Told, Viewer, ViewerId};
 /// A stream's viewers, each with its id.
 type Viewers = Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>;
 
-/// Streams that are told.
+/// Received streams.
 pub struct ToldStreams {
     pool: Pool,
     media: BTreeMap<StreamId, Received>,
@@ -41,8 +41,7 @@ struct HeaderState {
 }
 
 impl Limits {
-    /// So many streams there may be at once, with those that are made of others; and a few that are
-    /// on their way out.
+    /// Most streams at once, with remuxed and draining streams.
     fn lives_max(&self) -> usize {
         2 * self.streams_max + self.shadows_max()
     }
@@ -102,7 +101,7 @@ impl Streams {
         (self.streams.next(), self.live_serial_next)
     }
 
-    /// Those that were told are this server's from now on.
+    /// Takes over the received streams.
     pub fn take_over(
         told: ToldStreams,
         (next_id, next_serial): (u32, u64),
@@ -191,7 +190,7 @@ impl Streams {
         Ok(())
     }
 
-    /// A stream that was told has its place in all lists that are kept of them.
+    /// Adds a received stream to all lists of streams.
     fn seat(
         &mut self,
         id: StreamId,
@@ -279,7 +278,7 @@ impl Streams {
         stream.is_some_and(|stream| stream.shadow.is_some())
     }
 
-    /// Who has this place.
+    /// The viewer in this slot.
     pub fn viewer_at(&self, (id, viewer): Place, ctx: &Context) -> Option<ConnectionId> {
         let stream = self.streams.get(id)?;
         Some(stream.buffer.seen(viewer, ctx.now())?.connection)
@@ -292,7 +291,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// What was told of what is between its source and it, and of what it goes out by, can be.
+    /// Returns whether the received states of the splicer and of the outputs are valid.
     fn fit(&mut self, limits: &Limits) -> Result<(), HandoverError> {
         self.rtp_out.udp_out.fit()?;
         let newest = self.buffer.newest();
@@ -324,7 +323,7 @@ impl ToldStreams {
         }
     }
 
-    /// Bytes of a stream: behind those that have come, or in the place of all of them.
+    /// Takes bytes of a stream: behind the bytes so far, or in their place.
     pub fn hear_media(
         &mut self,
         (id, from): (StreamId, u64),
@@ -369,7 +368,7 @@ impl ToldStreams {
         Ok(())
     }
 
-    /// Somebody who watches one.
+    /// A viewer of a stream.
     pub fn hear_viewer(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         type Line = (StreamId, Option<usize>, Viewer<ConnectionId>);
         let (stream, header, mut viewer): Line = line.read()?;

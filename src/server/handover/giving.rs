@@ -34,7 +34,7 @@ pub struct Handover {
     /// Somebody may be waiting there.
     is_ready: bool,
     heir: Option<Heir>,
-    /// Nobody stands still before that for whoever comes.
+    /// No hand-over stops the server before this time.
     rests_until: Option<Instant>,
 }
 
@@ -45,7 +45,7 @@ struct Heir {
     process: u32,
     /// How far each stream has been copied to it.
     copied: HashMap<StreamId, u64>,
-    /// Who was there when it came, in order,
+    /// Clients at the successor's arrival, in order.
     clients: Vec<ConnectionId>,
     /// and of how many of these it has the sockets.
     passed: usize,
@@ -69,10 +69,10 @@ const LEFT_MAX: u64 = 4 * 1024 * 1024;
 const INPUT_LEFT_MAX: usize = 1024 * 1024;
 /// How long nobody is served at the very most: what would take longer comes to nothing.
 const STILL_TIME: Duration = Duration::from_secs(1);
-/// When it has come to nothing, it is so many times as long until it may again: whoever comes and
-/// never takes over, however often, has a small share of everybody's time.
+/// After a failed hand-over, the next one may stop the server after this many times the failed
+/// one's standstill. So successors that never take over cost a small share of the time.
 const REST: u32 = 10;
-/// Who has something to read for so long, and does not, is in nobody's way any more.
+/// A successor that does not read for this long no longer blocks another one.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// A stream's id, and an offset.
 const PLACE_BYTES: usize = 16;
@@ -139,7 +139,7 @@ impl Handover {
         self.rests_until.is_some()
     }
 
-    /// Everybody has stood still for so long, and for nothing.
+    /// Records a standstill of this length without a hand-over.
     fn rest(&mut self, still: Duration, now: Instant) {
         self.rests_until = Some(now + still * REST);
     }
@@ -231,7 +231,7 @@ impl Heir {
             }
         }
         self.has_more = self.is_open && budget == 0;
-        // Nobody stands still for who does not read: it is told of when it has.
+        // The server does not stop for a successor that does not read.
         if !self.has_all_sockets() || !descriptors::has_read_all(self.socket.as_fd())? {
             return Ok(false);
         }
@@ -321,8 +321,7 @@ fn clients<'a>(ids: &[ConnectionId], sockets: &'a Sockets) -> (Vec<u8>, Vec<Borr
 }
 
 impl Server {
-    /// Goes on handing over, if a successor is there. Who has come to nothing is told of, and all
-    /// goes on.
+    /// Continues a hand-over, if a successor is connected. If it fails, logs that and continues to serve.
     pub(in crate::server) fn hand_over(&mut self, now: Instant) {
         let registry = self.poll.registry();
         match self.handover.accept(&self.sockets, registry) {
@@ -411,7 +410,7 @@ impl Server {
         Ok(going)
     }
 
-    /// Tells of what is open beside clients.
+    /// Sends the sockets that are no clients' sockets.
     fn tell_places(&self, heir: &Heir, until: std::time::Instant) -> io::Result<()> {
         let tell = |kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
             wire::send(&heir.socket, (kind, bytes), descriptors, until)
@@ -442,7 +441,7 @@ impl Server {
         Ok(())
     }
 
-    /// Another process has taken over: what is its own is let go, and left as it is.
+    /// Another process has taken over: closes this process's descriptors of its sockets.
     fn leave(&mut self, heir: &Heir, (going, still): (&[ConnectionId], Duration), now: Instant) {
         let_go(&mut self.relay, going);
         let registry = self.poll.registry();
@@ -493,7 +492,7 @@ fn hear_word(mut socket: &UnixStream, until: std::time::Instant) -> io::Result<(
     };
     let heard = match heard {
         Ok(_) => heard,
-        // From now on nothing can be said to this side; what was said before is there still.
+        // From now on this side receives nothing more. Earlier bytes can still be read.
         Err(_) => {
             socket.shutdown(Shutdown::Read)?;
             socket.read(&mut word)

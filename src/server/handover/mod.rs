@@ -1,12 +1,13 @@
-//! A server that takes the place of another, which runs, and nobody notices: `--handover`.
+//! `--handover`: a server takes over from a running one, and no client notices.
 //!
-//! Whoever is started with the path at which another one waits takes over from it ([`taking`]); and
-//! then waits there itself for the next one ([`giving`]). Streams are copied while they go on, and
-//! clients' sockets, as copies of their descriptors; all else goes over in one moment in which
-//! nobody is served. For a while both have a socket, and one uses it, which shuts it down as it
-//! closes it.
-//! The core knows what there is to be told ([`crate::relay::handover`]), this how it gets there
-//! ([`wire`]). Both are processes of the same user, which the kernel says.
+//! A server that is started with the path of a waiting server takes over from it ([`taking`]). Then
+//! it waits at the path for its own successor ([`giving`]). Streams and copies of the clients'
+//! descriptors are sent while the old server runs. All other state is sent during a short standstill
+//! in which no client is served. For a while both processes have each socket. Only one uses it, and
+//! that one shuts it down when it closes it.
+//!
+//! The core makes the state ([`crate::relay::handover`]), and this module transports it ([`wire`]).
+//! Both processes must have the same user, which the kernel tells.
 
 mod giving;
 mod taking;

@@ -307,7 +307,7 @@ impl Hearing<'_> {
     }
 }
 
-/// Numbers at the beginning, and what is behind them.
+/// Splits a frame's content into its leading numbers and its rest.
 fn numbers<const COUNT: usize>(mut bytes: &[u8]) -> io::Result<([u64; COUNT], &[u8])> {
     let mut numbers = [0; COUNT];
     for number in &mut numbers {

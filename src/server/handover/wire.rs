@@ -1,5 +1,4 @@
-//! How two servers talk when one takes over from the other: frames over a Unix stream socket, with
-//! descriptors beside them.
+//! The protocol of a hand-over: frames over a Unix stream socket, with descriptors beside them.
 //!
 //! ```text
 //!   predecessor                                                  successor
@@ -9,9 +8,9 @@
 //!     leaves                                            ◀──      TAKEN
 //! ```
 //!
-//! That one byte is where the server changes hands, and all that the predecessor ever reads. It
-//! waits for it for so long, then closes its ear; the kernel tells the successor whether the byte
-//! came before that or after.
+//! The server changes hands with that one byte. The predecessor reads nothing else. It waits for the
+//! byte until a time limit, and then closes its reading side. The kernel tells the successor whether
+//! the byte came before that.
 
 use std::collections::VecDeque;
 use std::io;
@@ -59,7 +58,7 @@ const KINDS: [Kind; 10] = [
     Kind::End,
 ];
 
-/// What a frame holds at the most.
+/// Most bytes of a frame's content.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 
 /// Kind, number of descriptors, and length.
@@ -68,14 +67,14 @@ const HEADER_BYTES: usize = 6;
 /// The successor has all, and serves from now on.
 pub const TAKEN: u8 = b'!';
 
-/// A frame, which so many descriptors go with.
+/// Returns a frame that announces `descriptors` descriptors.
 pub fn frame((kind, bytes): (Kind, &[u8]), descriptors: usize) -> Vec<u8> {
     let mut frame = header(kind, descriptors, bytes.len()).to_vec();
     frame.extend_from_slice(bytes);
     frame
 }
 
-/// Begins a frame with so many descriptors and bytes.
+/// Begins a frame with this many descriptors and bytes.
 fn header(kind: Kind, descriptors: usize, bytes: usize) -> [u8; HEADER_BYTES] {
     let [a, b, c, d] = (bytes as u32).to_le_bytes();
     let number = KINDS.iter().position(|one| *one == kind);
@@ -102,7 +101,7 @@ pub struct Frame {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// What has come of the other side, which is waited for.
+/// Reads frames, and waits for them.
 pub struct Inbox {
     socket: UnixStream,
     buffer: Vec<u8>,
@@ -114,7 +113,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Over a connected socket, at which a frame is waited for so long at the most.
+    /// Creates a reader of a connected socket that waits at most `time` for a frame.
     pub fn new(socket: UnixStream, patience: Duration) -> io::Result<Inbox> {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(patience))?;
@@ -146,7 +145,7 @@ impl Inbox {
         })
     }
 
-    /// Receives until so many bytes are there.
+    /// Receives until `bytes` bytes are there.
     fn fill(&mut self, bytes: usize) -> io::Result<()> {
         if self.begin + bytes > self.buffer.len() {
             self.buffer.copy_within(self.begin..self.end, 0);

@@ -1,4 +1,4 @@
-//! A stream goes on in another process, which believes nothing that it is told.
+//! The hand-over of a stream: the successor trusts no received value.
 
 use std::rc::Rc;
 
@@ -39,7 +39,7 @@ fn stage() -> (Stage, Vec<ViewerId<u8>>) {
     (stage, ids)
 }
 
-/// The same stream in another process, where this is told of it.
+/// Returns the stream in another process that received this state.
 fn told(
     of: &Stage,
     limits: &Limits,
@@ -75,7 +75,7 @@ fn told(
     Ok(Stage { stream, pool, all })
 }
 
-/// Whoever had what goes on with what follows on it, and so does who comes later.
+/// Each viewer continues behind its last byte, and later viewers can join.
 #[test]
 fn a_stream_goes_on_with_its_viewers() {
     let (mut first, ids) = stage();
@@ -115,7 +115,7 @@ fn a_stream_goes_on_with_its_viewers() {
     );
 }
 
-/// What is told is taken at its bounds, and not behind one of them.
+/// Received values are accepted up to their bounds, and not beyond.
 #[test]
 fn what_is_told_of_a_stream_has_its_bounds() {
     type Told = fn(&mut StreamBuffer<u8>, &mut Viewers);
@@ -295,7 +295,7 @@ fn what_is_told_of_a_stream_has_its_bounds() {
             |_, viewers| viewers[PLAIN].1.bytes_sent = COUNT_MAX + 1,
             false,
         ),
-        // What they have of what goes out first.
+        // The viewers' leads.
         (
             |_, viewers| front(viewers, HEAD_ONLY).sent = HEAD.len(),
             true,
@@ -326,8 +326,7 @@ fn front(viewers: &mut Viewers, place: usize) -> &mut Front {
     viewers[place].1.lead.0.as_deref_mut().expect("a lead")
 }
 
-/// Viewers within a header share it again; of those that were replaced there are no more than there
-/// would be.
+/// Viewers within a header share it again. Replaced versions keep their bound.
 #[test]
 fn headers_are_shared_again() {
     let old = |number: u8| vec![number; 50];
@@ -383,7 +382,7 @@ fn headers_are_shared_again() {
         });
         assert_eq!(told.is_ok(), fits, "{bytes}: {:?}", told.err());
     }
-    // What stands in front of segments is theirs, however many there are.
+    // Each viewer of a segment has its own lead.
     let (mut stage, _) = stage();
     for number in 0..5 {
         let lead = Rc::new(vec![number; 30]);
@@ -396,7 +395,7 @@ fn headers_are_shared_again() {
     assert!(told.is_ok());
 }
 
-/// What has come of one that is not wanted is given back.
+/// The bytes of a stream that is not taken over are returned to the pool.
 #[test]
 fn what_is_not_wanted_goes_back_to_the_pool() {
     let (stage, _) = stage();
@@ -411,8 +410,8 @@ fn what_is_not_wanted_goes_back_to_the_pool() {
     assert_eq!(pool.bytes_left, 1 << 20);
 }
 
-/// Where its segments are is told too. That a group is longer than one of them may be is said once;
-/// and a seam between two sources is none of one of them.
+/// Segments are handed over, too. A long group gives one warning, and a seam between two sources
+/// stays a seam.
 #[cfg(feature = "hls")]
 #[test]
 fn what_is_cut_into_segments_goes_on() {
@@ -431,7 +430,7 @@ fn what_is_cut_into_segments_goes_on() {
     assert_eq!(stage.stream.media_bytes(), before + cutter_bytes);
     let told = |stage: &Stage| serde_json::to_value(&stage.stream.cutter).expect("JSON");
     let at_first = told(&stage);
-    // As much as the buffer keeps, whatever the plan says.
+    // The buffer's size counts, not the one in the plan.
     assert_eq!(at_first["plan"]["buffer_bytes"], 64 * 1024);
     for (groups, is_long) in [(0, false), (1, true), (9, true)] {
         let mut cut = at_first.clone();

@@ -1,4 +1,4 @@
-//! Pulls of every stage that another core goes on with, and what it does not believe of them.
+//! The hand-over of pulls of every stage, and of invalid states.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ fn stands(stage: &Stage) -> Vec<(String, &'static str)> {
 
 use super::Stage as Step;
 
-/// One that runs, one whose origin is asked, one whose rounds pause, and one whose name is looked
-/// up. And who watches each, in this order, with the connections of those that run and are asked.
+/// A running pull, one whose origin was asked, one that pauses between rounds, and one whose name is
+/// looked up. Also the viewers of each, in this order, and the connections of the first two.
 fn all_stages() -> (Stage, [ConnectionId; 4], [ConnectionId; 2]) {
     let mut stage = Stage::new(OPTIONS);
     let running = stage.viewer("running");
@@ -120,7 +120,7 @@ fn pulls_of_all_stages_go_on_in_another_core() {
     assert!(new.len() == 1 && !old.contains(&new[0]));
 }
 
-/// What is known of where origins are is told, too, and how many rounds brought nothing.
+/// The origins' addresses and the number of failed rounds are handed over, too.
 #[test]
 fn what_was_counted_and_looked_up_is_known_to_the_next() {
     let mut stage = Stage::new(OPTIONS);

@@ -1,5 +1,4 @@
-//! Streams of every kind that another core goes on with: what it knows of them then, and what it
-//! does not believe.
+//! The hand-over of streams of every kind, and of invalid states.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -62,8 +61,8 @@ fn block(stage: &mut Stage, id: ConnectionId) {
     stage.relay.served(id, Outcome::Blocked, stage.now);
 }
 
-/// One of each kind: from a body, with UDP clients; RTP, and MPEG-TS without; one with a shadow;
-/// one that drains; and one that is held. And who watches the one that drains, and takes nothing.
+/// Streams of each kind: from a body with UDP clients, RTP, MPEG-TS without RTP, a remuxed one, a
+/// draining one and a held one. Also the viewer of the draining one, which reads nothing.
 fn all_kinds() -> (Stage, ConnectionId) {
     let mut stage = Stage::new(OPTIONS);
     set_rtp(&mut stage);
@@ -152,7 +151,7 @@ fn streams_of_all_kinds_go_on_in_another_core() {
     stage.change_hands(OPTIONS);
     set_rtp(&mut stage);
     assert_eq!(rows(&stage), before);
-    // Who takes nothing is not written to; the others have all that there is.
+    // The viewer that reads nothing is not written to. The others have every byte.
     assert!(stage.written == taken);
     stage.relay.unblocked(stuck);
     stage.settle();
@@ -496,7 +495,7 @@ fn without(told: &Told, begins: &str) -> Told {
     }
 }
 
-/// It reads from where a join point is, whatever the other process says.
+/// The remuxer reads from a join point on, for any received offset.
 #[test]
 fn a_remuxed_stream_reads_what_its_original_keeps() {
     let options = ["--buffer=64K", "--buffers=1M"];
@@ -592,7 +591,7 @@ fn media_of_too_many_streams_is_refused() {
     assert_eq!(told.hear_media((id(most), 0), b"abc", &limits), Ok(()));
 }
 
-/// It went while its bytes were told.
+/// A stream ended while its bytes were sent.
 #[test]
 fn media_of_a_stream_that_is_told_no_more_is_let_go() {
     let (mut stage, _) = all_kinds();
