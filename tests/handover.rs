@@ -1,4 +1,4 @@
-//! What a core has told another: read by one of another version, and by one that is told wrong.
+//! The state that a core sends to another: read by other versions, and with invalid values.
 #![cfg(feature = "default")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use tollgate::time::Instant;
 #[path = "doors/handover.rs"]
 mod door;
 
-/// What version 0.1.0 told in format 1: it must be read for as long as that number stands.
+/// Recorded state in format 2. It must be read until the number changes.
 const TOLD: &[u8] = include_bytes!("handover/format-2");
 
 /// The same of streams in every container: some within a source, some behind a seam, some in other
@@ -261,7 +261,7 @@ fn what_was_told_in_this_format_is_read() {
     }
 }
 
-/// A later version of the same format: of whatever it tells there is more.
+/// A later version of the same format: every object has a further field.
 #[test]
 fn what_a_later_version_tells_besides_is_passed_over() {
     for told in [TOLD, MACHINES] {
@@ -280,8 +280,8 @@ fn what_a_later_version_tells_besides_is_passed_over() {
     }
 }
 
-/// What an earlier version of the same format reads is told still, field for field: so it can take
-/// over from this one as well.
+/// All fields that an earlier version of the same format reads are still written, so it can take over
+/// from this one.
 #[test]
 fn what_earlier_versions_read_is_told_still() {
     for (before, now) in [(TOLD, told(core())), (MACHINES, told(machines(&FILES)))] {
@@ -291,7 +291,7 @@ fn what_earlier_versions_read_is_told_still() {
     }
 }
 
-/// All fields that are told, each with the kind of line and the fields that it is in.
+/// Returns all written fields, each with its kind of line and its enclosing fields.
 fn fields(told: &[u8]) -> BTreeSet<String> {
     let mut fields = BTreeSet::new();
     changed(told, &mut |path, here| {
@@ -402,7 +402,7 @@ fn is_near(one: Time, other: Time) -> bool {
     one.nanoseconds().abs_diff(other.nanoseconds()) <= 2_000_000
 }
 
-/// Stands in the names of those who watch a remuxed stream.
+/// Marks the names of viewers of a remuxed stream.
 const REMUXED: &str = " as ";
 
 /// Files that are remuxed, and as what.

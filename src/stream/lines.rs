@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(lines.ready().collect::<Vec<_>>(), [0, 3, 64, 200]);
         assert_eq!(lines.next(), Some(0));
         assert_eq!(lines.next(), Some(3));
-        // More bytes come in the middle of the round: those who have been served come again after
+        // More bytes come in the middle of the round: served viewers come again after
         // the others.
         lines.wait(0);
         lines.wait(3);

@@ -36,7 +36,7 @@ impl Rate {
         (bits as f64 / window.max(0.5)) as u64
     }
 
-    /// Whether what was told of it can be.
+    /// Returns whether the received counts are valid.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         let numbers = self.bytes.iter().chain([&self.second]);
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// What another process tells is taken as long as it can be added up.
+    /// Received counts are accepted if their sum cannot overflow.
     #[cfg(feature = "handover")]
     #[test]
     fn what_is_told_of_it_has_its_bounds() {

@@ -6,7 +6,7 @@ use crate::handover::{HandoverError, must};
 use crate::time::Instant;
 
 impl Buffer {
-    /// Bytes that come behind those that it has, or in the place of all of them.
+    /// Takes bytes: behind the bytes so far, or in their place.
     pub fn receive(
         &mut self,
         from: u64,
@@ -33,7 +33,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// These are the bytes of one that was told, with the times at which it says that they arrived.
+    /// Makes these bytes the content of a received buffer, with their recorded arrival times.
     pub fn become_as(&mut self, told: &Buffer, pool: &mut Pool) -> Result<(), HandoverError> {
         must(self.newest == told.newest, || {
             format!("its bytes end at {}, not at {}", self.newest, told.newest)
@@ -65,12 +65,12 @@ impl Buffer {
         Ok(())
     }
 
-    /// What it may take whatever the pool says.
+    /// Returns the bytes that it may take even if the pool is empty.
     pub fn granted_bytes(&self) -> usize {
         self.blocks_granted * self.block_bytes
     }
 
-    /// When the block that was told of began in which this byte lies.
+    /// Returns the recorded time of the block with this byte.
     fn block_began(&self, offset: u64) -> Instant {
         let place = offset.saturating_sub(self.oldest) / self.block_bytes.max(1) as u64;
         let place = usize::try_from(place).unwrap_or(usize::MAX);

@@ -235,8 +235,8 @@ fn the_pool_keeps_a_few_blocks_for_the_next_stream() {
     assert_eq!(pool.bytes_left, (1 << 20) - BLOCK as isize);
 }
 
-/// A buffer that was told of has the same bytes at the same offsets, which arrived when they did,
-/// and keeps of the pool what was kept for it.
+/// A received buffer has the same bytes at the same offsets with the same arrival times, and the same
+/// reserved blocks of the pool.
 #[cfg(feature = "handover")]
 #[test]
 fn a_buffer_that_is_told_of_goes_on() {
@@ -254,7 +254,7 @@ fn a_buffer_that_is_told_of_goes_on() {
     for earlier in [0, 1, 1_000, 4_096, 9_000] {
         let mut pool = Pool::new(1 << 20);
         let mut buffer = Buffer::new(BYTES_MAX);
-        // What came of it before, and is overwritten since.
+        // Bytes that came before, and are overwritten since.
         buffer.receive(7, b"too old", &mut pool).expect("bytes");
         let more = [&vec![3; earlier][..], &bytes].concat();
         let mut from = oldest + 9_000 - earlier as u64;
@@ -265,7 +265,7 @@ fn a_buffer_that_is_told_of_goes_on() {
         }
         let held_before = buffer.pool_bytes();
         buffer.become_as(&told, &mut pool).expect("the same bytes");
-        // Whole blocks of what is not wanted are given back.
+        // Blocks without needed bytes are returned.
         assert!(told.oldest - buffer.oldest() < BLOCK as u64, "{earlier}");
         assert_eq!(buffer.pool_bytes() + earlier / BLOCK * BLOCK, held_before);
         assert_eq!(pool.bytes_left, (1 << 20) - buffer.pool_bytes() as isize);
@@ -285,7 +285,7 @@ fn a_buffer_that_is_told_of_goes_on() {
     }
 }
 
-/// What is not of the bytes that have come is not taken, and what is kept for it is of the pool.
+/// A state that does not match the received bytes is refused, and reserved blocks come from the pool.
 #[cfg(feature = "handover")]
 #[test]
 fn what_is_told_of_a_buffer_is_of_its_bytes() {

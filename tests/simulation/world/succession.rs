@@ -6,7 +6,7 @@ use tollgate::relay::handover::{self, Successor};
 use super::{PORT, World};
 use crate::simulation::chance::Chance;
 
-/// Behind so many steps of a turn another core may take over.
+/// Steps of a turn behind which another core may take over.
 const STEPS_OF_A_TURN: usize = 4;
 
 impl World {
@@ -26,7 +26,7 @@ impl World {
         self.hand_over_perhaps();
     }
 
-    /// What clients have sent is copied as long as the core runs.
+    /// Clients' input is copied while the core runs.
     fn copy_inputs(&mut self) {
         if self.succession.copied.is_none() {
             handover::begin(&mut self.relay);

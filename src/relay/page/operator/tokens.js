@@ -187,7 +187,7 @@ $("add-form").onsubmit = async (event) => {
 function howToPublish(place, title, ...first) {
 	$(place).append(make("h3", "", title), ...first,
 		make("p", "quiet", "A test picture, which a browser plays:"), commandLine(pictureCommand("demo")),
-		make("p", "quiet", "A file, as MPEG-TS:"), commandLine(`ffmpeg -re -i film.mp4 -c copy -f mpegts -method PUT ${streamUrl("demo")}`));
+		make("p", "quiet", "A file, as MPEG-TS:"), commandLine(`ffmpeg -re -i film.mp4 -c copy -f mpegts -send_expect_100 1 -method PUT ${streamUrl("demo")}`));
 }
 howToPublish("stream-empty", "No stream is running", make("p", "", "To publish one, give its session an HTTP token first; the form is below."));
 howToPublish("open-publish", "Publish a session");
