@@ -82,8 +82,8 @@
 //! - `relay::clients::request::Clients::ask` makes the event of a request.
 //! - `relay::requests::Relay::act` handles this event,
 //! - `relay::requests::Relay::request` routes the request and acts on the route:
-//! - `relay::route::RequestContext::wish` returns the route, or a refusal,
-//! - `relay::route::RequestContext::wish_of_path` goes by the path,
+//! - `relay::route::RequestContext::route` returns the route, or a refusal,
+//! - `relay::route::RequestContext::route_of_path` goes by the path,
 //! - `relay::route::RequestContext::call` routes a call of the API,
 //! - `relay::admission::Gate::enter` checks the subnet, the site and the Host field,
 //! - `relay::api::Call::parse` parses the parameters.
@@ -94,8 +94,8 @@
 //! # The life of an HLS request
 //!
 //! - `relay::requests::Relay::request` routes the request, as for an API call:
-//! - `relay::route::RequestContext::wish` returns the route, or a refusal,
-//! - `relay::route::RequestContext::wish_of_path` goes by the path,
+//! - `relay::route::RequestContext::route` returns the route, or a refusal,
+//! - `relay::route::RequestContext::route_of_path` goes by the path,
 //! - `relay::route::RequestContext::stream_as` routes a playlist, a segment or a remuxed stream,
 //! - `relay::admission::watchers::Gate::watch_in_segments` checks the token.
 //! - `relay::dispatch::Relay::watch` answers the request, or lets it wait.

@@ -35,7 +35,6 @@ pub struct UdpOut {
     /// Number of clients without the source.
     client_count: usize,
     /// The first batch is being sent.
-    #[cfg_attr(feature = "handover", serde(rename = "letters"))]
     batches: VecDeque<DatagramBatch>,
     /// Memory of the batches.
     #[cfg_attr(feature = "handover", serde(skip))]

@@ -58,8 +58,8 @@ fn succeed(mut old: Server, options: &[&str]) -> Server {
 #[test]
 fn viewers_and_sources_notice_nothing() {
     let folder = Folder::new("streams");
-    let options = [LOOPBACK.to_owned(), folder.option()];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let handover = folder.option();
+    let options = [LOOPBACK, &handover];
     let mut server = Server::start(&options);
     let address = server.address();
     server.admit("tv");
@@ -207,8 +207,8 @@ fn the_service_manager_follows() {
 #[test]
 fn who_does_not_take_over_changes_nothing() {
     let folder = Folder::new("failing");
-    let options = [LOOPBACK.to_owned(), folder.option()];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let handover = folder.option();
+    let options = [LOOPBACK, &handover];
     let server = Server::start(&options);
     server.admit("tv");
     let mut source = Source::open(server.address(), "/stream/tv");
@@ -257,8 +257,8 @@ fn hear_all_and_say_nothing(folder: &Folder, server: &Server) {
 #[test]
 fn who_comes_and_goes_while_a_successor_waits_does_so() {
     let folder = Folder::new("waiting");
-    let options = [LOOPBACK.to_owned(), folder.option()];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let handover = folder.option();
+    let options = [LOOPBACK, &handover];
     let server = Server::start(&options);
     let address = server.address();
     server.admit("tv");
@@ -294,8 +294,8 @@ fn who_comes_and_goes_while_a_successor_waits_does_so() {
 #[test]
 fn another_user_takes_nothing_over() {
     let folder = Folder::new("stranger");
-    let options = [LOOPBACK.to_owned(), folder.option()];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let handover = folder.option();
+    let options = [LOOPBACK, &handover];
     let server = Server::start(&options);
     server.admit("tv");
     let everybody = || fs::Permissions::from_mode(0o777);
@@ -320,8 +320,8 @@ fn another_user_takes_nothing_over() {
 #[test]
 fn who_does_not_read_is_waited_for_by_nobody() {
     let folder = Folder::new("deaf");
-    let options = [LOOPBACK.to_owned(), folder.option()];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let handover = folder.option();
+    let options = [LOOPBACK, &handover];
     let server = Server::start(&options);
     server.admit("tv");
     let mut client = Client::connect(server.address());
@@ -349,8 +349,8 @@ fn who_does_not_read_is_waited_for_by_nobody() {
 #[test]
 fn clients_that_the_new_options_do_not_admit_are_ended() {
     let folder = Folder::new("narrower");
-    let options = [LOOPBACK.to_owned(), folder.option()];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let handover = folder.option();
+    let options = [LOOPBACK, &handover];
     let server = Server::start(&options);
     server.admit("tv");
     let address = server.address();

@@ -231,45 +231,45 @@ impl Gate<'_> {
     // ---- Subnet, site and Host: before anything else is read ------------------------------------
 
     /// Whether somebody may come in by this way at all.
-    pub fn enter(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
-        match claim.way {
+    pub fn enter(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+        match access_request.way {
             EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast => {
-                check_named(claim)?;
-                self.check_source(claim)?;
-                self.check_publishing_page(claim)
+                check_named(access_request)?;
+                self.check_source(access_request)?;
+                self.check_publishing_page(access_request)
             }
             EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup => {
-                self.check_source(claim)
+                self.check_source(access_request)
             }
             // The operator has named it.
             EntryPoint::Pull => Ok(()),
             EntryPoint::Viewer | EntryPoint::Remuxed | EntryPoint::Hls | EntryPoint::WatchPage => {
-                check_named(claim)
+                check_named(access_request)
             }
             EntryPoint::Call | EntryPoint::Events | EntryPoint::Figures => {
-                let may_look =
-                    claim.way == EntryPoint::Figures && claim.is_in(&self.settings.metrics_from);
+                let may_look = access_request.way == EntryPoint::Figures
+                    && access_request.is_in(&self.settings.metrics_from);
                 if !may_look {
-                    self.check_caller(claim)?;
+                    self.check_caller(access_request)?;
                 }
-                check_no_stranger_proxy(claim)?;
-                self.check_host(claim)?;
-                self.check_calling_page(claim)
+                check_no_stranger_proxy(access_request)?;
+                self.check_host(access_request)?;
+                self.check_calling_page(access_request)
             }
             // For everyone where nothing is kept from anyone; for others than the API's hosts there
             // is none.
-            EntryPoint::Page if self.tokens.is_none() => check_named(claim),
+            EntryPoint::Page if self.tokens.is_none() => check_named(access_request),
             EntryPoint::Page => {
-                self.check_caller(claim).map_err(|_| {
+                self.check_caller(access_request).map_err(|_| {
                     let mut refusal = not_found();
-                    refusal.detail += &self.missed_by(claim);
+                    refusal.detail += &self.missed_by(access_request);
                     refusal
                 })?;
-                check_no_stranger_proxy(claim)?;
-                self.check_host(claim)?;
+                check_no_stranger_proxy(access_request)?;
+                self.check_host(access_request)?;
                 // Links may lead to this page. It gets its data by calls, and cannot be framed.
-                match claim.origin {
-                    Some(_) => self.check_calling_page(claim),
+                match access_request.origin {
+                    Some(_) => self.check_calling_page(access_request),
                     None => Ok(()),
                 }
             }
@@ -277,8 +277,8 @@ impl Gate<'_> {
         }
     }
 
-    fn check_caller(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
-        let is_for_figures = claim.way == EntryPoint::Figures;
+    fn check_caller(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+        let is_for_figures = access_request.way == EntryPoint::Figures;
         if self.tokens.is_none() {
             return Err(match is_for_figures {
                 true => forbidden(
@@ -287,7 +287,7 @@ impl Gate<'_> {
                 false => tokens_are_off(),
             });
         }
-        if claim.is_in(&self.settings.token_servers) {
+        if access_request.is_in(&self.settings.token_servers) {
             return Ok(());
         }
         let may = match is_for_figures {
@@ -296,14 +296,14 @@ impl Gate<'_> {
         };
         Err(forbidden(format!(
             "only the hosts of the token server's subnet {may}{}{}",
-            claim.namelessness(),
-            self.missed_by(claim)
+            access_request.namelessness(),
+            self.missed_by(access_request)
         )))
     }
 
     /// Where this host itself asks, it may do so by another of its addresses than was meant.
-    fn missed_by(&self, claim: &AccessRequest<'_>) -> String {
-        let from = claim.from.map(|from| from.ip());
+    fn missed_by(&self, access_request: &AccessRequest<'_>) -> String {
+        let from = access_request.from.map(|from| from.ip());
         let said = from.filter(IpAddr::is_loopback).map(|from| {
             let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
             let subnets = subnets.collect::<Vec<_>>().join(", ");
@@ -314,24 +314,27 @@ impl Gate<'_> {
         said.unwrap_or_default()
     }
 
-    fn check_source(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
+    fn check_source(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
         let subnets = &self.settings.publish_from;
         if subnets.is_empty() {
             return Ok(());
         }
-        match claim.is_in(subnets) {
-            true => check_no_stranger_proxy(claim),
+        match access_request.is_in(subnets) {
+            true => check_no_stranger_proxy(access_request),
             false => Err(from_elsewhere()),
         }
     }
 
     /// A name that a stranger has pointed here (DNS rebinding) is not the server's. Some proxies
     /// replace it by the address at which they call the server: then nobody knows it.
-    fn check_host(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
-        if claim.is_proxied && claim.is_forwarded && self.is_listener(claim.host) {
+    fn check_host(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+        if access_request.is_proxied
+            && access_request.is_forwarded
+            && self.is_listener(access_request.host)
+        {
             return Err(of_proxys_host());
         }
-        match self.is_own_host(claim.host) {
+        match self.is_own_host(access_request.host) {
             true => Ok(()),
             false => Err(from_other_host()),
         }
@@ -357,8 +360,8 @@ impl Gate<'_> {
     }
 
     /// No page of another site calls the API.
-    fn check_calling_page(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
-        if self.is_of_own_page(claim) {
+    fn check_calling_page(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+        if self.is_of_own_page(access_request) {
             return Ok(());
         }
         Err(forbidden(
@@ -368,12 +371,12 @@ impl Gate<'_> {
 
     /// Refuses pages of other sites that publish from a browser in an admitted subnet, unless the
     /// operator has named the site.
-    fn check_publishing_page(&self, claim: &AccessRequest<'_>) -> Result<(), Refusal> {
+    fn check_publishing_page(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
         let is_named = |origin: &str| {
             let mut sites = self.settings.cors.iter();
             sites.any(|(site, _)| site.eq_ignore_ascii_case(origin))
         };
-        if self.is_of_own_page(claim) || claim.origin.is_some_and(is_named) {
+        if self.is_of_own_page(access_request) || access_request.origin.is_some_and(is_named) {
             return Ok(());
         }
         Err(forbidden(
@@ -385,16 +388,18 @@ impl Gate<'_> {
     /// Whether no page sent a request, or one of this server's did, under a name of its own. A
     /// proxy may have brought it to the browser by TLS, of which nothing is known here. Where a
     /// browser tells no Origin, it may tell the site.
-    fn is_of_own_page(&self, claim: &AccessRequest<'_>) -> bool {
-        let Some(origin) = claim.origin else {
-            return matches!(claim.site, None | Some("same-origin" | "none"));
+    fn is_of_own_page(&self, access_request: &AccessRequest<'_>) -> bool {
+        let Some(origin) = access_request.origin else {
+            return matches!(access_request.site, None | Some("same-origin" | "none"));
         };
         let Some((scheme, authority)) = origin.split_once("://") else {
             return false;
         };
         let is_scheme = scheme.eq_ignore_ascii_case("http")
-            || (claim.is_proxied && scheme.eq_ignore_ascii_case("https"));
-        is_scheme && authority.eq_ignore_ascii_case(claim.host) && self.is_own_host(claim.host)
+            || (access_request.is_proxied && scheme.eq_ignore_ascii_case("https"));
+        is_scheme
+            && authority.eq_ignore_ascii_case(access_request.host)
+            && self.is_own_host(access_request.host)
     }
 
     /// Whether a Host is an address, `localhost` or one of the server's names. No DNS points the
@@ -417,19 +422,19 @@ impl Gate<'_> {
     }
 
     /// Decides whether an admitted client may be the source of the session that its session id
-    /// opens. `framing`: how its body ends. `standing`: the state of the session.
+    /// opens. `framing`: how its body ends. `session_state`: the state of the session.
     pub fn publish(
         &self,
-        claim: &AccessRequest<'_>,
+        access_request: &AccessRequest<'_>,
         name: &SessionId,
         framing: Framing,
-        standing: &SessionState,
+        session_state: &SessionState,
     ) -> Result<(), Refusal> {
         let is_request = matches!(
-            claim.way,
+            access_request.way,
             EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast
         );
-        self.check_token_in(claim, name)?;
+        self.check_token_in(access_request, name)?;
         self.check_block(match is_request {
             true => self.opened_by(name),
             false => name,
@@ -442,13 +447,13 @@ impl Gate<'_> {
             ));
         }
         // Only a request can replace a source.
-        if standing.has_source && !(is_request && self.settings.takes_over) {
+        if session_state.has_source && !(is_request && self.settings.takes_over) {
             return Err(Refusal::new(
                 Status::Conflict,
                 "this session has a source already, and can have one; abort-stream ends that, and with --takeover a new one replaces it",
             ));
         }
-        if !standing.has_room {
+        if !session_state.has_room {
             let streams_max = self.settings.limits.streams_max;
             return Err(busy(format!(
                 "as many streams run as --streams={streams_max} lets; one that ends makes room"
@@ -460,18 +465,22 @@ impl Gate<'_> {
     /// The same for a source that no request brings, from its first byte to its last.
     pub fn may_publish(
         &self,
-        claim: &AccessRequest<'_>,
+        access_request: &AccessRequest<'_>,
         session: &SessionId,
-        standing: &SessionState,
+        session_state: &SessionState,
     ) -> bool {
-        let verdict = self
-            .enter(claim)
-            .and_then(|()| self.publish(claim, session, Framing::UntilClose, standing));
+        let verdict = self.enter(access_request).and_then(|()| {
+            self.publish(access_request, session, Framing::UntilClose, session_state)
+        });
         verdict.is_ok()
     }
 
-    fn check_token_in(&self, claim: &AccessRequest<'_>, name: &SessionId) -> Result<(), Refusal> {
-        let is_there = match (claim.way, self.tokens) {
+    fn check_token_in(
+        &self,
+        access_request: &AccessRequest<'_>,
+        name: &SessionId,
+    ) -> Result<(), Refusal> {
+        let is_there = match (access_request.way, self.tokens) {
             (EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast, None) => true,
             (EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast, Some(tokens)) => {
                 return tokens.publish(name, self.time).map_err(|shut| match shut {
@@ -484,11 +493,12 @@ impl Gate<'_> {
                 EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup,
                 Some(tokens),
             ) => {
-                let named = claim.to.or(claim.from);
+                let named = access_request.to.or(access_request.from);
                 let mut sessions = named
                     .into_iter()
                     .flat_map(|from| tokens.sessions_from(from));
-                let is_bare = matches!(claim.way, EntryPoint::Bare | EntryPoint::BareGroup);
+                let is_bare =
+                    matches!(access_request.way, EntryPoint::Bare | EntryPoint::BareGroup);
                 let takes = |transport| (transport == Transport::Bare) == is_bare;
                 sessions.any(|(its, transport)| its == name && takes(transport))
             }
@@ -514,7 +524,12 @@ impl Gate<'_> {
     }
 
     /// Returns the record of a client that was admitted this way.
-    pub fn pass(&self, name: SessionId, session: &SessionId, way: EntryPoint) -> Option<Admission> {
+    pub fn admission(
+        &self,
+        name: SessionId,
+        session: &SessionId,
+        way: EntryPoint,
+    ) -> Option<Admission> {
         let tokens = self.tokens?;
         let role = match way {
             EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast => Role::Source,
@@ -564,7 +579,7 @@ impl Gate<'_> {
         from: Option<IpAddr>,
         name: &SessionId,
         session: &SessionId,
-        standing: &SessionState,
+        session_state: &SessionState,
     ) -> Result<(), Refusal> {
         let token = self
             .tokens
@@ -574,7 +589,7 @@ impl Gate<'_> {
             Err(Denied::Over) => return Err(token_is_over()),
             // The origin is asked about the session, and knows nothing of a key to it here.
             Err(Denied::Direction) if name != session => return Err(for_source_only()),
-            Err(Denied::NoToken | Denied::Direction) if self.origin_decides(standing) => {}
+            Err(Denied::NoToken | Denied::Direction) if self.origin_decides(session_state) => {}
             Err(_) if self.settings.asks_origin => return Err(no_token_of_origin()),
             Err(Denied::NoToken) => return Err(no_token()),
             Err(Denied::Direction) => return Err(for_source_only()),
@@ -595,24 +610,26 @@ impl Gate<'_> {
 
     /// Returns whether the origin decides who may watch. It does not where the session has a source
     /// here, nor where the origin has refused and its last stream is held.
-    fn origin_decides(&self, standing: &SessionState) -> bool {
-        let is_origins = standing.is_fetched || !standing.runs;
-        self.settings.asks_origin && is_origins && !(standing.runs && standing.is_forbidden)
+    fn origin_decides(&self, session_state: &SessionState) -> bool {
+        let is_origins = session_state.is_fetched || !session_state.runs;
+        self.settings.asks_origin
+            && is_origins
+            && !(session_state.runs && session_state.is_forbidden)
     }
 
     /// Whether a viewer may wait for a session that does not run, which is fetched meanwhile where
     /// there are origins.
-    pub fn wait(&self, method: Method, standing: &SessionState) -> Result<(), Refusal> {
+    pub fn wait(&self, method: Method, session_state: &SessionState) -> Result<(), Refusal> {
         let has_origins = !self.settings.origins.is_empty();
         let is_waited = has_origins || !self.settings.limits.wait_time.is_zero();
-        if standing.runs {
+        if session_state.runs {
             return Ok(());
         }
         if method != Method::Get || !is_waited {
             return Err(not_running());
         }
-        let is_begun = !has_origins || standing.is_fetched;
-        if is_begun || (standing.has_room && standing.has_room_for_pull) {
+        let is_begun = !has_origins || session_state.is_fetched;
+        if is_begun || (session_state.has_room && session_state.has_room_for_pull) {
             return Ok(());
         }
         Err(busy(
@@ -686,8 +703,8 @@ fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
 }
 
 /// Refuses clients without an address, because limits, logs and lists need one.
-fn check_named(claim: &AccessRequest<'_>) -> Result<(), Refusal> {
-    match claim.from {
+fn check_named(access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+    match access_request.from {
         Some(_) => Ok(()),
         None => Err(of_nobody()),
     }
@@ -695,8 +712,8 @@ fn check_named(claim: &AccessRequest<'_>) -> Result<(), Refusal> {
 
 /// Refuses requests with proxy headers from a host that is not configured as a proxy. All of its
 /// clients share that host's address.
-fn check_no_stranger_proxy(claim: &AccessRequest<'_>) -> Result<(), Refusal> {
-    match claim.is_forwarded && !claim.is_proxied {
+fn check_no_stranger_proxy(access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
+    match access_request.is_forwarded && !access_request.is_proxied {
         false => Ok(()),
         true => Err(of_stranger_proxy()),
     }

@@ -311,9 +311,9 @@ impl Context {
 
     /// Returns a new id for a job.
     pub fn draw_ticket(&mut self) -> JobId {
-        let ticket = JobId(self.ticket_next);
+        let job_id = JobId(self.ticket_next);
         self.ticket_next += 1;
-        ticket
+        job_id
     }
 
     /// Notes that `bytes` of used memory were freed.

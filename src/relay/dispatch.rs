@@ -82,7 +82,7 @@ impl Relay {
             }
             Event::UdpClientsChanged(id) => self.refresh_clients(id),
             Event::RemuxCaughtUp(id) => self.streams.has_caught_up(id, ctx),
-            Event::RemuxFailed { id, why } => self.streams.let_shadow_go(id, &why, ctx),
+            Event::RemuxFailed { id, why } => self.streams.drop_remuxed(id, &why, ctx),
             Event::RtpSourceLeft { address, id } => {
                 // The source may have come back since.
                 if !self.streams.has_as_source(id, StreamSource::Rtp(address)) {
@@ -258,7 +258,7 @@ impl Relay {
                 };
                 let gate = self.grants.gate(&self.ctx);
                 let verdict = match may_wait && view.can_wait() {
-                    true => gate.wait(method, &self.standing(&session)),
+                    true => gate.wait(method, &self.session_state(&session)),
                     false => Err(gate.turned_away(self.fetch.absence(&session))),
                 };
                 if let Err(refusal) = verdict {
@@ -282,13 +282,15 @@ impl Relay {
         if !self.clients.waiting().is_awaited(session) {
             return;
         }
-        let (gate, standing) = (self.grants.gate(&self.ctx), self.standing(session));
-        let may_watch = |name: &SessionId, from: Option<IpAddr>, standing: &SessionState| {
+        let (gate, session_state) = (self.grants.gate(&self.ctx), self.session_state(session));
+        let may_watch = |name: &SessionId, from: Option<IpAddr>, session_state: &SessionState| {
             let how = (EntryPoint::Viewer, from);
-            let verdict = gate.go_on_late((name, session), how, standing, || OriginError::NotFound);
+            let verdict = gate.go_on_late((name, session), how, session_state, || {
+                OriginError::NotFound
+            });
             verdict.is_ok()
         };
-        self.clients.call_others(session, &standing, may_watch);
+        self.clients.call_others(session, &session_state, may_watch);
         for (id, view, reply) in self.clients.end_waiting(session) {
             self.watch(id, (session.clone(), view), None, (reply, true));
         }

@@ -42,7 +42,7 @@ use super::context::Context;
 use super::cut_reason::CutReason;
 use super::fetch::{self, Fetch, ToldPulls};
 use super::grants::Grants;
-use super::lists::{Lists, PendingCallState, errand};
+use super::lists::{Lists, PendingCallState, pending_call};
 use super::old_options::OldOptions;
 use super::rtp_in::RtpIn;
 use super::streams::{StreamSource, Streams, ToldStreams};
@@ -103,7 +103,7 @@ pub fn hand_over(relay: &mut Relay, now: Instant, out: &mut dyn FnMut(&[u8])) ->
     relay.streams.hand_over(&mut writer);
     relay.fetch.hand_over(&mut writer);
     relay.lists.hand_over(&mut writer);
-    let is_told = |ticket| relay.lists.resolves(ticket);
+    let is_told = |job_id| relay.lists.resolves(job_id);
     let going = relay.clients.hand_over(is_told, &mut writer);
     writer.finish();
     going
@@ -237,11 +237,11 @@ impl Successor {
 
 impl Told {
     fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
-        must(self.has_begun || line.name == "desk", || {
-            "it does not begin with the desk".to_owned()
+        must(self.has_begun || line.name == "context", || {
+            "it does not begin with the context".to_owned()
         })?;
         match line.name {
-            "desk" => {
+            "context" => {
                 self.has_begun = true;
                 self.old = self.ctx.hear(line)?;
                 Ok(())
@@ -261,7 +261,7 @@ impl Told {
             "origins" if self.old.had_other_origins(self.ctx.settings()) => Ok(()),
             "origins" => self.fetch.hear(line),
             "errand" => {
-                self.errands.push(errand(line, &self.ctx)?);
+                self.errands.push(pending_call(line, &self.ctx)?);
                 Ok(())
             }
             "stream" => self.streams.hear(line),
@@ -295,13 +295,13 @@ impl Told {
             rtp_in: RtpIn::default(),
             ctx: self.ctx,
         };
-        for (ticket, id, reply, add) in self.errands {
+        for (job_id, id, reply, add) in self.errands {
             let ctx = &mut relay.ctx;
-            must(relay.clients.awaits(id, ticket), || {
+            must(relay.clients.awaits(id, job_id), || {
                 format!("{id:?} waits for no names")
             })?;
-            let ticket = relay.lists.resolve(id, reply, add, ctx);
-            relay.clients.await_ticket(id, ticket, ctx);
+            let job_id = relay.lists.resolve(id, reply, add, ctx);
+            relay.clients.await_ticket(id, job_id, ctx);
         }
         agree(&mut relay)?;
         let feeds: Vec<(StreamId, StreamSource)> = relay.streams.feeds().collect();
@@ -323,7 +323,7 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
         let is_so = match concern {
             Concern::Source(stream) => relay.streams.has_as_source(stream, StreamSource::Http(id)),
             Concern::OriginRequest(pull) => relay.fetch.is_asked_by(pull, id),
-            Concern::PendingCall(ticket) => relay.lists.resolves(ticket),
+            Concern::PendingCall(job_id) => relay.lists.resolves(job_id),
             Concern::Viewer { place, is_blocked } => {
                 viewers += 1;
                 if is_blocked {
@@ -346,9 +346,9 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
         };
         must(is_so, || format!("pull {pull:?} is another's"))?;
     }
-    for (ticket, id) in relay.lists.errands() {
-        must(relay.clients.awaits(id, ticket), || {
-            format!("nobody waits for {ticket:?}")
+    for (job_id, id) in relay.lists.errands() {
+        must(relay.clients.awaits(id, job_id), || {
+            format!("nobody waits for {job_id:?}")
         })?;
     }
     for (stream, feed) in relay.streams.feeds() {

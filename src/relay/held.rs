@@ -52,8 +52,8 @@ impl Settings {
             } else {
                 splicer
             };
-        let shadows = match self.remuxes {
-            true => limits.shadows_held_bytes_max(),
+        let all_remuxed = match self.remuxes {
+            true => limits.remuxed_held_bytes_max(),
             false => 0,
         };
         let peers = self.peers.len() * PEER_BYTES;
@@ -64,7 +64,10 @@ impl Settings {
             ),
             (
                 "streams",
-                limits.buffers_bytes_max + limits.streams_max * each_stream + shadows + OTHER_BYTES,
+                limits.buffers_bytes_max
+                    + limits.streams_max * each_stream
+                    + all_remuxed
+                    + OTHER_BYTES,
             ),
             ("rtp", FIRST_PACKETS_BYTES + limits.streams_max * 1024),
             ("origins", limits.streams_max * 8 * 1024 + OTHER_BYTES),
@@ -192,7 +195,7 @@ mod tests {
                 expected[place.expect("a part")].1 += bytes;
             }
             if settings.remuxes {
-                expected[1].1 += settings.limits.shadows_held_bytes_max();
+                expected[1].1 += settings.limits.remuxed_held_bytes_max();
             }
             assert_eq!(parts(&settings), expected, "{what}");
         }

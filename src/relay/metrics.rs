@@ -54,7 +54,7 @@ pub(super) struct Sums {
     /// Streams that are sent to their end.
     pub draining: usize,
     /// Streams that are made of others, in another container.
-    pub shadows: usize,
+    pub all_remuxed: usize,
     /// Clients who get a stream over HTTP.
     pub viewers: usize,
     /// Addresses that get a stream by UDP.
@@ -114,7 +114,7 @@ const FAMILIES: &[Family] = &[
     gauge("tollgate_blocked_playlists", "Requests for HLS playlists that wait for a segment.", |seen| one(seen.blocked)),
     counter("tollgate_playlists_total", "HLS playlists asked for.", |seen| count(seen.counts.of(Count::Playlists))),
     counter("tollgate_segments_total", "HLS segments and their headers asked for.", |seen| count(seen.counts.of(Count::Segments))),
-    gauge("tollgate_remuxed", "Streams in another container, beside those that they are made of.", |seen| one(seen.streams.shadows)),
+    gauge("tollgate_remuxed", "Streams in another container, beside those that they are made of.", |seen| one(seen.streams.all_remuxed)),
     counter("tollgate_remuxed_total", "Times that a stream was begun in another container.", |seen| count(seen.counts.of(Count::Remuxed))),
     gauge("tollgate_pulls", "Sessions that are fetched, or being fetched, from an origin.", |seen| one(seen.pulls)),
     counter("tollgate_pull_failures_total", "Times that no origin had the stream.", |seen| count(seen.pull_failures)),
@@ -328,7 +328,7 @@ mod tests {
                 running: 101,
                 held: 12,
                 draining: 13,
-                shadows: 14,
+                all_remuxed: 14,
                 viewers: 15,
                 udp_clients: 16,
                 buffers_left: 18,

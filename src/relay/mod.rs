@@ -369,17 +369,17 @@ impl Relay {
     }
 
     /// Handles the result of a job.
-    pub fn helped(&mut self, ticket: JobId, done: Done, now: Instant) {
+    pub fn helped(&mut self, job_id: JobId, done: Done, now: Instant) {
         self.ctx.set_now(now);
         match done {
             Done::Resolved(results) => {
-                if !self.fetch.resolved(ticket, &results, &mut self.ctx) {
-                    self.looked_up(ticket, LookUp::Done(results));
+                if !self.fetch.resolved(job_id, &results, &mut self.ctx) {
+                    self.looked_up(job_id, LookUp::Done(results));
                 }
             }
             Done::Appended(result) => {
                 let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
-                self.grants.appended(ticket, &result, &fault, &mut self.ctx);
+                self.grants.appended(job_id, &result, &fault, &mut self.ctx);
             }
             Done::NotCompacted(error) => self.grants.not_compacted(&error, &mut self.ctx),
         }
@@ -387,13 +387,13 @@ impl Relay {
     }
 
     /// Handles the refusal of a job, because too many are waiting.
-    pub fn not_helped(&mut self, ticket: JobId, now: Instant) {
+    pub fn not_helped(&mut self, job_id: JobId, now: Instant) {
         self.ctx.set_now(now);
         let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
-        let is_anothers = self.grants.not_appended(ticket, &fault, &mut self.ctx)
-            || self.fetch.resolved(ticket, &[], &mut self.ctx);
+        let is_anothers = self.grants.not_appended(job_id, &fault, &mut self.ctx)
+            || self.fetch.resolved(job_id, &[], &mut self.ctx);
         if !is_anothers {
-            self.looked_up(ticket, LookUp::Refused);
+            self.looked_up(job_id, LookUp::Refused);
         }
         self.dispatch_events();
     }
@@ -518,11 +518,11 @@ impl Relay {
         let known = Known {
             has_stream: &|stream| self.streams.has(stream),
             runs: &|session| self.streams.runs(session),
-            has_collecting: &|ticket| self.lists.has_collecting(ticket),
+            has_collecting: &|job_id| self.lists.has_collecting(job_id),
         };
         let of_clients = self.clients.check(&known, &self.ctx);
         self.lists
-            .check(|id, ticket| self.clients.awaits(id, ticket));
+            .check(|id, job_id| self.clients.awaits(id, job_id));
         let is_pulls = |session: &_, stream, pull| self.streams.is_pulls(session, stream, pull);
         let armed = of_clients
             + self.streams.check(&self.ctx)

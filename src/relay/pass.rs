@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_pass_says_whether_its_end_is_new() {
         let name = SessionId::parse(b"a").expect("a good sessionid");
-        let mut pass = Admission::new((name.clone(), name), Role::Viewer, None);
+        let mut admission = Admission::new((name.clone(), name), Role::Viewer, None);
         let at = |seconds| {
             Some(UnixTime {
                 unix_seconds: seconds,
@@ -103,7 +103,7 @@ mod tests {
             (None, true),
             (None, false),
         ] {
-            assert_eq!(pass.end_at(ends), is_new, "{ends:?}");
+            assert_eq!(admission.end_at(ends), is_new, "{ends:?}");
         }
     }
 }

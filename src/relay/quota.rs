@@ -12,7 +12,6 @@ use crate::token_bucket::{Rate, TokenBucket};
 pub(super) struct Quota {
     bytes_per_second: u64,
     /// The session's bucket, which holds one second's worth.
-    #[cfg_attr(feature = "handover", serde(rename = "worth"))]
     bucket: TokenBucket,
     /// Datagrams that were dropped.
     refused: u64,

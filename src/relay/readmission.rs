@@ -42,7 +42,8 @@ impl Relay {
     fn may_stay(&self, id: ConnectionId, old: &OldOptions) -> Result<(), Refusal> {
         let settings = self.ctx.settings();
         let refused = |detail: &str| Err(Refusal::new(Status::Forbidden, detail));
-        let (Some(stand), Some((claim, caller))) = (self.clients.stand(id), self.clients.claim(id))
+        let (Some(stand), Some((access_request, caller))) =
+            (self.clients.stand(id), self.clients.access_request(id))
         else {
             return Ok(());
         };
@@ -54,22 +55,22 @@ impl Relay {
             Stand::Idle => Ok(()),
             Stand::Asks(way) => {
                 let unknown = KeptClaim::of_way(way);
-                let claim = claim.unwrap_or(&unknown).claim(caller);
-                if claim.way == EntryPoint::Icecast && !settings.admits_icecast {
+                let access_request = access_request.unwrap_or(&unknown).access_request(caller);
+                if access_request.way == EntryPoint::Icecast && !settings.admits_icecast {
                     return refused("sources do not come as Icecast's do here (--icecast)");
                 }
-                gate.enter(&claim)
+                gate.enter(&access_request)
             }
             Stand::Watches(way, stream) => {
-                let is_remuxed = stream.is_some_and(|stream| self.streams.is_shadow(stream));
+                let is_remuxed = stream.is_some_and(|stream| self.streams.is_remuxed(stream));
                 if (is_remuxed || way == EntryPoint::Remuxed) && !settings.remuxes {
                     return refused("streams are not given out in other containers here (--remux)");
                 }
                 if way == EntryPoint::Hls && !settings.serves_hls {
                     return refused("streams are not given out as HLS here (--hls)");
                 }
-                let claim = KeptClaim::of_way(way);
-                gate.enter(&claim.claim(caller))?;
+                let access_request = KeptClaim::of_way(way);
+                gate.enter(&access_request.access_request(caller))?;
                 match old.asks_origin && !settings.asks_origin {
                     true => self.may_watch(id, &gate),
                     false => Ok(()),
@@ -80,18 +81,18 @@ impl Relay {
 
     /// Checks a viewer that perhaps only the origin had admitted.
     fn may_watch(&self, id: ConnectionId, gate: &Gate<'_>) -> Result<(), Refusal> {
-        let Some(pass) = self.clients.pass(id) else {
+        let Some(admission) = self.clients.admission(id) else {
             return Ok(());
         };
         // A token that has expired keeps out newcomers alone. No origin lets them in by it.
         let tokens = self.grants.tokens();
-        let verdict = tokens.map(|tokens| tokens.watch(pass.name(), gate.time()));
+        let verdict = tokens.map(|tokens| tokens.watch(admission.name(), gate.time()));
         if verdict == Some(Err(Denied::Over)) {
             return Ok(());
         }
-        let standing = self.standing(pass.session());
+        let session_state = self.session_state(admission.session());
         let from = self.clients.peer(id).map(|peer| peer.ip());
-        gate.see(from, pass.name(), pass.session(), &standing)
+        gate.see(from, admission.name(), admission.session(), &session_state)
     }
 
     fn end_client(&mut self, id: ConnectionId, refusal: &Refusal) {
@@ -139,7 +140,7 @@ impl Relay {
             let is_client =
                 session.is_some_and(|session| self.grants.is_client(&session, named, is_bare));
             let gate = self.grants.gate(&self.ctx);
-            if !is_client || gate.enter(&sender.claim(is_bare)).is_err() {
+            if !is_client || gate.enter(&sender.access_request(is_bare)).is_err() {
                 self.tell_of_end(Some(known.from.ip()), REASON);
                 self.streams.end(id, End::Lost, REASON, &mut self.ctx);
             }

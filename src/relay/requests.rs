@@ -67,22 +67,25 @@ impl Relay {
                 self.clients.clear_seats(&self.ctx);
                 let name = self.clients.came_by(id).unwrap_or(&session).clone();
                 let from = self.clients.peer(id).map(|peer| peer.ip());
-                let standing = self.standing(&session);
-                let standing = self.clients.standing(&session, (&name, from), standing);
+                let session_state = self.session_state(&session);
+                let session_state =
+                    self.clients
+                        .session_state(&session, (&name, from), session_state);
                 let gate = self.grants.gate(&self.ctx);
                 let verdict = match fault {
-                    None => {
-                        gate.go_on_late((&name, &session), (view.way(), from), &standing, || {
-                            self.fetch.absence(&session)
-                        })
-                    }
+                    None => gate.go_on_late(
+                        (&name, &session),
+                        (view.way(), from),
+                        &session_state,
+                        || self.fetch.absence(&session),
+                    ),
                     Some(fault) => Err(gate.turned_away(fault)),
                 };
                 match verdict {
                     Ok(()) => {
                         if view.is_of_segments() {
-                            let pass = gate.pass(name, &session, view.way());
-                            self.clients.admit(id, pass, &mut self.ctx);
+                            let admission = gate.admission(name, &session, view.way());
+                            self.clients.admit(id, admission, &mut self.ctx);
                         }
                         self.watch(id, (session.clone(), view), None, (reply, !is_late));
                     }
@@ -90,7 +93,7 @@ impl Relay {
                 }
                 self.tend_pull(&session);
             }
-            ClientEvent::TimedOut(ticket) => self.looked_up(ticket, LookUp::TimedOut),
+            ClientEvent::TimedOut(job_id) => self.looked_up(job_id, LookUp::TimedOut),
         }
     }
 
@@ -104,16 +107,17 @@ impl Relay {
             framing,
             gate: self.grants.gate(&self.ctx),
             settings: self.ctx.settings(),
-            standing: &|session, name| {
+            session_state: &|session, name| {
                 let whom = (name, Some(caller.peer.ip()));
-                self.clients.standing(session, whom, self.standing(session))
+                self.clients
+                    .session_state(session, whom, self.session_state(session))
             },
             may_pass: &|| self.fetch.check_via(head.via.as_deref()),
         };
-        let wish = asked.wish();
-        let claim = wish.as_ref().ok().and_then(|wish| asked.kept(wish));
-        self.clients.keep_claim(id, claim);
-        match wish {
+        let route = asked.route();
+        let access_request = route.as_ref().ok().and_then(|route| asked.kept(route));
+        self.clients.keep_claim(id, access_request);
+        match route {
             Err(refusal) => {
                 if let Some(about) = route::published(head, self.ctx.settings()) {
                     let of = self.grants.gate(&self.ctx).opened_by(&about).clone();
@@ -123,12 +127,12 @@ impl Relay {
                     .refuse_request(id, head, &refusal, reply, &mut self.ctx);
             }
             Ok(Route::Publish {
-                pass,
+                admission,
                 session,
                 content_type,
                 framing,
             }) => {
-                self.clients.admit(id, pass, &mut self.ctx);
+                self.clients.admit(id, admission, &mut self.ctx);
                 self.streams.end_for_takeover(&session, &mut self.ctx);
                 self.take_from_origins(&session);
                 let stream = self.begin(
@@ -142,11 +146,11 @@ impl Relay {
                 self.admit_waiting(&session);
             }
             Ok(Route::Watch {
-                pass,
+                admission,
                 session,
                 view,
             }) if !has_payload => {
-                self.clients.admit(id, pass, &mut self.ctx);
+                self.clients.admit(id, admission, &mut self.ctx);
                 let reply = reply.kept_if(view.is_addressed_by(&head.target));
                 self.watch(id, (session, view), head.via.as_deref(), (reply, true))
             }
@@ -193,7 +197,7 @@ impl Relay {
         let name = match self.streams.source_of(id) {
             Some((StreamSource::Http(source), _)) => self.clients.came_by(source),
             Some((StreamSource::Rtp(_), _)) => None,
-            Some((StreamSource::Held { .. } | StreamSource::Shadow | StreamSource::Gone, _))
+            Some((StreamSource::Held { .. } | StreamSource::Remuxed | StreamSource::Gone, _))
             | None => return,
         };
         let gate = self.grants.gate(&self.ctx);
@@ -211,7 +215,7 @@ impl Relay {
             match source {
                 Some(StreamSource::Http(connection)) => self.clients.turn_source(connection, id),
                 Some(StreamSource::Rtp(address)) => self.rtp_in.is_source(address, id),
-                Some(StreamSource::Held { .. } | StreamSource::Shadow | StreamSource::Gone)
+                Some(StreamSource::Held { .. } | StreamSource::Remuxed | StreamSource::Gone)
                 | None => {}
             }
             if let Some(pull) = pull.flatten() {
@@ -282,8 +286,8 @@ impl Relay {
                     return self.change(id, Change::addition(add, clients), reply);
                 }
                 None => {
-                    let ticket = self.lists.resolve(id, reply, add, &mut self.ctx);
-                    return self.clients.await_ticket(id, ticket, &mut self.ctx);
+                    let job_id = self.lists.resolve(id, reply, add, &mut self.ctx);
+                    return self.clients.await_ticket(id, job_id, &mut self.ctx);
                 }
             },
             Call::RevokeToken { session, aborts } => {
@@ -297,7 +301,7 @@ impl Relay {
                 }
             }
             Call::Collect(rows) => match self.lists.collect(id, rows, reply, &mut self.ctx) {
-                Ok(ticket) => return self.clients.await_ticket(id, ticket, &mut self.ctx),
+                Ok(job_id) => return self.clients.await_ticket(id, job_id, &mut self.ctx),
                 Err(refusal) => Err(refusal),
             },
             Call::List(rows) => Ok(Outcome::List(rows)),
@@ -395,8 +399,8 @@ impl Relay {
     }
 
     /// Handles the addresses for the names of a call, or their absence.
-    pub(super) fn looked_up(&mut self, ticket: JobId, look_up: LookUp) {
-        if let Some((id, reply, result)) = self.lists.resolved(ticket, look_up)
+    pub(super) fn looked_up(&mut self, job_id: JobId, look_up: LookUp) {
+        if let Some((id, reply, result)) = self.lists.resolved(job_id, look_up)
             && self.clients.has(id)
         {
             match result {
@@ -418,10 +422,10 @@ impl Relay {
             Ok(session) => session,
             Err(fault) => return self.clients.give_up_asking(id, fault, &mut self.ctx),
         };
-        let claim = AccessRequest::without_request(EntryPoint::Pull, peer);
-        let standing = self.standing(&session);
+        let access_request = AccessRequest::without_request(EntryPoint::Pull, peer);
+        let session_state = self.session_state(&session);
         let gate = self.grants.gate(&self.ctx);
-        if !gate.may_publish(&claim, &session, &standing) {
+        if !gate.may_publish(&access_request, &session, &session_state) {
             return self
                 .clients
                 .give_up_asking(id, OriginError::Busy, &mut self.ctx);
@@ -453,7 +457,7 @@ impl Relay {
     }
 
     /// Returns the state of a session.
-    pub(super) fn standing(&self, session: &SessionId) -> SessionState {
+    pub(super) fn session_state(&self, session: &SessionId) -> SessionState {
         // A pull counts as a stream, this one among them.
         let streams = self.streams.running() + self.fetch.without_stream();
         let (runs, is_fetched) = (self.streams.runs(session), self.fetch.has(session));
@@ -525,14 +529,20 @@ impl Relay {
             }
             Came::Newcomer(newcomer) => {
                 let is_bare = newcomer.packet.is_none();
-                let claim = newcomer.sender.claim(is_bare);
+                let access_request = newcomer.sender.access_request(is_bare);
                 let its = newcomer
                     .silent
                     .and_then(|stream| self.streams.session(stream));
                 let has_source = |session: &SessionId| self.streams.has_source(session);
-                let standing = |session: &SessionId| self.standing(session);
+                let session_state = |session: &SessionId| self.session_state(session);
                 let grants = &self.grants;
-                match grants.session_for((&claim, is_bare), its, has_source, standing, &self.ctx) {
+                match grants.session_for(
+                    (&access_request, is_bare),
+                    its,
+                    has_source,
+                    session_state,
+                    &self.ctx,
+                ) {
                     Ok(session) => self.hear_newcomer(&newcomer, session, (from, port), bytes),
                     Err(dropped) => self.ctx.count(dropped, 1),
                 }

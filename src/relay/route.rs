@@ -23,7 +23,7 @@ pub(super) enum Route {
     Call(Call),
     Publish {
         /// By what its client comes in, where there are tokens.
-        pass: Option<Admission>,
+        admission: Option<Admission>,
         session: SessionId,
         content_type: Option<String>,
         /// How its body ends.
@@ -31,7 +31,7 @@ pub(super) enum Route {
     },
     Watch {
         /// The same.
-        pass: Option<Admission>,
+        admission: Option<Admission>,
         session: SessionId,
         /// What is wanted of it.
         view: View,
@@ -51,7 +51,7 @@ pub(super) struct RequestContext<'a> {
     /// and what the operator chose.
     pub settings: &'a Settings,
     /// State of a session, for a request with this session id.
-    pub standing: &'a dyn Fn(&SessionId, &SessionId) -> SessionState,
+    pub session_state: &'a dyn Fn(&SessionId, &SessionId) -> SessionState,
     /// Whether it may be passed on to an origin.
     pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,
 }
@@ -63,18 +63,18 @@ const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
 impl<'a> RequestContext<'a> {
     /// Checks the request and says what it asks for.
-    pub fn wish(&self) -> Result<Route, Refusal> {
-        let wish = self.wish_of_path();
+    pub fn route(&self) -> Result<Route, Refusal> {
+        let route = self.route_of_path();
         // Connections beyond a limit get no streams, and no information about any.
-        let way = wish
+        let way = route
             .as_ref()
-            .map_or(EntryPoint::Viewer, |wish| self.way(wish));
+            .map_or(EntryPoint::Viewer, |route| self.way(route));
         self.gate.place(way, self.caller.beyond)?;
-        wish
+        route
     }
 
-    fn way(&self, wish: &Route) -> EntryPoint {
-        match wish {
+    fn way(&self, route: &Route) -> EntryPoint {
+        match route {
             Route::Call(Call::Follow { .. }) => EntryPoint::Events,
             Route::Call(Call::WatchPage(_)) => EntryPoint::WatchPage,
             Route::Call(Call::Moved(_)) => EntryPoint::Hls,
@@ -91,18 +91,20 @@ impl<'a> RequestContext<'a> {
     }
 
     /// What is kept of a request that may last. A viewer's shows nothing that is asked for again.
-    pub fn kept(&self, wish: &Route) -> Option<KeptClaim> {
-        match wish {
-            Route::Call(_) | Route::Publish { .. } => Some(self.claim(self.way(wish)).keep()),
+    pub fn kept(&self, route: &Route) -> Option<KeptClaim> {
+        match route {
+            Route::Call(_) | Route::Publish { .. } => {
+                Some(self.access_request(self.way(route)).keep())
+            }
             Route::Watch { .. } => None,
         }
     }
 
-    fn claim(&self, way: EntryPoint) -> AccessRequest<'a> {
+    fn access_request(&self, way: EntryPoint) -> AccessRequest<'a> {
         AccessRequest::of(way, self.caller, self.head)
     }
 
-    fn wish_of_path(&self) -> Result<Route, Refusal> {
+    fn route_of_path(&self) -> Result<Route, Refusal> {
         let segments = &self.head.target.segments;
         let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
         match segments.as_slice() {
@@ -131,7 +133,7 @@ impl<'a> RequestContext<'a> {
     }
 
     fn options(&self, allow: &'static str) -> Result<Route, Refusal> {
-        self.gate.enter(&self.claim(EntryPoint::Options))?;
+        self.gate.enter(&self.access_request(EntryPoint::Options))?;
         Ok(Route::Call(Call::Options { allow }))
     }
 
@@ -147,7 +149,7 @@ impl<'a> RequestContext<'a> {
             Name::Events => EntryPoint::Events,
             _ => EntryPoint::Call,
         };
-        self.gate.enter(&self.claim(way))?;
+        self.gate.enter(&self.access_request(way))?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
         let call = Call::parse(name, &head.target, (udp_clients_max, self.gate.time()))?;
         let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
@@ -168,7 +170,7 @@ impl<'a> RequestContext<'a> {
     fn look(&self, way: EntryPoint, call: Call) -> Result<Route, Refusal> {
         // Only the operator's hosts learn whether there is a page.
         if way == EntryPoint::Page {
-            self.gate.enter(&self.claim(way))?;
+            self.gate.enter(&self.access_request(way))?;
         }
         match self.head.method {
             Method::Options => return self.options(LOOK_METHODS),
@@ -177,7 +179,7 @@ impl<'a> RequestContext<'a> {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        self.gate.enter(&self.claim(way))?;
+        self.gate.enter(&self.access_request(way))?;
         no_parameters(&self.head.target)?;
         Ok(Route::Call(call))
     }
@@ -193,25 +195,26 @@ impl<'a> RequestContext<'a> {
                 return Err(Refusal::method(STREAM_METHODS));
             }
         };
-        let claim = self.claim(way);
-        self.gate.enter(&claim)?;
+        let access_request = self.access_request(way);
+        self.gate.enter(&access_request)?;
         let name = self.session_named(segment)?;
         let session = self.gate.opened_by(&name).clone();
-        let standing = (self.standing)(&session, &name);
+        let session_state = (self.session_state)(&session, &name);
         if way == EntryPoint::Viewer {
             (self.may_pass)()?;
-            self.gate.watch(&claim, &name, &standing)?;
-            self.gate.wait(head.method, &standing)?;
-            let pass = self.gate.pass(name, &session, way);
+            self.gate.watch(&access_request, &name, &session_state)?;
+            self.gate.wait(head.method, &session_state)?;
+            let admission = self.gate.admission(name, &session, way);
             return Ok(Route::Watch {
-                pass,
+                admission,
                 session,
                 view: View::Whole,
             });
         }
-        self.gate.publish(&claim, &name, head.framing, &standing)?;
+        self.gate
+            .publish(&access_request, &name, head.framing, &session_state)?;
         Ok(Route::Publish {
-            pass: self.gate.pass(name, &session, way),
+            admission: self.gate.admission(name, &session, way),
             session,
             content_type: head.content_type.clone(),
             framing: head.framing,
@@ -249,13 +252,13 @@ impl<'a> RequestContext<'a> {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        let claim = self.claim(EntryPoint::WatchPage);
-        self.gate.enter(&claim)?;
+        let access_request = self.access_request(EntryPoint::WatchPage);
+        self.gate.enter(&access_request)?;
         let name = self.session_named(segment)?;
         let session = self.gate.opened_by(&name);
-        let standing = (self.standing)(session, &name);
-        let from = claim.from.map(|from| from.ip());
-        let verdict = self.gate.see(from, &name, session, &standing);
+        let session_state = (self.session_state)(session, &name);
+        let from = access_request.from.map(|from| from.ip());
+        let verdict = self.gate.see(from, &name, session, &session_state);
         Ok(Route::Call(Call::WatchPage(verdict.err().map(Box::new))))
     }
 
@@ -271,22 +274,22 @@ impl<'a> RequestContext<'a> {
                 return Err(Refusal::method(LOOK_METHODS));
             }
         }
-        let claim = self.claim(way);
-        self.gate.enter(&claim)?;
+        let access_request = self.access_request(way);
+        self.gate.enter(&access_request)?;
         let view = view?;
         let name = parse_session(session)?;
         let session = self.gate.opened_by(&name).clone();
-        let standing = (self.standing)(&session, &name);
+        let session_state = (self.session_state)(&session, &name);
         (self.may_pass)()?;
         match &view {
-            View::Whole | View::In(_) => self.gate.watch(&claim, &name, &standing)?,
+            View::Whole | View::In(_) => self.gate.watch(&access_request, &name, &session_state)?,
             View::Part(_) => {
-                let from = claim.from.map(|from| from.ip());
-                self.gate.watch_in_segments(from, &name, &standing)?;
+                let from = access_request.from.map(|from| from.ip());
+                self.gate.watch_in_segments(from, &name, &session_state)?;
             }
         }
         Ok(Route::Watch {
-            pass: self.gate.pass(name, &session, way),
+            admission: self.gate.admission(name, &session, way),
             session,
             view,
         })
@@ -303,8 +306,8 @@ impl<'a> RequestContext<'a> {
     /// A playlist names its files relative to the path with the session id, so the client has to
     /// ask for that path.
     fn list_by_query(&self, file: &[u8]) -> Result<Route, Refusal> {
-        let claim = self.claim(EntryPoint::Hls);
-        self.gate.enter(&claim)?;
+        let access_request = self.access_request(EntryPoint::Hls);
+        self.gate.enter(&access_request)?;
         let is_session = |parameter: &Parameter<'_>| parameter.name == "sessionid";
         let target = &self.head.target;
         // What is too much is refused before anything is made of it.
@@ -321,10 +324,10 @@ impl<'a> RequestContext<'a> {
         let rest = of_query(&|parameter| !is_session(parameter));
         let wanted = HlsRequest::of(file, &rest).unwrap_or_else(|| Err(not_found()))?;
         let session = self.gate.opened_by(&name);
-        let standing = (self.standing)(session, &name);
+        let session_state = (self.session_state)(session, &name);
         (self.may_pass)()?;
-        let from = claim.from.map(|from| from.ip());
-        self.gate.watch_in_segments(from, &name, &standing)?;
+        let from = access_request.from.map(|from| from.ip());
+        self.gate.watch_in_segments(from, &name, &session_state)?;
         if matches!(name.as_str(), "." | "..") {
             let detail = format!(
                 "no path can name '{}', and a playlist has one",
@@ -340,18 +343,19 @@ impl<'a> RequestContext<'a> {
     }
 
     fn icecast(&self) -> Result<Route, Refusal> {
-        let claim = self.claim(EntryPoint::Icecast);
-        self.gate.enter(&claim)?;
+        let access_request = self.access_request(EntryPoint::Icecast);
+        self.gate.enter(&access_request)?;
         let name = icecast::session(self.head)?;
         let session = self.gate.opened_by(&name).clone();
         let framing = match self.framing {
             Framing::UntilClose if !icecast::waits_for_leave(self.head) => Framing::None,
             framing => framing,
         };
-        let standing = (self.standing)(&session, &name);
-        self.gate.publish(&claim, &name, framing, &standing)?;
+        let session_state = (self.session_state)(&session, &name);
+        self.gate
+            .publish(&access_request, &name, framing, &session_state)?;
         Ok(Route::Publish {
-            pass: self.gate.pass(name, &session, EntryPoint::Icecast),
+            admission: self.gate.admission(name, &session, EntryPoint::Icecast),
             session,
             content_type: self.head.content_type.clone(),
             framing,

@@ -98,7 +98,7 @@ impl Sender {
     }
 
     /// By which way it comes in, with RTP or without.
-    pub fn claim(&self, is_bare: bool) -> AccessRequest<'static> {
+    pub fn access_request(&self, is_bare: bool) -> AccessRequest<'static> {
         let way = match is_bare {
             true if self.is_to_group() => EntryPoint::BareGroup,
             false if self.is_to_group() => EntryPoint::Group,
@@ -865,9 +865,9 @@ mod tests {
             (group, true, EntryPoint::BareGroup),
         ] {
             let sender = Sender { named, from: one };
-            let claim = sender.claim(is_bare);
+            let access_request = sender.access_request(is_bare);
             assert_eq!(
-                (claim.way, claim.to, claim.from),
+                (access_request.way, access_request.to, access_request.from),
                 (way, Some(named), Some(one))
             );
         }

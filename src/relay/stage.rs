@@ -65,7 +65,7 @@ impl Stage {
                     self.closed.insert(id);
                     self.calls.retain(|(call, _)| *call != id);
                 }
-                Action::Help(ticket, job) => self.jobs.push((ticket, job)),
+                Action::Help(job_id, job) => self.jobs.push((job_id, job)),
                 Action::ShutdownWrite(_)
                 | Action::ReadOn(_)
                 | Action::ReturnMemory

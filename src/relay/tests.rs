@@ -48,11 +48,11 @@ fn what_a_token_file_grants_is_granted_and_what_follows_is_written() {
     stage.assert_status(viewer, 200);
     let caller = call(&mut stage, "POST /api/add-token?type=http&sessionid=t");
     assert_eq!(stage.text(caller), "", "it waits for the disk");
-    let (ticket, job) = stage.jobs.remove(0);
+    let (job_id, job) = stage.jobs.remove(0);
     assert!(matches!(job, Job::Append(_)), "{job:?}");
     stage
         .relay
-        .helped(ticket, Done::Appended(Ok(())), stage.now);
+        .helped(job_id, Done::Appended(Ok(())), stage.now);
     stage.settle();
     stage.assert_status(caller, 201);
 }
@@ -161,10 +161,10 @@ fn each_part_says_how_many_bytes_it_holds() {
     assert_eq!(held(&stage, "events"), 0, "nobody follows");
     call(&mut stage, "GET /api/events");
     call(&mut stage, "POST /api/add-token?type=http&sessionid=t");
-    let (ticket, _) = stage.jobs.remove(0);
+    let (job_id, _) = stage.jobs.remove(0);
     stage
         .relay
-        .helped(ticket, Done::Appended(Ok(())), stage.now);
+        .helped(job_id, Done::Appended(Ok(())), stage.now);
     stage.settle();
     assert!(held(&stage, "events") > 0);
     assert_eq!(held(&stage, "lists"), 0);

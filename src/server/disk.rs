@@ -95,11 +95,11 @@ impl Disk {
 
     /// Writes changes as a line. Returns `false` if a line waits already.
     #[must_use]
-    pub fn append(&mut self, ticket: JobId, entry: &Entry) -> bool {
+    pub fn append(&mut self, job_id: JobId, entry: &Entry) -> bool {
         let line = journal::encode(&entry.records, entry.time);
         let bytes = line.capacity();
         self.shared = None;
-        let is_taken = self.orders.try_send(Order::Append(ticket, line)).is_ok();
+        let is_taken = self.orders.try_send(Order::Append(job_id, line)).is_ok();
         self.held_bytes += if is_taken { bytes } else { 0 };
         is_taken
     }
@@ -108,11 +108,11 @@ impl Disk {
     pub fn next_result(&mut self) -> Option<(JobId, Done)> {
         loop {
             match self.results.try_recv().ok()? {
-                Message::Done(ticket, done) => {
+                Message::Done(job_id, done) => {
                     if let Done::Appended(_) = done {
                         self.held_bytes = 0;
                     }
-                    return Some((ticket, done));
+                    return Some((job_id, done));
                 }
                 // Later orders change the file.
                 Message::Shared(file) => {
@@ -142,14 +142,14 @@ fn work(
     };
     while let Ok(order) = orders.recv() {
         match order {
-            Order::Append(ticket, line) => {
+            Order::Append(job_id, line) => {
                 tell(Message::Done(
-                    ticket,
+                    job_id,
                     Done::Appended(token_file.append(&line)),
                 ));
                 // The caller already has its answer; the next line waits.
                 if let Err(error) = token_file.compact_if_grown() {
-                    tell(Message::Done(ticket, Done::NotCompacted(error)));
+                    tell(Message::Done(job_id, Done::NotCompacted(error)));
                 }
             }
             // Without file descriptors there is no copy, and the loop asks again.

@@ -260,12 +260,12 @@ impl Server {
 
     /// Handles results of the threads.
     fn hear_threads(&mut self, now: Instant) {
-        while let Some((ticket, done)) = self.disk.as_mut().and_then(Disk::next_result) {
-            self.relay.helped(ticket, done, now);
+        while let Some((job_id, done)) = self.disk.as_mut().and_then(Disk::next_result) {
+            self.relay.helped(job_id, done, now);
         }
         let mut look_ups = self.look_ups.as_mut();
-        while let Some((ticket, done)) = look_ups.as_mut().and_then(|all| all.next_result(now)) {
-            self.relay.helped(ticket, done, now);
+        while let Some((job_id, done)) = look_ups.as_mut().and_then(|all| all.next_result(now)) {
+            self.relay.helped(job_id, done, now);
         }
         while let Some(news) = self.access_log.as_mut().and_then(AccessLog::news) {
             self.console.tell(&news);
@@ -281,14 +281,14 @@ impl Server {
     }
 
     /// Passes a job to a thread.
-    fn help(&mut self, ticket: JobId, job: Job, now: Instant) {
+    fn help(&mut self, job_id: JobId, job: Job, now: Instant) {
         let is_taken = match (job, &mut self.disk, &mut self.look_ups) {
-            (Job::Append(entry), Some(disk), _) => disk.append(ticket, &entry),
-            (Job::Resolve(names), _, Some(look_ups)) => look_ups.ask(ticket, names, now),
+            (Job::Append(entry), Some(disk), _) => disk.append(job_id, &entry),
+            (Job::Resolve(names), _, Some(look_ups)) => look_ups.ask(job_id, names, now),
             (Job::Append(_), None, _) | (Job::Resolve(_), _, None) => false,
         };
         if !is_taken {
-            self.relay.not_helped(ticket, now);
+            self.relay.not_helped(job_id, now);
         }
     }
 
@@ -431,7 +431,7 @@ impl Server {
                         self.readers.push(id, &mut socket.input);
                     }
                 }
-                Action::Help(ticket, job) => self.help(ticket, job, now),
+                Action::Help(job_id, job) => self.help(job_id, job, now),
                 Action::ReturnMemory => sys::process::return_memory(),
                 Action::Log(line) => self.console.tell(&line),
                 Action::LogAccess(line) => {

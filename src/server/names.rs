@@ -49,7 +49,7 @@ type Task = (JobId, usize, Name);
 
 /// Names that are resolved together.
 struct Call {
-    ticket: JobId,
+    job_id: JobId,
     until: Instant,
     /// Names that no thread has taken yet, the first one last.
     left: Vec<Name>,
@@ -64,7 +64,7 @@ struct Call {
 /// A result: the thread's number, the call, the index of the name, and the addresses.
 struct LookUpResult {
     thread: usize,
-    ticket: JobId,
+    job_id: JobId,
     name: usize,
     addresses: Addresses,
 }
@@ -106,7 +106,7 @@ impl LookUps {
 
     /// Begins to resolve names. Returns `false` if too many wait.
     #[must_use]
-    pub fn ask(&mut self, ticket: JobId, mut names: Vec<Name>, now: Instant) -> bool {
+    pub fn ask(&mut self, job_id: JobId, mut names: Vec<Name>, now: Instant) -> bool {
         let texts = names.iter().map(|(name, _)| name.capacity());
         let each = size_of::<Name>() + size_of::<Option<Addresses>>();
         let held_bytes = texts.sum::<usize>() + names.capacity() * each;
@@ -117,7 +117,7 @@ impl LookUps {
         let answers: Vec<_> = names.iter().map(|_| None).collect();
         names.reverse();
         self.calls.push_front(Call {
-            ticket,
+            job_id,
             until: now + ERRAND_TIME,
             left: names,
             missing: answers.len(),
@@ -157,7 +157,7 @@ impl LookUps {
         };
         thread.is_free = false;
         call.threads += 1;
-        thread.tasks.send((call.ticket, index, name)).is_ok()
+        thread.tasks.send((call.job_id, index, name)).is_ok()
     }
 
     /// Returns a call that has all results, or whose deadline is over.
@@ -172,7 +172,7 @@ impl LookUps {
         let late = || Err(format!("no answer within {} s", ERRAND_TIME.as_secs()));
         let answers = call.answers.into_iter();
         let answers = answers.map(|answer| answer.unwrap_or_else(late)).collect();
-        Some((call.ticket, Done::Resolved(answers)))
+        Some((call.job_id, Done::Resolved(answers)))
     }
 
     /// Handles a result, unless its call is over. Its thread is free again.
@@ -181,7 +181,7 @@ impl LookUps {
             thread.is_free = true;
         }
         let mut calls = self.calls.iter_mut();
-        if let Some(call) = calls.find(|call| call.ticket == found.ticket) {
+        if let Some(call) = calls.find(|call| call.job_id == found.job_id) {
             call.threads -= 1;
             if let Some(answer) = call.answers.get_mut(found.name) {
                 let addresses = found.addresses.as_ref().map_or(0, Vec::capacity);
@@ -213,11 +213,11 @@ fn work(
     resolve: fn(&Name) -> Addresses,
     waker: &Waker,
 ) {
-    while let Ok((ticket, name, sought)) = to_do.recv() {
+    while let Ok((job_id, name, sought)) = to_do.recv() {
         // Sending fails only if the loop is gone.
         let _ = found.send(LookUpResult {
             thread: number,
-            ticket,
+            job_id,
             name,
             addresses: resolve(&sought),
         });
@@ -272,9 +272,9 @@ mod tests {
             }
         }
 
-        fn ask(&mut self, ticket: u64, names: &[&str]) -> bool {
+        fn ask(&mut self, job_id: u64, names: &[&str]) -> bool {
             let names = names.iter().map(|name| ((*name).to_owned(), 7)).collect();
-            self.look_ups.ask(JobId(ticket), names, self.now)
+            self.look_ups.ask(JobId(job_id), names, self.now)
         }
 
         /// Waits like the loop, without a clock.
@@ -282,7 +282,7 @@ mod tests {
         fn next(&mut self) -> (u64, Vec<Addresses>) {
             loop {
                 match self.look_ups.next_result(self.now) {
-                    Some((ticket, Done::Resolved(answers))) => return (ticket.0, answers),
+                    Some((job_id, Done::Resolved(answers))) => return (job_id.0, answers),
                     Some(other) => panic!("{other:?}"),
                     None => {}
                 }
@@ -319,8 +319,8 @@ mod tests {
         let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
         names[3] = "unknown";
         assert!(stage.ask(1, &names));
-        let (ticket, answers) = stage.next();
-        assert_eq!((ticket, answers.len()), (1, 256));
+        let (job_id, answers) = stage.next();
+        assert_eq!((job_id, answers.len()), (1, 256));
         assert_eq!(answers[3], Err("no such name".to_owned()));
         assert!(answers.iter().filter(|answer| **answer == good()).count() == 255);
         assert_eq!(stage.look_ups.held_bytes(), 0);
@@ -335,19 +335,19 @@ mod tests {
         hanging[0] = "good";
         assert!(stage.ask(1, &hanging));
         assert!(stage.ask(2, &hanging));
-        for ticket in 3..20 {
-            assert!(stage.ask(ticket, &["good", "unknown"]));
+        for job_id in 3..20 {
+            assert!(stage.ask(job_id, &["good", "unknown"]));
             let (answered, answers) = stage.next();
-            assert_eq!(answered, ticket);
+            assert_eq!(answered, job_id);
             assert_eq!(answers, [good(), Err("no such name".to_owned())]);
         }
         stage.await_first_names();
         let due = stage.look_ups.next_deadline().expect("a deadline");
         assert_eq!(due, Instant::START + ERRAND_TIME);
         stage.now = due;
-        for ticket in [1, 2] {
+        for job_id in [1, 2] {
             let (answered, answers) = stage.next();
-            assert_eq!(answered, ticket);
+            assert_eq!(answered, job_id);
             assert_eq!(answers[0], good());
             let late = "no answer within 5 s";
             assert!(
@@ -366,12 +366,12 @@ mod tests {
     #[test]
     fn waiting_names_are_bounded_in_number_and_bytes() {
         let mut stage = Stage::new();
-        let asked = (0..1000).take_while(|ticket| stage.ask(*ticket, &["hangs"]));
+        let asked = (0..1000).take_while(|job_id| stage.ask(*job_id, &["hangs"]));
         assert_eq!(asked.count(), CALLS_MAX);
         let mut stage = Stage::new();
         let long = format!("hangs{}", "x".repeat(240));
         let names = vec![long.as_str(); 256];
-        let asked = (0..1000).take_while(|ticket| stage.ask(*ticket, &names));
+        let asked = (0..1000).take_while(|job_id| stage.ask(*job_id, &names));
         assert!((8..CALLS_MAX).contains(&asked.count()));
         assert!(stage.look_ups.held_bytes() <= HELD_BYTES_MAX);
         stage.now = Instant::START + ERRAND_TIME;

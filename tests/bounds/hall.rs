@@ -191,7 +191,7 @@ impl Hall {
                     );
                     self.calls.push((id, address));
                 }
-                Action::Help(ticket, job) => self.jobs.push((ticket, job)),
+                Action::Help(job_id, job) => self.jobs.push((job_id, job)),
                 // Text that the shell writes and frees.
                 Action::Log(line) => {
                     self.running += usize::from(line.contains("event=stream-begins"));

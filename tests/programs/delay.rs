@@ -44,23 +44,10 @@ const LOOK: &str = "(() => {
     return true;
 })()";
 
-const VP8: &[&str] = &[
-    "-c:v",
-    "libvpx",
-    "-deadline",
-    "realtime",
-    "-cpu-used",
-    "8",
-    "-lag-in-frames",
-    "0",
-    "-b:v",
-    "500k",
-    "-g",
-    "50",
-];
-const VP9: &[&str] = &[
-    "-c:v",
-    "libvpx-vp9",
+const VP8: &[&str] = &["-c:v", "libvpx"];
+const VP9: &[&str] = &["-c:v", "libvpx-vp9"];
+/// Options of both encoders.
+const VPX: &[&str] = &[
     "-deadline",
     "realtime",
     "-cpu-used",
@@ -99,11 +86,16 @@ const ROWS: &[(&str, &[&[&str]])] = &[
     ("FLV H.264 AAC", &[AVC, AAC, &["-f", "flv"]]),
     ("Matroska H.264 AAC", &[AVC, AAC, &["-f", "matroska"]]),
     ("fMP4 H.264 AAC", &[AVC, AAC, FRAGMENTS]),
-    ("WebM VP8 Opus", &[VP8, OPUS, &["-f", "webm"]]),
-    ("WebM VP9 Opus", &[VP9, OPUS, &["-f", "webm"]]),
+    ("WebM VP8 Opus", &[VP8, VPX, OPUS, &["-f", "webm"]]),
+    ("WebM VP9 Opus", &[VP9, VPX, OPUS, &["-f", "webm"]]),
     (
         "WebM VP8 Opus, clusters of 0.5 s",
-        &[VP8, OPUS, &["-cluster_time_limit", "500", "-f", "webm"]],
+        &[
+            VP8,
+            VPX,
+            OPUS,
+            &["-cluster_time_limit", "500", "-f", "webm"],
+        ],
     ),
     ("MPEG-TS AAC", &[&["-vn"], AAC, &["-f", "mpegts"]]),
     ("AAC", &[&["-vn"], AAC, &["-f", "adts"]]),

@@ -575,14 +575,14 @@ impl World {
             self.relay.check();
         }
         let mut due = Vec::new();
-        self.errands.retain(|(turn, ticket, done)| {
+        self.errands.retain(|(turn, job_id, done)| {
             if *turn <= turns {
-                due.push((*ticket, done.clone()));
+                due.push((*job_id, done.clone()));
             }
             *turn > turns
         });
-        for (ticket, done) in due {
-            self.relay.helped(ticket, done, self.now);
+        for (job_id, done) in due {
+            self.relay.helped(job_id, done, self.now);
             self.relay.check();
         }
     }
@@ -740,7 +740,7 @@ impl World {
                     let socket = socket.expect("read on is who is connected");
                     self.readers.push(id, &mut socket.input);
                 }
-                Action::Help(ticket, job) => self.help(ticket, &job),
+                Action::Help(job_id, job) => self.help(job_id, &job),
                 Action::ReturnMemory => {}
                 Action::Log(line) => self.knowledge.read_log(&line),
                 Action::LogAccess(line) => assert!(!line.contains('\n'), "{line:?}"),
@@ -804,12 +804,12 @@ impl World {
         self.clients[index].say(&answer.bytes, answer.stream, answer.ends_with_connection);
     }
 
-    fn help(&mut self, ticket: JobId, job: &Job) {
+    fn help(&mut self, job_id: JobId, job: &Job) {
         let names = match job {
             Job::Resolve(names) => names,
-            Job::Append(entry) => return self.append(ticket, entry),
+            Job::Append(entry) => return self.append(job_id, entry),
         };
-        let chance = &mut chance_of(self.seed, "help", ticket.0);
+        let chance = &mut chance_of(self.seed, "help", job_id.0);
         let turn = self.turns + chance.magnitude(1..=60);
         let results = names
             .iter()
@@ -824,29 +824,29 @@ impl World {
             })
             .collect();
         match chance.within(0..=9) {
-            0 => self.relay.not_helped(ticket, self.now),
+            0 => self.relay.not_helped(job_id, self.now),
             // Nobody ever says.
             1 if !self.is_compared => {}
-            _ => self.errands.push((turn, ticket, Done::Resolved(results))),
+            _ => self.errands.push((turn, job_id, Done::Resolved(results))),
         }
     }
 
     /// The disk takes changes sooner or later, or does not.
-    fn append(&mut self, ticket: JobId, entry: &Entry) {
+    fn append(&mut self, job_id: JobId, entry: &Entry) {
         assert!(!entry.records.is_empty() || entry.time.is_some());
-        let chance = &mut chance_of(self.seed, "append", ticket.0);
+        let chance = &mut chance_of(self.seed, "append", job_id.0);
         let turn = self.turns + chance.magnitude(1..=60);
         match chance.within(0..=9) {
-            0 => self.relay.not_helped(ticket, self.now),
+            0 => self.relay.not_helped(job_id, self.now),
             1 => {
                 let full = Done::Appended(Err("no space is left".to_owned()));
-                self.errands.push((turn, ticket, full));
+                self.errands.push((turn, job_id, full));
             }
             _ => {
-                self.errands.push((turn, ticket, Done::Appended(Ok(()))));
+                self.errands.push((turn, job_id, Done::Appended(Ok(()))));
                 if chance.percent(5) {
                     let why = Done::NotCompacted("no space is left".to_owned());
-                    self.errands.push((turn + 1, ticket, why));
+                    self.errands.push((turn + 1, job_id, why));
                 }
             }
         }

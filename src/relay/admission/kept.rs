@@ -55,7 +55,7 @@ impl KeptClaim {
     }
 
     /// The claim, of this caller.
-    pub fn claim(&self, caller: Caller) -> AccessRequest<'_> {
+    pub fn access_request(&self, caller: Caller) -> AccessRequest<'_> {
         AccessRequest {
             way: self.way,
             from: caller.is_named.then_some(caller.peer),

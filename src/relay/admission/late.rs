@@ -17,22 +17,22 @@ impl Gate<'_> {
         &self,
         (name, session): (&SessionId, &SessionId),
         (way, from): (EntryPoint, Option<IpAddr>),
-        standing: &SessionState,
+        session_state: &SessionState,
         fault: impl FnOnce() -> OriginError,
     ) -> Result<(), Refusal> {
         let opened = match way {
-            EntryPoint::Hls => self.watch_in_segments(from, name, standing)?,
+            EntryPoint::Hls => self.watch_in_segments(from, name, session_state)?,
             // A viewer that waits counts, and there may be fewer since it came.
             _ => {
-                let opened = self.come_to_watch(from, name, standing)?;
-                self.check_viewers(name, opened, standing, true)?;
+                let opened = self.come_to_watch(from, name, session_state)?;
+                self.check_viewers(name, opened, session_state, true)?;
                 opened
             }
         };
         if opened != session {
             return Err(no_token());
         }
-        match standing.runs || way != EntryPoint::Viewer {
+        match session_state.runs || way != EntryPoint::Viewer {
             true => Ok(()),
             false => Err(self.turned_away(fault())),
         }

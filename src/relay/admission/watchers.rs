@@ -12,13 +12,13 @@ impl Gate<'_> {
     /// whether the session runs.
     pub fn watch(
         &self,
-        claim: &AccessRequest<'_>,
+        access_request: &AccessRequest<'_>,
         name: &SessionId,
-        standing: &SessionState,
+        session_state: &SessionState,
     ) -> Result<(), Refusal> {
-        let from = claim.from.map(|from| from.ip());
-        let session = self.come_to_watch(from, name, standing)?;
-        self.check_viewers(name, session, standing, false)
+        let from = access_request.from.map(|from| from.ip());
+        let session = self.come_to_watch(from, name, session_state)?;
+        self.check_viewers(name, session, session_state, false)
     }
 
     /// Whether one more may watch, or a viewer that counts already.
@@ -26,7 +26,7 @@ impl Gate<'_> {
         &self,
         name: &SessionId,
         session: &SessionId,
-        standing: &SessionState,
+        session_state: &SessionState,
         counts_already: bool,
     ) -> Result<(), Refusal> {
         let is_full = |token, viewers: usize| {
@@ -34,10 +34,10 @@ impl Gate<'_> {
             self.viewers_max(token).is_some_and(|most| others >= most)
         };
         // By a session's own sessionid all count who watch it.
-        if is_full(session, standing.viewers) {
+        if is_full(session, session_state.viewers) {
             return Err(full("this session has as many viewers as its token allows"));
         }
-        if name != session && is_full(name, standing.viewers_by_name) {
+        if name != session && is_full(name, session_state.viewers_by_name) {
             return Err(full("as many watch by this sessionid as its token allows"));
         }
         Ok(())
@@ -49,11 +49,11 @@ impl Gate<'_> {
         &'a self,
         from: Option<IpAddr>,
         name: &'a SessionId,
-        standing: &SessionState,
+        session_state: &SessionState,
     ) -> Result<&'a SessionId, Refusal> {
         let session = self.opened_by(name);
-        self.see(from, name, session, standing)?;
-        match &standing.http_fault {
+        self.see(from, name, session, session_state)?;
+        match &session_state.http_fault {
             Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
             None => Ok(session),
         }
@@ -79,13 +79,13 @@ impl Gate<'_> {
         &'a self,
         from: Option<IpAddr>,
         name: &'a SessionId,
-        standing: &SessionState,
+        session_state: &SessionState,
     ) -> Result<&'a SessionId, Refusal> {
-        let session = self.come_to_watch(from, name, standing)?;
-        match standing.seat {
+        let session = self.come_to_watch(from, name, session_state)?;
+        match session_state.seat {
             _ if !self.counts_viewers(name, session) => {}
             Some(true) => {}
-            Some(false) => self.check_viewers(name, session, standing, false)?,
+            Some(false) => self.check_viewers(name, session, session_state, false)?,
             None => {
                 return Err(busy(
                     "as many addresses watch by HLS as can be counted, where tokens say how many may watch (max-viewers); without HLS \

@@ -52,20 +52,20 @@ pub(super) fn seat_time(ctx: &Context) -> Duration {
 const PLACE_BYTES: usize = 3 * size_of::<ConnectionId>() + 16;
 
 impl Admissions {
-    pub(super) fn enter(&mut self, pass: &Admission, id: ConnectionId) {
-        let party = self.parties.entry(pass.name().clone()).or_default();
+    pub(super) fn enter(&mut self, admission: &Admission, id: ConnectionId) {
+        let party = self.parties.entry(admission.name().clone()).or_default();
         party.ids.insert(id);
-        self.heads.enter(pass);
+        self.heads.enter(admission);
         self.count += 1;
     }
 
-    fn leave(&mut self, pass: &Admission, id: ConnectionId) {
-        if let Some(party) = self.parties.get_mut(pass.name()) {
+    fn leave(&mut self, admission: &Admission, id: ConnectionId) {
+        if let Some(party) = self.parties.get_mut(admission.name()) {
             party.ids.remove(&id);
-            self.heads.leave(pass);
+            self.heads.leave(admission);
             self.count -= 1;
             if party.ids.is_empty() {
-                self.parties.remove(pass.name());
+                self.parties.remove(admission.name());
             }
         }
         if self.parties.is_empty() {
@@ -85,10 +85,11 @@ impl Admissions {
     /// Panics unless it agrees with what the connections say.
     pub fn check<'a>(&self, passes: impl Iterator<Item = (ConnectionId, &'a Admission)>) {
         let passes: Vec<_> = passes.collect();
-        self.heads.check(passes.iter().map(|(_, pass)| *pass));
+        self.heads
+            .check(passes.iter().map(|(_, admission)| *admission));
         let mut count = 0;
-        for (id, pass) in passes {
-            let party = self.parties.get(pass.name());
+        for (id, admission) in passes {
+            let party = self.parties.get(admission.name());
             assert!(
                 party.is_some_and(|party| party.ids.contains(&id)),
                 "{id:?} is not inside"
@@ -106,13 +107,13 @@ impl Admissions {
 
 impl Clients {
     /// A client has been admitted, and where there are tokens by one.
-    pub fn admit(&mut self, id: ConnectionId, pass: Option<Admission>, ctx: &mut Context) {
+    pub fn admit(&mut self, id: ConnectionId, admission: Option<Admission>, ctx: &mut Context) {
         self.leave(id);
         if let Some(connection) = self.connections.get_mut(id)
-            && let Some(pass) = pass
+            && let Some(admission) = admission
         {
-            self.inside.enter(&pass, id);
-            connection.pass = Some(pass);
+            self.inside.enter(&admission, id);
+            connection.admission = Some(admission);
         }
         self.rearm(id, ctx);
     }
@@ -121,24 +122,27 @@ impl Clients {
     /// that gets nothing takes no seat.
     pub fn take_seat(&mut self, id: ConnectionId, ctx: &Context) {
         if let Some(connection) = self.connections.get(id)
-            && let Some(pass) = connection.pass.as_ref().filter(|pass| pass.is_sitter())
+            && let Some(admission) = connection
+                .admission
+                .as_ref()
+                .filter(|admission| admission.is_sitter())
         {
             let (address, until) = (connection.peer.ip(), ctx.now() + seat_time(ctx));
-            self.inside.heads.sit(pass, address, until);
+            self.inside.heads.sit(admission, address, until);
         }
     }
 
     /// It is not inside any more.
     pub(super) fn leave(&mut self, id: ConnectionId) {
         let connection = self.connections.get_mut(id);
-        if let Some(pass) = connection.and_then(|connection| connection.pass.take()) {
-            self.inside.leave(&pass, id);
+        if let Some(admission) = connection.and_then(|connection| connection.admission.take()) {
+            self.inside.leave(&admission, id);
         }
     }
 
     /// By which sessionid a client is inside.
     pub fn came_by(&self, id: ConnectionId) -> Option<&SessionId> {
-        Some(self.connections.get(id)?.pass.as_ref()?.name())
+        Some(self.connections.get(id)?.admission.as_ref()?.name())
     }
 
     /// How many watch by a sessionid, or wait to; by a session's own, all who watch that.
@@ -148,18 +152,18 @@ impl Clients {
 
     /// What runs of a session, for a client that asks by this sessionid from there: by HLS it does
     /// not count anew if it has a seat.
-    pub fn standing(
+    pub fn session_state(
         &self,
         session: &SessionId,
         (name, from): (&SessionId, Option<IpAddr>),
-        standing: SessionState,
+        session_state: SessionState,
     ) -> SessionState {
         let heads = &self.inside.heads;
         let has_seat = from.is_some_and(|from| heads.has_seat((name, session), from));
         SessionState {
             viewers_by_name: self.viewers_by(name),
             seat: (has_seat || heads.has_free(session)).then_some(has_seat),
-            ..standing
+            ..session_state
         }
     }
 
@@ -172,8 +176,8 @@ impl Clients {
     pub fn end_at(&mut self, name: &SessionId, ends: Option<UnixTime>, ctx: &mut Context) {
         for id in self.all_by(name) {
             let connection = self.connections.get_mut(id);
-            let pass = connection.and_then(|connection| connection.pass.as_mut());
-            if pass.is_some_and(|pass| pass.end_at(ends)) {
+            let admission = connection.and_then(|connection| connection.admission.as_mut());
+            if admission.is_some_and(|admission| admission.end_at(ends)) {
                 self.rearm(id, ctx);
             }
         }
@@ -333,9 +337,9 @@ mod tests {
         for (name, viewers) in [("s", 3), ("k", 1), ("none", 0)] {
             assert_eq!(clients.viewers_by(&session(name)), viewers, "{name}");
             let from = (&session(name), None);
-            let standing = clients.standing(&session("s"), from, SessionState::default());
-            assert_eq!(standing.viewers_by_name, viewers, "{name}");
-            assert_eq!(standing.seat, Some(false));
+            let session_state = clients.session_state(&session("s"), from, SessionState::default());
+            assert_eq!(session_state.viewers_by_name, viewers, "{name}");
+            assert_eq!(session_state.seat, Some(false));
         }
         scene.stage.lose(scene.guest);
         assert_eq!(by(&scene.stage, "k"), []);
@@ -489,23 +493,23 @@ mod tests {
             (Role::Passer, "{}", names),
             (Role::Viewer, "{}", names + size_of::<(SessionId, usize)>()),
         ] {
-            let pass = |number: usize| {
+            let admission = |number: usize| {
                 let name = session(&format!("name{}", name.replace("{}", &number.to_string())));
                 Admission::new((name, session("s")), role, None)
             };
             let mut inside = Admissions::default();
             assert_eq!(inside.held_bytes(), 0);
-            (0..TIMES).for_each(|number| inside.enter(&pass(number), id(number)));
+            (0..TIMES).for_each(|number| inside.enter(&admission(number), id(number)));
             let held = inside.held_bytes();
             assert!(held >= TIMES * least, "{held} of {}", TIMES * least);
             assert!(held <= TIMES * (3 * least + 512), "{held}");
-            (0..TIMES).for_each(|number| inside.leave(&pass(number), id(number)));
+            (0..TIMES).for_each(|number| inside.leave(&admission(number), id(number)));
             assert_eq!(inside.held_bytes(), 0);
         }
         // As many by one name as by a few.
         let mut inside = Admissions::default();
-        let pass = || Admission::new((session("n"), session("s")), Role::Passer, None);
-        (0..TIMES).for_each(|number| inside.enter(&pass(), id(number)));
+        let admission = || Admission::new((session("n"), session("s")), Role::Passer, None);
+        (0..TIMES).for_each(|number| inside.enter(&admission(), id(number)));
         assert!(
             inside.held_bytes() <= TIMES * 6 * each,
             "{}",

@@ -79,13 +79,13 @@ pub struct Connection {
     /// else.
     pub(super) is_beyond_limit: Option<Beyond>,
     /// By what it is inside, if it is and there are tokens.
-    pub(super) pass: Option<Admission>,
+    pub(super) admission: Option<Admission>,
     /// What the request showed that goes on: a source's, or a call's.
     #[cfg_attr(
         feature = "handover",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
-    pub(super) claim: Option<Box<KeptClaim>>,
+    pub(super) access_request: Option<Box<KeptClaim>>,
     /// The proxy that said with a PROXY protocol header who the peer is.
     #[cfg_attr(
         feature = "handover",
@@ -142,8 +142,8 @@ impl Connection {
             is_queued: false,
             access: None,
             is_beyond_limit,
-            pass: None,
-            claim: None,
+            admission: None,
+            access_request: None,
             introducer: None,
         }
     }
@@ -188,9 +188,12 @@ impl Connection {
             .introducer
             .as_ref()
             .map_or(0, |_| size_of::<SocketAddr>());
-        let claim = self.claim.as_ref().map_or(0, |claim| claim.held_bytes());
+        let access_request = self
+            .access_request
+            .as_ref()
+            .map_or(0, |access_request| access_request.held_bytes());
         let proxies = forwarder + introducer;
-        self.input.capacity() + self.output.held_bytes() + phase + access + proxies + claim
+        self.input.capacity() + self.output.held_bytes() + phase + access + proxies + access_request
     }
 
     /// Whose its requests are.

@@ -46,7 +46,10 @@ impl Connection {
         let is_call = matches!(self.phase, Phase::OriginRequest(_) | Phase::PeerRequest(_));
         let stalls = self.is_blocked && !self.output_is_over() && !is_call;
         let stalled = stalls.then(|| (self.taken + stall_time, Reason::Stalled));
-        let ends = self.pass.as_ref().and_then(|pass| pass.deadline(ctx));
+        let ends = self
+            .admission
+            .as_ref()
+            .and_then(|admission| admission.deadline(ctx));
         let ends = ends.map(|ends| (ends, Reason::Over));
         let all = [stalled, ends, self.phase_deadline(ctx)];
         let all = all.into_iter().flatten();
@@ -166,7 +169,7 @@ impl Clients {
             Phase::Waiting(_) => return self.end_wait(id),
             Phase::OriginRequest(_) => self.give_up_asking(id, OriginError::TimedOut, ctx),
             Phase::EventReader(_) => self.comment(id, ctx),
-            Phase::PendingCall(ticket) => return Some(ClientEvent::TimedOut(*ticket)),
+            Phase::PendingCall(job_id) => return Some(ClientEvent::TimedOut(*job_id)),
             // These get no answer.
             Phase::ProxyHeader
             | Phase::Source(_)

@@ -95,14 +95,14 @@ impl Clients {
     }
 
     /// What a client's request showed, and whose it is.
-    pub fn claim(&self, id: ConnectionId) -> Option<(Option<&KeptClaim>, Caller)> {
+    pub fn access_request(&self, id: ConnectionId) -> Option<(Option<&KeptClaim>, Caller)> {
         let connection = self.connections.get(id)?;
-        Some((connection.claim.as_deref(), connection.caller()))
+        Some((connection.access_request.as_deref(), connection.caller()))
     }
 
     /// By what a client is inside.
-    pub fn pass(&self, id: ConnectionId) -> Option<&Admission> {
-        self.connections.get(id)?.pass.as_ref()
+    pub fn admission(&self, id: ConnectionId) -> Option<&Admission> {
+        self.connections.get(id)?.admission.as_ref()
     }
 
     /// Whether it would be known in the same way now whose a connection is.
@@ -150,8 +150,8 @@ impl Clients {
             let told = |connection: &mut Connection| {
                 if connection
                     .phase
-                    .ticket()
-                    .is_some_and(|ticket| !is_told(ticket))
+                    .job_id()
+                    .is_some_and(|job_id| !is_told(job_id))
                 {
                     return false;
                 }
@@ -274,12 +274,12 @@ impl Clients {
         if connection.is_beyond_limit.is_some() && !connection.is_counted {
             self.unplaced.push_back(id);
         }
-        if let Some(pass) = &connection.pass {
-            self.inside.enter(pass, id);
+        if let Some(admission) = &connection.admission {
+            self.inside.enter(admission, id);
         }
         let has_read_all = connection.input.is_empty();
         match &connection.phase {
-            Phase::Waiting(waiting) => match (waiting.fate, waiting.room) {
+            Phase::Waiting(waiting) => match (waiting.outcome, waiting.room) {
                 (WaitOutcome::Open, WaitFor::Session) => {
                     self.waiting.enter(waiting.what(), id, None)
                 }
@@ -318,7 +318,7 @@ impl Clients {
                 },
             )),
             Phase::OriginRequest(asking) => Some((id, Concern::OriginRequest(asking.pull))),
-            Phase::PendingCall(ticket) => Some((id, Concern::PendingCall(*ticket))),
+            Phase::PendingCall(job_id) => Some((id, Concern::PendingCall(*job_id))),
             _ => None,
         })
     }
@@ -565,7 +565,7 @@ mod tests {
         let reader = stage.client(&api("GET /api/events?sessionid=s"));
         (0..8).for_each(|_| stage.settle());
         let names = "POST /api/add-token?type=rtp-udp&sessionid=u&udp-clients=a.example:5004";
-        let errand = stage.client(&api(names));
+        let pending_call = stage.client(&api(names));
         let blocked = stage.client("");
         stage.relay.served(blocked, Outcome::Blocked, stage.now);
         stage.send(blocked, &HEALTH.repeat(3));
@@ -574,7 +574,14 @@ mod tests {
         stage.now = stage.now + std::time::Duration::from_secs(4);
         let going = hand_over(&mut stage, &options);
         for id in [
-            half, payload, source, viewer, waiter, reader, errand, blocked,
+            half,
+            payload,
+            source,
+            viewer,
+            waiter,
+            reader,
+            pending_call,
+            blocked,
         ] {
             assert!(going.contains(&id) && stage.relay.clients.has(id), "{id:?}");
         }
@@ -607,13 +614,13 @@ mod tests {
         (0..8).for_each(|_| stage.settle());
         assert!(stage.text(reader)[had..].contains("event: stream-ends"));
         assert!(!stage.text(reader)[had..].contains("event: missed"));
-        let (ticket, _) = stage.jobs.remove(0);
+        let (job_id, _) = stage.jobs.remove(0);
         let found = vec![Ok(vec!["10.0.0.9:5004".parse().expect("an address")])];
         stage
             .relay
-            .helped(ticket, crate::relay::Done::Resolved(found), stage.now);
+            .helped(job_id, crate::relay::Done::Resolved(found), stage.now);
         stage.settle();
-        stage.assert_status(errand, 201);
+        stage.assert_status(pending_call, 201);
         stage.relay.unblocked(blocked);
         stage.settle();
         assert_eq!(stage.text(blocked).matches("HTTP/1.1 200").count(), 3);
@@ -746,12 +753,12 @@ mod tests {
         stage.viewer("f");
         let (origin, _, _) = stage.call();
         let names = "POST /api/add-token?type=rtp-udp&sessionid=u&udp-clients=a.example:5004";
-        let errand = stage.client(&api(names));
+        let pending_call = stage.client(&api(names));
         let (idle, more) = (stage.client(""), stage.client(""));
         let (records, _) = told(&mut stage);
         let of = |id: ConnectionId| line(&records, "connection", id.to_u64()).to_owned();
         let full = |id: ConnectionId, value: &str| format!("connection {} {value}", id.to_u64());
-        let ticket = {
+        let job_id = {
             let line = records
                 .lines()
                 .find(|line| line.starts_with("errand "))
@@ -779,9 +786,9 @@ mod tests {
                 "{whose:?} is not there"
             );
         }
-        let told = changed(&records, &ticket, None);
+        let told = changed(&records, &job_id, None);
         let refused = taken(&mut stage, &options, &told);
-        assert!(refused.is_err(), "{errand:?} waits for nothing");
+        assert!(refused.is_err(), "{pending_call:?} waits for nothing");
         assert_eq!(taken(&mut stage, &options, &records), Ok(()));
     }
 

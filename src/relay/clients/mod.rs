@@ -121,9 +121,9 @@ enum Phase {
 
 impl Phase {
     /// Returns the job that its answer, or the rest of it, depends on.
-    fn ticket(&self) -> Option<JobId> {
+    fn job_id(&self) -> Option<JobId> {
         match self {
-            Phase::PendingCall(ticket) => Some(*ticket),
+            Phase::PendingCall(job_id) => Some(*job_id),
             Phase::ListResponse(listing) => listing.collecting(),
             Phase::ProxyHeader
             | Phase::Head(_)
@@ -161,7 +161,7 @@ impl Phase {
                 Some(Event::PeerClosed { list, peer })
             }
             Phase::PendingCall(_) | Phase::ListResponse(_) => {
-                self.ticket().map(Event::CallerClosed)
+                self.job_id().map(Event::CallerClosed)
             }
             Phase::ProxyHeader
             | Phase::Head(_)
@@ -341,7 +341,7 @@ impl Known<'_> {
                 (self.has_stream)(source.stream),
                 "a source outlives its stream: {id:?}"
             ),
-            Phase::Waiting(waiting) if waiting.fate != WaitOutcome::Open => {
+            Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open => {
                 assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
             }
             Phase::Waiting(waiting) => assert!(
@@ -374,7 +374,7 @@ impl Clients {
             all().filter(|connection| connection.is_counted).count(),
             "connections by host are counted wrong"
         );
-        let waits = |phase: &Phase| matches!(phase, Phase::Waiting(waiting) if waiting.fate == WaitOutcome::Open);
+        let waits = |phase: &Phase| matches!(phase, Phase::Waiting(waiting) if waiting.outcome == WaitOutcome::Open);
         assert_eq!(
             all().filter(|connection| waits(&connection.phase)).count(),
             self.waiting.len() + self.blocked.len(),
@@ -398,16 +398,16 @@ impl Clients {
         );
         let passes = self.connections.iter();
         self.inside
-            .check(passes.filter_map(|(id, each)| Some((id, each.pass.as_ref()?))));
+            .check(passes.filter_map(|(id, each)| Some((id, each.admission.as_ref()?))));
         all()
             .filter(|connection| connection.armed.is_armed())
             .count()
     }
 
     /// Returns whether a client waits for this job, or for the rest of its list.
-    pub fn awaits(&self, id: ConnectionId, ticket: JobId) -> bool {
+    pub fn awaits(&self, id: ConnectionId, job_id: JobId) -> bool {
         let connection = self.connections.get(id);
-        connection.is_some_and(|connection| connection.phase.ticket() == Some(ticket))
+        connection.is_some_and(|connection| connection.phase.job_id() == Some(job_id))
     }
 
     /// Returns the number of connections without a host: this server's own, and those of unknown
@@ -439,7 +439,7 @@ mod tests {
         SessionId::parse(format!("session {number}").as_bytes()).expect("a good sessionid")
     }
 
-    fn pass(number: usize) -> Admission {
+    fn admission(number: usize) -> Admission {
         Admission::new((session(number), session(0)), Role::Viewer, None)
     }
 
@@ -521,7 +521,7 @@ mod tests {
             ),
             (
                 "inside",
-                |clients, number| clients.inside.enter(&pass(number), id(number)),
+                |clients, number| clients.inside.enter(&admission(number), id(number)),
                 2 * key + ID,
             ),
         ];
@@ -583,16 +583,16 @@ mod tests {
         let call = "POST /api/add-token?type=rtp-udp&sessionid=s&udp-clients=a.example:5004";
         let other = stage.client("");
         let waits = stage.client(&format!("{call} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
-        let (ticket, _) = stage.jobs[0];
-        for (id, ticket, awaits) in [
-            (waits, ticket, true),
-            (waits, JobId(ticket.0 + 1), false),
-            (other, ticket, false),
+        let (job_id, _) = stage.jobs[0];
+        for (id, job_id, awaits) in [
+            (waits, job_id, true),
+            (waits, JobId(job_id.0 + 1), false),
+            (other, job_id, false),
         ] {
-            assert_eq!(stage.relay.clients.awaits(id, ticket), awaits);
+            assert_eq!(stage.relay.clients.awaits(id, job_id), awaits);
         }
         stage.lose(waits);
-        assert!(!stage.relay.clients.awaits(waits, ticket));
+        assert!(!stage.relay.clients.awaits(waits, job_id));
         assert_eq!(stage.relay.lists.held_bytes(), 0, "the call is forgotten");
     }
 }

@@ -146,7 +146,7 @@ impl Clients {
         let mut is_called = false;
         if let Some(connection) = self.connections.get_mut(id) {
             connection.is_ahead = false;
-            is_called = matches!(&connection.phase, Phase::Waiting(waiting) if waiting.fate != WaitOutcome::Open);
+            is_called = matches!(&connection.phase, Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open);
         }
         if is_called {
             self.reading.count(HEAD_COST);

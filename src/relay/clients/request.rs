@@ -193,9 +193,9 @@ impl Clients {
     }
 
     /// What this request showed is kept until it is answered.
-    pub fn keep_claim(&mut self, id: ConnectionId, claim: Option<KeptClaim>) {
+    pub fn keep_claim(&mut self, id: ConnectionId, access_request: Option<KeptClaim>) {
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.claim = claim.map(Box::new);
+            connection.access_request = access_request.map(Box::new);
         }
     }
 
@@ -215,7 +215,7 @@ impl Clients {
         let answer_bytes = bytes.len();
         self.reading.count(answer_bytes);
         connection.output.push_whole(bytes);
-        connection.claim = None;
+        connection.access_request = None;
         connection.phase = Phase::Head(HeadReader::default());
         if let Some(mut entry) = connection.access.take() {
             if status.is_some() {
@@ -373,9 +373,9 @@ impl Clients {
     }
 
     /// Lets a call wait for this job.
-    pub fn await_ticket(&mut self, id: ConnectionId, ticket: JobId, ctx: &mut Context) {
+    pub fn await_ticket(&mut self, id: ConnectionId, job_id: JobId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.phase = Phase::PendingCall(ticket);
+            connection.phase = Phase::PendingCall(job_id);
             connection.progress = ctx.now();
         }
         self.rearm(id, ctx);
@@ -651,8 +651,8 @@ mod tests {
             let id = stage.client(&format!("{add}{}", ask("GET /healthz")));
             assert_eq!(stage.text(id), "");
             assert_eq!(stage.relay.appetite(id), 4_096 - ask("GET /healthz").len());
-            let (ticket, _) = stage.jobs.remove(0);
-            stage.relay.helped(ticket, Done::Appended(done), stage.now);
+            let (job_id, _) = stage.jobs.remove(0);
+            stage.relay.helped(job_id, Done::Appended(done), stage.now);
             stage.settle();
             stage.assert_status(id, status);
             assert_eq!(stage.text(id).matches("HTTP/1.1 ").count(), 2);

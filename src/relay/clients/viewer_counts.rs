@@ -47,16 +47,16 @@ impl ViewerCounts {
     }
 
     /// One more watches by this sessionid.
-    pub fn enter(&mut self, pass: &Admission) {
-        if pass.is_viewer() {
-            self.add(pass.name(), pass.session());
+    pub fn enter(&mut self, admission: &Admission) {
+        if admission.is_viewer() {
+            self.add(admission.name(), admission.session());
         }
     }
 
     /// One less.
-    pub fn leave(&mut self, pass: &Admission) {
-        if pass.is_viewer() {
-            self.take(pass.name(), pass.session());
+    pub fn leave(&mut self, admission: &Admission) {
+        if admission.is_viewer() {
+            self.take(admission.name(), admission.session());
         }
     }
 
@@ -74,9 +74,9 @@ impl ViewerCounts {
     }
 
     /// Whoever has asked from there has a seat until then.
-    pub fn sit(&mut self, pass: &Admission, address: IpAddr, until: Instant) {
-        let sitter = (pass.name().clone(), network_of(address));
-        self.keep((sitter, pass.session().clone()), until);
+    pub fn sit(&mut self, admission: &Admission, address: IpAddr, until: Instant) {
+        let sitter = (admission.name().clone(), network_of(address));
+        self.keep((sitter, admission.session().clone()), until);
     }
 
     /// Returns the addresses that count, each with the session that it watches and with the end of
@@ -160,8 +160,8 @@ impl ViewerCounts {
         assert!(self.seats.len() <= SEATS_MAX);
         assert_eq!(self.of_sessions.values().sum::<usize>(), self.seats.len());
         let mut counts: HashMap<&SessionId, usize> = HashMap::new();
-        let viewers = passes.filter(|pass| pass.is_viewer());
-        let viewers = viewers.map(|pass| (pass.name(), pass.session()));
+        let viewers = passes.filter(|admission| admission.is_viewer());
+        let viewers = viewers.map(|admission| (admission.name(), admission.session()));
         let sitters = self
             .seats
             .iter()
@@ -309,10 +309,10 @@ mod tests {
         assert_eq!(ask(&mut stage, 3, "a"), 503, "a has its viewer still");
         let b = SessionId::parse(b"b").expect("a sessionid");
         let k = SessionId::parse(b"k").expect("a sessionid");
-        let pass = Admission::new((k, b.clone()), Role::Sitter, None);
+        let admission = Admission::new((k, b.clone()), Role::Sitter, None);
         let heads = &mut stage.relay.clients.inside.heads;
         heads.sit(
-            &pass,
+            &admission,
             [0, 0, 0, 1].into(),
             stage.now + Duration::from_secs(9),
         );
@@ -376,8 +376,8 @@ mod tests {
             // Each request has read its sessionid anew.
             let name = session(name.as_str());
             let opened = session(&format!("s{host}"));
-            let pass = Admission::new((name, opened), Role::Sitter, None);
-            heads.sit(&pass, host.to_be_bytes().into(), at(u64::from(host)));
+            let admission = Admission::new((name, opened), Role::Sitter, None);
+            heads.sit(&admission, host.to_be_bytes().into(), at(u64::from(host)));
         }
         heads.check([].into_iter());
         assert!(!heads.has_free(&name));

@@ -35,7 +35,7 @@ pub(super) struct Waiting {
     /// Deadline of the wait.
     pub until: Instant,
     /// Outcome so far.
-    pub fate: WaitOutcome,
+    pub outcome: WaitOutcome,
 }
 
 impl Waiting {
@@ -221,7 +221,7 @@ impl Clients {
                 view,
                 reply,
                 until,
-                fate: WaitOutcome::Open,
+                outcome: WaitOutcome::Open,
             });
         }
     }
@@ -242,8 +242,8 @@ impl Clients {
             session: waiting.session,
             view: waiting.view,
             reply: waiting.reply,
-            is_late: waiting.fate == WaitOutcome::Open,
-            fault: match waiting.fate {
+            is_late: waiting.outcome == WaitOutcome::Open,
+            fault: match waiting.outcome {
                 WaitOutcome::Open | WaitOutcome::Called => None,
                 WaitOutcome::TurnedAway(fault) => Some(fault),
             },
@@ -268,7 +268,7 @@ impl Clients {
     pub fn call_others(
         &mut self,
         session: &SessionId,
-        standing: &SessionState,
+        session_state: &SessionState,
         may_watch: impl Fn(&SessionId, Option<IpAddr>, &SessionState) -> bool,
     ) {
         let waiters = self.waiting.sessions.get(session).into_iter();
@@ -276,8 +276,8 @@ impl Clients {
         let is_other = |id: &ConnectionId| {
             let from = self.peer(*id).map(|peer| peer.ip());
             let name = self.came_by(*id).unwrap_or(session);
-            let standing = self.standing(session, (name, from), standing.clone());
-            !may_watch(name, from, &standing)
+            let session_state = self.session_state(session, (name, from), session_state.clone());
+            !may_watch(name, from, &session_state)
         };
         for id in ids.filter(is_other).collect::<Vec<_>>() {
             self.call_one(id);
@@ -289,7 +289,7 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::Waiting(waiting) = &mut connection.phase
         {
-            waiting.fate = WaitOutcome::Called;
+            waiting.outcome = WaitOutcome::Called;
             match waiting.room {
                 WaitFor::Session => self.waiting.leave(&waiting.session, id),
                 WaitFor::List => self.blocked.leave(&waiting.session, id),
@@ -299,8 +299,8 @@ impl Clients {
     }
 
     /// Calls all clients in this queue that wait for a session. Each gets its answer in its turn.
-    pub fn call_waiting(&mut self, room: WaitFor, session: &SessionId, fate: WaitOutcome) {
-        self.call_up_to((room, PlaylistPosition::ALL), session, fate);
+    pub fn call_waiting(&mut self, room: WaitFor, session: &SessionId, outcome: WaitOutcome) {
+        self.call_up_to((room, PlaylistPosition::ALL), session, outcome);
     }
 
     /// Calls the clients that wait for less of the playlist than it has now.
@@ -308,7 +308,7 @@ impl Clients {
         &mut self,
         (room, reached): (WaitFor, PlaylistPosition),
         session: &SessionId,
-        fate: WaitOutcome,
+        outcome: WaitOutcome,
     ) {
         let ids = match room {
             WaitFor::Session => self.waiting.take(session, reached),
@@ -318,7 +318,7 @@ impl Clients {
             if let Some(connection) = self.connections.get_mut(id)
                 && let Phase::Waiting(waiting) = &mut connection.phase
             {
-                waiting.fate = fate;
+                waiting.outcome = outcome;
                 self.wait_ahead(id);
             }
         }
@@ -529,14 +529,14 @@ mod tests {
         let waiting = |name: &str, view: View| {
             let reply = Stage::new(&[]).relay.ctx.unread_reply();
             let until = Instant::START;
-            let (session, room, fate) = (session(name), WaitFor::Session, WaitOutcome::Open);
+            let (session, room, outcome) = (session(name), WaitFor::Session, WaitOutcome::Open);
             let waiting = Waiting {
                 session,
                 room,
                 view,
                 reply,
                 until,
-                fate,
+                outcome,
             };
             waiting.held_bytes()
         };
@@ -553,7 +553,7 @@ mod tests {
     #[test]
     fn who_is_called_has_not_waited_in_vain() {
         let fault = OriginError::NotFound;
-        for (fate, is_late, known) in [
+        for (outcome, is_late, known) in [
             (WaitOutcome::Open, true, None),
             (WaitOutcome::Called, false, None),
             (WaitOutcome::TurnedAway(fault), false, Some(fault)),
@@ -561,8 +561,8 @@ mod tests {
             let mut stage = Stage::new(&["--wait=60"]);
             let viewer = stage.viewer("s");
             let clients = &mut stage.relay.clients;
-            if fate != WaitOutcome::Open {
-                clients.call_waiting(WaitFor::Session, &session("s"), fate);
+            if outcome != WaitOutcome::Open {
+                clients.call_waiting(WaitFor::Session, &session("s"), outcome);
             }
             match clients.end_wait(viewer) {
                 Some(ClientEvent::Waited {
@@ -570,7 +570,7 @@ mod tests {
                     fault,
                     ..
                 }) => {
-                    assert_eq!((seen, fault), (is_late, known), "{fate:?}");
+                    assert_eq!((seen, fault), (is_late, known), "{outcome:?}");
                 }
                 _ => panic!("it waited"),
             }

@@ -36,7 +36,7 @@ impl Context {
             drawn: self.random.drawn(),
             options: OldOptions::of(&self.settings),
         };
-        writer.put("desk", 0, &told);
+        writer.put("context", 0, &told);
         writer.put("counts", 0, &(&self.counts, self.counts.cuts()));
         writer.put("events", 0, &self.events);
     }

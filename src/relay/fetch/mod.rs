@@ -167,10 +167,10 @@ impl Fetch {
             Some(Whereabouts::Known) => return self.ask_address(id, (origin, 0), until, ctx),
             Some(Whereabouts::Sought) => {}
             Some(Whereabouts::Unknown(name, port)) => {
-                let ticket = ctx.draw_ticket();
-                self.origins.seek(origin, ticket);
+                let job_id = ctx.draw_ticket();
+                self.origins.seek(origin, job_id);
                 let job = Job::Resolve(vec![(name, port)]);
-                ctx.act(Action::Help(ticket, job));
+                ctx.act(Action::Help(job_id, job));
             }
         }
         self.pulls.enter(id, Stage::Resolving { origin, until });
@@ -257,12 +257,12 @@ impl Fetch {
     /// origin's.
     pub fn resolved(
         &mut self,
-        ticket: JobId,
+        job_id: JobId,
         results: &[Result<Vec<SocketAddr>, String>],
         ctx: &mut Context,
     ) -> bool {
         let addresses = results.iter().flatten().flatten().copied().collect();
-        let Some(found) = self.origins.found(ticket, addresses, ctx.now()) else {
+        let Some(found) = self.origins.found(job_id, addresses, ctx.now()) else {
             return false;
         };
         let pulls = self.pulls.entries.iter();

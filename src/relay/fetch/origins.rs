@@ -124,23 +124,23 @@ impl Origins {
     }
 
     /// An origin's addresses are looked up under this ticket.
-    pub fn seek(&mut self, origin: usize, ticket: JobId) {
+    pub fn seek(&mut self, origin: usize, job_id: JobId) {
         if let Some(server) = self.list.get_mut(origin) {
-            server.lookup = Some(ticket);
+            server.lookup = Some(job_id);
         }
     }
 
     /// A look-up is over. Says which origin's it was, if any's.
     pub fn found(
         &mut self,
-        ticket: JobId,
+        job_id: JobId,
         addresses: Vec<SocketAddr>,
         now: Instant,
     ) -> Option<usize> {
         let origin = self
             .list
             .iter()
-            .position(|server| server.lookup == Some(ticket))?;
+            .position(|server| server.lookup == Some(job_id))?;
         let server = &mut self.list[origin];
         server.lookup = None;
         if !addresses.is_empty() {
@@ -229,7 +229,7 @@ mod tests {
         Instant::after_start(Duration::from_secs(seconds))
     }
 
-    fn ticket(number: u64) -> JobId {
+    fn job_id(number: u64) -> JobId {
         JobId(number)
     }
 
@@ -257,19 +257,19 @@ mod tests {
         let places = |origins: &Origins, now| [0, 1, 2, 3].map(|it| where_is(origins, it, now));
         let (one, three, none) = ("one.example:8001", "three.example:8003", "there is none");
         assert_eq!(places(&origins, at(0)), [one, "known", three, none]);
-        origins.seek(0, ticket(7));
-        origins.seek(2, ticket(8));
+        origins.seek(0, job_id(7));
+        origins.seek(2, job_id(8));
         assert_eq!(places(&origins, at(0)), ["sought", "known", "sought", none]);
-        assert_eq!(origins.found(ticket(9), addresses(1..3), at(1)), None);
-        assert_eq!(origins.found(ticket(8), addresses(1..3), at(1)), Some(2));
-        assert_eq!(origins.found(ticket(8), addresses(1..3), at(1)), None);
+        assert_eq!(origins.found(job_id(9), addresses(1..3), at(1)), None);
+        assert_eq!(origins.found(job_id(8), addresses(1..3), at(1)), Some(2));
+        assert_eq!(origins.found(job_id(8), addresses(1..3), at(1)), None);
         let later = |milliseconds| at(1) + Duration::from_millis(milliseconds);
         for (now, third) in [(0, "known"), (4_999, "known"), (5_000, three)] {
             let expected = ["sought", "known", third, none];
             assert_eq!(places(&origins, later(now)), expected, "{now}");
         }
         // Of a look-up that brought nothing nothing is known.
-        assert_eq!(origins.found(ticket(7), Vec::new(), at(2)), Some(0));
+        assert_eq!(origins.found(job_id(7), Vec::new(), at(2)), Some(0));
         assert_eq!(places(&origins, at(2)), [one, "known", "known", none]);
         let second = "10.1.0.2:8002".parse().expect("an address");
         for (origin, address, expected) in [
@@ -289,8 +289,8 @@ mod tests {
     #[test]
     fn of_a_names_addresses_eight_are_tried() {
         let mut origins = origins(&NAMES);
-        origins.seek(0, ticket(1));
-        origins.found(ticket(1), addresses(0..20), at(0));
+        origins.seek(0, job_id(1));
+        origins.found(job_id(1), addresses(0..20), at(0));
         let kept = (0..20).filter_map(|place| origins.address(0, place));
         assert_eq!(kept.collect::<Vec<_>>(), addresses(0..8));
     }
@@ -404,8 +404,8 @@ mod tests {
     #[test]
     fn a_successor_knows_where_the_origins_are_and_goes_by_the_same_name() {
         let mut old = origins(&NAMES);
-        old.seek(0, ticket(1));
-        old.found(ticket(1), addresses(0..4), at(3));
+        old.seek(0, job_id(1));
+        old.found(job_id(1), addresses(0..4), at(3));
         let known = |origins: &Origins| -> Vec<(Vec<SocketAddr>, Instant)> {
             let known = origins.addresses();
             known.map(|(it, until)| (it.to_vec(), until)).collect()

@@ -181,13 +181,13 @@ fn a_name_is_looked_up_once_for_all_and_all_its_addresses_are_tried() {
     let mut edge = Stage::new(&["--origin=http://origin.example:8000"]);
     let viewers = [edge.viewer("a"), edge.viewer("b")];
     let jobs = std::mem::take(&mut edge.jobs);
-    let [(ticket, Job::Resolve(names))] = jobs.as_slice() else {
+    let [(job_id, Job::Resolve(names))] = jobs.as_slice() else {
         panic!("{jobs:?}");
     };
     assert_eq!(*names, [("origin.example".to_owned(), 8000)]);
     let addresses = ["10.1.0.1:8000", "10.1.0.2:8000"].map(|text| text.parse().expect("good"));
     let done = Done::Resolved(vec![Ok(addresses.to_vec())]);
-    edge.relay.helped(*ticket, done, edge.now);
+    edge.relay.helped(*job_id, done, edge.now);
     edge.settle();
     assert_eq!(edge.calls.len(), 2);
     edge.lose(edge.calls[0].0);
@@ -212,14 +212,14 @@ fn a_name_is_looked_up_once_for_all_and_all_its_addresses_are_tried() {
 fn a_name_that_is_not_found_is_a_fault_like_others() {
     let mut edge = Stage::new(&["--origin=http://origin.example:8000", "--origin-time=1"]);
     let viewer = edge.viewer("a");
-    let (ticket, _) = edge.jobs.remove(0);
+    let (job_id, _) = edge.jobs.remove(0);
     let done = Done::Resolved(vec![Err("no such name".to_owned())]);
-    edge.relay.helped(ticket, done, edge.now);
+    edge.relay.helped(job_id, done, edge.now);
     edge.settle();
     edge.assert_status(viewer, 502);
     let viewer = edge.viewer("a");
-    let (ticket, _) = edge.jobs.remove(0);
-    edge.relay.not_helped(ticket, edge.now);
+    let (job_id, _) = edge.jobs.remove(0);
+    edge.relay.not_helped(job_id, edge.now);
     edge.settle();
     edge.assert_status(viewer, 502);
     let viewer = edge.viewer("a");
@@ -722,14 +722,14 @@ fn whatever_happens_nothing_is_left_of_it() {
                     origins.push(id);
                 }
                 6 | 7 if !edge.jobs.is_empty() => {
-                    let (ticket, _) = edge.jobs.remove(0);
+                    let (job_id, _) = edge.jobs.remove(0);
                     let address = SocketAddr::from(([10, 1, 0, 2], 80));
                     let result = match draw(3) {
                         0 => Err("no such name".to_owned()),
                         _ => Ok(vec![address, address]),
                     };
                     edge.relay
-                        .helped(ticket, Done::Resolved(vec![result]), edge.now);
+                        .helped(job_id, Done::Resolved(vec![result]), edge.now);
                     edge.settle();
                 }
                 7 | 8 => {

@@ -157,21 +157,21 @@ impl Grants {
                 time: has_times.then_some(time),
             };
             ledger.owes_time = false;
-            let ticket = ctx.draw_ticket();
-            ledger.writing = Some((ticket, batch));
-            ctx.act(Action::Help(ticket, Job::Append(entry)));
+            let job_id = ctx.draw_ticket();
+            ledger.writing = Some((job_id, batch));
+            ctx.act(Action::Help(job_id, Job::Append(entry)));
         }
     }
 
     /// Handles the result of a write.
     pub fn appended(
         &mut self,
-        ticket: JobId,
+        job_id: JobId,
         result: &Result<(), String>,
         fault: Fault<'_>,
         ctx: &mut Context,
     ) {
-        if let Some(batch) = self.take_written(ticket) {
+        if let Some(batch) = self.take_written(job_id) {
             self.written(batch, result, ctx);
             self.write_changes(fault, ctx);
         }
@@ -215,8 +215,8 @@ impl Grants {
     }
 
     /// Handles the refusal of a job. Returns whether it was a write.
-    pub fn not_appended(&mut self, ticket: JobId, fault: Fault<'_>, ctx: &mut Context) -> bool {
-        let batch = self.take_written(ticket);
+    pub fn not_appended(&mut self, job_id: JobId, fault: Fault<'_>, ctx: &mut Context) -> bool {
+        let batch = self.take_written(job_id);
         let is_write = batch.is_some();
         for (asked, _) in batch.into_iter().flatten() {
             let refusal = Refusal::busy(
@@ -233,9 +233,9 @@ impl Grants {
     }
 
     /// Takes the changes of the current write, if this is its job.
-    fn take_written(&mut self, ticket: JobId) -> Option<Vec<Judged>> {
+    fn take_written(&mut self, job_id: JobId) -> Option<Vec<Judged>> {
         let writing = self.ledger.as_mut().map(|ledger| &mut ledger.writing);
-        let written = writing.and_then(|writing| writing.take_if(|(its, _)| *its == ticket));
+        let written = writing.and_then(|writing| writing.take_if(|(its, _)| *its == job_id));
         written.map(|(_, batch)| batch)
     }
 }

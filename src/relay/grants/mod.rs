@@ -194,14 +194,14 @@ impl Grants {
     /// returns the counter for its dropped datagrams.
     pub fn session_for(
         &self,
-        (claim, is_bare): (&AccessRequest<'_>, bool),
+        (access_request, is_bare): (&AccessRequest<'_>, bool),
         its: Option<SessionId>,
         has_source: impl Fn(&SessionId) -> bool,
-        standing: impl Fn(&SessionId) -> SessionState,
+        session_state: impl Fn(&SessionId) -> SessionState,
         ctx: &Context,
     ) -> Result<SessionId, Count> {
         let is_silent = its.is_some();
-        let named = claim.to.ok_or(Count::Stranger)?;
+        let named = access_request.to.ok_or(Count::Stranger)?;
         let sessions = self.tokens.iter();
         let sessions = sessions.flat_map(|tokens| tokens.sessions_from(named));
         let mut tried = sessions.take(SESSIONS_TRIED_MAX);
@@ -211,14 +211,19 @@ impl Grants {
         let free = || tried.find(is_free).map(|(session, _)| session.clone());
         let session = its.or_else(free).ok_or(Count::SecondSource)?;
         let gate = self.gate(ctx);
-        gate.enter(claim).map_err(|_| Count::Outside)?;
+        gate.enter(access_request).map_err(|_| Count::Outside)?;
         // A new sender at the same address replaces a silent source.
-        let standing = SessionState {
+        let session_state = SessionState {
             has_source: !is_silent && has_source(&session),
-            ..standing(&session)
+            ..session_state(&session)
         };
-        gate.publish(claim, &session, Framing::UntilClose, &standing)
-            .map_err(|_| Count::Refused)?;
+        gate.publish(
+            access_request,
+            &session,
+            Framing::UntilClose,
+            &session_state,
+        )
+        .map_err(|_| Count::Refused)?;
         Ok(session)
     }
 

@@ -105,7 +105,7 @@ impl Table {
         let (mut writes, mut lines) = (Vec::new(), Vec::new());
         while let Some(action) = self.stage.relay.ctx.next_action() {
             match action {
-                Action::Help(ticket, Job::Append(entry)) => writes.push((ticket, entry)),
+                Action::Help(job_id, Job::Append(entry)) => writes.push((job_id, entry)),
                 Action::Log(line) => lines.push(line),
                 _ => {}
             }
@@ -117,17 +117,17 @@ impl Table {
     #[track_caller]
     fn write(&mut self) -> (JobId, usize) {
         let (writes, _) = self.acts();
-        let [(ticket, entry)] = writes.as_slice() else {
+        let [(job_id, entry)] = writes.as_slice() else {
             panic!("one write: {writes:?}");
         };
-        (*ticket, entry.records.len())
+        (*job_id, entry.records.len())
     }
 
-    fn appended(&mut self, ticket: JobId, result: &Result<(), String>) {
+    fn appended(&mut self, job_id: JobId, result: &Result<(), String>) {
         let relay = &mut self.stage.relay;
         relay
             .grants
-            .appended(ticket, result, &lacks_nothing, &mut relay.ctx);
+            .appended(job_id, result, &lacks_nothing, &mut relay.ctx);
     }
 
     /// What has been said, and the statuses of the answers among it.
@@ -245,19 +245,19 @@ fn datagrams_begin_the_first_session_that_has_no_source() {
         } else {
             EntryPoint::Rtp
         };
-        let claim = AccessRequest {
+        let access_request = AccessRequest {
             to: to.map(at),
             ..AccessRequest::without_request(way, at(from))
         };
         let has_source = |name: &SessionId| taken.contains(&name.as_str());
-        let standing = |name: &SessionId| SessionState {
+        let session_state = |name: &SessionId| SessionState {
             has_room,
             has_source: has_source(name),
             ..SessionState::default()
         };
-        let how = (&claim, is_bare);
+        let how = (&access_request, is_bare);
         let (grants, ctx) = (&relay.grants, &relay.ctx);
-        let seen = grants.session_for(how, its.map(id), has_source, standing, ctx);
+        let seen = grants.session_for(how, its.map(id), has_source, session_state, ctx);
         let seen = seen.map_err(|count| format!("{count:?}"));
         let expected = expected.map(id).map_err(str::to_owned);
         assert_eq!(seen, expected, "{from} {to:?} {is_bare} {its:?} {taken:?}");
@@ -433,22 +433,22 @@ fn a_client_is_refused_whose_addresses_cannot_be_reached() {
 fn a_change_is_made_when_it_is_on_disk() {
     let mut table = Table::with_file(&[API]);
     assert_eq!(table.change(plain("a")), 0);
-    let (ticket, records) = table.write();
+    let (job_id, records) = table.write();
     assert_eq!(
         (records, table.has("a"), table.said().1),
         (1, false, vec![])
     );
-    table.appended(JobId(ticket.0 + 1), &Ok(()));
+    table.appended(JobId(job_id.0 + 1), &Ok(()));
     assert!(!table.has("a"), "that was another's");
-    table.appended(ticket, &Ok(()));
+    table.appended(job_id, &Ok(()));
     assert_eq!((table.has("a"), table.said().1), (true, vec![201]));
     // What changes nothing is not written, and answered at once.
     assert_eq!(table.change(plain("a")), 0);
     assert_eq!((table.acts().0, table.said().1), (vec![], vec![200]));
     // What cannot be written is not done.
     assert_eq!(table.change(revocation("a", false)), 0);
-    let (ticket, _) = table.write();
-    table.appended(ticket, &Err("full".to_owned()));
+    let (job_id, _) = table.write();
+    table.appended(job_id, &Err("full".to_owned()));
     assert_eq!((table.has("a"), table.said().1), (true, vec![507]));
     let (_, lines) = table.acts();
     let line =
@@ -483,9 +483,9 @@ fn what_waits_for_a_write_is_written_together() {
     }
     let mut batches = Vec::new();
     for _ in 0..2 {
-        let (ticket, records) = table.write();
+        let (job_id, records) = table.write();
         batches.push(records);
-        table.appended(ticket, &Ok(()));
+        table.appended(job_id, &Ok(()));
         batches.push(table.said().1.len());
     }
     assert_eq!(batches, [1, 1, 5, 7]);
@@ -505,11 +505,11 @@ fn all_changes_of_a_write_that_fails_are_refused_for_that() {
     ] {
         assert_eq!(table.change(change), 0);
     }
-    let (ticket, _) = table.write();
-    table.appended(ticket, &Ok(()));
+    let (job_id, _) = table.write();
+    table.appended(job_id, &Ok(()));
     assert_eq!(table.said().1, [201]);
-    let (ticket, _) = table.write();
-    table.appended(ticket, &Err("full".to_owned()));
+    let (job_id, _) = table.write();
+    table.appended(job_id, &Err("full".to_owned()));
     assert_eq!(table.said().1, [507, 507, 507]);
     assert!(!table.has("b"));
 }
@@ -565,20 +565,20 @@ fn calls_that_exclude_each_other_are_not_both_granted_by_one_write() {
         let mut table = Table::with_file(&[API, "--tokens=5", "--udp-clients=2"]);
         for change in before {
             table.change(change);
-            let (ticket, _) = table.write();
-            table.appended(ticket, &Ok(()));
+            let (job_id, _) = table.write();
+            table.appended(job_id, &Ok(()));
         }
         // What is asked for while this is written is written together.
         table.change(plain("first"));
-        let (ticket, _) = table.write();
+        let (job_id, _) = table.write();
         for change in &changes {
             assert_eq!(table.change(change.clone()), 0);
         }
         table.said();
-        table.appended(ticket, &Ok(()));
+        table.appended(job_id, &Ok(()));
         table.said();
-        let (ticket, _) = table.write();
-        table.appended(ticket, &Ok(()));
+        let (job_id, _) = table.write();
+        table.appended(job_id, &Ok(()));
         assert_eq!(table.said().1, expected, "{changes:?}");
     }
 }
@@ -590,12 +590,12 @@ fn changes_that_are_written_together_do_not_take_the_same_room() {
     for name in ["a", "b", "c", "d"] {
         assert_eq!(table.change(plain(name)), 0);
     }
-    let (ticket, records) = table.write();
+    let (job_id, records) = table.write();
     assert_eq!(records, 1);
-    table.appended(ticket, &Ok(()));
-    let (ticket, records) = table.write();
+    table.appended(job_id, &Ok(()));
+    let (job_id, records) = table.write();
     assert_eq!((records, table.said().1), (2, vec![201]));
-    table.appended(ticket, &Ok(()));
+    table.appended(job_id, &Ok(()));
     assert_eq!(table.said().1, [201, 201, 503]);
 }
 
@@ -668,7 +668,7 @@ impl Kept {
     /// The disk has what it was given, or has no room for it.
     fn write(&mut self) {
         let (writes, _) = self.table.acts();
-        for (ticket, entry) in writes {
+        for (job_id, entry) in writes {
             let result = match self.below(8) {
                 0 => Err("full".to_owned()),
                 _ => Ok(()),
@@ -677,7 +677,7 @@ impl Kept {
                 let line = journal::encode(&entry.records, entry.time);
                 self.journal.extend_from_slice(&line);
             }
-            self.table.appended(ticket, &result);
+            self.table.appended(job_id, &result);
         }
         self.table.said();
     }
@@ -774,9 +774,9 @@ fn a_write_has_a_bounded_number_of_tuples() {
     }
     let mut batches = Vec::new();
     for _ in 0..3 {
-        let (ticket, records) = table.write();
+        let (job_id, records) = table.write();
         batches.push(records);
-        table.appended(ticket, &Ok(()));
+        table.appended(job_id, &Ok(()));
     }
     assert_eq!(batches, [1, 4096 / 64, 2]);
 }
@@ -785,12 +785,12 @@ fn a_write_has_a_bounded_number_of_tuples() {
 fn so_many_changes_wait_for_the_disk_and_no_more() {
     let mut table = Table::with_file(&[API, "--tokens=20000"]);
     assert_eq!(table.change(plain("first")), 0);
-    let (ticket, _) = table.write();
+    let (job_id, _) = table.write();
     for number in 0..=1024 {
         let status = table.change(plain(&number.to_string()));
         assert_eq!(status, if number < 1024 { 0 } else { 503 }, "{number}");
     }
-    table.appended(ticket, &Ok(()));
+    table.appended(job_id, &Ok(()));
     assert_eq!(table.write().1, 1024);
     assert_eq!(table.change(plain("last")), 0, "there is room again");
 }
@@ -834,22 +834,22 @@ fn a_disk_with_too_much_to_do_changes_nothing() {
     let mut table = Table::with_file(&[API]);
     assert_eq!(table.change(plain("a")), 0);
     assert_eq!(table.change(plain("b")), 0);
-    let (ticket, _) = table.write();
-    let not_appended = |table: &mut Table, ticket| {
+    let (job_id, _) = table.write();
+    let not_appended = |table: &mut Table, job_id| {
         let relay = &mut table.stage.relay;
         relay
             .grants
-            .not_appended(ticket, &lacks_nothing, &mut relay.ctx)
+            .not_appended(job_id, &lacks_nothing, &mut relay.ctx)
     };
-    assert!(!not_appended(&mut table, JobId(ticket.0 + 9)), "another's");
+    assert!(!not_appended(&mut table, JobId(job_id.0 + 9)), "another's");
     assert!(table.said().1.is_empty());
-    assert!(not_appended(&mut table, ticket));
+    assert!(not_appended(&mut table, job_id));
     assert_eq!((table.said().1, table.has("a")), (vec![503], false));
-    let (ticket, records) = table.write();
+    let (job_id, records) = table.write();
     assert_eq!(records, 1, "who has waited has a turn");
-    table.appended(ticket, &Ok(()));
+    table.appended(job_id, &Ok(()));
     assert_eq!((table.said().1, table.has("b")), (vec![201], true));
-    assert!(!not_appended(&mut table, ticket), "it is over");
+    assert!(!not_appended(&mut table, job_id), "it is over");
 }
 
 #[cfg(feature = "handover")]
@@ -860,12 +860,12 @@ fn the_disk_is_quiet_when_nothing_is_on_its_way() {
     assert!(table.grants().is_quiet());
     assert_eq!(table.change(plain("a")), 0);
     assert!(!table.grants().is_quiet(), "it is written");
-    let (ticket, _) = table.write();
+    let (job_id, _) = table.write();
     assert_eq!(table.change(plain("b")), 0);
     assert!(!table.grants().is_quiet());
-    table.appended(ticket, &Ok(()));
-    let (ticket, _) = table.write();
-    table.appended(ticket, &Ok(()));
+    table.appended(job_id, &Ok(()));
+    let (job_id, _) = table.write();
+    table.appended(job_id, &Ok(()));
     assert!(table.grants().is_quiet());
 }
 

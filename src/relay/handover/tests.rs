@@ -194,9 +194,9 @@ fn a_core_is_quiet_when_no_change_is_on_its_way_to_the_disk() {
     let caller = stage.client(GRANT);
     assert!(!is_quiet(&stage.relay));
     assert_eq!(stage.text(caller), "", "it waits");
-    let (ticket, _) = stage.jobs.remove(0);
+    let (job_id, _) = stage.jobs.remove(0);
     let done = Done::Appended(Ok(()));
-    stage.relay.helped(ticket, done, stage.now);
+    stage.relay.helped(job_id, done, stage.now);
     stage.settle();
     stage.assert_status(caller, 201);
     assert!(is_quiet(&stage.relay));
@@ -262,8 +262,8 @@ fn tickets_numbers_and_figures_go_on() {
     for round in 1..4 {
         hand_over(&mut stage, OPTIONS);
         let ctx = &mut stage.relay.ctx;
-        let ticket = ctx.draw_ticket();
-        assert_eq!(ticket, JobId(5 + round));
+        let job_id = ctx.draw_ticket();
+        assert_eq!(job_id, JobId(5 + round));
         assert_eq!(ctx.run(), run);
         let next = ctx.draw();
         assert!(!drawn.contains(&next));

@@ -10,15 +10,15 @@ use crate::relay::{ConnectionId, JobId};
 
 impl Lists {
     /// Whether a call waits for names under this ticket.
-    pub fn resolves(&self, ticket: JobId) -> bool {
-        self.errands.contains_key(&ticket)
+    pub fn resolves(&self, job_id: JobId) -> bool {
+        self.errands.contains_key(&job_id)
     }
 
     /// Tells of each that waits for names.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
-        for (JobId(number), errand) in &self.errands {
-            let (reply, add) = (&errand.reply, &errand.add);
-            let told = (errand.connection, reply.fields, reply, add);
+        for (JobId(number), pending_call) in &self.errands {
+            let (reply, add) = (&pending_call.reply, &pending_call.add);
+            let told = (pending_call.connection, reply.fields, reply, add);
             writer.put("errand", *number, &told);
         }
     }
@@ -26,7 +26,7 @@ impl Lists {
     /// Those who wait for names, and under which ticket.
     pub fn errands(&self) -> impl Iterator<Item = (JobId, ConnectionId)> {
         let errands = self.errands.iter();
-        errands.map(|(ticket, errand)| (*ticket, errand.connection))
+        errands.map(|(job_id, pending_call)| (*job_id, pending_call.connection))
     }
 }
 
@@ -35,7 +35,7 @@ impl Lists {
 pub type PendingCallState = (JobId, ConnectionId, Reply, AddToken);
 
 /// One of them.
-pub fn errand(line: Line<'_>, ctx: &Context) -> Result<PendingCallState, HandoverError> {
+pub fn pending_call(line: Line<'_>, ctx: &Context) -> Result<PendingCallState, HandoverError> {
     type Told = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
     let (connection, fields, reply, add): Told = line.read()?;
     let fields = ctx.settings().fields_like(&fields);

@@ -17,7 +17,7 @@ use crate::gate::{RtpTuple, UdpClient, udp_clients};
 use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Reply, Status, quoted};
 #[cfg(feature = "handover")]
-pub(super) use handover::{PendingCallState, errand};
+pub(super) use handover::{PendingCallState, pending_call};
 use peers::Collecting;
 pub(super) use peers::{PeerRequest, Place as Share, Told, is_of_peer};
 
@@ -71,9 +71,9 @@ impl Lists {
     }
 
     /// Forgets a call whose client has left.
-    pub fn forget(&mut self, ticket: JobId, ctx: &mut Context) {
-        self.take_errand(ticket);
-        self.drop_collecting(ticket, ctx);
+    pub fn forget(&mut self, job_id: JobId, ctx: &mut Context) {
+        self.take_errand(job_id);
+        self.drop_collecting(job_id, ctx);
     }
 
     /// Lets a call wait until the names of its clients are resolved.
@@ -89,24 +89,24 @@ impl Lists {
         let names = names
             .map(|client| (client.host.as_str().to_owned(), client.port.get()))
             .collect();
-        let ticket = ctx.draw_ticket();
-        let errand = PendingCall {
+        let job_id = ctx.draw_ticket();
+        let pending_call = PendingCall {
             connection,
             reply,
             add,
         };
-        self.errands.insert(ticket, errand);
-        ctx.act(Action::Help(ticket, Job::Resolve(names)));
-        ticket
+        self.errands.insert(job_id, pending_call);
+        ctx.act(Action::Help(job_id, Job::Resolve(names)));
+        job_id
     }
 
     /// Handles resolved names. `None`: no call waits for them.
-    pub fn resolved(&mut self, ticket: JobId, look_up: LookUp) -> Option<Resolved> {
+    pub fn resolved(&mut self, job_id: JobId, look_up: LookUp) -> Option<Resolved> {
         let PendingCall {
             connection,
             reply,
             add,
-        } = self.take_errand(ticket)?;
+        } = self.take_errand(job_id)?;
         let result = match look_up {
             LookUp::Done(results) => with_addresses(&add, results),
             LookUp::Refused => Err(Refusal::busy(
@@ -122,12 +122,12 @@ impl Lists {
         Some((connection, reply, result.map(|clients| (add, clients))))
     }
 
-    fn take_errand(&mut self, ticket: JobId) -> Option<PendingCall> {
-        let errand = self.errands.remove(&ticket);
+    fn take_errand(&mut self, job_id: JobId) -> Option<PendingCall> {
+        let pending_call = self.errands.remove(&job_id);
         if self.errands.is_empty() {
             self.errands = HashMap::new();
         }
-        errand
+        pending_call
     }
 }
 

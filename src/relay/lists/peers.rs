@@ -173,10 +173,10 @@ impl Lists {
                 RETRY_AFTER_SECONDS,
             ));
         }
-        let ticket = ctx.draw_ticket();
+        let job_id = ctx.draw_ticket();
         let peers = 0..ctx.settings().peers.len();
         for peer in peers.clone() {
-            ctx.notify(Event::CallPeer { list: ticket, peer });
+            ctx.notify(Event::CallPeer { list: job_id, peer });
         }
         let collecting = Collecting {
             client,
@@ -184,21 +184,21 @@ impl Lists {
             rows,
             shares: peers.map(|_| Share::Unasked).collect(),
         };
-        self.collectings.insert(ticket, collecting);
-        Ok(ticket)
+        self.collectings.insert(job_id, collecting);
+        Ok(job_id)
     }
 
     /// Returns the address of a peer, the request, and the phase of the connection.
     pub fn call(
         &self,
-        ticket: JobId,
+        job_id: JobId,
         peer: usize,
         ctx: &Context,
     ) -> Option<(SocketAddr, String, PeerRequest)> {
-        let collecting = self.collectings.get(&ticket)?;
+        let collecting = self.collectings.get(&job_id)?;
         let whom = ctx.settings().peers.get(peer)?;
         let telling = PeerRequest {
-            collecting: ticket,
+            collecting: job_id,
             peer,
             until: ctx.now() + PEER_TIME,
             reader: AnswerReader::default(),
@@ -213,32 +213,32 @@ impl Lists {
     /// Notes the connection to a peer. `None`: there is no room for one.
     pub fn called(
         &mut self,
-        ticket: JobId,
+        job_id: JobId,
         peer: usize,
         connection: Option<ConnectionId>,
         ctx: &mut Context,
     ) {
         let share = connection.map_or(Share::Missing, Share::Asked);
-        self.learn(ticket, peer, share, ctx);
+        self.learn(job_id, peer, share, ctx);
     }
 
     /// Takes the rows of a peer.
-    pub fn told(&mut self, (ticket, peer): Place, rows: VecDeque<Vec<u8>>, ctx: &mut Context) {
-        self.learn(ticket, peer, Share::Rows(rows), ctx);
+    pub fn told(&mut self, (job_id, peer): Place, rows: VecDeque<Vec<u8>>, ctx: &mut Context) {
+        self.learn(job_id, peer, Share::Rows(rows), ctx);
     }
 
     /// Handles the end of the connection to a peer. Without rows, its part is missing.
-    pub fn telling_ended(&mut self, (ticket, peer): Place, ctx: &mut Context) {
-        let collecting = self.collectings.get(&ticket);
+    pub fn telling_ended(&mut self, (job_id, peer): Place, ctx: &mut Context) {
+        let collecting = self.collectings.get(&job_id);
         let share = collecting.and_then(|collecting| collecting.shares.get(peer));
         if let Some(Share::Asked(_)) = share {
-            self.learn(ticket, peer, Share::Missing, ctx);
+            self.learn(job_id, peer, Share::Missing, ctx);
         }
     }
 
     /// Sets the state of a peer's part. When all are known, the list is ready.
-    fn learn(&mut self, ticket: JobId, peer: usize, share: Share, ctx: &mut Context) {
-        let Some(collecting) = self.collectings.get_mut(&ticket) else {
+    fn learn(&mut self, job_id: JobId, peer: usize, share: Share, ctx: &mut Context) {
+        let Some(collecting) = self.collectings.get_mut(&job_id) else {
             return;
         };
         if let Some(place) = collecting.shares.get_mut(peer) {
@@ -259,17 +259,17 @@ impl Lists {
             client: collecting.client,
             reply: collecting.reply,
             rows: collecting.rows.clone(),
-            list: is_read.then_some(ticket),
+            list: is_read.then_some(job_id),
             missing: missing.join(", "),
         });
         if !is_read {
-            self.take_collecting(ticket);
+            self.take_collecting(job_id);
         }
     }
 
     /// Drops a list whose client has left.
-    pub(super) fn drop_collecting(&mut self, ticket: JobId, ctx: &mut Context) {
-        let collecting = self.take_collecting(ticket).into_iter();
+    pub(super) fn drop_collecting(&mut self, job_id: JobId, ctx: &mut Context) {
+        let collecting = self.take_collecting(job_id).into_iter();
         for share in collecting.flat_map(|collecting| collecting.shares) {
             if let Share::Asked(connection) = share {
                 ctx.notify(Event::Close(connection));
@@ -277,8 +277,8 @@ impl Lists {
         }
     }
 
-    fn take_collecting(&mut self, ticket: JobId) -> Option<Collecting> {
-        let collecting = self.collectings.remove(&ticket);
+    fn take_collecting(&mut self, job_id: JobId) -> Option<Collecting> {
+        let collecting = self.collectings.remove(&job_id);
         if self.collectings.is_empty() {
             self.collectings = HashMap::new();
         }
@@ -286,14 +286,14 @@ impl Lists {
     }
 
     /// Takes the next block of the peers' rows. When none is left, the list is dropped.
-    pub fn next_block(&mut self, ticket: JobId) -> Option<Vec<u8>> {
-        let collecting = self.collectings.get_mut(&ticket)?;
+    pub fn next_block(&mut self, job_id: JobId) -> Option<Vec<u8>> {
+        let collecting = self.collectings.get_mut(&job_id)?;
         let block = collecting.shares.iter_mut().find_map(|share| match share {
             Share::Rows(blocks) => blocks.pop_front(),
             Share::Unasked | Share::Asked(_) | Share::Missing => None,
         });
         if block.is_none() {
-            self.take_collecting(ticket);
+            self.take_collecting(job_id);
         }
         block
     }
@@ -302,17 +302,17 @@ impl Lists {
     /// or reads it.
     pub fn check(&self, waits: impl Fn(ConnectionId, JobId) -> bool) {
         assert!(self.collectings.len() <= GATHERINGS_MAX);
-        for (ticket, collecting) in &self.collectings {
+        for (job_id, collecting) in &self.collectings {
             assert!(
-                waits(collecting.client, *ticket),
-                "a list is for nobody: {ticket:?}"
+                waits(collecting.client, *job_id),
+                "a list is for nobody: {job_id:?}"
             );
         }
     }
 
     /// Returns whether there is this list.
-    pub fn has_collecting(&self, ticket: JobId) -> bool {
-        self.collectings.contains_key(&ticket)
+    pub fn has_collecting(&self, job_id: JobId) -> bool {
+        self.collectings.contains_key(&job_id)
     }
 
     /// Returns the bytes of rows that have come and are not written.

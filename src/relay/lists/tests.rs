@@ -104,13 +104,13 @@ fn a_call_with_names_is_answered_when_they_have_been_looked_up() {
         stage.relay.set_rtp(at("10.9.0.1:5004"));
         let id = call(&mut stage, LINE);
         assert_eq!(stage.text(id), "", "it waits");
-        let (ticket, job) = stage.jobs.pop().expect("a look-up");
+        let (job_id, job) = stage.jobs.pop().expect("a look-up");
         assert_eq!(job, Job::Resolve(vec![("a.example".to_owned(), 5004)]));
         let lists = &stage.relay.lists;
         #[cfg(feature = "handover")]
         {
-            assert!(lists.resolves(ticket) && !lists.resolves(JobId(ticket.0 + 1)));
-            assert_eq!(Vec::from_iter(lists.errands()), [(ticket, id)]);
+            assert!(lists.resolves(job_id) && !lists.resolves(JobId(job_id.0 + 1)));
+            assert_eq!(Vec::from_iter(lists.errands()), [(job_id, id)]);
         }
         let held = lists.held_bytes();
         let table = hash_map_bytes(&lists.errands);
@@ -123,8 +123,8 @@ fn a_call_with_names_is_answered_when_they_have_been_looked_up() {
         match found {
             Some(found) => stage
                 .relay
-                .helped(ticket, Done::Resolved(vec![found]), stage.now),
-            None => stage.relay.not_helped(ticket, stage.now),
+                .helped(job_id, Done::Resolved(vec![found]), stage.now),
+            None => stage.relay.not_helped(job_id, stage.now),
         }
         stage.settle();
         stage.assert_status(id, status);
@@ -173,13 +173,13 @@ fn what_waits_for_names_is_counted_in_bytes() {
     let hosts = ["a", "b", "c"].map(|host| format!("{}.example:1", host.repeat(50)));
     let mut add = add(&hosts.join(","));
     add.session = crate::gate::SessionId::parse(&[b'x'; 200]).expect("a good sessionid");
-    let errand = PendingCall {
+    let pending_call = PendingCall {
         connection: stage.client(""),
         reply: stage.relay.ctx.unread_reply(),
         add,
     };
     let (held, least) = (
-        errand.held_bytes(),
+        pending_call.held_bytes(),
         200 + 3 * size_of::<UdpClient>() + 3 * 58,
     );
     assert!(held >= least && held <= 2 * least, "{held}");
@@ -360,7 +360,7 @@ fn a_call_that_waits_for_names_is_told_to_another_process() {
     let reply = stage.relay.ctx.unread_reply();
     let relay = &mut stage.relay;
     let (lists, ctx) = (&mut relay.lists, &mut relay.ctx);
-    let ticket = lists.resolve(id, reply, add("a.example:5004"), ctx);
+    let job_id = lists.resolve(id, reply, add("a.example:5004"), ctx);
     let mut told = Vec::new();
     let mut out = |piece: &[u8]| told.extend_from_slice(piece);
     let mut writer = Writer::new(&mut out);
@@ -368,10 +368,10 @@ fn a_call_that_waits_for_names_is_told_to_another_process() {
     writer.finish();
     let mut heard = Vec::new();
     let all = Reader::new(1 << 20).hear(&told, |line| {
-        let (its, connection, _, add) = errand(line, ctx)?;
+        let (its, connection, _, add) = pending_call(line, ctx)?;
         heard.push((its, connection, add.clients.len()));
         Ok(())
     });
     assert!(all.is_ok(), "it fits");
-    assert_eq!(heard, [(ticket, id, 1)]);
+    assert_eq!(heard, [(job_id, id, 1)]);
 }

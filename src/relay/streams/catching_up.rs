@@ -53,9 +53,9 @@ impl Streams {
 
     /// Lets a stream's remuxed streams read ahead before `bytes` are appended.
     pub(super) fn make_way(&mut self, id: StreamId, bytes: usize, ctx: &mut Context) {
-        for shadow in self.shadows_of(id).into_iter().flatten() {
+        for remuxed in self.all_remuxed_of(id).into_iter().flatten() {
             let bytes_max = READ_PER_BYTE.saturating_mul(bytes);
-            self.catch_up(shadow, bytes_max, usize::MAX, ctx);
+            self.catch_up(remuxed, bytes_max, usize::MAX, ctx);
         }
     }
 
@@ -80,14 +80,14 @@ impl Streams {
     /// Reads one piece of the original's buffer. Returns its length; `None`: the stream is not
     /// behind any more.
     fn read_kept(&mut self, id: StreamId, bytes_max: usize, ctx: &mut Context) -> Option<usize> {
-        let shadow = self.streams.get(id)?.shadow.as_ref()?;
-        let (original, cursor) = (shadow.original, shadow.behind()?);
+        let remuxed = self.streams.get(id)?.remuxed.as_ref()?;
+        let (original, cursor) = (remuxed.original, remuxed.behind()?);
         let of = &self.streams.get(original)?.buffer;
         let is_all = cursor == of.newest();
-        let mut shadow = self.streams.get_mut(id)?.shadow.take()?;
+        let mut remuxed = self.streams.get_mut(id)?.remuxed.take()?;
         if is_all {
-            shadow.keep_up();
-            self.streams.get_mut(id)?.shadow = Some(shadow);
+            remuxed.keep_up();
+            self.streams.get_mut(id)?.remuxed = Some(remuxed);
             ctx.notify(Event::RemuxCaughtUp(id));
             return None;
         }
@@ -97,9 +97,9 @@ impl Streams {
         });
         let bytes = piece.len();
         let mut out = std::mem::take(&mut self.remuxed);
-        let fed = shadow.read_on(piece, &mut out);
-        self.streams.get_mut(id)?.shadow = Some(shadow);
-        self.comes_of_shadow(id, fed, out, ctx);
+        let fed = remuxed.read_on(piece, &mut out);
+        self.streams.get_mut(id)?.remuxed = Some(remuxed);
+        self.take_remuxed(id, fed, out, ctx);
         Some(bytes)
     }
 
@@ -108,7 +108,7 @@ impl Streams {
         let original = self.streams.get(self.original_of(id));
         let end = original.and_then(|original| original.buffer.end());
         if let Some(end) = end {
-            self.end_shadow(id, end, ctx);
+            self.end_one_remuxed(id, end, ctx);
         } else {
             self.begin_transport(id, ctx);
         }
@@ -116,10 +116,10 @@ impl Streams {
 
     /// Returns whether a stream is remuxed and has yet to catch up.
     pub(super) fn is_behind(&self, id: StreamId) -> bool {
-        let shadow = self
+        let remuxed = self
             .streams
             .get(id)
-            .and_then(|stream| stream.shadow.as_ref());
-        shadow.is_some_and(|shadow| shadow.behind().is_some())
+            .and_then(|stream| stream.remuxed.as_ref());
+        remuxed.is_some_and(|remuxed| remuxed.behind().is_some())
     }
 }

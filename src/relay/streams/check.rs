@@ -18,7 +18,7 @@ impl Streams {
             self.streams.len(),
             "the order of the streams disagrees with their table"
         );
-        let listed = self.streams.len() - self.shadows().count();
+        let listed = self.streams.len() - self.all_remuxed().count();
         for (session, id) in &self.running {
             let stream = self.streams.get(*id);
             let stream = stream.expect("a running session has its stream");
@@ -40,7 +40,7 @@ impl Streams {
             listed <= ctx.settings().limits.streams_max,
             "there are more streams than may be"
         );
-        self.check_shadows(ctx);
+        self.check_remuxed(ctx);
         let mut held_bytes = 0;
         for (id, stream) in self.streams.iter() {
             self.check_live(id, stream, ctx);
@@ -58,15 +58,16 @@ impl Streams {
         armed.count()
     }
 
-    fn check_shadows(&self, ctx: &Context) {
-        let count = self.shadows().count();
+    fn check_remuxed(&self, ctx: &Context) {
+        let count = self.all_remuxed().count();
         assert!(
-            count <= ctx.settings().limits.shadows_max(),
+            count <= ctx.settings().limits.remuxed_max(),
             "there are more shadows than may be"
         );
-        for (id, stream) in self.shadows() {
+        for (id, stream) in self.all_remuxed() {
             assert!(
-                self.shadows_of(self.original_of(id)).contains(&Some(id)),
+                self.all_remuxed_of(self.original_of(id))
+                    .contains(&Some(id)),
                 "a shadow has outlived its stream"
             );
             assert!(
@@ -75,8 +76,8 @@ impl Streams {
             );
             let original = self.streams.get(self.original_of(id));
             let original = original.expect("a shadow's stream");
-            let shadow = stream.shadow.as_ref();
-            if let Some(cursor) = shadow.and_then(RemuxedStream::behind) {
+            let remuxed = stream.remuxed.as_ref();
+            if let Some(cursor) = remuxed.and_then(RemuxedStream::behind) {
                 let kept = original.buffer.filled_bytes() as u64;
                 let newest = original.buffer.newest();
                 assert!(

@@ -112,7 +112,7 @@ impl Streams {
     /// Cuts off draining streams until there is a place for a stream of this session.
     pub(super) fn make_room_for_stream(&mut self, session: &SessionId, ctx: &mut Context) {
         // The streams are removed when this input's events have been handled.
-        let too_many = (self.streams.len() - self.shadows().count() + 1)
+        let too_many = (self.streams.len() - self.all_remuxed().count() + 1)
             .saturating_sub(ctx.settings().limits.streams_max);
         let too_many = too_many.max(self.draining.too_many_of(session));
         for id in self.draining.first_for(session, too_many) {
@@ -123,34 +123,37 @@ impl Streams {
     /// Ends one remuxed stream of an ended stream, as memory for another one of this session is
     /// missing. It takes one of the same session, or of a session that has more of them than this
     /// one would have. The client that found no memory may ask again.
-    pub(super) fn make_room_for_shadow(&mut self, session: &SessionId, ctx: &mut Context) {
+    pub(super) fn make_room_for_remuxed(&mut self, session: &SessionId, ctx: &mut Context) {
         let mut counts: HashMap<&SessionId, usize> = HashMap::new();
-        for (_, stream) in self.shadows() {
+        for (_, stream) in self.all_remuxed() {
             *counts.entry(&stream.session).or_default() += 1;
         }
         let count = |session: &SessionId| counts.get(session).copied().unwrap_or(0);
         let in_order = self.draining.first_for(session, usize::MAX);
-        let shadow = in_order.into_iter().find_map(|id| {
+        let remuxed = in_order.into_iter().find_map(|id| {
             let its = &self.streams.get(id)?.session;
             let may_go = its == session || count(its) > count(session) + 1;
-            self.shadows_of(id).into_iter().flatten().find(|_| may_go)
+            self.all_remuxed_of(id)
+                .into_iter()
+                .flatten()
+                .find(|_| may_go)
         });
-        if let Some(shadow) = shadow {
-            self.cut_off_one(shadow, "another stream takes its place", ctx);
+        if let Some(remuxed) = remuxed {
+            self.cut_off_one(remuxed, "another stream takes its place", ctx);
         }
     }
 
     /// Ends the output of a draining stream. Returns how many viewers it had.
     pub(super) fn cut_off(&mut self, id: StreamId, reason: &str, ctx: &mut Context) -> usize {
-        let of_shadows = self.shadows_of(id).into_iter().flatten();
-        let of_shadows = of_shadows.map(|shadow| self.cut_off_one(shadow, reason, ctx));
-        of_shadows.sum::<usize>() + self.cut_off_one(id, reason, ctx)
+        let of_remuxed = self.all_remuxed_of(id).into_iter().flatten();
+        let of_remuxed = of_remuxed.map(|remuxed| self.cut_off_one(remuxed, reason, ctx));
+        of_remuxed.sum::<usize>() + self.cut_off_one(id, reason, ctx)
     }
 
     fn cut_off_one(&mut self, id: StreamId, reason: &str, ctx: &mut Context) -> usize {
         if self.is_behind(id) {
             // A stream that is behind has not ended yet.
-            self.end_shadow(id, End::Lost, ctx);
+            self.end_one_remuxed(id, End::Lost, ctx);
         }
         let Some(stream) = self.streams.get_mut(id) else {
             return 0;
@@ -174,8 +177,8 @@ impl Streams {
     /// Ends the output of a stream to its UDP clients.
     pub(super) fn end_rest(&mut self, id: StreamId, ctx: &mut Context) {
         // The original goes last: it stays until its remuxed streams are gone.
-        for shadow in self.shadows_of(id).into_iter().flatten() {
-            self.end_own_rest(shadow, ctx);
+        for remuxed in self.all_remuxed_of(id).into_iter().flatten() {
+            self.end_own_rest(remuxed, ctx);
         }
         self.end_own_rest(id, ctx);
     }

@@ -43,7 +43,7 @@ struct HeaderState {
 impl Limits {
     /// Most streams at once, with remuxed and draining streams.
     fn lives_max(&self) -> usize {
-        2 * self.streams_max + self.shadows_max()
+        2 * self.streams_max + self.remuxed_max()
     }
 }
 
@@ -64,7 +64,7 @@ impl Streams {
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (id, stream) in self.streams.iter() {
             writer.put("stream", id.to_u64(), stream);
-            if let Some(state) = stream.shadow.as_ref().and_then(RemuxedStream::state) {
+            if let Some(state) = stream.remuxed.as_ref().and_then(RemuxedStream::state) {
                 writer.put("remuxer", id.to_u64(), &state);
             }
             let mut headers: Vec<&HeaderVersion> = Vec::new();
@@ -114,7 +114,7 @@ impl Streams {
             pool: told.pool,
             ..Streams::new(limits)
         };
-        let listed = streams.streams.len() - streams.shadows().count();
+        let listed = streams.streams.len() - streams.all_remuxed().count();
         must(listed <= limits.streams_max, || {
             format!(
                 "it has {listed} streams, and --streams={} is less",
@@ -166,7 +166,7 @@ impl Streams {
             .get(id)
             .filter(|stream| stream.buffer.end().is_none());
         let remuxed = stream
-            .and_then(|stream| stream.shadow.as_ref())
+            .and_then(|stream| stream.remuxed.as_ref())
             .ok_or_else(unknown)?;
         let original = &self
             .streams
@@ -180,11 +180,11 @@ impl Streams {
         remuxer.resume(state)?;
         let (lead, offset) = original.opening_before(remuxed.cursor(original.newest()), ctx.now());
         let stream = self.streams.get_mut(id).ok_or_else(unknown)?;
-        let remuxed = stream.shadow.as_mut().ok_or_else(unknown)?;
+        let remuxed = stream.remuxed.as_mut().ok_or_else(unknown)?;
         remuxed.resume(remuxer, offset);
         let mut out = Vec::new();
         let fed = remuxed.feed(&lead, &mut out);
-        self.comes_of_shadow(id, fed, out, ctx);
+        self.take_remuxed(id, fed, out, ctx);
         self.catch_up(id, GO_BYTES, GO_WORK, ctx);
         self.behind.push_back(id);
         Ok(())
@@ -218,7 +218,7 @@ impl Streams {
         must(has_ended == (stream.source == StreamSource::Gone), || {
             format!("stream {id:?} has ended, and has a source")
         })?;
-        if stream.shadow.is_none() {
+        if stream.remuxed.is_none() {
             let session = stream.session.clone();
             let runs_twice = match has_ended {
                 true => {
@@ -241,16 +241,18 @@ impl Streams {
     /// Whether what a stream knows of others is so.
     fn fits(&self, id: StreamId, stream: &Stream) -> Result<(), HandoverError> {
         let known = |id: StreamId| self.streams.get(id);
-        let casts_fit = stream.casts.iter().all(|cast| {
-            let shadow = cast
+        let casts_fit = stream.remux_targets.iter().all(|remux_target| {
+            let remuxed = remux_target
                 .stream
-                .map(|id| known(id).and_then(|stream| stream.shadow.as_ref()));
-            shadow.is_none_or(|shadow| shadow.is_some_and(|shadow| shadow.original == id))
+                .map(|id| known(id).and_then(|stream| stream.remuxed.as_ref()));
+            remuxed.is_none_or(|remuxed| remuxed.is_some_and(|remuxed| remuxed.original == id))
         });
-        let is_cast = stream.shadow.as_ref().is_none_or(|shadow| {
-            let casts = known(shadow.original).map(|original| &original.casts);
-            let mut casts = casts.into_iter().flatten();
-            casts.any(|cast| cast.stream == Some(id) && cast.target == shadow.target)
+        let is_cast = stream.remuxed.as_ref().is_none_or(|remuxed| {
+            let remux_targets = known(remuxed.original).map(|original| &original.remux_targets);
+            let mut remux_targets = remux_targets.into_iter().flatten();
+            remux_targets.any(|remux_target| {
+                remux_target.stream == Some(id) && remux_target.target == remuxed.target
+            })
         });
         must(casts_fit && is_cast, || {
             format!("stream {id:?} is made of another")
@@ -273,9 +275,9 @@ impl Streams {
     }
 
     /// Whether a stream is made of another one.
-    pub fn is_shadow(&self, id: StreamId) -> bool {
+    pub fn is_remuxed(&self, id: StreamId) -> bool {
         let stream = self.streams.get(id);
-        stream.is_some_and(|stream| stream.shadow.is_some())
+        stream.is_some_and(|stream| stream.remuxed.is_some())
     }
 
     /// The viewer in this slot.

@@ -27,7 +27,7 @@ impl Streams {
             let stream = self.streams.get(id);
             stream.is_some_and(|stream| stream.attended_until.is_some())
         };
-        let attended = |id: &StreamId| !asks_origin && self.with_shadows(*id).any(is_attended);
+        let attended = |id: &StreamId| !asks_origin && self.with_remuxed(*id).any(is_attended);
         let draining: Vec<StreamId> = self.draining.of(session).filter(attended).collect();
         let running = self.running.get(session).copied();
         running.into_iter().chain(draining.into_iter().rev())
@@ -54,7 +54,7 @@ impl Streams {
             },
             false => {
                 let streams = streams.into_iter();
-                streams.flat_map(|id| self.with_shadows(id)).collect()
+                streams.flat_map(|id| self.with_remuxed(id)).collect()
             }
         };
         if wanted.is_list() {

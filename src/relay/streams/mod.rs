@@ -95,7 +95,7 @@ pub(super) enum StreamSource {
     /// None for now: another source may arrive until then.
     Held { until: Instant },
     /// Another stream, from which this one is remuxed.
-    Shadow,
+    Remuxed,
     /// None, for good: the stream drains.
     Gone,
 }
@@ -167,7 +167,7 @@ impl Streams {
             StreamSource::Http(connection) => Some(connection),
             StreamSource::Rtp(_)
             | StreamSource::Held { .. }
-            | StreamSource::Shadow
+            | StreamSource::Remuxed
             | StreamSource::Gone => None,
         }
     }
@@ -183,7 +183,7 @@ impl Streams {
         let mut sums = Sums {
             running: self.running.len(),
             draining: self.draining.len(),
-            shadows: self.shadows().count(),
+            all_remuxed: self.all_remuxed().count(),
             buffers_left: usize::try_from(self.pool.bytes_left).unwrap_or(0),
             figures: Figures {
                 bytes_received: ctx.counts().of(Count::BytesReceived),
@@ -237,7 +237,7 @@ impl Streams {
     /// Returns the streams that are not remuxed from another one.
     pub fn originals(&self) -> Vec<StreamId> {
         let streams = self.streams.iter();
-        let originals = streams.filter(|(_, stream)| stream.shadow.is_none());
+        let originals = streams.filter(|(_, stream)| stream.remuxed.is_none());
         originals.map(|(id, _)| id).collect()
     }
 
@@ -256,11 +256,14 @@ impl Streams {
         let streams = self.order.range(after.0 + 1..);
         let streams =
             streams.filter_map(|(serial, stream)| Some((*serial, self.streams.get(*stream)?)));
-        let originals = streams.filter(|(_, stream)| stream.shadow.is_none());
+        let originals = streams.filter(|(_, stream)| stream.remuxed.is_none());
         originals.map(move |(serial, stream)| {
-            let shadows = stream.casts.iter().filter_map(|cast| cast.stream);
-            let shadows = shadows.filter_map(|id| self.streams.get(id));
-            ((serial, 0), stream.row(shadows, ctx))
+            let all_remuxed = stream
+                .remux_targets
+                .iter()
+                .filter_map(|remux_target| remux_target.stream);
+            let all_remuxed = all_remuxed.filter_map(|id| self.streams.get(id));
+            ((serial, 0), stream.row(all_remuxed, ctx))
         })
     }
 
@@ -279,13 +282,13 @@ impl Streams {
         let gone = match stream.source {
             StreamSource::Held { until } => Some(until),
             StreamSource::Rtp(_) => stream.heard().map(|heard| heard + idle_time),
-            StreamSource::Http(_) | StreamSource::Shadow | StreamSource::Gone => None,
+            StreamSource::Http(_) | StreamSource::Remuxed | StreamSource::Gone => None,
         };
         let rest = stream.rtp_out.rest_until;
         let attended = stream.attended_until;
-        let cast = stream.cast_again_at;
+        let remux_target = stream.cast_again_at;
         let rests = stream.rests_until();
-        let all = [paced, reordered, gone, rest, attended, cast, rests];
+        let all = [paced, reordered, gone, rest, attended, remux_target, rests];
         all.into_iter().flatten().min()
     }
 
@@ -322,7 +325,7 @@ impl Streams {
             StreamSource::Rtp(_)
             | StreamSource::Held { .. }
             | StreamSource::Http(_)
-            | StreamSource::Shadow
+            | StreamSource::Remuxed
             | StreamSource::Gone => {}
         }
         if stream

@@ -68,18 +68,18 @@ impl Limits {
     /// Returns how many remuxed streams there may be at once. Each takes a whole buffer. Together
     /// they leave half of `--buffers` to the original streams, except that one is always allowed.
     /// Otherwise a viewer of many sessions could take the memory of all.
-    pub fn shadows_max(&self) -> usize {
+    pub fn remuxed_max(&self) -> usize {
         let buffers = self.buffers_bytes_max / self.stream.buffer_bytes.max(1);
         (buffers / 2).max(1)
     }
 
     /// Returns the memory of all remuxed streams at most, beside `--buffers`.
-    pub fn shadows_held_bytes_max(&self) -> usize {
+    pub fn remuxed_held_bytes_max(&self) -> usize {
         let remuxer = Remuxer::held_bytes_max(self.remuxed_unit_bytes_max());
         let udp_clients = self.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
         let rtp = RTP_BYTES + udp_clients;
         let each = self.stream.held_beside_buffer_max() + GRANTED_BYTES + rtp + remuxer;
-        self.shadows_max() * each
+        self.remuxed_max() * each
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
         stage.relay.ctx.settings().limits
     }
 
-    fn shadow(format: Format, target: Target) -> RemuxedStream {
+    fn remuxed(format: Format, target: Target) -> RemuxedStream {
         let remuxer = Remuxer::new(format, target, UNIT_MAX).expect("it is read");
         RemuxedStream::new((StreamId::from_u64(1), 1), target, remuxer)
     }
@@ -249,20 +249,20 @@ mod tests {
     fn remuxed_streams_use_half_of_the_buffers_at_most() {
         let few = limits(&["--buffer=1M", "--buffers=8M"]);
         let many = limits(&["--buffer=1M", "--buffers=17M"]);
-        assert_eq!((few.shadows_max(), many.shadows_max()), (4, 8));
+        assert_eq!((few.remuxed_max(), many.remuxed_max()), (4, 8));
         let one = limits(&["--buffer=1M", "--buffers=1M"]);
-        assert_eq!(one.shadows_max(), 1);
+        assert_eq!(one.remuxed_max(), 1);
         assert_eq!(one.remuxed_unit_bytes_max(), 256 * 1024);
-        let each = one.shadows_held_bytes_max();
-        assert_eq!(few.shadows_held_bytes_max(), 4 * each);
-        assert_eq!(many.shadows_held_bytes_max(), 8 * each);
+        let each = one.remuxed_held_bytes_max();
+        assert_eq!(few.remuxed_held_bytes_max(), 4 * each);
+        assert_eq!(many.remuxed_held_bytes_max(), 8 * each);
         // Without UDP clients, each stream has the rest.
         let mut alone = one;
         alone.tokens.udp_clients_per_session_max = 0;
         let clients = one.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
         assert!(clients > 0);
         let mut rest = each - clients;
-        assert_eq!(alone.shadows_held_bytes_max(), rest);
+        assert_eq!(alone.remuxed_held_bytes_max(), rest);
         let remuxer = Remuxer::held_bytes_max(256 * 1024);
         let beside = one.stream.held_beside_buffer_max();
         for part in [RTP_BYTES, GRANTED_BYTES, remuxer, beside] {
@@ -275,36 +275,36 @@ mod tests {
     /// A stream that is behind reads two bytes more for each one that arrives.
     #[test]
     fn a_remuxed_stream_that_is_behind_lets_a_third_be_read() {
-        let mut shadow = shadow(Format::Flv, ts_output());
-        assert_eq!(shadow.part_wanted(), LARGER);
-        shadow.is_behind_from(7);
-        assert_eq!(shadow.behind(), Some(7));
-        assert_eq!(shadow.part_wanted(), 3 * LARGER);
-        shadow.keep_up();
-        assert_eq!((shadow.behind(), shadow.part_wanted()), (None, LARGER));
+        let mut remuxed = remuxed(Format::Flv, ts_output());
+        assert_eq!(remuxed.part_wanted(), LARGER);
+        remuxed.is_behind_from(7);
+        assert_eq!(remuxed.behind(), Some(7));
+        assert_eq!(remuxed.part_wanted(), 3 * LARGER);
+        remuxed.keep_up();
+        assert_eq!((remuxed.behind(), remuxed.part_wanted()), (None, LARGER));
     }
 
     /// The length of the output buffer before the call does not count.
     #[test]
     fn the_cost_is_measured_by_the_new_bytes_alone() {
-        let mut shadow = shadow(Format::Flv, ts_output());
+        let mut remuxed = remuxed(Format::Flv, ts_output());
         let mut out = vec![0; 4 << 20];
-        let fed = shadow.feed(&FILE[..9_000], &mut out);
+        let fed = remuxed.feed(&FILE[..9_000], &mut out);
         fed.result.expect("it is sound");
-        shadow.allowance = 0;
+        remuxed.allowance = 0;
         let mut tail = FILE[9_000..].to_vec();
         tail.truncate(20_000);
-        let fed = shadow.feed(&tail, &mut out);
+        let fed = remuxed.feed(&tail, &mut out);
         fed.result.expect("it is sound");
         assert!(fed.work > 2 * tail.len());
-        assert!((1..=WORK_SAVED_MAX).contains(&shadow.allowance));
-        let remuxer = shadow.remuxer.as_ref().expect("it goes on");
+        assert!((1..=WORK_SAVED_MAX).contains(&remuxed.allowance));
+        let remuxer = remuxed.remuxer.as_ref().expect("it goes on");
         let beside = remuxer.held_bytes();
         assert!(beside > 1);
-        assert_eq!(shadow.held_bytes(), size_of::<Remuxer>() + beside);
-        shadow.finish(&mut out);
-        assert_eq!(shadow.held_bytes(), 0);
-        assert!(shadow.feed(FILE, &mut out).result.is_ok(), "it takes all");
+        assert_eq!(remuxed.held_bytes(), size_of::<Remuxer>() + beside);
+        remuxed.finish(&mut out);
+        assert_eq!(remuxed.held_bytes(), 0);
+        assert!(remuxed.feed(FILE, &mut out).result.is_ok(), "it takes all");
     }
 
     #[test]
@@ -313,13 +313,13 @@ mod tests {
         for (format, media, is_empty) in
             [(Format::Flv, FILE, false), (Format::WebM, &webm[..], true)]
         {
-            let mut shadow = shadow(format, ts_output());
+            let mut remuxed = remuxed(format, ts_output());
             let mut out = Vec::new();
             for piece in media.chunks(PIECE_BYTES) {
-                let fed = shadow.feed(piece, &mut out);
+                let fed = remuxed.feed(piece, &mut out);
                 fed.result.expect("it is sound");
             }
-            let why = shadow.emptiness();
+            let why = remuxed.emptiness();
             assert_eq!(why.is_some(), is_empty, "{why:?}");
             assert!(why.is_none_or(|why| why.contains("VP8")));
         }

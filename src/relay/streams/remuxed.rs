@@ -113,8 +113,8 @@ impl Streams {
         let original = *self.running.get(session)?;
         let stream = match reply.head_only {
             // HEAD is no reason to remux a stream.
-            true => self.shadow_of(original, target, ctx),
-            false => self.cast(original, target, ctx).map(Some),
+            true => self.remuxed_of(original, target, ctx),
+            false => self.remux_target(original, target, ctx).map(Some),
         };
         match stream {
             Ok(Some(stream)) => self.view(id, stream, reply, ctx),
@@ -144,8 +144,8 @@ impl Streams {
             return Ok(Some(id));
         };
         let stream = match head_only {
-            true => self.shadow_of(id, target, ctx),
-            false => self.cast(id, target, ctx).map(Some),
+            true => self.remuxed_of(id, target, ctx),
+            false => self.remux_target(id, target, ctx).map(Some),
         };
         stream.map_err(|why| why.refusal(target))
     }
@@ -153,14 +153,14 @@ impl Streams {
     /// Returns whether this stream's segments are its session's: of a remuxed stream, only if the
     /// original has none.
     pub(super) fn is_played(&self, id: StreamId) -> bool {
-        let shadow = self
+        let remuxed = self
             .streams
             .get(id)
-            .and_then(|stream| stream.shadow.as_ref());
-        shadow.is_none_or(|shadow| {
-            let original = self.streams.get(shadow.original);
+            .and_then(|stream| stream.remuxed.as_ref());
+        remuxed.is_none_or(|remuxed| {
+            let original = self.streams.get(remuxed.original);
             let told = original.map(|original| original.buffer.told());
-            matches!(told, Some(Told::Known(format)) if segmented_as(format) == Some(shadow.target))
+            matches!(told, Some(Told::Known(format)) if segmented_as(format) == Some(remuxed.target))
         })
     }
 
@@ -183,11 +183,14 @@ impl Streams {
         let Some(target) = target.filter(|_| ctx.settings().remuxes) else {
             return id;
         };
-        let mut casts = stream.casts.iter().filter(|cast| cast.target == target);
-        match casts.find_map(|cast| cast.stream) {
-            Some(shadow) => shadow,
-            None if is_wanted && !has_ended => match self.cast(id, target, ctx) {
-                Ok(shadow) => shadow,
+        let mut remux_targets = stream
+            .remux_targets
+            .iter()
+            .filter(|remux_target| remux_target.target == target);
+        match remux_targets.find_map(|remux_target| remux_target.stream) {
+            Some(remuxed) => remuxed,
+            None if is_wanted && !has_ended => match self.remux_target(id, target, ctx) {
+                Ok(remuxed) => remuxed,
                 Err(RemuxError::NoRoom) => self.cast_later(id, ctx),
                 Err(RemuxError::NotYet | RemuxError::Unfit(_)) => id,
             },
@@ -207,7 +210,7 @@ impl Streams {
 
     /// Returns the stream in this container: itself, or one remuxed from it. `None`: it has yet to
     /// begin.
-    fn shadow_of(
+    fn remuxed_of(
         &self,
         original: StreamId,
         target: Target,
@@ -222,8 +225,8 @@ impl Streams {
         if format == target.format() {
             return Ok(Some(original));
         }
-        let mut casts = stream.casts.iter();
-        match casts.find(|cast| cast.target == target) {
+        let mut remux_targets = stream.remux_targets.iter();
+        match remux_targets.find(|remux_target| remux_target.target == target) {
             Some(RemuxTarget {
                 fault: Some(fault), ..
             }) => return Err(RemuxError::Unfit(fault.to_string())),
@@ -235,41 +238,43 @@ impl Streams {
         }
         let limits = &ctx.settings().limits;
         let has_buffer = self.pool.bytes_left >= limits.stream.buffer_bytes as isize;
-        match has_buffer && self.shadows().count() < limits.shadows_max() {
+        match has_buffer && self.all_remuxed().count() < limits.remuxed_max() {
             true => Ok(None),
             false => Err(RemuxError::NoRoom),
         }
     }
 
     /// Returns the stream in this container, and begins to remux it if needed.
-    pub(super) fn cast(
+    pub(super) fn remux_target(
         &mut self,
         original: StreamId,
         target: Target,
         ctx: &mut Context,
     ) -> Result<StreamId, RemuxError> {
-        let found = self.shadow_of(original, target, ctx);
+        let found = self.remuxed_of(original, target, ctx);
         if matches!(found, Err(RemuxError::NoRoom)) {
             let session = self
                 .streams
                 .get(original)
                 .map(|stream| stream.session.clone());
             if let Some(session) = session {
-                self.make_room_for_shadow(&session, ctx);
+                self.make_room_for_remuxed(&session, ctx);
             }
         }
         if let Some(stream) = found? {
             return Ok(stream);
         }
-        let (id, fault) = match self.begin_shadow(original, target, ctx) {
+        let (id, fault) = match self.begin_remuxed(original, target, ctx) {
             Ok(id) => (Some(id), None),
             Err(RemuxError::Unfit(why)) => (None, Some(why.into_boxed_str())),
             Err(why @ (RemuxError::NotYet | RemuxError::NoRoom)) => return Err(why),
         };
         let stream = self.streams.get_mut(original).ok_or(RemuxError::NotYet)?;
-        stream.casts.retain(|cast| cast.target != target);
+        stream
+            .remux_targets
+            .retain(|remux_target| remux_target.target != target);
         let why = fault.as_ref().map(|why| why.to_string());
-        stream.casts.push(RemuxTarget {
+        stream.remux_targets.push(RemuxTarget {
             target,
             stream: id,
             fault,
@@ -292,7 +297,7 @@ impl Streams {
     }
 
     /// Begins to remux a stream, from where a new viewer would begin: so there is output at once.
-    fn begin_shadow(
+    fn begin_remuxed(
         &mut self,
         original: StreamId,
         target: Target,
@@ -316,7 +321,7 @@ impl Streams {
             buffer.cut_into_segments(plan);
         }
         let (lead, mut at) = stream.buffer.opening(now);
-        let mut shadow = RemuxedStream::new((original, stream.serial), target, remuxer);
+        let mut remuxed = RemuxedStream::new((original, stream.serial), target, remuxer);
         let mut out = std::mem::take(&mut self.remuxed);
         let mut piece: &[u8] = &lead;
         // Only a fraction of the new stream's buffer, or its beginning would be overwritten.
@@ -324,7 +329,7 @@ impl Streams {
         let mut fed = Ok(());
         loop {
             for piece in piece.chunks(PIECE_BYTES) {
-                let of_piece = shadow.feed(piece, &mut out);
+                let of_piece = remuxed.feed(piece, &mut out);
                 buffer.append(&out, &mut self.pool, now);
                 out.clear();
                 self.work += of_piece.work;
@@ -337,14 +342,14 @@ impl Streams {
                 break;
             }
         }
-        shadow.is_behind_from(at);
+        remuxed.is_behind_from(at);
         self.remuxed = out;
-        let fault = fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| shadow.emptiness());
+        let fault = fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| remuxed.emptiness());
         if let Some(why) = fault {
             buffer.release(&mut self.pool);
             return Err(RemuxError::Unfit(why));
         }
-        let new = stream.shadow(self.live_serial_next, buffer, shadow);
+        let new = stream.remuxed(self.live_serial_next, buffer, remuxed);
         let id = self.streams.insert(new);
         self.order.insert(self.live_serial_next, id);
         self.live_serial_next += 1;
@@ -353,24 +358,24 @@ impl Streams {
     }
 
     /// Feeds new bytes to the remuxed streams that keep up.
-    pub(super) fn feed_shadows(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
-        for id in self.shadows_of(id).into_iter().flatten() {
+    pub(super) fn feed_remuxed(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
+        for id in self.all_remuxed_of(id).into_iter().flatten() {
             if self.is_behind(id) {
                 continue;
             }
             for piece in bytes.chunks(PIECE_BYTES) {
                 let mut out = std::mem::take(&mut self.remuxed);
                 let stream = self.streams.get_mut(id);
-                let shadow = stream.and_then(|stream| stream.shadow.as_mut());
-                if let Some(fed) = shadow.map(|shadow| shadow.feed(piece, &mut out)) {
-                    self.comes_of_shadow(id, fed, out, ctx);
+                let remuxed = stream.and_then(|stream| stream.remuxed.as_mut());
+                if let Some(fed) = remuxed.map(|remuxed| remuxed.feed(piece, &mut out)) {
+                    self.take_remuxed(id, fed, out, ctx);
                 }
             }
         }
     }
 
     /// Appends the output of a piece to a remuxed stream.
-    pub(super) fn comes_of_shadow(
+    pub(super) fn take_remuxed(
         &mut self,
         id: StreamId,
         fed: Fed,
@@ -386,8 +391,8 @@ impl Streams {
             .streams
             .get(id)
             .filter(|stream| stream.buffer.newest() == 0);
-        let shadow = stream.and_then(|stream| stream.shadow.as_ref());
-        let emptiness = shadow.and_then(RemuxedStream::emptiness);
+        let remuxed = stream.and_then(|stream| stream.remuxed.as_ref());
+        let emptiness = remuxed.and_then(RemuxedStream::emptiness);
         let fault = fed.result.err().map(|MediaError(why)| why.to_owned());
         if let Some(why) = fault.or(emptiness) {
             ctx.notify(Event::RemuxFailed { id, why });
@@ -397,20 +402,24 @@ impl Streams {
     /// Returns the response for a remuxed stream that has ended without output.
     pub(super) fn emptiness(&self, id: StreamId) -> Option<Refusal> {
         let stream = self.streams.get(id)?;
-        let shadow = stream.shadow.as_ref()?;
+        let remuxed = stream.remuxed.as_ref()?;
         stream
             .buffer
             .end()
             .filter(|_| stream.buffer.newest() == 0)?;
-        let casts = self
+        let remux_targets = self
             .streams
-            .get(shadow.original)
-            .map(|stream| &stream.casts);
-        let mut casts = casts.into_iter().flatten();
-        let fault =
-            casts.find_map(|cast| cast.fault.as_deref().filter(|_| cast.stream == Some(id)));
+            .get(remuxed.original)
+            .map(|stream| &stream.remux_targets);
+        let mut remux_targets = remux_targets.into_iter().flatten();
+        let fault = remux_targets.find_map(|remux_target| {
+            remux_target
+                .fault
+                .as_deref()
+                .filter(|_| remux_target.stream == Some(id))
+        });
         let why = fault.unwrap_or("it has ended before anything that can be carried has come");
-        Some(RemuxError::Unfit(why.to_owned()).refusal(shadow.target))
+        Some(RemuxError::Unfit(why.to_owned()).refusal(remuxed.target))
     }
 
     /// Returns the remuxing cost since the last call, in bytes that are only passed on.
@@ -419,45 +428,47 @@ impl Streams {
     }
 
     /// Ends a remuxed stream after an error. Its original goes on.
-    pub fn let_shadow_go(&mut self, id: StreamId, why: &str, ctx: &mut Context) {
+    pub fn drop_remuxed(&mut self, id: StreamId, why: &str, ctx: &mut Context) {
         let original = self.original_of(id);
         let stream = self.streams.get(id);
         if let Some(stream) = stream
-            && let Some(RemuxedStream { target, .. }) = stream.shadow
+            && let Some(RemuxedStream { target, .. }) = stream.remuxed
         {
             let (digest, name) = (stream.session.digest(), target.format().name());
             ctx.log(
                 Level::Warn,
                 format_args!("event=remux-fails session={digest} to={name} detail=\"{why}\""),
             );
-            let casts = self
+            let remux_targets = self
                 .streams
                 .get_mut(original)
-                .map(|stream| &mut stream.casts);
-            let mut casts = casts.into_iter().flatten();
-            if let Some(cast) = casts.find(|cast| cast.target == target) {
-                cast.fault = Some(why.into());
+                .map(|stream| &mut stream.remux_targets);
+            let mut remux_targets = remux_targets.into_iter().flatten();
+            if let Some(remux_target) =
+                remux_targets.find(|remux_target| remux_target.target == target)
+            {
+                remux_target.fault = Some(why.into());
             }
         }
-        self.end_shadow(id, End::Lost, ctx);
+        self.end_one_remuxed(id, End::Lost, ctx);
     }
 
     /// Ends the remuxed streams of an ended stream. Those that are behind end when they have caught
     /// up.
-    pub(super) fn end_shadows(&mut self, id: StreamId, end: End, ctx: &mut Context) {
-        for shadow in self.shadows_of(id).into_iter().flatten() {
-            if !self.is_behind(shadow) {
-                self.end_shadow(shadow, end, ctx);
+    pub(super) fn end_remuxed(&mut self, id: StreamId, end: End, ctx: &mut Context) {
+        for remuxed in self.all_remuxed_of(id).into_iter().flatten() {
+            if !self.is_behind(remuxed) {
+                self.end_one_remuxed(remuxed, end, ctx);
             }
         }
     }
 
-    pub(super) fn end_shadow(&mut self, id: StreamId, end: End, ctx: &mut Context) {
+    pub(super) fn end_one_remuxed(&mut self, id: StreamId, end: End, ctx: &mut Context) {
         let stream = self.streams.get_mut(id);
         if let Some(stream) = stream.filter(|stream| stream.buffer.end().is_none()) {
             let mut rest = Vec::new();
-            if let Some(shadow) = &mut stream.shadow {
-                shadow.finish(&mut rest);
+            if let Some(remuxed) = &mut stream.remuxed {
+                remuxed.finish(&mut rest);
             }
             self.give(id, &rest, ctx);
             self.close_stream(id, end, ctx);
@@ -467,37 +478,39 @@ impl Streams {
     /// Forgets the errors of the previous source: the next source may be remuxed.
     pub(super) fn forgive(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.casts.retain(|cast| cast.stream.is_some());
-            for cast in &mut stream.casts {
-                cast.fault = None;
+            stream
+                .remux_targets
+                .retain(|remux_target| remux_target.stream.is_some());
+            for remux_target in &mut stream.remux_targets {
+                remux_target.fault = None;
             }
         }
     }
 
     /// Ends a remuxed stream without viewers and clients. Returns its original, if it is one.
-    pub(super) fn tend_shadow(&mut self, id: StreamId, ctx: &mut Context) -> Option<StreamId> {
+    pub(super) fn tend_remuxed(&mut self, id: StreamId, ctx: &mut Context) -> Option<StreamId> {
         let stream = self.streams.get(id)?;
-        let original = stream.shadow.as_ref()?.original;
+        let original = stream.remuxed.as_ref()?.original;
         if !stream.is_wanted() {
             // Nobody reads the end that it gets.
-            self.end_shadow(id, End::Complete, ctx);
+            self.end_one_remuxed(id, End::Complete, ctx);
         }
         self.forget_if_over(id, ctx);
         Some(original)
     }
 
     /// Removes a remuxed stream from its original, which may go now, too.
-    pub(super) fn forget_shadow(&mut self, stream: &Stream, id: StreamId, ctx: &mut Context) {
+    pub(super) fn forget_remuxed(&mut self, stream: &Stream, id: StreamId, ctx: &mut Context) {
         if let Some(RemuxedStream {
             original, target, ..
-        }) = stream.shadow
+        }) = stream.remuxed
         {
-            let casts = self
+            let remux_targets = self
                 .streams
                 .get_mut(original)
-                .map(|stream| &mut stream.casts);
-            for cast in casts.into_iter().flatten() {
-                cast.stream = cast.stream.filter(|stream| *stream != id);
+                .map(|stream| &mut stream.remux_targets);
+            for remux_target in remux_targets.into_iter().flatten() {
+                remux_target.stream = remux_target.stream.filter(|stream| *stream != id);
             }
             let (digest, name) = (stream.session.digest(), target.format().name());
             ctx.log(
@@ -509,46 +522,50 @@ impl Streams {
     }
 
     /// Returns the streams that are remuxed from this one.
-    pub(super) fn shadows_of(&self, id: StreamId) -> [Option<StreamId>; Target::ALL.len()] {
+    pub(super) fn all_remuxed_of(&self, id: StreamId) -> [Option<StreamId>; Target::ALL.len()] {
         let stream = self.streams.get(id);
-        let mut casts = stream.into_iter().flat_map(|stream| &stream.casts);
-        [(); Target::ALL.len()].map(|()| casts.next().and_then(|cast| cast.stream))
+        let mut remux_targets = stream.into_iter().flat_map(|stream| &stream.remux_targets);
+        [(); Target::ALL.len()].map(|()| {
+            remux_targets
+                .next()
+                .and_then(|remux_target| remux_target.stream)
+        })
     }
 
     /// Returns a stream and its remuxed streams.
-    pub(super) fn with_shadows(&self, id: StreamId) -> impl Iterator<Item = StreamId> + use<> {
-        std::iter::once(id).chain(self.shadows_of(id).into_iter().flatten())
+    pub(super) fn with_remuxed(&self, id: StreamId) -> impl Iterator<Item = StreamId> + use<> {
+        std::iter::once(id).chain(self.all_remuxed_of(id).into_iter().flatten())
     }
 
     /// Returns a stream's original, or itself.
     pub(super) fn original_of(&self, id: StreamId) -> StreamId {
-        let shadow = self
+        let remuxed = self
             .streams
             .get(id)
-            .and_then(|stream| stream.shadow.as_ref());
-        shadow.map_or(id, |shadow| shadow.original)
+            .and_then(|stream| stream.remuxed.as_ref());
+        remuxed.map_or(id, |remuxed| remuxed.original)
     }
 
     /// Returns whether anybody watches a stream, in any container.
     pub(super) fn is_seen(&self, id: StreamId) -> bool {
-        let mut streams = self.with_shadows(id).filter_map(|id| self.streams.get(id));
+        let mut streams = self.with_remuxed(id).filter_map(|id| self.streams.get(id));
         streams.any(Stream::is_watched)
     }
 
     /// Returns how many bytes of a stream's source may be read at once, for all its viewers.
     pub(super) fn wanted_bytes(&self, id: StreamId) -> usize {
-        let wanted = self.with_shadows(id).filter_map(|id| {
+        let wanted = self.with_remuxed(id).filter_map(|id| {
             let wanted = self.streams.get(id)?.buffer.wanted_bytes(&self.pool);
-            let shadow = self.streams.get(id)?.shadow.as_ref();
-            Some(wanted / shadow.map_or(1, RemuxedStream::part_wanted))
+            let remuxed = self.streams.get(id)?.remuxed.as_ref();
+            Some(wanted / remuxed.map_or(1, RemuxedStream::part_wanted))
         });
         wanted.min().unwrap_or(0)
     }
 
     /// Returns all remuxed streams.
-    pub(super) fn shadows(&self) -> impl Iterator<Item = (StreamId, &Stream)> {
+    pub(super) fn all_remuxed(&self) -> impl Iterator<Item = (StreamId, &Stream)> {
         let streams = self.streams.iter();
-        streams.filter(|(_, stream)| stream.shadow.is_some())
+        streams.filter(|(_, stream)| stream.remuxed.is_some())
     }
 }
 

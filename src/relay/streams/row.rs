@@ -109,8 +109,8 @@ impl Stream {
 
     /// Returns the serial number in the API: of a remuxed stream its original's.
     pub(super) fn listed_serial(&self) -> u64 {
-        let shadow = self.shadow.as_ref();
-        shadow.map_or(self.serial, |shadow| shadow.serial)
+        let remuxed = self.remuxed.as_ref();
+        remuxed.map_or(self.serial, |remuxed| remuxed.serial)
     }
 
     fn row_source(&self) -> RowSource {
@@ -145,12 +145,12 @@ impl Stream {
     /// Returns its row of list-streams, the streams that are remuxed from it included.
     pub(super) fn row<'a>(
         &'a self,
-        shadows: impl Iterator<Item = &'a Stream>,
+        all_remuxed: impl Iterator<Item = &'a Stream>,
         ctx: &Context,
     ) -> Row<'a> {
         let mut row = self.own_row(ctx);
-        for shadow in shadows {
-            row.add(shadow);
+        for remuxed in all_remuxed {
+            row.add(remuxed);
         }
         row
     }
@@ -192,17 +192,17 @@ impl Stream {
 
 impl Row<'_> {
     /// Adds the figures of a stream that is remuxed from this one.
-    fn add(&mut self, shadow: &Stream) {
-        let figures = shadow.buffer.figures();
-        self.bytes_sent += figures.bytes_sent + shadow.rtp_out.udp_out.bytes_sent();
-        self.viewers += shadow.buffer.viewer_count();
-        self.udp_clients += shadow.rtp_out.udp_out.client_count();
-        self.udp.extend(shadow.row_clients());
+    fn add(&mut self, remuxed: &Stream) {
+        let figures = remuxed.buffer.figures();
+        self.bytes_sent += figures.bytes_sent + remuxed.rtp_out.udp_out.bytes_sent();
+        self.viewers += remuxed.buffer.viewer_count();
+        self.udp_clients += remuxed.rtp_out.udp_out.client_count();
+        self.udp.extend(remuxed.row_clients());
         self.skips += figures.skips;
-        self.cuts.add(shadow.cuts);
-        let target = shadow.shadow.as_ref().map(|shadow| shadow.target);
+        self.cuts.add(remuxed.cuts);
+        let target = remuxed.remuxed.as_ref().map(|remuxed| remuxed.target);
         self.remuxed
             .extend(target.map(|target| target.format().name()));
-        self.held_bytes += shadow.held_bytes();
+        self.held_bytes += remuxed.held_bytes();
     }
 }

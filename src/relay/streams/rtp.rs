@@ -231,7 +231,7 @@ impl Streams {
                 _,
                 StreamSource::Http(_)
                 | StreamSource::Held { .. }
-                | StreamSource::Shadow
+                | StreamSource::Remuxed
                 | StreamSource::Gone,
             ) => None,
         }

@@ -39,7 +39,6 @@ pub struct Datagrams<'a> {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct RtpOut {
     /// The clients, and the datagrams on their way to them.
-    #[cfg_attr(feature = "handover", serde(rename = "post"))]
     pub udp_out: UdpOut,
     /// The output of MPEG-TS from a body, if the stream is or may be MPEG-TS.
     pub ts_output: Option<TsOutput>,
@@ -227,7 +226,7 @@ impl Streams {
             self.set_own_clients(id, Rc::new([]), ctx);
         }
         self.set_own_clients(sent, clients, ctx);
-        self.tend_shadow(sent, ctx);
+        self.tend_remuxed(sent, ctx);
     }
 
     fn set_own_clients(&mut self, id: StreamId, clients: Rc<[Destination]>, ctx: &mut Context) {
@@ -239,14 +238,14 @@ impl Streams {
             StreamSource::Rtp(address) => Some(address),
             StreamSource::Http(_)
             | StreamSource::Held { .. }
-            | StreamSource::Shadow
+            | StreamSource::Remuxed
             | StreamSource::Gone => None,
         };
         let random = || ctx.draw();
         // A stream without a source must not go back to its last source either.
         let not_for = match source {
             StreamSource::Held { .. } | StreamSource::Gone => stream.rtp_out.udp_out.source(),
-            StreamSource::Http(_) | StreamSource::Rtp(_) | StreamSource::Shadow => address,
+            StreamSource::Http(_) | StreamSource::Rtp(_) | StreamSource::Remuxed => address,
         };
         stream.rtp_out.udp_out.set_clients(clients, not_for, random);
         let has_ended = stream.buffer.end().is_some();
@@ -318,7 +317,7 @@ impl Streams {
     /// Returns whether a body is so far ahead of its clock that it must not be read.
     pub(super) fn is_ahead(&self, id: StreamId, ctx: &Context) -> bool {
         let held_bytes_max = ctx.settings().limits.stream.buffer_bytes as u64 / 2;
-        let streams = self.with_shadows(id).filter_map(|id| self.streams.get(id));
+        let streams = self.with_remuxed(id).filter_map(|id| self.streams.get(id));
         streams.into_iter().any(|stream| {
             let ts_output = stream.rtp_out.ts_output.as_ref();
             ts_output.is_some_and(|ts_output| {

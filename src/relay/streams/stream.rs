@@ -72,11 +72,11 @@ pub struct Stream {
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) armed: Armed,
     /// Its remuxed streams, by container.
-    pub(super) casts: Vec<RemuxTarget>,
+    pub(super) remux_targets: Vec<RemuxTarget>,
     /// The time of the next attempt to remux it for UDP clients: there was no memory for it.
     pub(super) cast_again_at: Option<Instant>,
     /// How it is remuxed, if it is remuxed from another stream.
-    pub(super) shadow: Option<RemuxedStream>,
+    pub(super) remuxed: Option<RemuxedStream>,
 }
 
 impl Stream {
@@ -107,24 +107,24 @@ impl Stream {
             lined_up: 0,
             is_paused: false,
             armed: Armed::default(),
-            casts: Vec::new(),
+            remux_targets: Vec::new(),
             cast_again_at: None,
-            shadow: None,
+            remuxed: None,
         }
     }
 
     /// Creates a stream that is remuxed from this one.
-    pub(super) fn shadow(
+    pub(super) fn remuxed(
         &self,
         serial: u64,
         buffer: StreamBuffer<ConnectionId>,
-        shadow: RemuxedStream,
+        remuxed: RemuxedStream,
     ) -> Stream {
-        let from = (StreamSource::Shadow, self.source_address);
+        let from = (StreamSource::Remuxed, self.source_address);
         Stream {
             serial,
             via: self.via.clone(),
-            shadow: Some(shadow),
+            remuxed: Some(remuxed),
             ..Stream::new(self.session.clone(), from, buffer)
         }
     }
@@ -143,11 +143,11 @@ impl Stream {
             + string_bytes(self.via.as_ref())
             + string_bytes(self.source_type.as_ref())
             + self
-                .casts
+                .remux_targets
                 .iter()
                 .map(RemuxTarget::held_bytes)
                 .sum::<usize>()
-            + self.shadow.as_ref().map_or(0, RemuxedStream::held_bytes)
+            + self.remuxed.as_ref().map_or(0, RemuxedStream::held_bytes)
     }
 
     /// Returns whether it has a viewer, over one response or by playlist.
@@ -179,8 +179,9 @@ impl Stream {
                 if self.cast_again_at.is_some() {
                     return Some("to make it MPEG-TS takes one more --buffer than is left");
                 }
-                let target = |cast: &&RemuxTarget| cast.target.format() == Format::MpegTs;
-                self.casts.iter().find(target)?.fault.as_deref()
+                let target =
+                    |remux_target: &&RemuxTarget| remux_target.target.format() == Format::MpegTs;
+                self.remux_targets.iter().find(target)?.fault.as_deref()
             }
             Told::Known(_) | Told::Unknown => Some("not MPEG-TS"),
         }
@@ -254,7 +255,7 @@ impl Streams {
         }
         // A player that still plays the ended stream continues with this one's segment numbers.
         let draining = self.draining.of(&session);
-        let before: Vec<StreamId> = draining.flat_map(|id| self.with_shadows(id)).collect();
+        let before: Vec<StreamId> = draining.flat_map(|id| self.with_remuxed(id)).collect();
         let number = |id| Some(self.streams.get_mut(id)?.buffer.segments()?.next_number());
         let number_min = before.into_iter().filter_map(number).max().unwrap_or(0);
         self.end_rest_of(&session, ctx);
@@ -329,7 +330,7 @@ impl Streams {
     fn pass_on(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
         self.make_way(id, bytes.len(), ctx);
         self.give(id, bytes, ctx);
-        self.feed_shadows(id, bytes, ctx);
+        self.feed_remuxed(id, bytes, ctx);
     }
 
     /// Appends bytes to a stream, for its viewers and its UDP clients.
@@ -343,7 +344,7 @@ impl Streams {
         let has_grown = stream.buffer.segments().is_some_and(Cutter::take_grown);
         // The format of a remuxed stream is known from its beginning.
         let is_told = was_undecided && stream.buffer.told() != Told::Undecided;
-        let is_told = is_told && stream.shadow.is_none();
+        let is_told = is_told && stream.remuxed.is_none();
         let notice = stream.buffer.take_notice();
         let digest = stream.session.digest();
         match notice {
@@ -401,7 +402,7 @@ impl Streams {
             self.pass_on(id, &rest, ctx);
         }
         let has_viewers = self.is_seen(id);
-        self.end_shadows(id, end, ctx);
+        self.end_remuxed(id, end, ctx);
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
@@ -458,8 +459,11 @@ impl Streams {
             return;
         }
         stream.rtp_out.clear();
-        let has_shadows = stream.casts.iter().any(|cast| cast.stream.is_some());
-        if stream.is_watched() || has_shadows {
+        let has_remuxed = stream
+            .remux_targets
+            .iter()
+            .any(|remux_target| remux_target.stream.is_some());
+        if stream.is_watched() || has_remuxed {
             return;
         }
         if let Some(mut stream) = self.streams.remove(id) {
@@ -472,8 +476,8 @@ impl Streams {
             stream.buffer.release(&mut self.pool);
             ctx.disarm(&mut stream.armed, Owner::Stream(id));
             self.order.remove(&stream.serial);
-            if stream.shadow.is_some() {
-                return self.forget_shadow(&stream, id, ctx);
+            if stream.remuxed.is_some() {
+                return self.forget_remuxed(&stream, id, ctx);
             }
             let id_told = stream.id(ctx.run());
             ctx.emit(&stream.session, &ServerEvent::StreamOver { id: id_told });
@@ -572,7 +576,7 @@ impl Streams {
     pub fn shut_down(&mut self, ctx: &mut Context) {
         let streams = self.streams.iter();
         let ids = streams.filter(|(_, stream)| {
-            !matches!(stream.source, StreamSource::Http(_) | StreamSource::Shadow)
+            !matches!(stream.source, StreamSource::Http(_) | StreamSource::Remuxed)
         });
         for id in ids.map(|(id, _)| id).collect::<Vec<_>>() {
             self.end(id, End::Complete, SHUT_DOWN, ctx);

@@ -426,7 +426,7 @@ fn sums_cover_running_and_ended_streams() {
         }
         let now = sums(&stage);
         assert_eq!((now.running, now.viewers), (2, 2 * (round + 1)));
-        assert_eq!((now.draining, now.held, now.shadows), (0, 0, 0));
+        assert_eq!((now.draining, now.held, now.all_remuxed), (0, 0, 0));
         assert_eq!(now.figures.bytes_received, received);
         assert_eq!(now.figures.bytes_sent, sent);
         assert_eq!(now.udp_bytes, 0);
@@ -488,7 +488,7 @@ fn the_figures_of_a_remuxed_stream_belong_to_its_original() {
     assert_eq!(row["udp"].as_array().map(Vec::len), Some(2));
     assert_eq!(row["remuxed"].as_array().map(Vec::len), Some(1));
     let sums = streams.sums(&stage.relay.ctx);
-    assert_eq!((sums.running, sums.shadows, sums.viewers), (1, 1, 5));
+    assert_eq!((sums.running, sums.all_remuxed, sums.viewers), (1, 1, 5));
     assert_eq!(sums.udp_clients, 2);
     assert!(sums.udp_bytes > 0);
     assert_eq!(row["bytes_sent"], sums.figures.bytes_sent + sums.udp_bytes);
@@ -563,7 +563,7 @@ fn a_draining_stream_is_cut_off_for_a_stream_and_not_for_a_remuxed_one() {
         put(&mut stage, "s", FILE);
         stage.viewer("s/live.ts");
         stage.settle();
-        assert_eq!(stage.relay.streams.shadows().count(), 1);
+        assert_eq!(stage.relay.streams.all_remuxed().count(), 1);
         assert_eq!(stage.relay.streams.draining.len(), 1);
         put(&mut stage, "t", &[7; 1000]);
         assert_eq!(stage.relay.streams.draining.len(), left, "{places}");
@@ -726,15 +726,15 @@ fn every_part_of_the_streams_counts_as_memory() {
 #[cfg(feature = "remux")]
 #[test]
 fn the_errors_of_remuxed_streams_count_as_memory() {
-    let cast = |fault: Option<&str>| RemuxTarget {
+    let remux_target = |fault: Option<&str>| RemuxTarget {
         target: Target::ALL[0],
         stream: None,
         fault: fault.map(Into::into),
     };
-    assert_eq!(cast(None).held_bytes(), size_of::<RemuxTarget>());
-    let (short, long) = (cast(Some("abc")), cast(Some("abcdefghij")));
+    assert_eq!(remux_target(None).held_bytes(), size_of::<RemuxTarget>());
+    let (short, long) = (remux_target(Some("abc")), remux_target(Some("abcdefghij")));
     assert_eq!(long.held_bytes(), short.held_bytes() + 7);
-    assert_eq!(short.held_bytes(), cast(None).held_bytes() + 3);
+    assert_eq!(short.held_bytes(), remux_target(None).held_bytes() + 3);
 }
 
 /// No figure may be so large that adding another overflows.

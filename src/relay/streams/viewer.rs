@@ -108,8 +108,8 @@ impl Viewing {
     /// Returns the response's head, once. It needs the media type and, of a remuxed stream, a track
     /// that can be carried.
     fn take_head(&mut self, stream: &Stream) -> Option<Vec<u8>> {
-        let shadow = stream.shadow.as_ref();
-        if stream.buffer.newest() == 0 && shadow.is_some_and(|shadow| !shadow.carries_any()) {
+        let remuxed = stream.remuxed.as_ref();
+        if stream.buffer.newest() == 0 && remuxed.is_some_and(|remuxed| !remuxed.carries_any()) {
             return None;
         }
         let media_type = stream.buffer.media_type().filter(|_| self.owes_head)?;
@@ -356,7 +356,7 @@ impl Streams {
 
     /// Updates a stream after a viewer or client has left: it may resume, end or be removed.
     pub fn tend(&mut self, id: StreamId, ctx: &mut Context) {
-        let id = self.tend_shadow(id, ctx).unwrap_or(id);
+        let id = self.tend_remuxed(id, ctx).unwrap_or(id);
         self.tend_held(id, ctx);
         self.resume_if_served(id, ctx);
         self.forget_if_over(id, ctx);

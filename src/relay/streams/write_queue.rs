@@ -81,14 +81,14 @@ impl WriteQueue {
 
     /// Returns the stream whose turn it is.
     pub fn whose(&mut self) -> Option<StreamId> {
-        if self.left == 0 || self.standing(self.line).is_empty() {
+        if self.left == 0 || self.session_state(self.line).is_empty() {
             let other = self.line.opposite();
-            if !self.standing(other).is_empty() {
+            if !self.session_state(other).is_empty() {
                 self.line = other;
             }
             self.left = self.line.turn();
         }
-        self.standing(self.line).front().copied()
+        self.session_state(self.line).front().copied()
     }
 
     /// Counts a write to a viewer of the first stream. Returns whether the turn is over.
@@ -99,14 +99,14 @@ impl WriteQueue {
 
     /// Removes the first stream from its queue.
     pub fn end_turn(&mut self) {
-        self.standing(self.line).pop_front();
+        self.session_state(self.line).pop_front();
         self.left = 0;
     }
 
     /// Appends a stream with this many unsent bytes for a viewer. Returns the queue.
     pub fn line_up(&mut self, bytes: u64, id: StreamId) -> Backlog {
         let line = Backlog::with(bytes);
-        self.standing(line).push_back(id);
+        self.session_state(line).push_back(id);
         line
     }
 
@@ -119,7 +119,7 @@ impl WriteQueue {
         self.much.push_back(id);
     }
 
-    fn standing(&mut self, line: Backlog) -> &mut VecDeque<StreamId> {
+    fn session_state(&mut self, line: Backlog) -> &mut VecDeque<StreamId> {
         match line {
             Backlog::Much => &mut self.much,
             Backlog::Little => &mut self.little,

@@ -69,14 +69,14 @@ fn opens(name: &str) -> Terms {
 }
 
 /// From there, with nothing that says more.
-fn claim(way: EntryPoint, from: &str) -> AccessRequest<'static> {
+fn access_request(way: EntryPoint, from: &str) -> AccessRequest<'static> {
     AccessRequest::without_request(way, from.parse().expect("an address"))
 }
 
 fn caller(way: EntryPoint) -> AccessRequest<'static> {
     AccessRequest {
         host: "10.9.0.1:8000",
-        ..claim(way, "10.0.0.1:6000")
+        ..access_request(way, "10.0.0.1:6000")
     }
 }
 
@@ -108,7 +108,7 @@ fn the_api_is_for_pages_of_its_own_alone() {
         ("null", own, false, false),
         ("10.9.0.1:8000", own, false, false),
     ] {
-        let claim = AccessRequest {
+        let access_request = AccessRequest {
             host,
             is_proxied,
             origin: Some(origin),
@@ -116,7 +116,11 @@ fn the_api_is_for_pages_of_its_own_alone() {
         };
         let expected = if is_own { 0 } else { 403 };
         let what = (origin, host, is_proxied);
-        assert_eq!(status(table.gate().enter(&claim)), expected, "{what:?}");
+        assert_eq!(
+            status(table.gate().enter(&access_request)),
+            expected,
+            "{what:?}"
+        );
     }
     for (site, expected) in [
         (None, 0),
@@ -125,11 +129,15 @@ fn the_api_is_for_pages_of_its_own_alone() {
         (Some("same-site"), 403),
         (Some("cross-site"), 403),
     ] {
-        let claim = AccessRequest {
+        let access_request = AccessRequest {
             site,
             ..caller(EntryPoint::Call)
         };
-        assert_eq!(status(table.gate().enter(&claim)), expected, "{site:?}");
+        assert_eq!(
+            status(table.gate().enter(&access_request)),
+            expected,
+            "{site:?}"
+        );
     }
 }
 
@@ -146,11 +154,11 @@ fn the_api_answers_under_addresses_and_names_of_its_own() {
         "relay.example",
         "Relay.Example:8000",
     ] {
-        let claim = AccessRequest {
+        let access_request = AccessRequest {
             host: good,
             ..caller(EntryPoint::Call)
         };
-        assert_eq!(status(table.gate().enter(&claim)), 0, "{good}");
+        assert_eq!(status(table.gate().enter(&access_request)), 0, "{good}");
     }
     for bad in [
         "",
@@ -162,11 +170,11 @@ fn the_api_answers_under_addresses_and_names_of_its_own() {
         "[2001:db8::1",
         "10.9.0.1:8000:1",
     ] {
-        let claim = AccessRequest {
+        let access_request = AccessRequest {
             host: bad,
             ..caller(EntryPoint::Call)
         };
-        assert_eq!(status(table.gate().enter(&claim)), 403, "{bad}");
+        assert_eq!(status(table.gate().enter(&access_request)), 403, "{bad}");
     }
 }
 
@@ -184,11 +192,11 @@ fn who_may_read_the_figures_may_do_no_more_by_that() {
     ] {
         let table = Table::new(options);
         let asked = [EntryPoint::Figures, EntryPoint::Call, EntryPoint::Events].map(|way| {
-            let claim = AccessRequest {
+            let access_request = AccessRequest {
                 host: "localhost",
-                ..claim(way, from)
+                ..access_request(way, from)
             };
-            status(table.gate().enter(&claim))
+            status(table.gate().enter(&access_request))
         });
         assert_eq!(asked, ways, "{options:?} {from}");
     }
@@ -199,11 +207,15 @@ fn who_may_read_the_figures_may_do_no_more_by_that() {
 fn a_refusal_of_the_api_says_what_would_help() {
     let detail = |options: &[&str], way, from: Option<&str>| {
         let table = Table::new(options);
-        let claim = AccessRequest {
+        let access_request = AccessRequest {
             from: from.map(|from| from.parse().expect("an address")),
             ..caller(way)
         };
-        table.gate().enter(&claim).expect_err("refused").detail
+        table
+            .gate()
+            .enter(&access_request)
+            .expect_err("refused")
+            .detail
     };
     let of_stranger = detail(&[API], EntryPoint::Call, Some("192.0.2.1:1"));
     let of_nobody = detail(&[API], EntryPoint::Call, None);
@@ -242,13 +254,13 @@ fn the_page_is_for_everyone_without_tokens_and_for_the_apis_hosts_with_them() {
         (&[API], Some("192.0.2.1:1"), None, "10.9.0.1:8000", 404),
         (&[API], None, None, "10.9.0.1:8000", 404),
     ] {
-        let claim = AccessRequest {
+        let access_request = AccessRequest {
             from: from.map(|from| from.parse().expect("an address")),
             origin,
             host,
             ..caller(EntryPoint::Page)
         };
-        let seen = status(Table::new(options).gate().enter(&claim));
+        let seen = status(Table::new(options).gate().enter(&access_request));
         assert_eq!(seen, expected, "{options:?} {from:?} {origin:?} {host}");
     }
 }
@@ -270,12 +282,12 @@ fn an_address_lets_nobody_in_whom_a_strangers_proxy_brings() {
             (true, true, 0),
             (true, false, 403),
         ] {
-            let claim = AccessRequest {
+            let access_request = AccessRequest {
                 is_forwarded,
                 is_proxied,
                 ..caller(way)
             };
-            let seen = status(table.gate().enter(&claim));
+            let seen = status(table.gate().enter(&access_request));
             assert_eq!(seen, expected, "{way:?} {is_forwarded} {is_proxied}");
         }
     }
@@ -316,13 +328,13 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
             EntryPoint::Page,
         ] {
             let enter = |is_forwarded, is_proxied| {
-                let claim = AccessRequest {
+                let access_request = AccessRequest {
                     host,
                     is_forwarded,
                     is_proxied,
                     ..caller(way)
                 };
-                status(table.gate().enter(&claim))
+                status(table.gate().enter(&access_request))
             };
             let seen = enter(true, true);
             assert_eq!(seen, expected, "{way:?} {listeners} {host}");
@@ -351,11 +363,15 @@ fn pages_publish_where_the_operator_has_named_their_site() {
             (Some("https://site.example"), 403),
             (Some("http://elsewhere.example"), 403),
         ] {
-            let claim = AccessRequest {
+            let access_request = AccessRequest {
                 origin,
                 ..caller(way)
             };
-            assert_eq!(status(table.gate().enter(&claim)), expected, "{origin:?}");
+            assert_eq!(
+                status(table.gate().enter(&access_request)),
+                expected,
+                "{origin:?}"
+            );
         }
     }
 }
@@ -412,23 +428,23 @@ fn who_is_inside_counts_as_it_came_in() {
         (EntryPoint::Call, "a", None),
         (EntryPoint::Page, "a", None),
     ] {
-        let pass = table.gate().pass(session(name), &session("a"), way);
-        let seen = pass
+        let admission = table.gate().admission(session(name), &session("a"), way);
+        let seen = admission
             .as_ref()
-            .map(|pass| (pass.is_viewer(), pass.is_sitter()));
+            .map(|admission| (admission.is_viewer(), admission.is_sitter()));
         assert_eq!(seen, expected, "{way:?} {name}");
-        if let Some(pass) = pass {
+        if let Some(admission) = admission {
             assert_eq!(
-                (pass.name(), pass.session()),
+                (admission.name(), admission.session()),
                 (&session(name), &session("a"))
             );
         }
     }
     let without_tokens = Table::new(&[]);
-    let pass = without_tokens
+    let admission = without_tokens
         .gate()
-        .pass(session("a"), &session("a"), EntryPoint::Put);
-    assert!(pass.is_none(), "nothing of it is to be remembered");
+        .admission(session("a"), &session("a"), EntryPoint::Put);
+    assert!(admission.is_none(), "nothing of it is to be remembered");
 }
 
 /// The slower of its token and the session's counts.
@@ -466,7 +482,7 @@ fn a_source_has_a_length_no_other_source_and_room() {
         ..free.clone()
     };
     let (plain, takeover) = (Table::new(&[]), Table::new(&["--takeover"]));
-    for (table, framing, standing, expected) in [
+    for (table, framing, session_state, expected) in [
         (&plain, Framing::Chunked, &free, 0),
         (&plain, Framing::UntilClose, &free, 0),
         (&plain, Framing::None, &free, 411),
@@ -477,20 +493,26 @@ fn a_source_has_a_length_no_other_source_and_room() {
     ] {
         for way in [EntryPoint::Put, EntryPoint::Post, EntryPoint::Icecast] {
             let gate = table.gate();
-            let seen = gate.publish(&caller(way), &session("a"), framing, standing);
-            assert_eq!(status(seen), expected, "{way:?} {framing:?} {standing:?}");
+            let seen = gate.publish(&caller(way), &session("a"), framing, session_state);
+            assert_eq!(
+                status(seen),
+                expected,
+                "{way:?} {framing:?} {session_state:?}"
+            );
         }
     }
     // Without a request nothing waits for a length, and nobody can be told that it was replaced.
-    for (table, standing, expected) in [
+    for (table, session_state, expected) in [
         (&plain, &free, true),
         (&plain, &taken, false),
         (&takeover, &taken, false),
         (&plain, &SessionState::default(), false),
     ] {
-        let claim = claim(EntryPoint::Pull, "10.1.0.1:8000");
-        let seen = table.gate().may_publish(&claim, &session("a"), standing);
-        assert_eq!(seen, expected, "{standing:?}");
+        let access_request = access_request(EntryPoint::Pull, "10.1.0.1:8000");
+        let seen = table
+            .gate()
+            .may_publish(&access_request, &session("a"), session_state);
+        assert_eq!(seen, expected, "{session_state:?}");
     }
 }
 
@@ -498,7 +520,7 @@ fn a_source_has_a_length_no_other_source_and_room() {
 fn a_viewer_waits_where_something_may_come_and_no_longer() {
     let (waits, origin) = ("--wait=5", "--origin=http://10.1.0.1:8000");
     let not_waiting = "--wait=0";
-    let standing = |runs, is_fetched, has_room, has_room_for_pull| SessionState {
+    let session_state = |runs, is_fetched, has_room, has_room_for_pull| SessionState {
         runs,
         is_fetched,
         has_room,
@@ -506,21 +528,21 @@ fn a_viewer_waits_where_something_may_come_and_no_longer() {
         ..SessionState::default()
     };
     let (full, room) = (
-        standing(false, false, false, false),
-        standing(false, false, true, true),
+        session_state(false, false, false, false),
+        session_state(false, false, true, true),
     );
-    for (options, method, standing, expected) in [
+    for (options, method, session_state, expected) in [
         (&[not_waiting][..], Method::Get, &room, 404),
         (
             &[not_waiting],
             Method::Get,
-            &standing(true, false, false, false),
+            &session_state(true, false, false, false),
             0,
         ),
         (
             &[not_waiting],
             Method::Head,
-            &standing(true, false, false, false),
+            &session_state(true, false, false, false),
             0,
         ),
         (&[waits], Method::Get, &full, 0),
@@ -531,24 +553,24 @@ fn a_viewer_waits_where_something_may_come_and_no_longer() {
         (
             &[origin],
             Method::Get,
-            &standing(false, false, true, false),
+            &session_state(false, false, true, false),
             503,
         ),
         (
             &[origin],
             Method::Get,
-            &standing(false, false, false, true),
+            &session_state(false, false, false, true),
             503,
         ),
         (
             &[origin],
             Method::Get,
-            &standing(false, true, false, false),
+            &session_state(false, true, false, false),
             0,
         ),
     ] {
-        let seen = status(Table::new(options).gate().wait(method, standing));
-        assert_eq!(seen, expected, "{options:?} {method:?} {standing:?}");
+        let seen = status(Table::new(options).gate().wait(method, session_state));
+        assert_eq!(seen, expected, "{options:?} {method:?} {session_state:?}");
     }
 }
 
@@ -574,7 +596,7 @@ fn as_many_watch_as_each_token_says() {
         ("free", 4, 4, 0),
         ("free", 5, 0, 503),
     ] {
-        let standing = |seat| SessionState {
+        let session_state = |seat| SessionState {
             viewers,
             viewers_by_name,
             seat,
@@ -582,11 +604,11 @@ fn as_many_watch_as_each_token_says() {
             ..SessionState::default()
         };
         let (gate, name_id) = (table.gate(), session(name));
-        let at = claim(EntryPoint::Viewer, "10.0.0.1:1");
-        let watch = gate.watch(&at, &name_id, &standing(None));
+        let at = access_request(EntryPoint::Viewer, "10.0.0.1:1");
+        let watch = gate.watch(&at, &name_id, &session_state(None));
         assert_eq!(status(watch), expected, "{name} {viewers}");
         for (seat, expected) in [(Some(false), expected), (Some(true), 0), (None, 503)] {
-            let seen = gate.watch_in_segments(None, &name_id, &standing(seat));
+            let seen = gate.watch_in_segments(None, &name_id, &session_state(seat));
             assert_eq!(status(seen), expected, "{name} {viewers} {seat:?}");
         }
     }
@@ -603,30 +625,37 @@ fn who_was_ended_is_kept_out_by_its_sessionid_and_from_its_address() {
     let until = Instant::START + Duration::from_millis(59_500);
     let whom = (session("a"), address("10.0.0.1"));
     assert!(table.barred.add(&whom, until, Instant::START));
-    let standing = SessionState::default();
+    let session_state = SessionState::default();
     for (name, from, expected) in [
         ("a", "10.0.0.1:1", 429),
         ("a", "10.0.0.1:2", 429),
         ("a", "10.0.0.2:1", 0),
         ("b", "10.0.0.1:1", 0),
     ] {
-        let claim = claim(EntryPoint::Viewer, from);
-        let seen = table.gate().watch(&claim, &session(name), &standing);
+        let access_request = access_request(EntryPoint::Viewer, from);
+        let seen = table
+            .gate()
+            .watch(&access_request, &session(name), &session_state);
         assert_eq!(status(seen), expected, "{name} {from}");
     }
-    let claim = claim(EntryPoint::Viewer, "10.0.0.1:1");
-    let seen = table.gate().watch(&claim, &session("a"), &standing);
+    let access_request = access_request(EntryPoint::Viewer, "10.0.0.1:1");
+    let seen = table
+        .gate()
+        .watch(&access_request, &session("a"), &session_state);
     let refusal = seen.expect_err("kept out");
     assert_eq!(refusal.retry_after_seconds, Some(60), "when it is over");
     // An address that would be somebody's is none.
     let (name, gate) = (session("a"), table.gate());
-    assert_eq!(status(gate.watch_in_segments(None, &name, &standing)), 0);
+    assert_eq!(
+        status(gate.watch_in_segments(None, &name, &session_state)),
+        0
+    );
 }
 
 /// Whether the origin's word counts depends on whose stream it is that runs here.
 #[test]
 fn the_origin_says_who_may_watch_what_is_its_own() {
-    let standing = |runs, is_fetched, is_forbidden| SessionState {
+    let session_state = |runs, is_fetched, is_forbidden| SessionState {
         runs,
         is_fetched,
         is_forbidden,
@@ -646,11 +675,11 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
     }
     // Nothing runs; it is fetched; it is fetched and forbidden since; a source of its own.
     let standings = [
-        standing(false, false, false),
-        standing(true, true, false),
-        standing(true, true, true),
-        standing(true, false, false),
-        standing(false, false, true),
+        session_state(false, false, false),
+        session_state(true, true, false),
+        session_state(true, true, true),
+        session_state(true, false, false),
+        session_state(false, false, true),
     ];
     for (name, by_origin, here) in [
         ("none", [0, 0, 403, 403, 0], 403),
@@ -659,15 +688,15 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
         ("over", [403; 5], 403),
     ] {
         let name = session(name);
-        for (standing, expected) in standings.iter().zip(by_origin) {
-            let seen = asks.gate().see(None, &name, &name, standing);
-            assert_eq!(status(seen), expected, "{name:?} {standing:?}");
-            let seen = local.gate().see(None, &name, &name, standing);
-            assert_eq!(status(seen), here, "{name:?} {standing:?}");
+        for (session_state, expected) in standings.iter().zip(by_origin) {
+            let seen = asks.gate().see(None, &name, &name, session_state);
+            assert_eq!(status(seen), expected, "{name:?} {session_state:?}");
+            let seen = local.gate().see(None, &name, &name, session_state);
+            assert_eq!(status(seen), here, "{name:?} {session_state:?}");
         }
     }
     let words = |table: &Table, name: &str| {
-        let own = standing(true, false, false);
+        let own = session_state(true, false, false);
         let verdict = table.gate().see(None, &session(name), &session(name), &own);
         verdict.expect_err("refused").detail
     };
@@ -697,46 +726,52 @@ fn who_has_waited_is_asked_again() {
         ..Terms::default()
     };
     table.grant("counted", Direction::Both, counted);
-    let standing = |runs, viewers| SessionState {
+    let session_state = |runs, viewers| SessionState {
         runs,
         viewers,
         seat: Some(false),
         ..SessionState::default()
     };
-    for (name, of, way, standing, expected) in [
-        ("a", "a", EntryPoint::Viewer, standing(true, 0), 0),
-        ("a", "a", EntryPoint::Viewer, standing(false, 0), 504),
-        ("a", "a", EntryPoint::Remuxed, standing(false, 0), 0),
-        ("a", "a", EntryPoint::Hls, standing(false, 0), 0),
-        ("key", "a", EntryPoint::Viewer, standing(true, 0), 0),
-        ("key", "b", EntryPoint::Viewer, standing(true, 0), 403),
-        ("none", "none", EntryPoint::Viewer, standing(true, 0), 403),
+    for (name, of, way, session_state, expected) in [
+        ("a", "a", EntryPoint::Viewer, session_state(true, 0), 0),
+        ("a", "a", EntryPoint::Viewer, session_state(false, 0), 504),
+        ("a", "a", EntryPoint::Remuxed, session_state(false, 0), 0),
+        ("a", "a", EntryPoint::Hls, session_state(false, 0), 0),
+        ("key", "a", EntryPoint::Viewer, session_state(true, 0), 0),
+        ("key", "b", EntryPoint::Viewer, session_state(true, 0), 403),
+        (
+            "none",
+            "none",
+            EntryPoint::Viewer,
+            session_state(true, 0),
+            403,
+        ),
         (
             "counted",
             "counted",
             EntryPoint::Viewer,
-            standing(true, 1),
+            session_state(true, 1),
             0,
         ),
         (
             "counted",
             "counted",
             EntryPoint::Viewer,
-            standing(true, 2),
+            session_state(true, 2),
             503,
         ),
         (
             "counted",
             "counted",
             EntryPoint::Hls,
-            standing(true, 9),
+            session_state(true, 9),
             503,
         ),
     ] {
         let (name, of) = (session(name), session(of));
         let gate = table.gate();
         let fault = || OriginError::TimedOut;
-        let seen = gate.go_on_late((&name, &of), (way, None), &standing, fault);
+        let seen = gate.go_on_late((&name, &of), (way, None), &session_state, fault);
         assert_eq!(status(seen), expected, "{name:?} {of:?} {way:?}");
     }
 }
@@ -790,15 +825,24 @@ fn an_abort_keeps_everybody_out_of_its_session_and_of_no_other() {
     table.grant("key", Direction::Both, opens("a"));
     let until = Instant::START + Duration::from_secs(60);
     assert!(table.blocks.add(&session("a"), until, Instant::START));
-    let standing = SessionState {
+    let session_state = SessionState {
         has_room: true,
         ..SessionState::default()
     };
     for (name, expected) in [("a", 429), ("key", 429), ("b", 0)] {
         let (gate, name) = (table.gate(), session(name));
-        let watch = gate.watch(&claim(EntryPoint::Viewer, "10.0.0.1:1"), &name, &standing);
+        let watch = gate.watch(
+            &access_request(EntryPoint::Viewer, "10.0.0.1:1"),
+            &name,
+            &session_state,
+        );
         assert_eq!(status(watch), expected, "{name:?}");
-        let put = gate.publish(&caller(EntryPoint::Put), &name, Framing::Chunked, &standing);
+        let put = gate.publish(
+            &caller(EntryPoint::Put),
+            &name,
+            Framing::Chunked,
+            &session_state,
+        );
         assert_eq!(status(put), expected, "{name:?}");
     }
 }
@@ -808,14 +852,14 @@ fn an_abort_keeps_everybody_out_of_its_session_and_of_no_other() {
 fn a_stream_that_cannot_go_out_is_not_acceptable() {
     let table = Table::new(&[]);
     let name = session("a");
-    let standing = SessionState {
+    let session_state = SessionState {
         http_fault: Some("it is of no kind".to_owned()),
         ..SessionState::default()
     };
     let gate = table.gate();
-    assert_eq!(status(gate.see(None, &name, &name, &standing)), 0);
-    for (standing, expected) in [(standing, 406), (SessionState::default(), 0)] {
-        let verdict = gate.come_to_watch(None, &name, &standing);
+    assert_eq!(status(gate.see(None, &name, &name, &session_state)), 0);
+    for (session_state, expected) in [(session_state, 406), (SessionState::default(), 0)] {
+        let verdict = gate.come_to_watch(None, &name, &session_state);
         assert_eq!(status(verdict.map(drop)), expected);
     }
 }

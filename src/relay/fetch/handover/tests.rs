@@ -47,10 +47,10 @@ fn all_stages() -> (Stage, [ConnectionId; 4], [ConnectionId; 2]) {
     let mut stage = Stage::new(OPTIONS);
     let running = stage.viewer("running");
     let found = |stage: &mut Stage| {
-        let (ticket, _) = stage.jobs.remove(0);
+        let (job_id, _) = stage.jobs.remove(0);
         let address = SocketAddr::from(([10, 1, 0, 1], 8001));
         let done = Done::Resolved(vec![Ok(vec![address])]);
-        stage.relay.helped(ticket, done, stage.now);
+        stage.relay.helped(job_id, done, stage.now);
         stage.settle();
     };
     found(&mut stage);
@@ -96,10 +96,10 @@ fn pulls_of_all_stages_go_on_in_another_core() {
     stage.send(asked, "3\r\nabc\r\n0\r\n\r\n");
     assert_eq!(stage.content(asking), ("abc".to_owned(), true));
     // The rounds of the one that pauses come still.
-    let (ticket, _) = stage.jobs.remove(0);
+    let (job_id, _) = stage.jobs.remove(0);
     let address = SocketAddr::from(([10, 1, 0, 7], 8001));
     let done = Done::Resolved(vec![Ok(vec![address])]);
-    stage.relay.helped(ticket, done, stage.now);
+    stage.relay.helped(job_id, done, stage.now);
     stage.settle();
     stage.wait_seconds(1);
     assert_eq!(stage.calls.len(), 2, "{:?}", stage.calls);
@@ -126,10 +126,10 @@ fn what_was_counted_and_looked_up_is_known_to_the_next() {
     let mut stage = Stage::new(OPTIONS);
     for _ in 0..3 {
         let viewer = stage.viewer("a");
-        while let Some((ticket, _)) = stage.jobs.pop() {
+        while let Some((job_id, _)) = stage.jobs.pop() {
             let address = SocketAddr::from(([10, 1, 0, 1], 8001));
             let done = Done::Resolved(vec![Ok(vec![address])]);
-            stage.relay.helped(ticket, done, stage.now);
+            stage.relay.helped(job_id, done, stage.now);
             stage.settle();
         }
         stage.answer("HTTP/1.1 404 Not Found\r\n\r\n");
@@ -255,7 +255,7 @@ fn what_cannot_be_so_of_pulls_is_refused() {
     let fewer = [NAMED, "--streams=9"];
     assert!(told.taken_over(&fewer).is_ok());
     assert!(asks_second.taken_over(&fewer).is_ok());
-    let asks_second = asks_second.but("desk", |_, it| {
+    let asks_second = asks_second.but("context", |_, it| {
         it["options"]["origins"] = ["http://one.example:8001"].into()
     });
     let why = asks_second.taken_over(&fewer).err();

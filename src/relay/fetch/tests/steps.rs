@@ -120,8 +120,8 @@ impl Scene {
     fn sought(&mut self) -> Vec<(JobId, String)> {
         let mut sought = Vec::new();
         while let Some(action) = self.ctx.next_action() {
-            if let Action::Help(ticket, Job::Resolve(names)) = action {
-                sought.push((ticket, names[0].0.clone()));
+            if let Action::Help(job_id, Job::Resolve(names)) = action {
+                sought.push((job_id, names[0].0.clone()));
             }
         }
         sought
@@ -249,9 +249,9 @@ fn what_an_origin_answers_says_who_is_asked_next() {
         let mut scene = Scene::new(&[NAMED, TWO]);
         let id = scene.want("a");
         assert_eq!(scene.stands(id), "resolving 0");
-        let (ticket, _) = scene.sought().remove(0);
+        let (job_id, _) = scene.sought().remove(0);
         let found = [Ok(vec![host(1), host(2)])];
-        assert!(scene.fetch.resolved(ticket, &found, &mut scene.ctx));
+        assert!(scene.fetch.resolved(job_id, &found, &mut scene.ctx));
         for (over, fault) in (1..).zip(faults) {
             scene.called(id, over);
             // An origin that was asked before does not matter.
@@ -429,11 +429,11 @@ fn a_name_without_addresses_is_a_fault_of_its_own() {
     for (addresses, fault) in [(vec![], no_name), (vec![host(1)], ill)] {
         let mut scene = Scene::new(&[NAMED]);
         let id = scene.want("a");
-        let (ticket, _) = scene.sought().remove(0);
+        let (job_id, _) = scene.sought().remove(0);
         let is_found = !addresses.is_empty();
         scene
             .fetch
-            .resolved(ticket, &[Ok(addresses)], &mut scene.ctx);
+            .resolved(job_id, &[Ok(addresses)], &mut scene.ctx);
         if is_found {
             scene.called(id, 1);
             scene.asked(id, 1, ill);

@@ -119,13 +119,13 @@ fn rows(stage: &Stage) -> Vec<Value> {
     rows.collect()
 }
 
-/// Streams by session, a shadow's with its container.
+/// Streams by session, a remuxed one's with its container.
 fn ids(told: &Told) -> BTreeMap<String, u64> {
     let mut ids = BTreeMap::new();
     told.but("stream", |number, it| {
         let session = it["session"].as_str().expect("a name");
-        let is_shadow = !it["shadow"].is_null();
-        let name = format!("{session}{}", if is_shadow { ".ts" } else { "" });
+        let is_remuxed = !it["remuxed"].is_null();
+        let name = format!("{session}{}", if is_remuxed { ".ts" } else { "" });
         ids.insert(name, *number);
     });
     ids
@@ -144,7 +144,7 @@ fn streams_of_all_kinds_go_on_in_another_core() {
         .iter()
         .map(|(id, _)| id)
         .collect();
-    assert_eq!(old_ids.len(), 7, "a shadow, too");
+    assert_eq!(old_ids.len(), 7, "a remuxed stream, too");
     let serial_next = stage.relay.streams.live_serial_next;
     let begun = stage.relay.ctx.counts().of(Count::Streams);
     let taken = stage.written.clone();
@@ -206,7 +206,7 @@ fn the_old_core_keeps_nothing_of_streams_that_have_gone() {
 
 type Change = fn(&Told, &BTreeMap<String, u64>) -> Told;
 
-/// One stream's line is another: that of this session, or its shadow's.
+/// One stream's line is another: that of this session, or its remuxed copy's.
 fn change(told: &Told, name: &str, mut change: impl FnMut(&mut Value)) -> Told {
     let number = ids(told)[name];
     told.but("stream", |it, value| {
@@ -262,48 +262,60 @@ fn what_cannot_be_so_of_streams_is_refused() {
             TWICE,
         ),
         (
-            "a shadow that is none",
-            |it, ids| change(it, "flv", |it| it["casts"][0]["stream"] = ids["rtp"].into()),
-            OF_ANOTHER,
-        ),
-        (
-            "a shadow that is not there",
-            |it, _| change(it, "flv", |it| it["casts"][0]["stream"] = 999.into()),
-            OF_ANOTHER,
-        ),
-        (
-            "a shadow that is another's",
+            "a remuxed stream that is none",
             |it, ids| {
-                let mut own = Value::Null;
-                let told = change(it, "flv", |it| own = it["casts"][0].clone());
-                assert_eq!(own["stream"], ids["flv.ts"]);
-                change(&told, "http", |it| it["casts"] = json!([own]))
-            },
-            OF_ANOTHER,
-        ),
-        (
-            "a shadow that its original does not know",
-            |it, _| change(it, "flv", |it| it["casts"] = json!([])),
-            OF_ANOTHER,
-        ),
-        (
-            "a shadow that its original has lost",
-            |it, _| change(it, "flv", |it| it["casts"][0]["stream"] = Value::Null),
-            OF_ANOTHER,
-        ),
-        (
-            "a shadow in another container",
-            |it, _| {
-                change(it, "flv.ts", |it| {
-                    let is_mp4 = it["shadow"]["target"] == "Mp4";
-                    it["shadow"]["target"] = if is_mp4 { "MpegTs" } else { "Mp4" }.into();
+                change(it, "flv", |it| {
+                    it["remux_targets"][0]["stream"] = ids["rtp"].into()
                 })
             },
             OF_ANOTHER,
         ),
         (
-            "a shadow of what is not there",
-            |it, _| change(it, "flv.ts", |it| it["shadow"]["original"] = 999.into()),
+            "a remuxed stream that is not there",
+            |it, _| {
+                change(it, "flv", |it| {
+                    it["remux_targets"][0]["stream"] = 999.into()
+                })
+            },
+            OF_ANOTHER,
+        ),
+        (
+            "a remuxed stream that is another's",
+            |it, ids| {
+                let mut own = Value::Null;
+                let told = change(it, "flv", |it| own = it["remux_targets"][0].clone());
+                assert_eq!(own["stream"], ids["flv.ts"]);
+                change(&told, "http", |it| it["remux_targets"] = json!([own]))
+            },
+            OF_ANOTHER,
+        ),
+        (
+            "a remuxed stream that its original does not know",
+            |it, _| change(it, "flv", |it| it["remux_targets"] = json!([])),
+            OF_ANOTHER,
+        ),
+        (
+            "a remuxed stream that its original has lost",
+            |it, _| {
+                change(it, "flv", |it| {
+                    it["remux_targets"][0]["stream"] = Value::Null
+                })
+            },
+            OF_ANOTHER,
+        ),
+        (
+            "a remuxed stream in another container",
+            |it, _| {
+                change(it, "flv.ts", |it| {
+                    let is_mp4 = it["remuxed"]["target"] == "Mp4";
+                    it["remuxed"]["target"] = if is_mp4 { "MpegTs" } else { "Mp4" }.into();
+                })
+            },
+            OF_ANOTHER,
+        ),
+        (
+            "a remuxed stream of what is not there",
+            |it, _| change(it, "flv.ts", |it| it["remuxed"]["original"] = 999.into()),
             OF_ANOTHER,
         ),
         (
@@ -325,7 +337,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
             NO_STATE,
         ),
         (
-            "what comes out of a shadow",
+            "what comes out of a remuxed stream",
             |it, _| it.but("remuxer", |_, state| state["shift"] = i64::MAX.into()),
             "times out of all reason",
         ),
@@ -524,7 +536,9 @@ fn a_remuxed_stream_reads_what_its_original_keeps() {
         newest + 1,
         newest + kept,
     ] {
-        let told = change(&told, "flv.ts", |it| it["shadow"]["behind"] = behind.into());
+        let told = change(&told, "flv.ts", |it| {
+            it["remuxed"]["behind"] = behind.into()
+        });
         let relay = told.taken_over(&options).expect("it fits");
         relay.check();
         let id = StreamId::from_u64(ids(&told)["flv.ts"]);
@@ -532,7 +546,7 @@ fn a_remuxed_stream_reads_what_its_original_keeps() {
             .streams
             .streams
             .get(id)
-            .and_then(|stream| stream.shadow.as_ref());
+            .and_then(|stream| stream.remuxed.as_ref());
         let behind = remuxed.expect("it is there").behind();
         assert!(behind.is_none_or(|at| (newest - kept..=newest).contains(&at)));
     }
@@ -568,7 +582,7 @@ fn buffers_that_are_too_small_for_all_are_refused() {
     }
 }
 
-/// Twice as many as may run, and shadows.
+/// Twice as many as may run, and remuxed ones.
 #[test]
 fn media_of_too_many_streams_is_refused() {
     let limits = stage::settings(OPTIONS).limits;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{RemuxError, RemuxTarget};
 use crate::format::Format;
 use crate::relay::stage::Stage;
+use crate::relay::streams::Stream;
 use crate::relay::streams::remux_target::GO_BYTES;
 use crate::relay::{AHEAD_COST_MAX, Action, ConnectionId, Outgoing, StreamId, write_next};
 use crate::remux::{Reader, ReaderEvent, Target};
@@ -293,7 +294,7 @@ fn an_ended_session_makes_room_for_sessions_with_fewer_remuxed_streams() {
             stage.lose(first);
             slow.push(viewer);
         }
-        assert_eq!(stage.relay.streams.shadows().count(), slow.len());
+        assert_eq!(stage.relay.streams.all_remuxed().count(), slow.len());
         let other = stage.client(&PUT.replace("/s ", &format!("/{session} ")));
         stage.send_media(other, &media);
         for status in statuses {
@@ -336,11 +337,11 @@ fn remuxing_for_udp_clients_is_tried_again() {
     assert_eq!(faults(&stage).len(), 1);
     assert!(faults(&stage)[0].contains("takes one more --buffer"));
     stage.lose(first);
-    assert_eq!(stage.relay.streams.shadows().count(), 0);
+    assert_eq!(stage.relay.streams.all_remuxed().count(), 0);
     stage.send_media(other, &group(9_000, 9_000).0);
     stage.wait_seconds(6);
     assert_eq!(faults(&stage), [""; 0]);
-    assert_eq!(stage.relay.streams.shadows().count(), 1);
+    assert_eq!(stage.relay.streams.all_remuxed().count(), 1);
     stage.send_media(other, &group(18_000, 90_000).0);
     stage.wait(Duration::from_secs(1));
     let to: SocketAddr = CLIENT.parse().expect("an address");
@@ -362,7 +363,7 @@ fn a_remuxed_stream_is_not_remuxed_again() {
     ask(&mut stage, 1, "live.mp4");
     stage.settle();
     stage.send_media(source, &group(0, 90_000).0);
-    assert_eq!(stage.relay.streams.shadows().count(), 2);
+    assert_eq!(stage.relay.streams.all_remuxed().count(), 2);
     stage.lose(source);
 }
 
@@ -378,7 +379,7 @@ fn head_of_a_playlist_begins_no_remuxing() {
     assert!(text.contains("Content-Type: application/vnd.apple.mpegurl\r\n"));
     assert!(text.contains("Cache-Control: no-store\r\n") && !text.contains("Content-Length"));
     assert!(text.ends_with("\r\n\r\n"));
-    assert_eq!(stage.relay.streams.shadows().count(), 0);
+    assert_eq!(stage.relay.streams.all_remuxed().count(), 0);
     stage.lose(source);
     stage.wait_seconds(60);
     stage.assert_nothing_left();
@@ -440,7 +441,7 @@ fn ended_permissions_disconnect_viewers_of_all_containers() {
             "{ends}: {}",
             stage.relay.streams.len()
         );
-        assert_eq!(stage.relay.streams.shadows().count(), 0, "{ends}");
+        assert_eq!(stage.relay.streams.all_remuxed().count(), 0, "{ends}");
     }
 }
 
@@ -454,7 +455,7 @@ fn original(stage: &Stage) -> StreamId {
     let streams = &stage.relay.streams;
     let mut streams = streams.streams.iter();
     let (id, _) = streams
-        .find(|(_, stream)| stream.shadow.is_none())
+        .find(|(_, stream)| stream.remuxed.is_none())
         .expect("one");
     id
 }
@@ -526,15 +527,19 @@ fn head_says_into_which_containers_a_stream_can_be_remuxed() {
         stage.assert_status(of_head, status);
         let text = stage.text(of_head);
         assert!(text.contains(says), "{text}");
-        assert_eq!(stage.relay.streams.shadows().count(), 0, "nothing is made");
+        assert_eq!(
+            stage.relay.streams.all_remuxed().count(),
+            0,
+            "nothing is made"
+        );
         let (viewer, _) = ask(&mut stage, 1, path);
         stage.settle();
         stage.assert_status(viewer, status);
         if status == 200 {
             assert!(stage.text(viewer).contains(says), "{path}");
             let is_own = media.len() == ts_output.len() && path == "live.ts";
-            let shadows = stage.relay.streams.shadows().count();
-            assert_eq!(shadows, usize::from(!is_own), "{path}");
+            let all_remuxed = stage.relay.streams.all_remuxed().count();
+            assert_eq!(all_remuxed, usize::from(!is_own), "{path}");
         }
     }
 }
@@ -553,12 +558,12 @@ fn a_remuxed_stream_that_fails_ends_alone() {
         let stream = streams
             .streams
             .get(*id)
-            .and_then(|stream| stream.shadow.as_ref());
-        stream.is_some_and(|shadow| shadow.target.format() == Format::MpegTs)
+            .and_then(|stream| stream.remuxed.as_ref());
+        stream.is_some_and(|remuxed| remuxed.target.format() == Format::MpegTs)
     };
-    let shadow = streams.shadows().map(|(id, _)| id).find(is_transport);
-    let shadow = shadow.expect("both are made");
-    streams.let_shadow_go(shadow, "a unit is too long", &mut stage.relay.ctx);
+    let remuxed = streams.all_remuxed().map(|(id, _)| id).find(is_transport);
+    let remuxed = remuxed.expect("both are made");
+    streams.drop_remuxed(remuxed, "a unit is too long", &mut stage.relay.ctx);
     stage.settle();
     let mut lines = Vec::new();
     stage.send_media(source, &group(9_000, 9_000).0);
@@ -585,39 +590,38 @@ fn a_remuxed_stream_that_fails_ends_alone() {
     stage.lose(source);
 }
 
+fn stream_mut(stage: &mut Stage, id: StreamId) -> &mut Stream {
+    let streams = &mut stage.relay.streams.streams;
+    streams.get_mut(id).expect("it is there")
+}
+
 /// The next source clears the errors. Entries of running remuxed streams stay, others go.
 #[test]
 fn the_next_source_clears_the_errors() {
     let mut stage = Stage::new(&[]);
     source(&mut stage, &known());
     let id = original(&stage);
-    let stream = stage
-        .relay
-        .streams
-        .streams
-        .get_mut(id)
-        .expect("it is there");
-    let cast = |target, stream| RemuxTarget {
+    let stream = stream_mut(&mut stage, id);
+    let remux_target = |target, stream| RemuxTarget {
         target,
         stream,
         fault: Some("a fault".into()),
     };
-    stream.casts.push(cast(Target::ALL[0], None));
-    stream.casts.push(cast(Target::ALL[1], Some(id)));
+    stream
+        .remux_targets
+        .push(remux_target(Target::ALL[0], None));
+    stream
+        .remux_targets
+        .push(remux_target(Target::ALL[1], Some(id)));
     stage.relay.streams.forgive(id);
-    let stream = stage
-        .relay
-        .streams
-        .streams
-        .get_mut(id)
-        .expect("it is there");
+    let stream = stream_mut(&mut stage, id);
     let left: Vec<_> = stream
-        .casts
+        .remux_targets
         .iter()
         .map(|it| (it.stream, it.fault.is_some()))
         .collect();
     assert_eq!(left, [(Some(id), false)]);
-    stream.casts.clear();
+    stream.remux_targets.clear();
 }
 
 /// Each remuxed stream reserves a buffer, and half of all buffers stays with the originals.
@@ -637,7 +641,7 @@ fn remuxed_streams_are_bounded_by_their_buffers() {
         ));
         stage.assert_status(id, 503);
     }
-    assert_eq!(stage.relay.streams.shadows().count(), 0);
+    assert_eq!(stage.relay.streams.all_remuxed().count(), 0);
     // The limit holds although there are bytes left. A container that was made before needs a place
     // again.
     let mut stage = Stage::new(&["--buffer=1M", "--buffers=4M"]);
@@ -645,7 +649,7 @@ fn remuxed_streams_are_bounded_by_their_buffers() {
     let (before, _) = ask(&mut stage, 1, "live.ts");
     stage.settle();
     stage.lose(before);
-    assert_eq!(stage.relay.streams.shadows().count(), 0);
+    assert_eq!(stage.relay.streams.all_remuxed().count(), 0);
     for (number, name) in ["a", "b"].into_iter().enumerate() {
         let again = head(&mut stage, "s/live.ts");
         stage.assert_status(again, 200);
@@ -653,7 +657,7 @@ fn remuxed_streams_are_bounded_by_their_buffers() {
         stage.send_media(other, &known());
         let made = stage.viewer(&format!("{name}/live.ts"));
         stage.assert_status(made, 200);
-        assert_eq!(stage.relay.streams.shadows().count(), number + 1);
+        assert_eq!(stage.relay.streams.all_remuxed().count(), number + 1);
     }
     assert!(stage.relay.streams.pool.bytes_left >= 1 << 20);
     for method in ["HEAD", "GET"] {
@@ -687,21 +691,21 @@ fn a_session_has_the_segments_of_one_stream() {
         let id = original(&stage);
         let streams = &mut stage.relay.streams;
         assert!(streams.is_played(id), "its own, if it has any");
-        let shadows: Vec<_> = streams.shadows().map(|(id, _)| id).collect();
-        for shadow in &shadows {
+        let all_remuxed: Vec<_> = streams.all_remuxed().map(|(id, _)| id).collect();
+        for remuxed in &all_remuxed {
             let stream = streams
                 .streams
-                .get(*shadow)
-                .and_then(|it| it.shadow.as_ref());
-            let format = stream.map(|shadow| shadow.target.format());
-            assert_eq!(streams.is_played(*shadow), format == played, "{format:?}");
-            assert_eq!(streams.reached(*shadow).is_some(), format == played);
+                .get(*remuxed)
+                .and_then(|it| it.remuxed.as_ref());
+            let format = stream.map(|remuxed| remuxed.target.format());
+            assert_eq!(streams.is_played(*remuxed), format == played, "{format:?}");
+            assert_eq!(streams.reached(*remuxed).is_some(), format == played);
         }
         let playable = streams.playable(id, false, &mut stage.relay.ctx);
         let playable = playable.ok().flatten().expect("it has segments");
         let is_own = played.is_none();
         assert_eq!(
-            (playable == id, shadows.contains(&playable)),
+            (playable == id, all_remuxed.contains(&playable)),
             (is_own, !is_own)
         );
     }
@@ -733,8 +737,8 @@ fn udp_clients_get_mpeg_ts() {
         assert_eq!(streams.sendable(id, false, ctx), id, "nobody wants it");
         let sent = streams.sendable(id, true, ctx);
         assert_eq!(sent != id, is_made, "{options:?} {}", media.len());
-        let of = streams.streams.get(sent).and_then(|it| it.shadow.as_ref());
-        let format = of.map(|shadow| shadow.target.format());
+        let of = streams.streams.get(sent).and_then(|it| it.remuxed.as_ref());
+        let format = of.map(|remuxed| remuxed.target.format());
         assert_eq!(format, is_made.then_some(Format::MpegTs));
         for is_wanted in [true, false] {
             assert_eq!(streams.sendable(id, is_wanted, ctx), sent, "it is there");
@@ -752,7 +756,7 @@ fn an_ended_stream_is_not_remuxed_for_udp_clients() {
     let stream = streams.streams.get_mut(id).expect("it is there");
     stream.buffer.finish(End::Complete);
     assert_eq!(streams.sendable(id, true, ctx), id);
-    assert_eq!(streams.shadows().count(), 0);
+    assert_eq!(streams.all_remuxed().count(), 0);
 }
 
 /// The header is fed first, however long it is, and counts as cost.
@@ -834,11 +838,11 @@ fn an_unknown_format_is_not_remuxed() {
     let id = original(&stage);
     let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
     for _ in 0..2 {
-        let made = streams.cast(id, target(Format::MpegTs), ctx);
+        let made = streams.remux_target(id, target(Format::MpegTs), ctx);
         assert!(matches!(made, Err(RemuxError::NotYet)));
     }
     let stream = streams.streams.get(id).expect("it is there");
-    assert!(stream.casts.is_empty());
+    assert!(stream.remux_targets.is_empty());
 }
 
 /// Remuxed streams of an origin's stream have the same `Via`.
@@ -871,12 +875,7 @@ fn remuxed_streams_of_an_origins_stream_have_its_via() {
         );
         stage.lose(id);
     }
-    let stream = stage
-        .relay
-        .streams
-        .streams
-        .get_mut(id)
-        .expect("it is there");
+    let stream = stream_mut(&mut stage, id);
     stream.pull = None;
     stage.lose(source);
 }

@@ -155,7 +155,7 @@ fn a_stream_is_watched_by_viewers_and_by_playlist() {
 
 #[test]
 fn why_a_stream_cannot_go_out_by_rtp() {
-    let cast = |target: Format, fault: &str| RemuxTarget {
+    let remux_target = |target: Format, fault: &str| RemuxTarget {
         target: *Target::ALL
             .iter()
             .find(|it| it.format() == target)
@@ -191,11 +191,13 @@ fn why_a_stream_cannot_go_out_by_rtp() {
         stream.rtp_fault(&stage.relay.ctx).map(str::to_owned)
     };
     stream(&mut stage, id)
-        .casts
-        .push(cast(Format::Mp4, "of MP4"));
+        .remux_targets
+        .push(remux_target(Format::Mp4, "of MP4"));
     assert_eq!(fault(&stage), None, "another container's is not its");
-    let mut casts = vec![cast(Format::MpegTs, "of MPEG-TS")];
-    stream(&mut stage, id).casts.append(&mut casts);
+    let mut remux_targets = vec![remux_target(Format::MpegTs, "of MPEG-TS")];
+    stream(&mut stage, id)
+        .remux_targets
+        .append(&mut remux_targets);
     assert_eq!(fault(&stage).as_deref(), Some("of MPEG-TS"));
     stream(&mut stage, id).cast_again_at = Some(Instant::START);
     let fault = fault(&stage).expect("there is no room");
@@ -218,12 +220,12 @@ fn every_part_of_a_stream_counts_as_memory() {
     stream.via = Some(String::with_capacity(501));
     stream.source_type = Some(String::with_capacity(702));
     let fault = Some("a fault".into());
-    stream.casts.push(RemuxTarget {
+    stream.remux_targets.push(RemuxTarget {
         target,
         stream: None,
         fault,
     });
-    stream.shadow = Some(RemuxedStream::new((id, 1), target, remuxer));
+    stream.remuxed = Some(RemuxedStream::new((id, 1), target, remuxer));
     type Part = (&'static str, fn(&mut Stream) -> usize);
     let parts: [Part; 7] = [
         ("what joins its sources", |stream| {
@@ -241,10 +243,17 @@ fn every_part_of_a_stream_counts_as_memory() {
             string_bytes(stream.source_type.take().as_ref())
         }),
         ("casts", |stream| {
-            stream.casts.drain(..).map(|cast| cast.held_bytes()).sum()
+            stream
+                .remux_targets
+                .drain(..)
+                .map(|remux_target| remux_target.held_bytes())
+                .sum()
         }),
         ("what makes it", |stream| {
-            stream.shadow.take().map_or(0, |shadow| shadow.held_bytes())
+            stream
+                .remuxed
+                .take()
+                .map_or(0, |remuxed| remuxed.held_bytes())
         }),
     ];
     for (name, take) in parts {
@@ -466,7 +475,7 @@ fn a_stream_loses_only_its_own_source() {
     let others = [
         StreamSource::Http(ConnectionId::from_u64(2)),
         StreamSource::Rtp(address(CAMERA)),
-        StreamSource::Shadow,
+        StreamSource::Remuxed,
         StreamSource::Gone,
     ];
     assert!(streams.has_as_source(id, own));
