@@ -78,7 +78,8 @@ const MAIN: &[Row] = &[
     .help("turn tokens on; this subnet may call the API")
     .more(
         "MASK is a prefix length (`10.0.0.0/8`, `fd00::/8`) or a dotted mask \
-             (`10.0.0.0/255.0.0.0`). An ADDR without MASK is one host. Without this option \
+             (`10.0.0.0/255.0.0.0`). An ADDR without MASK is one host. \
+             127.0.0.1 and ::1 are the same host. Without this option \
              anyone may stream and watch, there is no RTP, and API calls get 403.",
     ),
     many("listen", "ADDR:PORT", |c, text| {

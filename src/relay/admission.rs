@@ -169,10 +169,6 @@ impl<'a> AccessRequest<'a> {
         }
     }
 
-    fn is_in(&self, subnets: &[Subnet]) -> bool {
-        self.from.is_some_and(|from| is_in(subnets, from.ip()))
-    }
-
     /// Where a refusal should say why nobody is known to ask.
     fn namelessness(&self) -> &'static str {
         match self.from {
@@ -248,7 +244,7 @@ impl Gate<'_> {
             }
             EntryPoint::Call | EntryPoint::Events | EntryPoint::Figures => {
                 let may_look = access_request.way == EntryPoint::Figures
-                    && access_request.is_in(&self.settings.metrics_from);
+                    && self.is_from(access_request, &self.settings.metrics_from);
                 if !may_look {
                     self.check_caller(access_request)?;
                 }
@@ -277,6 +273,11 @@ impl Gate<'_> {
         }
     }
 
+    fn is_from(&self, access_request: &AccessRequest<'_>, subnets: &[Subnet]) -> bool {
+        let from = access_request.from;
+        from.is_some_and(|from| self.settings.names(subnets, from.ip()))
+    }
+
     fn check_caller(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
         let is_for_figures = access_request.way == EntryPoint::Figures;
         if self.tokens.is_none() {
@@ -287,7 +288,7 @@ impl Gate<'_> {
                 false => tokens_are_off(),
             });
         }
-        if access_request.is_in(&self.settings.token_servers) {
+        if self.is_from(access_request, &self.settings.token_servers) {
             return Ok(());
         }
         let may = match is_for_figures {
@@ -319,7 +320,7 @@ impl Gate<'_> {
         if subnets.is_empty() {
             return Ok(());
         }
-        match access_request.is_in(subnets) {
+        match self.is_from(access_request, subnets) {
             true => check_no_stranger_proxy(access_request),
             false => Err(from_elsewhere()),
         }

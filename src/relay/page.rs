@@ -169,7 +169,7 @@ fn words(refusal: &Refusal) -> String {
         ),
         None if refusal.status == Status::NotFound => (
             "There is nothing here for you",
-            "The operator's page is for the hosts that --token-server names. On the server's own host, 127.0.0.1 and ::1 are two addresses.",
+            "The operator's page is for the hosts that --token-server names.",
         ),
         _ => (
             "This link does not work",

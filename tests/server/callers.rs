@@ -139,9 +139,15 @@ fn callers_outside_the_subnet_grant_and_revoke_nothing() {
     if lacks_ipv6() {
         return;
     }
-    let server = Server::start(&[LOOPBACK, "--listen=127.0.0.1:0", "--listen=[::1]:0"]);
+    let server = Server::start(&[
+        LOOPBACK,
+        "--forwarded-from=::1",
+        "--listen=127.0.0.1:0",
+        "--listen=[::1]:0",
+    ]);
     server.admit("mine");
     let outside = server.listeners[1];
+    let elsewhere = Server::start(&["--token-server=10.0.0.0/8"]);
     for (method, target) in [
         ("POST", "/api/add-token?type=http&sessionid=theirs"),
         ("DELETE", "/api/revoke-token?sessionid=mine"),
@@ -150,10 +156,16 @@ fn callers_outside_the_subnet_grant_and_revoke_nothing() {
         ("DELETE", "/api/abort-stream?sessionid=mine"),
         ("POST", "/add-token?type=http&sessionid=theirs"),
     ] {
-        let forwarded = ["X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1"];
-        let whom = ["this is ::1", "give --token-server=::1"];
-        request(outside, method, target, &[]).assert_problem(403, &whom);
-        request(outside, method, target, &forwarded).assert_problem(403, &[]);
+        for client in ["192.0.2.7", "127.0.0.1, 192.0.2.7"] {
+            let field = format!("X-Forwarded-For: {client}");
+            request(outside, method, target, &[&field]).assert_problem(403, &["only the hosts"]);
+        }
+        // This host is in no such subnet, and no proxy of the server's.
+        let forwarded = ["X-Forwarded-For: 10.0.0.1", "Forwarded: for=10.0.0.1"];
+        for fields in [&forwarded[..], &[]] {
+            let refused = request(elsewhere.address(), method, target, fields);
+            refused.assert_problem(403, &["this is 127.0.0.1", "give --token-server=127.0.0.1"]);
+        }
     }
     assert_eq!(
         server.tokens(),
@@ -161,12 +173,59 @@ fn callers_outside_the_subnet_grant_and_revoke_nothing() {
     );
 }
 
+/// Browsers take `localhost` for ::1 first. The other addresses of this host stay others, and a
+/// proxy's address never stands for its clients.
+#[test]
+fn the_two_loopback_addresses_are_one_host() {
+    if lacks_ipv6() {
+        return;
+    }
+    let listeners = [
+        "--listen=127.0.0.1:0",
+        "--listen=[::1]:0",
+        "--listen=[::]:0",
+    ];
+    let port = |server: &Server| server.listeners[2].port();
+    for (options, statuses) in [
+        (&["--token-server=127.0.0.1/32"][..], [200, 200, 200]),
+        (&["--token-server=::1"], [200, 200, 200]),
+        (&["--token-server=127.0.0.0/8"], [200, 200, 200]),
+        (&["--token-server=127.0.0.2"], [403, 403, 403]),
+        (&["--token-server=10.0.0.0/8"], [403, 403, 403]),
+        (
+            &["--token-server=127.0.0.1", "--forwarded-from=127.0.0.1"],
+            [403, 403, 403],
+        ),
+        (
+            &["--token-server=127.0.0.1", "--forwarded-from=::1"],
+            [200, 403, 200],
+        ),
+        (
+            &["--token-server=::1", "--forwarded-from=127.0.0.1"],
+            [403, 200, 403],
+        ),
+    ] {
+        let server = Server::start(&[options, &listeners].concat());
+        let mapped = std::net::SocketAddr::from(([127, 0, 0, 1], port(&server)));
+        let addresses = [server.listeners[0], server.listeners[1], mapped];
+        for (address, status) in addresses.into_iter().zip(statuses) {
+            let answer = request(address, "GET", "/api/list-tokens", &[]);
+            assert_eq!(
+                answer.status(),
+                status,
+                "{options:?} {address}: {}",
+                answer.text()
+            );
+        }
+    }
+}
+
 #[test]
 fn ipv4_mapped_callers_count_as_ipv4() {
     if lacks_ipv6() {
         return;
     }
-    for (subnet, status) in [("127.0.0.0/8", 200), ("10.0.0.0/8", 403), ("::/0", 403)] {
+    for (subnet, status) in [("127.0.0.0/8", 200), ("10.0.0.0/8", 403), ("2000::/3", 403)] {
         let server = Server::start(&[&format!("--token-server={subnet}"), "--listen=[::]:0"]);
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], server.address().port()));
         let response = request(address, "GET", "/api/list-tokens", &[]);

@@ -9,21 +9,24 @@ use crate::support::streaming::Source;
 #[test]
 fn the_page_is_for_the_hosts_of_the_api() {
     let server = Server::gated(&["--listen=127.0.0.1:0", "--listen=[::1]:0"]);
+    for address in &server.listeners {
+        assert_eq!(request(*address, "GET", "/", &[]).status(), 200);
+    }
     let page = server.request("GET", "/");
-    assert_eq!(page.status(), 200);
     assert_eq!(
         page.head.field("content-type"),
         Some("text/html; charset=utf-8")
     );
-    request(server.listeners[1], "GET", "/", &[]).assert_problem(404, &["nothing"]);
+    let other = Server::start(&["--token-server=192.0.2.1"]);
+    other.request("GET", "/").assert_problem(404, &["nothing"]);
     let browser = ["Accept: text/html,application/xhtml+xml,*/*;q=0.8"];
-    let refused = request(server.listeners[1], "GET", "/", &browser);
+    let refused = request(other.address(), "GET", "/", &browser);
     assert_eq!(refused.status(), 404);
     assert_eq!(
         refused.head.field("content-type"),
         Some("text/html; charset=utf-8")
     );
-    for words in ["this is ::1", "--token-server=::1"] {
+    for words in ["this is 127.0.0.1", "--token-server=127.0.0.1"] {
         assert!(refused.text().contains(words), "{words}");
     }
     let open = Server::start(&[]);
@@ -141,13 +144,17 @@ fn the_page_for_watching_has_the_status_that_its_stream_has() {
 /// Nothing of the API is for other hosts than the token server's; this is.
 #[test]
 fn the_page_for_watching_is_for_who_may_watch_from_wherever() {
-    let server = Server::gated(&["--listen=127.0.0.1:0", "--listen=[::1]:0"]);
+    let server = Server::gated(&[
+        "--forwarded-from=::1",
+        "--listen=127.0.0.1:0",
+        "--listen=[::1]:0",
+    ]);
     server.admit("tv");
-    let other = server.listeners[1];
-    assert_eq!(request(other, "GET", "/", &[]).status(), 404);
-    assert_eq!(request(other, "GET", "/watch/tv", &[]).status(), 200);
-    let elsewhere = ["Origin: http://elsewhere.example"];
-    let answer = request(other, "GET", "/watch/tv", &elsewhere);
+    let (proxy, other) = (server.listeners[1], "X-Forwarded-For: 192.0.2.7");
+    assert_eq!(request(proxy, "GET", "/", &[other]).status(), 404);
+    assert_eq!(request(proxy, "GET", "/watch/tv", &[other]).status(), 200);
+    let elsewhere = [other, "Origin: http://elsewhere.example"];
+    let answer = request(proxy, "GET", "/watch/tv", &elsewhere);
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.head.field("access-control-allow-origin"), None);
 }

@@ -1,9 +1,10 @@
 //! What is known of a connection before it asks for anything: how it tells whose it is, and whether
 //! there is a place for it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::is_in;
+use crate::gate::Subnet;
 use crate::relay::settings::{Fields, VARIES};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Settings};
 
@@ -67,7 +68,21 @@ impl Settings {
 
     /// Returns whether a host may call the API.
     pub fn is_operators(&self, host: IpAddr) -> bool {
-        is_in(&self.token_servers, host)
+        self.names(&self.token_servers, host)
+    }
+
+    /// Returns whether the subnets of an access rule name a host. 127.0.0.1 and ::1 are one host,
+    /// and browsers try ::1 first. The other address does not count if it is a proxy's: a proxy's
+    /// clients come from there.
+    pub(super) fn names(&self, subnets: &[Subnet], host: IpAddr) -> bool {
+        let (one, two) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+        let other = match host.to_canonical() {
+            IpAddr::V4(address) if address == one => Some(IpAddr::V6(two)),
+            IpAddr::V6(address) if address == two => Some(IpAddr::V4(one)),
+            IpAddr::V4(_) | IpAddr::V6(_) => None,
+        };
+        let is_named = |other| is_in(subnets, other) && !self.is_proxy(other);
+        is_in(subnets, host) || other.is_some_and(is_named)
     }
 
     /// Returns whether there is a place for another connection, given their number. Half of the
