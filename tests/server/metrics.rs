@@ -3,7 +3,7 @@
 use crate::support;
 use std::collections::{HashMap, HashSet};
 
-use crate::support::client::{Client, request};
+use crate::support::client::Client;
 use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
 
