@@ -366,6 +366,8 @@ fn what_goes_out_is_the_same_byte_for_byte() {
                 "/live.mp4" => Format::Mp4,
                 _ => Format::MpegTs,
             };
+            let headers = |bytes: &[u8]| bytes.windows(4).filter(|kind| kind == b"moov").count();
+            assert_eq!(headers(other), headers(bytes), "{who}: headers");
             let (units, others) = (units(format, bytes), units(format, other));
             remuxed += usize::from(!units.is_empty());
             for (track, units) in &units {

@@ -75,7 +75,7 @@ impl Remuxer {
         match *self {}
     }
 
-    pub fn resume(&mut self, state: RemuxerState) -> Result<(), HandoverError> {
+    pub fn resume(&mut self, state: RemuxerState, _header: Vec<u8>) -> Result<(), HandoverError> {
         match state {}
     }
 }

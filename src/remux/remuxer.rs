@@ -54,6 +54,8 @@ pub struct RemuxerState {
     written: Vec<(u64, i64)>,
     /// Continuity counters of MPEG-TS, by the index of the track.
     counters: Vec<u8>,
+    /// Number of the newest fragment of MP4.
+    fragments: u32,
 }
 
 /// Longest distance, in nanoseconds, of a written unit before the first unwritten one. A longer one
@@ -340,12 +342,13 @@ impl Remuxer {
             newest,
             written,
             counters: writer.counters(),
+            fragments: writer.fragments(),
         }
     }
 
-    /// Continues the output of another process. The remuxer reads the stream's header and earlier
-    /// units again, and skips the units that were written.
-    pub fn resume(&mut self, state: RemuxerState) -> Result<(), HandoverError> {
+    /// Continues the output of another process, which has written this header. The remuxer reads the
+    /// source's header and earlier units again, and skips the units that were written.
+    pub fn resume(&mut self, state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
         let times = state.written.iter().map(|(_, time)| *time);
         let times_fit = times
             .chain([state.shift, state.newest.unwrap_or(0)])
@@ -358,7 +361,8 @@ impl Remuxer {
         )?;
         self.pipeline.timeline = Timeline::resume(state.shift, state.newest);
         self.pipeline.written = state.written;
-        self.pipeline.writer.resume(&state.counters);
+        let writer = &mut self.pipeline.writer;
+        writer.resume(&state.counters, state.fragments, header);
         Ok(())
     }
 }

@@ -7,6 +7,8 @@
 //! - Calls that wait for peers or for the disk: the old core ends them. Host names: the new core looks
 //!   them up again. No core takes over at such a step.
 //! - Origins, because the words of an origin's fault are not handed over.
+//! - Remuxed streams, because the new core reads the original again: viewers get the same units in
+//!   other packets. `tests/handover.rs` compares the units.
 //! - Datagrams, because RTP candidates and the beginnings of sources are not handed over.
 //! - Lists of streams and figures, because they show memory in use, which differs.
 //! - The order of turns: these worlds hand over after turns in which everything was written. Worlds

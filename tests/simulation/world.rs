@@ -190,6 +190,7 @@ impl World {
             // What the comparison says that it leaves out.
             (config.core.origins, config.core.asks_origin) = (Vec::new(), false);
             config.core.peers = Vec::new();
+            config.core.remuxes = false;
         }
         let random_key = chance.draw();
         let mut relay = Relay::new(config.settings(1000, 1_800_000_000, random_key.into()));

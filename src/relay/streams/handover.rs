@@ -164,10 +164,9 @@ impl Streams {
         let stream = self
             .streams
             .get(id)
-            .filter(|stream| stream.buffer.end().is_none());
-        let remuxed = stream
-            .and_then(|stream| stream.remuxed.as_ref())
+            .filter(|stream| stream.buffer.end().is_none())
             .ok_or_else(unknown)?;
+        let remuxed = stream.remuxed.as_ref().ok_or_else(unknown)?;
         let original = &self
             .streams
             .get(remuxed.original)
@@ -177,7 +176,7 @@ impl Streams {
             return Err(unknown());
         };
         let mut remuxer = Remuxer::new(format, remuxed.target, unit_max).ok_or_else(unknown)?;
-        remuxer.resume(state)?;
+        remuxer.resume(state, stream.buffer.header().to_vec())?;
         let (lead, offset) = original.opening_before(remuxed.cursor(original.newest()), ctx.now());
         let stream = self.streams.get_mut(id).ok_or_else(unknown)?;
         let remuxed = stream.remuxed.as_mut().ok_or_else(unknown)?;

@@ -130,12 +130,21 @@ impl Writer {
         }
     }
 
-    /// Sets the continuity counters, before the first track.
+    /// Returns the number of the newest fragment of MP4.
     #[cfg(feature = "handover")]
-    pub fn resume(&mut self, counters: &[u8]) {
+    pub fn fragments(&self) -> u32 {
+        match self {
+            Writer::MpegTs(_) => 0,
+            Writer::Mp4(writer) => writer.fragments(),
+        }
+    }
+
+    /// Continues the output of another writer, before the first track.
+    #[cfg(feature = "handover")]
+    pub fn resume(&mut self, counters: &[u8], fragments: u32, header: Vec<u8>) {
         match self {
             Writer::MpegTs(writer) => writer.resume(counters),
-            Writer::Mp4(_) => {}
+            Writer::Mp4(writer) => writer.resume(fragments, header),
         }
     }
 

@@ -51,6 +51,8 @@ pub struct Mp4 {
     leader: Option<usize>,
     /// Tracks of the newest header.
     header: Vec<Track>,
+    /// Header that another process has written. It is not written again.
+    header_before: Vec<u8>,
     /// Number of the newest fragment.
     sequence_number: u32,
     /// Decode time of the fragment's first unit, in nanoseconds.
@@ -90,6 +92,7 @@ impl Mp4 {
             queues: Vec::new(),
             leader: None,
             header: Vec::new(),
+            header_before: Vec::new(),
             sequence_number: 0,
             since: None,
             bytes: 0,
@@ -171,6 +174,18 @@ impl Mp4 {
         Some(decode.nanoseconds() - 2 * JITTER)
     }
 
+    /// Returns the number of the newest fragment.
+    #[cfg(feature = "handover")]
+    pub fn fragments(&self) -> u32 {
+        self.sequence_number
+    }
+
+    /// Continues behind this header and the fragment of this number.
+    #[cfg(feature = "handover")]
+    pub fn resume(&mut self, fragments: u32, header: Vec<u8>) {
+        (self.sequence_number, self.header_before) = (fragments, header);
+    }
+
     /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         let queues = self.queues.iter();
@@ -184,6 +199,7 @@ impl Mp4 {
             + self.queues.capacity() * size_of::<TrackQueue>()
             + (self.tracks.capacity() + self.header.capacity()) * size_of::<Track>()
             + setups
+            + self.header_before.capacity()
     }
 
     /// Writes the fragment, and the header if it has changed. `next` is the track and the time of
@@ -240,6 +256,9 @@ impl Mp4 {
             .filter(|(_, track)| track.is_known())
             .map(|(index, track)| (index as u32 + 1, track));
         header::write(carried, out);
+        if std::mem::take(&mut self.header_before) == out[begin..] {
+            out.truncate(begin);
+        }
         let spent = self.allowance.checked_sub(out.len() - begin);
         self.header = self.tracks.clone();
         self.allowance = spent.ok_or(MediaError(
