@@ -45,8 +45,10 @@ pub(super) struct Context {
     report: Report,
     events: Events,
     rations: Rations,
-    /// Limit for refused sources in `/api/events`.
+    /// Limit for reports of refused sources.
     refusals: Ration,
+    /// The newest of these reports, for the snapshot of `/api/events`. At most [`REFUSED_MAX`].
+    refused: VecDeque<String>,
     /// Limit for lines about tokens in the log.
     changes: Ration,
     ticket_next: u64,
@@ -63,14 +65,21 @@ struct Ration {
     left_out: u64,
 }
 
-/// Rate of refused sources and of lines about tokens. Refused sources retry at once, and a control
-/// server may add a thousand keys. Neither may push out other reports.
-const REPORTED: Rate = Rate::per_second(16);
+/// Rate of lines about tokens. A control server may add a thousand keys, which may not push out
+/// other reports.
+const CHANGES: Rate = Rate::per_second(16);
+/// Rate of reports of refused sources. Refused sources retry at once, and anybody may be one.
+const REFUSALS: Rate = Rate {
+    per_second: 1,
+    burst: 16,
+};
+/// Number of refused sources that a reader of `/api/events` learns of at its beginning.
+const REFUSED_MAX: usize = 16;
 
 impl Ration {
     /// Returns how many were left out before this one, or `None` if this one is left out.
-    fn admit(&mut self, now: Instant) -> Option<u64> {
-        let is_reported = self.bucket.try_take(1, REPORTED, now);
+    fn admit(&mut self, rate: Rate, now: Instant) -> Option<u64> {
+        let is_reported = self.bucket.try_take(1, rate, now);
         self.left_out += u64::from(!is_reported);
         is_reported.then(|| std::mem::take(&mut self.left_out))
     }
@@ -99,6 +108,7 @@ impl Context {
             events: Events::default(),
             rations: Rations::default(),
             refusals: Ration::default(),
+            refused: VecDeque::new(),
             changes: Ration::default(),
             ticket_next: 1,
             freed_bytes: 0,
@@ -231,6 +241,8 @@ impl Context {
             + self.actions.capacity() * size_of::<Action>()
             + self.queue.capacity() * size_of::<Event>()
             + self.rations.held_bytes()
+            + self.refused.capacity() * size_of::<String>()
+            + self.refused.iter().map(String::capacity).sum::<usize>()
     }
 
     /// Returns the number of this run of the server. Ids in the API begin with it, so that an id of
@@ -286,19 +298,17 @@ impl Context {
         &self.rations
     }
 
-    /// Adds the refusal of a source to `/api/events`, up to a number of them in a second.
+    /// Reports the refusal of a source in the log and in `/api/events`, up to a number of them in a
+    /// second.
     pub fn emit_refusal(
         &mut self,
         about: (&SessionId, &SessionId),
         address: SocketAddr,
         refusal: &Refusal,
     ) {
-        if !self.events.is_kept() {
-            return;
-        }
         if !self.rations.admit_refusal(address.ip(), self.now) {
             self.refusals.left_out += 1;
-        } else if let Some(left_out) = self.refusals.admit(self.now) {
+        } else if let Some(left_out) = self.refusals.admit(REFUSALS, self.now) {
             let what = ServerEvent::PublisherRefused {
                 address,
                 status: refusal.status.code(),
@@ -306,7 +316,16 @@ impl Context {
                 left_out,
             };
             self.emit_about(Some(about), &what);
+            self.refused.truncate(REFUSED_MAX - 1);
+            self.refused
+                .push_front(server_event::refusal_row(self.date(), about.0, &what));
         }
+    }
+
+    /// Returns the rows of the sources that were refused lately, the newest first, as text of
+    /// `/api/events`.
+    pub fn refused(&self) -> impl Iterator<Item = &str> {
+        self.refused.iter().map(String::as_str)
     }
 
     /// Returns a new id for a job.
@@ -343,7 +362,7 @@ impl Context {
     /// Writes a line about a token to the log, up to a number of lines in a second. The next line
     /// says how many were left out.
     pub fn log_change(&mut self, event: fmt::Arguments<'_>) {
-        match self.changes.admit(self.now) {
+        match self.changes.admit(CHANGES, self.now) {
             None => {}
             Some(0) => self.log(Level::Info, event),
             Some(left_out) => self.log(Level::Info, format_args!("{event} left_out={left_out}")),
@@ -531,7 +550,7 @@ mod tests {
             for number in 0..20 {
                 let left_out = if number == 0 && second > 0 { 4 } else { 0 };
                 let told = (number < 16).then_some(left_out);
-                assert_eq!(ration.admit(now), told, "{second} {number}");
+                assert_eq!(ration.admit(CHANGES, now), told, "{second} {number}");
             }
         }
         let mut ctx = Stage::new(&[]).relay.ctx;
@@ -590,21 +609,37 @@ mod tests {
         ctx.freed(usize::MAX);
     }
 
-    /// Refused sources are reported while a client reads events, up to a number in a second.
+    /// Whoever reads the log or the events learns of refused sources, up to a number in a second. A
+    /// later reader learns of the newest ones.
     #[test]
-    fn a_refused_source_is_told_of_while_somebody_follows() {
+    fn refused_sources_are_reported_at_a_bounded_rate() {
         let mut ctx = Stage::new(&[]).relay.ctx;
         let session = SessionId::parse(b"s").expect("a good sessionid");
         let refusal = Refusal::new(Status::Conflict, "no");
         let about = (&session, &session);
-        let at = SocketAddr::from(([10, 0, 0, 1], 7));
-        ctx.emit_refusal(about, at, &refusal);
-        assert!(!ctx.take_news(), "nobody follows");
         ctx.keep_events();
         for number in 0..20 {
+            let at = SocketAddr::from(([10, 0, 0, 1], number));
             ctx.emit_refusal(about, at, &refusal);
             assert_eq!(ctx.take_news(), number < 16, "{number}");
         }
+        let mut lines = 0;
+        while let Some(action) = ctx.next_action() {
+            lines += usize::from(
+                matches!(action, Action::Log(line) if line.contains("level=warn event=publisher-refused")),
+            );
+        }
+        assert_eq!(lines, 16);
+        ctx.set_now(ctx.now() + Duration::from_secs(60));
+        let held = ctx.held_bytes();
+        for host in 0..100 {
+            let at = SocketAddr::from(([10, 0, 1, host], 7));
+            ctx.emit_refusal(about, at, &refusal);
+        }
+        assert_eq!(ctx.refused().count(), REFUSED_MAX);
+        let newest = ctx.refused().next().expect("a row");
+        assert!(newest.starts_with("event: refusal\ndata: {") && newest.contains("10.0.1.15:7"));
+        assert!(ctx.held_bytes() < held + 100 * 1024);
     }
 
     /// Ids of one run are not valid in another.

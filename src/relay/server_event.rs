@@ -140,11 +140,12 @@ impl LogLine<'_> {
     /// Returns the level of the line. `None`: the log has no line for this event.
     pub fn level(&self) -> Option<Level> {
         match self.event {
-            ServerEvent::SourceTooFast { .. } => Some(Level::Warn),
+            ServerEvent::SourceTooFast { .. } | ServerEvent::PublisherRefused { .. } => {
+                Some(Level::Warn)
+            }
             ServerEvent::StreamOver { .. }
             | ServerEvent::ViewerComes { .. }
-            | ServerEvent::ViewerGoes { .. }
-            | ServerEvent::PublisherRefused { .. } => None,
+            | ServerEvent::ViewerGoes { .. } => None,
             ServerEvent::StreamBegins { .. }
             | ServerEvent::StreamHeld { .. }
             | ServerEvent::StreamGoesOn { .. }
@@ -221,6 +222,22 @@ impl Display for LogLine<'_> {
                 f,
                 "event=viewer-cut session={session} peer={address} reason={reason} behind_bytes={behind_bytes} behind_ms={behind_ms}"
             ),
+            ServerEvent::PublisherRefused {
+                address,
+                status,
+                detail,
+                left_out,
+            } => {
+                // A bad request is refused in its own words, which may hold a secret.
+                let detail = match status {
+                    400 => "the request is bad; the answer says why",
+                    _ => detail,
+                };
+                write!(
+                    f,
+                    "event=publisher-refused session={session} source={address} status={status} left_out={left_out} detail=\"{detail}\""
+                )
+            }
             token => {
                 let event = token.name();
                 write!(f, "event={event} session={session}")?;
@@ -262,6 +279,20 @@ pub fn write_unit(
     };
     begin_unit(text, what.name(), Some(&id.to_string()));
     end_unit(text, &told);
+}
+
+/// Returns the snapshot's row of a refused source, with the fields of its event.
+pub fn refusal_row(time: UnixTime, about: &SessionId, what: &ServerEvent<'_>) -> String {
+    let mut text = Vec::new();
+    begin_unit(&mut text, "refusal", None);
+    let row = Told {
+        time: time.unix_seconds,
+        sessionid: None,
+        session: Some(about.digest()),
+        what,
+    };
+    end_unit(&mut text, &row);
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// Begins an event. A client that comes back sends the last `id`, which may be empty.

@@ -256,6 +256,35 @@ fn viewers_that_come_and_go_do_not_drive_out_what_happens() {
     assert_eq!(count("viewer-comes"), count("viewer-goes"));
 }
 
+/// An operator who looks only when the encoder fails sees why: in the log, and at the beginning of
+/// the events. Neither shows what may be a secret.
+#[test]
+fn a_refused_source_is_in_the_log_and_in_later_snapshots() {
+    let server = Server::gated(&[]);
+    for target in ["/stream/s3cret", "/stream/s3cret?s3cret=1"] {
+        assert!(server.request("PUT", target).status() >= 400);
+    }
+    let line = server.await_line(&["event=publisher-refused", "status=403"]);
+    assert!(line.contains("level=warn") && line.contains("source=127.0.0.1:"));
+    assert!(
+        line.contains("detail=\"this sessionid has no http token"),
+        "{line}"
+    );
+    let line = server.await_line(&["event=publisher-refused", "status=400"]);
+    assert!(!line.contains("s3cret"), "{line}");
+    let snapshot = follow(&server, "").until("snapshot-end");
+    let (_, refusals) = snapshot.split_first().expect("a snapshot");
+    assert_eq!(names(refusals), ["refusal", "refusal", "snapshot-end"]);
+    let of_first = &refusals[1].data;
+    assert_eq!(
+        (&of_first["status"], &of_first["sessionid"]),
+        (&json!(403), &Value::Null)
+    );
+    assert_eq!(of_first["session"], refusals[0].data["session"]);
+    let of_one = follow(&server, "?sessionid=s3cret").until("snapshot-end");
+    assert_eq!(names(&of_one), ["snapshot", "snapshot-end"]);
+}
+
 #[test]
 fn refusals_do_not_drive_out_what_happens() {
     let server = Server::gated(&["--connections-per-host=1000"]);

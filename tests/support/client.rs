@@ -1,7 +1,8 @@
 //! A client that sends given bytes, and reads the answer.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::os::fd::FromRawFd;
 
 use super::response::{Body, End, Head, Response};
 use super::{PATIENCE, uninterrupted};
@@ -25,7 +26,37 @@ pub enum Arrival {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the server accepts");
+        Client::of(TcpStream::connect_timeout(&address, PATIENCE).expect("the server accepts"))
+    }
+
+    /// Connects to a loopback address from 127.0.0.2, which is no host of the API.
+    pub fn connect_as_stranger(address: SocketAddr) -> Client {
+        let in_4 = |ip: Ipv4Addr, port: u16| libc::sockaddr_in {
+            sin_family: libc::AF_INET as libc::sa_family_t,
+            sin_port: port.to_be(),
+            sin_addr: libc::in_addr {
+                s_addr: u32::from(ip).to_be(),
+            },
+            sin_zero: [0; 8],
+        };
+        let (own, port) = (in_4(Ipv4Addr::new(127, 0, 0, 2), 0), address.port());
+        let server = in_4(Ipv4Addr::LOCALHOST, port);
+        let length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        // SAFETY: the calls read `length` bytes of addresses that outlive them; the
+        // new descriptor belongs to the stream alone.
+        let (stream, results) = unsafe {
+            let descriptor = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+            let results = [
+                libc::bind(descriptor, (&raw const own).cast(), length),
+                libc::connect(descriptor, (&raw const server).cast(), length),
+            ];
+            (TcpStream::from_raw_fd(descriptor), results)
+        };
+        assert_eq!(results, [0, 0], "{}", std::io::Error::last_os_error());
+        Client::of(stream)
+    }
+
+    fn of(stream: TcpStream) -> Client {
         stream.set_nodelay(true).expect("no delay");
         stream
             .set_read_timeout(Some(PATIENCE))

@@ -85,7 +85,7 @@ impl Picture {
                 }
             }
             "snapshot-end" | "missed" | "viewer-cut" | "source-too-fast" | "token-over"
-            | "tokens-over" | "publisher-refused" => {}
+            | "tokens-over" | "publisher-refused" | "refusal" => {}
             other => panic!("{other} is not known"),
         }
     }

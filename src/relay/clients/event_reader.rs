@@ -174,6 +174,9 @@ impl Clients {
         {
             following.spoken = ctx.now();
             if next.is_none() {
+                if following.of.is_none() {
+                    text.extend(ctx.refused().flat_map(str::bytes));
+                }
                 let number = following.next - 1;
                 let run = ctx.run();
                 let last = EventId { run, number }.to_string();

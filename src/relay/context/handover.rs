@@ -1,7 +1,7 @@
 //! The hand-over of the context: the new process continues its clock, its names and its counters.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::{Context, Counts, Events};
@@ -22,6 +22,9 @@ struct Told {
     /// one goes on where the other has ended; the key itself is not told.
     drawn: u64,
     options: OldOptions,
+    /// Rows of the sources that were refused lately.
+    #[serde(default)]
+    refused: VecDeque<String>,
 }
 
 impl Context {
@@ -35,6 +38,7 @@ impl Context {
             ticket_next: self.ticket_next,
             drawn: self.random.drawn(),
             options: OldOptions::of(&self.settings),
+            refused: self.refused.clone(),
         };
         writer.put("context", 0, &told);
         writer.put("counts", 0, &(&self.counts, self.counts.cuts()));
@@ -50,6 +54,7 @@ impl Context {
         self.calendar = Calendar::new(told.started);
         self.ticket_next = told.ticket_next.min(u64::MAX / 2);
         self.random.go_on_behind(told.drawn);
+        self.refused = told.refused;
         Ok(told.options)
     }
 

@@ -78,12 +78,23 @@ const HEARD = {
 	"token-added": tokensSoon, "token-revoked": tokensSoon, "token-over": tokensSoon, "tokens-over": tokensSoon, "token-forgotten": tokensSoon,
 };
 // What is told without a question that follows from it.
-for (const name of ["viewer-cut", "source-too-fast", "publisher-refused"]) HEARD[name] = () => {};
+for (const name of ["viewer-cut", "source-too-fast"]) HEARD[name] = () => {};
+// A source that is refused, now or before this page was opened: the newest first.
+const REFUSALS_SHOWN_MAX = 16;
+HEARD.refusal = HEARD["publisher-refused"] = ({ type, data }) => {
+	const { time, address, session, status, detail } = JSON.parse(data), list = $("refusal-list"), key = time + address;
+	if ([...list.children].some((row) => row.key === key)) return;
+	const row = make("li", "small", make("span", "quiet", clockTime(time)), make("span", "", `a source at ${address}, session ${session}`), make("span", "quiet", `${status}: ${detail}`));
+	row.key = key;
+	list[type === "refusal" ? "append" : "prepend"](row);
+	if (list.children.length > REFUSALS_SHOWN_MAX) list.lastChild.remove();
+	$("refusals").hidden = false;
+};
 const EVENTS_KEPT = 100;
 // What a row of the list does not repeat: it shows no secret whole.
 const EVENT_NAMES = ["time", "sessionid", "session", "id", "key", "for"];
 function listEvent({ type, data }) {
-	if (type === "snapshot-end") return;
+	if (type === "snapshot-end" || type === "refusal") return;
 	const fields = JSON.parse(data), name = fields.sessionid ? visibleName(fields.sessionid) : "";
 	const rest = Object.entries(fields).filter(([name, value]) => !EVENT_NAMES.includes(name) && value !== null && typeof value !== "object");
 	const at = new Date((fields.time || serverNow()) * 1000).toLocaleTimeString();
@@ -100,7 +111,7 @@ $("event-filter").oninput = filterEvents;
 function follow() {
 	if (happenings || document.hidden || !window.EventSource) return;
 	happenings = new EventSource(root + "api/events");
-	for (const name in HEARD) happenings.addEventListener(name, (event) => { listEvent(event); HEARD[name](); });
+	for (const name in HEARD) happenings.addEventListener(name, (event) => { listEvent(event); HEARD[name](event); });
 	happenings.onopen = askStreams;
 	// Where there is no place for another reader it is asked for again and again, as before there were events.
 	happenings.onerror = () => {
