@@ -189,6 +189,16 @@ const GATE: &[Row] = &[
              name points at this server (DNS rebinding). A proxy must pass on the Host of the \
              client; nginx and Apache do so only if configured. See `docs/proxies.md`.",
     ),
+    one("public-url", "URL", |c, text| {
+        put(&mut c.core.public_url, values::public_url(text))
+    })
+    .unset("none")
+    .help("address of this server in the pages' links")
+    .more(
+        "For links, QR codes and addresses of players, such as `https://live.example` or \
+             `https://example.org/live`. Without it, links have the address by which the page \
+             was reached. It opens nothing: a proxy's name also needs `--hostname`.",
+    ),
     subnets("publish-from", |c| &mut c.core.publish_from)
         .unset("off")
         .help("take streams from this subnet only")

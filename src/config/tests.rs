@@ -369,6 +369,22 @@ fn wrong_values_are_told_with_what_would_be_right() {
             "'10.0.0.1' is no name; addresses are answered to anyway",
         ),
         (
+            "--public-url=live.example",
+            "'live.example' is wrong; give https://NAME or",
+        ),
+        (
+            "--public-url=https://",
+            "'https://' is wrong; give https://NAME or",
+        ),
+        (
+            "--public-url=https://a/\"</script>",
+            "'https://a/\"</script>' is wrong; give https://NAME or",
+        ),
+        (
+            "--public-url=https://a/?b",
+            "'https://a/?b' is wrong; give https://NAME or",
+        ),
+        (
             "--connections=0",
             "'0' is wrong; give a number from 1 to 10000000",
         ),
@@ -482,6 +498,10 @@ fn other_values_are_read() {
         "--rtp=127.0.0.1:0",
     ]);
     assert_eq!(config.core.hostnames[0], "Gate.example");
+    for url in ["https://example.org/live", "https://example.org/live/"] {
+        let config = run(&[&format!("--public-url={url}")]);
+        assert_eq!(config.core.public_url, "https://example.org/live/");
+    }
     assert_eq!(config.connections_max, Some(7));
     assert_eq!(config.core.limits.body_bytes_per_second_min, 0);
     assert_eq!(config.core.limits.report.level, Level::Warn);
@@ -571,7 +591,7 @@ fn options_that_contradict_each_other_are_told() {
 #[test]
 fn help_fits_a_screen_and_has_every_option() {
     let help = help();
-    assert!(help.lines().count() <= 64, "{} lines", help.lines().count());
+    assert!(help.lines().count() <= 66, "{} lines", help.lines().count());
     for line in help.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }

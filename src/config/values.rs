@@ -186,6 +186,24 @@ pub(super) fn hostname(text: &str) -> Read<String> {
     })
 }
 
+/// Reads the address of the server in links. Returns it with a slash at its end. Its bytes can stand
+/// in a script as they are.
+pub(super) fn public_url(text: &str) -> Read<String> {
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/%[]".contains(&byte);
+    match rest {
+        Some(rest) if !rest.trim_start_matches('/').is_empty() && rest.bytes().all(is_plain) => {
+            Ok(format!("{}/", text.trim_end_matches('/')))
+        }
+        _ => wrong(
+            text,
+            "https://NAME or https://NAME/PATH, such as https://live.example",
+        ),
+    }
+}
+
 pub(super) fn log_level(text: &str) -> Read<Level> {
     match text {
         "error" => Ok(Level::Error),

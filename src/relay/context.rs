@@ -198,9 +198,9 @@ impl Context {
         self.random.draw()
     }
 
-    /// Returns the source of random numbers.
-    pub fn random(&mut self) -> &mut Random {
-        &mut self.random
+    /// Returns the source of random numbers, and beside it the settings.
+    pub fn settings_and_random(&mut self) -> (&Settings, &mut Random) {
+        (&self.settings, &mut self.random)
     }
 
     /// Adds to a counter.

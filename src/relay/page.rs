@@ -109,12 +109,13 @@ impl Page {
     /// Whether there is one in this program.
     pub const IS_HERE: bool = true;
 
-    /// A page for one answer; `None` where there is none.
-    pub fn draw(document: Document<'_>, random: &mut Random) -> Option<Page> {
+    /// A page for one answer; `None` where there is none. `public_url`: the base of its links, if it
+    /// is known.
+    pub fn draw(document: Document<'_>, public_url: &str, random: &mut Random) -> Option<Page> {
         let nonce = format!("{:016x}{:016x}", random.draw(), random.draw());
         let (html, inserted, of_script) = match document {
-            Document::Operator => script(&OPERATOR, &nonce),
-            Document::Watch => script(&WATCH, &nonce),
+            Document::Operator => script(&OPERATOR, &nonce, public_url),
+            Document::Watch => script(&WATCH, &nonce, public_url),
             Document::Refused(refusal) => (&REFUSED, words(refusal), String::new()),
         };
         let policy = format!(
@@ -151,9 +152,10 @@ impl Page {
     }
 }
 
-/// Returns a document with a script, the start tag of the script, and what the policy says of it.
-fn script(html: &'static Html, nonce: &str) -> (&'static Html, String, String) {
-    let tag = format!("<script nonce=\"{nonce}\">\n");
+/// Returns a document with a script, the start tag and first line of the script, and what the policy
+/// says of it.
+fn script(html: &'static Html, nonce: &str, public_url: &str) -> (&'static Html, String, String) {
+    let tag = format!("<script nonce=\"{nonce}\">\nconst PUBLIC_URL = \"{public_url}\";\n");
     let policy = format!(
         "script-src 'nonce-{nonce}'; connect-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
     );
@@ -195,11 +197,12 @@ mod tests {
             (Document::Watch, &WATCH),
             (Document::Operator, &OPERATOR),
         ] {
-            let page = Page::draw(document, &mut random).expect("a page");
+            let page = Page::draw(document, "https://live.example/", &mut random).expect("a page");
             let html = String::from_utf8(page.body().concat()).expect("UTF-8");
             let nonce = page.policy().split("'nonce-").nth(1).expect("a nonce");
             let nonce = nonce.split('\'').next().expect("its end");
             assert!(nonce.len() >= 32, "{nonce}");
+            assert!(html.contains("const PUBLIC_URL = \"https://live.example/\";"));
             let attribute = format!(" nonce=\"{nonce}\"");
             assert_eq!(html.matches(&attribute).count(), 2);
             for tag in ["<style", "<script"] {
@@ -228,7 +231,8 @@ mod tests {
     #[test]
     fn a_refusal_stands_in_its_page_as_text() {
         let refusal = Refusal::new(Status::Forbidden, "no <script> & no <b>");
-        let page = Page::draw(Document::Refused(&refusal), &mut Random::new(7)).expect("a page");
+        let page =
+            Page::draw(Document::Refused(&refusal), "", &mut Random::new(7)).expect("a page");
         let html = String::from_utf8(page.body().concat()).expect("UTF-8");
         let shown = "<small>The server says: no &lt;script> &amp; no &lt;b>";
         assert!(html.contains(shown), "{html}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::admission::{AccessRequest, Caller, EntryPoint, SessionState, kicked, not_found};
 use super::api::{Aborted, Call, DESCRIPTION, Outcome};
 use super::clients::{ClientEvent, Due, HEAD_COST, LOOK_COST, Received};
+use super::context::Context;
 use super::cut_reason::CutReason;
 use super::grants::Change;
 use super::lists::{LookUp, without_names};
@@ -21,7 +22,6 @@ use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown
 use crate::format::Format;
 use crate::gate::SessionId;
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
-use crate::random::Random;
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
 
@@ -311,7 +311,7 @@ impl Relay {
                 return self.clients.follow(id, (of, last), reply, &mut self.ctx);
             }
             Call::Page => {
-                page(Document::Operator, self.ctx.random()).map(|page| Outcome::Page(page, None))
+                page(Document::Operator, &mut self.ctx).map(|page| Outcome::Page(page, None))
             }
             Call::WatchPage(refusal) => {
                 let shut = |refusal: &&Refusal| {
@@ -320,7 +320,7 @@ impl Relay {
                 let shut = refusal.as_deref().filter(shut);
                 // Otherwise the page waits until the viewer is admitted.
                 let document = shut.map_or(Document::Watch, Document::Refused);
-                page(document, self.ctx.random()).map(|page| Outcome::Page(page, refusal))
+                page(document, &mut self.ctx).map(|page| Outcome::Page(page, refusal))
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
@@ -596,6 +596,7 @@ impl Relay {
 }
 
 /// Returns a page, if this program has one.
-fn page(document: Document<'_>, random: &mut Random) -> Result<Page, Refusal> {
-    Page::draw(document, random).ok_or_else(not_found)
+fn page(document: Document<'_>, ctx: &mut Context) -> Result<Page, Refusal> {
+    let (settings, random) = ctx.settings_and_random();
+    Page::draw(document, &settings.public_url, random).ok_or_else(not_found)
 }

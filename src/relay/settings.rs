@@ -21,6 +21,9 @@ pub struct Settings {
     pub forwarders: Vec<Subnet>,
     /// Names under which the API may be called, besides addresses and `localhost`.
     pub hostnames: Vec<String>,
+    /// The address in links of the pages, with a slash at its end. Empty: the one by which the page
+    /// was reached.
+    pub public_url: String,
     /// Where the server listens for HTTP. A socket in the file system counts as 127.0.0.1:80.
     pub listeners: Vec<SocketAddr>,
     /// Where sources may come from. None: from anywhere.

@@ -212,6 +212,41 @@ fn share_makes_a_key_that_cannot_publish() {
     );
 }
 
+/// Every link that is given away begins with --public-url, on both pages.
+#[test]
+#[ignore = "needs Chromium"]
+fn links_begin_with_the_public_address() {
+    let base = "https://example.org/live/";
+    let server = Server::gated(&["--public-url=https://example.org/live"]);
+    let mut browser = open(&server, "public-url");
+    browser.evaluate(CLIPBOARD);
+    server.add_token("sessionid=desk&direction=out");
+    server.add_token("sessionid=send&for=desk&direction=in");
+    click(&mut browser, "#token-list .link");
+    browser.await_true("document.querySelector('#share').open");
+    let links = browser.evaluate(
+        "[...document.querySelectorAll('#share-links code')].map((code) => code.textContent)",
+    );
+    let links = links.as_array().expect("links");
+    assert_eq!(links.len(), 4);
+    for link in links {
+        let link = link.as_str().expect("text");
+        assert!(link.contains(base), "{link}");
+    }
+    let warning = "document.querySelector('#share-local').hidden";
+    assert_eq!(browser.evaluate(warning), true);
+    browser.evaluate("document.querySelectorAll('#token-list .link')[1].click(); true");
+    browser.await_true(&format!("window.copied === '{base}stream/send'"));
+    drop(browser);
+    let page = format!("http://{}/watch/desk", server.address());
+    let mut browser = Browser::open("public-url-watch", &page);
+    for field in ["address", "hls", "command"] {
+        browser.await_true(&format!(
+            "document.querySelector('#{field}')?.value.includes('{base}stream/desk')"
+        ));
+    }
+}
+
 /// Times have units, and the form says what it makes before it does.
 #[test]
 #[ignore = "needs Chromium"]

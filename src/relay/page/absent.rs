@@ -17,7 +17,7 @@ pub(super) enum Page {}
 impl Page {
     pub const IS_HERE: bool = false;
 
-    pub fn draw(_: Document<'_>, _: &mut Random) -> Option<Page> {
+    pub fn draw(_: Document<'_>, _: &str, _: &mut Random) -> Option<Page> {
         None
     }
 

@@ -66,7 +66,11 @@ const root = new URL(".", location.href).href;
 // In a path, a browser would take "." and ".." for folders.
 const streamUrl = (id) => root + (/^\.\.?$/.test(id) ? "stream?sessionid=" : "stream/") + encode(id);
 const watchUrl = (id) => root + (/^\.\.?$/.test(id) ? "watch?sessionid=" : "watch/") + encode(id);
-const pictureCommand = (id) => `ffmpeg -re -f lavfi -i testsrc2=size=640x360:rate=25 -c:v libvpx -deadline realtime -b:v 1M -g 50 -cluster_time_limit 1000 -f webm -send_expect_100 1 -method PUT ${streamUrl(id)}`;
+// The same address for others: below --public-url, or what was typed in its place.
+const isLocal = (url) => /^https?:\/\/(localhost|127\.|\[::1\])/.test(url);
+const elsewhere = (url) => $("share-base").value.replace(/\/*$/, "/") + url.slice(root.length);
+$("share-base").value = PUBLIC_URL || root;
+const pictureCommand = (id) => `ffmpeg -re -f lavfi -i testsrc2=size=640x360:rate=25 -c:v libvpx -deadline realtime -b:v 1M -g 50 -cluster_time_limit 1000 -f webm -send_expect_100 1 -method PUT ${elsewhere(streamUrl(id))}`;
 
 // ---- Session ids: secrets, shown whole only on request
 

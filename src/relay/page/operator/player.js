@@ -29,7 +29,7 @@ async function playable(url, format, media) {
 function openPlayer(place, id, format) {
 	const key = watchName(id), url = streamUrl(key ?? id), word = make("p", "");
 	const isFull = document.querySelectorAll("video, audio").length >= PLAYERS_MAX;
-	const copying = key === null ? [] : [shareButton(id, key), copyButton("Copy address", url), copyButton("Copy ffplay command", `ffplay "${url}"`)];
+	const copying = key === null ? [] : [shareButton(id, key), copyButton("Copy address", elsewhere(url)), copyButton("Copy ffplay command", `ffplay "${elsewhere(url)}"`)];
 	const side = make("div", "aside", word, make("div", "buttons", ...copying)), media = make("video", "");
 	let isClosed = false;
 	word.role = "status";

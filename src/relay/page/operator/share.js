@@ -99,7 +99,6 @@ function share(session, key) {
 	$("share").showModal();
 }
 function showLinks(key, session) {
-	const base = $("share-base").value.replace(/\/*$/, "/"), elsewhere = (url) => base + url.slice(root.length);
 	const link = elsewhere(watchUrl(key)), body = elsewhere(streamUrl(key));
 	const format = [...streams.values()].find(({ row }) => row.sessionid === session)?.row.format;
 	const source = REMUXED.includes(format) ? `${body}/live.mp4` : body;
@@ -113,7 +112,7 @@ function showLinks(key, session) {
 	picture.append(dark);
 	$("share-code").replaceChildren(...(code ? [picture] : []));
 	$("share-base").oninput = () => showLinks(key, session);
-	$("share-local").hidden = !/^https?:\/\/(localhost|127\.|\[::1\])/.test(base);
+	$("share-local").hidden = !isLocal(link);
 }
 // A key that may only watch can be given away as it is. In an open relay every sessionid can.
 function shareButton(session, key) {
@@ -124,5 +123,4 @@ function shareButton(session, key) {
 	return button;
 }
 const canBeShared = (key) => !hasTokens || sessions.get(key)?.http?.direction === "out";
-$("share-base").value = root;
 $("share-close").onclick = () => $("share").close();

@@ -91,7 +91,7 @@ function paintToken(row, id, entry) {
 	link.hidden = !http;
 	write(link, isPublisher ? "Copy address" : "Share");
 	link.ariaLabel = `${isPublisher ? "Copy the address to publish by" : "Share"} ${shortened(id)}`;
-	link.onclick = () => (isPublisher ? copy(streamUrl(id), link) : share(http.for || id, canBeShared(id) ? id : null));
+	link.onclick = () => (isPublisher ? copy(elsewhere(streamUrl(id)), link) : share(http.for || id, canBeShared(id) ? id : null));
 }
 $("token-filter").oninput = () => { sessionsMax = SESSIONS_STEP; showTokens(); };
 $("more-button").onclick = () => { sessionsMax += SESSIONS_STEP; showTokens(); };
@@ -163,7 +163,7 @@ $("add-form").onsubmit = async (event) => {
 		const response = await call("POST", query), { tokens } = await response.json();
 		const words = response.status === 201 ? `Added: the session has ${plural(tokens.length, "token")} now.` : "Nothing new: the session had all that.";
 		const forWatching = direction === "in" ? [] : [shareButton($("add-for").value || id, id)];
-		const forPublishing = direction === "out" ? [] : [copyButton("Copy address", streamUrl(id)), copyButton("Copy ffmpeg command", pictureCommand(id))];
+		const forPublishing = direction === "out" ? [] : [copyButton("Copy address", elsewhere(streamUrl(id))), copyButton("Copy ffmpeg command", pictureCommand(id))];
 		const buttons = make("div", "buttons", ...(isHttp ? [...forWatching, ...forPublishing] : []));
 		$("add-result").replaceChildren(make("p", "", words), sessionName(id), buttons);
 		$("add-result").hidden = false;
@@ -187,7 +187,7 @@ $("add-form").onsubmit = async (event) => {
 function howToPublish(place, title, ...first) {
 	$(place).append(make("h3", "", title), ...first,
 		make("p", "quiet", "A test picture, which a browser plays:"), commandLine(pictureCommand("demo")),
-		make("p", "quiet", "A file, as MPEG-TS:"), commandLine(`ffmpeg -re -i film.mp4 -c copy -f mpegts -send_expect_100 1 -method PUT ${streamUrl("demo")}`));
+		make("p", "quiet", "A file, as MPEG-TS:"), commandLine(`ffmpeg -re -i film.mp4 -c copy -f mpegts -send_expect_100 1 -method PUT ${elsewhere(streamUrl("demo"))}`));
 }
 howToPublish("stream-empty", "No stream is running", make("p", "", "To publish one, give its session an HTTP token first; the form is below."));
 howToPublish("open-publish", "Publish a session");

@@ -308,14 +308,16 @@ function wake() {
 document.addEventListener("visibilitychange", () => { if (!current) wake(); });
 addEventListener("online", wake);
 
-$("address").value = stream;
-$("hls").value = stream + "/index.m3u8";
+// For other players, perhaps on other machines.
+const elsewhere = (PUBLIC_URL || root) + stream.slice(root.length);
+$("address").value = elsewhere;
+$("hls").value = elsewhere + "/index.m3u8";
 $("hls-way").hidden = isFolder;
 // VLC takes this scheme on phones; elsewhere it opens a playlist that is downloaded.
 const hasTouch = /Android|iPhone|iPad/.test(navigator.userAgent);
-$("vlc").href = hasTouch ? `vlc://${stream}` : URL.createObjectURL(new Blob([`#EXTM3U\n${stream}\n`], { type: "audio/x-mpegurl" }));
+$("vlc").href = hasTouch ? `vlc://${elsewhere}` : URL.createObjectURL(new Blob([`#EXTM3U\n${elsewhere}\n`], { type: "audio/x-mpegurl" }));
 if (hasTouch) $("vlc").removeAttribute("download");
-$("command").value = `ffplay "${stream}"`;
+$("command").value = `ffplay "${elsewhere}"`;
 for (const input of document.querySelectorAll("#ways input")) input.onfocus = () => input.select();
 for (const button of document.querySelectorAll("[data-copies]")) {
 	button.ariaLabel = `Copy ${button.dataset.copies}`;
