@@ -26,7 +26,7 @@ use refusals::{
 };
 pub(super) use refusals::{kicked, no_viewer, not_found, tokens_are_off};
 
-/// By which way somebody comes in.
+/// Entry point through which a client comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum EntryPoint {
@@ -36,65 +36,65 @@ pub(super) enum EntryPoint {
     Post,
     /// A source as Icecast's clients are.
     Icecast,
-    /// A source's datagrams: RTP,
+    /// A source that sends RTP from its own address.
     Rtp,
-    /// or MPEG-TS alone;
+    /// A source that sends MPEG-TS without RTP from its own address.
     Bare,
-    /// RTP to a group,
+    /// A source that sends RTP to a multicast group.
     Group,
-    /// or MPEG-TS alone.
+    /// A source that sends MPEG-TS without RTP to a multicast group.
     BareGroup,
-    /// An origin's answer.
+    /// An origin's response, which becomes the source.
     Pull,
-    /// A viewer.
+    /// A viewer over HTTP.
     Viewer,
-    /// A viewer, in another container.
+    /// A viewer of a remuxed stream.
     Remuxed,
-    /// A viewer, by playlists and segments.
+    /// A request for an HLS playlist or segment.
     Hls,
     /// A call of the API.
     Call,
-    /// Whoever follows the events.
+    /// A reader of `/api/events`.
     Events,
-    /// The figures.
+    /// A request for `/metrics`.
     Figures,
     /// The operator's page.
     Page,
-    /// The page on which a session is watched.
+    /// The page on which a browser plays a stream.
     WatchPage,
-    /// Whether the server runs.
+    /// A health check.
     Health,
-    /// Which methods a path knows.
+    /// OPTIONS: the methods of a path.
     Options,
 }
 
-/// Whose request it is.
+/// Client that sent a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
-    /// Where it comes from,
+    /// Address of the client. It is a proxy's address if `is_named` is false.
     pub peer: SocketAddr,
-    /// unless that is a proxy, which does not say from where it brings it.
+    /// Whether the client's address is known. It is not if a proxy does not name the client.
     pub is_named: bool,
-    /// A proxy brings it, perhaps out of TLS.
+    /// A configured proxy passed the request on. The client may have used TLS.
     pub is_proxied: bool,
-    /// Its connection came when there was no more place.
+    /// Limit that its connection exceeds.
     pub beyond: Option<Beyond>,
 }
 
-/// A client, as far as it is known.
+/// What admission knows of a client and of its request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessRequest<'a> {
-    /// By which way it comes.
+    /// Entry point.
     pub way: EntryPoint,
-    /// `None`: a proxy brings it, and does not say from where.
+    /// Address of the client. `None`: a proxy does not name the client.
     pub from: Option<SocketAddr>,
-    /// What a token has to name, if that is not where it comes from: a group.
+    /// Multicast group that a token must name. `None`: the token must name `from`.
     pub to: Option<SocketAddr>,
-    /// A proxy brings it, perhaps out of TLS.
+    /// A configured proxy passed the request on. The client may have used TLS.
     pub is_proxied: bool,
-    /// It has a field that proxies write. The client may have written it.
+    /// The request has a field that proxies write. The client may have written it itself.
     pub is_forwarded: bool,
-    /// The authority that it is for.
+    /// Host and port that the request is for.
     pub host: &'a str,
     /// `Origin`
     pub origin: Option<&'a str>,
@@ -102,46 +102,46 @@ pub(super) struct AccessRequest<'a> {
     pub site: Option<&'a str>,
 }
 
-/// What runs of a session, and whether there is room.
+/// State of a session, and whether the limits leave room for it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionState {
-    /// It has a stream, if only one that waits for a source.
+    /// The session has a stream. The stream may be held: it then waits for a source.
     pub runs: bool,
-    /// A source of it runs.
+    /// The session has a source now.
     pub has_source: bool,
-    /// It is fetched, or being fetched.
+    /// An origin's stream is its source, or the server is asking for one.
     pub is_fetched: bool,
-    /// The origin that was asked last said that it may not be watched.
+    /// The origin that was asked last answered that nobody may watch it.
     pub is_forbidden: bool,
-    /// It may run, one stream more.
+    /// `--streams` leaves room for its stream. This is also true if it has one.
     pub has_room: bool,
-    /// It may be fetched, one pull more.
+    /// The limits leave room for one more pull.
     pub has_room_for_pull: bool,
-    /// So many watch it over HTTP and HLS, or wait to;
+    /// Number of clients that watch it over HTTP or HLS, or wait for it.
     pub viewers: usize,
     /// Number of viewers by the session id of this request.
     pub viewers_by_name: usize,
     /// Whether this client is a counted HLS address. `None`: it is not, and no more can be counted.
     pub seat: Option<bool>,
-    /// Why its stream cannot go out over HTTP.
+    /// Why its stream cannot go out over HTTP. `None`: it can.
     pub http_fault: Option<String>,
 }
 
-/// Whom every question is about: the tokens, the blocks and what the operator chose.
+/// Decides about access, by the tokens, the blocks and the settings.
 pub(super) struct Gate<'a> {
     settings: &'a Settings,
     tokens: Option<&'a Tokens>,
     blocks: &'a Blocks<SessionId>,
-    /// Viewers who are kept out.
+    /// Blocked viewers.
     barred: &'a Blocks<Barred>,
-    /// The server has been told to end.
+    /// The server is shutting down.
     is_closing: bool,
     now: Instant,
     time: UnixTime,
 }
 
 impl<'a> AccessRequest<'a> {
-    /// Of a request.
+    /// Creates the access request of an HTTP request.
     pub fn of(way: EntryPoint, caller: Caller, head: &'a Head) -> AccessRequest<'a> {
         AccessRequest {
             way,
@@ -155,7 +155,7 @@ impl<'a> AccessRequest<'a> {
         }
     }
 
-    /// Of a source that no request brings.
+    /// Creates the access request of a source without an HTTP request: datagrams, or an origin.
     pub fn without_request(way: EntryPoint, from: SocketAddr) -> AccessRequest<'static> {
         AccessRequest {
             way,
@@ -169,7 +169,7 @@ impl<'a> AccessRequest<'a> {
         }
     }
 
-    /// Where a refusal should say why nobody is known to ask.
+    /// Returns the text that explains a refusal of an unknown client, or an empty text.
     fn namelessness(&self) -> &'static str {
         match self.from {
             Some(_) => "",
@@ -179,7 +179,7 @@ impl<'a> AccessRequest<'a> {
 }
 
 impl<'a> Gate<'a> {
-    /// Whom to ask.
+    /// Creates a gate for the decisions of one input.
     pub fn new(
         settings: &'a Settings,
         tokens: Option<&'a Tokens>,
@@ -226,7 +226,7 @@ impl Gate<'_> {
 
     // ---- Subnet, site and Host: before anything else is read ------------------------------------
 
-    /// Whether somebody may come in by this way at all.
+    /// Checks the rules of an entry point that need no parameters: subnet, site and Host.
     pub fn enter(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
         match access_request.way {
             EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast => {
@@ -302,7 +302,8 @@ impl Gate<'_> {
         )))
     }
 
-    /// Where this host itself asks, it may do so by another of its addresses than was meant.
+    /// Returns a hint for a request of this host itself: it came from another address of this host
+    /// than `--token-server` names.
     fn missed_by(&self, access_request: &AccessRequest<'_>) -> String {
         let from = access_request.from.map(|from| from.ip());
         let said = from.filter(IpAddr::is_loopback).map(|from| {
@@ -326,8 +327,9 @@ impl Gate<'_> {
         }
     }
 
-    /// A name that a stranger has pointed here (DNS rebinding) is not the server's. Some proxies
-    /// replace it by the address at which they call the server: then nobody knows it.
+    /// Refuses a Host that is not the server's: a stranger can point any name here (DNS rebinding).
+    /// Also refuses a proxy that replaces the client's Host by a listening address, since the
+    /// client's Host is then unknown.
     fn check_host(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
         if access_request.is_proxied
             && access_request.is_forwarded
@@ -341,7 +343,8 @@ impl Gate<'_> {
         }
     }
 
-    /// Whether a browser that names this Host would call this server and no proxy.
+    /// Returns whether a browser with this Host would connect to this server directly, and not to a
+    /// proxy.
     fn is_listener(&self, host: &str) -> bool {
         let (name, port) = split_host(host);
         let Some(port) = port.map_or(Some(80), |port| port.parse().ok()) else {
@@ -360,7 +363,7 @@ impl Gate<'_> {
         })
     }
 
-    /// No page of another site calls the API.
+    /// Refuses calls of the API by pages of other sites.
     fn check_calling_page(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
         if self.is_of_own_page(access_request) {
             return Ok(());
@@ -386,9 +389,9 @@ impl Gate<'_> {
         ))
     }
 
-    /// Whether no page sent a request, or one of this server's did, under a name of its own. A
-    /// proxy may have brought it to the browser by TLS, of which nothing is known here. Where a
-    /// browser tells no Origin, it may tell the site.
+    /// Returns whether no web page sent the request, or a page of this server under one of its
+    /// names. A proxy may have served that page over TLS, which this server cannot see. A browser
+    /// that sends no Origin may send `Sec-Fetch-Site`.
     fn is_of_own_page(&self, access_request: &AccessRequest<'_>) -> bool {
         let Some(origin) = access_request.origin else {
             return matches!(access_request.site, None | Some("same-origin" | "none"));
@@ -403,10 +406,10 @@ impl Gate<'_> {
             && self.is_own_host(access_request.host)
     }
 
-    /// Whether a Host is an address, `localhost` or one of the server's names. No DNS points the
-    /// first two anywhere, and a name that `--hostname` gives is in a zone of the operator's. The
-    /// machine's own name may be a short one: who answers for DNS where the operator is can point
-    /// it at a page of theirs first, and here then.
+    /// Returns whether a Host is an address, `localhost` or one of the server's names. DNS cannot
+    /// change where an address or `localhost` leads, and a name of `--hostname` belongs to the
+    /// operator's zone. The machine's own name may be short. A stranger that answers the operator's
+    /// DNS queries can lead it to a page of its own first, and then to this server.
     fn is_own_host(&self, host: &str) -> bool {
         let (name, _) = split_host(host);
         let mut names = self.settings.hostnames.iter();
@@ -417,7 +420,7 @@ impl Gate<'_> {
 
     // ---- Token, block, length, conflict, room: of a session -------------------------------------
 
-    /// The session that a sessionid opens.
+    /// Returns the session that a session id opens.
     pub fn opened_by<'a>(&'a self, name: &'a SessionId) -> &'a SessionId {
         self.tokens.map_or(name, |tokens| tokens.opened_by(name))
     }
@@ -463,7 +466,8 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// The same for a source that no request brings, from its first byte to its last.
+    /// Returns whether a source without an HTTP request may publish, by the rules of
+    /// [`Gate::enter`] and [`Gate::publish`].
     pub fn may_publish(
         &self,
         access_request: &AccessRequest<'_>,
@@ -568,13 +572,13 @@ impl Gate<'_> {
             .min()
     }
 
-    /// How late it is.
+    /// Returns the time of this input.
     pub fn time(&self) -> UnixTime {
         self.time
     }
 
-    /// Whether a viewer with this sessionid and address may see what becomes of a session: it
-    /// need not run, nor be of a kind that goes out over HTTP.
+    /// Decides whether a viewer with this session id and address may follow a session. The session
+    /// need not run, and its stream need not fit HTTP.
     pub fn see(
         &self,
         from: Option<IpAddr>,
@@ -618,8 +622,8 @@ impl Gate<'_> {
             && !(session_state.runs && session_state.is_forbidden)
     }
 
-    /// Whether a viewer may wait for a session that does not run, which is fetched meanwhile where
-    /// there are origins.
+    /// Decides whether a viewer may wait for a session that does not run. If there are origins, the
+    /// server asks them meanwhile.
     pub fn wait(&self, method: Method, session_state: &SessionState) -> Result<(), Refusal> {
         let has_origins = !self.settings.origins.is_empty();
         let is_waited = has_origins || !self.settings.limits.wait_time.is_zero();
@@ -638,7 +642,7 @@ impl Gate<'_> {
         ))
     }
 
-    /// Whether an abort keeps everybody out of the session still.
+    /// Refuses everybody while an abort blocks the session.
     fn check_block(&self, session: &SessionId) -> Result<(), Refusal> {
         let Some(left) = self.blocks.left(session, self.now) else {
             return Ok(());
@@ -649,7 +653,7 @@ impl Gate<'_> {
         ))
     }
 
-    /// Whether the operator has ended a viewer from there, and keeps it out still.
+    /// Refuses a viewer while `kick-viewer` blocks its address.
     fn check_barred(&self, from: Option<IpAddr>, name: &SessionId) -> Result<(), Refusal> {
         let from = from.map(|from| (name.clone(), network_of(from)));
         let left = from.and_then(|whom| self.barred.left(&whom, self.now));
@@ -667,7 +671,7 @@ impl Gate<'_> {
         }
     }
 
-    /// Whether the table of tokens may be changed, by a call that may be made.
+    /// Decides whether an admitted call may change the token table.
     pub fn change(&self) -> Result<(), Refusal> {
         self.check_open()
     }
@@ -677,15 +681,14 @@ impl Gate<'_> {
         self.check_open()
     }
 
-    /// Whether a token may name this address: as somebody whom datagrams go to, or as a group whose
-    /// datagrams come in.
+    /// Returns whether a token may name this address, as a UDP client or as a joined group.
     pub fn may_be_named(&self, address: &SocketAddr) -> bool {
         let address = address.ip().to_canonical();
         self.settings.may_receive(address) || self.settings.is_joined(address)
     }
 }
 
-/// The parts of an authority: a name or an address without brackets, and the port if there is one.
+/// Splits an authority into a name or an address without brackets, and a port if there is one.
 fn split_host(host: &str) -> (&str, Option<&str>) {
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !host.ends_with(']') => {
