@@ -1,10 +1,11 @@
-//! A request's part that admission asks about. It is kept until the request is answered.
+//! The part of a request that admission reads. It is kept until the request is answered, so that a
+//! successor can decide about it again.
 
 #[cfg(feature = "handover")]
 use super::Caller;
 use super::{AccessRequest, EntryPoint};
 
-/// What a request showed beside its caller.
+/// Part of an [`AccessRequest`] that the connection itself does not know.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "handover"),
@@ -20,7 +21,7 @@ pub(in crate::relay) struct KeptClaim {
 }
 
 impl AccessRequest<'_> {
-    /// What is kept of it.
+    /// Returns the part to keep.
     pub fn keep(&self) -> KeptClaim {
         KeptClaim {
             way: self.way,
@@ -33,7 +34,7 @@ impl AccessRequest<'_> {
 }
 
 impl KeptClaim {
-    /// Bytes that are allocated for it, with itself.
+    /// Returns the allocated bytes, its own size included.
     pub fn held_bytes(&self) -> usize {
         let texts = [Some(&self.host), self.origin.as_ref(), self.site.as_ref()];
         let texts = texts.into_iter().flatten();
@@ -43,7 +44,7 @@ impl KeptClaim {
 
 #[cfg(feature = "handover")]
 impl KeptClaim {
-    /// Of a request that showed nothing, for this host.
+    /// Creates the record of a request for `localhost` without any of the fields.
     pub fn of_way(way: EntryPoint) -> KeptClaim {
         KeptClaim {
             way,
@@ -54,7 +55,7 @@ impl KeptClaim {
         }
     }
 
-    /// The claim, of this caller.
+    /// Returns the access request for this caller.
     pub fn access_request(&self, caller: Caller) -> AccessRequest<'_> {
         AccessRequest {
             way: self.way,
