@@ -1,5 +1,5 @@
-//! What is known of a connection before it asks for anything: how it tells whose it is, and whether
-//! there is a place for it.
+//! Decides about a connection before its first request: how the server learns its client, and
+//! whether there is a place for it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,18 +8,18 @@ use crate::gate::Subnet;
 use crate::relay::settings::{Fields, VARIES};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Settings};
 
-/// How a connection tells whose it is.
+/// How the server learns the client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// It is whose address it comes from.
+    /// The connection's address is the client's.
     Own,
-    /// It begins with a PROXY protocol header.
+    /// The connection begins with a PROXY protocol header.
     Header,
-    /// Each of its requests says so in a field.
+    /// A field of each request names the client.
     Field,
 }
 
-/// Which limit a connection is beyond.
+/// Limit that a connection exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Beyond {
@@ -29,13 +29,12 @@ pub enum Beyond {
     Host,
 }
 
-/// Connections that there are beside one: of its host, and of that one's network if it has many
-/// addresses.
+/// Numbers of other connections of the same host, and of its network if a host has many addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Others {
-    /// Of its host.
+    /// Connections of the host.
     pub of_host: usize,
-    /// Of its host's network; none, where that has no other addresses.
+    /// Connections of the host's network. 0 for IPv4, where a host has one address.
     pub of_network: usize,
 }
 
@@ -45,7 +44,8 @@ const BEYOND_OF_HOST_MAX: usize = 8;
 const HOSTS_OF_NETWORK: usize = 16;
 
 impl Settings {
-    /// How a connection from there tells whose it is. Nobody else is believed.
+    /// Returns how the server learns the client of a connection from this host. Only a configured
+    /// proxy can name another address.
     pub fn door(&self, host: IpAddr) -> Door {
         if is_in(&self.proxies, host) {
             Door::Header
@@ -56,7 +56,7 @@ impl Settings {
         }
     }
 
-    /// Whether what requests from there say of their client is believed.
+    /// Returns whether requests from this host may name their client in a field.
     pub fn is_forwarder(&self, host: IpAddr) -> bool {
         is_in(&self.forwarders, host)
     }
@@ -113,7 +113,7 @@ impl Settings {
             || others.of_network >= of_network.saturating_add(more)
     }
 
-    /// What lets the pages of an origin watch.
+    /// Returns the response fields that let pages of this origin watch.
     pub fn cors(&self, origin: &str) -> Fields {
         let is_any = |site: &&(String, Fields)| site.0 == "*";
         let is_named = |site: &&(String, Fields)| site.0.eq_ignore_ascii_case(origin);
@@ -122,8 +122,8 @@ impl Settings {
         site.map_or(&[], |(_, fields)| fields)
     }
 
-    /// What an answer says that a cache may give to the pages of every origin: the same to all
-    /// where one site may watch, or any may; that it is not the same, where there are several.
+    /// Returns the CORS fields of an answer that a cache may give to pages of any origin. With
+    /// several named sites the answer differs by origin, and says so.
     pub fn cors_of_any(&self) -> Fields {
         match self.cors.as_slice() {
             [] => &[],
