@@ -1,4 +1,4 @@
-//! Those who watch: whether one more may, and who of them counts.
+//! Viewers: decides whether one more may watch, and which viewers count towards `max-viewers`.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ impl Gate<'_> {
         self.check_viewers(name, session, session_state, false)
     }
 
-    /// Whether one more may watch, or a viewer that counts already.
+    /// Checks the limits on viewers. `counts_already`: the client is one of the counted viewers.
     pub(super) fn check_viewers(
         &self,
         name: &SessionId,
@@ -33,7 +33,7 @@ impl Gate<'_> {
             let others = viewers.saturating_sub(usize::from(counts_already));
             self.viewers_max(token).is_some_and(|most| others >= most)
         };
-        // By a session's own sessionid all count who watch it.
+        // The session's own token limits all of its viewers, including those of its keys.
         if is_full(session, session_state.viewers) {
             return Err(full("this session has as many viewers as its token allows"));
         }
@@ -59,7 +59,7 @@ impl Gate<'_> {
         }
     }
 
-    /// How many may watch, as this sessionid's token says.
+    /// Returns the maximal number of viewers that the token of this session id allows.
     fn viewers_max(&self, name: &SessionId) -> Option<usize> {
         let grant = self.tokens?.grant(name)?;
         grant.terms.viewers_max.map(|most| most as usize)
@@ -72,9 +72,8 @@ impl Gate<'_> {
             .any(|token| self.viewers_max(token).is_some())
     }
 
-    /// Whether the session that a sessionid opens may be watched by playlists and segments. Who
-    /// watches so holds no connection that could be counted: where viewers are, its address is, for
-    /// a while.
+    /// Decides whether a client may watch by HLS. An HLS player has no connection between two
+    /// requests. So if viewers are limited, its address counts for a while after each request.
     pub fn watch_in_segments<'a>(
         &'a self,
         from: Option<IpAddr>,
