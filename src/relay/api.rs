@@ -1,8 +1,6 @@
-//! The API: which calls there are, what their parameters may be, and what they do (contract, *The
-//! API*).
+//! The calls of the API, and their parameters (contract, *The API*).
 //!
-//! [`Call::parse`] turns a query into a value that is right by construction; nothing is done before
-//! all of it has been checked.
+//! [`Call::parse`] checks all parameters of a query before any of them takes effect.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -26,42 +24,43 @@ pub(super) enum Call {
     AddToken(AddToken),
     RevokeToken {
         session: SessionId,
-        /// Its stream ends in the same turn.
+        /// The session's stream ends in the same turn.
         aborts: bool,
     },
     List(Rows),
-    /// What the peers have, too.
+    /// The same, with the rows of all peers.
     Collect(Rows),
     AbortStream {
         session: SessionId,
-        /// For so long nobody is admitted to the session afterwards.
+        /// Afterwards nobody is admitted to the session for this time.
         block: Option<Duration>,
     },
     KickViewer {
         id: ListedId,
-        /// For so long nobody comes in from its address by its sessionid.
+        /// Afterwards its address is not admitted with its session id for this time.
         block: Option<Duration>,
     },
-    /// What happens, from behind an event on that was the last that somebody had.
+    /// The events after `last`, which is the newest event that the reader has. Of one session if
+    /// `of` is given.
     Follow {
         of: Option<SessionId>,
         last: Option<EventId>,
     },
     /// The operator's page.
     Page,
-    /// The page on which a session is watched. With a refusal: that, as a page; also in the place
-    /// of the operator's page.
+    /// The page on which a browser plays a stream. With a refusal, the page shows the refusal; so
+    /// does a refused request for the operator's page.
     #[cfg_attr(feature = "handover", serde(skip))]
     WatchPage(Option<Box<Refusal>>),
-    /// What is asked for has this address, as seen from the one that was asked for.
+    /// A redirect to this relative address.
     Moved(Box<str>),
-    /// The figures.
+    /// The metrics.
     Metrics,
-    /// What this API is, for programs.
+    /// The description of the API for programs (OpenAPI).
     Description,
-    /// Whether the server runs.
+    /// The health check.
     Health,
-    /// The methods that a path knows.
+    /// OPTIONS: the methods of a path.
     #[cfg_attr(feature = "handover", serde(skip))]
     Options {
         #[cfg_attr(feature = "handover", serde(skip))]
@@ -69,22 +68,22 @@ pub(super) enum Call {
     },
 }
 
-/// What is to be added to a session.
+/// Tokens to add to a session.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct AddToken {
-    /// Whose it will be.
+    /// The session.
     pub session: SessionId,
-    /// What may be done over HTTP; `None` if nothing is named that concerns it.
+    /// Change to the HTTP token. `None` if the call names nothing for HTTP.
     pub http: Option<GrantChange>,
-    /// Where datagrams come from or go to.
+    /// UDP clients, as sources or as receivers.
     pub clients: Vec<UdpClient>,
-    /// Of all of these.
+    /// Transport of all these UDP clients.
     transport: Transport,
 }
 
 impl AddToken {
-    /// One of its clients, with these addresses.
+    /// Returns the tuple of one of its UDP clients, with these addresses.
     pub fn tuple(&self, client: &UdpClient, addresses: Vec<SocketAddr>) -> RtpTuple {
         RtpTuple {
             client: client.clone(),
@@ -95,7 +94,7 @@ impl AddToken {
 }
 
 impl Call {
-    /// Bytes that it takes, itself included.
+    /// Returns the allocated bytes, its own size included.
     pub fn held_bytes(&self) -> usize {
         let clients = match self {
             Call::AddToken(add) => add.clients.as_slice(),
@@ -114,19 +113,19 @@ impl Call {
     }
 }
 
-/// Which table is listed.
+/// Table to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Rows {
     Tokens,
-    /// The same, with all that is known of each.
+    /// Tokens, with all their fields.
     Details,
     Streams,
-    /// Viewers; of one session, if one is given.
+    /// Viewers. Of one session, if a session is given.
     Viewers(Option<SessionId>),
 }
 
-/// The calls by their names below `/api/`.
+/// Calls, by name below `/api/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     AddToken,
@@ -139,32 +138,32 @@ pub(super) enum Name {
     Events,
 }
 
-/// The answer to a call: a status and a JSON body, or what else is to happen.
+/// Outcome of a call: the answer, or what the caller has to do for it.
 pub(super) enum Outcome {
     Json(Status, Vec<u8>),
-    /// It is done, and there is nothing to say of it.
+    /// Success, with an empty answer.
     Done,
     List(Rows),
     Options(&'static str),
-    /// It is had at this address.
+    /// A redirect to this address.
     Moved(Box<str>),
-    /// A page, and the refusal of what it would show.
+    /// A page. With a refusal, the page shows the refusal.
     Page(Page, Option<Box<Refusal>>),
-    /// A media type and a body of it.
+    /// A media type, and a body of this type.
     Text(&'static str, Cow<'static, str>),
 }
 
-/// What an abort has done.
+/// Answer to `abort-stream`.
 #[derive(Serialize)]
 pub(super) struct Aborted<'a> {
-    /// Of this session.
+    /// The session.
     pub sessionid: &'a SessionId,
-    /// So many were disconnected.
+    /// Number of disconnected viewers.
     pub viewers: usize,
 }
 
 impl Name {
-    /// `name` is what follows `/api/`, percent-decoded. `None`: there is no such call.
+    /// Parses the part of a path behind `/api/`, percent-decoded. `None`: there is no such call.
     pub fn parse(name: &[u8]) -> Option<Name> {
         match name {
             b"add-token" => Some(Name::AddToken),
@@ -179,7 +178,7 @@ impl Name {
         }
     }
 
-    /// The methods that the call answers to.
+    /// Returns the methods that the call allows.
     pub fn allow(self) -> &'static str {
         match self {
             Name::AddToken => "POST, OPTIONS",
@@ -190,7 +189,7 @@ impl Name {
         }
     }
 
-    /// Whether the call can be asked with this method; for all other methods the answer is 405.
+    /// Returns whether the call allows this method. Other methods get 405.
     pub fn knows(self, method: Method) -> bool {
         match self {
             Name::AddToken => method == Method::Post,
@@ -203,7 +202,7 @@ impl Name {
 }
 
 impl Call {
-    /// What a request to this call asks for; 400 names the parameter and the entry at fault.
+    /// Parses a request to this call. A 400 names the bad parameter and its value.
     pub fn parse(
         name: Name,
         target: &Target,
@@ -311,11 +310,11 @@ fn parse_matrix(raw: Option<&str>) -> Result<Option<FecMatrix>, Refusal> {
     raw.map(read).transpose()
 }
 
-/// What is asked for.
+/// Token types that a call names.
 #[derive(Default)]
 struct Types {
     http: bool,
-    /// Of UDP clients.
+    /// Transport of the UDP clients, if the call names any.
     transport: Option<Transport>,
 }
 
