@@ -35,18 +35,18 @@ use crate::time::Instant;
 /// A client.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Connection {
-    /// Who it is, for the subnet checks, the limits, the logs and the lists; an IPv4-mapped address
-    /// as IPv4.
+    /// Address of the client, for subnet checks, limits, logs and lists. An IPv4-mapped address is
+    /// stored as IPv4.
     pub(super) peer: SocketAddr,
-    /// Who the connection is from, if that is a proxy whose requests tell in their fields whose
-    /// they are.
+    /// Address of the proxy that opened the connection, if a field of each request names the
+    /// client.
     pub(super) forwarder: Option<Box<SocketAddr>>,
-    /// A proxy said who the peer is.
+    /// A proxy named the peer.
     pub(super) is_proxied: bool,
-    /// The peer is the client itself, and not a proxy that does not name it.
+    /// The peer is the client. If not, it is a proxy that does not name the client.
     pub(super) is_named: bool,
-    /// It is one of its peer's host's connections. Not before it is known whose it is, and not
-    /// where this server called.
+    /// It counts as a connection of its peer's host. It does not before the client is known, nor if
+    /// this server made it.
     pub(super) is_counted: bool,
     pub(super) phase: Phase,
     /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
@@ -60,10 +60,10 @@ pub struct Connection {
     pub(super) output: Output,
     /// Its socket takes no bytes for now.
     pub(super) is_blocked: bool,
-    /// When it last sent what moves it on, a request or a source's media, or was done with a
-    /// request. What else it sends is no progress.
+    /// Time of its last progress: it sent a request or a source's media, or finished a request.
+    /// Other input is no progress.
     pub(super) progress: Instant,
-    /// When its socket last took bytes, or since when it takes none.
+    /// Time at which its socket last took bytes, or became full.
     pub(super) taken: Instant,
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) armed: Armed,
@@ -75,18 +75,18 @@ pub struct Connection {
     pub(super) is_queued: bool,
     /// The request that is being answered, where requests are logged.
     pub(super) access: Option<Box<Entry>>,
-    /// It came when there was no more place: it gets the API, if it may call it, and a refusal
+    /// Limit that it exceeds. It may call the API if its host may, and gets a refusal for anything
     /// else.
     pub(super) is_beyond_limit: Option<Beyond>,
-    /// By what it is inside, if it is and there are tokens.
+    /// Record of its admission. `None`: it is not admitted, or tokens are off.
     pub(super) admission: Option<Admission>,
-    /// What the request showed that goes on: a source's, or a call's.
+    /// The request of a source or of a call that is still going on.
     #[cfg_attr(
         feature = "handover",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub(super) access_request: Option<Box<KeptClaim>>,
-    /// The proxy that said with a PROXY protocol header who the peer is.
+    /// Address of the proxy whose PROXY protocol header named the peer.
     #[cfg_attr(
         feature = "handover",
         serde(default, skip_serializing_if = "Option::is_none")
@@ -94,26 +94,27 @@ pub struct Connection {
     pub(super) introducer: Option<Box<SocketAddr>>,
 }
 
-/// The end of a connection.
+/// A connection that is about to be closed. Its remaining input is read and discarded.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Lingering {
-    /// So long,
+    /// Time at which it is closed at the latest.
     pub until: Instant,
-    /// Bytes that it may still send.
+    /// Number of bytes that the client may still send.
     pub bytes_left: usize,
-    /// The client has been told that nothing more comes.
+    /// The server has shut down the socket for writing, so the client knows that nothing more
+    /// comes.
     pub is_shut: bool,
 }
 
 impl Lingering {
-    /// So many bytes came still. Says whether that was enough of it.
+    /// Counts discarded input. Returns whether to close the connection now.
     pub fn drains(&mut self, bytes: usize) -> bool {
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
         self.bytes_left == 0 && self.is_shut
     }
 }
 
-/// How long, and how many bytes, a client that was refused may go on sending.
+/// Time and bytes for which a refused client may go on sending.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -148,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// A connection that this server makes, which takes bytes as soon as it is there.
+    /// Creates a connection that this server makes. It counts as blocked until it is established.
     pub(super) fn outgoing(address: SocketAddr, phase: Phase, now: Instant) -> Connection {
         Connection {
             phase,
@@ -157,12 +158,12 @@ impl Connection {
         }
     }
 
-    /// Whether all has been written that ever will be.
+    /// Returns whether all output is written and no more will come.
     pub(super) fn output_is_over(&self) -> bool {
         matches!(self.phase, Phase::Lingering(_)) && self.output.is_empty()
     }
 
-    /// Bytes that are allocated for it, beside its place in the table.
+    /// Returns the allocated bytes, without its slot in the table.
     pub(super) fn held_bytes(&self) -> usize {
         let phase = match &self.phase {
             Phase::PeerRequest(telling) => telling.held_bytes(),
@@ -196,7 +197,7 @@ impl Connection {
         self.input.capacity() + self.output.held_bytes() + phase + access + proxies + access_request
     }
 
-    /// Whose its requests are.
+    /// Returns the client of its requests.
     pub(super) fn caller(&self) -> Caller {
         Caller {
             peer: self.peer,
@@ -206,8 +207,8 @@ impl Connection {
         }
     }
 
-    /// Whether bytes of it are progress. Not within a request: its time counts from its first byte,
-    /// however it drips.
+    /// Returns whether received bytes are progress. Within a request they are not: its time counts
+    /// from its first byte, however slowly the others come.
     pub(super) fn moves_on_by_sending(&self) -> bool {
         match &self.phase {
             Phase::Head(reader) => !reader.has_begun(),
@@ -228,12 +229,12 @@ impl Connection {
 }
 
 impl Clients {
-    /// Who a client is.
+    /// Returns the address of a client.
     pub fn peer(&self, id: ConnectionId) -> Option<SocketAddr> {
         Some(self.connections.get(id)?.peer)
     }
 
-    /// This server connects to somebody, and says this first; unless there is no room for another
+    /// Connects to another server, and sends the request. `None`: there is no room for another
     /// connection.
     pub(super) fn call(
         &mut self,
@@ -252,19 +253,20 @@ impl Clients {
         Some(id)
     }
 
-    /// Another request may come.
+    /// Waits for the next request.
     pub(super) fn listen(&mut self, id: ConnectionId) {
         self.enter(id, Phase::Head(HeadReader::default()));
     }
 
-    /// The caller rearms, where the phase has a deadline.
+    /// Sets a connection's phase. If the phase has a deadline, the caller arms the timer.
     pub(super) fn enter(&mut self, id: ConnectionId, phase: Phase) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.phase = phase;
         }
     }
 
-    /// Once the answer is out there may be another request, or the end.
+    /// Continues after all output is written: with the next request, or with the end of the
+    /// connection.
     pub(super) fn after_output(&mut self, id: ConnectionId, ctx: &mut Context) {
         let now = ctx.now();
         let connection = self.connections.get_mut(id);
@@ -326,8 +328,7 @@ impl Clients {
         self.rearm(id, ctx);
     }
 
-    /// The connection is over: nothing of it stays. Whom that concerns learns it when this input is
-    /// settled.
+    /// Removes a connection. Other parts learn of it by an event at the end of this input.
     pub fn close(&mut self, id: ConnectionId, ctx: &mut Context) {
         self.leave(id);
         let Some(mut connection) = self.connections.remove(id) else {
