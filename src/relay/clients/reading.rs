@@ -1,10 +1,10 @@
-//! Limits how much is read from a client at a time, by its cost, so that no client holds up the
-//! others for longer than a turn.
+//! Limits how much is read from a client at a time. The limit is a cost, so that no client delays
+//! the others for longer than a turn.
 //!
-//! A head costs far more than a byte: a stream may begin and end with it. So the server reads a few
-//! heads of one client at a time. The rest stays in its input, and the client joins a list whose
-//! members are read in turn. Answers have a cost, too: a page has a thousand times the bytes of its
-//! request, and metrics are sums over all connections.
+//! A head costs far more than a byte: it may begin or end a stream. So the server reads a few heads
+//! of one client at a time. The other heads stay in its input (pipelined input), and the client
+//! joins a list whose members are read in turn. Answers have a cost, too: a page has a thousand
+//! times the bytes of its request, and metrics are sums over all connections.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -15,26 +15,28 @@ use crate::http::Part;
 use crate::relay::context::Context;
 use crate::relay::{Action, ConnectionId, StreamId};
 
-/// Cost of reading in a turn of the loop, in bytes of media, which take some nanoseconds each.
+/// Maximal cost of reading in a turn of the loop. The unit is the cost of a byte of media: some
+/// nanoseconds.
 pub const READ_COST_MAX: usize = 1024 * 1024;
-/// Cost of reading pipelined input in a turn. It is less, because pipelining clients may wait.
+/// Maximal cost of reading pipelined input in a turn. It is lower, because these clients can wait.
 pub const AHEAD_COST_MAX: usize = READ_COST_MAX / 4;
-/// And on datagrams: a source that begins, or says that it is over, costs a head.
+/// Maximal cost of reading datagrams in a turn. A source that begins or ends costs as much as a
+/// head.
 pub const DATAGRAMS_COST_MAX: usize = READ_COST_MAX / 4;
 
-/// Heads that are read of a client at one go.
+/// Maximal number of heads in one read of a client.
 const HEADS_AT_ONCE_MAX: usize = 2;
 
-/// What it costs that a connection is over.
+/// Cost of removing a connection.
 pub const END_COST: usize = HEAD_COST;
-/// What each go costs besides: a system call, as a rule.
+/// Fixed cost of each read: mostly a system call.
 const GO_COST: usize = 512;
 /// Cost of a head, with its consequences.
 pub const HEAD_COST: usize = 4096;
-/// A piece of a body, such as a chunk.
+/// Cost of a piece of a body, such as a chunk.
 const PIECE_COST: usize = 128;
 
-/// Something is looked at that may lie anywhere in memory.
+/// Cost of a look at something that may be anywhere in memory.
 pub const LOOK_COST: usize = 8;
 
 /// Clients with pipelined input, and the cost of the current read.
@@ -42,7 +44,7 @@ pub const LOOK_COST: usize = 8;
 pub(super) struct Reading {
     ahead: VecDeque<ConnectionId>,
     cost: usize,
-    /// Heads that have been read in this go.
+    /// Number of heads in the current read.
     heads: usize,
 }
 
@@ -54,7 +56,7 @@ pub enum Step<'a> {
     On,
     /// Media of this stream. There may be more.
     Media(StreamId, &'a [u8]),
-    /// Others must act on it, before more is read.
+    /// An event that other parts must handle before more is read.
     Came(ClientEvent),
 }
 
@@ -65,23 +67,23 @@ pub struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// All of it.
+    /// Returns all unread bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// How many bytes of a client are wanted.
+/// Number of bytes to read from a client.
 pub enum Appetite {
-    /// So many.
+    /// This number.
     Bytes(usize),
-    /// As many as this stream wants.
+    /// The number that this stream wants.
     OfStream(StreamId),
 }
 
-/// What is read at once from a client that has no media to send.
+/// Maximal size of a read from a client that sends no media.
 pub(super) const READ_BYTES_MAX: usize = 16 * 1024;
-/// Requests that are sent ahead while another is being answered.
+/// Maximal size of pipelined input that is read while another request is being answered.
 const AHEAD_BYTES_MAX: usize = 4 * 1024;
 
 impl Reading {
@@ -101,14 +103,15 @@ impl Reading {
         self.cost += HEAD_COST;
     }
 
-    /// The bytes that the list holds.
+    /// Returns the allocated bytes of the list.
     pub fn held_bytes(&self) -> usize {
         self.ahead.capacity() * size_of::<ConnectionId>()
     }
 }
 
 impl Clients {
-    /// More of what this client has sent can be read at once: it waits for its turn.
+    /// Puts a client into the list of pipelined input: its unread input can be read without its
+    /// socket.
     pub fn wait_ahead(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && !connection.is_ahead
@@ -128,12 +131,12 @@ impl Clients {
         self.reading.count(cost);
     }
 
-    /// What the go has cost.
+    /// Returns the cost of the current read.
     pub fn cost_of_go(&self) -> usize {
         self.reading.cost
     }
 
-    /// Whether there is [`Clients::next_ahead`].
+    /// Returns whether a client is in the list of pipelined input.
     pub fn has_ahead(&self) -> bool {
         !self.reading.ahead.is_empty()
     }
@@ -155,7 +158,7 @@ impl Clients {
         Some((id, waited))
     }
 
-    /// What its socket holds is wanted when all that it has sent ahead is read.
+    /// Lets the shell read a client's socket again, once its pipelined input is read.
     pub fn end_ahead(&mut self, id: ConnectionId, ctx: &mut Context) {
         let connection = self.connections.get(id);
         if connection.is_some_and(|connection| !connection.is_ahead) {
@@ -172,7 +175,7 @@ impl Clients {
         }
     }
 
-    /// How many bytes of a client are wanted now.
+    /// Returns how many bytes to read from a client now.
     pub fn appetite(&self, id: ConnectionId, ctx: &Context) -> Appetite {
         let connection = self.connections.get(id);
         let Some(connection) = connection.filter(|connection| !connection.is_ahead) else {
@@ -227,7 +230,7 @@ impl Clients {
         }
     }
 
-    /// So many bytes of it, the last ones, are read when there is more, or when it is their turn.
+    /// Keeps the last `rest_bytes` of the input as unread.
     pub fn keep_input(
         &mut self,
         id: ConnectionId,
@@ -381,8 +384,8 @@ fn head_bytes_max(ctx: &Context) -> usize {
     READ_BYTES_MAX.max(ctx.settings().limits.http.head_bytes_max + 1)
 }
 
-/// Puts `more` behind what there is; takes twice the room as often as that is needed, but no more
-/// than `bytes_max` if it fits into that.
+/// Appends `more`. If the capacity is too small, it becomes twice the needed size, but at most
+/// `bytes_max` if the bytes fit into that.
 fn extend_within(bytes: &mut Vec<u8>, more: &[u8], bytes_max: usize) {
     let needed = bytes.len() + more.len();
     if needed > bytes.capacity() {
