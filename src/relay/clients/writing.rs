@@ -1,5 +1,5 @@
-//! Writing: the order of connections, and their output. A connection's own output comes before its
-//! stream's media, or the next piece of its list.
+//! Writing: decides which connection is written to next, and lends its output. A connection's own
+//! output (heads, answers) comes before the media of its stream or the next piece of its list.
 
 use std::net::SocketAddr;
 
@@ -22,18 +22,18 @@ use crate::stream::{End, Outcome};
 /// writes.
 const WRITES_PER_PIECE: usize = 32;
 
-/// Of whom more is to be made ready before a client is written to.
+/// Source of more output for a client. The caller fills it before the client is written to.
 pub enum Due<'a> {
-    /// Of its stream.
+    /// The stream that the client watches.
     Viewing(&'a mut Viewing),
-    /// Of a table.
+    /// A list of the API.
     ListResponse(&'a mut ListResponse),
-    /// Of what there is, or of what happens.
+    /// The event log.
     EventReader(&'a mut EventReader),
 }
 
 impl Clients {
-    /// It has something of its own to write.
+    /// Queues a connection that has output of its own.
     pub(super) fn queue(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && !connection.is_queued
@@ -46,7 +46,7 @@ impl Clients {
         }
     }
 
-    /// Whether anybody is queued.
+    /// Returns whether a connection is queued.
     pub fn has_writes(&self) -> bool {
         !self.queue.is_empty() || !self.listing.is_empty()
     }
@@ -93,7 +93,7 @@ impl Clients {
         None
     }
 
-    /// Whether a connection that stood in a queue is to be written to.
+    /// Records that a connection left its queue. Returns whether its socket takes bytes.
     fn leaves_queue(&mut self, id: ConnectionId) -> bool {
         self.connections.get_mut(id).is_some_and(|connection| {
             connection.is_queued = false;
@@ -101,7 +101,7 @@ impl Clients {
         })
     }
 
-    /// The client's socket takes bytes again.
+    /// Queues a client whose socket takes bytes again.
     pub fn unblocked(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && connection.is_blocked
@@ -111,7 +111,7 @@ impl Clients {
         }
     }
 
-    /// What must be made ready before a client is written to.
+    /// Returns the source of more output for a client, if it must be filled before the write.
     pub fn due_output(&mut self, id: ConnectionId) -> Option<Due<'_>> {
         let connection = self.connections.get_mut(id)?;
         let is_empty = connection.output.is_empty();
@@ -132,7 +132,7 @@ impl Clients {
         }
     }
 
-    /// The list that a client reads, if its next piece is to be made.
+    /// Returns the list that a client reads, if its next piece must be made.
     pub fn due_listing(&mut self, id: ConnectionId) -> Option<&mut ListResponse> {
         match self.due_output(id) {
             Some(Due::ListResponse(listing)) => Some(listing),
@@ -140,7 +140,7 @@ impl Clients {
         }
     }
 
-    /// The head of a viewer's answer.
+    /// Adds the head of a viewer's response to its output.
     pub fn push_head(&mut self, id: ConnectionId, head: &[u8]) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.output.push(head);
@@ -163,7 +163,8 @@ impl Clients {
         }
     }
 
-    /// So many bytes have been written to a client. Says how many of them were a stream's media.
+    /// Records that `bytes` were written to a client. Returns its viewer, and how many of the bytes
+    /// were a stream's media.
     pub fn sent(
         &mut self,
         id: ConnectionId,
@@ -196,8 +197,8 @@ impl Clients {
         Some((viewing.place(), content))
     }
 
-    /// A client's turn is over: its socket takes more, or does not. Says whose turn of which stream
-    /// is over by that.
+    /// Ends a client's turn, after which its socket takes more or is full. Returns its viewer, if
+    /// it is one.
     pub fn served(
         &mut self,
         id: ConnectionId,
@@ -216,7 +217,7 @@ impl Clients {
         place
     }
 
-    /// A stream goes out to this client from now on.
+    /// Makes a client a viewer.
     pub fn watch(&mut self, id: ConnectionId, viewing: Viewing) {
         self.enter(id, Phase::Viewer(viewing));
     }
@@ -238,14 +239,14 @@ impl Clients {
         ctx.emit(session, &what);
     }
 
-    /// What a client watches, and who it is.
+    /// Returns the stream that a client watches, and the client's address.
     pub fn viewer(&self, id: ConnectionId) -> Option<(Place, SocketAddr)> {
         let connection = self.connections.get(id)?;
         Some((connection.watches()?, connection.peer))
     }
 
-    /// A viewer has everything, and learns how the stream ended; or it gets an answer instead of
-    /// the stream.
+    /// Ends a viewer's response: with the end of the stream, or with a refusal instead of the
+    /// stream.
     pub fn end_viewer(&mut self, id: ConnectionId, end: Result<End, Refusal>, ctx: &mut Context) {
         let connection = self.connections.get_mut(id);
         let connection = connection.filter(|connection| connection.watches().is_some());
@@ -277,8 +278,8 @@ impl Connection {
         }
     }
 
-    /// Whether there is something of its own to be written, or there will be as soon as the socket
-    /// takes it.
+    /// Returns whether the connection has output of its own now, or will have it as soon as its
+    /// socket takes bytes.
     fn has_output(&self, ctx: &Context) -> bool {
         let has_more = match &self.phase {
             Phase::ListResponse(_) => true,
