@@ -8,108 +8,108 @@ use std::time::Duration;
 
 use crate::http::Status;
 
-/// What is counted.
+/// One counter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Count {
-    /// Accepted.
+    /// Accepted connections.
     Connections,
-    /// That began.
+    /// Streams that began.
     Streams,
-    /// Media of streams that are over, from their sources,
+    /// Media bytes of removed streams, from their sources.
     BytesReceived,
-    /// to viewers,
+    /// Media bytes of removed streams, to viewers.
     BytesSent,
-    /// and to UDP clients.
+    /// Media bytes of removed streams, to UDP clients.
     UdpBytesSent,
-    /// Times that a viewer of one of these fell out of the buffer.
+    /// How often viewers of removed streams fell out of the buffer.
     Skips,
-    /// Requests for HLS playlists,
+    /// Requests for HLS playlists.
     Playlists,
-    /// Streams that were made into another container.
+    /// Remuxed streams that began.
     Remuxed,
-    /// and for what they name.
+    /// Requests for HLS segments, their parts and their headers.
     Segments,
     /// Writes to the token file.
     TokenWrites,
     TokenWritesFailed,
-    /// Datagrams taken from sources.
+    /// Datagrams from sources.
     Datagrams,
-    /// Sent to clients.
+    /// Datagrams to UDP clients.
     DatagramsSent,
-    /// Dropped, from a host that no token names.
+    /// Dropped datagrams: no token names the sender. This and the next ones are reasons for drops.
     Stranger,
-    /// Neither RTP nor RTCP.
+    /// Dropped: neither RTP nor RTCP, nor the MPEG-TS of its token.
     Malformed,
-    /// From a host that may not be a source (`--publish-from`).
+    /// Dropped: the host may not be a source (`--publish-from`).
     Outside,
-    /// Of another SSRC than the source's, or from a host whose sessions all have another source.
+    /// Dropped: its SSRC is not the source's, or all sessions of the host have another source.
     SecondSource,
-    /// Of a source for which there is no room, whose session is blocked, or whose address has been
-    /// the source of another stream within the last second.
+    /// Dropped: there is no room for its source, its session is blocked, or its address became the
+    /// source of another stream within the last second.
     Refused,
-    /// Not in sequence with what its source sends.
+    /// Dropped: not in sequence with the source's packets.
     OutOfSequence,
-    /// Beyond the rate that its session's token allows.
+    /// Dropped: above the bit rate that its session's token allows.
     TooFast,
-    /// Too much waited to be sent, or the kernel took no more.
+    /// Datagrams to UDP clients that were dropped: too many waited, or the kernel took no more.
     Unsent,
-    /// Packets of a source's MPEG-TS that came too late, or twice.
+    /// Packets of a source that came too late, or twice.
     Late,
-    /// Those that were not waited for any longer.
+    /// Packets of a source that did not come in time.
     Lost,
 }
 
-/// What has been counted since the start.
+/// Counters since the start.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counts {
     #[cfg_attr(feature = "handover", serde(with = "handover::numbers"))]
     numbers: [u64; Count::Lost as usize + 1],
-    /// Requests, by status.
+    /// Refused requests, by status.
     refusals: BTreeMap<Status, u64>,
-    /// Viewers that were cut, by why.
+    /// Cut viewers, by reason.
     #[cfg_attr(feature = "handover", serde(skip))]
     cuts: BTreeMap<&'static str, u64>,
-    /// What waits for the shell's threads, in bytes.
+    /// Memory of jobs and lines that wait for the shell's threads, in bytes.
     #[cfg_attr(feature = "handover", serde(skip))]
     threads_bytes: usize,
     #[cfg_attr(feature = "handover", serde(skip))]
     files: Files,
     #[cfg_attr(feature = "handover", serde(skip))]
     process: Process,
-    /// Processor time of this process and of those whose place it took.
+    /// Processor time of this process and of its predecessors.
     cpu: Duration,
-    /// Of those alone.
+    /// Processor time of its predecessors.
     #[cfg_attr(feature = "handover", serde(skip))]
     cpu_before: Duration,
     turns: Turns,
 }
 
-/// What the process takes of the machine.
+/// Resources that the process uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Process {
-    /// Since its start, for itself and in the kernel.
+    /// Processor time since its start, in user and kernel mode.
     pub cpu: Duration,
-    /// What it may use; `None`: that is not known here.
+    /// Virtual memory. `None`: unknown on this system.
     pub virtual_bytes: Option<u64>,
-    /// What of it is in memory.
+    /// Resident memory. `None`: unknown on this system.
     pub resident_bytes: Option<u64>,
 }
 
 /// File descriptors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Files {
-    /// Those that are not clients'.
+    /// File descriptors that do not belong to clients.
     pub own: u64,
-    /// As many as there may be.
+    /// Limit on file descriptors.
     pub max: u64,
 }
 
-/// How long the turns of the loop took.
+/// Durations of the turns of the loop.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Turns {
-    /// Turns of at most [`BOUNDS`] each, and longer ones.
+    /// Number of turns by duration: one bucket for each of [`BOUNDS`], and one for longer turns.
     #[cfg_attr(feature = "handover", serde(with = "handover::numbers"))]
     buckets: [u64; BOUNDS.len() + 1],
     microseconds: u64,
@@ -118,9 +118,9 @@ pub(super) struct Turns {
 /// Upper bounds of the buckets, in microseconds.
 const BOUNDS: [u64; 9] = [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000];
 
-/// What the shell counts, who alone sees it.
+/// Counters that only the shell can measure.
 impl Counts {
-    /// A turn of the loop took so long, from the end of its wait on.
+    /// Counts a turn of the loop. `time` runs from the end of its wait.
     pub fn turn_took(&mut self, time: Duration) {
         let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < microseconds);
@@ -133,81 +133,81 @@ impl Counts {
         self.threads_bytes = bytes;
     }
 
-    /// What the process takes, as the kernel says.
+    /// Sets the resources that the process uses.
     pub fn set_process(&mut self, process: Process) {
         self.cpu = process.cpu.saturating_add(self.cpu_before);
         self.process = process;
     }
 
-    /// How many file descriptors there are: the shell opens them.
+    /// Sets the number of file descriptors.
     pub fn set_files(&mut self, files: Files) {
         self.files = files;
     }
 }
 
 impl Counts {
-    /// So many more.
+    /// Adds `number` to a counter.
     pub(super) fn add(&mut self, what: Count, number: u64) {
         self.numbers[what as usize] += number;
     }
 
-    /// How often viewers fell out of the buffers of streams that are over.
+    /// Returns how often viewers of removed streams fell out of the buffer.
     pub fn skips(&self) -> u64 {
         self.of(Count::Skips)
     }
 
-    /// So many.
+    /// Returns the value of a counter.
     pub(super) fn of(&self, what: Count) -> u64 {
         self.numbers[what as usize]
     }
 
-    /// A request was refused.
+    /// Counts a refused request.
     pub(super) fn refused(&mut self, status: Status) {
         *self.refusals.entry(status).or_insert(0) += 1;
     }
 
-    /// Viewers may be cut for these reasons: none has been yet.
+    /// Adds these reasons for cuts, each with the count 0.
     pub(super) fn know_cuts(&mut self, reasons: impl IntoIterator<Item = &'static str>) {
         self.cuts
             .extend(reasons.into_iter().map(|reason| (reason, 0)));
     }
 
-    /// A viewer was cut for this reason.
+    /// Counts a viewer that was cut for this reason.
     pub(super) fn cut(&mut self, reason: &'static str) {
         *self.cuts.entry(reason).or_insert(0) += 1;
     }
 
-    /// Requests that were refused, by status.
+    /// Returns the number of refused requests by status.
     pub(super) fn refusals(&self) -> &BTreeMap<Status, u64> {
         &self.refusals
     }
 
-    /// Viewers that were cut, by why.
+    /// Returns the number of cut viewers by reason.
     pub(super) fn cuts(&self) -> &BTreeMap<&'static str, u64> {
         &self.cuts
     }
 
-    /// Bytes that wait for the shell's threads.
+    /// Returns the memory of jobs and lines that wait for the shell's threads, in bytes.
     pub(super) fn threads_bytes(&self) -> usize {
         self.threads_bytes
     }
 
-    /// What is known of file descriptors.
+    /// Returns the number of file descriptors.
     pub(super) fn files(&self) -> Files {
         self.files
     }
 
-    /// Processor time of this process and of those whose place it took.
+    /// Returns the processor time of this process and of its predecessors.
     pub(super) fn cpu(&self) -> Duration {
         self.cpu
     }
 
-    /// What the process takes.
+    /// Returns the resources that the process uses.
     pub(super) fn process(&self) -> Process {
         self.process
     }
 
-    /// How long the turns of the loop took.
+    /// Returns the durations of the turns of the loop.
     pub(super) fn turns(&self) -> &Turns {
         &self.turns
     }
@@ -225,7 +225,7 @@ impl Turns {
         })
     }
 
-    /// What they took together.
+    /// Returns the sum of all durations, in microseconds.
     pub fn microseconds(&self) -> u64 {
         self.microseconds
     }
