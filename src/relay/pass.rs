@@ -1,5 +1,4 @@
-//! By what a client is inside: the sessionid by which it was admitted, and what its token said
-//! then.
+//! The record of an admitted client: its session id, its role, and the end of its token.
 
 use std::net::IpAddr;
 
@@ -11,7 +10,7 @@ use crate::time::{Instant, UnixTime};
 /// ([`crate::gate::network_of`]).
 pub(super) type Barred = (SessionId, IpAddr);
 
-/// What was said when it was admitted.
+/// Record of an admitted client.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Admission {
@@ -21,17 +20,17 @@ pub(super) struct Admission {
     ends: Option<UnixTime>,
 }
 
-/// As what somebody comes in.
+/// Role of an admitted client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Role {
-    /// As a source.
+    /// A source.
     Source,
     /// A viewer that counts while its connection watches.
     Viewer,
     /// An HLS player, which counts for a while after each request.
     Sitter,
-    /// The same where nobody counts how many those are.
+    /// An HLS player that is not counted, because no token limits the number of viewers.
     Passer,
 }
 
@@ -51,12 +50,12 @@ impl Admission {
         }
     }
 
-    /// By which it was admitted.
+    /// Returns the session id that admitted the client.
     pub fn name(&self) -> &SessionId {
         &self.name
     }
 
-    /// What that opened.
+    /// Returns the session that the session id opened.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
@@ -66,17 +65,17 @@ impl Admission {
         self.role == Role::Viewer
     }
 
-    /// Whether it has a seat.
+    /// Returns whether its address counts as an HLS viewer for a while.
     pub fn is_sitter(&self) -> bool {
         self.role == Role::Sitter
     }
 
-    /// Until when it is inside.
+    /// Returns the time at which its access ends.
     pub fn deadline(&self, ctx: &Context) -> Option<Instant> {
         self.ends.map(|ends| ctx.instant_of(ends))
     }
 
-    /// Its token ends then. Says whether that is new.
+    /// Sets the end of its access. Returns whether the end has changed.
     pub fn end_at(&mut self, ends: Option<UnixTime>) -> bool {
         std::mem::replace(&mut self.ends, ends) != ends
     }
