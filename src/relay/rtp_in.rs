@@ -25,64 +25,65 @@ use crate::held::hash_map_bytes;
 use crate::rtp::{self, Bare, Beginnings, Candidates, Control, Packet};
 use crate::time::Instant;
 
-/// Which socket a datagram came to.
+/// Socket that received a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UdpPort {
-    /// The RTP socket, where RTCP may come too (RFC 5761).
+    /// The RTP socket. It may receive RTCP, too (RFC 5761).
     Rtp,
-    /// The one above it, for RTCP only.
+    /// The RTCP socket, at the port above.
     Rtcp,
-    /// That of a group: the one with this number in [`Settings::joins`](super::Settings::joins).
+    /// The socket of a multicast group, by its index in
+    /// [`Settings::joins`](super::Settings::joins).
     Group(usize),
 }
 
-/// Everything about RTP that belongs to no single stream.
+/// State of RTP that no single stream owns.
 #[derive(Default)]
 pub(super) struct RtpIn {
-    /// Where the RTP socket is bound, if there is one.
+    /// Address of the RTP socket. `None`: there is none.
     bound: Option<SocketAddr>,
     /// Whether there is a socket for RTCP at the port above.
     has_rtcp: bool,
-    /// Whether an address is this machine's, as the shell finds out.
+    /// Returns whether an address is this machine's. The shell sets it.
     is_own: Option<fn(SocketAddr) -> bool>,
-    /// Groups that are listened to, and that nothing may be sent to.
+    /// Joined groups to which `--rtp-to` allows no datagrams.
     listened: Vec<IpAddr>,
-    /// The streams whose source is what a token names: an address, or a group.
+    /// Streams with a source that sends datagrams, by the address or group that a token names.
     sources: HashMap<SocketAddr, StreamId>,
-    /// First packets that wait for their second.
+    /// First packets of senders. The second packet in sequence makes a sender the source.
     candidates: Candidates<Sender>,
-    /// What sources have begun by lately.
+    /// Addresses at which a source began lately.
     beginnings: Beginnings<SocketAddr>,
-    /// For when the oldest of these two is given up.
+    /// Timer for the earlier deadline of `candidates` and `beginnings`.
     armed: Armed,
 }
 
-/// Who a datagram is from.
+/// Sender of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sender {
-    /// What a token has to name: its address, or the group that it is sent to.
+    /// Address that a token must name: the sender's, or the group that received the datagram.
     pub named: SocketAddr,
     /// Its address.
     pub from: SocketAddr,
 }
 
-/// What is known of a stream's source that sends datagrams.
+/// A stream's source that sends datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    /// `None`: it sends no RTP.
+    /// SSRC of its packets. `None`: it sends no RTP.
     pub ssrc: Option<u32>,
     /// Its address.
     pub from: SocketAddr,
-    /// When its newest datagram came.
+    /// Arrival time of its newest datagram.
     pub heard: Instant,
 }
 
-/// Why the server is no UDP client of itself.
+/// Refusal of a UDP client at the server's own address.
 const OWN_ADDRESS: &str =
     "that is this server's own RTP address, or its RTCP address, one port above";
 
-/// While a source has been heard within this, no other SSRC from its address counts: who spoofs
-/// must guess it.
+/// Time after its newest datagram at which a source counts as silent. Until then the server drops
+/// packets with another SSRC from its address, so an attacker must guess the SSRC.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 
 impl RtpIn {
@@ -97,7 +98,7 @@ impl Sender {
         self.named != self.from
     }
 
-    /// By which way it comes in, with RTP or without.
+    /// Returns its access request. `is_bare`: it sends MPEG-TS without RTP.
     pub fn access_request(&self, is_bare: bool) -> AccessRequest<'static> {
         let way = match is_bare {
             true if self.is_to_group() => EntryPoint::BareGroup,
@@ -113,7 +114,7 @@ impl Sender {
 }
 
 impl Known {
-    /// Whether it is the source's own: RTP by its SSRC, and both by where they come from.
+    /// Returns whether the source sent this datagram: the address agrees, and for RTP the SSRC.
     fn sent(&self, sender: Sender, packet: Option<&Packet<'_>>) -> bool {
         self.from == sender.from && self.ssrc == packet.map(|packet| packet.ssrc)
     }
@@ -121,30 +122,30 @@ impl Known {
 
 /// A sender that may become a source by this datagram.
 pub(super) struct Newcomer<'a> {
-    /// From where, and by which SSRC.
+    /// The sender.
     pub sender: Sender,
-    /// The stream of its address whose source is silent.
+    /// The stream of its address, if that stream's source is silent.
     pub silent: Option<StreamId>,
-    /// `None`: it sends no RTP.
+    /// The RTP packet. `None`: the datagram is MPEG-TS without RTP.
     pub packet: Option<Packet<'a>>,
 }
 
-/// What a datagram is, as far as it is for anybody.
+/// What a datagram is.
 pub(super) enum Came<'a> {
     /// A packet of this stream's source.
     Media(StreamId, Packet<'a>),
     /// MPEG-TS of this stream's source, which sends no RTP.
     Bare(StreamId),
-    /// What this stream's source says beside its media.
+    /// RTCP of this stream's source.
     Control(StreamId, Control),
-    /// A packet of nobody's stream yet; or of an address whose stream has a source that is silent.
+    /// A datagram of a sender that may become a source.
     Newcomer(Newcomer<'a>),
-    /// It was dropped, and counted.
+    /// The datagram was dropped.
     Nothing,
 }
 
 impl RtpIn {
-    /// The RTP socket is bound here.
+    /// Sets the address of the RTP socket.
     pub fn set_bound(&mut self, bound: SocketAddr, settings: &Settings) {
         self.bound = Some(bound);
         let groups = settings.joins.iter().map(|join| join.group);
@@ -153,23 +154,23 @@ impl RtpIn {
             .collect();
     }
 
-    /// The port above the RTP socket's is bound for RTCP.
+    /// Records that the port above the RTP socket's is bound for RTCP.
     pub fn set_has_rtcp(&mut self) {
         self.has_rtcp = true;
     }
 
-    /// Who knows whether an address is this machine's.
+    /// Sets the function that tells whether an address is this machine's.
     pub fn set_own_addresses(&mut self, is_own: fn(SocketAddr) -> bool) {
         self.is_own = Some(is_own);
     }
 
-    /// Whether there is an RTP socket.
+    /// Returns whether there is an RTP socket.
     pub fn is_bound(&self) -> bool {
         self.bound.is_some()
     }
 
-    /// Finds out whose a datagram is: the source's of a stream, of which `known` tells, or a
-    /// newcomer's.
+    /// Classifies a datagram, by its sender. Drops and counts a datagram that no stream takes.
+    /// `known` returns the source of a stream.
     pub fn sort<'a>(
         &self,
         (from, port): (SocketAddr, UdpPort),
@@ -188,8 +189,9 @@ impl RtpIn {
         })
     }
 
-    /// Who a datagram is from that has come to this socket; `None` if it counts for nobody's. The
-    /// zone of an IPv6 address, which no token can name, only says whether it is one of here.
+    /// Returns the sender of a datagram at this socket. `None` if the datagram does not count.
+    /// Tokens cannot name the zone of an IPv6 address, so the zone is used only to detect the
+    /// server's own datagrams.
     fn sender(&self, from: SocketAddr, port: UdpPort, joins: &[Join]) -> Option<Sender> {
         let address = SocketAddr::new(from.ip(), from.port());
         let UdpPort::Group(number) = port else {
@@ -210,7 +212,7 @@ impl RtpIn {
         (!is_other && !is_own).then_some(sender)
     }
 
-    /// The same of a sender; or as what it is dropped.
+    /// Classifies a datagram of this sender. An error is the counter for the dropped datagram.
     fn whose<'a>(
         &self,
         (sender, port): (Sender, UdpPort),
@@ -250,7 +252,8 @@ impl RtpIn {
         }
     }
 
-    /// RTCP comes from the source's port, or as RFC 3550 has it, from the one above.
+    /// Finds the stream of an RTCP datagram. It comes from the source's port, or from the port
+    /// above (RFC 3550).
     fn whose_control<'a>(&self, sender: Sender, bytes: &[u8]) -> Result<Came<'a>, Count> {
         let named = sender.named;
         let below = SocketAddr::new(named.ip(), named.port().saturating_sub(1));
@@ -263,8 +266,9 @@ impl RtpIn {
         Ok(Came::Control(*stream, control))
     }
 
-    /// Takes a datagram of a sender that may become a source. MPEG-TS without RTP makes it one; of
-    /// RTP the second packet in sequence does. Then returns the first datagram, if it was kept.
+    /// Takes a datagram of a sender that may become a source. With MPEG-TS without RTP it becomes
+    /// one at once, with RTP at the second packet in sequence. Then returns its first datagram,
+    /// which is empty if it was not kept. `None`: the sender is not a source yet.
     pub fn hear(
         &mut self,
         newcomer: &Newcomer<'_>,
@@ -283,19 +287,19 @@ impl RtpIn {
         first
     }
 
-    /// This address is the source of this stream from now on.
+    /// Records the address or group of a stream's new source.
     pub fn is_source(&mut self, address: SocketAddr, id: StreamId) {
         self.sources.insert(address, id);
     }
 
-    /// All sources are another process's.
+    /// Forgets all sources, because a successor has them.
     #[cfg(feature = "handover")]
     pub fn let_go(&mut self) {
         self.sources = HashMap::new();
     }
 
-    /// What must hold between two inputs. Says how many deadlines are armed. `has` says whether
-    /// there is a stream.
+    /// Checks what must hold between two inputs. Returns how many timers are armed. `has`: whether
+    /// a stream exists.
     pub fn check(&self, has: impl Fn(StreamId) -> bool) -> usize {
         let mut sources = self.sources.values();
         assert!(sources.all(|id| has(*id)), "a source outlives its stream");
@@ -309,7 +313,7 @@ impl RtpIn {
         }
     }
 
-    /// The oldest first packet may have waited for long enough, or a source may begin again.
+    /// Drops first packets that have waited too long, and lets sources begin again.
     pub fn candidates_due(&mut self, ctx: &mut Context) {
         let now = ctx.now();
         self.armed.fired();
@@ -318,14 +322,14 @@ impl RtpIn {
         self.rearm_candidates(ctx);
     }
 
-    /// A stream's source is not an address any more.
+    /// Forgets the address or group of a stream's source, unless another stream has it by now.
     pub fn forget_rtp_source(&mut self, address: SocketAddr, id: StreamId) {
         if self.sources.get(&address) == Some(&id) {
             self.sources.remove(&address);
         }
     }
 
-    /// First packets of hosts that lost their tokens are forgotten.
+    /// Forgets the first packets of hosts that have lost their tokens.
     pub fn forget_candidates(&mut self, removed: &[std::rc::Rc<Tuple>]) {
         let clients = removed.iter().filter_map(|tuple| tuple.rtp());
         let addresses = clients.flat_map(|rtp| &rtp.addresses);
@@ -336,7 +340,7 @@ impl RtpIn {
             .forget(|sender| gone.contains(&sender.named));
     }
 
-    /// Why a UDP client cannot be one, if it cannot.
+    /// Returns why the server cannot send to this UDP client, if it cannot.
     pub fn destination_fault(
         &self,
         address: SocketAddr,
@@ -371,7 +375,8 @@ impl RtpIn {
     }
 }
 
-/// Whether a token that names this address is for MPEG-TS without RTP; `None` if none names it.
+/// Returns whether a token that names this address is for MPEG-TS without RTP. `None` if no token
+/// names it.
 fn may_be_bare(tokens: &Tokens, named: SocketAddr) -> Option<bool> {
     let sessions = tokens.sessions_from(named).take(SESSIONS_TRIED_MAX);
     sessions
@@ -379,7 +384,8 @@ fn may_be_bare(tokens: &Tokens, named: SocketAddr) -> Option<bool> {
         .reduce(|one, other| one || other)
 }
 
-/// Whether a socket that is bound here can send there.
+/// Returns whether a socket with this address can send to the other: both need the same IP version,
+/// unless the socket takes both.
 fn is_reachable(bound: SocketAddr, address: IpAddr) -> bool {
     match (bound.ip(), address.to_canonical()) {
         (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => true,
