@@ -90,14 +90,10 @@ impl EventId {
             && number.bytes().all(|byte| byte.is_ascii_digit())
             && !number.is_empty()
             && (number == "0" || !number.starts_with('0'));
-        let number = is_good.then(|| number.bytes().try_fold(0_u64, push_digit))??;
+        let number = is_good.then(|| number.parse().ok())??;
         let run = u32::from_str_radix(run, 16).ok()?;
         Some(EventId { run, number })
     }
-}
-
-fn push_digit(number: u64, digit: u8) -> Option<u64> {
-    number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
 }
 
 impl std::fmt::Display for EventId {

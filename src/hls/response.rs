@@ -112,7 +112,10 @@ impl Cutter {
         may_wait: bool,
     ) -> Result<HlsResponse, HlsResponse> {
         let wait = |cutter: &Cutter| match (cutter.is_over(), may_wait) {
-            (true, _) => HlsResponse::Refused(not_running()),
+            (true, _) => HlsResponse::Refused(Refusal::new(
+                Status::NotFound,
+                "this session is not running now",
+            )),
             (false, true) => HlsResponse::NotYet(cutter.target() * WAITS),
             (false, false) => HlsResponse::Refused(cutter.refusal(NoPlaylist::TooFew)),
         };
@@ -223,8 +226,4 @@ impl Cutter {
             )),
         }
     }
-}
-
-fn not_running() -> Refusal {
-    Refusal::new(Status::NotFound, "this session is not running now")
 }

@@ -41,7 +41,10 @@ impl Target {
                 format!("the target '{}' {what}", quoted(written, 128)),
             )
         };
-        if !written.bytes().all(is_target_byte) {
+        // Allows the bytes of RFC 3986, and `[ ] | { } ^ "` and similar ones that some clients do
+        // not encode. None of them is a delimiter here.
+        let is_allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        if !written.bytes().all(is_allowed) {
             return Err(bad("holds a character that must be percent-encoded"));
         }
         if written == "*" {
@@ -102,12 +105,6 @@ impl Target {
                 Parameter { name, value }
             })
     }
-}
-
-/// Allows the bytes of RFC 3986, and `[ ] | { } ^ "` and similar ones that some clients do not
-/// encode. None of them is a delimiter here.
-fn is_target_byte(byte: u8) -> bool {
-    byte.is_ascii_graphic() && byte != b'#'
 }
 
 /// Returns whether two hexadecimal digits follow each `%`.

@@ -684,7 +684,8 @@ impl Gate<'_> {
     /// Returns whether a token may name this address, as a UDP client or as a joined group.
     pub fn may_be_named(&self, address: &SocketAddr) -> bool {
         let address = address.ip().to_canonical();
-        self.settings.may_receive(address) || self.settings.is_joined(address)
+        let mut joins = self.settings.joins.iter();
+        self.settings.may_receive(address) || joins.any(|join| join.group == address)
     }
 }
 

@@ -70,11 +70,6 @@ impl Settings {
         let is_in = self.rtp_to.iter().any(|subnet| subnet.contains(address));
         is_in || (self.rtp_to.is_empty() && !address.is_multicast())
     }
-
-    /// Whether it is a group whose datagrams come in.
-    pub(super) fn is_joined(&self, address: IpAddr) -> bool {
-        self.joins.iter().any(|join| join.group == address)
-    }
 }
 
 /// The bounds of the core; each part below it has its own.

@@ -164,7 +164,7 @@ impl Flv {
             Content::Setup(codec, _) | Content::Packet(codec, ..) => codec,
             Content::OpusHead(_) => Codec::Opus,
         };
-        if !part.is(codec) {
+        if !matches!(part, TrackSlot::Track { codec: known, .. } if *known == codec) {
             part.begin(&mut self.queue, kind, codec);
         }
         let times = Time::of(time, TICKS_PER_SECOND).zip(Time::of(
@@ -236,10 +236,6 @@ impl Content<'_> {
 }
 
 impl TrackSlot {
-    fn is(&self, wanted: Codec) -> bool {
-        matches!(self, TrackSlot::Track { codec, .. } if *codec == wanted)
-    }
-
     /// Begins a track. It replaces the one before.
     fn begin(&mut self, queue: &mut SampleQueue, kind: u8, codec: Codec) {
         let shape = match kind {

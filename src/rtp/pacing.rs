@@ -145,10 +145,6 @@ impl Zero {
             None => self.moment,
         }
     }
-
-    fn time_at(&self, now: Instant) -> Duration {
-        self.time + now.since(self.moment)
-    }
 }
 
 impl Pacing {
@@ -286,7 +282,7 @@ impl Pacing {
         let Some(zero) = self.zero else {
             return self.arrived;
         };
-        let time = zero.time_at(now);
+        let time = zero.time + now.since(zero.moment);
         while let Some(mark) = self.marks.front().copied()
             && mark.time <= time
         {

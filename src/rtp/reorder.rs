@@ -94,8 +94,9 @@ impl Reorder {
     /// Returns the next payload in order. Gives a gap up if it is too old, or if too much waits.
     pub fn next(&mut self, now: Instant) -> Option<Vec<u8>> {
         let missing = self.missing()?;
-        let is_over = self.deadline().is_some_and(|deadline| deadline <= now) || self.is_full();
-        if (1..ANEW).contains(&missing) && !is_over {
+        let is_late = self.deadline().is_some_and(|deadline| deadline <= now);
+        let is_full = self.early_bytes > EARLY_BYTES_MAX || self.early.len() >= EARLY_MAX;
+        if (1..ANEW).contains(&missing) && !is_late && !is_full {
             return None;
         }
         self.finish()
@@ -117,10 +118,6 @@ impl Reorder {
         // The next gap began when the packet after it arrived.
         self.gap_since = self.early.front().map(|early| early.arrived);
         Some(early.payload)
-    }
-
-    fn is_full(&self) -> bool {
-        self.early_bytes > EARLY_BYTES_MAX || self.early.len() >= EARLY_MAX
     }
 
     /// Returns when the oldest gap is given up.

@@ -14,7 +14,8 @@ impl<C: Copy> StreamBuffer<C> {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
-        if !viewer.has_fallen() || viewer.is_bounded() || viewer.lead.bytes_left() > 0 {
+        let has_fallen = matches!(viewer.position, Position::Fallen { .. });
+        if !has_fallen || viewer.is_bounded() || viewer.lead.bytes_left() > 0 {
             return;
         }
         // The promised bytes must be in the buffer, or the stream could end before them.

@@ -182,7 +182,7 @@ impl Points {
         let chosen = self
             .joins
             .iter()
-            .rposition(|join| back.is_reached(join.start.offset, join.at))
+            .rposition(|join| join.start.offset <= back.offset_max && join.at <= back.moment_max)
             .or((!self.joins.is_empty()).then_some(0));
         let join = chosen.and_then(|index| self.joins.get(index));
         join.map(|join| join.start).or(self.newest_unit)
@@ -210,12 +210,6 @@ pub(super) struct Back {
     pub offset_max: u64,
     /// The join point arrived at this time or earlier.
     pub moment_max: Instant,
-}
-
-impl Back {
-    fn is_reached(&self, offset: u64, at: Instant) -> bool {
-        offset <= self.offset_max && at <= self.moment_max
-    }
 }
 
 #[cfg(test)]

@@ -55,10 +55,6 @@ impl<C> Viewer<C> {
             false => 0,
         }
     }
-
-    pub(super) fn has_fallen(&self) -> bool {
-        matches!(self.position, Position::Fallen { .. })
-    }
 }
 
 /// Bytes that a viewer is sent first: a header that viewers share, then bytes of its own.

@@ -67,7 +67,11 @@ impl Codec {
                     (false, 9) | (true, 35) => Look::Begin,
                     (false, 6) | (true, 39) if may_begin(is_hevc, unit) => Look::Recovery,
                     (false, 1..=4) | (true, 0..=15) if may_be_rest => Look::Nothing,
-                    (false, 1 | 2) if is_later_slice(unit) => Look::Nothing,
+                    // A slice that does not begin with macroblock 0 is not the first of its
+                    // picture, which began in the previous PES packet.
+                    (false, 1 | 2) if unit.get(1).is_some_and(|byte| byte & 0x80 == 0) => {
+                        Look::Nothing
+                    }
                     (false, 1..=4) | (true, 0..=15) if may_begin(is_hevc, unit) => Look::Intra,
                     (false, 1..=4) | (true, 0..=15) => Look::Other,
                     _ => Look::Nothing,
@@ -111,12 +115,6 @@ pub(crate) fn may_begin(is_hevc: bool, nal: &[u8]) -> bool {
         },
         _ => false,
     }
-}
-
-/// Returns whether a slice of H.264 is not the first of its picture: its first macroblock is not
-/// macroblock 0. The picture began in the previous PES packet.
-fn is_later_slice(nal: &[u8]) -> bool {
-    matches!(nal, [_, second, ..] if second & 0x80 == 0)
 }
 
 /// Payload type of the recovery point message (ISO/IEC 14496-10 section D.1, 23008-2 section

@@ -27,6 +27,7 @@ use super::{Clients, Phase, WaitFor};
 use crate::http::HeadReader;
 use crate::relay::admission::{Beyond, Caller, KeptClaim};
 use crate::relay::context::Context;
+use crate::relay::origin_error::OriginError;
 use crate::relay::pass::Admission;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId};
@@ -297,7 +298,9 @@ impl Clients {
                 ctx.act(Action::ShutdownWrite(id));
                 self.rearm(id, ctx);
             }
-            Phase::OriginRequest(asking) => asking.is_sent(),
+            Phase::OriginRequest(request) => {
+                request.fault = OriginError::Broken("it hung up without an answer");
+            }
             Phase::Lingering(_)
             | Phase::ProxyHeader
             | Phase::PeerRequest(_)

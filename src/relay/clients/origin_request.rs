@@ -33,11 +33,6 @@ pub(super) struct OriginRequest {
 }
 
 impl OriginRequest {
-    /// What is asked is all with the origin.
-    pub fn is_sent(&mut self) {
-        self.fault = OriginError::Broken("it hung up without an answer");
-    }
-
     /// The next head of an answer, and its length.
     pub fn read(&mut self, input: &[u8]) -> Result<Option<(Answer, usize)>, Refusal> {
         self.reader.read(input, &ANSWER_LIMITS)

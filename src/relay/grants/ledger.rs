@@ -57,11 +57,6 @@ impl Ledger {
         self.queue.is_empty() && self.writing.is_none()
     }
 
-    /// Returns whether another change may wait.
-    fn has_room(&self) -> bool {
-        self.queue.len() < QUEUE_MAX && self.held_bytes() < QUEUE_BYTES_MAX
-    }
-
     /// Returns the bytes that its allocations take: waiting changes, and the current write.
     pub fn held_bytes(&self) -> usize {
         let writing = self.writing.as_ref();
@@ -98,7 +93,9 @@ impl Grants {
         ctx: &mut Context,
     ) -> Result<(), Refusal> {
         match &mut self.ledger {
-            Some(ledger) if ledger.has_room() => {
+            Some(ledger)
+                if ledger.queue.len() < QUEUE_MAX && ledger.held_bytes() < QUEUE_BYTES_MAX =>
+            {
                 ledger.queue.push_back(Asked { caller, change });
                 self.write_changes(fault, ctx);
                 Ok(())

@@ -90,11 +90,6 @@ fn segmented_as(format: Format) -> Option<Target> {
     target_of(wanted)
 }
 
-/// Returns the container in which a stream of this format goes to UDP clients.
-fn transport_of(format: Format) -> Option<Target> {
-    target_of(Format::MpegTs).filter(|_| Remuxer::reads(format))
-}
-
 fn target_of(format: Format) -> Option<Target> {
     Target::ALL
         .into_iter()
@@ -176,11 +171,10 @@ impl Streams {
         };
         stream.cast_again_at = None;
         let has_ended = stream.buffer.end().is_some();
-        let target = match stream.buffer.told() {
-            Told::Known(format) => transport_of(format),
-            Told::Undecided | Told::Unknown => None,
-        };
-        let Some(target) = target.filter(|_| ctx.settings().remuxes) else {
+        let is_readable =
+            matches!(stream.buffer.told(), Told::Known(format) if Remuxer::reads(format));
+        let target = target_of(Format::MpegTs);
+        let Some(target) = target.filter(|_| is_readable && ctx.settings().remuxes) else {
             return id;
         };
         let mut remux_targets = stream

@@ -260,11 +260,6 @@ impl Heir {
         Ok(sent)
     }
 
-    /// Whether it has the socket of this client.
-    fn has_socket(&self, id: &ConnectionId) -> bool {
-        self.clients[..self.passed].binary_search(id).is_ok()
-    }
-
     /// Whether it has long had something to read.
     fn is_silent(&self) -> io::Result<bool> {
         let has_read_all = descriptors::has_read_all(self.socket.as_fd())?;
@@ -399,7 +394,9 @@ impl Server {
             });
         });
         told?;
-        let late = going.iter().filter(|id| !heir.has_socket(id)).copied();
+        let passed = &heir.clients[..heir.passed];
+        let late = going.iter().copied();
+        let late = late.filter(|id| passed.binary_search(id).is_err());
         for ids in late.collect::<Vec<_>>().chunks(AT_ONCE_MAX) {
             let (frame, descriptors) = clients(ids, &self.sockets);
             wire::send_bytes(&heir.socket, &frame, &descriptors, until)?;

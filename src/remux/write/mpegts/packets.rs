@@ -40,11 +40,6 @@ impl Counter {
     pub fn number(self) -> u8 {
         self.0
     }
-
-    /// Returns the previous counter.
-    fn last(self) -> u8 {
-        self.0.wrapping_sub(1) & 0x0f
-    }
 }
 
 /// Writes the head of a PES packet for a payload of this length. Times are nanoseconds. If decode
@@ -142,7 +137,9 @@ pub(super) fn write_reference(
     out: &mut Vec<u8>,
 ) {
     let [high, low] = pid.to_be_bytes();
-    out.extend_from_slice(&[SYNC_BYTE, high, low, 0x20 | counter.last()]);
+    // A packet without a payload repeats the counter.
+    let last = counter.0.wrapping_sub(1) & 0x0f;
+    out.extend_from_slice(&[SYNC_BYTE, high, low, 0x20 | last]);
     adaptation(0x10, Some(clock.tell()), 0).write(out);
 }
 
