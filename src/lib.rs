@@ -134,12 +134,12 @@
 //! The new process reads the lines while they come.
 //!
 //! - `relay::handover::Successor::hear` splits the received bytes into lines,
-//! - `relay::handover::Told::hear` passes each line to its part.
+//! - `relay::handover::RelayState::hear` passes each line to its part.
 //!
 //! When all lines have come, the new process takes over.
 //!
 //! - `relay::handover::Successor::take_over` begins the take-over,
-//! - `relay::handover::Told::relay` makes a core of the received state:
+//! - `relay::handover::RelayState::relay` makes a core of the received state:
 //! - `relay::clients::handover::Clients::take_over` adds the connections,
 //! - `relay::streams::handover::Streams::take_over` adds the streams,
 //! - `relay::streams::handover::Streams::seat` adds one stream,

@@ -37,15 +37,15 @@ use std::ops::Range;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::clients::{Clients, Concern, ToldClients};
+use super::clients::{Clients, ClientsState, Concern};
 use super::context::Context;
 use super::cut_reason::CutReason;
-use super::fetch::{self, Fetch, ToldPulls};
+use super::fetch::{self, Fetch, PullsState};
 use super::grants::Grants;
 use super::lists::{Lists, PendingCallState, pending_call};
 use super::old_options::OldOptions;
 use super::rtp_in::RtpIn;
-use super::streams::{StreamSource, Streams, ToldStreams};
+use super::streams::{StreamSource, Streams, StreamsState};
 use super::viewer_id::ListedId;
 use super::{ConnectionId, Limits, Relay, Settings, StreamId};
 use crate::gate::SessionId;
@@ -138,11 +138,11 @@ struct Ids {
 /// A server that is to take another's place, as far as it has been told.
 pub struct Successor {
     reader: Reader,
-    told: Told,
+    state: RelayState,
 }
 
 /// The received state, line by line.
-struct Told {
+struct RelayState {
     ctx: Context,
     /// Whether the context's line has come. It is the first.
     has_begun: bool,
@@ -150,10 +150,10 @@ struct Told {
     old: OldOptions,
     ids: Option<Ids>,
     grants: Grants,
-    clients: ToldClients,
-    streams: ToldStreams,
+    clients: ClientsState,
+    streams: StreamsState,
     fetch: Fetch,
-    pulls: ToldPulls,
+    pulls: PullsState,
     errands: Vec<PendingCallState>,
     is_kept: bool,
 }
@@ -173,25 +173,25 @@ impl Limits {
 impl Successor {
     /// Nothing yet. `is_kept`: there is a token file here.
     pub fn new(settings: Settings, is_kept: bool) -> Successor {
-        let streams = ToldStreams::new(&settings.limits);
+        let streams = StreamsState::new(&settings.limits);
         let line_bytes_max = settings.limits.told_line_bytes_max();
         let mut ctx = Context::new(settings);
-        let told = Told {
+        let state = RelayState {
             grants: Grants::new(ctx.settings()),
             fetch: Fetch::new(&mut ctx),
-            pulls: ToldPulls::default(),
+            pulls: PullsState::default(),
             errands: Vec::new(),
             ctx,
             has_begun: false,
             old: OldOptions::default(),
             ids: None,
-            clients: ToldClients::default(),
+            clients: ClientsState::default(),
             streams,
             is_kept,
         };
         Successor {
             reader: Reader::new(line_bytes_max),
-            told,
+            state,
         }
     }
 
@@ -202,8 +202,8 @@ impl Successor {
         from: u64,
         bytes: &[u8],
     ) -> Result<(), HandoverError> {
-        let limits = &self.told.ctx.settings().limits;
-        self.told.streams.hear_media((stream, from), bytes, limits)
+        let limits = &self.state.ctx.settings().limits;
+        self.state.streams.hear_media((stream, from), bytes, limits)
     }
 
     /// Takes a part of what a client has sent, which begins there in its input.
@@ -213,29 +213,29 @@ impl Successor {
         from: usize,
         bytes: &[u8],
     ) -> Result<(), HandoverError> {
-        let limits = &self.told.ctx.settings().limits;
-        self.told.clients.take_input(id, from, bytes, limits)
+        let limits = &self.state.ctx.settings().limits;
+        self.state.clients.take_input(id, from, bytes, limits)
     }
 
     /// This stream has gone meanwhile.
     pub fn forget_media(&mut self, stream: StreamId) {
-        self.told.streams.forget_media(stream);
+        self.state.streams.forget_media(stream);
     }
 
     /// A piece of the records.
     pub fn hear(&mut self, records: &[u8]) -> Result<(), HandoverError> {
-        self.reader.hear(records, |line| self.told.hear(line))
+        self.reader.hear(records, |line| self.state.hear(line))
     }
 
     /// The server, and the moment at which it goes on, when all has come.
     pub fn take_over(self) -> Result<(Relay, Instant), HandoverError> {
         self.reader.finish()?;
-        let now = self.told.ctx.now();
-        Ok((self.told.relay()?, now))
+        let now = self.state.ctx.now();
+        Ok((self.state.relay()?, now))
     }
 }
 
-impl Told {
+impl RelayState {
     fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         must(self.has_begun || line.name == "context", || {
             "it does not begin with the context".to_owned()

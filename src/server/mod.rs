@@ -86,7 +86,7 @@ const THREADS: Token = Token(usize::MAX - 1);
 /// All sockets for datagrams.
 const UDP: Token = Token(usize::MAX - 2);
 /// The sockets of the hand-over.
-const HEIR: Token = Token(usize::MAX - 3);
+const SUCCESSOR: Token = Token(usize::MAX - 3);
 const LISTENERS_FROM: usize = usize::MAX - 1024;
 
 struct Server {
@@ -208,7 +208,7 @@ impl Server {
                     udp.note_readable();
                 }
             }
-            HEIR => self.handover.note(event.is_writable()),
+            SUCCESSOR => self.handover.note(event.is_writable()),
             Token(token) if token >= LISTENERS_FROM => {
                 if let Some(accepting) = self.listeners.get_mut(token - LISTENERS_FROM) {
                     accepting.is_ready = true;

@@ -12,7 +12,7 @@ use mio::{Interest, Poll, Token, Waker};
 
 use super::clock::since_1970;
 use super::disk::Disk;
-use super::handover::{Handover, Legacy};
+use super::handover::{Handover, Predecessor};
 use super::log::{AccessLog, Console};
 use super::names::LookUps;
 use super::own::Own;
@@ -52,10 +52,10 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     // All threads use it, and a hanging one may outlive the loop.
     let waker: &'static Waker = Box::leak(Box::new(waker));
     let settings = settings(config, files_max)?;
-    let (handover, mut legacy) =
+    let (handover, mut predecessor) =
         Handover::start(config, &settings, poll.registry()).map_err(StartError)?;
-    let (relay, began) = match &mut legacy {
-        Some(legacy) => legacy.relay().map_err(StartError)?,
+    let (relay, began) = match &mut predecessor {
+        Some(predecessor) => predecessor.relay().map_err(StartError)?,
         None => (Relay::new(settings), Instant::now()),
     };
     let mut server = Server {
@@ -88,10 +88,10 @@ pub fn run(config: &Config) -> Result<(), StartError> {
             Interest::READABLE,
         )
         .map_err(failed)?;
-    let is_heir = legacy.is_some();
-    let clients = match server.open(config, legacy, (waker, sandbox)) {
+    let has_predecessor = predecessor.is_some();
+    let clients = match server.open(config, predecessor, (waker, sandbox)) {
         // The files of the sockets still belong to the other server.
-        Err(error) if is_heir => {
+        Err(error) if has_predecessor => {
             std::mem::forget(server);
             return Err(error);
         }
@@ -183,7 +183,7 @@ impl Server {
     fn open(
         &mut self,
         config: &Config,
-        mut legacy: Option<Legacy>,
+        mut predecessor: Option<Predecessor>,
         (waker, sandbox): (&'static Waker, Sandbox),
     ) -> Result<usize, StartError> {
         let failed = |error: io::Error| StartError(format!("cannot start a thread: {error}"));
@@ -192,7 +192,7 @@ impl Server {
         if is_gated || origins.any(|origin| origin.address().is_none()) {
             self.look_ups = Some(LookUps::start(waker, sandbox).map_err(failed)?);
         }
-        let tokens = self.open_disk(config, legacy.as_mut(), (waker, sandbox))?;
+        let tokens = self.open_disk(config, predecessor.as_mut(), (waker, sandbox))?;
         if !is_gated {
             self.console.tell(
                 "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
@@ -201,13 +201,15 @@ impl Server {
         let mut inherited = Inherited::take()
             .map_err(|error| StartError(format!("cannot use what systemd passed: {error}")))?;
         if inherited.listeners.is_empty() {
-            inherited.listeners = legacy.as_mut().map_or_else(Vec::new, Legacy::passed);
+            inherited.listeners = predecessor
+                .as_mut()
+                .map_or_else(Vec::new, Predecessor::passed);
         }
-        self.listen(&config.listen, inherited.listeners, legacy.as_mut())?;
+        self.listen(&config.listen, inherited.listeners, predecessor.as_mut())?;
         if let (Some(bind), true) = (&config.rtp, is_gated) {
-            self.receive_rtp(config, bind, inherited.rtp, legacy.as_mut())?;
+            self.receive_rtp(config, bind, inherited.rtp, predecessor.as_mut())?;
         }
-        let clients = self.take_over(config, legacy)?;
+        let clients = self.take_over(config, predecessor)?;
         if let Some(tokens) = tokens {
             self.relay.restore(tokens, self.now());
         }
@@ -218,10 +220,10 @@ impl Server {
     fn open_disk(
         &mut self,
         config: &Config,
-        legacy: Option<&mut Legacy>,
+        predecessor: Option<&mut Predecessor>,
         (waker, sandbox): (&'static Waker, Sandbox),
     ) -> Result<Option<Tokens>, StartError> {
-        if let Some(file) = legacy.and_then(Legacy::token_file) {
+        if let Some(file) = predecessor.and_then(Predecessor::token_file) {
             let disk = Disk::start(file, (waker, sandbox));
             self.disk =
                 Some(disk.map_err(|error| {
@@ -251,22 +253,26 @@ impl Server {
         &mut self,
         places: &[Listen],
         inherited: Vec<TcpListener>,
-        mut legacy: Option<&mut Legacy>,
+        mut predecessor: Option<&mut Predecessor>,
     ) -> Result<(), StartError> {
         if inherited.is_empty() {
             for place in places {
-                let legacy = legacy.as_mut();
+                let predecessor = predecessor.as_mut();
                 let listener = match place {
-                    Listen::Tcp(bind) => match legacy.and_then(|legacy| legacy.tcp(bind)) {
-                        Some(listener) => Listener::tcp(listener),
-                        None => Listener::tcp(bind_tcp(bind)?),
-                    },
-                    Listen::Unix(path) => match legacy.and_then(|legacy| legacy.unix(path)) {
-                        Some(listener) => Listener::unix_again(listener, path),
-                        None => Listener::unix(path).map_err(|error| {
-                            io::Error::other(format!("on '{}': {error}", path.display()))
-                        }),
-                    },
+                    Listen::Tcp(bind) => {
+                        match predecessor.and_then(|predecessor| predecessor.tcp(bind)) {
+                            Some(listener) => Listener::tcp(listener),
+                            None => Listener::tcp(bind_tcp(bind)?),
+                        }
+                    }
+                    Listen::Unix(path) => {
+                        match predecessor.and_then(|predecessor| predecessor.unix(path)) {
+                            Some(listener) => Listener::unix_again(listener, path),
+                            None => Listener::unix(path).map_err(|error| {
+                                io::Error::other(format!("on '{}': {error}", path.display()))
+                            }),
+                        }
+                    }
                 };
                 self.accept_from(listener, false)?;
             }
@@ -279,17 +285,21 @@ impl Server {
 
     /// Takes over from another server, if there is one, and waits for a successor. Returns the
     /// number of clients.
-    fn take_over(&mut self, config: &Config, legacy: Option<Legacy>) -> Result<usize, StartError> {
+    fn take_over(
+        &mut self,
+        config: &Config,
+        predecessor: Option<Predecessor>,
+    ) -> Result<usize, StartError> {
         let failed = |error: io::Error| StartError(format!("cannot wait for a successor: {error}"));
-        let Some(mut legacy) = legacy else {
+        let Some(mut predecessor) = predecessor else {
             return Ok(0);
         };
         let registry = self.poll.registry();
-        let goes_on = self.handover.go_on(config, &mut legacy, registry);
+        let goes_on = self.handover.go_on(config, &mut predecessor, registry);
         goes_on.map_err(failed)?;
-        self.sockets = legacy.sockets();
+        self.sockets = predecessor.sockets();
         let connections = self.sockets.len();
-        legacy.taken().map_err(StartError)?;
+        predecessor.taken().map_err(StartError)?;
         self.console.tell(&format!(
             "level=info event=taken-over connections={connections}"
         ));
@@ -322,10 +332,12 @@ impl Server {
         config: &Config,
         bind: &Bind,
         inherited: Option<UdpSocket>,
-        mut legacy: Option<&mut Legacy>,
+        mut predecessor: Option<&mut Predecessor>,
     ) -> Result<(), StartError> {
         let failed = |error: io::Error| StartError(format!("cannot wait for RTP: {error}"));
-        let had = legacy.as_mut().and_then(|legacy| legacy.rtp(bind));
+        let had = predecessor
+            .as_mut()
+            .and_then(|predecessor| predecessor.rtp(bind));
         let (socket, rtcp) = match (inherited, had) {
             (None, Some(had)) => had,
             (Some(socket), _) => (socket, None),
@@ -341,7 +353,10 @@ impl Server {
         })?;
         for (index, join) in config.core.joins.iter().enumerate() {
             let port = UdpPort::Group(index);
-            match legacy.as_mut().and_then(|legacy| legacy.group(join)) {
+            match predecessor
+                .as_mut()
+                .and_then(|predecessor| predecessor.group(join))
+            {
                 Some(socket) => udp.join_again(join, port, socket),
                 None => udp
                     .join(join, port)

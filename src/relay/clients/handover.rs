@@ -31,7 +31,7 @@ use crate::time::Instant;
 
 /// Received clients, in their order.
 #[derive(Default)]
-pub struct ToldClients {
+pub struct ClientsState {
     connections: Vec<(ConnectionId, Connection)>,
     /// Input of clients that the predecessor copied before it stopped.
     inputs: BTreeMap<ConnectionId, Vec<u8>>,
@@ -233,7 +233,7 @@ impl Clients {
 
     /// Takes over the received clients.
     pub fn take_over(
-        told: ToldClients,
+        told: ClientsState,
         next_id: u32,
         ctx: &mut Context,
     ) -> Result<Clients, HandoverError> {
@@ -363,7 +363,7 @@ impl Connection {
     }
 }
 
-impl ToldClients {
+impl ClientsState {
     /// The addresses that count as viewers by HLS.
     pub fn hear_addresses(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         self.addresses = line.read()?;

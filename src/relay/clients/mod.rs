@@ -35,7 +35,7 @@ use connection::Lingering;
 use event_reader::EventReader;
 pub(super) use event_reader::{Due as DueToReader, Snapshot};
 #[cfg(feature = "handover")]
-pub(super) use handover::{Concern, Stand, ToldClients};
+pub(super) use handover::{ClientsState, Concern, Stand};
 use hosts::Hosts;
 use list_response::ListResponse;
 pub(super) use list_response::PIECE_ROWS;

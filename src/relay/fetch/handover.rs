@@ -14,7 +14,7 @@ use crate::time::Instant;
 
 /// Received pulls, in their order.
 #[derive(Default)]
-pub struct ToldPulls(Vec<(PullId, Pull)>);
+pub struct PullsState(Vec<(PullId, Pull)>);
 
 /// Whom else a pull concerns.
 pub enum Concern {
@@ -64,7 +64,7 @@ impl Fetch {
     /// drops them: they count the origins of the other server.
     pub fn take_over(
         &mut self,
-        ToldPulls(told): ToldPulls,
+        PullsState(told): PullsState,
         (next, failures): (u32, u64),
         has_other_origins: bool,
         ctx: &mut Context,
@@ -120,7 +120,7 @@ impl Fetch {
     }
 }
 
-impl ToldPulls {
+impl PullsState {
     /// One of them.
     pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         self.0.push((PullId::from_u64(line.number), line.read()?));

@@ -24,7 +24,7 @@ use crate::stream::{HeaderVersion, Pool, Received, Told, Viewer, ViewerId};
 type Viewers = Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>;
 
 /// Received streams.
-pub struct ToldStreams {
+pub struct StreamsState {
     pool: Pool,
     media: BTreeMap<StreamId, Received>,
     streams: Vec<(StreamId, Stream)>,
@@ -103,7 +103,7 @@ impl Streams {
 
     /// Takes over the received streams.
     pub fn take_over(
-        told: ToldStreams,
+        told: StreamsState,
         (next_id, next_serial): (u32, u64),
         ctx: &mut Context,
     ) -> Result<Streams, HandoverError> {
@@ -311,10 +311,10 @@ impl Stream {
     }
 }
 
-impl ToldStreams {
+impl StreamsState {
     /// None yet.
-    pub fn new(limits: &Limits) -> ToldStreams {
-        ToldStreams {
+    pub fn new(limits: &Limits) -> StreamsState {
+        StreamsState {
             pool: Pool::new(limits.buffers_bytes_max),
             media: BTreeMap::new(),
             streams: Vec::new(),

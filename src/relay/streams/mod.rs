@@ -35,7 +35,7 @@ use draining::Draining;
 use excess::BUCKETS_MAX;
 use frame::Frame;
 #[cfg(feature = "handover")]
-pub(super) use handover::ToldStreams;
+pub(super) use handover::StreamsState;
 use row::Row;
 pub use rtp_out::Datagrams;
 pub(super) use stream::SHUT_DOWN;

@@ -20,19 +20,24 @@ use crate::time::Instant;
 pub struct Handover {}
 
 /// Nor of this.
-pub enum Legacy {}
+pub enum Predecessor {}
 
 impl Handover {
     pub fn start(
         _: &Config,
         _: &Settings,
         _: &Registry,
-    ) -> Result<(Handover, Option<Legacy>), String> {
+    ) -> Result<(Handover, Option<Predecessor>), String> {
         Ok((Handover {}, None))
     }
 
-    pub fn go_on(&mut self, _: &Config, legacy: &mut Legacy, _: &Registry) -> io::Result<()> {
-        match *legacy {}
+    pub fn go_on(
+        &mut self,
+        _: &Config,
+        predecessor: &mut Predecessor,
+        _: &Registry,
+    ) -> io::Result<()> {
+        match *predecessor {}
     }
 
     pub fn has_more(&self) -> bool {
@@ -50,7 +55,7 @@ impl Server {
     pub(super) fn hand_over(&mut self, _: Instant) {}
 }
 
-impl Legacy {
+impl Predecessor {
     pub fn relay(&mut self) -> Result<(Relay, std::time::Instant), String> {
         match *self {}
     }

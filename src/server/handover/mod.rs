@@ -9,8 +9,8 @@
 //! The core makes the state ([`crate::relay::handover`]), and this module transports it ([`wire`]).
 //! Both processes must have the same user, which the kernel tells.
 
-mod giving;
-mod taking;
+mod receive;
+mod send;
 mod wire;
 
 use std::io;
@@ -21,14 +21,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use giving::Handover;
-pub(super) use taking::Legacy;
+pub(super) use receive::Predecessor;
+pub(super) use send::Handover;
 
 use super::sys::descriptors;
 
 /// What is said first.
 #[derive(Serialize, Deserialize)]
-struct Greeting {
+struct Hello {
     /// Of what the core tells.
     format: u64,
     /// Of the program.

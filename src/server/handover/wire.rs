@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   predecessor                                                  successor
-//!     Greeting                                          ──▶        knows the format, or leaves
+//!     Hello                                             ──▶        knows the format, or leaves
 //!     Media …, Clients …, Input … while it goes on      ──▶        keeps them
 //!     Media …, Listener …, Records …, Clients …, End    ──▶        has all, and is ready
 //!     leaves                                            ◀──      TAKEN
@@ -24,7 +24,7 @@ use crate::server::sys::descriptors as passing;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Which server this is, and in which format it tells.
-    Greeting,
+    Hello,
     /// Bytes of a stream: its id, their offset, and they.
     Media,
     /// A stream of which there was Media is no more: its id.
@@ -46,7 +46,7 @@ pub enum Kind {
 }
 
 const KINDS: [Kind; 10] = [
-    Kind::Greeting,
+    Kind::Hello,
     Kind::Media,
     Kind::Gone,
     Kind::Input,

@@ -586,7 +586,7 @@ fn buffers_that_are_too_small_for_all_are_refused() {
 #[test]
 fn media_of_too_many_streams_is_refused() {
     let limits = stage::settings(OPTIONS).limits;
-    let mut told = ToldStreams::new(&limits);
+    let mut told = StreamsState::new(&limits);
     let most = 2 * 9 + 8;
     let id = StreamId::from_u64;
     for number in 0..most {

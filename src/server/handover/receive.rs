@@ -13,7 +13,7 @@ use mio::net::TcpStream;
 use serde::de::DeserializeOwned;
 
 use super::wire::{Frame, Inbox, Kind, TAKEN};
-use super::{Greeting, Place, Port, peer_of_same_user};
+use super::{Hello, Place, Port, peer_of_same_user};
 use crate::config::{Bind, Config};
 use crate::gate::Join;
 use crate::handover::is_known;
@@ -25,7 +25,7 @@ use crate::server::tcp::{Listener, Sockets};
 use crate::time::Instant;
 
 /// What another server had, which waits for this one's word.
-pub struct Legacy {
+pub struct Predecessor {
     socket: UnixStream,
     relay: Option<Relay>,
     now: Instant,
@@ -44,18 +44,18 @@ const EXIT_TIME: Duration = Duration::from_secs(2);
 const PLACES_MAX: usize = 4096;
 
 /// What comes, piece by piece.
-struct Hearing<'a> {
+struct Receiver<'a> {
     successor: Successor,
-    legacy: Legacy,
+    predecessor: Predecessor,
     registry: &'a Registry,
     /// Connections that there may be.
     places_max: usize,
 }
 
 /// The owner of the path of `--handover`.
-pub enum Found {
+pub enum PathState {
     /// A server that has told all. It waits for the word of this one.
-    Server(Box<Legacy>),
+    Server(Box<Predecessor>),
     /// Nobody had it. This server has it now.
     Nobody(Listener),
 }
@@ -67,7 +67,7 @@ pub fn find(
     path: &Path,
     (config, settings): (&Config, &Settings),
     registry: &Registry,
-) -> Result<Found, String> {
+) -> Result<PathState, String> {
     let failed = |error: &dyn Display| {
         format!(
             "cannot take over from the server at '{}': {error}",
@@ -78,7 +78,7 @@ pub fn find(
         let socket = match UnixStream::connect(path) {
             Ok(socket) => socket,
             Err(error) if is_nobody(&error) => match Listener::unix(path) {
-                Ok(listener) => return Ok(Found::Nobody(listener)),
+                Ok(listener) => return Ok(PathState::Nobody(listener)),
                 // Another server that starts was faster.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => continue,
                 Err(error) => {
@@ -90,9 +90,9 @@ pub fn find(
         };
         let process = peer_of_same_user(&socket).map_err(|error| failed(&error))?;
         let is_kept = config.token_file.is_some();
-        let hearing = Hearing::of(socket, (settings.clone(), is_kept), registry);
-        let error = match hearing.hear(config) {
-            Ok(legacy) => return Ok(Found::Server(Box::new(legacy))),
+        let receiver = Receiver::of(socket, (settings.clone(), is_kept), registry);
+        let error = match receiver.hear(config) {
+            Ok(predecessor) => return Ok(PathState::Server(Box::new(predecessor))),
             Err(error) => error,
         };
         let is_cut = matches!(
@@ -105,7 +105,7 @@ pub fn find(
     }
 }
 
-impl Legacy {
+impl Predecessor {
     /// The core, and when the clock began that its moments count from.
     pub fn relay(&mut self) -> Result<(Relay, std::time::Instant), String> {
         let began = self.heard.checked_sub(self.now.since_start());
@@ -198,17 +198,17 @@ fn is_bound(bind: &Bind, bound: SocketAddr) -> bool {
     asked.any(|asked| asked.ip() == bound.ip() && [0, bound.port()].contains(&asked.port()))
 }
 
-impl Hearing<'_> {
+impl Receiver<'_> {
     fn of(
         socket: UnixStream,
         (settings, is_kept): (Settings, bool),
         registry: &Registry,
-    ) -> Hearing<'_> {
-        Hearing {
+    ) -> Receiver<'_> {
+        Receiver {
             places_max: settings.limits.connections_max + CONNECTIONS_BEYOND_MAX,
             successor: Successor::new(settings, is_kept),
             registry,
-            legacy: Legacy {
+            predecessor: Predecessor {
                 socket,
                 relay: None,
                 now: Instant::START,
@@ -222,14 +222,14 @@ impl Hearing<'_> {
     }
 
     /// Hears all.
-    fn hear(mut self, config: &Config) -> io::Result<Legacy> {
-        let mut inbox = Inbox::new(self.legacy.socket.try_clone()?, PATIENCE)?;
+    fn hear(mut self, config: &Config) -> io::Result<Predecessor> {
+        let mut inbox = Inbox::new(self.predecessor.socket.try_clone()?, PATIENCE)?;
         let first = inbox.next()?;
-        let greeting: Greeting = match first.kind {
-            Kind::Greeting => of_json(&first.bytes)?,
+        let hello: Hello = match first.kind {
+            Kind::Hello => of_json(&first.bytes)?,
             _ => return Err(io::Error::other("it does not say who it is")),
         };
-        is_known(greeting.format, &greeting.version).map_err(io::Error::other)?;
+        is_known(hello.format, &hello.version).map_err(io::Error::other)?;
         loop {
             let frame = inbox.next()?;
             if frame.kind == Kind::End {
@@ -238,15 +238,15 @@ impl Hearing<'_> {
             self.take(frame, config)?;
         }
         let (relay, now) = self.successor.take_over().map_err(io::Error::other)?;
-        self.legacy.heard = std::time::Instant::now();
-        let sockets = std::mem::take(&mut self.legacy.sockets);
-        self.legacy.sockets = sockets.only(connections(&relay), self.registry)?;
-        (self.legacy.relay, self.legacy.now) = (Some(relay), now);
-        Ok(self.legacy)
+        self.predecessor.heard = std::time::Instant::now();
+        let sockets = std::mem::take(&mut self.predecessor.sockets);
+        self.predecessor.sockets = sockets.only(connections(&relay), self.registry)?;
+        (self.predecessor.relay, self.predecessor.now) = (Some(relay), now);
+        Ok(self.predecessor)
     }
 
     fn take(&mut self, frame: Frame, config: &Config) -> io::Result<()> {
-        let legacy = &mut self.legacy;
+        let predecessor = &mut self.predecessor;
         let bytes = &frame.bytes;
         match frame.kind {
             Kind::Media => {
@@ -266,13 +266,13 @@ impl Hearing<'_> {
                     .input(ConnectionId::from_u64(id), from, input);
                 taken.map_err(io::Error::other)?;
             }
-            Kind::Listener if legacy.places.len() < PLACES_MAX => {
-                legacy
+            Kind::Listener if predecessor.places.len() < PLACES_MAX => {
+                predecessor
                     .places
                     .push((of_json(bytes)?, only(frame.descriptors)?));
             }
-            Kind::Datagrams if legacy.ports.len() < PLACES_MAX => {
-                legacy
+            Kind::Datagrams if predecessor.ports.len() < PLACES_MAX => {
+                predecessor
                     .ports
                     .push((of_json(bytes)?, only(frame.descriptors)?));
             }
@@ -283,7 +283,7 @@ impl Hearing<'_> {
                 let descriptors = <[OwnedFd; 2]>::try_from(frame.descriptors);
                 let descriptors = descriptors.map_err(|_| missing())?;
                 let file = TokenFile::of_parts(path, descriptors, of_json(bytes)?);
-                legacy.token_file = Some(file.map_err(io::Error::other)?);
+                predecessor.token_file = Some(file.map_err(io::Error::other)?);
             }
             Kind::Clients => {
                 let mut rest = bytes.as_slice();
@@ -294,12 +294,12 @@ impl Hearing<'_> {
                         return Err(io::Error::other("more clients than may be here"));
                     }
                     let stream = TcpStream::from_std(net::TcpStream::from(descriptor));
-                    legacy.sockets.insert(id, stream, self.registry)?;
+                    predecessor.sockets.insert(id, stream, self.registry)?;
                     rest = behind;
                 }
             }
             Kind::Records => self.successor.hear(bytes).map_err(io::Error::other)?,
-            Kind::Greeting | Kind::Listener | Kind::Datagrams | Kind::End => {
+            Kind::Hello | Kind::Listener | Kind::Datagrams | Kind::End => {
                 return Err(io::Error::other("it tells what it should not"));
             }
         }

@@ -11,9 +11,9 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use serde::Serialize;
 
-use super::taking::{self, Found};
+use super::receive::{self, PathState};
 use super::wire::{self, FRAME_BYTES_MAX, Kind, TAKEN};
-use super::{Greeting, Legacy, Place, Port, peer_of_same_user};
+use super::{Hello, Place, Port, Predecessor, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::relay::handover::{
@@ -24,7 +24,7 @@ use crate::server::disk::Disk;
 use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
 use crate::server::tcp::{Listener, Sockets};
 use crate::server::udp::Udp;
-use crate::server::{Accepting, HEIR, SHUTDOWN_TIME, Server};
+use crate::server::{Accepting, SHUTDOWN_TIME, SUCCESSOR, Server};
 use crate::time::Instant;
 
 /// Where a successor may come, and the one that has.
@@ -33,13 +33,13 @@ pub struct Handover {
     listener: Option<Listener>,
     /// Somebody may be waiting there.
     is_ready: bool,
-    heir: Option<Heir>,
+    successor: Option<Successor>,
     /// No hand-over stops the server before this time.
     rests_until: Option<Instant>,
 }
 
 /// A server that is to take over from this one.
-struct Heir {
+struct Successor {
     socket: UnixStream,
     /// The number of its process.
     process: u32,
@@ -85,14 +85,14 @@ impl Handover {
         config: &Config,
         settings: &Settings,
         registry: &Registry,
-    ) -> Result<(Handover, Option<Legacy>), String> {
+    ) -> Result<(Handover, Option<Predecessor>), String> {
         let mut handover = Handover::default();
         let Some(path) = &config.handover else {
             return Ok((handover, None));
         };
-        match taking::find(path, (config, settings), registry)? {
-            Found::Server(legacy) => Ok((handover, Some(*legacy))),
-            Found::Nobody(listener) => {
+        match receive::find(path, (config, settings), registry)? {
+            PathState::Server(predecessor) => Ok((handover, Some(*predecessor))),
+            PathState::Nobody(listener) => {
                 let waits = handover.wait_at(listener, registry);
                 waits.map_err(|error| format!("cannot wait for a successor: {error}"))?;
                 Ok((handover, None))
@@ -104,10 +104,10 @@ impl Handover {
     pub fn go_on(
         &mut self,
         config: &Config,
-        legacy: &mut Legacy,
+        predecessor: &mut Predecessor,
         registry: &Registry,
     ) -> io::Result<()> {
-        match (&config.handover, legacy.handover()) {
+        match (&config.handover, predecessor.handover()) {
             (Some(path), Some(listener)) => {
                 self.wait_at(Listener::unix_again(listener, path)?, registry)
             }
@@ -116,21 +116,25 @@ impl Handover {
     }
 
     fn wait_at(&mut self, mut listener: Listener, registry: &Registry) -> io::Result<()> {
-        listener.register(HEIR, registry)?;
+        listener.register(SUCCESSOR, registry)?;
         (self.listener, self.is_ready) = (Some(listener), true);
         Ok(())
     }
 
     /// Whether there is something to do at once.
     pub fn has_more(&self) -> bool {
-        self.is_ready || self.heir.as_ref().is_some_and(|heir| heir.has_more)
+        self.is_ready
+            || self
+                .successor
+                .as_ref()
+                .is_some_and(|successor| successor.has_more)
     }
 
     /// When there is something to do, if nothing happens before.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        // What is over is not waited for: then it depends on the heir.
+        // What is over is not waited for: then it depends on the successor.
         let rests_until = self.rests_until.filter(|until| *until > now);
-        self.heir.as_ref().and(rests_until)
+        self.successor.as_ref().and(rests_until)
     }
 
     /// Whether nobody may stand still for now.
@@ -144,12 +148,12 @@ impl Handover {
         self.rests_until = Some(now + still * REST);
     }
 
-    /// Somebody has come, or the heir's socket takes bytes again, as some of them were read.
+    /// Somebody has come, or the successor's socket takes bytes again, as some of them were read.
     pub fn note(&mut self, takes_bytes: bool) {
         self.is_ready = self.listener.is_some();
-        if let Some(heir) = self.heir.as_mut().filter(|_| takes_bytes) {
-            heir.is_open = true;
-            heir.seen = std::time::Instant::now();
+        if let Some(successor) = self.successor.as_mut().filter(|_| takes_bytes) {
+            successor.is_open = true;
+            successor.seen = std::time::Instant::now();
         }
     }
 
@@ -168,24 +172,28 @@ impl Handover {
         };
         let socket = UnixStream::from(OwnedFd::from(socket));
         let process = peer_of_same_user(&socket)?;
-        match &self.heir {
-            Some(heir) if heir.is_silent()? => {
-                registry.deregister(&mut SourceFd(&heir.socket.as_raw_fd()))?;
+        match &self.successor {
+            Some(successor) if successor.is_silent()? => {
+                registry.deregister(&mut SourceFd(&successor.socket.as_raw_fd()))?;
             }
             Some(_) => return Err(io::Error::other("another server takes over already")),
             None => {}
         }
-        registry.register(&mut SourceFd(&socket.as_raw_fd()), HEIR, Interest::WRITABLE)?;
+        registry.register(
+            &mut SourceFd(&socket.as_raw_fd()),
+            SUCCESSOR,
+            Interest::WRITABLE,
+        )?;
         let mut clients: Vec<ConnectionId> = sockets.ids().collect();
         clients.sort_unstable();
-        self.heir = Some(Heir {
+        self.successor = Some(Successor {
             socket,
             process,
             copied: HashMap::new(),
             inputs: clients.clone(),
             clients,
             passed: 0,
-            rest: wire::frame((Kind::Greeting, &json(&greeting())?), 0),
+            rest: wire::frame((Kind::Hello, &json(&hello())?), 0),
             is_open: true,
             has_more: false,
             seen: std::time::Instant::now(),
@@ -194,8 +202,8 @@ impl Handover {
     }
 }
 
-fn greeting() -> Greeting {
-    Greeting {
+fn hello() -> Hello {
+    Hello {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
@@ -205,7 +213,7 @@ fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(io::Error::other)
 }
 
-impl Heir {
+impl Successor {
     /// Copies streams and passes sockets, a turn's share of what there is. Says whether so little
     /// is left that the rest can go at once.
     fn copy(&mut self, relay: &mut Relay, sockets: &mut Sockets) -> io::Result<bool> {
@@ -325,7 +333,7 @@ impl Server {
             Err(error) => self.tell_of_none(&error),
         }
         if let Err(error) = self.hand_on(now) {
-            self.handover.heir = None;
+            self.handover.successor = None;
             self.tell_of_none(&error);
         }
     }
@@ -337,17 +345,17 @@ impl Server {
     }
 
     fn hand_on(&mut self, now: Instant) -> io::Result<()> {
-        let Some(heir) = &mut self.handover.heir else {
+        let Some(successor) = &mut self.handover.successor else {
             return Ok(());
         };
         // A server that has been told to end hands nothing over. The successor waits until this
         // process has left, and starts anew.
         if self.ends_at.is_some() {
-            heir.has_more = false;
+            successor.has_more = false;
             return Ok(());
         }
         // No change of the table may be on its way to the disk.
-        if !heir.copy(&mut self.relay, &mut self.sockets)? || !is_quiet(&self.relay) {
+        if !successor.copy(&mut self.relay, &mut self.sockets)? || !is_quiet(&self.relay) {
             return Ok(());
         }
         if self.handover.rests(now) {
@@ -362,55 +370,64 @@ impl Server {
         let stopped = std::time::Instant::now();
         self.act(now);
         while self.sockets.close_some() {}
-        let Some(mut heir) = self.handover.heir.take() else {
+        let Some(mut successor) = self.handover.successor.take() else {
             return Ok(());
         };
-        let told = self.tell_all(&mut heir, now);
+        let told = self.tell_all(&mut successor, now);
         let still = stopped.elapsed();
         if told.is_err() {
             self.handover.rest(still, now);
         }
-        self.leave(&heir, (&told?, still), now);
+        self.leave(&successor, (&told?, still), now);
         Ok(())
     }
 
-    /// Tells the heir all that there is, and waits for its word. Says which connections are its
+    /// Tells the successor all that there is, and waits for its word. Says which connections are its
     /// own then. An error: it has not taken over, and never will.
-    fn tell_all(&mut self, heir: &mut Heir, now: Instant) -> io::Result<Vec<ConnectionId>> {
+    fn tell_all(
+        &mut self,
+        successor: &mut Successor,
+        now: Instant,
+    ) -> io::Result<Vec<ConnectionId>> {
         let until = std::time::Instant::now() + STILL_TIME;
-        heir.socket.set_nonblocking(false)?;
-        wire::send_bytes(&heir.socket, &std::mem::take(&mut heir.rest), &[], until)?;
-        while let Some(frame) = heir.next_frame(&self.relay) {
-            wire::send_bytes(&heir.socket, &frame, &[], until)?;
+        successor.socket.set_nonblocking(false)?;
+        wire::send_bytes(
+            &successor.socket,
+            &std::mem::take(&mut successor.rest),
+            &[],
+            until,
+        )?;
+        while let Some(frame) = successor.next_frame(&self.relay) {
+            wire::send_bytes(&successor.socket, &frame, &[], until)?;
         }
-        self.tell_places(heir, until)?;
+        self.tell_places(successor, until)?;
         let mut told = Ok(());
         let going = hand_over(&mut self.relay, now, &mut |records| {
             let mut pieces = records.chunks(FRAME_BYTES_MAX);
             told = std::mem::replace(&mut told, Ok(())).and_then(|()| {
                 pieces.try_for_each(|piece| {
-                    wire::send(&heir.socket, (Kind::Records, piece), &[], until)
+                    wire::send(&successor.socket, (Kind::Records, piece), &[], until)
                 })
             });
         });
         told?;
-        let passed = &heir.clients[..heir.passed];
+        let passed = &successor.clients[..successor.passed];
         let late = going.iter().copied();
         let late = late.filter(|id| passed.binary_search(id).is_err());
         for ids in late.collect::<Vec<_>>().chunks(AT_ONCE_MAX) {
             let (frame, descriptors) = clients(ids, &self.sockets);
-            wire::send_bytes(&heir.socket, &frame, &descriptors, until)?;
+            wire::send_bytes(&successor.socket, &frame, &descriptors, until)?;
             ids.iter().for_each(|id| self.sockets.share(*id));
         }
-        wire::send(&heir.socket, (Kind::End, &[]), &[], until)?;
-        hear_word(&heir.socket, until)?;
+        wire::send(&successor.socket, (Kind::End, &[]), &[], until)?;
+        hear_word(&successor.socket, until)?;
         Ok(going)
     }
 
     /// Sends the sockets that are no clients' sockets.
-    fn tell_places(&self, heir: &Heir, until: std::time::Instant) -> io::Result<()> {
+    fn tell_places(&self, successor: &Successor, until: std::time::Instant) -> io::Result<()> {
         let tell = |kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
-            wire::send(&heir.socket, (kind, bytes), descriptors, until)
+            wire::send(&successor.socket, (kind, bytes), descriptors, until)
         };
         for accepting in &self.listeners {
             let (place, descriptor) = accepting.place()?;
@@ -439,7 +456,12 @@ impl Server {
     }
 
     /// Another process has taken over: closes this process's descriptors of its sockets.
-    fn leave(&mut self, heir: &Heir, (going, still): (&[ConnectionId], Duration), now: Instant) {
+    fn leave(
+        &mut self,
+        successor: &Successor,
+        (going, still): (&[ConnectionId], Duration),
+        now: Instant,
+    ) {
         let_go(&mut self.relay, going);
         let registry = self.poll.registry();
         for id in going {
@@ -449,10 +471,11 @@ impl Server {
         std::mem::forget(std::mem::take(&mut self.listeners));
         std::mem::forget(self.handover.listener.take());
         (self.udp, self.disk) = (None, None);
-        self.manager.notify(&format!("MAINPID={}", heir.process));
+        self.manager
+            .notify(&format!("MAINPID={}", successor.process));
         self.console.tell(&format!(
             "level=info event=handed-over process={} connections={} still_ms={}",
-            heir.process,
+            successor.process,
             going.len(),
             still.as_millis()
         ));
@@ -510,7 +533,7 @@ mod tests {
     #[test]
     fn a_rest_that_is_over_is_not_waited_for() {
         let (socket, _other) = UnixStream::pair().expect("two sockets");
-        let heir = Heir {
+        let successor = Successor {
             socket,
             process: 0,
             copied: HashMap::new(),
@@ -523,7 +546,7 @@ mod tests {
             seen: std::time::Instant::now(),
         };
         let mut handover = Handover {
-            heir: Some(heir),
+            successor: Some(successor),
             ..Handover::default()
         };
         handover.rest(Duration::from_millis(1), Instant::START);
