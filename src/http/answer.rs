@@ -73,8 +73,8 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Answer, Refusal> {
     Ok(Answer {
         status,
         framing,
-        content_type: fields.content_type,
-        via: fields.via,
+        content_type: fields.request.content_type,
+        via: fields.request.via,
     })
 }
 

@@ -39,6 +39,31 @@ pub(super) fn first_line(head: &[u8]) -> Result<(&str, &[u8]), Refusal> {
     Ok((line, &head[(line_end + end_bytes).min(head.len())..]))
 }
 
+/// Fields of a request that [`Head`](super::Head) passes on as they were sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestFields {
+    /// `Content-Type`.
+    pub content_type: Option<String>,
+    /// `Origin`.
+    pub origin: Option<String>,
+    /// `Sec-Fetch-Site`: how the page of the request relates to this site, by the browser.
+    pub site: Option<String>,
+    /// `Authorization`.
+    pub authorization: Option<String>,
+    /// `User-Agent`.
+    pub user_agent: Option<String>,
+    /// `Referer`.
+    pub referer: Option<String>,
+    /// `Last-Event-ID`: the last event that a browser has got from `/api/events`.
+    pub last_event_id: Option<String>,
+    /// Whether `Accept` names HTML, as a browser's does when it opens a page.
+    pub accepts_html: bool,
+    /// `Via`, with all its lines joined.
+    pub via: Option<String>,
+    /// Fields of proxies, with all lines of each joined.
+    pub forwarded: Forwarded,
+}
+
 /// The fields that this server uses.
 #[derive(Default)]
 pub(super) struct Fields {
@@ -49,25 +74,8 @@ pub(super) struct Fields {
     transfer_encoding: Option<String>,
     connection: Option<String>,
     expect: Option<String>,
-    /// `Content-Type`.
-    pub content_type: Option<String>,
-    /// `Origin`.
-    pub origin: Option<String>,
-    /// `Sec-Fetch-Site`.
-    pub site: Option<String>,
-    /// `Authorization`.
-    pub authorization: Option<String>,
-    /// `User-Agent`.
-    pub user_agent: Option<String>,
-    /// `Referer`.
-    pub referer: Option<String>,
-    /// `Last-Event-ID`.
-    pub last_event_id: Option<String>,
-    pub accepts_html: bool,
-    /// `Via`, with all its lines joined.
-    pub via: Option<String>,
-    /// Fields of proxies, with all lines of each joined.
-    pub forwarded: Forwarded,
+    /// The others.
+    pub request: RequestFields,
 }
 
 impl Fields {
@@ -90,6 +98,7 @@ impl Fields {
 
     fn read(fields: &[httparse::Header<'_>]) -> Result<Fields, Refusal> {
         let mut found = Fields::default();
+        let request = &mut found.request;
         for field in fields {
             let value = || String::from_utf8_lossy(field.value).into_owned();
             match field.name.to_ascii_lowercase().as_str() {
@@ -104,21 +113,21 @@ impl Fields {
                 "transfer-encoding" => append(&mut found.transfer_encoding, field.name, &value())?,
                 "connection" => append(&mut found.connection, field.name, &value())?,
                 "expect" => append(&mut found.expect, field.name, &value())?,
-                "content-type" => once(&mut found.content_type, field.name, value())?,
-                "origin" => once(&mut found.origin, field.name, value())?,
-                "sec-fetch-site" => append(&mut found.site, field.name, &value())?,
-                "authorization" => once(&mut found.authorization, field.name, value())?,
-                "user-agent" => found.user_agent = Some(value()),
-                "referer" => found.referer = Some(value()),
-                "last-event-id" => found.last_event_id = Some(value()),
-                "accept" => found.accepts_html |= value().contains("text/html"),
-                "via" => append(&mut found.via, field.name, &value())?,
-                "forwarded" => append(&mut found.forwarded.standard, field.name, &value())?,
+                "content-type" => once(&mut request.content_type, field.name, value())?,
+                "origin" => once(&mut request.origin, field.name, value())?,
+                "sec-fetch-site" => append(&mut request.site, field.name, &value())?,
+                "authorization" => once(&mut request.authorization, field.name, value())?,
+                "user-agent" => request.user_agent = Some(value()),
+                "referer" => request.referer = Some(value()),
+                "last-event-id" => request.last_event_id = Some(value()),
+                "accept" => request.accepts_html |= value().contains("text/html"),
+                "via" => append(&mut request.via, field.name, &value())?,
+                "forwarded" => append(&mut request.forwarded.standard, field.name, &value())?,
                 "x-forwarded-for" => {
-                    append(&mut found.forwarded.x_forwarded_for, field.name, &value())?
+                    append(&mut request.forwarded.x_forwarded_for, field.name, &value())?
                 }
-                "x-real-ip" => found.forwarded.has_others = true,
-                name => found.forwarded.has_others |= name.starts_with("x-forwarded-"),
+                "x-real-ip" => request.forwarded.has_others = true,
+                name => request.forwarded.has_others |= name.starts_with("x-forwarded-"),
             }
         }
         Ok(found)
@@ -244,27 +253,12 @@ fn once(place: &mut Option<String>, name: &str, value: String) -> Result<(), Ref
 
 /// Parses decimal digits only.
 fn parse_length(text: &str) -> Result<u64, Refusal> {
-    let mut length: u64 = 0;
-    for byte in text.bytes() {
-        let digit = match byte {
-            b'0'..=b'9' => u64::from(byte - b'0'),
-            _ => return Err(bad_length(text)),
-        };
-        length = length
-            .checked_mul(10)
-            .and_then(|tens| tens.checked_add(digit))
-            .ok_or_else(|| bad_length(text))?;
-    }
-    if text.is_empty() {
-        Err(bad_length(text))
-    } else {
-        Ok(length)
-    }
-}
-
-fn bad_length(text: &str) -> Refusal {
-    malformed(format!(
-        "the Content-Length '{}' is not a number of bytes below 2^64 in decimal digits",
-        quoted(text, 64)
-    ))
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let length = text.parse().ok().filter(|_| is_number);
+    length.ok_or_else(|| {
+        malformed(format!(
+            "the Content-Length '{}' is not a number of bytes below 2^64 in decimal digits",
+            quoted(text, 64)
+        ))
+    })
 }

@@ -201,7 +201,7 @@ mod tests {
         };
         let mut reader = crate::http::HeadReader::default();
         let (head, _) = reader.read(head.as_bytes(), &limits).ok()??;
-        client(&head.forwarded).ok().flatten()
+        client(&head.fields.forwarded).ok().flatten()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! it into a [`Head`].
 
 use super::body::Framing;
-use super::fields::{Fields, Forwarded, first_line};
+use super::fields::{Fields, RequestFields, first_line};
 use super::grammar::is_token_byte;
 use super::refusal::{Refusal, malformed, quoted};
 use super::scan::{Bounds, Scan, ScanFault};
@@ -85,26 +85,8 @@ pub struct Head {
     pub expects_continue: bool,
     /// Whether the client wants to send another request on this connection.
     pub keep_alive: bool,
-    /// `Content-Type`.
-    pub content_type: Option<String>,
-    /// `Origin`.
-    pub origin: Option<String>,
-    /// `Sec-Fetch-Site`: how the page of the request relates to this site, by the browser.
-    pub site: Option<String>,
-    /// `Authorization`.
-    pub authorization: Option<String>,
-    /// `User-Agent`.
-    pub user_agent: Option<String>,
-    /// `Referer`.
-    pub referer: Option<String>,
-    /// `Last-Event-ID`: the last event that a browser has got from `/api/events`.
-    pub last_event_id: Option<String>,
-    /// Whether `Accept` names HTML, as a browser's does when it opens a page.
-    pub accepts_html: bool,
-    /// `Via`, with all its lines joined.
-    pub via: Option<String>,
-    /// Fields of proxies, with all lines of each joined.
-    pub forwarded: Forwarded,
+    /// Fields that are passed on as they were sent.
+    pub fields: RequestFields,
 }
 
 impl Head {
@@ -223,16 +205,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
         framing,
         expects_continue,
         keep_alive,
-        content_type: fields.content_type,
-        origin: fields.origin,
-        site: fields.site,
-        authorization: fields.authorization,
-        user_agent: fields.user_agent,
-        referer: fields.referer,
-        last_event_id: fields.last_event_id,
-        accepts_html: fields.accepts_html,
-        via: fields.via,
-        forwarded: fields.forwarded,
+        fields: fields.request,
     })
 }
 

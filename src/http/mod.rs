@@ -27,7 +27,7 @@ pub use crate::percent::{percent_decoded, percent_encoded};
 pub use answer::{Answer, AnswerReader};
 pub use body::{Body, Framing, Part};
 pub use chunk::{ChunkWriter, LAST_CHUNK};
-pub use fields::Forwarded;
+pub use fields::{Forwarded, RequestFields};
 pub use grammar::elements;
 pub use head::{Head, HeadReader, Limits, Method};
 pub use media_type::stream_type;

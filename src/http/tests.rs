@@ -58,16 +58,16 @@ fn all_that_matters_of_a_head_is_kept() {
     assert_eq!((&*head.method_token, &*head.host), ("PUT", "h:80"));
     assert_eq!(head.target.query.as_deref(), Some("b"));
     for (found, expected) in [
-        (head.content_type, "video/webm"),
-        (head.origin, "o"),
-        (head.site, "one,two"),
-        (head.authorization, "Basic x"),
-        (head.user_agent, "\u{fc}ser"),
-        (head.referer, "r"),
-        (head.last_event_id, "7"),
-        (head.via, "1.0 a,1.1 b"),
-        (head.forwarded.standard, "for=c"),
-        (head.forwarded.x_forwarded_for, "d"),
+        (head.fields.content_type, "video/webm"),
+        (head.fields.origin, "o"),
+        (head.fields.site, "one,two"),
+        (head.fields.authorization, "Basic x"),
+        (head.fields.user_agent, "\u{fc}ser"),
+        (head.fields.referer, "r"),
+        (head.fields.last_event_id, "7"),
+        (head.fields.via, "1.0 a,1.1 b"),
+        (head.fields.forwarded.standard, "for=c"),
+        (head.fields.forwarded.x_forwarded_for, "d"),
     ] {
         assert_eq!(found.as_deref(), Some(expected));
     }

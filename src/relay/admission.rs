@@ -148,10 +148,10 @@ impl<'a> AccessRequest<'a> {
             from: caller.is_named.then_some(caller.peer),
             to: None,
             is_proxied: caller.is_proxied,
-            is_forwarded: head.forwarded.is_there(),
+            is_forwarded: head.fields.forwarded.is_there(),
             host: &head.host,
-            origin: head.origin.as_deref(),
-            site: head.site.as_deref(),
+            origin: head.fields.origin.as_deref(),
+            site: head.fields.site.as_deref(),
         }
     }
 

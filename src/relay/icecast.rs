@@ -47,5 +47,5 @@ pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
 }
 
 fn password(head: &Head) -> Option<Vec<u8>> {
-    basic_password(head.authorization.as_deref()?)
+    basic_password(head.fields.authorization.as_deref()?)
 }

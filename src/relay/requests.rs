@@ -112,7 +112,7 @@ impl Relay {
                 self.clients
                     .session_state(session, whom, self.session_state(session))
             },
-            may_pass: &|| self.fetch.check_via(head.via.as_deref()),
+            may_pass: &|| self.fetch.check_via(head.fields.via.as_deref()),
         };
         let route = asked.route();
         let access_request = route.as_ref().ok().and_then(|route| asked.kept(route));
@@ -152,7 +152,12 @@ impl Relay {
             }) if !has_payload => {
                 self.clients.admit(id, admission, &mut self.ctx);
                 let reply = reply.kept_if(view.is_addressed_by(&head.target));
-                self.watch(id, (session, view), head.via.as_deref(), (reply, true))
+                self.watch(
+                    id,
+                    (session, view),
+                    head.fields.via.as_deref(),
+                    (reply, true),
+                )
             }
             Ok(Route::Watch { .. }) => {
                 let refusal = Refusal::framing(

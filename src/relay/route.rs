@@ -152,13 +152,13 @@ impl<'a> RequestContext<'a> {
         self.gate.enter(&self.access_request(way))?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
         let call = Call::parse(name, &head.target, (udp_clients_max, self.gate.time()))?;
-        let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.via.as_deref());
+        let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.fields.via.as_deref());
         Ok(Route::Call(match call {
             Call::List(rows) if is_of_all => Call::Collect(rows),
             // An id of another server, or no id: the reader gets everything anew.
             Call::Follow { of, .. } => {
                 self.gate.follow()?;
-                let last = head.last_event_id.as_deref();
+                let last = head.fields.last_event_id.as_deref();
                 let last = last.map(|last| EventId::of_text(last).unwrap_or(EventId::UNKNOWN));
                 Call::Follow { of, last }
             }
@@ -216,7 +216,7 @@ impl<'a> RequestContext<'a> {
         Ok(Route::Publish {
             admission: self.gate.admission(name, &session, way),
             session,
-            content_type: head.content_type.clone(),
+            content_type: head.fields.content_type.clone(),
             framing: head.framing,
         })
     }
@@ -235,7 +235,7 @@ impl<'a> RequestContext<'a> {
     /// The operator's page. A browser that may not see it gets the refusal as a page.
     fn operator_page(&self) -> Result<Route, Refusal> {
         match self.look(EntryPoint::Page, Call::Page) {
-            Err(refusal) if self.head.accepts_html => {
+            Err(refusal) if self.head.fields.accepts_html => {
                 Ok(Route::Call(Call::WatchPage(Some(Box::new(refusal)))))
             }
             found => found,
@@ -357,7 +357,7 @@ impl<'a> RequestContext<'a> {
         Ok(Route::Publish {
             admission: self.gate.admission(name, &session, EntryPoint::Icecast),
             session,
-            content_type: self.head.content_type.clone(),
+            content_type: self.head.fields.content_type.clone(),
             framing,
         })
     }

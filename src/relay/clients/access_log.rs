@@ -59,12 +59,15 @@ impl Entry {
             Version::Http11 => " HTTP/1.1\"",
         });
         let mut client = String::from('"');
-        match head.referer.as_deref().and_then(site) {
+        match head.fields.referer.as_deref().and_then(site) {
             Some(site) => client.extend([site, "/"]),
             None => client.push('-'),
         }
         client.push_str("\" \"");
-        push_written(&mut client, head.user_agent.as_deref().unwrap_or("-"));
+        push_written(
+            &mut client,
+            head.fields.user_agent.as_deref().unwrap_or("-"),
+        );
         client.push('"');
         Entry {
             request: request.into(),

@@ -74,7 +74,7 @@ impl Clients {
             Ok(Some((head, bytes))) => {
                 *input = &input[bytes..];
                 self.listen(id);
-                let introduced = self.introduce(id, &head.forwarded, ctx);
+                let introduced = self.introduce(id, &head.fields.forwarded, ctx);
                 self.note_request(id, &head, ctx);
                 self.ask(id, head, introduced, ctx)
             }
@@ -413,7 +413,11 @@ fn fields_for(head: &Head, settings: &Settings) -> Fields {
     if !is_stream {
         return &[];
     }
-    let of_page = head.origin.as_deref().map(|origin| settings.cors(origin));
+    let of_page = head
+        .fields
+        .origin
+        .as_deref()
+        .map(|origin| settings.cors(origin));
     match head.method {
         Method::Get | Method::Head => match of_page {
             Some(fields) if !fields.is_empty() => fields,
