@@ -33,6 +33,7 @@ complete -c tollgate -l body-rate -x -d 'slowest source, in bytes per second; 0:
 complete -c tollgate -l viewer-stall-time -x -d 'disconnect a viewer that reads nothing'
 complete -c tollgate -l keep-alive-time -x -d 'close an idle connection'
 complete -c tollgate -l wait -x -d 'how long a viewer waits for its stream'
+complete -c tollgate -l bundle -x -d 'longest wait of small pieces; 0: none'
 complete -c tollgate -l hls-segment -x -d 'shortest segment of HLS'
 complete -c tollgate -l hold -x -d 'keep viewers after their source breaks'
 complete -c tollgate -l origin-time -x -d 'for an origin to answer'

@@ -99,6 +99,8 @@ pub struct Limits {
     pub origin_idle_time: Duration,
     /// How long a stream that has lost its source waits for another.
     pub hold_time: Duration,
+    /// How long small pieces wait to be written together, at most.
+    pub bundle_time: Duration,
     /// How long a segment is at least.
     pub hls_segment_time: Duration,
     /// Time after which a client that takes none of its bytes is disconnected.

@@ -190,12 +190,9 @@ impl Server {
             self.ends_at,
             self.handover.next_deadline(now),
         ];
+        // Poll rounds up to whole milliseconds.
         let next = deadlines.into_iter().flatten().min()?;
-        if next <= now {
-            return Some(Duration::ZERO);
-        }
-        // Poll counts whole milliseconds. Rounding down would spend the last one awake.
-        Some(next.since(now) + Duration::from_micros(999))
+        Some(next.since(now))
     }
 
     fn note(&mut self, event: &Event, now: Instant) {

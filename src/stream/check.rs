@@ -30,6 +30,14 @@ impl<C: Copy> StreamBuffer<C> {
                 );
             }
         }
+        let seen = self.unseen_from.unwrap_or(self.buffer.newest());
+        let waiting = self.lines.waiting();
+        for viewer in waiting.filter_map(|place| self.viewers.get(self.viewers.id_at(place)?)) {
+            assert!(
+                !matches!(viewer.position, Position::At(cursor) if cursor < seen),
+                "a viewer waits that has bytes to get"
+            );
+        }
         let shared = self.viewers.iter().map(|(_, viewer)| viewer.shared_bytes());
         assert_eq!(
             shared.sum::<usize>(),

@@ -79,7 +79,16 @@ impl Lines {
 
     /// Returns the places of all ready viewers. Only rare paths and tests call it.
     pub fn ready(&self) -> impl Iterator<Item = usize> {
-        let words = self.ready.iter().enumerate();
+        Lines::places(&self.ready)
+    }
+
+    /// Returns the places of all waiting viewers, for checks.
+    pub fn waiting(&self) -> impl Iterator<Item = usize> {
+        Lines::places(&self.waiting)
+    }
+
+    fn places(words: &[u64]) -> impl Iterator<Item = usize> {
+        let words = words.iter().enumerate();
         words.flat_map(|(word, bits)| {
             (0..BITS)
                 .filter(move |bit| bits >> bit & 1 == 1)

@@ -159,6 +159,9 @@ pub struct StreamBuffer<C> {
     lagging: BTreeSet<(u64, ViewerId<C>)>,
     /// Every ready viewer outside of `lagging` has its cursor at or behind this offset.
     pace_floor: u64,
+    /// Offset of the first byte for which waiting viewers have not been made ready.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    unseen_from: Option<u64>,
     /// Bytes in viewers' copies of unit rests that are no longer in the buffer.
     #[cfg_attr(feature = "handover", serde(skip))]
     rest_bytes: usize,
@@ -197,6 +200,7 @@ impl<C: Copy> StreamBuffer<C> {
             lines: Lines::default(),
             lagging: BTreeSet::new(),
             pace_floor: 0,
+            unseen_from: None,
             rest_bytes: 0,
             shared_bytes: 0,
             cut: Vec::new(),
@@ -312,10 +316,18 @@ impl<C: Copy> StreamBuffer<C> {
         self.buffer.kept_bytes()
     }
 
-    /// Appends bytes that the source sent at `now`, after [`StreamBuffer::count`] counted them.
-    /// Afterwards [`StreamBuffer::take_cut`] returns the viewers to disconnect.
+    /// Appends bytes that the source sent at `now`, after [`StreamBuffer::count`] counted them, and
+    /// makes all waiting viewers ready. Afterwards [`StreamBuffer::take_cut`] returns the viewers to
+    /// disconnect.
     pub fn append(&mut self, bytes: &[u8], pool: &mut Pool, now: Instant) {
+        self.keep(bytes, pool, now);
         self.wake();
+    }
+
+    /// Appends bytes like [`StreamBuffer::append`], but lets waiting viewers wait on, until
+    /// [`StreamBuffer::wake`]. Other viewers get them with the bytes before.
+    pub fn keep(&mut self, bytes: &[u8], pool: &mut Pool, now: Instant) {
+        self.unseen_from.get_or_insert(self.buffer.newest());
         self.newest_piece = self.buffer.newest();
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -400,18 +412,36 @@ impl<C: Copy> StreamBuffer<C> {
         self.cut.pop()
     }
 
-    /// Makes all waiting viewers ready, because bytes are about to be appended.
-    fn wake(&mut self) {
-        if !self.lines.has_ready() {
-            self.pace_floor = self.buffer.newest();
-        }
+    /// Makes all waiting viewers ready, because there is something for them.
+    pub fn wake(&mut self) {
+        let floor = self.unseen_from.take().unwrap_or(self.buffer.newest());
+        self.pace_floor = match self.lines.has_ready() {
+            true => self.pace_floor.min(floor),
+            false => floor,
+        };
         self.lines.wake_all();
+    }
+
+    /// Returns how many bytes waiting viewers have not been made ready for.
+    pub fn unseen_bytes(&self) -> u64 {
+        self.unseen_from
+            .map_or(0, |from| self.buffer.newest() - from)
+    }
+
+    /// Returns whether a unit ends among these bytes.
+    pub fn has_unseen_unit_end(&self) -> bool {
+        let end = self.points.newest_unit_end();
+        self.unseen_from.is_some_and(|from| end > Some(from))
     }
 
     fn add_block(&mut self, pool: &mut Pool, now: Instant) {
         match self.buffer.oldest_after_recycling(pool) {
             None => self.buffer.grow(pool, now),
             Some(oldest) => {
+                if self.unseen_from.is_some_and(|from| from < oldest) {
+                    // Waiting viewers may lose bytes, too, which is noticed of ready ones only.
+                    self.wake();
+                }
                 self.drop_before(oldest);
                 self.buffer.recycle(now);
                 self.points.forget_before(oldest);

@@ -147,6 +147,12 @@ impl Points {
         self.newest_unit = self.newest_unit.filter(|unit| unit.offset >= oldest);
     }
 
+    /// Returns the offset behind the newest whole unit: where the unit after it begins.
+    pub fn newest_unit_end(&self) -> Option<u64> {
+        let join = self.joins.back().map(|join| join.start.offset);
+        join.max(self.newest_unit.map(|unit| unit.offset))
+    }
+
     /// Returns whether a viewer that has read up to `offset` has got the header with the stream.
     pub fn is_past_header(&self, offset: u64) -> bool {
         self.header_end.is_some_and(|end| end <= offset)

@@ -39,6 +39,62 @@ fn bytes_that_came_with_the_head_are_kept_for_waiting_viewers_though_the_pool_is
     assert_eq!(stream.figures().skips, 0);
 }
 
+/// Bytes are kept back, then let out, while viewers join and are served at any time. The buffer
+/// holds a few pieces only.
+#[test]
+fn viewers_lose_none_of_the_bytes_that_were_kept_back() {
+    for seed in 0..200_u64 {
+        let now = Instant::after_start(Duration::ZERO);
+        let mut pool = Pool::new(1 << 20);
+        let mut stream = stream(64 * 1024);
+        let mut chance = crate::random::Random::new(u128::from(seed));
+        let mut chance = |below: u64| chance.draw() % below;
+        // For each viewer, the offset of its next byte.
+        let mut viewers = std::collections::BTreeMap::new();
+        for round in 0..300_u64 {
+            match chance(8) {
+                0..3 if stream.wanted_bytes(&pool) > 0 => {
+                    let bytes = chance(stream.wanted_bytes(&pool) as u64) as usize + 1;
+                    stream.keep(&media(bytes.min(20_000)), &mut pool, now);
+                    if stream.unseen_bytes() >= 16 * 1024 {
+                        stream.wake();
+                    }
+                }
+                3 => stream.wake(),
+                4 if viewers.len() < 9 => {
+                    let id = stream.join(round as u8, now);
+                    let cursor = stream.cursor(id).expect("no lead");
+                    viewers.insert(id.index(), (id, cursor));
+                }
+                _ => {
+                    if let Some((id, _)) = stream.next_ready() {
+                        let (_, next) = viewers.get_mut(&id.index()).expect("it has joined");
+                        assert_eq!(stream.cursor(id), Some(*next), "{seed} {round}");
+                        if let Supply::Bytes(bytes) = stream.supply(id, 0) {
+                            let bytes = bytes.min(chance(20_000) as usize + 1);
+                            stream.advance(id, bytes);
+                            *next += bytes as u64;
+                        }
+                        stream.settle(id, Outcome::Open);
+                    }
+                }
+            }
+            stream.check();
+        }
+        stream.wake();
+        while let Some((id, _)) = stream.next_ready() {
+            if let Supply::Bytes(bytes) = stream.supply(id, 0) {
+                stream.advance(id, bytes);
+            }
+            stream.settle(id, Outcome::Open);
+        }
+        for (id, _) in viewers.values() {
+            assert_eq!(stream.supply(*id, 0), Supply::UpToDate, "{seed}");
+        }
+        assert_eq!(stream.figures().skips, 0, "{seed}");
+    }
+}
+
 /// Seed 90005471 of the simulation: the second read of a turn overwrote the first byte.
 #[test]
 fn a_viewer_that_waited_for_the_format_loses_nothing_before_its_first_write() {

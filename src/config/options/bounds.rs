@@ -113,6 +113,13 @@ pub(super) const TIMES: &[Row] = &[
             "Applies if a token allows the session and its source is not there yet. Then the \
              viewer gets 404.",
         ),
+    time("bundle", 0.0..=1.0, |c| &mut c.core.limits.bundle_time)
+        .default("20ms")
+        .help("longest wait of small pieces; 0: none")
+        .more(
+            "Saves processor time where a stream has many viewers: 16 µs for each of them, up to \
+             this time, and up to five times this time for sound alone. 16 KiB go out at once.",
+        ),
     #[cfg(feature = "hls")]
     time("hls-segment", 1.0..=60.0, |c| {
         &mut c.core.limits.hls_segment_time

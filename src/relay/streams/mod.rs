@@ -2,6 +2,7 @@
 //! the bytes of all buffers.
 
 mod bare;
+mod bundle;
 mod catching_up;
 mod check;
 mod draining;
@@ -288,7 +289,17 @@ impl Streams {
         let attended = stream.attended_until;
         let remux_target = stream.cast_again_at;
         let rests = stream.rests_until();
-        let all = [paced, reordered, gone, rest, attended, remux_target, rests];
+        let bundle = stream.bundle.until();
+        let all = [
+            paced,
+            reordered,
+            gone,
+            rest,
+            attended,
+            remux_target,
+            rests,
+            bundle,
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -309,6 +320,12 @@ impl Streams {
             return false;
         };
         stream.armed.fired();
+        if stream.bundle.until().is_some_and(|at| at <= ctx.now()) {
+            self.let_out(id, ctx);
+        }
+        let Some(stream) = self.streams.get(id) else {
+            return false;
+        };
         let source = stream.source;
         let idle_time = ctx.settings().limits.source_idle_time;
         let heard = stream.heard();
@@ -336,7 +353,9 @@ impl Streams {
             return false;
         }
         if stream.cast_again_at.is_some_and(|at| at <= ctx.now()) {
-            stream.cast_again_at = None;
+            if let Some(stream) = self.streams.get_mut(id) {
+                stream.cast_again_at = None;
+            }
             ctx.notify(Event::UdpClientsChanged(id));
             return false;
         }

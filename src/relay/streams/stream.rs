@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Streams;
 use super::bare::BareInput;
+use super::bundle::{Bundle, NewBytes};
 use super::remux_target::{RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
@@ -67,6 +68,10 @@ pub struct Stream {
     /// Newest offset when it was queued last, or left the queue.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) lined_up: u64,
+    /// Decides when new bytes go to the viewers that have all others. After a hand-over they go at
+    /// once.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    pub(super) bundle: Bundle,
     /// Its source is not read until its viewers have caught up.
     pub(super) is_paused: bool,
     #[cfg_attr(feature = "handover", serde(skip))]
@@ -105,6 +110,7 @@ impl Stream {
             cuts: Cuts::default(),
             line: None,
             lined_up: 0,
+            bundle: Bundle::default(),
             is_paused: false,
             armed: Armed::default(),
             remux_targets: Vec::new(),
@@ -340,7 +346,7 @@ impl Streams {
             return;
         };
         let was_undecided = stream.buffer.told() == Told::Undecided;
-        stream.buffer.append(bytes, &mut self.pool, now);
+        stream.buffer.keep(bytes, &mut self.pool, now);
         let has_grown = stream.buffer.segments().is_some_and(Cutter::take_grown);
         // The format of a remuxed stream is known from its beginning.
         let is_told = was_undecided && stream.buffer.told() != Told::Undecided;
@@ -368,11 +374,48 @@ impl Streams {
         if has_grown {
             ctx.notify(Event::PlaylistGrew(id));
         }
-        self.flow(id);
+        self.bundle(id, ctx);
         if is_told {
             ctx.notify(Event::FormatKnown(id));
         }
         self.feed_rtp_out(id, bytes, ctx);
+    }
+
+    /// Lets a stream's new bytes out to its viewers, now or when they have waited for more.
+    fn bundle(&mut self, id: StreamId, ctx: &mut Context) {
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
+        let (count, was_until) = (stream.buffer.unseen_bytes(), stream.bundle.until());
+        let media_type = stream.buffer.media_type();
+        let new = NewBytes {
+            count,
+            has_unit_end: stream.buffer.has_unseen_unit_end(),
+            viewers: stream.buffer.viewer_count(),
+            is_sound: media_type.is_some_and(|media_type| media_type.starts_with("audio/")),
+            time_max: ctx.settings().limits.bundle_time,
+        };
+        // The buffer has made all viewers ready if they were about to lose bytes.
+        if count == 0 || stream.bundle.goes(new, ctx.now()) {
+            return self.let_out(id, ctx);
+        }
+        // Viewers that have waited for the format do not wait for more.
+        let has_ready = stream.buffer.has_ready();
+        if stream.bundle.until() != was_until {
+            self.rearm(id, ctx);
+        }
+        if has_ready {
+            self.flow(id);
+        }
+    }
+
+    /// Lets a stream's new bytes out to all its viewers.
+    pub(super) fn let_out(&mut self, id: StreamId, ctx: &Context) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.bundle.went(ctx.now());
+            stream.buffer.wake();
+        }
+        self.flow(id);
     }
 
     /// Returns whether this is the stream's source.
@@ -444,7 +487,7 @@ impl Streams {
             stream.buffer.finish(end);
         }
         ctx.notify(Event::PlaylistGrew(id));
-        self.flow(id);
+        self.let_out(id, ctx);
         self.post(id);
         self.pump(id, ctx);
         self.forget_if_over(id, ctx);
