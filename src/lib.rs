@@ -48,8 +48,9 @@
 //! - `relay::streams::stream::Streams::pass_on` passes the bytes to the stream and its remuxed
 //!   streams,
 //! - `relay::streams::stream::Streams::give` adds them to one stream.
-//! - `stream::StreamBuffer::append` finds join points and headers in them,
+//! - `stream::StreamBuffer::keep` finds join points and headers in them,
 //! - `stream::buffer::Buffer::fill` copies them into a block. This is the only copy.
+//! - `relay::streams::stream::Streams::bundle` lets them out to the viewers, now or a little later.
 //!
 //! The bytes stay in the buffer until the viewers' sockets take them.
 //!
