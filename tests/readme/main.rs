@@ -144,6 +144,28 @@ fn the_tests_that_threats_names_are_there() {
     }
 }
 
+/// Each line of `figures.txt` has a figure of a page, and the line of the sources that decides it: who changes one
+/// looks at the other. Line breaks do not count.
+#[test]
+fn the_figures_of_the_pages_are_those_of_the_sources() {
+    let words = |file: &str| {
+        let text = read(&Path::new(ROOT).join(file));
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join(" ")
+    };
+    let mut wrong = Vec::new();
+    for line in include_str!("figures.txt").lines() {
+        let (figure, source) = line.split_once(" <- ").expect("a figure and its source");
+        for place in [figure, source] {
+            let (file, text) = place.split_once(": ").expect("a file and its text");
+            if !words(file).contains(text) {
+                wrong.push(format!("{file} does not have \"{text}\": {line}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// Unit tests are in a module, or in a file of their own.
 fn indent(file: &str) -> &'static str {
     let has_own = file.starts_with("tests/") || file.ends_with("/tests.rs");

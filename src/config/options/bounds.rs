@@ -171,7 +171,7 @@ pub(super) const BUFFERS: &[Row] = &[
     .default("1G")
     .help("what all streams keep together")
     .more(
-        "Above it each stream keeps less than `--buffer`, but at least 128 KiB. Must be at \
+        "Above it each stream keeps less than `--buffer`, but at least 16 KiB. Must be at \
              least `--buffer`.",
     ),
     one("join-back-bytes", "SIZE", |c, text| {
