@@ -44,7 +44,7 @@ pub(super) const GROUPS: [Group; 6] = [
         rows: MAIN,
     },
     Group {
-        title: "Who may do what",
+        title: "Access",
         rows: GATE,
     },
     Group {
@@ -92,8 +92,8 @@ const MAIN: &[Row] = &[
     .more(
         "Port 0 picks a free port. Without IPv6 the default is `0.0.0.0:8000`. `unix:PATH` \
              is a socket in the file system, for a proxy on this host. A client that connects \
-             to it counts as 127.0.0.1, so the permissions of its folder decide who may \
-             connect.",
+             to it counts as 127.0.0.1, so the permissions of its folder decide about \
+             access.",
     ),
     one("rtp", "ADDR:PORT", |c, text| {
         put(&mut c.rtp, values::rtp(text))
@@ -362,7 +362,7 @@ const OPERATION: &[Row] = &[
     ),
     flag("origin-tokens", |c| c.core.asks_origin = true)
         .unset("off")
-        .help("let the origin decide who may watch")
+        .help("let the origin admit viewers")
         .more(
             "Needs `--origin`. Without this option a viewer needs a token on this server. The \
              answer of the origin holds for a session until its pull ends.",

@@ -67,8 +67,8 @@ pub(super) const LIMITS: &[Row] = &[
     .default("100")
     .help("log lines per second")
     .more(
-        "Of errors, of warnings and of all else: so many of each. What is left out is counted, \
-               and the count logged.",
+        "Errors, warnings and all other lines have this limit each. Lines that are left out \
+               are counted, and the count logged.",
     ),
 ];
 
