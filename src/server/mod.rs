@@ -190,9 +190,12 @@ impl Server {
             self.ends_at,
             self.handover.next_deadline(now),
         ];
-        // Poll rounds up to whole milliseconds.
         let next = deadlines.into_iter().flatten().min()?;
-        Some(next.since(now))
+        if next <= now {
+            return Some(Duration::ZERO);
+        }
+        // Poll counts whole milliseconds. Rounding down would spend the last one awake.
+        Some(next.since(now) + Duration::from_micros(999))
     }
 
     fn note(&mut self, event: &Event, now: Instant) {

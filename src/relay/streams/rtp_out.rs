@@ -67,8 +67,6 @@ pub(super) struct TsOutput {
 
 /// Longest time that packets wait for their datagram to fill up.
 const FILL_TIME: Duration = Duration::from_millis(100);
-/// A group leaves this much before its time if something else wakes the server then.
-const EARLY_MAX: Duration = Duration::from_millis(1);
 
 impl Datagrams<'_> {
     /// Returns how many datagrams this is, over all clients.
@@ -158,10 +156,7 @@ impl TsOutput {
         batch: &mut Batch,
         lend: impl Fn(u64, usize) -> &'a [u8],
     ) -> bool {
-        if self
-            .rests_until
-            .is_some_and(|until| now + EARLY_MAX < until)
-        {
+        if self.rests_until.is_some_and(|until| now < until) {
             return false;
         }
         let due = self.pacing.due(now);
@@ -180,13 +175,7 @@ impl TsOutput {
             self.cursor += bytes.len() as u64;
         }
         if self.cursor == due {
-            // Groups keep their distance although timers are late. So a source that sends at such a
-            // distance, too, is read when a group leaves, and wakes the server once for both.
-            let group = self.pacing.group_time();
-            self.rests_until = group.map(|time| {
-                let kept = self.rests_until.map(|until| until + time);
-                kept.filter(|until| now < *until).unwrap_or(now + time)
-            });
+            self.rests_until = self.pacing.group_time().map(|time| now + time);
         }
         let is_over = has_ended && self.cursor == due && self.pacing.is_over();
         if !batch.bytes.is_empty() || !self.packetiser.has_waiting() {
@@ -654,7 +643,7 @@ mod tests {
         assert_eq!(way.ts_output.rests_until, Some(at(10)));
         assert_eq!(way.deadline(at(0)), Some(at(10)));
         assert_eq!(way.deadline(at(4)), Some(at(10)));
-        for milliseconds in [1, 5, 8] {
+        for milliseconds in [1, 5, 9] {
             assert_eq!(way.write(at(milliseconds)).0.len(), 0, "{milliseconds}");
             assert_eq!(way.ts_output.cursor, out);
         }
@@ -675,18 +664,6 @@ mod tests {
         way.ts_output.waiting_since = Some(at(8));
         way.ts_output.pacing = Pacing::new(0);
         assert_eq!(way.deadline(at(12)), Some(at(108)));
-    }
-
-    /// A late group does not delay the groups after it, unless it is late by a group's time. A group
-    /// leaves up to 1 ms early, with what wakes the server then.
-    #[test]
-    fn groups_keep_their_distance() {
-        let mut way = Way::new();
-        way.feed(&second(), at(0));
-        for (milliseconds, until) in [(0, 10), (12, 20), (18, 20), (19, 30), (31, 40), (60, 70)] {
-            way.write(at(milliseconds));
-            assert_eq!(way.ts_output.rests_until, Some(at(until)), "{milliseconds}");
-        }
     }
 
     /// Overwritten bytes are skipped. The packets after them go out whole.
