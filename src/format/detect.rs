@@ -14,8 +14,8 @@ pub(super) enum Detection {
     Unknown,
 }
 
-/// After this many bytes every container has shown itself. This holds even for sound that begins
-/// within a frame: the frames found this way have at most 1,441 bytes.
+/// Detection ends after this many bytes. That is enough for sound that begins within a frame: the
+/// frames found this way have at most 1,441 bytes.
 pub(super) const BYTES_MAX: usize = 12 * 1024;
 
 /// First bytes of a stream whose format is not known yet.
@@ -25,17 +25,17 @@ pub(super) struct Beginning {
     /// Bytes so far: at most [`BYTES_MAX`].
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     bytes: Vec<u8>,
-    /// No row of frames begins before this position.
+    /// Position before which no run of frames begins.
     frames_from: usize,
-    /// Only a row of frames can still be found, and not before there are this many bytes. 0: a
-    /// container may begin here, or a hand-over has lost this number.
+    /// Number of bytes at which the search for a run of frames continues. 0: other containers are
+    /// still possible, or a hand-over took place (it does not send this number).
     #[cfg_attr(feature = "handover", serde(skip))]
     search_at: usize,
 }
 
 impl Beginning {
-    /// Takes the next byte. It works byte by byte, so that the verdict does not depend on how the
-    /// bytes are cut.
+    /// Takes the next byte, and returns what the bytes so far show. It works byte by byte, so that
+    /// the result does not depend on how the bytes are cut.
     pub fn take(&mut self, byte: u8) -> Detection {
         grow(&mut self.bytes, 1, BYTES_MAX);
         self.bytes.push(byte);
@@ -44,7 +44,7 @@ impl Beginning {
             return self.search(is_last);
         }
         match detect(&self.bytes) {
-            Detection::Unknown if !names_another(&self.bytes) => self.search(is_last),
+            Detection::Unknown if !is_other_format(&self.bytes) => self.search(is_last),
             Detection::More if is_last => self.search(true),
             detection => detection,
         }
@@ -55,7 +55,8 @@ impl Beginning {
         &self.bytes
     }
 
-    /// Returns whether the bytes can only be sound, which nobody has to cut, or an unknown format.
+    /// Returns whether the bytes can only be bare sound or of unknown format. Both can go out
+    /// before the format is known.
     pub fn may_be_sound_only(&self) -> bool {
         self.bytes.len() > PROOF_BYTES_MAX && !self.bytes.starts_with(EBML)
     }
@@ -65,7 +66,7 @@ impl Beginning {
         self.bytes.capacity()
     }
 
-    /// Searches for a row of frames. A relayed radio stream begins within a frame, and zeros may
+    /// Searches for a run of frames. A relayed radio stream begins within a frame, and zeros may
     /// precede the sound. Each byte is tried once as the first byte of a frame.
     fn search(&mut self, is_last: bool) -> Detection {
         if self.bytes.len() < self.search_at && !is_last {
@@ -95,8 +96,8 @@ impl Beginning {
     }
 }
 
-/// First bytes of formats that carry frames of sound in rows and cannot be joined: AVI and WAVE,
-/// AIFF, CAF, RealMedia, NSV, FLAC, MPEG program streams, ASF, and EBML other than Matroska.
+/// First bytes of formats that may contain runs of frames but cannot be joined: AVI and WAVE, AIFF,
+/// CAF, RealMedia, NSV, FLAC, MPEG program streams, ASF, and EBML other than Matroska.
 const OTHERS: [&[u8]; 11] = [
     b"RIFF",
     b"RIFX",
@@ -111,9 +112,9 @@ const OTHERS: [&[u8]; 11] = [
     EBML,
 ];
 
-/// Returns whether the bytes are the beginning of another format that may carry frames of sound, or
-/// of text.
-fn names_another(bytes: &[u8]) -> bool {
+/// Returns whether the bytes begin a format that cannot be joined: one of [`OTHERS`], QuickTime, or
+/// text. The search for frames is left out for these.
+fn is_other_format(bytes: &[u8]) -> bool {
     let is_other = OTHERS.iter().any(|other| bytes.starts_with(other));
     // A box of QuickTime.
     let is_box = |name: &[u8]| name.iter().all(u8::is_ascii_lowercase);
@@ -128,13 +129,13 @@ fn begins_as_text(bytes: &[u8]) -> bool {
     first.is_some_and(|first| first.iter().all(is_text) && first[0] != SYNC_BYTE)
 }
 
-/// This many bytes of text at the beginning are text. They are not a transport stream that begins
+/// Number of bytes of text that prove that a stream is text, and not a transport stream that begins
 /// within a packet.
 const TEXT_BYTES: usize = 16;
 
-/// Returns whether a container may begin with these bytes. While they may, a viewer's response
-/// waits. It does not wait for a transport stream that begins within a packet, since any byte may
-/// begin one.
+/// Returns whether a container may begin with these bytes. While they may, a viewer gets no
+/// response, since the media type is unknown. A transport stream that begins within a packet does
+/// not count: any byte may begin one.
 pub(super) fn may_be_magic(bytes: &[u8]) -> bool {
     match bytes.first() {
         None => true,
@@ -156,8 +157,8 @@ const MAGICS: [(&[u8], Format); 3] = [
     (b"ID3", Format::Mp3),
 ];
 
-/// Returns the format of a stream that begins with these bytes. It is asked again with each byte
-/// until the format is clear.
+/// Returns the format of a stream that begins with these bytes. The caller asks again with each
+/// byte until the format is clear.
 fn detect(bytes: &[u8]) -> Detection {
     for (magic, format) in MAGICS {
         if bytes.starts_with(magic) {
@@ -191,10 +192,11 @@ fn detect(bytes: &[u8]) -> Detection {
             Chain::No => {}
         }
     }
-    transport(bytes)
+    detect_mpegts(bytes)
 }
 
-/// Returns whether the first box may be one that files begin with. Eight bytes make it certain.
+/// Returns whether the first box may be one that MP4 files begin with. From eight bytes on the
+/// answer is certain.
 fn may_be_mp4(bytes: &[u8]) -> bool {
     let kind = bytes.get(4..8.min(bytes.len())).unwrap_or(&[]);
     // The first box is small.
@@ -204,8 +206,9 @@ fn may_be_mp4(bytes: &[u8]) -> bool {
             .any(|known| known.starts_with(kind))
 }
 
-/// Looks for sync bytes one packet apart. The first may be anywhere in the first packet's length.
-fn transport(bytes: &[u8]) -> Detection {
+/// Detects MPEG-TS by sync bytes that are one packet apart. The first one may be at any offset
+/// below a packet's length.
+fn detect_mpegts(bytes: &[u8]) -> Detection {
     // Only the newest byte can be the last of them.
     let is_early = bytes.len() <= PROOF_BYTES_MAX && bytes.last() == Some(&SYNC_BYTE);
     let is_proved = |shape: Shape| is_early && shape.is_proved_by_last(bytes);
@@ -321,10 +324,10 @@ mod tests {
             } else {
                 Detection::Unknown
             };
-            assert_eq!(transport(&bytes), expected, "{end} bytes");
-            assert_eq!(transport(&vec![0xee; end]), Detection::Unknown);
+            assert_eq!(detect_mpegts(&bytes), expected, "{end} bytes");
+            assert_eq!(detect_mpegts(&vec![0xee; end]), Detection::Unknown);
         }
-        assert_eq!(transport(&[0xee; PROOF - 1]), Detection::More);
+        assert_eq!(detect_mpegts(&[0xee; PROOF - 1]), Detection::More);
     }
 
     #[test]
