@@ -12,7 +12,7 @@ use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 pub(super) struct Flv {
     /// Tags of the header.
     tags: Tags,
-    /// Whether video has come.
+    /// Whether the stream has had video.
     has_video: bool,
     /// Time of the first tag, in milliseconds.
     first_time: Option<u32>,
@@ -53,7 +53,8 @@ struct Tag {
 
 pub(crate) const HEAD_BYTES: usize = 13;
 pub(crate) const TAG_HEAD_BYTES: usize = 11;
-/// Bytes of a body that tell what the tag is. For a script it is the length of its name.
+/// Number of bytes at the beginning of a tag's body that show its kind. Scripts need more:
+/// [`METADATA_NAME`].
 const KIND_BYTES: usize = 2;
 /// Beginning of a script that describes the stream (AMF: a string of ten letters). Cue points and
 /// captions are scripts, too.
@@ -64,7 +65,7 @@ pub(crate) const PREVIOUS_SIZE_BYTES: usize = 4;
 const METADATA_BYTES_MAX: usize = 128 * 1024;
 /// Longest sequence header. Those of real encoders have less than 1 KiB.
 const SEQUENCE_BYTES_MAX: usize = 32 * 1024;
-/// Metadata may promise video that never comes. After this time sound decides.
+/// Time after which a stream without video counts as sound only, even if its head announces video.
 const SOUND_ONLY_MILLISECONDS: u32 = 4_000;
 const SOUND_SPACING: u64 = 1024;
 
@@ -131,8 +132,9 @@ impl Walker<Findings<'_>> for Flv {
             let Some(tag) = seen.get(..whole) else {
                 return Ok(Step::Hold(whole));
             };
-            // With a later time stamp some players make a text track of the metadata.
-            kept.take(tag, kind == TagKind::Metadata);
+            // The time of metadata is set to 0: with a later time some players show it as a text
+            // track.
+            kept.set_newest(tag, kind == TagKind::Metadata);
         }
         self.tag(kind, u32::from_be_bytes([t3, t0, t1, t2]), at, findings);
         Ok(Step::Pass(whole as u64))
@@ -165,7 +167,7 @@ impl Flv {
             kind == TagKind::KeyFrame || (kind == TagKind::Sound && is_sound_only && spaced);
         // An early viewer, before the first join point, needs the tags so far.
         let is_first = !self.tags.is_told && matches!(kind, TagKind::Picture | TagKind::Sound);
-        if (is_join || is_first) && self.tags.tell() {
+        if (is_join || is_first) && self.tags.apply_newest() {
             (self.last_unit, self.last_join) = (None, None);
             findings(Finding::Header, self.header());
         }
@@ -190,7 +192,7 @@ impl InParts for Tags {
 
 impl Tags {
     /// Puts the newest tags in force. Returns whether the header has changed.
-    fn tell(&mut self) -> bool {
+    fn apply_newest(&mut self) -> bool {
         let mut is_new = !std::mem::replace(&mut self.is_told, true);
         for tag in &mut self.kept {
             if std::mem::take(&mut tag.has_changed) {
@@ -203,8 +205,8 @@ impl Tags {
 }
 
 impl Tag {
-    /// Takes the newest tag of its kind. With `is_timeless` its time does not matter.
-    fn take(&mut self, tag: &[u8], is_timeless: bool) {
+    /// Sets the newest tag. With `is_timeless` its time is replaced by 0.
+    fn set_newest(&mut self, tag: &[u8], is_timeless: bool) {
         let time = if is_timeless { &[0; 4] } else { &tag[4..8] };
         let is_told = self.told.len() == tag.len()
             && self.told[..4] == tag[..4]
