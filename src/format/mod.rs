@@ -8,10 +8,11 @@
 //!
 //! The scanner owns the stream's header, in parts of bounded size. It lends the header with each
 //! finding, and between findings (see [`Header`]). The lent header fits all points reported since
-//! the last [`Finding::Header`]. A finding owns nothing. So a source cannot make its bytes
-//! expensive by changing its header.
+//! the last [`Finding::Header`]. A finding copies nothing, so a source that changes its
+//! header often causes no extra work.
 //!
-//! A scanner holds at most [`HELD_BYTES_MAX`]. It gives up a source that needs more.
+//! A scanner holds at most [`HELD_BYTES_MAX`]. If a source needs more, the scanner reports
+//! [`Finding::Unknown`].
 
 mod detect;
 pub(crate) mod ebml;
@@ -69,7 +70,7 @@ impl Start {
     }
 }
 
-/// Few bytes that a viewer gets before a start. For Matroska: the head of a Cluster and its time
+/// A few bytes that a viewer gets before a start. For Matroska: the head of a Cluster and its time
 /// stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -156,8 +157,8 @@ impl Format {
 /// One thing that a scanner found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// Format of the stream. It is the first finding. A tag in front of sound counts as MP3. The
-    /// frames behind the tag may correct the format once.
+    /// Format of the stream. It is the first finding. An ID3 tag at the beginning counts as MP3.
+    /// The frames behind the tag may show another format; then this is reported a second time.
     Format(Format),
     /// The format is unknown, or the container is not understood any more. Earlier points do not
     /// count, and there are no more findings.
@@ -171,17 +172,19 @@ pub enum Finding {
     Lasts(u64),
     /// The media so far ends before this offset. Another header begins there.
     Break(u64),
-    /// PES packets of other streams are not whole at this offset, where decoding can begin. Only
-    /// MPEG-TS has this. It precedes the point.
+    /// Decoding can begin at this offset, but PES packets of other elementary streams are
+    /// incomplete there. Only MPEG-TS has this. It precedes the point.
     Split(u64),
     /// Decoding can begin here. Offsets ascend. The offset may lie before bytes that the scanner
-    /// has already read.
+    /// has already read. Each finding costs work: where every frame of sound is a join point, a
+    /// scanner reports one per 1 KiB.
     Join(Start),
     /// A unit begins here. A viewer can be cut off before it, or continue at it after a gap.
     /// Offsets ascend by at least [`UNIT_SPACING`].
     Unit(Start),
-    /// A viewer can continue here after a gap, but cannot be cut off here: the container cannot say
-    /// that the rest of the enclosing element is missing. Entries have the spacing of units.
+    /// A viewer can continue here after a gap, but cannot be cut off here: this is within an
+    /// element whose length the viewer has been told, for instance a Matroska Cluster. Entries have
+    /// the spacing of units.
     Entry(Start),
 }
 
@@ -195,7 +198,8 @@ pub type Findings<'a> = dyn FnMut(Finding, Header<'_>) + 'a;
 /// whole, and the scanner itself. Each of the first three has at most [`HEADER_BYTES_MAX`].
 pub const HELD_BYTES_MAX: usize = 3 * HEADER_BYTES_MAX + 64 * 1024;
 
-/// Longest search for something known. Then the scanner gives up the container.
+/// Most bytes that a scanner skips in search of an element that it knows. Then it reports
+/// [`Finding::Unknown`].
 const SEARCH_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The container is not understood, or not any more.
@@ -355,7 +359,8 @@ impl Scanner {
         }
     }
 
-    /// Returns whether the bytes so far can go out in any case.
+    /// Returns whether the stream can only be bare sound, or of unknown format. Its first bytes can
+    /// then go out before the format is known.
     pub fn may_be_sound_only(&self) -> bool {
         match &self.state {
             State::Undecided(beginning) => beginning.may_be_sound_only(),
