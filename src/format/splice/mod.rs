@@ -44,8 +44,9 @@ pub struct Splicer {
     stage: Phase,
 }
 
-/// A later source that begins again after this many bytes is joined again. One that begins again
-/// sooner is incompatible.
+/// Distance within a later source between two beginnings, for instance two headers. From this
+/// distance on the splicer joins the source again at the second one. Below it the source is
+/// incompatible.
 const BEGINNINGS_APART: u64 = 64 * 1024;
 
 /// The source cannot continue the stream. Another stream begins with these bytes.
@@ -60,7 +61,7 @@ enum Phase {
     Running(Running),
     /// A source broke off. The next one has not come, or has not reached a join point.
     Joining(Box<Joining>),
-    /// Bytes pass as they come.
+    /// Bytes pass as they come, for good.
     Through,
 }
 
@@ -113,7 +114,7 @@ struct Joining {
     shown_header: Vec<u8>,
 }
 
-/// Cutter of one container.
+/// Cuts a container into units. It has nothing to do with [`crate::hls::Cutter`].
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Cutter {
     Frames(Frames),
@@ -286,9 +287,9 @@ impl Splicer {
 }
 
 impl Opening {
-    /// Reads the source's first bytes. Returns its format once that is clear (`Some(None)`:
-    /// unknown), and the rest of the bytes. It works byte by byte, so that the bytes that have gone
-    /// out do not depend on how the input is cut.
+    /// Reads the source's first bytes. Returns `None` until the format is clear, and then the
+    /// format (`None`: unknown) with the rest of the bytes. It works byte by byte, so that the
+    /// bytes that have gone out do not depend on how the input is cut.
     fn tell<'a>(
         &mut self,
         bytes: &'a [u8],
