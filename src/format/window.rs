@@ -1,9 +1,9 @@
-//! The few bytes that a walker has to see at once, across any cuts of its input.
+//! Shows a [`Walker`] the bytes in front of it, however its input is cut.
 //!
-//! A [`Walker`] looks at the bytes in front of it. Its answer, a [`Step`], says how many bytes it
-//! must see, or how many it is done with. Mostly the walker sees bytes where they arrived. The
-//! window holds only the front of something whose rest has yet to come: at most as much as the
-//! longest [`Step::Hold`]. It counts passed bytes that have not arrived, and never holds them.
+//! The walker answers with a [`Step`]: it needs more bytes at once, or it passes some bytes. Mostly
+//! the walker sees bytes where they arrived. The window copies only the front of an element whose
+//! rest has yet to come: at most as many bytes as the longest [`Step::Hold`]. It counts passed
+//! bytes that have not arrived, and never holds them.
 
 use super::Unsupported;
 
@@ -31,17 +31,15 @@ pub(crate) enum Step {
 /// Reads a container element by element. `Out` receives the results: findings, or the bytes that go
 /// out instead.
 pub(crate) trait Walker<Out: ?Sized> {
-    /// Looks at the bytes that have come: at least one. `at` is the offset of the first. The result
-    /// must not depend on any bytes after the wanted ones. So a walker asks for no more than the
-    /// next byte that can decide.
+    /// Looks at the next bytes: at least one. `at` is the offset of the first. `seen` may have more
+    /// bytes than the walker asked for, and the result must not depend on these.
     fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<Step, Unsupported>;
 }
 
-/// Room that the window keeps when it holds nothing, so that small elements need no allocation each
-/// time.
+/// Capacity that an empty window keeps, so that a small element needs no new allocation.
 const KEPT_BYTES: usize = 16 * 1024;
-/// The window drops passed bytes when there are at least this many, and no fewer than the others.
-/// Dropping moves the others, so each byte moves about once.
+/// The window removes passed bytes when there are at least this many, and at least as many as bytes
+/// not passed. Removal moves the bytes not passed, so each byte is moved about once.
 const PASSED_BYTES: usize = 4 * 1024;
 
 /// Bytes that a walker has yet to see, and the count of bytes that it passes.
@@ -57,7 +55,7 @@ pub(crate) struct Window {
     skip: u64,
     /// Number of bytes that the walker must see.
     wanted: usize,
-    /// Number of bytes behind the held ones, in the last input, when the walker gave up.
+    /// Number of bytes at the end of the last input that the walker had not seen when it gave up.
     unread: usize,
     /// Number of elements passed since [`Window::take_passes`].
     #[cfg_attr(feature = "handover", serde(skip))]
@@ -140,9 +138,9 @@ impl Window {
         self.held.capacity()
     }
 
-    /// Holds more bytes. The buffer grows as bytes come, and never past the announced length. Where
-    /// bytes were passed, there is room for more of them. Otherwise each pass of one byte would
-    /// allocate again.
+    /// Holds more bytes. The capacity grows as bytes come, and never past the announced length. If
+    /// held bytes were passed, it leaves room for more of them. Otherwise each pass of one byte
+    /// would allocate again.
     fn hold(&mut self, bytes: &[u8]) {
         let room = match self.passed {
             0 => 0,
