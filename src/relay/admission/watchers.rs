@@ -33,7 +33,7 @@ impl Gate<'_> {
             let others = viewers.saturating_sub(usize::from(counts_already));
             self.viewers_max(token).is_some_and(|most| others >= most)
         };
-        // The session's own token limits all of its viewers, including those of its keys.
+        // The session's own token limits all of its viewers, also with a key.
         if is_full(session, session_state.viewers) {
             return Err(full("this session has as many viewers as its token allows"));
         }
