@@ -406,8 +406,8 @@ mod tests {
         }
     }
 
-    /// A stream's viewer has one when it is over, with the media that it got; a source with its
-    /// answer; who leaves before it is answered has no status.
+    /// A viewer gets a line at its end, with its bytes of media. A source gets a line with its
+    /// answer. The line of a client that leaves before its answer has no status.
     #[test]
     fn what_takes_long_is_told_of_when_it_is_over() {
         let mut stage = Stage::new(&[LOG, "--wait=60"]);
