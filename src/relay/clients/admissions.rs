@@ -28,17 +28,17 @@ struct SessionAdmissions {
 #[derive(Default)]
 pub(super) struct Admissions {
     parties: HashMap<SessionId, SessionAdmissions>,
-    /// How many they are together.
+    /// Number of connections in `parties`.
     count: usize,
-    /// How many of them watch, and who does so by HLS.
+    /// Number of viewers among them, and HLS addresses.
     pub(super) heads: ViewerCounts,
 }
 
 /// The client that was disconnected.
 pub enum Disconnected {
-    /// A viewer, whose stream still has to let it go.
+    /// A viewer. The caller has to remove it from its stream.
     Viewer,
-    /// The source of this stream. It has its answer.
+    /// The source of this stream. It was answered.
     Source(StreamId),
 }
 
@@ -73,7 +73,7 @@ impl Admissions {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
         let node_bytes = 11 * PLACE_BYTES;
         hash_map_bytes(&self.parties)
@@ -82,7 +82,7 @@ impl Admissions {
             + self.heads.held_bytes()
     }
 
-    /// Panics unless it agrees with what the connections say.
+    /// Panics unless the entries agree with the connections' records.
     pub fn check<'a>(&self, passes: impl Iterator<Item = (ConnectionId, &'a Admission)>) {
         let passes: Vec<_> = passes.collect();
         self.heads
@@ -106,7 +106,7 @@ impl Admissions {
 }
 
 impl Clients {
-    /// A client has been admitted, and where there are tokens by one.
+    /// Records an admitted client. `admission` is `None` if tokens are off.
     pub fn admit(&mut self, id: ConnectionId, admission: Option<Admission>, ctx: &mut Context) {
         self.leave(id);
         if let Some(connection) = self.connections.get_mut(id)
@@ -118,8 +118,8 @@ impl Clients {
         self.rearm(id, ctx);
     }
 
-    /// Counts the address of a client that gets a playlist or a segment, for a while. A request
-    /// that gets nothing takes no seat.
+    /// Gives the address of a client that gets a playlist or a segment a seat: it counts as a
+    /// viewer for a while. A refused request gets no seat.
     pub fn take_seat(&mut self, id: ConnectionId, ctx: &Context) {
         if let Some(connection) = self.connections.get(id)
             && let Some(admission) = connection
@@ -132,7 +132,7 @@ impl Clients {
         }
     }
 
-    /// It is not inside any more.
+    /// Removes the connection's admission record.
     pub(super) fn leave(&mut self, id: ConnectionId) {
         let connection = self.connections.get_mut(id);
         if let Some(admission) = connection.and_then(|connection| connection.admission.take()) {
@@ -140,18 +140,19 @@ impl Clients {
         }
     }
 
-    /// By which sessionid a client is inside.
+    /// Returns the session id that admitted a client.
     pub fn came_by(&self, id: ConnectionId) -> Option<&SessionId> {
         Some(self.connections.get(id)?.admission.as_ref()?.name())
     }
 
-    /// How many watch by a sessionid, or wait to; by a session's own, all who watch that.
+    /// Returns the number of clients that watch or wait with a session id. For a session's own
+    /// session id, returns the number of all its viewers.
     pub fn viewers_by(&self, name: &SessionId) -> usize {
         self.inside.heads.of(name)
     }
 
-    /// What runs of a session, for a client that asks by this sessionid from there: by HLS it does
-    /// not count anew if it has a seat.
+    /// Completes the state of a session for a client with this session id and address: whether an
+    /// HLS player at this address counts already.
     pub fn session_state(
         &self,
         session: &SessionId,
@@ -167,12 +168,12 @@ impl Clients {
         }
     }
 
-    /// Those who have not asked for a playlist or a segment for long watch no more.
+    /// Removes expired seats of HLS players.
     pub fn clear_seats(&mut self, ctx: &Context) {
         self.inside.heads.clear(ctx.now());
     }
 
-    /// A sessionid's token ends then, for all who are inside by it.
+    /// Sets the end of the token for all clients that the session id admitted.
     pub fn end_at(&mut self, name: &SessionId, ends: Option<UnixTime>, ctx: &mut Context) {
         for id in self.all_by(name) {
             let connection = self.connections.get_mut(id);
@@ -183,7 +184,7 @@ impl Clients {
         }
     }
 
-    /// It is later than was thought: tokens that end do so earlier.
+    /// Sets the timers for the ends of tokens again, after the clock was set forward.
     pub fn rearm_inside(&mut self, ctx: &mut Context) {
         let parties = self.inside.parties.values();
         let ids: Vec<ConnectionId> = parties.flat_map(|party| &party.ids).copied().collect();
@@ -192,7 +193,7 @@ impl Clients {
         }
     }
 
-    /// All who are inside by a sessionid.
+    /// Returns all clients that the session id admitted.
     pub fn all_by(&self, name: &SessionId) -> Vec<ConnectionId> {
         let party = self.inside.parties.get(name).into_iter();
         party.flat_map(|party| &party.ids).copied().collect()
