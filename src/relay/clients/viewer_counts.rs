@@ -1,12 +1,12 @@
 //! Number of viewers by session id, which is a session's own or a key.
 //!
 //! A viewer over HTTP is a connection, and counts while it is open. An HLS player has no connection
-//! between two requests. Where a token limits the number of viewers, an address that asks for a
-//! playlist or a segment has an entry by its session id for a while. So it counts once, however
-//! many requests it makes. Clients behind one address count as one.
+//! between two requests. If a token limits the number of viewers, the address of an HLS player
+//! counts for a while after each request (a *seat*). So it counts once, however many requests it
+//! makes. Players behind one address count as one.
 //!
-//! Bounds: [`SEATS_MAX`] HLS addresses, and a count for each session id with viewers. A session
-//! gets another entry only while more are free than it has, so it leaves entries to others.
+//! Bounds: [`SEATS_MAX`] seats, and a count for each session id with viewers. A session gets
+//! another seat only while more are free than it has, so it leaves seats to other sessions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -17,14 +17,14 @@ use crate::relay::SEATS_MAX;
 use crate::relay::pass::Admission;
 use crate::time::Instant;
 
-/// So many that are over are cleared at once: the others count until then.
+/// Maximal number of expired seats that are removed at once. The others count until the next time.
 const CLEARED_MAX: usize = 256;
 
-/// Whose seat: by which sessionid, and from where.
+/// Key of a seat: a session id, and an address or IPv6 network.
 pub(super) type Sitter = (SessionId, IpAddr);
 
 struct Seat {
-    /// What its sessionid opens.
+    /// Session that the session id opens.
     session: SessionId,
     until: Instant,
 }
@@ -34,26 +34,27 @@ struct Seat {
 pub(super) struct ViewerCounts {
     counts: HashMap<SessionId, usize>,
     seats: BTreeMap<Sitter, Seat>,
-    /// How many seats each session has.
+    /// Number of seats of each session.
     of_sessions: HashMap<SessionId, usize>,
-    /// The same seats, by when they are over.
+    /// The same seats, by the time at which they expire.
     due: BTreeSet<(Instant, Sitter)>,
 }
 
 impl ViewerCounts {
-    /// How many watch by a sessionid, or wait to; by a session's own, all who watch that.
+    /// Returns the number of clients that watch or wait with a session id. For a session's own
+    /// session id, returns the number of all its viewers.
     pub fn of(&self, name: &SessionId) -> usize {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// One more watches by this sessionid.
+    /// Counts an admitted viewer. Ignores clients that are no viewers.
     pub fn enter(&mut self, admission: &Admission) {
         if admission.is_viewer() {
             self.add(admission.name(), admission.session());
         }
     }
 
-    /// One less.
+    /// Removes a viewer from the counts.
     pub fn leave(&mut self, admission: &Admission) {
         if admission.is_viewer() {
             self.take(admission.name(), admission.session());
@@ -73,21 +74,20 @@ impl ViewerCounts {
         its < SEATS_MAX.saturating_sub(self.seats.len())
     }
 
-    /// Whoever has asked from there has a seat until then.
+    /// Gives the address a seat until `until`, or extends its seat.
     pub fn sit(&mut self, admission: &Admission, address: IpAddr, until: Instant) {
         let sitter = (admission.name().clone(), network_of(address));
         self.keep((sitter, admission.session().clone()), until);
     }
 
-    /// Returns the addresses that count, each with the session that it watches and with the end of
-    /// its time.
+    /// Returns the seats, each with the session that it is for and the time at which it expires.
     #[cfg(feature = "handover")]
     pub fn seats(&self) -> impl Iterator<Item = ((&Sitter, &SessionId), Instant)> {
         let seats = self.seats.iter();
         seats.map(|(sitter, seat)| ((sitter, &seat.session), seat.until))
     }
 
-    /// Counts an address until then, if there is a place for it.
+    /// Adds or extends a seat. Does nothing if no seat is free.
     pub fn keep(&mut self, (sitter, session): (Sitter, SessionId), until: Instant) {
         if let Some(seat) = self.seats.get_mut(&sitter)
             && seat.session == session
@@ -114,7 +114,7 @@ impl ViewerCounts {
         }
     }
 
-    /// Seats whose time is over are free.
+    /// Removes expired seats.
     pub fn clear(&mut self, now: Instant) {
         let over = self.due.iter().take_while(|(until, _)| *until <= now);
         for _ in 0..over.take(CLEARED_MAX).count() {
@@ -154,7 +154,7 @@ impl ViewerCounts {
             + names.sum::<usize>()
     }
 
-    /// Panics unless it agrees with these viewers.
+    /// Panics unless the counts agree with these viewers.
     pub fn check<'a>(&self, passes: impl Iterator<Item = &'a Admission>) {
         assert_eq!(self.seats.len(), self.due.len());
         assert!(self.seats.len() <= SEATS_MAX);
@@ -183,7 +183,7 @@ impl ViewerCounts {
     }
 }
 
-/// One less of this name.
+/// Subtracts one from the count of this name.
 fn take_one(counts: &mut HashMap<SessionId, usize>, name: &SessionId) {
     if let Some(count) = counts.get_mut(name) {
         *count -= 1;
