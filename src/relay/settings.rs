@@ -1,5 +1,5 @@
-//! What the operator chose, as the core needs it, and each part's bounds. The options write into it
-//! (`config`), over a default that leaves all bounds at 0.
+//! Settings of the core, and the limits of each part. The options of `config` are written into a
+//! default whose limits are all 0.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr};
@@ -10,115 +10,117 @@ use super::ReportLimits;
 use crate::gate::{Host, Join, Subnet};
 use crate::{gate, http, stream};
 
-/// What the operator chose.
+/// Settings of the core.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// The subnets that may call the API. None: tokens are off.
+    /// Subnets that may call the API. If empty, tokens are off.
     pub token_servers: Vec<Subnet>,
     /// Proxies whose connections begin with a PROXY protocol header.
     pub proxies: Vec<Subnet>,
-    /// Proxies that say in each request's fields whose it is.
+    /// Proxies that name the client in a field of each request.
     pub forwarders: Vec<Subnet>,
-    /// Names under which the API may be called, besides addresses and `localhost`.
+    /// Names under which clients may call the API, besides addresses and `localhost`.
     pub hostnames: Vec<String>,
     /// The address in links of the pages, with a slash at its end. Empty: the one by which the page
     /// was reached.
     pub public_url: String,
-    /// Where the server listens for HTTP. A socket in the file system counts as 127.0.0.1:80.
+    /// Addresses at which the server listens for HTTP. A socket in the file system counts as
+    /// 127.0.0.1:80.
     pub listeners: Vec<SocketAddr>,
-    /// Where sources may come from. None: from anywhere.
+    /// Subnets of sources. If empty, a source may have any address.
     pub publish_from: Vec<Subnet>,
-    /// Hosts that may read `/metrics`, besides the ones that may call the API. They hold without
-    /// those, too.
+    /// Subnets that may read `/metrics`, besides the API's hosts. They also count if tokens are
+    /// off.
     pub metrics_from: Vec<Subnet>,
-    /// Where UDP clients may be. None: anywhere, but groups nowhere.
+    /// Subnets of UDP clients. If empty, a UDP client may have any address that is no multicast
+    /// group.
     pub rtp_to: Vec<Subnet>,
-    /// The groups whose datagrams come in.
+    /// Multicast groups that the server joins.
     pub joins: Vec<Join>,
-    /// Whose pages may watch: the origin (or `*`), and the fields that say so.
+    /// Sites whose pages may watch: the origin (or `*`), and the response fields for it.
     pub cors: Vec<(String, Fields)>,
     /// Viewers' bodies end with the connection.
     pub is_close_delimited: bool,
-    /// Sources may come as Icecast's do.
+    /// Sources may use the protocol of Icecast.
     pub admits_icecast: bool,
-    /// Streams are cut into segments, and there are playlists of them.
+    /// Streams are served as HLS, too.
     pub serves_hls: bool,
-    /// Streams are had in other containers.
+    /// Streams are served in other containers, too.
     pub remuxes: bool,
     /// Requests are logged.
     pub has_access_log: bool,
     /// A second source replaces the first.
     pub takes_over: bool,
-    /// The relays from which streams are fetched that do not run here.
+    /// Relays from which the server fetches streams that do not run here.
     pub origins: Vec<OriginUrl>,
-    /// Relays whose lists are this one's, too.
+    /// Relays whose lists this server includes in its own.
     pub peers: Vec<Peer>,
     /// The origins decide who may watch their streams.
     pub asks_origin: bool,
-    /// The bounds.
+    /// The limits.
     pub limits: Limits,
-    /// The key of all that is drawn: names, nonces, source identifiers, first sequence numbers.
+    /// Key of the random numbers: names, nonces, source identifiers, first sequence numbers.
     pub random_key: u128,
     /// Seconds since 1970 at [`Instant::START`].
     pub started_unix_seconds: u64,
 }
 
 impl Settings {
-    /// Whether datagrams may go there; to a group only where it is named, so that nobody's network
-    /// is flooded because it was not thought of. That one is listened to names it for nothing more.
+    /// Returns whether the server may send datagrams to this address. A multicast group must be in
+    /// `--rtp-to`, so that no network is flooded by accident. `--join` does not allow a group here.
     pub(super) fn may_receive(&self, address: IpAddr) -> bool {
         let is_in = self.rtp_to.iter().any(|subnet| subnet.contains(address));
         is_in || (self.rtp_to.is_empty() && !address.is_multicast())
     }
 }
 
-/// The bounds of the core; each part below it has its own.
+/// Limits of the core. Each part below the core has limits of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Maximal number of connections. A few more are accepted to be refused, or to call the API.
     pub connections_max: usize,
-    /// Connections from one address.
+    /// Maximal number of connections from one address.
     pub connections_per_host_max: usize,
-    /// Streams that run at once.
+    /// Maximal number of streams.
     pub streams_max: usize,
-    /// Bytes that the buffers of all streams may take together.
+    /// Maximal size of the buffers of all streams together, in bytes.
     pub buffers_bytes_max: usize,
-    /// How long a request's head, or the payload of an API call, may take.
+    /// Time for a request's head to arrive, or for the payload of an API call.
     pub head_time: Duration,
-    /// How long a connection is kept between requests.
+    /// Time after which an idle connection is closed.
     pub keep_alive_time: Duration,
-    /// How long a source may be silent.
+    /// Time after which a silent source is lost.
     pub source_idle_time: Duration,
-    /// Bytes a second that a source must reach, on the average over `source_idle_time`.
+    /// Minimal rate of a source in bytes per second, averaged over `source_idle_time`.
     pub body_bytes_per_second_min: u64,
-    /// How long a viewer waits for a session that does not run yet.
+    /// Time for which a viewer waits for a session that does not run yet.
     pub wait_time: Duration,
-    /// How long an origin may take to be found, connected to and heard.
+    /// Time for an origin to answer, from the look-up of its name on.
     pub origin_time: Duration,
-    /// How long a pull outlives its last viewer.
+    /// Time after which a pull without viewers ends.
     pub origin_idle_time: Duration,
-    /// How long a stream that has lost its source waits for another.
+    /// Time for which a held stream waits for another source.
     pub hold_time: Duration,
+    /// Minimal duration of an HLS segment.
     /// How long small pieces wait to be written together, at most.
     pub bundle_time: Duration,
-    /// How long a segment is at least.
     pub hls_segment_time: Duration,
     /// Time after which a client that takes none of its bytes is disconnected.
     pub viewer_stall_time: Duration,
-    /// Request heads.
+    /// Limits of request heads.
     pub http: http::Limits,
-    /// Each stream.
+    /// Limits of each stream.
     pub stream: stream::Limits,
-    /// The token table.
+    /// Limits of the token table.
     pub tokens: gate::Limits,
-    /// The log.
+    /// Limits of the log.
     pub report: ReportLimits,
 }
 
-/// Fields of a response head that are made once, at the start.
+/// Fields of response heads that are made once, at the start.
 pub type Fields = &'static [(&'static str, &'static str)];
 
-/// Of answers that are not the same for the pages of every site.
+/// Field of answers that differ by the site of the page.
 pub const VARIES: Fields = &[("Vary", "Origin")];
 
 /// Another relay, from which streams are fetched: `http://HOST:PORT/PATH`.
@@ -128,12 +130,12 @@ pub struct OriginUrl {
     pub host: Host,
     /// 1 to 65535.
     pub port: NonZeroU16,
-    /// What stands before `/stream/…`: empty, or beginning with a slash and not ending with one.
+    /// Path in front of `/stream/…`: empty, or with a slash at its beginning and none at its end.
     pub path: String,
 }
 
 impl OriginUrl {
-    /// Where it is, unless its name must be looked up.
+    /// Returns its address. `None`: its name must be looked up.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.host {
             Host::Address { address, .. } => Some(SocketAddr::new(*address, self.port.get())),
@@ -148,7 +150,7 @@ impl Display for OriginUrl {
     }
 }
 
-/// Another relay whose lists are this one's, too: where it is, and its URL.
+/// Another relay whose lists this server includes in its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
     address: SocketAddr,
@@ -156,7 +158,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// `None`: its host is a name, and would have to be looked up.
+    /// Creates a peer. `None`: its host is a name, which would need a look-up.
     pub fn new(url: &OriginUrl) -> Option<Peer> {
         Some(Peer {
             address: url.address()?,
@@ -164,12 +166,12 @@ impl Peer {
         })
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it is called.
+    /// Returns its URL.
     pub fn url(&self) -> &OriginUrl {
         &self.url
     }
