@@ -8,7 +8,11 @@
 //! ```
 //!
 //! The session runs meanwhile: a new viewer waits with the others. [`crate::format::splice`] makes
-//! one stream of the sources' bytes.
+//! one stream of the sources' bytes. It drops the unit within which a source breaks, and the bytes
+//! before the next source's first join point. No viewer gets these, and they do not count as a skip.
+//!
+//! Nothing is appended to a held stream, so no viewer skips meanwhile. A viewer that lags may skip
+//! when the next source's bytes overwrite its next byte, as in any stream (`stream::falling`).
 
 use std::net::SocketAddr;
 
@@ -21,8 +25,9 @@ use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
 use crate::stream::{End, Told};
 
-/// A unit is held until it is whole, up to this fraction of the buffer. A source is read in pieces
-/// of the same size, so that one piece pushes no viewer out of the buffer.
+/// The splicer holds a unit until it is whole, up to this fraction of `--buffer`. A source is read
+/// in pieces of at most the same size. So one unit or piece does not push a viewer that keeps up
+/// out of the buffer, unless `--buffers` leaves the stream less than `--buffer`.
 pub(super) const UNIT_PART: usize = 2;
 
 impl Streams {
