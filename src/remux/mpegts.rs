@@ -223,8 +223,8 @@ impl MpegTs {
         self.queue.emit_tracks(sink)
     }
 
-    /// Adds a stream that the map names. A stream that was there before continues. Returns whether
-    /// it is carried.
+    /// Adds an elementary stream of the program map, if its codec can be remuxed. Returns whether
+    /// it was added. An elementary stream of the previous map continues.
     fn carry(&mut self, named: &MapEntry<'_>, had_tracks: &[Track], had: &mut Vec<Stream>) -> bool {
         let is_new = self.streams.iter().all(|stream| stream.pid != named.pid);
         let Some(codec) = named.codec.filter(|_| is_new) else {
