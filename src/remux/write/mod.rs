@@ -60,8 +60,8 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    /// Returns a writer before the first track. A fragment has at most `fragment_bytes_max` bytes
-    /// and one unit.
+    /// Returns a writer before the first track. An MP4 fragment has at most `fragment_bytes_max`
+    /// bytes of media, or a single larger unit.
     pub fn new(to: Target, fragment_bytes_max: usize) -> Writer {
         match to {
             Target::MpegTs => Writer::MpegTs(Box::new(MpegTs::new())),
