@@ -34,8 +34,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// The stream's clock is sped up or slowed down so that the difference would vanish in this time. A
 /// source that is fast by 100 parts in a million stays 50 ms ahead.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(500);
-/// Largest correction, in parts in a million: more than two clocks differ, and less than receivers
-/// notice.
+/// Largest correction, in parts per million. The clocks of two machines differ by less, and
+/// receivers notice only larger ones.
 const HASTE_MAX: i64 = 200;
 /// Bytes of this time are sent together. A key frame takes longer, so it makes no burst.
 const GROUP: Duration = Duration::from_millis(10);
