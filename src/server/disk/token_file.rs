@@ -279,8 +279,8 @@ fn settle(path: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(path)
 }
 
-/// Returns the table of the journal's first `bytes_max` bytes. It may be larger than the limits in
-/// between.
+/// Returns the table that the journal's first `bytes_max` bytes describe. The limits do not apply:
+/// the table may exceed them before later entries remove tokens.
 fn read(file: &File, bytes_max: u64) -> Result<(Tokens, journal::End), String> {
     let mut tokens = Tokens::new(Limits::NONE);
     let mut replay = Replay::default();
