@@ -1,5 +1,10 @@
-//! Viewers that fall out of the buffer: finds them, keeps the rest of their unit, and lets them
-//! continue at a later join point.
+//! Skips: viewers that fall out of the buffer. Finds them, keeps the rest of their unit, and lets
+//! them continue at a later join point.
+//!
+//! A viewer falls out when appended bytes overwrite its next byte. The index `lagging` finds it. A
+//! viewer is in the index if its socket is full, or if it had bytes left after its turn. The others
+//! enter it only when an append overwrites bytes behind `pace_floor`: then more came at once than
+//! the buffer keeps.
 
 use std::time::Duration;
 
@@ -168,8 +173,9 @@ impl<C: Copy> StreamBuffer<C> {
             viewer.header_seen = self.points.header_serial;
         }
         if viewer.lead.bytes_left() > 0 {
-            // The viewer is before a unit's first byte. If it was sent nothing of the header, it gets
-            // the current one later.
+            // The rest of the lead is still sent; the viewer is before a unit's first byte. If
+            // nothing of the lead was sent, it is dropped, and the viewer gets the current header
+            // later.
             if !viewer.lead.has_begun() {
                 viewer.lead = Lead::default();
                 viewer.header_seen = 0;
