@@ -157,7 +157,7 @@ pub struct StreamBuffer<C> {
     /// Viewers that may lag. The key is an offset at or before the viewer's cursor.
     #[cfg_attr(feature = "handover", serde(skip))]
     lagging: BTreeSet<(u64, ViewerId<C>)>,
-    /// Every ready viewer outside of `lagging` has its cursor at or behind this offset.
+    /// Lower bound of the cursors of all ready viewers that are not in `lagging`.
     pace_floor: u64,
     /// Offset of the first byte for which waiting viewers have not been made ready.
     #[cfg_attr(feature = "handover", serde(skip))]
@@ -294,11 +294,11 @@ impl<C: Copy> StreamBuffer<C> {
         self.rate.count(bytes, now.since(self.started));
     }
 
-    /// Returns how many bytes to read from the source at once: no more than the buffer can keep
-    /// beside what viewers whose sockets are open have yet to get. Returns 0 while these have half
-    /// of the buffer to get: then this server is slow, and no viewer should lose bytes for that.
-    /// Returns a quarter after a first piece that does not show the format: viewers who wait for it
-    /// have to find the first byte still.
+    /// Returns how many bytes to read from the source at once: half of what the buffer can keep.
+    ///
+    /// Returns 0 while a viewer whose socket is open has that many bytes to get. Then this server
+    /// is slow, and no viewer should lose bytes for that. Returns a quarter after a first piece
+    /// that does not show the format, since viewers that wait for the format need the first byte.
     pub fn wanted_bytes(&self, pool: &Pool) -> usize {
         let half = self.buffer.keepable_bytes(pool) / 2;
         let is_slow =
