@@ -30,6 +30,8 @@
 //! each input. A part reports to others by an event in a queue, which `relay::dispatch` empties at
 //! the end of the input.
 //!
+//! `CONTRIBUTING.md` has the steps for a new option and for a new container.
+//!
 //! Each list below is a path through the code. Every function in it is called by one above it in
 //! the same list.
 //!
