@@ -101,9 +101,9 @@ pub struct Limits {
     pub origin_idle_time: Duration,
     /// Time for which a held stream waits for another source.
     pub hold_time: Duration,
-    /// Minimal duration of an HLS segment.
-    /// How long small pieces wait to be written together, at most.
+    /// Maximal time for which small pieces wait to be written together.
     pub bundle_time: Duration,
+    /// Minimal duration of an HLS segment.
     pub hls_segment_time: Duration,
     /// Time after which a client that takes none of its bytes is disconnected.
     pub viewer_stall_time: Duration,
