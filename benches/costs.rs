@@ -35,28 +35,32 @@ fn main() {
         && mode == "once"
     {
         let rounds = rounds.parse().expect("a number of rounds");
-        return once(kind, source.parse().expect("a source's number"), rounds);
+        return once(kind, Path::new(source), rounds);
     }
     let wanted = arguments.iter().find(|word| !word.starts_with('-'));
     println!("| what | source | instructions a byte | allocated bytes a byte |");
     println!("|---|---|---|---|");
-    for (number, (source, bytes)) in sources().iter().enumerate() {
+    // Making all sources takes longer under callgrind than reading one.
+    let file = std::env::temp_dir().join(format!("tollgate-costs-{}", std::process::id()));
+    for (source, bytes) in sources() {
+        std::fs::write(&file, &bytes).expect("a file in the temporary folder");
         for kind in KINDS {
             let row = format!("{kind} {source}");
             if wanted.is_some_and(|word| !row.contains(word.as_str())) {
                 continue;
             }
             let before = counting::allocated();
-            let Some(read) = run(kind, bytes) else {
+            let Some(read) = run(kind, &bytes) else {
                 continue;
             };
             let allocated = (counting::allocated() - before) as f64 / read as f64;
-            let rounds = |rounds| instructions(kind, number, rounds);
+            let rounds = |rounds| instructions(kind, &file, rounds);
             // What the process does beside it is the same in both.
             let each = (rounds(3) - rounds(1)) as f64 / 2.0 / read as f64;
             println!("| {kind} | {source} | {each:.1} | {allocated:.1} |");
         }
     }
+    let _ = std::fs::remove_file(&file);
 }
 
 fn sources() -> Vec<(String, Vec<u8>)> {
@@ -134,19 +138,21 @@ fn format(bytes: &[u8]) -> Option<Format> {
     format
 }
 
-fn once(kind: &str, source: usize, rounds: usize) {
-    let sources = sources();
+fn once(kind: &str, source: &Path, rounds: usize) {
+    let bytes = std::fs::read(source).expect("the source's bytes");
     for _ in 0..rounds {
-        run(kind, &sources[source].1);
+        run(kind, &bytes);
     }
 }
 
-/// Returns the instructions of a process that reads a source `times` times.
-fn instructions(kind: &str, source: usize, rounds: usize) -> i64 {
+/// Returns the instructions of a process that reads a source `rounds` times.
+fn instructions(kind: &str, source: &Path, rounds: usize) -> i64 {
     let ran = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(std::env::current_exe().expect("the path of this program"))
-        .args(["once", kind, &source.to_string(), &rounds.to_string()])
+        .args(["once", kind])
+        .arg(source)
+        .arg(rounds.to_string())
         .output()
         .expect("valgrind has to be installed");
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();

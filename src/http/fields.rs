@@ -13,6 +13,19 @@ use super::version::Version;
 /// Largest number of fields that an option can allow. They are split on the stack.
 const FIELDS_MAX: usize = 256;
 
+/// Fields that only proxies, caches and content delivery networks write. `CDN-Loop` is from
+/// RFC 8586.
+const OF_PROXIES: [&str; 8] = [
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "cdn-loop",
+    "x-varnish",
+];
+
 /// Fields in which proxies name the client (RFC 7239). They count only if they come from a known
 /// proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +34,8 @@ pub struct Forwarded {
     pub standard: Option<String>,
     /// `X-Forwarded-For`.
     pub x_forwarded_for: Option<String>,
-    /// Whether there is another field that proxies write: `X-Real-IP`, or a name that begins with
-    /// `X-Forwarded-`. Its value never counts.
+    /// Whether there is another field that proxies write: one of [`OF_PROXIES`], or a name that
+    /// begins with `X-Forwarded-`. Its value never counts.
     pub has_others: bool,
 }
 
@@ -126,8 +139,10 @@ impl Fields {
                 "x-forwarded-for" => {
                     append(&mut request.forwarded.x_forwarded_for, field.name, &value())?
                 }
-                "x-real-ip" => request.forwarded.has_others = true,
-                name => request.forwarded.has_others |= name.starts_with("x-forwarded-"),
+                name => {
+                    request.forwarded.has_others |=
+                        OF_PROXIES.contains(&name) || name.starts_with("x-forwarded-");
+                }
             }
         }
         Ok(found)

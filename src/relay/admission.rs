@@ -11,6 +11,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::lists::is_of_proxy;
 use super::pass::{Admission, Barred, Role};
 use super::{RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, Denied, SessionId, Subnet, Tokens, Transport, network_of};
@@ -148,7 +149,7 @@ impl<'a> AccessRequest<'a> {
             from: caller.is_named.then_some(caller.peer),
             to: None,
             is_proxied: caller.is_proxied,
-            is_forwarded: head.fields.forwarded.is_there(),
+            is_forwarded: head.fields.forwarded.is_there() || is_of_proxy(head.fields.via.as_deref()),
             host: &head.host,
             origin: head.fields.origin.as_deref(),
             site: head.fields.site.as_deref(),

@@ -258,6 +258,11 @@ fn what_a_forgotten_proxy_brings_has_no_rights_of_its_host() {
         "Forwarded: for=198.51.100.7",
         "X-Real-IP: 198.51.100.7",
         "x-forwarded-proto: https",
+        "Via: 1.1 cache.example",
+        "Via:",
+        "Via: 1.1 tollgate-peer, 1.1 cache.example",
+        "CDN-Loop: cdn.example",
+        "X-Varnish: 32770",
     ] {
         for (method, target) in [
             ("GET", "/api/list-tokens"),

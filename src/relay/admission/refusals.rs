@@ -113,7 +113,7 @@ pub fn of_nobody() -> Refusal {
 /// 403: the request came through a proxy that is not configured.
 pub fn of_stranger_proxy() -> Refusal {
     forbidden(
-        "a proxy brings this request, as a field such as Forwarded, X-Forwarded-For or X-Real-IP shows, and this server has been told of none there, so that \
+        "a proxy brings this request, as a field such as Via, Forwarded, X-Forwarded-For or X-Real-IP shows, and this server has been told of none there, so that \
          all who come by it would have its rights; --forwarded-from=ADDR names it, and then the client's own address counts",
     )
 }

@@ -64,7 +64,7 @@ enum Rule {
     Transport,
     /// At most one source a second begins by what a token names.
     Beginnings,
-    /// No loop of relays.
+    /// No loop of relays, and no call through an unknown proxy.
     Via,
     /// `--streams`
     Streams,
@@ -265,9 +265,8 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
             Viewer | Remuxed | Hls | Pull => Refused(508),
             Rtp | Bare | Group | BareGroup => DoesNotApply(NO_REQUEST),
             Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
-            WatchPage | Call | Events | Figures | Page | Health | Options => {
-                DoesNotApply("nothing is fetched for it")
-            }
+            Call | Events | Figures | Page => Refused(403),
+            WatchPage | Health | Options => DoesNotApply("nothing is fetched for it"),
         },
         Rule::Streams => match way {
             Put | Post | Icecast | Pull => Refused(503),

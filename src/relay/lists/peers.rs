@@ -152,6 +152,12 @@ fn request(peer: &Peer, rows: &Rows) -> String {
     )
 }
 
+/// Returns whether a proxy has passed a request on. A proxy appends itself to `Via`, behind the peer
+/// that sent the request.
+pub fn is_of_proxy(via: Option<&str>) -> bool {
+    via.is_some_and(|via| elements(via, ',').last() != Some(VIA))
+}
+
 /// Returns whether a request comes from a peer.
 pub fn is_of_peer(via: Option<&str>) -> bool {
     via.is_some_and(|via| elements(via, ',').any(|hop| hop == VIA))
@@ -354,6 +360,21 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_of_peer(Some(via)), is_peers, "{via}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_known_by_the_end_of_via() {
+        for (via, is_proxys) in [
+            (None, false),
+            (Some("1.1 tollgate-peer"), false),
+            (Some("1.1 proxy, 1.1 tollgate-peer"), false),
+            (Some("1.1 tollgate-peer,1.1 proxy"), true),
+            (Some("1.1 tollgate-peer,"), true),
+            (Some("1.1 tollgate-0123"), true),
+            (Some(""), true),
+        ] {
+            assert_eq!(is_of_proxy(via), is_proxys, "{via:?}");
         }
     }
 
