@@ -251,7 +251,7 @@ impl MpegTs {
             self.has_indicator |= has_flag;
             // The previous PES packet had no picture. Its mark belongs to this one.
             let was_marked = self.search.take().is_some_and(|search| search.is_marked());
-            if is_readable && (codec.has_nals() || !self.has_indicator) {
+            if is_readable && (codec.is_read() || !self.has_indicator) {
                 let is_marked = has_flag || was_marked;
                 self.search = Some(Search::begin(
                     codec,

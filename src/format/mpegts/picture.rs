@@ -29,14 +29,16 @@ impl Codec {
         }
     }
 
-    /// Returns whether streams of this codec are sequences of NAL units.
-    pub fn has_nals(self) -> bool {
-        matches!(self, Codec::H264 | Codec::Hevc)
+    /// Returns whether the pictures of this codec show whether they are key pictures.
+    pub fn is_read(self) -> bool {
+        self != Codec::Other
     }
 
     /// Returns how many bytes tell what a unit is. `first` is its first byte.
     fn telling_bytes(self, first: u8) -> usize {
         match self {
+            Codec::Mpeg12 if first == PICTURE => 3,
+            Codec::Mpeg12 if first == EXTENSION => 2,
             Codec::H264 if matches!(first & 0x1f, 1 | 2 | 6) => 2,
             Codec::Hevc if first >> 1 & 0x3f == 39 => 3,
             _ => 1,
@@ -47,11 +49,15 @@ impl Codec {
     fn look(self, unit: &[u8], may_be_rest: bool) -> Look {
         let first = unit.first().copied().unwrap_or(0);
         match self {
-            Codec::Mpeg12 => match first {
-                0xb3 => Look::Key,
+            Codec::Mpeg12 => match unit {
+                [SEQUENCE, ..] => Look::SequenceHeader,
+                [EXTENSION, second, ..] if matches!(second >> 4, 1 | 2) => Look::Set,
+                [GROUP, ..] => Look::Group,
+                [PICTURE, _, third, ..] if third >> 3 & 7 == INTRA => Look::Intra,
+                [PICTURE, ..] => Look::Other,
                 // Slices
-                0x01..=0xaf if may_be_rest => Look::Nothing,
-                _ => Look::Other,
+                [0x01..=0xaf, ..] if !may_be_rest => Look::Other,
+                _ => Look::Nothing,
             },
             Codec::H264 | Codec::Hevc => {
                 let is_hevc = self == Codec::Hevc;
@@ -89,7 +95,13 @@ impl Codec {
         } else {
             first & 0x1f
         };
+        // Kind 19 is the header of a sequence, and kind 21 its extensions.
         let number = match (self, kind) {
+            (Codec::Mpeg12, _) => match (first, nal.get(1)? >> 4) {
+                (SEQUENCE, _) => 0,
+                (EXTENSION, number @ (1 | 2)) => number.into(),
+                _ => return None,
+            },
             (Codec::H264, 7) => golomb(nal.get(4..)?)?,
             (Codec::H264, 8) => golomb(nal.get(1..)?)?,
             (Codec::Hevc, 32) => u32::from(nal.get(2)? >> 4),
@@ -101,6 +113,13 @@ impl Codec {
         Some((kind, number))
     }
 }
+
+/// Start codes of MPEG-1 and MPEG-2 video, and the type of a picture that needs no other.
+const PICTURE: u8 = 0;
+const SEQUENCE: u8 = 0xb3;
+const EXTENSION: u8 = 0xb5;
+const GROUP: u8 = 0xb8;
+const INTRA: u8 = 1;
 
 /// Returns whether a NAL unit makes a marked picture a point at which decoding can begin: the first
 /// slice of an I picture of H.264, or a recovery point.
@@ -142,6 +161,10 @@ enum Look {
     Key,
     /// A parameter set that marks the picture.
     Sequence,
+    /// The same, and decoding can begin with the picture, whatever its type is.
+    SequenceHeader,
+    /// A group of pictures begins: it marks the picture.
+    Group,
     /// A parameter set that does not mark the picture.
     Set,
     /// The picture begins.
@@ -236,23 +259,25 @@ impl Search {
                 let unit = &unit[..usize::from(self.told)];
                 if unit.len() == self.codec.telling_bytes(unit[0]) {
                     self.told = TOLD;
-                    self.note(self.codec.look(unit, self.may_be_rest), *byte, sets);
+                    self.note(self.codec.look(unit, self.may_be_rest), unit, sets);
                 }
             }
         }
     }
 
-    fn note(&mut self, look: Look, first: u8, sets: &mut Sets) {
+    fn note(&mut self, look: Look, unit: &[u8], sets: &mut Sets) {
         match look {
             Look::Key => self.is_join = Some(true),
             Look::Intra => self.is_join = Some(self.is_marked),
             Look::Other => self.is_join = Some(self.is_marked && self.may_begin),
             Look::Recovery => self.may_begin = true,
             Look::Begin => self.may_be_rest = false,
-            Look::Sequence | Look::Set => {
+            Look::Group => (self.may_be_rest, self.is_marked) = (false, true),
+            Look::Sequence | Look::SequenceHeader | Look::Set => {
                 self.may_be_rest = false;
-                self.is_marked |= look == Look::Sequence;
-                sets.begin(first);
+                self.is_marked |= look != Look::Set;
+                self.may_begin |= look == Look::SequenceHeader;
+                sets.begin(unit);
             }
             Look::Nothing => {}
         }
@@ -333,8 +358,7 @@ mod tests {
     #[test]
     fn a_unit_shows_whether_its_picture_is_a_key_picture() {
         for unit in 0..=0xff {
-            let mpeg = Some(unit == 0xb3);
-            let mpeg_rest = mpeg.filter(|_| !matches!(unit, 0x01..=0xaf));
+            let mpeg = matches!(unit, 0x01..=0xaf).then_some(false);
             let h264 = match unit % 32 {
                 5 => Some(true),
                 1..=4 => Some(false),
@@ -346,7 +370,7 @@ mod tests {
                 _ => None,
             };
             for (codec, first, rest) in [
-                (Codec::Mpeg12, mpeg, mpeg_rest),
+                (Codec::Mpeg12, mpeg, None),
                 (Codec::H264, h264, h264.filter(|is_join| *is_join)),
                 (Codec::Hevc, hevc, hevc.filter(|is_join| *is_join)),
                 (Codec::Other, Some(false), Some(false)),
@@ -383,6 +407,9 @@ mod tests {
         let vps: &[u8] = &[0x40, 1, 0x0c];
         let (trail, cra, clean): (&[u8], &[u8], &[u8]) =
             (&[2, 1, 0x80], &[0x2a, 1], &[0x4e, 1, 6, 9]);
+        let (sequence, group): (&[u8], &[u8]) = (&[0xb3, 0x16, 0], &[0xb8, 0, 8]);
+        let coding: &[u8] = &[0xb5, 0x8f, 0xff];
+        let (mpeg_i, mpeg_p): (&[u8], &[u8]) = (&[0, 0, 0x0f], &[0, 0, 0x57]);
         for (codec, units, plain, flagged) in [
             (Codec::H264, vec![&intra[..]], false, true),
             (Codec::H264, vec![&all_intra], false, true),
@@ -400,6 +427,12 @@ mod tests {
             (Codec::Hevc, vec![clean, trail], false, true),
             (Codec::Hevc, vec![vps, clean, trail], true, true),
             (Codec::Hevc, vec![cra], true, true),
+            (Codec::Mpeg12, vec![group, mpeg_i], true, true),
+            (Codec::Mpeg12, vec![group, mpeg_p], false, false),
+            (Codec::Mpeg12, vec![sequence, coding, mpeg_i], true, true),
+            (Codec::Mpeg12, vec![sequence, mpeg_p], true, true),
+            (Codec::Mpeg12, vec![mpeg_i], false, true),
+            (Codec::Mpeg12, vec![mpeg_p], false, false),
         ] {
             let coded = coded(&units);
             assert_eq!(is_join(codec, &coded, false), Some(plain), "{units:x?}");

@@ -1,5 +1,5 @@
-//! Newest parameter sets of H.264 and H.265, for decoders that begin at a key picture without its
-//! own sets. ffmpeg writes such MPEG-TS from MP4.
+//! Newest parameter sets of H.264 and H.265, and sequence headers of MPEG-2 video, for decoders that
+//! begin at a key picture without its own sets. ffmpeg writes such MPEG-TS from MP4.
 //!
 //! At most [`SETS_BYTES_MAX`] are kept. Of a stream with more nothing is kept.
 
@@ -51,10 +51,10 @@ impl Sets {
         self.coming.clear();
     }
 
-    /// Begins a parameter set with this byte.
-    pub fn begin(&mut self, first: u8) {
+    /// Begins a parameter set with these bytes.
+    pub fn begin(&mut self, first: &[u8]) {
         self.coming.clear();
-        self.coming.push(first);
+        self.coming.extend_from_slice(first);
     }
 
     /// Takes the next byte, if a set has begun.
@@ -71,11 +71,15 @@ impl Sets {
             self.coming.clear();
         }
         let end = self.coming.len().saturating_sub(others);
-        let zeros = self.coming[..end]
-            .iter()
-            .rev()
-            .take_while(|byte| **byte == 0);
-        let nal = &self.coming[..end - zeros.count()];
+        let coming = &self.coming[..end];
+        // Zeros behind a NAL unit do not belong to it. A header of MPEG-2 may end with zeros: the
+        // first bit of its start code is set.
+        let has_end = coming.first().is_some_and(|first| first & 0x80 != 0);
+        let zeros = coming.iter().rev().take_while(|byte| **byte == 0);
+        let nal = match has_end {
+            true => coming,
+            false => &coming[..end - zeros.count()],
+        };
         if let Some(name) = name(nal) {
             self.brought |= 1 << name.0;
             let place = self.kept.iter().position(|set| set.name == name);

@@ -718,8 +718,13 @@ fn sets(coded: &[u8], counter: u8) -> Vec<u8> {
 
 /// Returns the header at each join point, after the tables.
 fn headers_at_joins(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    headers_of(0x1b, packets)
+}
+
+/// The same for video of this stream type.
+fn headers_of(video: u8, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut scanner = MpegTs::default();
-    let tables = tables(&[(0x1b, VIDEO)]);
+    let tables = tables(&[(video, VIDEO)]);
     let bytes = [tables.clone(), packets.concat()].concat();
     let mut headers = Vec::new();
     let fed = scanner.feed(&bytes, 0, &mut |finding, header| {
@@ -798,6 +803,33 @@ fn a_start_at_a_key_picture_without_parameter_sets_gets_the_newest_ones() {
         (vec![picture(0, 0, &[KEY])], vec![vec![]]),
     ] {
         assert_eq!(headers_at_joins(&packets), headers);
+    }
+}
+
+/// An encoder of MPEG-2 may send the header of the sequence once. It may end with zeros.
+#[test]
+fn a_start_at_a_picture_of_mpeg_2_without_a_sequence_header_gets_the_newest_one() {
+    const SEQUENCE: &[u8] = &[0, 0, 1, 0xb3, 0x14, 0, 0xb4, 0x13, 0, 0x62, 0xe0, 0];
+    const EXTENSION: &[u8] = &[0, 0, 1, 0xb5, 0x14, 0x8a, 0, 1, 0, 0];
+    const GROUP: &[u8] = &[0, 0, 1, 0xb8, 0, 8, 0, 0x40];
+    const KEY: &[u8] = &[0, 0, 1, 0, 0, 0x0f, 0xff, 0xf8, 0, 0, 1, 1, 7];
+    const NO_KEY: &[u8] = &[0, 0, 1, 0, 0, 0x57, 0xff, 0xf8, 0, 0, 1, 1, 7];
+    let picture = |counter: u8, flags, coded: &[&[u8]]| {
+        let mut packet = begins(VIDEO, flags, 1, &coded.concat());
+        packet[3] |= counter;
+        packet
+    };
+    for flags in [0, RANDOM_ACCESS] {
+        let packets = [
+            picture(0, flags, &[SEQUENCE, EXTENSION, GROUP, KEY]),
+            picture(1, 0, &[NO_KEY]),
+            picture(2, flags, &[GROUP, KEY]),
+            picture(3, flags, &[NO_KEY]),
+            picture(4, flags, &[SEQUENCE, EXTENSION, GROUP, KEY]),
+        ];
+        let both = [&[0], SEQUENCE, &[0], EXTENSION].concat();
+        let headers = [vec![], sets(&both, 2), sets(&both, 4)];
+        assert_eq!(headers_of(2, &packets), headers, "{flags:#x}");
     }
 }
 
