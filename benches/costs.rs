@@ -2,7 +2,8 @@
 //! allocated bytes. Ordinary files stand beside the hostile sources of the tests.
 //!
 //! `cargo bench --bench costs` prints the table. It needs valgrind. `cargo bench --bench costs --
-//! remux` prints the rows whose names contain that word.
+//! remux` prints the rows whose names contain that word. `cargo bench --bench costs -- FILE…` prints
+//! the rows of these files, each with a `/` in its path.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,12 +38,23 @@ fn main() {
         let rounds = rounds.parse().expect("a number of rounds");
         return once(kind, Path::new(source), rounds);
     }
-    let wanted = arguments.iter().find(|word| !word.starts_with('-'));
+    let wanted = arguments
+        .iter()
+        .find(|word| !word.starts_with('-') && !word.contains('/'));
     println!("| what | source | instructions a byte | allocated bytes a byte |");
     println!("|---|---|---|---|");
     // Making all sources takes longer under callgrind than reading one.
     let file = std::env::temp_dir().join(format!("tollgate-costs-{}", std::process::id()));
-    for (source, bytes) in sources() {
+    let files: Vec<&String> = arguments.iter().filter(|word| word.contains('/')).collect();
+    let sources = match files.is_empty() {
+        true => sources(),
+        false => {
+            let read = |path: &String| std::fs::read(path).expect("the file");
+            let files = files.iter().map(|path| (path.to_string(), read(path)));
+            files.collect()
+        }
+    };
+    for (source, bytes) in sources {
         std::fs::write(&file, &bytes).expect("a file in the temporary folder");
         for kind in KINDS {
             let row = format!("{kind} {source}");

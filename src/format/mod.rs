@@ -324,6 +324,15 @@ impl Scanner {
         }
     }
 
+    /// Returns the work since the last call, as the number of bytes that take as long to copy.
+    pub fn take_work(&mut self) -> usize {
+        let of_container = match &mut self.state {
+            State::Known(Container::MpegTs(scanner)) => scanner.take_work(),
+            State::Known(_) | State::Undecided(_) | State::Unknown => 0,
+        };
+        self.window.take_work() + of_container
+    }
+
     /// Returns the newest header. It fits all points that were reported since.
     pub fn header(&self) -> Header<'_> {
         match &self.state {

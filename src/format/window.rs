@@ -36,6 +36,9 @@ pub(crate) trait Walker<Out: ?Sized> {
     fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<Step, Unsupported>;
 }
 
+/// Work of looking at an element, a tag, a box or a sample: the number of bytes that take as long to
+/// copy.
+const LOOK_WORK: usize = 32;
 /// Capacity that an empty window keeps, so that a small element needs no new allocation.
 const KEPT_BYTES: usize = 16 * 1024;
 /// The window removes passed bytes when there are at least this many, and at least as many as bytes
@@ -57,7 +60,7 @@ pub(crate) struct Window {
     wanted: usize,
     /// Number of bytes at the end of the last input that the walker had not seen when it gave up.
     unread: usize,
-    /// Number of elements passed since [`Window::take_passes`].
+    /// Number of elements passed since [`Window::take_work`].
     #[cfg_attr(feature = "handover", serde(skip))]
     passes: usize,
 }
@@ -114,11 +117,10 @@ impl Window {
         }
     }
 
-    /// Returns how many elements were passed since the last call. The number does not depend on how
-    /// the bytes were cut.
-    #[cfg_attr(not(feature = "remux"), allow(dead_code, reason = "only readers ask"))]
-    pub(crate) fn take_passes(&mut self) -> usize {
-        std::mem::take(&mut self.passes)
+    /// Returns the work of the looks since the last call. It does not depend on how the bytes were
+    /// cut.
+    pub(crate) fn take_work(&mut self) -> usize {
+        LOOK_WORK * std::mem::take(&mut self.passes)
     }
 
     /// Returns the bytes that no walker has passed: the held ones and, after a walker gave up, the

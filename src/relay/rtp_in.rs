@@ -22,7 +22,7 @@ use super::timers::{Armed, Owner};
 use super::{Settings, StreamId};
 use crate::gate::{Join, Tokens, Transport, Tuple};
 use crate::held::hash_map_bytes;
-use crate::rtp::{self, Bare, Beginnings, Candidates, Control, Packet};
+use crate::rtp::{self, Bare, Beginnings, Candidates, Control, Named, Packet};
 use crate::time::Instant;
 
 /// Socket that received a datagram.
@@ -110,6 +110,12 @@ impl Sender {
             to: Some(self.named),
             ..AccessRequest::without_request(way, self.from)
         }
+    }
+}
+
+impl Named for Sender {
+    fn name(&self) -> SocketAddr {
+        self.named
     }
 }
 

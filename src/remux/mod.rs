@@ -40,9 +40,6 @@ use mp4::Mp4;
 use mpegts::MpegTs;
 use packets::Handler;
 
-/// Work of looking at an element, a tag, a box or a sample.
-const LOOK_WORK: usize = 32;
-
 /// Reader of one stream.
 pub struct Reader {
     container: Container,
@@ -100,7 +97,7 @@ impl Reader {
 
     /// Returns the work since the last call for bytes that made no unit ([`ReaderEvent::work`]).
     pub fn take_work(&mut self) -> usize {
-        LOOK_WORK * self.window.take_passes()
+        self.window.take_work()
     }
 
     /// Returns how far the current times of the stream are moved, in nanoseconds.

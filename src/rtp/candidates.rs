@@ -1,17 +1,19 @@
 //! Senders of one packet: a second packet in sequence makes them a source (RFC 3550 appendix A.1).
 //!
-//! Anyone who can send from a token's address can fill this table, so it never refuses a new
-//! sender. Each sender has one place, a new one replaces the oldest, and a place expires after
-//! [`PROBATION_TIME`]. Memory: at most [`DATAGRAM_BYTES_MAX`] of datagrams and [`PLACES_MAX`]
-//! places, 0.75 MiB. If the datagrams are full, the sender still gets a place, and its stream
-//! begins with the second packet.
+//! Anyone who can send from a token's address, or to a group, can fill this table, so it never
+//! refuses a new sender. Each sender has one place, a new one replaces the oldest, and a place
+//! expires after [`PROBATION_TIME`]. Many may send to one group: its senders have
+//! [`PLACES_OF_NAME_MAX`] places, and keep the datagram of one. Memory: at most
+//! [`DATAGRAM_BYTES_MAX`] of datagrams and [`PLACES_MAX`] places, 0.75 MiB. If the datagrams are
+//! full, the sender still gets a place, and its stream begins with the second packet.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Packet, Probation};
-use crate::held::{hash_map_bytes, tree_map_bytes};
+use crate::held::{hash_map_bytes, tree_map_bytes, tree_set_bytes};
 use crate::time::Instant;
 
 /// The first packets of senders, until their second packets arrive.
@@ -20,9 +22,17 @@ pub struct Candidates<Sender> {
     places: HashMap<Sender, Candidate>,
     /// The sender of each serial, in order of age.
     order: BTreeMap<u64, Sender>,
+    /// The serials of each name.
+    by_name: BTreeSet<(SocketAddr, u64)>,
     serial_next: u64,
     /// Bytes of all datagrams.
     datagram_bytes: usize,
+}
+
+/// A sender, with what a token names: its address, or the group that it sends to.
+pub trait Named: Copy + Eq + Hash {
+    /// Returns that address.
+    fn name(&self) -> SocketAddr;
 }
 
 #[derive(Debug)]
@@ -38,6 +48,8 @@ struct Candidate {
 const PROBATION_TIME: Duration = Duration::from_secs(2);
 /// Largest number of senders that wait.
 const PLACES_MAX: usize = 768;
+/// Largest number of senders of one name.
+const PLACES_OF_NAME_MAX: usize = 16;
 /// Largest size of their datagrams.
 const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 
@@ -46,13 +58,14 @@ impl<Sender> Default for Candidates<Sender> {
         Candidates {
             places: HashMap::new(),
             order: BTreeMap::new(),
+            by_name: BTreeSet::new(),
             serial_next: 0,
             datagram_bytes: 0,
         }
     }
 }
 
-impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
+impl<Sender: Named> Candidates<Sender> {
     /// Handles a packet. If it follows the sender's first packet, returns that packet, which is
     /// empty if there was no space. Otherwise the packet becomes the first one.
     pub fn hear(
@@ -75,19 +88,23 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
             ssrc: packet.ssrc,
             sequence_number: packet.sequence_number,
         };
-        let kept = if has_room { datagram } else { &[] };
+        let is_first = self.serials_of(from).next().is_none();
+        let kept = if has_room && is_first { datagram } else { &[] };
         self.put(from, probation, kept, now);
         None
     }
 
     fn put(&mut self, from: Sender, probation: Probation, datagram: &[u8], now: Instant) {
-        if self.places.len() >= PLACES_MAX {
+        if let Some(oldest) = self.oldest_of_too_many(from) {
+            self.take(oldest);
+        } else if self.places.len() >= PLACES_MAX {
             self.drop_oldest();
         }
         self.datagram_bytes += datagram.len();
         let serial = self.serial_next;
         self.serial_next += 1;
         self.order.insert(serial, from);
+        self.by_name.insert((from.name(), serial));
         let candidate = Candidate {
             probation,
             datagram: datagram.into(),
@@ -108,8 +125,23 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
     fn take(&mut self, from: Sender) -> Option<Candidate> {
         let candidate = self.places.remove(&from)?;
         self.order.remove(&candidate.serial);
+        self.by_name.remove(&(from.name(), candidate.serial));
         self.datagram_bytes -= candidate.datagram.len();
         Some(candidate)
+    }
+
+    /// Returns the serials of the senders with this sender's name, the oldest first.
+    fn serials_of(&self, from: Sender) -> impl Iterator<Item = u64> {
+        let name = from.name();
+        let its = self.by_name.range((name, 0)..=(name, u64::MAX));
+        its.map(|(_, serial)| *serial)
+    }
+
+    /// Returns the oldest sender of this sender's name, if the name has all its places.
+    fn oldest_of_too_many(&self, from: Sender) -> Option<Sender> {
+        self.serials_of(from).nth(PLACES_OF_NAME_MAX - 1)?;
+        let oldest = self.serials_of(from).next()?;
+        self.order.get(&oldest).copied()
     }
 
     fn drop_oldest(&mut self) {
@@ -136,7 +168,8 @@ impl<Sender: Copy + Eq + Hash> Candidates<Sender> {
 
     /// Returns the allocated memory in bytes.
     pub fn held_bytes(&self) -> usize {
-        self.datagram_bytes + hash_map_bytes(&self.places) + tree_map_bytes(&self.order)
+        let orders = tree_map_bytes(&self.order) + tree_set_bytes(&self.by_name);
+        self.datagram_bytes + hash_map_bytes(&self.places) + orders
     }
 }
 
@@ -146,6 +179,12 @@ mod tests {
     use std::net::SocketAddr;
 
     type Sender = (SocketAddr, SocketAddr);
+
+    impl Named for Sender {
+        fn name(&self) -> SocketAddr {
+            self.0
+        }
+    }
 
     fn at(milliseconds: u64) -> Instant {
         Instant::after_start(Duration::from_millis(milliseconds))
@@ -169,6 +208,28 @@ mod tests {
         let packet = Packet::parse(&datagram).expect("good RTP");
         let first = candidates.hear(from(number), &packet, &datagram, now);
         first.map(|first| first.len())
+    }
+
+    /// Any number of hosts may send to a group. They do not drive out the senders of other names.
+    #[test]
+    fn the_senders_to_one_group_have_few_places() {
+        let mut candidates = Candidates::default();
+        let group = from(1).0;
+        assert_eq!(hear(&mut candidates, 2, 1, 100, at(0)), None);
+        let header = Packet::header(33, 1, 0, 7);
+        let datagram = [&header[..], &[1; 60_000]].concat();
+        let packet = Packet::parse(&datagram).expect("good RTP");
+        for number in 10..5_000 {
+            let sender = (group, from(number).1);
+            let first = candidates.hear(sender, &packet, &datagram, at(1));
+            assert_eq!(first, None);
+            assert!(candidates.places.len() <= 1 + PLACES_OF_NAME_MAX);
+            assert_eq!(candidates.order.len(), candidates.by_name.len());
+        }
+        assert!(candidates.datagram_bytes < 2 * datagram.len());
+        assert_eq!(hear(&mut candidates, 2, 2, 100, at(2)), Some(112));
+        candidates.expire(at(6_000));
+        assert_eq!(candidates.held_bytes(), 0);
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod sequence;
 
 pub use bare::Bare;
 pub use beginnings::Beginnings;
-pub use candidates::Candidates;
+pub use candidates::{Candidates, Named};
 pub use fec::{Fec, Side};
 pub use pacing::Pacing;
 pub use packet::{Control, Packet, is_control};

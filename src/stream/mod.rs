@@ -452,6 +452,12 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
+    /// Returns the work of scanning since the last call, as the number of bytes that take as long to
+    /// copy.
+    pub fn take_work(&mut self) -> usize {
+        self.scanner.take_work()
+    }
+
     fn scan(&mut self, bytes: &[u8], now: Instant) {
         let serial = self.points.header_serial;
         let (points, cutter) = (&mut self.points, &mut self.cutter);

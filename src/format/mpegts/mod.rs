@@ -57,6 +57,9 @@ pub struct MpegTs {
     told_shape: (usize, usize),
     /// Continuity counter of the video's last packet.
     counter: u8,
+    /// Number of packets with tables since [`MpegTs::take_work`].
+    #[cfg_attr(feature = "handover", serde(skip))]
+    table_packets: usize,
     /// Whether the newest join point is a scrambled packet.
     is_scrambled: bool,
     /// PES packets beside the video that have begun and are not whole.
@@ -92,6 +95,9 @@ const SOUND_ONLY_TICKS: i64 = 4 * MediaTime::TICKS_PER_SECOND as i64;
 /// Smallest distance between join points of sound.
 const AUDIO_SPACING: u64 = 1024;
 /// Longest stretch without a packet. After it the stream is no transport stream any more.
+/// Work of a packet with tables: they have checksums, a packet may have eleven, and each may change
+/// the header.
+const TABLE_WORK: usize = 2048;
 pub(crate) const OUT_OF_STEP_BYTES_MAX: u64 = 64 * 1024;
 
 impl MpegTs {
@@ -113,6 +119,11 @@ impl MpegTs {
         let behind = offset + bytes.len() as u64;
         broken |= behind.saturating_sub(self.in_step_until) > 2 * OUT_OF_STEP_BYTES_MAX;
         if broken { Err(Unsupported) } else { Ok(()) }
+    }
+
+    /// Returns the work since the last call.
+    pub fn take_work(&mut self) -> usize {
+        TABLE_WORK * std::mem::take(&mut self.table_packets)
     }
 
     /// Returns the header in force.
@@ -138,6 +149,7 @@ impl MpegTs {
         if packet.is_damaged() {
             return Ok(());
         }
+        self.table_packets += usize::from(self.tables.has_pid(packet.pid()));
         let video = self.tables.streams().video;
         let had_streams = !self.tables.streams().is_empty();
         if self.tables.read(packet)? {

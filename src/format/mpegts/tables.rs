@@ -70,6 +70,12 @@ impl Tables {
             .for_each(|table| part(&table.packets));
     }
 
+    /// Returns whether packets of this PID carry tables.
+    pub(super) fn has_pid(&self, pid: u16) -> bool {
+        let mut named = self.programs[..self.named].iter();
+        pid == 0 || named.any(|program| program.pid == pid)
+    }
+
     /// Reads a packet that may carry a table. Returns whether the header has changed.
     pub(super) fn read(&mut self, packet: Packet<'_>) -> Result<bool, Unsupported> {
         let pid = packet.pid();

@@ -33,6 +33,10 @@ impl Splicer {
         false
     }
 
+    pub fn take_work(&mut self) -> usize {
+        0
+    }
+
     pub fn held_bytes(&self) -> usize {
         0
     }

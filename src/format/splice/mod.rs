@@ -201,6 +201,15 @@ impl Splicer {
         self.is_joining()
     }
 
+    /// Returns the work since the last call, as the number of bytes that take as long to copy.
+    pub fn take_work(&mut self) -> usize {
+        match &mut self.stage {
+            Phase::Running(running) => running.window.take_work(),
+            Phase::Joining(joining) => joining.scanner.take_work(),
+            Phase::Opening(_) | Phase::Through => 0,
+        }
+    }
+
     /// Returns the bytes of its allocations: at most [`Splicer::held_bytes_max`].
     pub fn held_bytes(&self) -> usize {
         match &self.stage {

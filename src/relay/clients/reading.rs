@@ -669,6 +669,27 @@ mod tests {
         assert!(!stage.relay.has_ahead());
     }
 
+    /// Small blocks take far longer to scan and to splice than their bytes take to copy.
+    #[cfg(feature = "hold")]
+    #[test]
+    fn small_elements_cost_a_source_what_they_take() {
+        let cluster = b"\x1f\x43\xb6\x75\xff\xe7\x81\x00";
+        let header = [
+            &b"\x1a\x45\xdf\xa3\x87\x42\x82\x84webm\x18\x53\x80\x67\xff\x16\x54\xae\x6b\x88"[..],
+            b"\xae\x86\xd7\x81\x01\x83\x81\x01",
+            cluster,
+        ];
+        let blocks = b"\xa3\x84\x81\x00\x00\x80".repeat(1000);
+        for (option, looks) in [("--hold=0", 1000), ("--hold=60", 2000)] {
+            let mut stage = Stage::new(&[option]);
+            let source =
+                stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n");
+            stage.relay.received(source, &header.concat(), stage.now);
+            let cost = stage.relay.received(source, &blocks, stage.now);
+            assert!(cost >= blocks.len() + 32 * looks, "{option}: {cost}");
+        }
+    }
+
     /// Each go costs something, each byte, each head that is there, and each piece of a body.
     #[test]
     fn what_is_read_costs_what_comes_of_it() {

@@ -75,8 +75,10 @@ pub(super) struct Streams {
     remuxed: Vec<u8>,
     /// Remuxed streams that have yet to catch up with their originals.
     behind: VecDeque<StreamId>,
-    /// Remuxing cost since the last `take_work`.
+    /// Remuxing work since the last `take_work`.
     work: usize,
+    /// Work of scanning and splicing since then.
+    scan_work: usize,
     /// Streams that have datagrams for their UDP clients.
     posting: VecDeque<StreamId>,
     /// The stream that sent datagrams last.
@@ -120,6 +122,7 @@ impl Streams {
             remuxed: Vec::new(),
             behind: VecDeque::new(),
             work: 0,
+            scan_work: 0,
             posting: VecDeque::new(),
             posted: None,
             buckets: TokenBuckets::new(BUCKETS_MAX),

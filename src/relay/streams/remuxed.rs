@@ -416,9 +416,10 @@ impl Streams {
         Some(RemuxError::Unfit(why.to_owned()).refusal(remuxed.target))
     }
 
-    /// Returns the remuxing cost since the last call, in bytes that are only passed on.
+    /// Returns the work of scanning, splicing and remuxing since the last call, as the number of
+    /// bytes that take as long to pass on.
     pub fn take_work(&mut self) -> usize {
-        std::mem::take(&mut self.work)
+        std::mem::take(&mut self.work) + std::mem::take(&mut self.scan_work)
     }
 
     /// Ends a remuxed stream after an error. Its original goes on.

@@ -324,6 +324,7 @@ impl Streams {
         };
         let mut spliced = std::mem::take(&mut self.spliced);
         let fed = splicer.feed(bytes, &mut spliced);
+        self.scan_work += splicer.take_work();
         self.pass_on(id, &spliced, ctx);
         spliced.clear();
         // One stream's large unit must not keep this much memory for all streams.
@@ -347,6 +348,13 @@ impl Streams {
         };
         let was_undecided = stream.buffer.told() == Told::Undecided;
         stream.buffer.keep(bytes, &mut self.pool, now);
+        // The output of a remuxer costs what its input does.
+        let scan_work = stream.buffer.take_work();
+        self.scan_work += if stream.remuxed.is_none() {
+            scan_work
+        } else {
+            0
+        };
         let has_grown = stream.buffer.segments().is_some_and(Cutter::take_grown);
         // The format of a remuxed stream is known from its beginning.
         let is_told = was_undecided && stream.buffer.told() != Told::Undecided;
