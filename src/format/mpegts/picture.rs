@@ -161,7 +161,7 @@ enum Look {
     Key,
     /// A parameter set that marks the picture.
     Sequence,
-    /// The same, and decoding can begin with the picture, whatever its type is.
+    /// The same, and decoding can begin with a picture of any type.
     SequenceHeader,
     /// A group of pictures begins: it marks the picture.
     Group,
