@@ -149,7 +149,8 @@ impl<'a> AccessRequest<'a> {
             from: caller.is_named.then_some(caller.peer),
             to: None,
             is_proxied: caller.is_proxied,
-            is_forwarded: head.fields.forwarded.is_there() || is_of_proxy(head.fields.via.as_deref()),
+            is_forwarded: head.fields.forwarded.is_there()
+                || is_of_proxy(head.fields.via.as_deref()),
             host: &head.host,
             origin: head.fields.origin.as_deref(),
             site: head.fields.site.as_deref(),
