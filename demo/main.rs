@@ -14,15 +14,21 @@ use std::time::{Duration, Instant};
 use tollgate::config::{self, Command};
 use tollgate::server;
 
-/// Four seconds of picture and sound, made by `ffmpeg -f lavfi -i testsrc2=size=320x180:rate=25 -f
-/// lavfi -i 'aevalsrc=0.15*sin(2*PI*330*t)*exp(-mod(t\,1)*6):s=44100' -t 4 -c:v libvpx -b:v 180k -g
-/// 50 -deadline realtime -cpu-used 4 -c:a libvorbis -b:a 32k -f webm -live 1 clip.webm`.
+/// Four seconds of picture and sound, made by `ffmpeg -f lavfi -i testsrc2=size=640x360:rate=25 -f
+/// lavfi -i 'aevalsrc=0.15*sin(2*PI*330*t)*exp(-mod(t\,1)*6):s=44100' -t 4 -c:v libvpx -b:v 400k -g
+/// 50 -deadline good -cpu-used 2 -c:a libvorbis -b:a 32k -f webm -live 1 clip.webm`.
 const CLIP: &[u8] = include_bytes!("clip.webm");
 const CLIP_TIME: Duration = Duration::from_secs(4);
 
 fn main() -> ExitCode {
     let address = std::env::args().nth(1);
     let address = address.unwrap_or_else(|| "127.0.0.1:8000".to_owned());
+    if matches!(address.as_str(), "-h" | "--help") {
+        println!(
+            "tollgate-demo [ADDR:PORT] plays a clip as an endless live stream. Without ADDR:PORT, the server listens on 127.0.0.1:8000."
+        );
+        return ExitCode::SUCCESS;
+    }
     match address.parse().map(run) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {

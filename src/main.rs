@@ -22,7 +22,16 @@ fn main() -> ExitCode {
             let commit = commit.unwrap_or_default();
             println!("tollgate {version}{commit}, {}", config::compiled_in());
         }
-        Command::Check(_) => println!("the options are good"),
+        Command::Check(config) => match config.missing_folder() {
+            None => println!("the options are good"),
+            Some(folder) => {
+                eprintln!(
+                    "tollgate: --token-file: there is no folder {}; make it, or give another path",
+                    folder.display()
+                );
+                return ExitCode::from(2);
+            }
+        },
         Command::Health(config) => {
             if let Err(error) = server::health(&config) {
                 eprintln!("tollgate: {error}");

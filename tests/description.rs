@@ -140,7 +140,7 @@ fn kicked() -> Vec<Answered> {
     };
     let statuses: Vec<u16> = rows.iter().chain(&rows[..1]).map(kick).collect();
     assert_eq!(
-        statuses.iter().filter(|status| **status == 204).count(),
+        statuses.iter().filter(|status| **status == 200).count(),
         1024
     );
     drop(viewers);

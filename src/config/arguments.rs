@@ -87,6 +87,8 @@ fn read_arguments(mut parser: Parser) -> Result<(Given, Option<OtherCommand>), B
     while let Some(argument) = parser.next().expect("every value is fetched") {
         let row = match argument {
             Arg::Long(name) => row_named(name).ok_or_else(|| BadArgument::unknown(name))?,
+            Arg::Short('h') => row_named("help").ok_or(BadArgument::Short { letter: 'h' })?,
+            Arg::Short('V') => row_named("version").ok_or(BadArgument::Short { letter: 'V' })?,
             Arg::Short(letter) => return Err(BadArgument::Short { letter }),
             Arg::Value(value) => return Err(BadArgument::Stray { value }),
         };
@@ -431,8 +433,8 @@ impl std::error::Error for BadArgument {}
 /// Returns the option for letters that other programs use.
 fn meant_by(letter: char) -> Option<String> {
     match letter {
-        'h' | '?' => Some("--help".to_owned()),
-        'V' | 'v' => Some("--version".to_owned()),
+        '?' => Some("--help".to_owned()),
+        'v' => Some("--version".to_owned()),
         _ => None,
     }
 }
@@ -452,6 +454,10 @@ fn nearest(name: &str) -> Option<&'static str> {
         return None;
     }
     let typed = name.to_ascii_lowercase().replace('_', "-");
+    // Other servers' names for the same.
+    if ["port", "bind", "address", "host"].contains(&typed.as_str()) {
+        return Some("listen");
+    }
     let near = options().filter_map(|row| Some((distance(&typed, row.name)?, row.name)));
     near.min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)

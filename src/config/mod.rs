@@ -15,7 +15,7 @@ mod values;
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::gate::InterfaceName;
 use crate::relay::{Fields, Limits, Settings, VARIES};
@@ -66,6 +66,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the folder of the token file if it does not exist.
+    pub fn missing_folder(&self) -> Option<&Path> {
+        let folder = self.token_file.as_ref()?.parent()?;
+        (!folder.as_os_str().is_empty() && !folder.is_dir()).then_some(folder)
+    }
+
     /// Returns the core's settings on a machine with file descriptors for `connections_room`
     /// clients. `random_key` must be secret.
     pub fn settings(

@@ -244,6 +244,7 @@ fn a_mistyped_option_names_the_nearest() {
         ("--token-servre=::1", "token-server"),
         ("--tokenserver=::1", "token-server"),
         ("--listn", "listen"),
+        ("--port=8000", "listen"),
         ("--BUFFER", "buffer"),
         ("--head_bytes=1", "head-bytes"),
         ("--conn", "connections"),
@@ -262,16 +263,10 @@ fn a_mistyped_option_names_the_nearest() {
         said("--elephant"),
         "there is no option 'elephant'; see --help"
     );
-    for (short, meant) in [
-        ("h", "--help was probably meant"),
-        ("V", "--version was probably meant"),
-        ("x", "see --help"),
-    ] {
-        assert_eq!(
-            said(&format!("-{short}")),
-            format!("there is no option '{short}' with one dash; {meant}")
-        );
-    }
+    let short = said("-x");
+    assert_eq!(short, "there is no option 'x' with one dash; see --help");
+    assert_eq!(read(&["-h"], &[]), Ok(Command::Help));
+    assert_eq!(read(&["-V"], &[]), Ok(Command::Version));
 }
 
 /// With the feature its rows exist; without it the error names the feature.

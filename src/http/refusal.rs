@@ -91,7 +91,10 @@ impl Refusal {
             detail: &self.detail,
         };
         // Serialising two strings and a number cannot fail.
-        serde_json::to_vec(&problem).unwrap_or_default()
+        let mut body = serde_json::to_vec(&problem).unwrap_or_default();
+        // A terminal shows its prompt on the next line.
+        body.push(b'\n');
+        body
     }
 }
 
@@ -153,7 +156,8 @@ mod tests {
         );
         assert!(malformed("x").ends_connection);
         let problem = Refusal::new(Status::NotFound, "no \"such\" thing").problem_json();
-        let expected = r#"{"title":"Not Found","status":404,"detail":"no \"such\" thing"}"#;
+        let expected =
+            r#"{"title":"Not Found","status":404,"detail":"no \"such\" thing"}"#.to_owned() + "\n";
         assert_eq!(String::from_utf8_lossy(&problem), expected);
     }
 }

@@ -141,8 +141,6 @@ pub(super) enum Name {
 /// Outcome of a call: the answer, or what the caller has to do for it.
 pub(super) enum Outcome {
     Json(Status, Vec<u8>),
-    /// Success, with an empty answer.
-    Done,
     List(Rows),
     Options(&'static str),
     /// A redirect to this address.
@@ -151,6 +149,15 @@ pub(super) enum Outcome {
     Page(Page, Option<Box<Refusal>>),
     /// A media type, and a body of this type.
     Text(&'static str, Cow<'static, str>),
+}
+
+/// Answer to `kick-viewer`.
+#[derive(Serialize)]
+pub(super) struct Kicked {
+    /// Id of the viewer.
+    pub id: ListedId,
+    /// Session that it watched.
+    pub sessionid: SessionId,
 }
 
 /// Answer to `abort-stream`.

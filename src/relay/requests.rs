@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::admission::{AccessRequest, Caller, EntryPoint, SessionState, kicked, not_found};
-use super::api::{Aborted, Call, DESCRIPTION, Outcome};
+use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
 use super::clients::{ClientEvent, Due, HEAD_COST, LOOK_COST, Received};
 use super::context::Context;
 use super::cut_reason::CutReason;
@@ -390,8 +390,13 @@ impl Relay {
     }
 
     /// Disconnects a viewer or a waiting client, and keeps it out for a while.
-    fn kick_viewer(&mut self, id: ListedId, block: Option<Duration>) -> Result<Outcome, Refusal> {
-        let (id, session, whom) = Known::new(&self.streams, &self.clients, &self.ctx).find(id)?;
+    fn kick_viewer(
+        &mut self,
+        listed: ListedId,
+        block: Option<Duration>,
+    ) -> Result<Outcome, Refusal> {
+        let (id, session, whom) =
+            Known::new(&self.streams, &self.clients, &self.ctx).find(listed)?;
         if let Some(block) = block {
             self.grants.bar(&whom, block, &self.ctx)?;
         }
@@ -400,7 +405,12 @@ impl Relay {
             self.tend_pull(&session);
         }
         self.cut_viewer(id, CutReason::Kicked);
-        Ok(Outcome::Done)
+        let body = Kicked {
+            id: listed,
+            sessionid: session,
+        };
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        Ok(Outcome::Json(Status::Ok, body))
     }
 
     /// Handles the addresses for the names of a call, or their absence.

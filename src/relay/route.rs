@@ -122,7 +122,9 @@ impl<'a> RequestContext<'a> {
             [b"watch", session] if Page::IS_HERE => self.watch_page(Some(session)),
             [b""] if Page::IS_HERE => self.operator_page(),
             [b"metrics"] => self.look(EntryPoint::Figures, Call::Metrics),
-            [b"api", b"openapi.json"] => self.look(EntryPoint::Call, Call::Description),
+            [b"api"] | [b"api", b"" | b"openapi.json"] => {
+                self.look(EntryPoint::Call, Call::Description)
+            }
             [b"healthz"] => self.look(EntryPoint::Health, Call::Health),
             [b"api", name] | [name] => match Name::parse(name) {
                 Some(name) => self.call(name),
@@ -151,7 +153,18 @@ impl<'a> RequestContext<'a> {
         };
         self.gate.enter(&self.access_request(way))?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
-        let call = Call::parse(name, &head.target, (udp_clients_max, self.gate.time()))?;
+        let has_body = !matches!(self.framing, Framing::None | Framing::Length(0));
+        let time = self.gate.time();
+        let call = Call::parse(name, &head.target, (udp_clients_max, time)).map_err(|bad| {
+            if has_body && head.target.query.is_none() {
+                let detail = format!(
+                    "{}; parameters go in the query, such as ?type=http&sessionid=ID, not in the body",
+                    bad.detail
+                );
+                return Refusal { detail, ..bad };
+            }
+            bad
+        })?;
         let is_of_all = !self.settings.peers.is_empty() && !is_of_peer(head.fields.via.as_deref());
         Ok(Route::Call(match call {
             Call::List(rows) if is_of_all => Call::Collect(rows),

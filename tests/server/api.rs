@@ -199,6 +199,23 @@ fn a_revoked_token_ends_no_request_that_was_admitted() {
     viewer.assert_rest(b"goes on");
 }
 
+/// Web frameworks send a form or JSON by default.
+#[test]
+fn a_call_with_a_body_hears_where_its_parameters_go() {
+    let server = Server::gated(&[]);
+    let mut client = Client::connect(server.address());
+    let body = "sessionid=a&type=http";
+    client.send(format!(
+        "POST /api/add-token HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    let answer = client.response("POST");
+    answer.assert_problem(400, &["'type' is missing", "parameters go in the query"]);
+    assert!(answer.text().ends_with("}\n"));
+    let answer = server.request("POST", "/api/add-token");
+    assert!(!answer.text().contains("in the query"), "{}", answer.text());
+}
+
 #[test]
 fn unknown_repeated_and_missing_parameters_are_refused_by_name() {
     let server = Server::gated(&[]);

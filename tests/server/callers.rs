@@ -78,14 +78,16 @@ fn other_paths_are_404_and_other_methods_405_with_those_that_are_right() {
     let server = Server::gated(&[]);
     for target in [
         "/nowhere",
-        "/api",
-        "/api/",
         "/api/add-tokens",
         "/api/list-tokens/x",
         "/api/api/list-tokens",
     ] {
         println!("{target}");
         server.request("GET", target).assert_problem(404, &[]);
+    }
+    for target in ["/api", "/api/", "/api/openapi.json"] {
+        let calls = &server.request("GET", target).json()["paths"];
+        assert!(calls["/api/add-token"].is_object(), "{target}");
     }
     let allowed: &[(&str, &[&str])] = &[
         ("/api/add-token", &["OPTIONS", "POST"]),

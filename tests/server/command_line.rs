@@ -102,6 +102,13 @@ fn version_goes_to_stdout() {
 fn a_bad_argument_gets_one_line_that_names_it_and_status_2() {
     assert_bad(&["--no-such-option"], &["no-such-option"]);
     assert_bad(&["--lisen=127.0.0.1:0"], &["lisen"]);
+    assert_bad(&["--port=8000"], &["--listen was probably meant"]);
+    let no_folder = [
+        "--check",
+        "--token-server=::1",
+        "--token-file=/nowhere/x/tokens",
+    ];
+    assert_bad(&no_folder, &["--token-file", "no folder /nowhere/x"]);
     assert_bad(&["stray"], &["stray"]);
     assert_bad(&["-x"], &["x"]);
     assert_bad(&["--listen"], &["--listen"]);

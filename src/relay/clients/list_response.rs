@@ -88,7 +88,7 @@ impl ListResponse {
             }
         }
         let Some(mut block) = block() else {
-            piece.extend_from_slice(if self.has_rows { b"]" } else { b"[]" });
+            piece.extend_from_slice(if self.has_rows { b"]\n" } else { b"[]\n" });
             return (piece, true);
         };
         if !std::mem::replace(&mut self.has_rows, true)
@@ -206,10 +206,10 @@ mod tests {
     #[test]
     fn what_others_told_stands_behind_it() {
         let cases: [(&[u64], &[&str], &[&str]); 4] = [
-            (&[], &[], &["[]"]),
-            (&[1], &[], &["[\"1\"", "]"]),
-            (&[1], &[",2,3", ",4"], &["[\"1\"", ",2,3", ",4", "]"]),
-            (&[], &[",2,3", ",4"], &["[2,3", ",4", "]"]),
+            (&[], &[], &["[]\n"]),
+            (&[1], &[], &["[\"1\"", "]\n"]),
+            (&[1], &[",2,3", ",4"], &["[\"1\"", ",2,3", ",4", "]\n"]),
+            (&[], &[",2,3", ",4"], &["[2,3", ",4", "]\n"]),
         ];
         for (rows, blocks, expected) in cases {
             assert_eq!(

@@ -246,12 +246,8 @@ impl Clients {
                 let json = "application/json";
                 (
                     status,
-                    http::whole(status, &reply, json, &[NO_STORE], &[&body]),
+                    http::whole(status, &reply, json, &[NO_STORE], &[&body, b"\n"]),
                 )
-            }
-            Ok(Outcome::Done) => {
-                let status = Status::NoContent;
-                (status, http::whole(status, &reply, "", &[NO_STORE], &[]))
             }
             Ok(Outcome::Page(page, None)) => (Status::Ok, shown(&page, Status::Ok, &reply, &[])),
             // The page itself tells the viewer that it may not see the stream.

@@ -205,7 +205,13 @@ impl Clients {
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let fields = [("Cache-Control", "no-store")];
-        let bytes = http::whole(Status::Ok, &reply, "application/json", &fields, &[&body]);
+        let bytes = http::whole(
+            Status::Ok,
+            &reply,
+            "application/json",
+            &fields,
+            &[&body, b"\n"],
+        );
         self.respond(id, Some(Status::Ok), bytes, reply.keep_alive, ctx);
     }
 
@@ -350,7 +356,7 @@ mod tests {
             stage.send(source, &body);
             stage.send(source, "0\r\n\r\n");
             let bytes: usize = chunks.iter().sum();
-            let thanks = format!("{{\"sessionid\":\"s\",\"bytes_received\":{bytes}}}");
+            let thanks = format!("{{\"sessionid\":\"s\",\"bytes_received\":{bytes}}}\n");
             assert!(
                 stage.text(source).ends_with(&thanks),
                 "{}",

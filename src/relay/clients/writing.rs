@@ -351,7 +351,7 @@ mod tests {
         loop {
             assert!(stage.relay.has_writes() && stage.write_next());
             pieces += 1;
-            if stage.text(reader).ends_with("]\r\n0\r\n\r\n") {
+            if stage.text(reader).ends_with("]\n\r\n0\r\n\r\n") {
                 break;
             }
             assert!(!stage.write_next(), "the turn is over");

@@ -76,7 +76,7 @@ fn each_path_has_its_methods() {
         ("OPTIONS /none", 404),
         ("GET /stream/a/none", 404),
         ("GET /stream/a/b/c", 404),
-        ("GET /api", 404),
+        ("GET /api", 403),
         ("GET /api/none", 404),
         ("GET /healthz?a=1", 400),
         ("GET /stream/a?b=1", 400),
