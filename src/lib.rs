@@ -15,6 +15,7 @@
 //! events      the text of events for `/api/events`, shared by all its readers
 //! hls         HLS segments of a stream, and their playlist
 //! remux       conversion to another container
+//! rtmp        RTMP of a publisher: its messages as an FLV file
 //! rtp         RTP and RTCP packets, their order, MPEG-TS over RTP or UDP, pacing, FEC
 //! format      containers: the end of headers, and positions where decoding can begin
 //! http        HTTP/1.x over bytes: heads, targets, framing, responses
@@ -196,6 +197,8 @@ pub mod random;
 pub mod relay;
 #[cfg_attr(not(feature = "remux"), path = "remux/absent.rs")]
 pub mod remux;
+#[cfg_attr(not(feature = "rtmp"), path = "rtmp/absent.rs")]
+pub mod rtmp;
 pub mod rtp;
 #[allow(clippy::disallowed_methods, reason = "the shell")]
 pub mod server;

@@ -91,6 +91,37 @@ fn viewers_and_sources_notice_nothing() {
     }
 }
 
+/// A publisher by RTMP is closed, and comes back to the successor, whose viewers have waited.
+#[test]
+#[cfg(feature = "default")]
+fn a_publisher_by_rtmp_comes_back() {
+    let sent = include_bytes!("rtmp/ffmpeg.rtmp");
+    let folder = Folder::new("rtmp");
+    let options = [
+        LOOPBACK,
+        &folder.option(),
+        "--rtmp=127.0.0.1:0",
+        "--hold=60",
+    ];
+    let server = Server::start(&options);
+    let port = server.rtmp;
+    server.admit("demo");
+    let mut publisher = Client::connect(port.expect("it listens"));
+    publisher.send(&sent[..sent.len() - 100]);
+    until("it runs", || server.stream("demo"));
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    assert_eq!(viewer.read(13), b"FLV\x01\x05\0\0\0\x09\0\0\0\0");
+    let server = succeed(server, &options);
+    assert_eq!(server.rtmp, port);
+    publisher.rest();
+    assert_eq!(server.stream("demo").expect("it is held")["held"], true);
+    let mut again = Client::connect(port.expect("it listens"));
+    again.send(sent);
+    server.await_line(&["stream-goes-on"]);
+    let (bytes, _) = viewer.read_to_end();
+    assert!(bytes.len() > 10_000, "{}", bytes.len());
+}
+
 /// Tokens and blocks go over with the file that keeps them, and their lock.
 #[test]
 fn tokens_go_over() {

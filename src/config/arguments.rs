@@ -66,6 +66,7 @@ fn blank() -> Config {
     Config {
         listen: Vec::new(),
         rtp: None,
+        rtmp: None,
         outgoing: Outgoing::default(),
         token_file: None,
         handover: None,

@@ -55,6 +55,12 @@ pub const FEATURES: &[Feature] = &[
         options: &["remux"],
     },
     Feature {
+        name: "rtmp",
+        what: "sources by RTMP, as OBS and ffmpeg send them",
+        is_in: cfg!(feature = "rtmp"),
+        options: &["rtmp"],
+    },
+    Feature {
         name: "sandbox",
         what: "threads that can do only what they need",
         is_in: cfg!(feature = "sandbox"),

@@ -43,6 +43,8 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// Address for RTP; `None`: no RTP. RTP also needs a token server.
     pub rtp: Option<Bind>,
+    /// Address for RTMP; `None`: no RTMP.
+    pub rtmp: Option<Bind>,
     /// How datagrams are sent.
     pub outgoing: Outgoing,
     /// File for the tokens; it needs a token server.
@@ -86,6 +88,7 @@ impl Config {
         Settings {
             cors: self.cors_fields(),
             has_access_log: self.access_log.is_some(),
+            takes_rtmp: self.rtmp.is_some(),
             limits: Limits {
                 connections_max,
                 connections_per_host_max: per_host_max,

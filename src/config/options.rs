@@ -104,6 +104,17 @@ const MAIN: &[Row] = &[
         "The port is bound only with `--token-server`, since RTP needs tokens. Without \
              IPv6 the default is `0.0.0.0:5004`.",
     ),
+    #[cfg(feature = "rtmp")]
+    one("rtmp", "ADDR:PORT", |c, text| {
+        put(&mut c.rtmp, values::rtmp(text))
+    })
+    .unset("off")
+    .help("take sources by RTMP here")
+    .more(
+        "Such as OBS and ffmpeg send them, to `rtmp://HOST/live/SESSIONID`. The usual port is \
+             1935. The server only takes streams by RTMP; viewers get them as other \
+             streams. For `rtmps` a proxy takes TLS off.",
+    ),
     many("join", "GROUP[@SRC][%NIC]", |c, text| {
         push(&mut c.core.joins, values::join(text))
     })

@@ -148,6 +148,12 @@ pub(super) fn rtp(text: &str) -> Read<Option<Bind>> {
     bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Some(bind)))
 }
 
+#[cfg(feature = "rtmp")]
+pub(super) fn rtmp(text: &str) -> Read<Option<Bind>> {
+    let right = "ADDR:PORT, such as 127.0.0.1:1935 or [::]:1935";
+    bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Some(bind)))
+}
+
 pub(super) fn join(text: &str) -> Read<Join> {
     let right =
         "GROUP[@SOURCE][%INTERFACE], such as 239.1.2.3, 232.1.2.3@192.0.2.7 or ff3e::1%eth0";

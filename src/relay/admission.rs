@@ -37,6 +37,8 @@ pub(super) enum EntryPoint {
     Post,
     /// A source as Icecast's clients are.
     Icecast,
+    /// A source by RTMP.
+    Rtmp,
     /// A source that sends RTP from its own address.
     Rtp,
     /// A source that sends MPEG-TS without RTP from its own address.
@@ -231,7 +233,7 @@ impl Gate<'_> {
     /// Checks the rules of an entry point that need no parameters: subnet, site and Host.
     pub fn enter(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
         match access_request.way {
-            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast => {
+            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp => {
                 check_named(access_request)?;
                 self.check_source(access_request)?;
                 self.check_publishing_page(access_request)
@@ -438,7 +440,7 @@ impl Gate<'_> {
     ) -> Result<(), Refusal> {
         let is_request = matches!(
             access_request.way,
-            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast
+            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp
         );
         self.check_token_in(access_request, name)?;
         self.check_block(match is_request {
@@ -488,8 +490,13 @@ impl Gate<'_> {
         name: &SessionId,
     ) -> Result<(), Refusal> {
         let is_there = match (access_request.way, self.tokens) {
-            (EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast, None) => true,
-            (EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast, Some(tokens)) => {
+            (EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp, None) => {
+                true
+            }
+            (
+                EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp,
+                Some(tokens),
+            ) => {
                 return tokens.publish(name, self.time).map_err(|shut| match shut {
                     Denied::NoToken => no_token(),
                     Denied::Over => token_is_over(),
@@ -539,7 +546,9 @@ impl Gate<'_> {
     ) -> Option<Admission> {
         let tokens = self.tokens?;
         let role = match way {
-            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast => Role::Source,
+            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp => {
+                Role::Source
+            }
             EntryPoint::Hls if self.counts_viewers(&name, session) => Role::Sitter,
             EntryPoint::Hls => Role::Passer,
             EntryPoint::Viewer | EntryPoint::Remuxed => Role::Viewer,

@@ -7,6 +7,7 @@
 //!   begin               once, when a successor comes
 //!   copy_input          ── unread input ──────────▶ Successor::input      again and again
 //!   (it stops)
+//!   close_rtmp          their state is not handed over
 //!   is_quiet?           until no change is being written to the disk
 //!   media, media_bytes  ── newer bytes ───────────▶ Successor::media      once
 //!   hand_over           ── records ───────────────▶ Successor::hear       as they are made
@@ -78,6 +79,15 @@ pub fn copy_input(relay: &mut Relay, id: ConnectionId, bytes_max: usize) -> Opti
 /// How many bytes clients have sent that wait to be read and are not copied.
 pub fn uncopied_bytes(relay: &Relay) -> usize {
     relay.clients.uncopied_bytes()
+}
+
+/// Closes all connections by RTMP: their sources break here, and come back to the successor.
+pub fn close_rtmp(relay: &mut Relay, now: Instant) {
+    relay.ctx.set_now(now);
+    for id in relay.clients.all_rtmp() {
+        relay.clients.close(id, &mut relay.ctx);
+    }
+    relay.dispatch_events();
 }
 
 /// Whether no change is on its way to the disk.

@@ -17,6 +17,8 @@ pub(super) const GRANTED_BYTES: usize = 192 * 1024;
 /// For each stream with RTP: packets that came early, datagrams on their way, what corrections are
 /// made of.
 pub(super) const RTP_BYTES: usize = 1536 * 1024;
+/// For each source by RTMP: messages that are not whole, and their tags.
+const RTMP_BYTES: usize = 576 * 1024;
 /// For each UDP client of a stream.
 pub(super) const UDP_CLIENT_BYTES: usize = 64;
 /// For each address that watches by HLS where a token says how many may: a name of 256 bytes.
@@ -56,11 +58,15 @@ impl Settings {
             true => limits.remuxed_held_bytes_max(),
             false => 0,
         };
+        let rtmp = match self.takes_rtmp {
+            true => limits.streams_max * RTMP_BYTES,
+            false => 0,
+        };
         let peers = self.peers.len() * PEER_BYTES;
         [
             (
                 "clients",
-                connections * each_client + peers + SEATS_MAX * SEAT_BYTES + OTHER_BYTES,
+                connections * each_client + rtmp + peers + SEATS_MAX * SEAT_BYTES + OTHER_BYTES,
             ),
             (
                 "streams",

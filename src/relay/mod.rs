@@ -50,6 +50,7 @@ mod readmission;
 mod report;
 mod requests;
 mod route;
+mod rtmp_in;
 mod rtp_in;
 mod server_event;
 mod settings;
@@ -212,7 +213,13 @@ impl Relay {
     /// Accepts a connection. `None`: there is no place for it, and the shell closes it.
     pub fn accepted(&mut self, peer: SocketAddr, now: Instant) -> Option<ConnectionId> {
         self.ctx.set_now(now);
-        self.clients.accept(peer, &mut self.ctx)
+        self.clients.accept(peer, false, &mut self.ctx)
+    }
+
+    /// The same at a port for RTMP.
+    pub fn accepted_rtmp(&mut self, peer: SocketAddr, now: Instant) -> Option<ConnectionId> {
+        self.ctx.set_now(now);
+        self.clients.accept(peer, true, &mut self.ctx)
     }
 
     /// Returns how many bytes the shell may read from this client. 0 leaves them in the socket
@@ -256,6 +263,7 @@ impl Relay {
                 Step::Stop => break,
             }
         }
+        self.clients.push_answers(id);
         let rest_bytes = rest.len();
         self.clients
             .keep_input(id, input, rest_bytes, &mut self.ctx);

@@ -13,6 +13,7 @@ use super::grants::Change;
 use super::lists::{LookUp, without_names};
 use super::origin_error::OriginError;
 use super::page::{Document, Page};
+use super::pass::Admission;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::StreamSource;
@@ -34,6 +35,7 @@ impl Relay {
                 caller,
                 reply,
             } => self.request(id, &head, caller, reply),
+            ClientEvent::Rtmp(request) => self.request_rtmp(id, request),
             ClientEvent::Called { call, reply } => self.call(id, call, reply),
             // A connection that ends may also be a broken one. With `--hold` the server treats it
             // as broken.
@@ -132,15 +134,8 @@ impl Relay {
                 content_type,
                 framing,
             }) => {
-                self.clients.admit(id, admission, &mut self.ctx);
-                self.streams.end_for_takeover(&session, &mut self.ctx);
-                self.take_from_origins(&session);
-                let stream = self.begin(
-                    session.clone(),
-                    content_type,
-                    StreamSource::Http(id),
-                    caller.peer,
-                );
+                let whose = (admission, &session);
+                let stream = self.begin_source((id, caller.peer), whose, content_type);
                 self.clients
                     .publish(id, stream, (head, framing), reply, &self.ctx);
                 self.admit_waiting(&session);
@@ -177,6 +172,19 @@ impl Relay {
 
     // ---- Sources
 
+    /// Begins the stream of an admitted client.
+    pub(super) fn begin_source(
+        &mut self,
+        (id, peer): (ConnectionId, SocketAddr),
+        (admission, session): (Option<Admission>, &SessionId),
+        content_type: Option<String>,
+    ) -> StreamId {
+        self.clients.admit(id, admission, &mut self.ctx);
+        self.streams.end_for_takeover(session, &mut self.ctx);
+        self.take_from_origins(session);
+        self.begin(session.clone(), content_type, StreamSource::Http(id), peer)
+    }
+
     /// Begins a stream for a session, with its UDP clients.
     pub(super) fn begin(
         &mut self,
@@ -188,6 +196,7 @@ impl Relay {
         let id = self
             .streams
             .begin_live(session, content_type, source, address, &mut self.ctx);
+        self.note_protocol(id, source);
         self.refresh_clients(id);
         self.limit_source(id);
         id
@@ -218,7 +227,10 @@ impl Relay {
         while let Some((id, bytes)) = anew {
             let (source, pull) = self.streams.source_of(id).unzip();
             match source {
-                Some(StreamSource::Http(connection)) => self.clients.turn_source(connection, id),
+                Some(source @ StreamSource::Http(connection)) => {
+                    self.clients.turn_source(connection, id);
+                    self.note_protocol(id, source);
+                }
                 Some(StreamSource::Rtp(address)) => self.rtp_in.is_source(address, id),
                 Some(StreamSource::Held { .. } | StreamSource::Remuxed | StreamSource::Gone)
                 | None => {}

@@ -49,6 +49,8 @@ pub struct Settings {
     pub remuxes: bool,
     /// Requests are logged.
     pub has_access_log: bool,
+    /// Whether the server takes sources over RTMP.
+    pub takes_rtmp: bool,
     /// A second source replaces the first.
     pub takes_over: bool,
     /// Relays from which the server fetches streams that do not run here.

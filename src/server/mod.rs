@@ -114,14 +114,23 @@ struct Server {
     handover: Handover,
 }
 
+/// What clients of a listener speak.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Http {
+        /// Whether the service manager opened the listener.
+        #[cfg_attr(
+            not(feature = "handover"),
+            expect(dead_code, reason = "a successor asks")
+        )]
+        is_passed: bool,
+    },
+    Rtmp,
+}
+
 struct Accepting {
     listener: Listener,
-    /// Whether the service manager opened it.
-    #[cfg_attr(
-        not(feature = "handover"),
-        expect(dead_code, reason = "a successor asks")
-    )]
-    is_passed: bool,
+    protocol: Protocol,
     /// Whether clients may wait to be accepted.
     is_ready: bool,
 }
@@ -305,7 +314,8 @@ impl Server {
                 match self.listeners[index].listener.accept() {
                     Ok((stream, peer)) => {
                         self.cannot_accept = false;
-                        self.accepted(stream, peer, now);
+                        let protocol = self.listeners[index].protocol;
+                        self.accepted((stream, peer), protocol, now);
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.listeners[index].is_ready = false;
@@ -331,10 +341,17 @@ impl Server {
         }
     }
 
-    fn accepted(&mut self, stream: mio::net::TcpStream, peer: SocketAddr, now: Instant) {
-        let Some(id) = self.relay.accepted(peer, now) else {
-            return;
+    fn accepted(
+        &mut self,
+        (stream, peer): (mio::net::TcpStream, SocketAddr),
+        protocol: Protocol,
+        now: Instant,
+    ) {
+        let id = match protocol {
+            Protocol::Http { .. } => self.relay.accepted(peer, now),
+            Protocol::Rtmp => self.relay.accepted_rtmp(peer, now),
         };
+        let Some(id) = id else { return };
         if self
             .sockets
             .insert(id, stream, self.poll.registry())

@@ -21,7 +21,9 @@ use super::signals::Signals;
 use super::systemd::{Inherited, Manager};
 use super::tcp::{Listener, Sockets};
 use super::udp::{Udp, is_own_address};
-use super::{Accepting, LISTENERS_FROM, READ_BUFFER_BYTES, SIGNALS, Server, THREADS, UDP, sys};
+use super::{
+    Accepting, LISTENERS_FROM, Protocol, READ_BUFFER_BYTES, SIGNALS, Server, THREADS, UDP, sys,
+};
 use crate::config::{Bind, Config, Listen};
 use crate::gate::{HostName, InterfaceName, Tokens};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Readers, Relay, Settings, UdpPort};
@@ -206,6 +208,11 @@ impl Server {
                 .map_or_else(Vec::new, Predecessor::passed);
         }
         self.listen(&config.listen, inherited.listeners, predecessor.as_mut())?;
+        if let Some(bind) = &config.rtmp {
+            let had = predecessor.as_mut().and_then(|predecessor| predecessor.tcp(bind));
+            let listener = had.map_or_else(|| bind_tcp(bind, "rtmp"), Ok)?;
+            self.accept_from(Listener::tcp(listener), Protocol::Rtmp)?;
+        }
         if let (Some(bind), true) = (&config.rtp, is_gated) {
             self.receive_rtp(config, bind, inherited.rtp, predecessor.as_mut())?;
         }
@@ -259,26 +266,22 @@ impl Server {
             for place in places {
                 let predecessor = predecessor.as_mut();
                 let listener = match place {
-                    Listen::Tcp(bind) => {
-                        match predecessor.and_then(|predecessor| predecessor.tcp(bind)) {
-                            Some(listener) => Listener::tcp(listener),
-                            None => Listener::tcp(bind_tcp(bind)?),
-                        }
-                    }
-                    Listen::Unix(path) => {
-                        match predecessor.and_then(|predecessor| predecessor.unix(path)) {
-                            Some(listener) => Listener::unix_again(listener, path),
-                            None => Listener::unix(path).map_err(|error| {
-                                io::Error::other(format!("on '{}': {error}", path.display()))
-                            }),
-                        }
-                    }
+                    Listen::Tcp(bind) => match predecessor.and_then(|predecessor| predecessor.tcp(bind)) {
+                        Some(listener) => Listener::tcp(listener),
+                        None => Listener::tcp(bind_tcp(bind, "listen")?),
+                    },
+                    Listen::Unix(path) => match predecessor.and_then(|predecessor| predecessor.unix(path)) {
+                        Some(listener) => Listener::unix_again(listener, path),
+                        None => Listener::unix(path).map_err(|error| {
+                            io::Error::other(format!("on '{}': {error}", path.display()))
+                        }),
+                    },
                 };
-                self.accept_from(listener, false)?;
+                self.accept_from(listener, Protocol::Http { is_passed: false })?;
             }
         }
         for listener in inherited {
-            self.accept_from(Listener::tcp(listener), true)?;
+            self.accept_from(Listener::tcp(listener), Protocol::Http { is_passed: true })?;
         }
         Ok(())
     }
@@ -309,7 +312,7 @@ impl Server {
     fn accept_from(
         &mut self,
         listener: io::Result<Listener>,
-        is_passed: bool,
+        protocol: Protocol,
     ) -> Result<(), StartError> {
         let failed = |error: io::Error| StartError(format!("cannot listen: {error}"));
         let mut listener = listener.map_err(failed)?;
@@ -317,11 +320,16 @@ impl Server {
         listener
             .register(token, self.poll.registry())
             .map_err(failed)?;
-        self.console.tell(&format!("listening http {listener}"));
-        self.relay.add_listener(listener.address().map_err(failed)?);
+        match protocol {
+            Protocol::Http { .. } => {
+                self.console.tell(&format!("listening http {listener}"));
+                self.relay.add_listener(listener.address().map_err(failed)?);
+            }
+            Protocol::Rtmp => self.console.tell(&format!("listening rtmp {listener}")),
+        }
         self.listeners.push(Accepting {
             listener,
-            is_passed,
+            protocol,
             is_ready: true,
         });
         Ok(())
@@ -381,9 +389,9 @@ impl Server {
     }
 }
 
-fn bind_tcp(bind: &Bind) -> Result<TcpListener, StartError> {
+fn bind_tcp(bind: &Bind, option: &str) -> Result<TcpListener, StartError> {
     first_that_binds(bind, TcpListener::bind)
-        .map_err(|(address, error)| cannot("listen on", address, &error, "listen"))
+        .map_err(|(address, error)| cannot("listen on", address, &error, option))
 }
 
 fn bind_udp(bind: &Bind) -> Result<UdpSocket, StartError> {

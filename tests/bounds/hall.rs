@@ -62,10 +62,25 @@ impl Hall {
 
     /// Connects a client that reads at most `bytes_max` in a turn, and sends its bytes.
     pub fn connect(&mut self, host: [u8; 4], takes: usize, sends: &[u8]) -> ConnectionId {
+        self.enter(host, takes, sends, Relay::accepted)
+    }
+
+    /// The same at the port for RTMP.
+    pub fn connect_rtmp(&mut self, host: [u8; 4], sends: &[u8]) -> ConnectionId {
+        self.enter(host, usize::MAX, sends, Relay::accepted_rtmp)
+    }
+
+    fn enter(
+        &mut self,
+        host: [u8; 4],
+        takes: usize,
+        sends: &[u8],
+        accepted: fn(&mut Relay, SocketAddr, Instant) -> Option<ConnectionId>,
+    ) -> ConnectionId {
         self.ports = self.ports.wrapping_add(1).max(1_000);
         let peer = SocketAddr::from((host, self.ports));
         let (relay, now) = (&mut self.relay, self.now);
-        let id = counted(|| relay.accepted(peer, now)).expect("a place");
+        let id = counted(|| accepted(relay, peer, now)).expect("a place");
         let client = Client {
             takes,
             room: takes,

@@ -17,6 +17,7 @@ mod media;
 mod meter;
 mod origins;
 mod requests;
+mod rtmp;
 mod shadows;
 mod sources;
 mod streams;

@@ -11,6 +11,8 @@ mod http;
 mod json;
 mod remux;
 mod remuxer;
+#[cfg(feature = "rtmp")]
+mod rtmp;
 mod rtp;
 mod splice;
 
@@ -47,6 +49,8 @@ pub const ALL: &[(&str, Door)] = &[
     ("remux_mp4_head", remux::mp4_head),
     ("remux_mpegts", remux::mpegts),
     ("remuxer", remuxer::sources),
+    #[cfg(feature = "rtmp")]
+    ("rtmp", rtmp::publisher),
     ("rtp_packet", rtp::packet),
     ("packetiser", rtp::packetiser),
 ];

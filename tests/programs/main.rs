@@ -28,6 +28,7 @@ mod prometheus;
 mod proxies;
 mod remux;
 mod remuxing;
+mod rtmp;
 mod rtp;
 mod shadows;
 mod splicing;

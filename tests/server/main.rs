@@ -40,6 +40,8 @@ mod page;
 mod peers;
 mod proxies;
 mod quota;
+#[cfg(feature = "default")]
+mod rtmp;
 mod rtp;
 #[cfg(feature = "hls")]
 mod seats;

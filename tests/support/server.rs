@@ -29,6 +29,7 @@ pub struct Server {
     /// The listeners, in the order in which they were asked for.
     pub listeners: Vec<SocketAddr>,
     pub rtp: Option<SocketAddr>,
+    pub rtmp: Option<SocketAddr>,
     is_over: bool,
 }
 
@@ -111,6 +112,7 @@ impl Server {
             lines,
             listeners: Vec::new(),
             rtp: None,
+            rtmp: None,
             is_over: false,
         };
         let listeners = options
@@ -119,12 +121,12 @@ impl Server {
             .count()
             .max(1);
         let has_rtp = has("--token-server") && has("--rtp") && !has("--rtp=off");
-        server.await_sockets(listeners, has_rtp);
+        server.await_sockets(listeners, has_rtp, has("--rtmp"));
         server
     }
 
     #[track_caller]
-    fn await_sockets(&mut self, listeners: usize, has_rtp: bool) {
+    fn await_sockets(&mut self, listeners: usize, has_rtp: bool, has_rtmp: bool) {
         until("the server listens", || {
             let lines = self.stderr();
             let listening = |kind: &str| -> Vec<SocketAddr> {
@@ -140,11 +142,13 @@ impl Server {
             };
             self.listeners = listening("listening http ");
             self.rtp = listening("listening rtp ").first().copied();
+            self.rtmp = listening("listening rtmp ").first().copied();
             if let Ok(Some(status)) = self.child.try_wait() {
                 self.is_over = true;
                 panic!("the server ended with {status}: {lines:?}");
             }
-            (self.listeners.len() == listeners && self.rtp.is_some() == has_rtp).then_some(())
+            let has_all = self.rtp.is_some() == has_rtp && self.rtmp.is_some() == has_rtmp;
+            (self.listeners.len() == listeners && has_all).then_some(())
         });
     }
 

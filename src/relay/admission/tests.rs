@@ -14,6 +14,7 @@ use super::EntryPoint;
 use crate::gate::{Direction, Grant, RtpTuple, SessionId, Terms, Tokens, Transport, udp_clients};
 use crate::relay::stage::Stage;
 use crate::relay::{ConnectionId, UdpPort};
+use crate::rtmp;
 use crate::time::UnixTime;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ enum Cell {
 use Cell::{DoesNotApply, Dropped, Refused};
 use EntryPoint::{
     Bare, BareGroup, Call, Events, Figures, Group, Health, Hls, Icecast, Options, Page, Post, Pull,
-    Put, Remuxed, Rtp, Viewer, WatchPage,
+    Put, Remuxed, Rtmp, Rtp, Viewer, WatchPage,
 };
 
 const FOR_ANYONE: &str = "it tells nothing that is kept from anyone";
@@ -113,7 +114,7 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
             Call | Events | Figures => Refused(403),
             // For others there is none.
             Page => Refused(404),
-            Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
+            Put | Post | Icecast | Rtmp | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("for sources there is --publish-from")
             }
             Pull => DoesNotApply(NAMED),
@@ -121,16 +122,15 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::PublishFrom => match way {
-            Put | Post | Icecast => Refused(403),
+            Put | Post | Icecast | Rtmp => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply(NAMED),
             Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
             | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Name | Rule::NameOfClient => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures => {
-                Refused(403)
-            }
+            Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage | Call | Events
+            | Figures => Refused(403),
             Page => Refused(404),
             Rtp | Bare | Group | BareGroup | Pull => {
                 DoesNotApply("no proxy of requests is in between")
@@ -139,13 +139,13 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
         },
         Rule::StrangerProxy => match way {
             Put | Post | Icecast | Call | Events | Figures | Page => Refused(403),
-            Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
+            Rtmp | Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Remuxed | Hls | WatchPage => DoesNotApply("no address lets it in"),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Origin => match way {
             Put | Post | Icecast | Call | Events | Figures | Page => Refused(403),
-            Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
+            Rtmp | Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Remuxed | Hls | WatchPage => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
@@ -153,7 +153,7 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
         },
         Rule::Site => match way {
             Put | Post | Icecast | Call | Events | Figures => Refused(403),
-            Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
+            Rtmp | Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Viewer | Remuxed | Hls | WatchPage => {
                 DoesNotApply("pages may show what they may not read; reading needs --cors")
             }
@@ -164,29 +164,29 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
             Call | Events | Figures | Page => Refused(403),
             Put | Post | Icecast => DoesNotApply("a rebound name's page is refused by its Origin"),
             Viewer | Remuxed | Hls | WatchPage => DoesNotApply("the token says who may watch"),
-            Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
+            Rtmp | Rtp | Bare | Group | BareGroup | Pull => DoesNotApply(NO_REQUEST),
             Health | Options => DoesNotApply(FOR_ANYONE),
         },
         Rule::Token => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
+            Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Direction => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
+            Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Time => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
+            Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("tuples of UDP clients have none"),
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Key => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(403),
+            Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage => Refused(403),
             // A key has no UDP clients.
             Rtp | Bare | Group | BareGroup => Dropped,
             Pull => DoesNotApply("its viewers are asked, again when it begins"),
@@ -197,7 +197,7 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
         Rule::Viewers => match way {
             Viewer | Remuxed | Hls => Refused(503),
             WatchPage => DoesNotApply("its stream is asked for apart"),
-            Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
+            Put | Post | Icecast | Rtmp | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("a session has one source")
             }
             Pull => DoesNotApply("its viewers are asked"),
@@ -205,27 +205,27 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
         },
         Rule::Barred => match way {
             Viewer | Remuxed | Hls | WatchPage => Refused(429),
-            Put | Post | Icecast | Rtp | Bare | Group | BareGroup => {
+            Put | Post | Icecast | Rtmp | Rtp | Bare | Group | BareGroup => {
                 DoesNotApply("it is about viewers")
             }
             Pull => DoesNotApply("its viewers are asked"),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Block => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage => Refused(429),
+            Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage => Refused(429),
             Rtp | Bare | Group | BareGroup => Dropped,
             // The answer to the viewers of the pull.
             Pull => Refused(503),
             Call | Events | Figures | Page | Health | Options => DoesNotApply(NO_SESSION),
         },
         Rule::Source => match way {
-            Put | Post | Icecast => Refused(409),
+            Put | Post | Icecast | Rtmp => Refused(409),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
             Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
             | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Takeover => match way {
-            Put | Post | Icecast => DoesNotApply("it takes the other's place"),
+            Put | Post | Icecast | Rtmp => DoesNotApply("it takes the other's place"),
             Rtp | Bare | Group | BareGroup | Pull => Dropped,
             Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
             | Options => DoesNotApply(NO_STREAM),
@@ -233,7 +233,7 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
         Rule::RtpTo => match way {
             Call => Refused(403),
             Rtp | Bare | Group | BareGroup => DoesNotApply("nothing is sent to a source"),
-            Put | Post | Icecast | Pull | Viewer | Remuxed | Hls => {
+            Put | Post | Icecast | Rtmp | Pull | Viewer | Remuxed | Hls => {
                 DoesNotApply("it names no UDP client")
             }
             Events | WatchPage | Figures | Page | Health | Options => {
@@ -264,25 +264,27 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
             // Of the pull, the answer to its viewers.
             Viewer | Remuxed | Hls | Pull => Refused(508),
             Rtp | Bare | Group | BareGroup => DoesNotApply(NO_REQUEST),
-            Put | Post | Icecast => DoesNotApply("it comes from a source, not from a relay"),
+            Put | Post | Icecast | Rtmp => DoesNotApply("it comes from a source, not from a relay"),
             Call | Events | Figures | Page => Refused(403),
             WatchPage | Health | Options => DoesNotApply("nothing is fetched for it"),
         },
         Rule::Streams => match way {
-            Put | Post | Icecast | Pull => Refused(503),
+            Put | Post | Icecast | Rtmp | Pull => Refused(503),
             Rtp | Bare | Group | BareGroup => Dropped,
             Viewer | Remuxed | Hls | WatchPage | Call | Events | Figures | Page | Health
             | Options => DoesNotApply(NO_STREAM),
         },
         Rule::Connections => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Pull | Events => {
+            Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage | Pull | Events => {
                 Refused(503)
             }
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
         },
         Rule::PerHost => match way {
-            Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Events => Refused(429),
+            Put | Post | Icecast | Rtmp | Viewer | Remuxed | Hls | WatchPage | Events => {
+                Refused(429)
+            }
             Rtp | Bare | Group | BareGroup => DoesNotApply("it has no connection"),
             Pull => DoesNotApply(NAMED),
             Call | Figures | Page | Health | Options => DoesNotApply(AT_ONCE),
@@ -292,7 +294,7 @@ fn cell(way: EntryPoint, rule: Rule) -> Cell {
             Put | Post | Icecast | Viewer | Remuxed | Hls | WatchPage | Call | Events => {
                 Refused(503)
             }
-            Rtp | Bare | Group | BareGroup | Pull => Dropped,
+            Rtmp | Rtp | Bare | Group | BareGroup | Pull => Dropped,
             Figures | Page | Health | Options => DoesNotApply("who is in may look until the end"),
         },
     }
@@ -302,7 +304,8 @@ fn ways() -> Vec<EntryPoint> {
     let next = |way: &EntryPoint| match way {
         Put => Some(Post),
         Post => Some(Icecast),
-        Icecast => Some(Rtp),
+        Icecast => Some(Rtmp),
+        Rtmp => Some(Rtp),
         Rtp => Some(Bare),
         Bare => Some(Group),
         Group => Some(BareGroup),
@@ -375,6 +378,14 @@ fn connect(stage: &mut Stage, peer: &str, text: &str) -> Option<ConnectionId> {
     let peer: SocketAddr = peer.parse().expect("an address");
     let id = stage.relay.accepted(peer, stage.now)?;
     stage.send(id, text);
+    Some(id)
+}
+
+/// A publisher by RTMP that has asked for nothing.
+fn connect_rtmp(stage: &mut Stage) -> Option<ConnectionId> {
+    let peer = CLIENT.parse().expect("an address");
+    let id = stage.relay.accepted_rtmp(peer, stage.now)?;
+    stage.send(id, &rtmp::sample::handshake());
     Some(id)
 }
 
@@ -578,7 +589,7 @@ fn request(way: EntryPoint, broken: Option<Rule>) -> String {
         ),
         // The password is `a`.
         Icecast => ("SOURCE /mount", "Authorization: Basic OmE=\r\n"),
-        Viewer | Rtp | Bare | Group | BareGroup | Pull => ("GET /stream/a", ""),
+        Viewer | Rtmp | Rtp | Bare | Group | BareGroup | Pull => ("GET /stream/a", ""),
         Remuxed => ("GET /stream/a/live.ts", ""),
         Hls => ("GET /stream/a/index.m3u8", ""),
         Call if broken == Some(Rule::Listened) => (
@@ -680,6 +691,28 @@ fn attempt(way: EntryPoint, broken: Option<Rule>) -> Outcome {
                 true => Outcome::Admitted,
                 false if is_by(&stage, OTHER) => Outcome::Dropped,
                 false => outcome(&stage, viewer),
+            }
+        }
+        Rtmp => {
+            let early = (broken == Some(Rule::Shutdown)).then(|| connect_rtmp(&mut stage));
+            change(&mut stage, way, broken);
+            let Some(id) = early.unwrap_or_else(|| connect_rtmp(&mut stage)) else {
+                return Outcome::Dropped;
+            };
+            stage.send(id, &rtmp::sample::asking("a"));
+            let text = String::from_utf8_lossy(&stage.written[&id]).into_owned();
+            let mut refusals = stage.relay.ctx.counts().refusals().keys();
+            match refusals.next() {
+                Some(status) if text.contains("NetStream.Publish.Denied") => {
+                    Outcome::Refused(status.code())
+                }
+                Some(status) if text.contains("NetStream.Publish.BadName") => {
+                    Outcome::Refused(status.code())
+                }
+                _ if text.contains("NetStream.Publish.Start") && is_by(&stage, CLIENT) => {
+                    Outcome::Admitted
+                }
+                _ => Outcome::Dropped,
             }
         }
         _ => {

@@ -46,6 +46,17 @@ impl Entry {
         }
     }
 
+    /// Of a source by RTMP, written as the PUT that it replaces.
+    fn rtmp(host: IpAddr, date: UnixTime, name: &[u8]) -> Entry {
+        let mut request = format!("{host} - - [{}] \"PUT /stream/", date.log_form());
+        push_session(&mut request, name);
+        request.push_str(" RTMP/1.0\"");
+        Entry {
+            request: request.into(),
+            ..Entry::unread(host, date)
+        }
+    }
+
     fn new(host: IpAddr, date: UnixTime, head: &Head) -> Entry {
         let mut request = format!("{host} - - [{}] \"", date.log_form());
         request.push_str(match head.method {
@@ -196,6 +207,17 @@ impl Clients {
             && let Some(connection) = self.connections.get_mut(id)
         {
             let entry = Entry::new(connection.peer.ip(), date, head);
+            connection.access = Some(Box::new(entry));
+        }
+    }
+
+    /// A client by RTMP asks for a stream of this name.
+    pub fn note_rtmp(&mut self, id: ConnectionId, name: &[u8], ctx: &mut Context) {
+        let date = ctx.date();
+        if ctx.settings().has_access_log
+            && let Some(connection) = self.connections.get_mut(id)
+        {
+            let entry = Entry::rtmp(connection.peer.ip(), date, name);
             connection.access = Some(Box::new(entry));
         }
     }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use super::connection::Connection;
 use super::{Clients, Phase, Step};
-use crate::http::{Forwarded, HeadReader, Refusal, Status};
+use crate::http::{Forwarded, Refusal, Status};
 use crate::proxy_header;
 use crate::relay::admission::{Beyond, Door};
 use crate::relay::context::Context;
@@ -30,7 +30,12 @@ impl Clients {
     }
 
     /// A client has connected. `None`: there is no place even to refuse it in words.
-    pub fn accept(&mut self, peer: SocketAddr, ctx: &mut Context) -> Option<ConnectionId> {
+    pub fn accept(
+        &mut self,
+        peer: SocketAddr,
+        is_rtmp: bool,
+        ctx: &mut Context,
+    ) -> Option<ConnectionId> {
         let peer = canonical(peer);
         let door = ctx.settings().door(peer.ip());
         let is_anyones = door != Door::Own;
@@ -46,6 +51,8 @@ impl Clients {
         let is_beyond = !self.has_room(ctx);
         let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), ctx.now());
         connection.is_named = !is_anyones;
+        connection.is_rtmp = is_rtmp;
+        connection.begin();
         match door {
             Door::Own => {}
             Door::Header => connection.phase = Phase::ProxyHeader,
@@ -109,7 +116,7 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
         };
-        connection.phase = Phase::Head(HeadReader::default());
+        connection.begin();
         connection.progress = ctx.now();
         let Some(client) = client else {
             return true;

@@ -222,6 +222,7 @@ impl Clients {
             Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::ListResponse(_)
             | Phase::EventReader(_)
             | Phase::PendingCall(_)

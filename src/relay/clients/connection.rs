@@ -10,6 +10,7 @@
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ─────────────────┤
 //!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ────┘
 //!                └─ refused with a body ─→ Lingering ─→ closed
+//! accept → Rtmp ─ publish ─→ Source ─→ Lingering ─→ closed      (at the port of `--rtmp`)
 //! ```
 //!
 //! A proxy's connection begins with a ProxyHeader, which names the client. This server's own
@@ -31,6 +32,7 @@ use crate::relay::origin_error::OriginError;
 use crate::relay::pass::Admission;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::{Action, ConnectionId};
+use crate::rtmp::Publisher;
 use crate::time::Instant;
 
 /// A client.
@@ -87,6 +89,9 @@ pub struct Connection {
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub(super) access_request: Option<Box<KeptClaim>>,
+    /// It came to the port for RTMP. A successor does not get it.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    pub(super) is_rtmp: bool,
     /// Address of the proxy whose PROXY protocol header named the peer.
     #[cfg_attr(
         feature = "handover",
@@ -108,6 +113,14 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
+    pub(super) fn new(is_shut: bool, now: Instant) -> Lingering {
+        Lingering {
+            until: now + LINGER_TIME,
+            bytes_left: LINGER_BYTES_MAX,
+            is_shut,
+        }
+    }
+
     /// Counts discarded input. Returns whether to close the connection now.
     pub fn drains(&mut self, bytes: usize) -> bool {
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
@@ -146,6 +159,7 @@ impl Connection {
             is_beyond_limit,
             admission: None,
             access_request: None,
+            is_rtmp: false,
             introducer: None,
         }
     }
@@ -157,6 +171,14 @@ impl Connection {
             is_blocked: true,
             ..Connection::new(address, None, now)
         }
+    }
+
+    /// Begins the first phase behind a proxy's header.
+    pub(super) fn begin(&mut self) {
+        self.phase = match self.is_rtmp.then(Publisher::new).flatten() {
+            Some(publisher) => Phase::Rtmp(Box::new(publisher)),
+            None => Phase::Head(HeadReader::default()),
+        };
     }
 
     /// Returns whether all output is written and no more will come.
@@ -171,9 +193,10 @@ impl Connection {
             Phase::Payload(payload) => payload.held_bytes(),
             Phase::Waiting(waiting) => waiting.held_bytes(),
             Phase::EventReader(following) => following.held_bytes(),
+            Phase::Rtmp(publisher) => publisher.memory_bytes(),
+            Phase::Source(source) => source.memory_bytes(),
             Phase::ProxyHeader
             | Phase::Head(_)
-            | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::ListResponse(_)
             | Phase::PendingCall(_)
@@ -216,6 +239,7 @@ impl Connection {
             Phase::Source(_) => true,
             Phase::ProxyHeader
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::ListResponse(_)
@@ -305,6 +329,7 @@ impl Clients {
             | Phase::ProxyHeader
             | Phase::PeerRequest(_)
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
@@ -320,11 +345,7 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id) {
             ctx.freed(connection.input.capacity());
             (connection.input, connection.copied) = (Vec::new(), 0);
-            connection.phase = Phase::Lingering(Lingering {
-                until: ctx.now() + LINGER_TIME,
-                bytes_left: LINGER_BYTES_MAX,
-                is_shut: false,
-            });
+            connection.phase = Phase::Lingering(Lingering::new(false, ctx.now()));
         }
         ctx.act(Action::ReadOn(id));
         self.after_output(id, ctx);

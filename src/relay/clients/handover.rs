@@ -81,7 +81,9 @@ impl Clients {
     /// Returns what a client does; `None` for a connection that this server made.
     pub fn stand(&self, id: ConnectionId) -> Option<Stand> {
         Some(match &self.connections.get(id)?.phase {
-            Phase::ProxyHeader | Phase::Head(_) | Phase::Lingering(_) => Stand::Idle,
+            Phase::ProxyHeader | Phase::Head(_) | Phase::Rtmp(_) | Phase::Lingering(_) => {
+                Stand::Idle
+            }
             Phase::Source(source) if source.reply.is_some() => Stand::Asks(EntryPoint::Put),
             Phase::EventReader(_) => Stand::Asks(EntryPoint::Events),
             Phase::Payload(_)
@@ -291,6 +293,7 @@ impl Clients {
             Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::ListResponse(_)
@@ -439,6 +442,7 @@ impl Phase {
             Phase::Viewer(viewing) => viewing.fits(),
             Phase::ProxyHeader
             | Phase::Head(_)
+            | Phase::Rtmp(_)
             | Phase::Waiting(_)
             | Phase::ListResponse(_)
             | Phase::EventReader(_)
@@ -460,6 +464,7 @@ impl Phase {
             Phase::ListResponse(listing) => Some(&mut listing.reply),
             Phase::ProxyHeader
             | Phase::Head(_)
+            | Phase::Rtmp(_)
             | Phase::EventReader(_)
             | Phase::PendingCall(_)
             | Phase::OriginRequest(_)

@@ -18,6 +18,7 @@ mod origin_request;
 mod output;
 mod reading;
 mod request;
+mod rtmp;
 mod source;
 mod viewer_counts;
 mod wait_queue;
@@ -60,6 +61,7 @@ use crate::relay::lists::{PeerRequest, Share};
 use crate::relay::origin_error::OriginError;
 use crate::relay::view::View;
 use crate::relay::{ConnectionId, PullId, StreamId};
+use crate::rtmp::{Publisher, Request};
 use crate::slots::Slots;
 use reading::Reading;
 use wait_queue::WaitQueue;
@@ -84,6 +86,8 @@ pub(super) struct Clients {
     inside: Admissions,
     /// Readers of `/api/events`.
     readers: BTreeSet<ConnectionId>,
+    /// Whether the log says that something else than RTMP came to the port for RTMP.
+    has_told_of_others: bool,
 }
 
 /// Phase of a connection.
@@ -95,6 +99,9 @@ enum Phase {
     Head(#[cfg_attr(feature = "handover", serde(skip))] HeadReader),
     /// Reads and ignores the payload of a call.
     Payload(Payload),
+    /// A publisher by RTMP that is not admitted yet. It stays with its process.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    Rtmp(Box<Publisher>),
     /// The source of a stream.
     Source(Source),
     /// A viewer of a stream.
@@ -128,6 +135,7 @@ impl Phase {
             Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
@@ -166,6 +174,7 @@ impl Phase {
             Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::EventReader(_)
             | Phase::AwaitingJournal
             | Phase::Lingering(_) => None,
@@ -181,6 +190,8 @@ pub(super) enum ClientEvent {
         caller: Caller,
         reply: Reply,
     },
+    /// What a client by RTMP asks for.
+    Rtmp(Request),
     /// A call whose payload has arrived.
     Called { call: Call, reply: Reply },
     /// A source is complete. `is_sure`: its body said so; otherwise its connection ended.
@@ -242,6 +253,7 @@ impl Clients {
             blocked: WaitQueue::default(),
             inside: Admissions::default(),
             readers: BTreeSet::new(),
+            has_told_of_others: false,
         }
     }
 
@@ -284,6 +296,7 @@ impl Clients {
             Phase::Head(_) if connection.output.is_empty() => self.close(id, ctx),
             Phase::ProxyHeader
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::Waiting(_)
             | Phase::EventReader(_)
             | Phase::OriginRequest(_)
@@ -355,6 +368,7 @@ impl Known<'_> {
             Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::ListResponse(_)
             | Phase::EventReader(_)
             | Phase::PendingCall(_)

@@ -188,6 +188,7 @@ impl Clients {
             Phase::Head(_) => head_bytes_max(ctx).saturating_sub(waiting_bytes),
             Phase::ProxyHeader
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::OriginRequest(_)
             | Phase::PeerRequest(_)
             | Phase::Lingering(_) => READ_BYTES_MAX,
@@ -280,18 +281,27 @@ impl Clients {
             connection.progress = ctx.now();
         }
         let step = match &mut connection.phase {
-            Phase::Source(source) => match source.read(input) {
-                Ok(Part::More) => Step::Stop,
-                Ok(Part::Content(content)) => {
-                    let content = source.take(content, input, &mut self.pieces);
-                    Step::Media(source.stream, content)
+            Phase::Rtmp(_) => self.read_rtmp(id, input, ctx),
+            Phase::Source(source) => {
+                let before = input.len();
+                let read = source.read(input, &mut self.pieces);
+                self.reading.count(source.take_cost());
+                match read {
+                    Ok(Part::More) => Step::Stop,
+                    Ok(Part::Content(content)) => {
+                        let content = source.take(content, input, &mut self.pieces);
+                        // The tags of RTMP messages may be longer than the messages.
+                        let more = content.len().saturating_sub(before - input.len());
+                        self.reading.count(more);
+                        Step::Media(source.stream, content)
+                    }
+                    Ok(Part::End) => Step::Came(ClientEvent::Complete {
+                        received: source.complete(input.len()),
+                        is_sure: true,
+                    }),
+                    Err((refusal, reason)) => self.refuse_media(id, (&refusal, reason), ctx),
                 }
-                Ok(Part::End) => Step::Came(ClientEvent::Complete {
-                    received: source.complete(input.len()),
-                    is_sure: true,
-                }),
-                Err(refusal) => self.refuse_media(id, &refusal, ctx),
-            },
+            }
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
             Phase::Head(reader) => {
                 let head = reader.read(input, &ctx.settings().limits.http);
@@ -361,6 +371,7 @@ impl Clients {
             }
             Phase::ProxyHeader
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)

@@ -122,6 +122,7 @@ impl Clients {
             Phase::ProxyHeader
             | Phase::Head(_)
             | Phase::Payload(_)
+            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Waiting(_)
             | Phase::PendingCall(_)

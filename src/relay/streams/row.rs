@@ -120,6 +120,7 @@ impl Stream {
             protocol: match (input, &self.bare) {
                 (Some(_), _) => "rtp-udp",
                 (None, Some(_)) => "udp",
+                (None, None) if self.is_by_rtmp => "rtmp",
                 (None, None) => "http",
             },
             address: self.source_address.to_string(),

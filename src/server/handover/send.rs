@@ -17,14 +17,15 @@ use super::{Hello, Place, Port, Predecessor, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::relay::handover::{
-    begin, connections, copy_input, hand_over, is_quiet, let_go, media, media_bytes, uncopied_bytes,
+    begin, close_rtmp, connections, copy_input, hand_over, is_quiet, let_go, media, media_bytes,
+    uncopied_bytes,
 };
 use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
 use crate::server::disk::Disk;
 use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
 use crate::server::tcp::{Listener, Sockets};
 use crate::server::udp::Udp;
-use crate::server::{Accepting, SHUTDOWN_TIME, SUCCESSOR, Server};
+use crate::server::{Accepting, Protocol, SHUTDOWN_TIME, SUCCESSOR, Server};
 use crate::time::Instant;
 
 /// Where a successor may come, and the one that has.
@@ -368,6 +369,7 @@ impl Server {
             return Ok(());
         }
         let stopped = std::time::Instant::now();
+        close_rtmp(&mut self.relay, now);
         self.act(now);
         while self.sockets.close_some() {}
         let Some(mut successor) = self.handover.successor.take() else {
@@ -488,9 +490,9 @@ impl Accepting {
         Ok(match &self.listener {
             Listener::Tcp(listener) => {
                 let bound = listener.local_addr()?;
-                let place = match self.is_passed {
-                    true => Place::Passed(bound),
-                    false => Place::Tcp(bound),
+                let place = match self.protocol {
+                    Protocol::Http { is_passed: true } => Place::Passed(bound),
+                    Protocol::Http { .. } | Protocol::Rtmp => Place::Tcp(bound),
                 };
                 (place, listener.as_fd())
             }

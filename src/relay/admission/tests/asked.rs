@@ -417,6 +417,7 @@ fn who_is_inside_counts_as_it_came_in() {
         (EntryPoint::Put, "a", Some(neither)),
         (EntryPoint::Post, "counted", Some(neither)),
         (EntryPoint::Icecast, "key", Some(neither)),
+        (EntryPoint::Rtmp, "key", Some(neither)),
         (EntryPoint::Viewer, "a", Some(viewer)),
         (EntryPoint::Remuxed, "counted", Some(viewer)),
         (EntryPoint::Hls, "a", Some(neither)),

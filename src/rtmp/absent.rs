@@ -1,0 +1,53 @@
+//! In the place of `rtmp` in a program that is built without it: there is no publisher.
+
+use std::convert::Infallible;
+
+pub struct Fault(pub &'static str);
+
+pub enum Event {
+    More,
+    Media,
+    Request(Request),
+    End,
+}
+
+pub enum Request {
+    Publish { name: Result<Vec<u8>, &'static str> },
+    Play { name: Vec<u8>, host: Box<str> },
+}
+
+pub struct Publisher(Infallible);
+
+impl Publisher {
+    pub fn new() -> Option<Publisher> {
+        None
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub fn take_cost(&mut self) -> usize {
+        match self.0 {}
+    }
+
+    pub fn read(&mut self, _: &mut &[u8], _: &mut Vec<u8>) -> Result<Event, Fault> {
+        match self.0 {}
+    }
+
+    pub fn admit(&mut self) {
+        match self.0 {}
+    }
+
+    pub fn refuse(&mut self, _: &str, _: &str) {
+        match self.0 {}
+    }
+
+    pub fn take_answers(&mut self, _: bool) -> Vec<u8> {
+        match self.0 {}
+    }
+
+    pub fn has_begun(&self) -> bool {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,82 @@
+//! Clients by RTMP that make the server keep as much as they can, before they are admitted and
+//! after.
+
+use std::time::Duration;
+
+use super::hall::Hall;
+use super::meter;
+
+const HOST: [u8; 4] = [192, 0, 2, 1];
+/// Before it is admitted: its place, and a command of 8 KiB.
+const STRANGER_BYTES_MAX: usize = 24 << 10;
+/// Once it is admitted: messages that are interleaved, beside the stream.
+const SOURCE_BYTES_MAX: usize = 576 << 10;
+const RECORDING: &[u8] = include_bytes!("../rtmp/ffmpeg.rtmp");
+const HANDSHAKE_BYTES: usize = 1 + 2 * 1536;
+
+fn handshake() -> &'static [u8] {
+    &RECORDING[..HANDSHAKE_BYTES]
+}
+
+/// A message of 16 MiB is announced, and one chunk of it comes.
+fn announced(chunk_stream: u8, kind: u8, length: [u8; 3]) -> Vec<u8> {
+    let [high, middle, low] = length;
+    let head = [chunk_stream, 0, 0, 0, high, middle, low, kind, 1, 0, 0, 0];
+    [&head[..], &[7; 128]].concat()
+}
+
+#[test]
+fn who_is_not_admitted_keeps_little() {
+    let mut hall = Hall::new(&["--rtmp=127.0.0.1:1935", "--connections=100"]);
+    let before = meter::held();
+    let commands: Vec<u8> = (3..11)
+        .flat_map(|it| announced(it, 20, [0, 0x20, 0]))
+        .collect();
+    let media: Vec<u8> = (3..11).flat_map(|it| announced(it, 9, [255; 3])).collect();
+    let more: Vec<u8> = [&[0xc3][..], &[7; 128]].concat().repeat(62);
+    let clients = 90;
+    for number in 0..clients {
+        let rest = match number % 3 {
+            0 => &[],
+            1 => &media[..],
+            _ => &[&commands[..], &more].concat(),
+        };
+        hall.connect_rtmp(HOST, &[handshake(), rest].concat());
+    }
+    hall.turns(4, Duration::from_millis(1));
+    let each = (meter::held() - before) / clients;
+    assert!(each <= STRANGER_BYTES_MAX, "{each} bytes each");
+    hall.turns(10, Duration::from_secs(30));
+    let left = meter::held() - before;
+    assert!(left < 64 << 10, "{left} bytes are left");
+}
+
+#[test]
+fn who_interleaves_messages_keeps_what_the_operator_is_told() {
+    let options = [
+        "--rtmp=127.0.0.1:1935",
+        "--buffer=256K",
+        "--buffers=1M",
+        "--body-rate=0",
+    ];
+    let mut hall = Hall::new(&options);
+    let source = hall.connect_rtmp(HOST, &RECORDING[..RECORDING.len() - 100]);
+    hall.turns(4, Duration::from_millis(1));
+    assert_eq!(hall.running, 1);
+    let before = meter::held();
+    meter::take_peak();
+    for id in 10..14 {
+        hall.send(source, &announced(id, 9, [255; 3]));
+    }
+    let mut most = 0;
+    while hall.is_connected(source) {
+        for id in 11..14 {
+            hall.send(source, &[&[0xc0 | id][..], &[7; 128]].concat().repeat(20));
+        }
+        hall.turn(Duration::from_millis(1));
+        most = most.max(meter::held().saturating_sub(before));
+    }
+    assert!(most > 256 << 10 && most <= SOURCE_BYTES_MAX, "{most}");
+    hall.turns(10, Duration::from_secs(30));
+    assert!(meter::held() < before, "nothing of it stays");
+}

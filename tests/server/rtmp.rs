@@ -1,0 +1,155 @@
+//! `--rtmp`: sources by RTMP. What a publisher sends is a recording of ffmpeg.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use crate::support::client::Client;
+use crate::support::events::Follower;
+use crate::support::server::Server;
+use crate::support::streaming::Viewer;
+use crate::support::until;
+
+const SENT: &[u8] = include_bytes!("../rtmp/ffmpeg.rtmp");
+const FLV: &[u8] = include_bytes!("../rtmp/ffmpeg.flv");
+/// Bytes of the recording in front of its last command, which ends the stream.
+const MEDIA_END: usize = SENT.len() - 100;
+
+fn server(options: &[&str]) -> Server {
+    let server = Server::gated(&[&["--rtmp=127.0.0.1:0", "--wait=60"], options].concat());
+    server.add_token("type=http&sessionid=demo");
+    server
+}
+
+fn publisher(server: &Server) -> Client {
+    Client::connect(server.rtmp.expect("it listens for RTMP"))
+}
+
+/// Reads the answers to the end of the connection.
+fn told(publisher: &mut Client) -> String {
+    String::from_utf8_lossy(&publisher.rest()).into_owned()
+}
+
+#[test]
+fn a_stream_by_rtmp_is_the_flv_that_a_put_would_be() {
+    let server = server(&[]);
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    let mut publisher = publisher(&server);
+    publisher.send(&SENT[..MEDIA_END]);
+    let row = until("it runs", || server.stream("demo"));
+    assert_eq!(row["source"]["protocol"], "rtmp");
+    assert_eq!(row["content_type"], "video/x-flv");
+    assert_eq!(row["format"], "flv");
+    publisher.send(&SENT[MEDIA_END..]);
+    viewer.assert_rest(FLV);
+    server.await_line(&["stream-ends", "its source is complete"]);
+    let told = told(&mut publisher);
+    assert!(told.contains("NetStream.Publish.Start"), "{told}");
+}
+
+/// What ends without a command broke: with `--hold` its viewers wait for the next source.
+#[test]
+fn a_publisher_that_breaks_off_may_come_back() {
+    let server = server(&["--hold=60"]);
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    let mut first = publisher(&server);
+    first.send(&SENT[..MEDIA_END]);
+    let begin = viewer.read(2_000);
+    assert!(FLV.starts_with(&begin));
+    first.reset();
+    until("it is held", || {
+        server.stream("demo").filter(|row| row["held"] == true)
+    });
+    let mut second = publisher(&server);
+    second.send(SENT);
+    server.await_line(&["stream-goes-on"]);
+    server.await_end_of_stream("demo");
+    let (rest, _) = viewer.read_to_end();
+    assert!(begin.len() + rest.len() > FLV.len(), "of both sources");
+}
+
+#[test]
+fn a_publisher_that_is_refused_is_told_why() {
+    let server = server(&[]);
+    let mut follower = Follower::ask(server.address(), "", "");
+    follower.until("snapshot-end");
+    server.add_token("type=http&sessionid=out&direction=out");
+    let named = |name: &[u8; 4]| {
+        let mut bytes = SENT[..MEDIA_END].to_vec();
+        while let Some(at) = bytes.windows(4).position(|it| it == b"demo") {
+            bytes[at..at + 4].copy_from_slice(name);
+        }
+        bytes
+    };
+    for (name, code, words) in [
+        (b"none", "Denied", "has no http token"),
+        (b"o%75", "Denied", "has no http token"),
+        (b"a/bc", "BadName", "has a '/'"),
+        (b"a%xy", "BadName", "do not follow a '%'"),
+    ] {
+        let mut publisher = publisher(&server);
+        publisher.send(named(name));
+        let told = told(&mut publisher);
+        assert!(
+            told.contains(&format!("NetStream.Publish.{code}")),
+            "{told}"
+        );
+        assert!(told.contains(words), "{told}");
+        assert!(
+            !told.contains("NetStream.Publish.Start\0\0\x09") && server.stream("demo").is_none()
+        );
+    }
+    let refused = follower.until("publisher-refused").pop().expect("it came");
+    assert_eq!(refused.data["status"], 403);
+    // Somebody else publishes.
+    let mut first = publisher(&server);
+    first.send(&SENT[..MEDIA_END]);
+    until("it runs", || server.stream("demo"));
+    let mut second = publisher(&server);
+    second.send(&SENT[..MEDIA_END]);
+    let told = told(&mut second);
+    assert!(told.contains("NetStream.Publish.BadName"), "{told}");
+    // A block answers the publisher that comes back.
+    server.request("POST", "/api/abort-stream?sessionid=demo&block=60");
+    first.assert_closed();
+    let mut again = publisher(&server);
+    again.send(&SENT[..MEDIA_END]);
+    let told = self::told(&mut again);
+    assert!(told.contains("NetStream.Publish.Denied"), "{told}");
+    assert!(told.contains("blocked for a while"), "{told}");
+}
+
+#[test]
+fn what_is_not_rtmp_is_closed_and_the_log_says_what_to_do() {
+    let server = server(&[]);
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x16\x03\x01\x02"] {
+        let mut client = publisher(&server);
+        client.send(bytes);
+        assert_eq!(client.rest(), b"");
+    }
+    server.await_line(&["rtmp-failed", "--listen is for that"]);
+    let lines = server.stderr();
+    let told = lines.iter().filter(|line| line.contains("rtmp-failed"));
+    assert_eq!(told.count(), 1);
+}
+
+/// From the first byte to the request for a stream, a client has the time of a head.
+#[test]
+fn a_slow_handshake_ends() {
+    let server = server(&["--head-time=1"]);
+    let mut client = publisher(&server);
+    client.send(&SENT[..2_000]);
+    let told = client.rest();
+    assert_eq!(told.len(), 1 + 1536 + 1536);
+}
+
+#[test]
+fn a_proxy_names_the_publisher() {
+    let server = server(&["--proxy-protocol=127.0.0.1/32"]);
+    let mut stream = TcpStream::connect(server.rtmp.expect("RTMP")).expect("a connection");
+    let header = b"PROXY TCP4 192.0.2.7 192.0.2.1 4000 1935\r\n";
+    stream
+        .write_all(&[header, &SENT[..MEDIA_END]].concat())
+        .expect("it is taken");
+    let log = server.await_line(&["stream-begins"]);
+    assert!(log.contains("source=192.0.2.7:4000"), "{log}");
+}
