@@ -3,6 +3,7 @@ complete -c tollgate -f
 complete -c tollgate -l token-server -x -d 'turn tokens on; this subnet may call the API'
 complete -c tollgate -l listen -x -d 'listen for HTTP here'
 complete -c tollgate -l rtp -x -d 'send and receive RTP here, or off'
+complete -c tollgate -l rtmp -x -d 'take sources by RTMP here'
 complete -c tollgate -l join -x -d 'receive this multicast group'
 complete -c tollgate -l multicast -x -d 'TTL and interface of datagrams to groups'
 complete -c tollgate -l dscp -x -d 'mark datagrams with this DSCP'

@@ -16,7 +16,7 @@ const MEDIA_END: usize = SENT.len() - 100;
 
 fn server(options: &[&str]) -> Server {
     let server = Server::gated(&[&["--rtmp=127.0.0.1:0", "--wait=60"], options].concat());
-    server.add_token("type=http&sessionid=demo");
+    server.admit("demo");
     server
 }
 
@@ -72,7 +72,7 @@ fn a_publisher_that_is_refused_is_told_why() {
     let server = server(&[]);
     let mut follower = Follower::ask(server.address(), "", "");
     follower.until("snapshot-end");
-    server.add_token("type=http&sessionid=out&direction=out");
+    server.add_token("sessionid=outs&direction=out");
     let named = |name: &[u8; 4]| {
         let mut bytes = SENT[..MEDIA_END].to_vec();
         while let Some(at) = bytes.windows(4).position(|it| it == b"demo") {
@@ -82,7 +82,7 @@ fn a_publisher_that_is_refused_is_told_why() {
     };
     for (name, code, words) in [
         (b"none", "Denied", "has no http token"),
-        (b"o%75", "Denied", "has no http token"),
+        (b"outs", "Denied", "is for watching only"),
         (b"a/bc", "BadName", "has a '/'"),
         (b"a%xy", "BadName", "do not follow a '%'"),
     ] {

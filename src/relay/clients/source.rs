@@ -155,7 +155,7 @@ impl Source {
         }
     }
 
-    /// Returns the cost of what was read since the last call, besides its bytes.
+    /// Returns the cost of reading since the last call, besides the bytes.
     pub fn take_cost(&mut self) -> usize {
         self.publisher_mut().map_or(0, Publisher::take_cost)
     }
