@@ -109,8 +109,8 @@ fn a_publisher_that_is_refused_is_told_why() {
     let told = told(&mut second);
     assert!(told.contains("NetStream.Publish.BadName"), "{told}");
     // A block answers the publisher that comes back.
-    server.request("POST", "/api/abort-stream?sessionid=demo&block=60");
-    first.assert_closed();
+    server.request("DELETE", "/api/abort-stream?sessionid=demo&block=60");
+    first.rest();
     let mut again = publisher(&server);
     again.send(&SENT[..MEDIA_END]);
     let told = self::told(&mut again);
@@ -144,7 +144,7 @@ fn a_slow_handshake_ends() {
 
 #[test]
 fn a_proxy_names_the_publisher() {
-    let server = server(&["--proxy-protocol=127.0.0.1/32"]);
+    let server = Server::start(&["--rtmp=127.0.0.1:0", "--proxy-protocol=127.0.0.1"]);
     let mut stream = TcpStream::connect(server.rtmp.expect("RTMP")).expect("a connection");
     let header = b"PROXY TCP4 192.0.2.7 192.0.2.1 4000 1935\r\n";
     stream
