@@ -209,7 +209,9 @@ impl Server {
         }
         self.listen(&config.listen, inherited.listeners, predecessor.as_mut())?;
         if let Some(bind) = &config.rtmp {
-            let had = predecessor.as_mut().and_then(|predecessor| predecessor.tcp(bind));
+            let had = predecessor
+                .as_mut()
+                .and_then(|predecessor| predecessor.tcp(bind));
             let listener = had.map_or_else(|| bind_tcp(bind, "rtmp"), Ok)?;
             self.accept_from(Listener::tcp(listener), Protocol::Rtmp)?;
         }
@@ -266,16 +268,20 @@ impl Server {
             for place in places {
                 let predecessor = predecessor.as_mut();
                 let listener = match place {
-                    Listen::Tcp(bind) => match predecessor.and_then(|predecessor| predecessor.tcp(bind)) {
-                        Some(listener) => Listener::tcp(listener),
-                        None => Listener::tcp(bind_tcp(bind, "listen")?),
-                    },
-                    Listen::Unix(path) => match predecessor.and_then(|predecessor| predecessor.unix(path)) {
-                        Some(listener) => Listener::unix_again(listener, path),
-                        None => Listener::unix(path).map_err(|error| {
-                            io::Error::other(format!("on '{}': {error}", path.display()))
-                        }),
-                    },
+                    Listen::Tcp(bind) => {
+                        match predecessor.and_then(|predecessor| predecessor.tcp(bind)) {
+                            Some(listener) => Listener::tcp(listener),
+                            None => Listener::tcp(bind_tcp(bind, "listen")?),
+                        }
+                    }
+                    Listen::Unix(path) => {
+                        match predecessor.and_then(|predecessor| predecessor.unix(path)) {
+                            Some(listener) => Listener::unix_again(listener, path),
+                            None => Listener::unix(path).map_err(|error| {
+                                io::Error::other(format!("on '{}': {error}", path.display()))
+                            }),
+                        }
+                    }
                 };
                 self.accept_from(listener, Protocol::Http { is_passed: false })?;
             }
