@@ -24,7 +24,7 @@ const OWN_CHUNK_BYTES: u32 = 65_536;
 /// The windows that are announced, in bytes: a publisher is acknowledged as often.
 pub const WINDOW_BYTES: u32 = 2_500_000;
 /// A shorter description fits into any publisher's line.
-const DESCRIPTION_BYTES_MAX: usize = 1024;
+const DESCRIPTION_CHARS_MAX: usize = 1024;
 
 /// What is kept of `connect`.
 #[derive(Default)]
@@ -208,13 +208,12 @@ pub fn push_start(out: &mut Vec<u8>) {
 
 /// Appends a status of the stream. Publishers show an error's description.
 pub fn push_status(level: &str, code: &str, description: &str, out: &mut Vec<u8>) {
-    let end = description.floor_char_boundary(DESCRIPTION_BYTES_MAX);
-    let description = description.get(..end).unwrap_or_default();
+    let description: String = description.chars().take(DESCRIPTION_CHARS_MAX).collect();
     let mut body = called("onStatus", 0.0);
     let status = [
         ("level", level),
         ("code", code),
-        ("description", description),
+        ("description", &*description),
     ];
     push_object(&mut body, &status, None);
     push_message((BY_STATUS, COMMAND, STREAM), &body, out);

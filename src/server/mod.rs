@@ -119,10 +119,6 @@ struct Server {
 enum Protocol {
     Http {
         /// Whether the service manager opened the listener.
-        #[cfg_attr(
-            not(feature = "handover"),
-            expect(dead_code, reason = "a successor asks")
-        )]
         is_passed: bool,
     },
     Rtmp,
