@@ -502,7 +502,8 @@ fn the_stream_is_complete_by_any_of_three_commands() {
 fn data_messages_are_scripts_of_flv_or_ignored() {
     let set = b"\x02\0\x0d@setDataFrame";
     let metadata = b"\x02\0\x0aonMetaData\x05";
-    let cases: [(u8, Vec<u8>, Option<&[u8]>); 8] = [
+    type Case<'a> = (u8, Vec<u8>, Option<&'a [u8]>);
+    let cases: [Case<'_>; 8] = [
         (18, metadata.to_vec(), Some(metadata)),
         (18, [&set[..], metadata].concat(), Some(metadata)),
         (15, [&[0], &set[..], metadata].concat(), Some(metadata)),
