@@ -115,6 +115,13 @@ fn viewers_stay_when_an_encoder_is_killed() {
         (file, curl)
     });
     server.await_viewers("demo", 3);
+    let list = format!("http://{}/stream/demo/index.m3u8", server.address());
+    let probed = run(
+        "ffprobe",
+        &["-v", "error", "-show_entries", "stream=codec_name", &list],
+    );
+    let said = String::from_utf8_lossy(&probed.stdout).into_owned();
+    assert!(said.contains("h264") && said.contains("aac"), "{said}");
     drop(first);
     until("it is held", || {
         server.stream("demo").filter(|row| row["held"] == true)
@@ -127,11 +134,4 @@ fn viewers_stay_when_an_encoder_is_killed() {
         assert!(curl.ends_well());
         assert_plays(&file, &["h264", "aac"], true);
     }
-    let list = format!("http://{}/stream/demo/index.m3u8", server.address());
-    let probed = run(
-        "ffprobe",
-        &["-v", "error", "-show_entries", "stream=codec_name", &list],
-    );
-    let said = String::from_utf8_lossy(&probed.stdout).into_owned();
-    assert!(said.contains("h264") && said.contains("aac"), "{said}");
 }
