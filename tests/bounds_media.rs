@@ -238,7 +238,7 @@ impl Scene {
                 self.stream.supply(id, 0);
                 let lent = self
                     .stream
-                    .lend(id, piece / 3 + 1, &mut Gather::default(), 0);
+                    .lend(id, 0..piece / 3 + 1, &mut Gather::default(), 0);
                 self.stream.advance(id, lent);
                 self.stream.settle(id, Outcome::Blocked);
             }
@@ -254,7 +254,7 @@ impl Scene {
                 usize::MAX
             };
             let mut gather = Gather::default();
-            let lent = self.stream.lend(id, bytes_max, &mut gather, 0);
+            let lent = self.stream.lend(id, 0..bytes_max, &mut gather, 0);
             self.stream.advance(id, lent);
             let outcome = match self.audience {
                 Audience::Stalled => Outcome::Blocked,

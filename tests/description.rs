@@ -55,6 +55,10 @@ fn what_is_described_is_what_is_answered() {
     let conflict = "?type=http&sessionid=a&for=b&direction=out";
     assert_eq!(ask("POST", "/api/add-token", conflict, &[]), 409);
     let _source = Source::open(server.listeners[0], "/stream/a");
+    for (session, status) in [("a", 200), ("nobody", 404)] {
+        let query = format!("?sessionid={session}&title=t");
+        assert_eq!(ask("POST", "/api/set-title", &query, &[]), status);
+    }
     for path in ["/api/abort-stream", "/api/revoke-token"] {
         for (session, status) in [("a", 200), ("nobody", 404)] {
             let query = format!("?sessionid={session}");
@@ -93,6 +97,7 @@ fn what_is_described_is_what_is_answered() {
         let query = match path.as_str() {
             "/api/add-token" => "?type=http&sessionid=b",
             "/api/revoke-token" | "/api/abort-stream" => "?sessionid=b",
+            "/api/set-title" => "?sessionid=b&title=t",
             "/api/kick-viewer" => "?id=00000001-1",
             _ => "",
         };

@@ -432,7 +432,7 @@ fn who_comes_where_there_are_no_points_is_near_live_and_it_is_said() {
         let mut gather = Gather::default();
         begins.push((
             stream.newest(),
-            stream.lend(viewer, usize::MAX, &mut gather, 0),
+            stream.lend(viewer, 0..usize::MAX, &mut gather, 0),
         ));
         stream.leave(viewer);
         stream.count(other.len(), Instant::START);

@@ -776,7 +776,7 @@ fn stream(buffer_bytes: usize) -> (StreamBuffer<u8>, Pool) {
 /// Takes at most `bytes_max` of the bytes that a viewer is lent.
 fn take(stream: &mut StreamBuffer<u8>, viewer: ViewerId<u8>, bytes_max: usize) -> Vec<u8> {
     let mut gather = Gather::default();
-    let lent = stream.lend(viewer, bytes_max, &mut gather, 0);
+    let lent = stream.lend(viewer, 0..bytes_max, &mut gather, 0);
     let bytes: Vec<u8> = gather
         .slices()
         .iter()

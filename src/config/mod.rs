@@ -104,17 +104,21 @@ impl Config {
     /// caches from mixing them.
     fn cors_fields(&self) -> Vec<(String, Fields)> {
         let has_several = self.cors.len() > 1;
-        let of_origin = |origin: &CorsOrigin| match origin {
-            CorsOrigin::Any => ("*".to_owned(), &[("Access-Control-Allow-Origin", "*")][..]),
-            CorsOrigin::Site(site) => {
-                // One for each `--cors` option, for the whole run.
-                let value: &'static str = Box::leak(site.clone().into_boxed_str());
-                let mut fields = vec![("Access-Control-Allow-Origin", value)];
-                if has_several {
-                    fields.extend_from_slice(VARIES);
-                }
-                (site.clone(), &*Box::leak(fields.into_boxed_slice()))
+        let of_origin = |origin: &CorsOrigin| {
+            let site = match origin {
+                CorsOrigin::Any => "*",
+                CorsOrigin::Site(site) => site,
+            };
+            // One for each `--cors` option, for the whole run.
+            let value: &'static str = Box::leak(site.to_owned().into_boxed_str());
+            let mut fields = vec![("Access-Control-Allow-Origin", value)];
+            if self.core.admits_icecast {
+                fields.push(("Access-Control-Expose-Headers", ICY_FIELDS));
             }
+            if has_several && *origin != CorsOrigin::Any {
+                fields.extend_from_slice(VARIES);
+            }
+            (site.to_owned(), &*Box::leak(fields.into_boxed_slice()))
         };
         self.cors.iter().map(of_origin).collect()
     }
@@ -174,6 +178,9 @@ impl Display for AccessLog {
         }
     }
 }
+
+/// Fields of a stream with titles that pages of other sites may read.
+const ICY_FIELDS: &str = "icy-metaint, icy-name, icy-genre, icy-url, icy-br, icy-description";
 
 /// Sites whose pages may read streams.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,11 @@
 //! Stands for `hls` in a program that is built without it: no stream is cut into segments, and no
 //! address belongs to a segment.
 
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::clean_text::Title;
 use crate::format::{Finding, Header};
 use crate::http::{Refusal, Target};
 use crate::time::Instant;
@@ -112,6 +114,10 @@ impl Cutter {
     }
 
     pub fn refuse(&mut self, _: &'static str) {
+        match *self {}
+    }
+
+    pub fn begin_title(&mut self, _: (NonZeroU32, Option<Title>), _: Instant) {
         match *self {}
     }
 

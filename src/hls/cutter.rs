@@ -14,6 +14,7 @@ mod held;
 mod listed;
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,7 +22,9 @@ use super::parts::Parts;
 use super::plan::{NUMBERS_AHEAD_MAX, Plan};
 use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
+use super::titles::Titles;
 use super::{LISTED_MAX, LISTED_MIN, lead};
+use crate::clean_text::Title;
 use crate::format::{Finding, Header, Start};
 use crate::time::{Instant, MediaTime};
 
@@ -95,6 +98,7 @@ pub struct Cutter {
     /// Whether the playlist has grown since it was last asked.
     has_grown: bool,
     cuts_in_groups: u64,
+    titles: Titles,
 }
 
 /// Whether segments can begin with the current header. Each header is looked at once.
@@ -162,6 +166,7 @@ impl Cutter {
             listed_from: 0,
             has_grown: false,
             cuts_in_groups: 0,
+            titles: Titles::default(),
         }
     }
 
@@ -566,6 +571,13 @@ impl Cutter {
     /// Returns whether the playlist has grown or the stream has ended since the last call.
     pub fn take_grown(&mut self) -> bool {
         std::mem::take(&mut self.has_grown)
+    }
+
+    /// Begins a title at `now`, or ends the one before.
+    pub fn begin_title(&mut self, title: (NonZeroU32, Option<Title>), now: Instant) {
+        let began = self.plan.started + now.since_start();
+        self.titles.begin(title, began);
+        self.list = None;
     }
 
     /// Returns a number above all numbers of this stream's segments.

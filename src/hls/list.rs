@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use super::parts::{PARTS_MAX, Part};
 use super::segment::{MAP_EXTENSION, Name, Segment};
-use crate::time::{MediaTime, UnixTime};
+use super::titles::{Titles, date};
+use crate::time::MediaTime;
 
 /// Media type of a playlist.
 pub const MEDIA_TYPE: &str = "application/vnd.apple.mpegurl";
@@ -26,11 +27,13 @@ pub(super) struct Content<'a> {
     pub filling: Segment,
     /// Whether the stream has ended.
     pub is_over: bool,
+    /// Titles of the stream.
+    pub titles: &'a Titles,
 }
 
 /// Most bytes of a playlist: every tag in front of each segment, with the longest numbers.
 pub(super) const BYTES_MAX: usize =
-    512 + super::LISTED_MAX * 256 + (PARTS_LISTED + 1) * PARTS_MAX * 128;
+    512 + super::LISTED_MAX * 256 + (PARTS_LISTED + 1) * PARTS_MAX * 128 + Titles::TAGS_BYTES_MAX;
 
 /// Number of the newest segments whose parts are listed: players begin there (section 6.2.2).
 const PARTS_LISTED: usize = 3;
@@ -63,6 +66,10 @@ pub(super) fn write(content: &Content<'_>) -> String {
     }
     if segments().all(|segment| segment.is_independent) {
         list.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
+    }
+    if let (Some(first), Some(last)) = (first, segments().last()) {
+        let end = last.began + last.duration();
+        content.titles.write(&mut list, first.began..end);
     }
     let mut map = None;
     let without_parts = segments().len().saturating_sub(PARTS_LISTED);
@@ -139,13 +146,8 @@ fn push_head(list: &mut String, segment: &Segment, map: &mut Option<u64>, conten
         let _ = writeln!(list, "#EXT-X-MAP:URI=\"{map_name}\"");
         *map = needed;
     }
-    let began = UnixTime {
-        unix_seconds: segment.began.as_secs(),
-    };
-    let began = began.to_string();
-    let began = began.trim_end_matches('Z');
-    let milliseconds = segment.began.subsec_millis();
-    let _ = writeln!(list, "#EXT-X-PROGRAM-DATE-TIME:{began}.{milliseconds:03}Z");
+    let began = date(segment.began);
+    let _ = writeln!(list, "#EXT-X-PROGRAM-DATE-TIME:{began}");
 }
 
 fn push_parts(list: &mut String, segment: &Segment, content: &Content<'_>) {

@@ -6,6 +6,7 @@
 
 use super::body::Framing;
 use super::grammar::{elements, is_authority, is_balanced};
+use super::icy::IcyFields;
 use super::refusal::{Refusal, malformed, quoted};
 use super::status::Status;
 use super::version::Version;
@@ -34,6 +35,8 @@ pub struct Forwarded {
     pub standard: Option<String>,
     /// `X-Forwarded-For`.
     pub x_forwarded_for: Option<String>,
+    /// Whether `X-Forwarded-Proto` begins with `https`.
+    pub x_forwarded_https: bool,
     /// Whether there is another field that proxies write: one of [`OF_PROXIES`], or a name that
     /// begins with `X-Forwarded-`. Its value never counts.
     pub has_others: bool,
@@ -75,6 +78,8 @@ pub struct RequestFields {
     pub via: Option<String>,
     /// Fields of proxies, with all lines of each joined.
     pub forwarded: Forwarded,
+    /// Fields of internet radio.
+    pub icy: IcyFields,
 }
 
 /// The fields that this server uses.
@@ -139,6 +144,13 @@ impl Fields {
                 "x-forwarded-for" => {
                     append(&mut request.forwarded.x_forwarded_for, field.name, &value())?
                 }
+                "x-forwarded-proto" => {
+                    request.forwarded.has_others = true;
+                    let first = value().split(',').next().map(str::trim).map(str::to_owned);
+                    request.forwarded.x_forwarded_https =
+                        first.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
+                }
+                name if request.icy.take(name, field.value) => {}
                 name => {
                     request.forwarded.has_others |=
                         OF_PROXIES.contains(&name) || name.starts_with("x-forwarded-");

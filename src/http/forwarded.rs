@@ -15,6 +15,17 @@ impl Forwarded {
         self.standard.is_some() || self.x_forwarded_for.is_some() || self.has_others
     }
 
+    /// Returns whether the client reached the first proxy over TLS, as far as the fields say so.
+    pub fn is_https(&self) -> bool {
+        let of_standard = || {
+            let first = elements(self.standard.as_deref()?, ',').next()?;
+            let mut pairs = elements(first, ';').filter_map(parameter);
+            pairs.find(|(name, _)| name.eq_ignore_ascii_case("proto"))
+        };
+        let is_https = |(_, scheme): (&str, String)| scheme.eq_ignore_ascii_case("https");
+        of_standard().is_some_and(is_https) || self.x_forwarded_https
+    }
+
     /// Returns the client: the last address that is no proxy's. `None`: the fields name nobody, or
     /// only proxies. The port is 0 if none is given.
     pub fn client(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Result<Option<SocketAddr>, Refusal> {

@@ -13,6 +13,8 @@ mod fields;
 mod forwarded;
 mod grammar;
 mod head;
+#[cfg_attr(not(feature = "icecast"), path = "icy/absent.rs")]
+mod icy;
 mod media_type;
 mod refusal;
 mod response;
@@ -30,6 +32,7 @@ pub use chunk::{ChunkWriter, LAST_CHUNK};
 pub use fields::{Forwarded, RequestFields};
 pub use grammar::elements;
 pub use head::{Head, HeadReader, Limits, Method};
+pub use icy::{IcyFields, IcyMetadata, Station};
 pub use media_type::stream_type;
 pub use refusal::{Refusal, quoted};
 pub use response::{Reply, ResponseHead, refused, whole};

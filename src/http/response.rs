@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::icy::IcyMetadata;
 use super::refusal::Refusal;
 use super::status::Status;
 use super::version::Version;
@@ -20,6 +21,8 @@ pub struct Reply {
     pub head_only: bool,
     /// Whether caches must not keep the response, because the target has another spelling.
     pub no_store: bool,
+    /// Whether a stream's response may carry titles within its media.
+    pub icy: IcyMetadata,
     /// The time of the response.
     pub date: UnixTime,
     /// Fields of all responses to this request.
@@ -145,6 +148,7 @@ mod tests {
         keep_alive: true,
         head_only: false,
         no_store: false,
+        icy: IcyMetadata::Off,
         date: UnixTime { unix_seconds: 0 },
         fields: &[("Server", "x")],
     };

@@ -9,9 +9,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::page::Page;
-use super::parameters::{Parameters, bad, no_parameters};
+use super::parameters::{Parameters, bad, decoded, no_parameters};
+use super::playlist::Playlist;
 use super::terms;
 use super::viewer_id::ListedId;
+use crate::clean_text::Title;
 use crate::events::EventId;
 use crate::gate::{self, FecMatrix, GrantChange, RtpTuple, SessionId, Transport, UdpClient};
 use crate::http::{Method, Refusal, Status, Target, percent_decoded, quoted};
@@ -54,6 +56,17 @@ pub(super) enum Call {
     WatchPage(Option<Box<Refusal>>),
     /// A redirect to this relative address.
     Moved(Box<str>),
+    /// Sets the title of what a session plays, or removes it.
+    SetTitle {
+        session: SessionId,
+        title: Option<Title>,
+        /// The answer is in the XML of Icecast.
+        is_icecast: bool,
+    },
+    /// The title of what a session plays, and the name of its station.
+    NowPlaying(SessionId),
+    /// A playlist for players of radio, with one entry.
+    Playlist(Playlist),
     /// The metrics.
     Metrics,
     /// The description of the API for programs (OpenAPI).
@@ -107,6 +120,8 @@ impl Call {
             Call::AddToken(add) => add.http.as_ref().map_or(0, |http| http.terms.held_bytes()),
             Call::WatchPage(Some(refusal)) => size_of::<Refusal>() + refusal.detail.capacity(),
             Call::Moved(address) => address.len(),
+            Call::SetTitle { title, .. } => title.as_ref().map_or(0, Title::held_bytes),
+            Call::Playlist(playlist) => playlist.url.len(),
             _ => 0,
         };
         size_of::<Call>() + grant + each.sum::<usize>()
@@ -135,6 +150,7 @@ pub(super) enum Name {
     ListViewers,
     AbortStream,
     KickViewer,
+    SetTitle,
     Events,
 }
 
@@ -147,8 +163,26 @@ pub(super) enum Outcome {
     Moved(Box<str>),
     /// A page. With a refusal, the page shows the refusal.
     Page(Page, Option<Box<Refusal>>),
-    /// A media type, and a body of this type.
-    Text(&'static str, Cow<'static, str>),
+    /// A body that is not in JSON, or that may be kept.
+    Text {
+        status: Status,
+        content_type: &'static str,
+        /// `Cache-Control`.
+        caching: &'static str,
+        text: Cow<'static, str>,
+    },
+}
+
+impl Outcome {
+    /// Makes a text of this media type, which nobody keeps.
+    pub fn text(content_type: &'static str, text: impl Into<Cow<'static, str>>) -> Outcome {
+        Outcome::Text {
+            status: Status::Ok,
+            content_type,
+            caching: "no-store",
+            text: text.into(),
+        }
+    }
 }
 
 /// Answer to `kick-viewer`.
@@ -180,6 +214,7 @@ impl Name {
             b"list-viewers" => Some(Name::ListViewers),
             b"abort-stream" => Some(Name::AbortStream),
             b"kick-viewer" => Some(Name::KickViewer),
+            b"set-title" => Some(Name::SetTitle),
             b"events" => Some(Name::Events),
             _ => None,
         }
@@ -188,7 +223,7 @@ impl Name {
     /// Returns the methods that the call allows.
     pub fn allow(self) -> &'static str {
         match self {
-            Name::AddToken => "POST, OPTIONS",
+            Name::AddToken | Name::SetTitle => "POST, OPTIONS",
             Name::RevokeToken | Name::AbortStream | Name::KickViewer => "DELETE, OPTIONS",
             Name::ListTokens | Name::ListStreams | Name::ListViewers | Name::Events => {
                 "GET, HEAD, OPTIONS"
@@ -199,7 +234,7 @@ impl Name {
     /// Returns whether the call allows this method. Other methods get 405.
     pub fn knows(self, method: Method) -> bool {
         match self {
-            Name::AddToken => method == Method::Post,
+            Name::AddToken | Name::SetTitle => method == Method::Post,
             Name::RevokeToken | Name::AbortStream | Name::KickViewer => method == Method::Delete,
             Name::ListTokens | Name::ListStreams | Name::ListViewers | Name::Events => {
                 matches!(method, Method::Get | Method::Head)
@@ -249,6 +284,18 @@ impl Call {
                 let of = Parameters::read(target, &["sessionid"])?.session_if_given()?;
                 // The head has the id of the last event.
                 Ok(Call::Follow { of, last: None })
+            }
+            Name::SetTitle => {
+                let parameters = Parameters::read(target, &["sessionid", "title"])?;
+                let session = parameters.session()?;
+                let raw = parameters.raw("title").ok_or_else(|| {
+                    bad("the parameter 'title' is missing; an empty one removes the title")
+                })?;
+                Ok(Call::SetTitle {
+                    session,
+                    title: Title::decode(&decoded("title", raw)?, None),
+                    is_icecast: false,
+                })
             }
             Name::KickViewer => {
                 let parameters = Parameters::read(target, &["id", "block"])?;

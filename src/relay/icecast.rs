@@ -1,13 +1,16 @@
 //! Publishing as Icecast's clients do it (`--icecast`): `SOURCE` or PUT to a mount point, the
-//! sessionid as the password, and a body that ends with the connection.
+//! sessionid as the password, and a body that ends with the connection. Titles come in requests of
+//! their own.
 //!
 //! Off by default: behind a proxy that does not know such a body, its bytes could be taken for
 //! another client's request.
 
-use super::parameters::parse_session;
+use super::api::Outcome;
+use super::parameters::{bad, decoded, parse_session};
+use crate::clean_text::Title;
 use crate::gate::SessionId;
 use crate::http::credentials::basic_password;
-use crate::http::{Head, Method, Refusal, Status};
+use crate::http::{Head, Method, Refusal, Status, quoted};
 
 /// To a client that asks by `SOURCE` and waits for this before it sends its media.
 pub(super) const GO_ON: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
@@ -43,6 +46,71 @@ pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
             "the password is not the sessionid that the path names",
         )),
         _ => Ok(session),
+    }
+}
+
+/// Returns the session id and the title of a request that updates a title. Sources of SHOUTcast give
+/// the session id as `pass`, others as the password.
+pub(super) fn title_update(head: &Head) -> Result<(SessionId, Option<Title>), Refusal> {
+    let value = |name: &str| {
+        let mut parameters = head.target.parameters();
+        let parameter = parameters.find(|parameter| parameter.name == name);
+        parameter.map(|parameter| decoded(name, parameter.value))
+    };
+    let password = match (value("pass").transpose()?, password(head)) {
+        (None, None) => {
+            return Err(Refusal::new(
+                Status::Unauthorized,
+                "a title is set by Basic credentials whose password is the sessionid, or by pass",
+            ));
+        }
+        (_, Some(password)) => password,
+        (Some(pass), None) => pass,
+    };
+    let session = parse_session(&password)?;
+    let mode = value("mode").transpose()?.unwrap_or_default();
+    if mode != b"updinfo" {
+        let mode = String::from_utf8_lossy(&mode);
+        return Err(bad(format!(
+            "mode: '{}' is not known here; it is updinfo",
+            quoted(&mode, 64)
+        )));
+    }
+    let charset = value("charset").transpose()?;
+    let charset = charset.as_deref().map(String::from_utf8_lossy);
+    let text = |name| {
+        let text = value(name).transpose()?;
+        Ok::<_, Refusal>(text.map(|bytes| Title::decode(&bytes, charset.as_deref())))
+    };
+    let title = match (text("song")?, text("artist")?, text("title")?) {
+        (Some(song), _, _) => song,
+        (None, Some(Some(artist)), Some(Some(title))) => {
+            Title::new(&format!("{} - {}", artist.as_str(), title.as_str()))
+        }
+        (None, artist, Some(title)) => title.or(artist.flatten()),
+        (None, Some(artist), None) => artist,
+        (None, None, None) => {
+            return Err(bad("a title is missing: give song, or artist and title"));
+        }
+    };
+    Ok((session, title))
+}
+
+/// Returns the answer to the update of a title: Icecast's.
+pub(super) fn title_answer(is_set: bool) -> Outcome {
+    let (status, message) = match is_set {
+        true => (Status::Ok, "Metadata update successful"),
+        false => (Status::NotFound, "Source does not exist"),
+    };
+    let set = u8::from(is_set);
+    let text = format!(
+        "<?xml version=\"1.0\"?><iceresponse><message>{message}</message><return>{set}</return></iceresponse>"
+    );
+    Outcome::Text {
+        status,
+        content_type: "text/xml",
+        caching: "no-store",
+        text: text.into(),
     }
 }
 

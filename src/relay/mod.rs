@@ -43,6 +43,7 @@ mod page;
 mod parameters;
 mod pass;
 mod pieces;
+mod playlist;
 mod quota;
 mod rations;
 #[cfg(feature = "handover")]
@@ -453,7 +454,13 @@ impl Relay {
     /// Notes that `bytes` of [`Relay::output`] were written.
     pub fn sent(&mut self, id: ConnectionId, bytes: usize, now: Instant) {
         self.ctx.set_now(now);
-        if let Some((place, media_bytes)) = self.clients.sent(id, bytes, &mut self.ctx) {
+        if let Some((place, (media_bytes, block_left))) =
+            self.clients.sent(id, bytes, &mut self.ctx)
+        {
+            if block_left > 0 {
+                let rest = self.streams.block_left(block_left);
+                self.clients.push_block(id, rest);
+            }
             self.streams.took(place, media_bytes);
         }
         self.dispatch_events();

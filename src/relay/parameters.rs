@@ -105,11 +105,17 @@ impl<'a> Parameters<'a> {
         let raw = self
             .raw("sessionid")
             .ok_or_else(|| bad("the parameter 'sessionid' is missing"))?;
-        let bytes = percent_decoded(raw).ok_or_else(|| {
-            bad("the parameter 'sessionid' has a % that two hexadecimal digits do not follow")
-        })?;
-        parse_session(&bytes)
+        parse_session(&decoded("sessionid", raw)?)
     }
+}
+
+/// Decodes the value of a parameter.
+pub(super) fn decoded(name: &str, raw: &str) -> Result<Vec<u8>, Refusal> {
+    percent_decoded(raw).ok_or_else(|| {
+        bad(format!(
+            "the parameter '{name}' has a % that two hexadecimal digits do not follow"
+        ))
+    })
 }
 
 /// Parses a session id. The refusal says what is wrong with it.

@@ -93,7 +93,7 @@ impl Rations {
                 let is_held_known = !self.unreported.remove(&Subject::Hold(id.serial));
                 is_held_known && self.reports_stream(*id)
             }
-            ServerEvent::SourceTooFast { id, .. } => {
+            ServerEvent::SourceTooFast { id, .. } | ServerEvent::StreamTitle { id, .. } => {
                 self.reports_stream(*id) && self.take(Kind::Streams, session, now)
             }
             ServerEvent::StreamEnds { id, .. } => {

@@ -14,12 +14,15 @@ use super::lists::{LookUp, without_names};
 use super::origin_error::OriginError;
 use super::page::{Document, Page};
 use super::pass::Admission;
+use super::playlist::now_playing;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::StreamSource;
 use super::viewer_id::ListedId;
 use super::viewers::Known;
-use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown, snapshot};
+use super::{
+    ConnectionId, JobId, PullId, Relay, StreamId, icecast, metrics, pieces, shown, snapshot,
+};
 use crate::format::Format;
 use crate::gate::SessionId;
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
@@ -136,6 +139,9 @@ impl Relay {
             }) => {
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
+                if self.ctx.settings().admits_icecast {
+                    self.streams.set_station(stream, head.fields.icy.station());
+                }
                 self.clients
                     .publish(id, stream, (head, framing), reply, &self.ctx);
                 self.admit_waiting(&session);
@@ -166,7 +172,9 @@ impl Relay {
                 self.clients
                     .await_payload(id, call, head, reply, &mut self.ctx)
             }
-            Ok(Route::Call(call)) => self.call(id, call, reply),
+            Ok(Route::Call(call)) => {
+                self.call(id, call, reply.kept_if(head.target.is_plain));
+            }
         }
     }
 
@@ -339,15 +347,46 @@ impl Relay {
                 let document = shut.map_or(Document::Watch, Document::Refused);
                 page(document, &mut self.ctx).map(|page| Outcome::Page(page, refusal))
             }
+            Call::SetTitle {
+                session,
+                title,
+                is_icecast,
+            } => {
+                let set = self.streams.set_title(&session, title, &mut self.ctx);
+                match (is_icecast, set) {
+                    (true, set) => Ok(icecast::title_answer(set.is_some())),
+                    (false, None) => Err(no_stream()),
+                    (false, Some(id)) => {
+                        let row = self.streams.row_of(id, &self.ctx);
+                        let row = serde_json::to_vec(&row).unwrap_or_default();
+                        Ok(Outcome::Json(Status::Ok, row))
+                    }
+                }
+            }
+            Call::NowPlaying(session) => match self.streams.programme(&session) {
+                Some((title, name)) => Ok(Outcome::Text {
+                    status: Status::Ok,
+                    content_type: json,
+                    // Pages ask for it all the time.
+                    caching: "max-age=5",
+                    text: now_playing(title, name).into(),
+                }),
+                None => Err(no_stream()),
+            },
+            Call::Playlist(playlist) => {
+                let programme = self.streams.programme(&playlist.session);
+                let (content_type, text) = playlist.text(programme.and_then(|(_, name)| name));
+                Ok(Outcome::text(content_type, text))
+            }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
                 let parts = (&self.streams, &self.clients, &self.fetch, &self.grants);
                 let seen = shown::seen(parts, self.held_bytes(), &self.ctx);
-                Ok(Outcome::Text(metrics::MEDIA_TYPE, seen.text().into()))
+                Ok(Outcome::text(metrics::MEDIA_TYPE, seen.text()))
             }
-            Call::Description => Ok(Outcome::Text(json, DESCRIPTION.into())),
-            Call::Health => Ok(Outcome::Text(json, "{\"status\":\"ok\"}".into())),
+            Call::Description => Ok(Outcome::text(json, DESCRIPTION)),
+            Call::Health => Ok(Outcome::text(json, "{\"status\":\"ok\"}")),
             Call::Moved(address) => Ok(Outcome::Moved(address)),
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
@@ -387,12 +426,7 @@ impl Relay {
             self.admit_waiting(session);
         }
         // A block counts as done where no stream runs, too.
-        let viewers = ended.or(block.map(|_| 0)).ok_or_else(|| {
-            Refusal::new(
-                Status::NotFound,
-                "sessionid: this session has no running stream",
-            )
-        })?;
+        let viewers = ended.or(block.map(|_| 0)).ok_or_else(no_stream)?;
         let body = Aborted {
             sessionid: session,
             viewers,
@@ -620,6 +654,11 @@ impl Relay {
         }
         self.take_datagram(from, port, bytes);
     }
+}
+
+fn no_stream() -> Refusal {
+    let detail = "sessionid: this session has no running stream";
+    Refusal::new(Status::NotFound, detail)
 }
 
 /// Returns a page, if this program has one.

@@ -11,6 +11,7 @@ use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{no_parameters, only_session, parse_session};
 use super::pass::Admission;
+use super::playlist::Playlist;
 use super::view::View;
 use super::{Settings, icecast};
 use crate::events::EventId;
@@ -59,6 +60,7 @@ pub(super) struct RequestContext<'a> {
 /// A sessionid, and what a player says of a list: the segment, the part, and what it has.
 const LIST_PARAMETERS_MAX: usize = 4;
 const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
+const TITLE_METHODS: &str = "GET, POST, OPTIONS";
 const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
 impl<'a> RequestContext<'a> {
@@ -76,7 +78,12 @@ impl<'a> RequestContext<'a> {
     fn way(&self, route: &Route) -> EntryPoint {
         match route {
             Route::Call(Call::Follow { .. }) => EntryPoint::Events,
-            Route::Call(Call::WatchPage(_)) => EntryPoint::WatchPage,
+            Route::Call(Call::WatchPage(_) | Call::NowPlaying(_) | Call::Playlist(_)) => {
+                EntryPoint::WatchPage
+            }
+            Route::Call(Call::SetTitle {
+                is_icecast: true, ..
+            }) => EntryPoint::Icecast,
             Route::Call(Call::Moved(_)) => EntryPoint::Hls,
             Route::Call(Call::Metrics) => EntryPoint::Figures,
             Route::Call(Call::Page) => EntryPoint::Page,
@@ -117,7 +124,15 @@ impl<'a> RequestContext<'a> {
             [b"stream"] => self.stream(None),
             [b"stream", file] if self.is_list_by_query(file) => self.list_by_query(file),
             [b"stream", session] => self.stream(Some(session)),
+            [
+                b"stream",
+                session,
+                file @ (b"now.json" | b"listen.m3u" | b"listen.pls"),
+            ] => self.about_stream(session, file),
             [b"stream", session, file] => self.stream_as(session, file),
+            [b"admin", b"metadata"] | [b"admin.cgi"] if self.settings.admits_icecast => {
+                self.title_update()
+            }
             [b"watch"] if Page::IS_HERE => self.watch_page(None),
             [b"watch", session] if Page::IS_HERE => self.watch_page(Some(session)),
             [b""] if Page::IS_HERE => self.operator_page(),
@@ -273,6 +288,60 @@ impl<'a> RequestContext<'a> {
         let from = access_request.from.map(|from| from.ip());
         let verdict = self.gate.see(from, &name, session, &session_state);
         Ok(Route::Call(Call::WatchPage(verdict.err().map(Box::new))))
+    }
+
+    /// Routes a request for a session's title, or for its playlist for players of radio.
+    fn about_stream(&self, segment: &[u8], file: &[u8]) -> Result<Route, Refusal> {
+        match self.head.method {
+            Method::Options => return self.options(LOOK_METHODS),
+            Method::Get | Method::Head => {}
+            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
+                return Err(Refusal::method(LOOK_METHODS));
+            }
+        }
+        let access_request = self.access_request(EntryPoint::WatchPage);
+        self.gate.enter(&access_request)?;
+        let name = self.session_named(Some(segment))?;
+        let session = self.gate.opened_by(&name).clone();
+        let session_state = (self.session_state)(&session, &name);
+        let from = access_request.from.map(|from| from.ip());
+        self.gate.see(from, &name, &session, &session_state)?;
+        Ok(Route::Call(match file {
+            b"now.json" => {
+                self.gate.wait(Method::Head, &session_state)?;
+                Call::NowPlaying(session)
+            }
+            file => {
+                let is_https = self.caller.is_proxied && self.head.fields.forwarded.is_https();
+                let whose = (name, session);
+                Call::Playlist(Playlist::new(file, whose, (is_https, &self.head.host))?)
+            }
+        }))
+    }
+
+    /// Routes the update of a title as Icecast's sources send it.
+    fn title_update(&self) -> Result<Route, Refusal> {
+        let access_request = self.access_request(EntryPoint::Icecast);
+        match self.head.method {
+            Method::Options => return self.options(TITLE_METHODS),
+            Method::Get | Method::Post => {}
+            _ => return Err(Refusal::method(TITLE_METHODS)),
+        }
+        self.gate.enter(&access_request)?;
+        let (name, title) = icecast::title_update(self.head)?;
+        let session = self.gate.opened_by(&name).clone();
+        // The title is of the source that the session has, so that is no conflict.
+        let session_state = SessionState {
+            has_room: true,
+            ..SessionState::default()
+        };
+        self.gate
+            .publish(&access_request, &name, Framing::UntilClose, &session_state)?;
+        Ok(Route::Call(Call::SetTitle {
+            session,
+            title,
+            is_icecast: true,
+        }))
     }
 
     /// Routes a playlist, a segment, or the stream in another container.

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::Level;
 
 use super::viewer_id::{ListedId, PublicStreamId};
+use crate::clean_text::Title;
 use crate::events::EventId;
 use crate::gate::{Digest, SessionId};
 use crate::time::UnixTime;
@@ -34,6 +35,11 @@ pub enum ServerEvent<'a> {
     StreamGoesOn {
         id: PublicStreamId,
         source: SocketAddr,
+    },
+    /// The title of what a stream plays has changed.
+    StreamTitle {
+        id: PublicStreamId,
+        title: Option<&'a Title>,
     },
     /// A stream has ended. Its viewers get what is buffered.
     StreamEnds {
@@ -112,6 +118,7 @@ impl ServerEvent<'_> {
             ServerEvent::StreamBegins { .. } => "stream-begins",
             ServerEvent::StreamHeld { .. } => "stream-held",
             ServerEvent::StreamGoesOn { .. } => "stream-goes-on",
+            ServerEvent::StreamTitle { .. } => "stream-title",
             ServerEvent::StreamEnds { .. } => "stream-ends",
             ServerEvent::StreamOver { .. } => "stream-over",
             ServerEvent::SourceTooFast { .. } => "source-too-fast",
@@ -143,7 +150,8 @@ impl LogLine<'_> {
             ServerEvent::SourceTooFast { .. } | ServerEvent::PublisherRefused { .. } => {
                 Some(Level::Warn)
             }
-            ServerEvent::StreamOver { .. }
+            ServerEvent::StreamTitle { .. }
+            | ServerEvent::StreamOver { .. }
             | ServerEvent::ViewerComes { .. }
             | ServerEvent::ViewerGoes { .. } => None,
             ServerEvent::StreamBegins { .. }
@@ -320,7 +328,7 @@ mod tests {
     use super::*;
 
     /// An event of each kind, and its number of tokens.
-    fn all(refusal: &str) -> [(ServerEvent<'_>, Option<usize>); 15] {
+    fn all(refusal: &str) -> [(ServerEvent<'_>, Option<usize>); 16] {
         let id = PublicStreamId { run: 1, serial: 2 };
         let viewer = ListedId::of_text("00000001-2").expect("an id");
         let address = SocketAddr::from(([10, 0, 0, 1], 7));
@@ -340,6 +348,7 @@ mod tests {
                 },
                 None,
             ),
+            (ServerEvent::StreamTitle { id, title: None }, None),
             (
                 ServerEvent::StreamGoesOn {
                     id,

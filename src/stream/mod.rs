@@ -31,6 +31,7 @@ mod versions;
 mod viewer;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 pub use buffer::Pool;
@@ -607,20 +608,23 @@ impl<C: Copy> StreamBuffer<C> {
         self.buffer.copy_to(into, from, from + bytes as u64);
     }
 
-    /// Lends a viewer's next bytes, at most `bytes_max`. `places_kept` places of `gather` stay free.
-    /// Returns the number of bytes.
+    /// Lends this range of a viewer's next bytes. `places_kept` places of `gather` stay free. Returns
+    /// the number of bytes.
     pub fn lend<'a>(
         &'a self,
         id: ViewerId<C>,
-        bytes_max: usize,
+        range: Range<usize>,
         gather: &mut Gather<'a>,
         places_kept: usize,
     ) -> usize {
         let Some(viewer) = self.viewers.get(id) else {
             return 0;
         };
-        let mut lent = 0;
+        let (mut skipped, bytes_max, mut lent) = (range.start, range.len(), 0);
         for part in viewer.lead.parts() {
+            let of_part = skipped.min(part.len());
+            skipped -= of_part;
+            let part = &part[of_part..];
             let part = &part[..part.len().min(bytes_max - lent)];
             if gather.places_left() <= places_kept || !gather.push(part) {
                 return lent;
@@ -629,7 +633,9 @@ impl<C: Copy> StreamBuffer<C> {
         }
         match viewer.position {
             Position::At(cursor) => {
-                let bytes_left = usize::try_from(viewer.end - cursor).unwrap_or(usize::MAX);
+                let cursor = cursor + skipped as u64;
+                let bytes_left =
+                    usize::try_from(viewer.end.saturating_sub(cursor)).unwrap_or(usize::MAX);
                 let bytes_max = bytes_left.min(bytes_max - lent);
                 lent + self.buffer.lend(cursor, bytes_max, gather, places_kept)
             }

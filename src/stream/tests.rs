@@ -183,7 +183,7 @@ fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing
     assert_eq!(cut, [1, 2, 3, 4, 5, 6]);
     assert!(matches!(stream.supply(patient, 0), Supply::Bytes(_)));
     let mut gather = Gather::default();
-    stream.lend(patient, usize::MAX, &mut gather, 0);
+    stream.lend(patient, 0..usize::MAX, &mut gather, 0);
     assert_eq!(gather.slices()[0][..], stream.header().to_vec()[..]);
 }
 

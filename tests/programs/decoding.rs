@@ -109,7 +109,7 @@ fn stalled(bytes: &[u8], buffer_bytes: usize) -> (Vec<u8>, u64) {
         let mut left = bytes_max;
         while let (Supply::Bytes(_), 1..) = (stream.supply(viewer, 0), left) {
             let mut gather = Gather::default();
-            let lent = stream.lend(viewer, left, &mut gather, 0);
+            let lent = stream.lend(viewer, 0..left, &mut gather, 0);
             gather
                 .slices()
                 .iter()

@@ -30,6 +30,7 @@ impl Cutter {
             parts: self.parts.ticks_max().filter(|_| !self.is_over()),
             filling: self.filling_segment(),
             is_over: self.end == Some(true),
+            titles: &self.titles,
         });
         let list: Rc<[u8]> = written.into_bytes().into();
         self.list = number.map(|number| (number, list.clone()));

@@ -3,7 +3,8 @@
 use super::list_response::ListResponse;
 use super::{ClientEvent, Clients, Phase, Step};
 use crate::http::{
-    self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
+    self, Body, Framing, Head, HeadReader, IcyMetadata, Method, Part, Refusal, Reply, Status,
+    Version,
 };
 use crate::relay::JobId;
 use crate::relay::admission::KeptClaim;
@@ -99,6 +100,7 @@ impl Clients {
             keep_alive: head.keep_alive && !ctx.is_closing() && caller.beyond.is_none(),
             head_only: head.method == Method::Head,
             no_store: false,
+            icy: head.fields.icy.metadata(ctx.settings().admits_icecast),
             date: ctx.date(),
             fields: fields_for(&head, ctx.settings()),
         };
@@ -260,10 +262,19 @@ impl Clients {
                 let bytes = shown(&page, refusal.status, &reply, retry_after.as_slice());
                 (refusal.status, bytes)
             }
-            Ok(Outcome::Text(content_type, text)) => {
+            Ok(Outcome::Text {
+                status,
+                content_type,
+                caching,
+                text,
+            }) => {
+                let caching = match reply.no_store {
+                    true => NO_STORE,
+                    false => (NO_STORE.0, caching),
+                };
                 let text = [text.as_bytes()];
-                let bytes = http::whole(Status::Ok, &reply, content_type, &[NO_STORE], &text);
-                (Status::Ok, bytes)
+                let bytes = http::whole(status, &reply, content_type, &[caching], &text);
+                (status, bytes)
             }
             Ok(Outcome::Moved(address)) => {
                 let status = Status::TemporaryRedirect;
@@ -274,10 +285,14 @@ impl Clients {
                 )
             }
             Ok(Outcome::Options(allow)) => {
+                let allowed = match reply.icy == IcyMetadata::Off {
+                    true => "*",
+                    false => "*, Icy-MetaData",
+                };
                 let fields = [
                     ("Allow", allow),
                     ("Access-Control-Allow-Methods", allow),
-                    ("Access-Control-Allow-Headers", "*"),
+                    ("Access-Control-Allow-Headers", allowed),
                 ];
                 // What a page of another site may send is said where it may read the answer.
                 let is_for_page = reply.fields.iter().any(|(name, _)| *name == ALLOW_ORIGIN);

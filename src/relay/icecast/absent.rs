@@ -2,8 +2,10 @@
 //! clients make it.
 
 use super::admission::not_found;
+use super::api::Outcome;
+use crate::clean_text::Title;
 use crate::gate::SessionId;
-use crate::http::{Head, Refusal};
+use crate::http::{Head, Refusal, Status};
 
 pub(super) const GO_ON: &[u8] = b"";
 
@@ -17,4 +19,12 @@ pub(super) fn waits_for_leave(_: &Head) -> bool {
 
 pub(super) fn session(_: &Head) -> Result<SessionId, Refusal> {
     Err(not_found())
+}
+
+pub(super) fn title_update(_: &Head) -> Result<(SessionId, Option<Title>), Refusal> {
+    Err(not_found())
+}
+
+pub(super) fn title_answer(_: bool) -> Outcome {
+    Outcome::Json(Status::NotFound, Vec::new())
 }

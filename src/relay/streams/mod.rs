@@ -12,6 +12,8 @@ mod frame;
 mod handover;
 mod hls;
 mod hold;
+#[cfg_attr(not(feature = "icecast"), path = "icy/absent.rs")]
+mod icy;
 mod remux_target;
 mod remuxed;
 mod row;
@@ -20,6 +22,7 @@ mod rtp_out;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod titles;
 mod viewer;
 mod watchers;
 mod write_queue;
@@ -37,6 +40,7 @@ use excess::BUCKETS_MAX;
 use frame::Frame;
 #[cfg(feature = "handover")]
 pub(super) use handover::StreamsState;
+use icy::IcyBlock;
 use row::Row;
 pub use rtp_out::Datagrams;
 pub(super) use stream::SHUT_DOWN;
@@ -69,6 +73,7 @@ pub(super) struct Streams {
     /// Streams that have bytes for their viewers.
     turns: WriteQueue,
     frame: Frame,
+    icy_block: IcyBlock,
     /// Reused for the output of a splicer.
     spliced: Vec<u8>,
     /// Reused for the output of a remuxer.
@@ -118,6 +123,7 @@ impl Streams {
             pool: Pool::new(limits.buffers_bytes_max),
             turns: WriteQueue::new(),
             frame: Frame::default(),
+            icy_block: IcyBlock::default(),
             spliced: Vec::new(),
             remuxed: Vec::new(),
             behind: VecDeque::new(),
@@ -140,6 +146,7 @@ impl Streams {
             + self.turns.held_bytes()
             + (self.posting.capacity() + self.behind.capacity()) * size_of::<StreamId>()
             + self.frame.held_bytes()
+            + self.icy_block.held_bytes()
             + self.pool.held_bytes()
             + self.spliced.capacity()
             + self.remuxed.capacity()
@@ -261,14 +268,7 @@ impl Streams {
         let streams =
             streams.filter_map(|(serial, stream)| Some((*serial, self.streams.get(*stream)?)));
         let originals = streams.filter(|(_, stream)| stream.remuxed.is_none());
-        originals.map(move |(serial, stream)| {
-            let all_remuxed = stream
-                .remux_targets
-                .iter()
-                .filter_map(|remux_target| remux_target.stream);
-            let all_remuxed = all_remuxed.filter_map(|id| self.streams.get(id));
-            ((serial, 0), stream.row(all_remuxed, ctx))
-        })
+        originals.map(move |(serial, stream)| ((serial, 0), self.row_with_remuxed(stream, ctx)))
     }
 
     /// Returns when a stream has something to do, if nothing arrives before.
@@ -293,6 +293,7 @@ impl Streams {
         let remux_target = stream.cast_again_at;
         let rests = stream.rests_until();
         let bundle = stream.bundle.until();
+        let title = stream.programme.deadline();
         let all = [
             paced,
             reordered,
@@ -302,6 +303,7 @@ impl Streams {
             remux_target,
             rests,
             bundle,
+            title,
         ];
         all.into_iter().flatten().min()
     }
@@ -323,6 +325,10 @@ impl Streams {
             return false;
         };
         stream.armed.fired();
+        self.change_title(id, ctx);
+        let Some(stream) = self.streams.get(id) else {
+            return false;
+        };
         if stream.bundle.until().is_some_and(|at| at <= ctx.now()) {
             self.let_out(id, ctx);
         }

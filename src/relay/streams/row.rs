@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::{Cuts, Stream, StreamSource};
+use super::{Cuts, Stream, StreamSource, Streams};
+use crate::clean_text::Title;
 use crate::gate::{Digest, SessionId};
+use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::metrics::OfStream;
 use crate::relay::quota::Quota;
@@ -30,6 +32,10 @@ pub struct Row<'a> {
     joins: usize,
     no_joins: Option<&'static str>,
     content_type: Option<&'a str>,
+    /// The title that holds.
+    title: Option<&'a Title>,
+    /// The name of the source's station.
+    name: Option<&'a str>,
     bitrate: u64,
     bytes_received: u64,
     bytes_sent: u64,
@@ -95,6 +101,21 @@ impl<'a> Row<'a> {
             figures,
         };
         Some((self.sessionid, of_stream))
+    }
+}
+
+impl Streams {
+    /// Returns the row of a stream.
+    pub fn row_of<'a>(&'a self, id: StreamId, ctx: &Context) -> Option<Row<'a>> {
+        let stream = self.streams.get(id)?;
+        Some(self.row_with_remuxed(stream, ctx))
+    }
+
+    /// Returns the row of a stream, with the streams that are remuxed from it.
+    pub(super) fn row_with_remuxed<'a>(&'a self, stream: &'a Stream, ctx: &Context) -> Row<'a> {
+        let targets = stream.remux_targets.iter();
+        let all_remuxed = targets.filter_map(|target| self.streams.get(target.stream?));
+        stream.row(all_remuxed, ctx)
     }
 }
 
@@ -176,6 +197,8 @@ impl Stream {
             joins: self.buffer.joins(),
             no_joins: self.buffer.no_joins_reason(),
             content_type: self.buffer.media_type(),
+            title: self.programme.title(),
+            name: self.programme.name(),
             bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,
             bytes_sent: bytes_sent + self.rtp_out.udp_out.bytes_sent(),

@@ -10,6 +10,7 @@ use super::bundle::{Bundle, NewBytes};
 use super::remux_target::{RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
+use super::titles::Programme;
 use super::write_queue::Backlog;
 use super::{CutReason, Cuts, StreamSource};
 use crate::format::Format;
@@ -85,6 +86,8 @@ pub struct Stream {
     pub(super) cast_again_at: Option<Instant>,
     /// How it is remuxed, if it is remuxed from another stream.
     pub(super) remuxed: Option<RemuxedStream>,
+    /// What its publisher says about it.
+    pub(super) programme: Programme,
 }
 
 impl Stream {
@@ -120,6 +123,7 @@ impl Stream {
             remux_targets: Vec::new(),
             cast_again_at: None,
             remuxed: None,
+            programme: Programme::default(),
         }
     }
 
@@ -158,6 +162,7 @@ impl Stream {
                 .map(RemuxTarget::held_bytes)
                 .sum::<usize>()
             + self.remuxed.as_ref().map_or(0, RemuxedStream::held_bytes)
+            + self.programme.held_bytes()
     }
 
     /// Returns whether it has a viewer, over one response or by playlist.

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
+use super::icy::{self, IcyPosition};
 use super::write_queue::Backlog;
 use super::{CutReason, Stream, Streams};
 use crate::gate::SessionId;
@@ -31,6 +32,8 @@ pub struct Viewing {
     /// The response's head is not written yet: the media type is unknown.
     owes_head: bool,
     framing: Outgoing,
+    /// Position between two titles within the media, if it gets any.
+    icy: Option<IcyPosition>,
 }
 
 /// How the body of a viewer's response is framed.
@@ -61,10 +64,11 @@ impl Viewing {
     /// Returns whether the state of a handed-over open chunk is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
-        match &self.framing {
+        let is_chunk_fit = match &self.framing {
             Outgoing::Chunked(chunks) => chunks.fits(),
             Outgoing::UntilClose | Outgoing::Length => true,
-        }
+        };
+        is_chunk_fit && self.icy.as_ref().is_none_or(IcyPosition::fits)
     }
 
     /// Creates the response for a segment whose head is written.
@@ -75,6 +79,7 @@ impl Viewing {
             reply,
             owes_head: false,
             framing: Outgoing::Length,
+            icy: None,
         }
     }
 
@@ -88,12 +93,19 @@ impl Viewing {
         (self.stream, self.viewer)
     }
 
-    /// Records that `bytes` were written. Returns how many of them were media, not chunk framing.
-    pub fn sent(&mut self, bytes: usize) -> usize {
-        match &mut self.framing {
+    /// Records that `bytes` were written. Returns how many of them were media, not framing, and how
+    /// many bytes are left of a title within the media: they go out next.
+    pub fn sent(&mut self, bytes: usize) -> (usize, usize) {
+        let icy = self.icy.as_mut();
+        let (of_block, block_left) = icy.map_or((0, 0), |icy| icy.send_block(bytes));
+        let bytes = bytes - of_block;
+        let content_bytes = match &mut self.framing {
             Outgoing::UntilClose | Outgoing::Length => bytes,
             Outgoing::Chunked(chunk) => chunk.sent(bytes),
-        }
+        };
+        let icy = self.icy.as_mut();
+        let media_bytes = icy.map_or(content_bytes, |icy| icy.send_content(content_bytes));
+        (media_bytes, block_left)
     }
 
     /// Returns the bytes that end the body, and whether the connection may serve another request.
@@ -114,9 +126,9 @@ impl Viewing {
         }
         let media_type = stream.buffer.media_type().filter(|_| self.owes_head)?;
         self.owes_head = false;
+        self.icy = IcyPosition::begin(stream, self.reply.icy);
         let is_chunked = matches!(self.framing, Outgoing::Chunked(_));
-        let via = stream.via.as_deref();
-        Some(viewer_head(media_type, is_chunked, via, &self.reply))
+        Some(viewer_head(media_type, is_chunked, stream, &self.reply))
     }
 }
 
@@ -199,6 +211,7 @@ impl Streams {
                 true => Outgoing::Chunked(ChunkWriter::default()),
                 false => Outgoing::UntilClose,
             },
+            icy: None,
         }))
     }
 
@@ -235,12 +248,30 @@ impl Streams {
             Outgoing::Chunked(chunk) => chunk.content_left(),
             Outgoing::UntilClose | Outgoing::Length => 0,
         };
+        let owed = viewing.icy.map_or(owed, |icy| icy.media_bytes(owed));
         let supply = stream.buffer.supply(viewing.viewer, owed);
+        if let (Some(icy), Supply::Bytes(_)) = (&mut viewing.icy, supply) {
+            let is_chunked = matches!(viewing.framing, Outgoing::Chunked(_));
+            // An open chunk has promised its bytes.
+            let is_within =
+                matches!(&viewing.framing, Outgoing::Chunked(chunk) if !chunk.is_between_chunks());
+            if icy.has_block() || !is_within {
+                self.icy_block
+                    .prepare(icy, (viewing.stream, stream), is_chunked);
+            }
+        }
         let end = match (supply, &mut viewing.framing) {
             (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
-                if let Some(bytes) = NonZeroU32::new(bytes.min(turn_bytes) as u32) {
+                let serial = stream.programme.serial();
+                let icy = viewing.icy;
+                let media_max = icy.map_or(usize::MAX, |icy| icy.media_max(serial));
+                let media_bytes = bytes.min(turn_bytes).min(media_max);
+                let content_bytes = icy.map_or(media_bytes, |icy| icy.content_bytes(media_bytes));
+                if let Some(bytes) = NonZeroU32::new(content_bytes as u32) {
                     chunk.begin(bytes);
-                    if let Some(cursor) = stream.buffer.cursor(viewing.viewer) {
+                    if content_bytes == media_bytes
+                        && let Some(cursor) = stream.buffer.cursor(viewing.viewer)
+                    {
                         self.frame
                             .lay(viewing.stream, &stream.buffer, cursor, chunk);
                     }
@@ -270,16 +301,24 @@ impl Streams {
         let Some(stream) = stream.filter(|_| !viewing.owes_head) else {
             return;
         };
+        let icy = viewing.icy;
+        if icy.is_some_and(IcyPosition::has_block) && !gather.push(self.icy_block.bytes()) {
+            return;
+        }
         let chunk = match &viewing.framing {
             Outgoing::Chunked(chunk) => chunk,
             Outgoing::UntilClose | Outgoing::Length => {
-                stream
-                    .buffer
-                    .lend(viewing.viewer, TURN_BYTES_MAX, gather, 0);
+                let serial = stream.programme.serial();
+                let media_max = icy.map_or(usize::MAX, |icy| icy.media_max(serial));
+                let bytes_max = TURN_BYTES_MAX.min(media_max);
+                lend_media(stream, viewing, bytes_max, gather, 0);
                 return;
             }
         };
+        let has_empty_blocks =
+            |icy: IcyPosition| icy.media_bytes(chunk.content_left()) < chunk.content_left();
         let cursor = stream.buffer.cursor(viewing.viewer);
+        let cursor = cursor.filter(|_| !icy.is_some_and(has_empty_blocks));
         if let Some(whole) =
             cursor.and_then(|cursor| self.frame.whole(viewing.stream, cursor, chunk))
         {
@@ -290,11 +329,17 @@ impl Streams {
             return;
         }
         let content = chunk.content_left();
-        let lent = stream.buffer.lend(viewing.viewer, content, gather, 1);
+        let lent = lend_media(stream, viewing, content, gather, 1);
         if lent == content {
             // The call above leaves a slot for it.
             let _ = gather.push(chunk.tail());
         }
+    }
+
+    /// Returns the last `bytes` of the title that was lent last.
+    pub fn block_left(&self, bytes: usize) -> &[u8] {
+        let block = self.icy_block.bytes();
+        &block[block.len().saturating_sub(bytes)..]
     }
 
     /// Records that `bytes` of media were written to a viewer.
@@ -388,8 +433,23 @@ pub(super) const STREAM_POLICY: &str =
 impl Stream {
     fn head(&self, media_type: &str, reply: Reply, ctx: &Context) -> WatchResponse {
         let (is_chunked, reply) = framing(reply, ctx);
-        let head = viewer_head(media_type, is_chunked, self.via.as_deref(), &reply);
+        let head = viewer_head(media_type, is_chunked, self, &reply);
         WatchResponse::Whole(head, reply)
+    }
+}
+
+/// Lends media to a viewer, with the empty blocks of titles among them.
+fn lend_media<'a>(
+    stream: &'a Stream,
+    viewing: &Viewing,
+    bytes_max: usize,
+    gather: &mut Gather<'a>,
+    places_kept: usize,
+) -> usize {
+    let (buffer, viewer) = (&stream.buffer, viewing.viewer);
+    match viewing.icy {
+        Some(icy) => icy.lend((buffer, viewer), bytes_max, gather, places_kept),
+        None => buffer.lend(viewer, 0..bytes_max, gather, places_kept),
     }
 }
 
@@ -407,15 +467,16 @@ fn framing(reply: Reply, ctx: &Context) -> (bool, Reply) {
 }
 
 /// Builds the head of a viewer's response.
-fn viewer_head(media_type: &str, is_chunked: bool, via: Option<&str>, reply: &Reply) -> Vec<u8> {
+fn viewer_head(media_type: &str, is_chunked: bool, stream: &Stream, reply: &Reply) -> Vec<u8> {
     let mut head = http::ResponseHead::new(Status::Ok, reply)
         .field("Content-Type", media_type)
         .field("Cache-Control", "no-store")
         .field("X-Content-Type-Options", "nosniff")
         .field("Content-Security-Policy", STREAM_POLICY);
-    if let Some(via) = via {
+    if let Some(via) = &stream.via {
         head = head.field("Via", via);
     }
+    let head = icy::describe(head, stream, reply.icy);
     if is_chunked {
         head.field("Transfer-Encoding", "chunked").finish()
     } else {

@@ -54,7 +54,7 @@ impl Stage {
     pub fn take(&mut self, id: ViewerId<u8>, bytes_max: usize) -> Vec<u8> {
         self.stream.supply(id, 0);
         let mut gather = Gather::default();
-        let lent = self.stream.lend(id, bytes_max, &mut gather, 0);
+        let lent = self.stream.lend(id, 0..bytes_max, &mut gather, 0);
         let slices = gather.slices();
         let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
         assert_eq!(bytes.len(), lent);

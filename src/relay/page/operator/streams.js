@@ -89,7 +89,7 @@ class Stream {
 				: "gone: the rest goes out",
 			bitrate: rateText(row.bitrate),
 			format: FORMATS[row.format] || row.format || "unknown",
-			type: row.content_type || "",
+			type: [row.content_type, row.name, row.title].filter(Boolean).join(", "),
 			udp: countText(row.udp_clients),
 			rtp: (row.udp_clients > 0 && row.rtp) || "",
 			skips: countText(row.skips),

@@ -336,3 +336,14 @@ for (const button of document.querySelectorAll("[data-copies]")) {
 	};
 }
 look();
+
+// ---- What is playing
+
+// A stream that cannot be named by a path has no such file.
+if (!isFolder) setInterval(async () => {
+	if (page.dataset.state !== "playing") return write("now", "");
+	const answer = await fetch(stream + "/now.json").catch(() => null);
+	if (!answer?.ok) return;
+	const { name, title } = await answer.json();
+	write("now", [name, title].filter(Boolean).join(": "));
+}, 5000);
