@@ -2,7 +2,6 @@
 //! disguise a line, and is bounded. Each place where it goes out has its own escape:
 //!
 //! - a header field, or a line of a playlist: [`CleanText::as_str`], which has no line ends,
-//! - XML: [`CleanText::xml`],
 //! - JSON, and a page or an event that reads JSON: `Serialize`,
 //! - an attribute in a playlist of HLS: [`CleanText::quoted_string`],
 //! - a block of ICY metadata: [`CleanText::icy`].
@@ -60,18 +59,6 @@ impl<const MAX: usize> CleanText<MAX> {
     /// Returns the text. It is one line.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-
-    /// Returns the text for content and attributes of XML.
-    pub fn xml(&self) -> Replaced<'_> {
-        Replaced(&self.0, |character| match character {
-            '&' => Some("&amp;"),
-            '<' => Some("&lt;"),
-            '>' => Some("&gt;"),
-            '"' => Some("&quot;"),
-            '\'' => Some("&apos;"),
-            _ => None,
-        })
     }
 
     /// Returns the text for a quoted string of HLS, which has no escape for its quote.
@@ -185,10 +172,6 @@ mod tests {
         let hostile = "<b a=\"1\" c='2'>&amp;\\</b>\r\n#EXT\0\u{202e}]]>";
         let title = Title::new(hostile).expect("a title");
         assert_eq!(title.as_str(), "<b a=\"1\" c='2'>&amp;\\</b>  #EXT  ]]>");
-        assert_eq!(
-            title.xml().to_string(),
-            "&lt;b a=&quot;1&quot; c=&apos;2&apos;&gt;&amp;amp;\\&lt;/b&gt;  #EXT  ]]&gt;"
-        );
         assert_eq!(
             title.quoted_string().to_string(),
             "<b a='1' c='2'>&amp;\\</b>  #EXT  ]]>"
