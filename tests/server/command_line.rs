@@ -108,7 +108,11 @@ fn a_bad_argument_gets_one_line_that_names_it_and_status_2() {
         "--token-server=::1",
         "--token-file=/nowhere/x/tokens",
     ];
-    assert_bad(&no_folder, &["--token-file", "no folder /nowhere/x"]);
+    let why = match cfg!(feature = "token-file") {
+        true => "no folder /nowhere/x",
+        false => "without `token-file`",
+    };
+    assert_bad(&no_folder, &["--token-file", why]);
     assert_bad(&["stray"], &["stray"]);
     assert_bad(&["-x"], &["x"]);
     assert_bad(&["--listen"], &["--listen"]);

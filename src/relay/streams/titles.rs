@@ -161,4 +161,5 @@ impl Streams {
 }
 
 #[cfg(test)]
+#[cfg(feature = "default")]
 mod tests;
