@@ -266,7 +266,10 @@ fn keeps_strangers_out(front: &Front) {
             .is(403);
         front.ask("GET", "/api/list-tokens", &[&both[0]]).is(403);
     }
-    assert_eq!(front.ask("GET", "/api/list-tokens", &[]).is(200).text, "[]\n");
+    assert_eq!(
+        front.ask("GET", "/api/list-tokens", &[]).is(200).text,
+        "[]\n"
+    );
 }
 
 /// The operator's page is there, and what it asks for is done.
