@@ -11,7 +11,6 @@ mod http;
 mod json;
 mod remux;
 mod remuxer;
-#[cfg(feature = "rtmp")]
 mod rtmp;
 mod rtp;
 mod splice;
@@ -49,7 +48,6 @@ pub const ALL: &[(&str, Door)] = &[
     ("remux_mp4_head", remux::mp4_head),
     ("remux_mpegts", remux::mpegts),
     ("remuxer", remuxer::sources),
-    #[cfg(feature = "rtmp")]
     ("rtmp", rtmp::publisher),
     ("rtp_packet", rtp::packet),
     ("packetiser", rtp::packetiser),
