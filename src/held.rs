@@ -1,6 +1,6 @@
 //! Memory of the standard collections in bytes: that of their capacity, not of their entries.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 /// Returns the memory of a hash map. After many removals the capacity that std reports can be half
 /// of the real one.
@@ -8,26 +8,17 @@ pub fn hash_map_bytes<K, V>(map: &HashMap<K, V>) -> usize {
     table_bytes::<(K, V)>(map.capacity())
 }
 
-/// Returns the largest memory of a tree map.
+/// Returns the largest memory of a tree map. Nodes have eleven places, and at least five of them are
+/// used.
 pub fn tree_map_bytes<K, V>(map: &BTreeMap<K, V>) -> usize {
-    tree_bytes::<(K, V)>(map.len())
-}
-
-/// Returns the largest memory of a tree set.
-pub fn tree_set_bytes<K>(set: &BTreeSet<K>) -> usize {
-    tree_bytes::<K>(set.len())
-}
-
-/// Nodes have eleven places, and at least five of them are used.
-fn tree_bytes<Entry>(entries: usize) -> usize {
     const NODE_BYTES: usize = 16 + 12 * size_of::<usize>();
-    entries.div_ceil(5) * (11 * size_of::<Entry>() + NODE_BYTES)
+    map.len().div_ceil(5) * (11 * size_of::<(K, V)>() + NODE_BYTES)
 }
 
 /// Returns the memory of a hash table with this capacity. It has a power of two of places, of which
 /// seven eighths are used, one more byte for each, and sixteen at the end. A table from which much
 /// was removed can be larger.
-pub fn table_bytes<Entry>(capacity: usize) -> usize {
+fn table_bytes<Entry>(capacity: usize) -> usize {
     if capacity == 0 {
         return 0;
     }

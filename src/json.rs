@@ -149,15 +149,11 @@ impl Rows {
         self.blocks.shrink_to_fit();
         (self.state == State::End).then_some(self.blocks)
     }
-
-    /// Returns the allocated memory in bytes.
-    pub fn held_bytes(&self) -> usize {
-        blocks_bytes(&self.blocks)
-    }
 }
 
 /// Returns the memory of a list's rows in bytes.
-pub fn blocks_bytes(blocks: &VecDeque<Vec<u8>>) -> usize {
+#[cfg(test)]
+fn blocks_bytes(blocks: &VecDeque<Vec<u8>>) -> usize {
     let bytes: usize = blocks.iter().map(Vec::capacity).sum();
     bytes + blocks.capacity() * size_of::<Vec<u8>>()
 }
@@ -302,13 +298,13 @@ mod tests {
     fn rows_are_kept_in_blocks() {
         let mut reader = Rows::default();
         assert!(reader.read(b"[{}"));
-        assert!(reader.held_bytes() < 1000);
+        assert!(blocks_bytes(&reader.blocks) < 1000);
         let mut read: usize = 3;
         while read < 1_000_000 {
             assert!(reader.read(&b",{}".repeat(700)));
             read += 2100;
             let blocks = read.div_ceil(BLOCK_BYTES);
-            assert!(reader.held_bytes() <= blocks * (BLOCK_BYTES + 64) + 256);
+            assert!(blocks_bytes(&reader.blocks) <= blocks * (BLOCK_BYTES + 64) + 256);
         }
         assert!(reader.read(b"]"));
         let blocks = reader.finish().expect("a list");
@@ -341,7 +337,7 @@ mod tests {
             room = blocks;
         }
         assert!(growths <= 3 * 18, "{growths}");
-        let lists = reader.held_bytes() - room;
+        let lists = blocks_bytes(&reader.blocks) - room;
         assert!((3 * size_of::<Vec<u8>>()..300).contains(&lists), "{lists}");
     }
 }

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-use crate::held::table_bytes;
 use crate::time::Instant;
 
 /// Names that are blocked, each with the end of its block.
@@ -37,12 +36,6 @@ impl<K: Clone + Eq + Hash> Blocks<K> {
             self.until.insert(whom.clone(), until);
         }
         has_room
-    }
-
-    /// Returns the memory in bytes; `of` returns that of a name.
-    pub fn held_bytes(&self, of: impl Fn(&K) -> usize) -> usize {
-        let names: usize = self.until.keys().map(of).sum();
-        table_bytes::<(K, Instant)>(self.until.capacity()) + names
     }
 
     /// Returns all blocked names, each with the end of its block.
@@ -92,9 +85,6 @@ mod tests {
         }
         assert!(blocks.left(&named(0), now).is_some());
         assert!(blocks.add(&named(1), soon, now), "it is blocked already");
-        let table = blocks.held_bytes(|_| 0);
-        assert!((BLOCKS_MAX * 16..512 << 10).contains(&table));
-        assert_eq!(blocks.held_bytes(|_| 100), table + BLOCKS_MAX * 100);
         assert!(blocks.add(&named(BLOCKS_MAX), later + Duration::from_secs(3), soon));
     }
 }

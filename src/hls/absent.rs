@@ -60,10 +60,6 @@ impl HlsRequest {
     pub fn query(&self) -> Option<String> {
         match *self {}
     }
-
-    pub fn held_bytes(&self) -> usize {
-        match *self {}
-    }
 }
 
 pub enum HlsResponse {

@@ -124,14 +124,6 @@ impl HlsRequest {
         Some(format!("{NUMBER}={number}{part}"))
     }
 
-    /// Returns the allocated bytes.
-    pub fn held_bytes(&self) -> usize {
-        match self {
-            HlsRequest::List(_) => 0,
-            HlsRequest::Named(name) => name.len(),
-        }
-    }
-
     /// Returns the position of the playlist at which the object exists.
     pub fn reach(&self) -> PlaylistPosition {
         match self {

@@ -23,28 +23,28 @@ use super::timers::{Armed, Owner, Timers};
 use super::{Action, Level};
 use crate::events::{EventId, Events};
 use crate::gate::SessionId;
-use crate::http::{IcyMetadata, Refusal, Reply, Status, Version};
+use crate::http::{IcyMetadata, Refusal, Reply, Version};
 use crate::random::Random;
 use crate::time::Instant;
 use crate::time::{Calendar, UnixTime};
 use crate::token_bucket::{Rate, TokenBucket};
 
 pub(super) struct Context {
-    settings: Settings,
+    pub settings: Settings,
     /// Number of this run of the server. Ids in the API begin with it.
-    run: u32,
+    pub run: u32,
     now: Instant,
-    timers: Timers,
-    calendar: Calendar,
-    random: Random,
-    actions: VecDeque<Action>,
+    pub timers: Timers,
+    pub calendar: Calendar,
+    pub random: Random,
+    pub actions: VecDeque<Action>,
     /// Reports of parts to each other, the oldest first. Empty between two inputs.
-    queue: VecDeque<Event>,
-    counts: Counts,
-    is_closing: bool,
+    pub queue: VecDeque<Event>,
+    pub counts: Counts,
+    pub is_closing: bool,
     report: Report,
-    events: Events,
-    rations: Rations,
+    pub events: Events,
+    pub rations: Rations,
     /// Limit for reports of refused sources.
     refusals: Ration,
     /// The newest of these reports, for the snapshot of `/api/events`. At most [`REFUSED_MAX`].
@@ -122,11 +122,6 @@ impl Context {
         &self.settings
     }
 
-    /// Adds an address at which the server listens for HTTP.
-    pub fn add_listener(&mut self, bound: SocketAddr) {
-        self.settings.listeners.push(bound);
-    }
-
     /// Returns the time of the current input.
     pub fn now(&self) -> Instant {
         self.now
@@ -137,34 +132,14 @@ impl Context {
         self.now = now;
     }
 
-    /// Returns whether the server is shutting down.
-    pub fn is_closing(&self) -> bool {
-        self.is_closing
-    }
-
-    /// Begins the shutdown.
-    pub fn begin_closing(&mut self) {
-        self.is_closing = true;
-    }
-
     /// Orders an action of the shell, behind the actions ordered before.
     pub fn act(&mut self, action: Action) {
         self.actions.push_back(action);
     }
 
-    /// Takes the next action.
-    pub fn next_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
     /// Reports an event to the other parts, behind those reported before.
     pub fn notify(&mut self, event: Event) {
         self.queue.push_back(event);
-    }
-
-    /// Takes the oldest event out of the queue.
-    pub fn next_event(&mut self) -> Option<Event> {
-        self.queue.pop_front()
     }
 
     /// Sets the owner's only deadline. A deadline in the past becomes due now, behind the ones that
@@ -188,82 +163,15 @@ impl Context {
         self.timers.next_called()
     }
 
-    /// Returns the deadlines.
-    pub fn timers(&self) -> &Timers {
-        &self.timers
-    }
-
-    /// Draws an unpredictable number.
-    pub fn draw(&mut self) -> u64 {
-        self.random.draw()
-    }
-
-    /// Returns the source of random numbers, and beside it the settings.
-    pub fn settings_and_random(&mut self) -> (&Settings, &mut Random) {
-        (&self.settings, &mut self.random)
-    }
-
     /// Adds to a counter.
     pub fn count(&mut self, what: Count, number: u64) {
         self.counts.add(what, number);
-    }
-
-    /// Counts a refused request by its status.
-    pub fn count_refusal(&mut self, status: Status) {
-        self.counts.refused(status);
-    }
-
-    /// Counts a disconnected viewer by the reason.
-    pub fn count_cut(&mut self, reason: &'static str) {
-        self.counts.cut(reason);
-    }
-
-    /// Returns the counters.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
-    /// Returns the counters, for the shell to add its own.
-    pub fn counts_mut(&mut self) -> &mut Counts {
-        &mut self.counts
     }
 
     /// Checks what must hold between two inputs. Returns how many deadlines the context itself has.
     pub fn check(&self) -> usize {
         assert!(self.queue.is_empty(), "an event was not dispatched");
         usize::from(self.return_armed.is_armed())
-    }
-
-    /// Returns the bytes that its allocations take, but for lines of the log, which the shell takes
-    /// at the end of each turn.
-    pub fn held_bytes(&self) -> usize {
-        self.timers.held_bytes()
-            + self.actions.capacity() * size_of::<Action>()
-            + self.queue.capacity() * size_of::<Event>()
-            + self.rations.held_bytes()
-            + self.refused.capacity() * size_of::<String>()
-            + self.refused.iter().map(String::capacity).sum::<usize>()
-    }
-
-    /// Returns the number of this run of the server. Ids in the API begin with it, so that an id of
-    /// another run is not found.
-    pub fn run(&self) -> u32 {
-        self.run
-    }
-
-    /// Returns the events of `/api/events`.
-    pub fn events(&self) -> &Events {
-        &self.events
-    }
-
-    /// Begins to record events, because a client reads `/api/events`.
-    pub fn keep_events(&mut self) {
-        self.events.keep();
-    }
-
-    /// Returns whether there are events since the last call.
-    pub fn take_news(&mut self) -> bool {
-        self.events.take_new()
     }
 
     /// Reports what happened to a session, or to a token with the session's own id: see
@@ -291,11 +199,6 @@ impl Context {
                 server_event::write_unit(text, (EventId { run, number }, time), name, event);
             });
         }
-    }
-
-    /// Returns the limits on events, which know the viewers and streams that are not reported.
-    pub fn rations(&self) -> &Rations {
-        &self.rations
     }
 
     /// Reports the refusal of a source in the log and in `/api/events`, up to a number of them in a
@@ -389,16 +292,6 @@ impl Context {
         self.calendar.advance(since_1970, self.now)
     }
 
-    /// Returns the instant at which `time` begins, by the calendar of now.
-    pub fn instant_of(&self, time: UnixTime) -> Instant {
-        self.calendar.instant_of(time)
-    }
-
-    /// Returns the calendar's second at `instant`.
-    pub fn unix_time_of(&self, instant: Instant) -> UnixTime {
-        self.calendar.at(instant)
-    }
-
     /// Returns the date for answers.
     pub fn date(&self) -> UnixTime {
         self.calendar.at(self.now)
@@ -408,6 +301,7 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Status;
     use crate::relay::stage::Stage;
     use std::net::SocketAddr;
 
@@ -448,17 +342,6 @@ mod tests {
         };
         assert_eq!(call_all("POST /api/add-token", &clients, 201), 0);
         assert_eq!(call_all("DELETE /api/revoke-token", "", 200), 1);
-    }
-
-    #[test]
-    fn queued_events_count_as_memory_in_use() {
-        let mut ctx = Stage::new(&[]).relay.ctx;
-        let before = ctx.held_bytes();
-        let id = super::super::ConnectionId::from_u64(1);
-        (0..500).for_each(|_| ctx.notify(Event::Close(id)));
-        let grown = ctx.held_bytes() - before;
-        let each = 500 * size_of::<Event>();
-        assert!((each..=3 * each).contains(&grown), "{grown}");
     }
 
     #[test]
@@ -560,7 +443,7 @@ mod tests {
             let mut lines = Vec::new();
             for number in 0..18 {
                 ctx.log_change(format_args!("event=a number={number}"));
-                while let Some(Action::Log(line)) = ctx.next_action() {
+                while let Some(Action::Log(line)) = ctx.actions.pop_front() {
                     lines.push(line);
                 }
             }
@@ -583,30 +466,19 @@ mod tests {
         let mut ctx = Stage::new(&[]).relay.ctx;
         let tickets: Vec<JobId> = (0..4).map(|_| ctx.draw_ticket()).collect();
         assert_eq!(tickets, [1, 2, 3, 4].map(JobId));
-        let drawn: std::collections::HashSet<u64> = (0..100).map(|_| ctx.draw()).collect();
+        let drawn: std::collections::HashSet<u64> = (0..100).map(|_| ctx.random.draw()).collect();
         assert_eq!(drawn.len(), 100);
-        assert!(!drawn.contains(&u64::from(ctx.run())));
+        assert!(!drawn.contains(&u64::from(ctx.run)));
     }
 
-    /// Deadlines and actions count as memory in use.
     #[test]
-    fn what_waits_on_the_desk_is_counted_in_bytes() {
+    fn memory_is_returned_a_while_after_enough_is_freed() {
         let mut ctx = Stage::new(&[]).relay.ctx;
-        assert_eq!(ctx.check(), 0);
-        let empty = ctx.held_bytes();
-        for _ in 0..64 {
-            ctx.act(Action::ReturnMemory);
-        }
-        let held = ctx.held_bytes() - empty;
-        let least = 64 * size_of::<Action>();
-        assert!(held >= least && held <= 2 * least, "{held}");
         ctx.freed(RETURN_BYTES - 1);
-        assert_eq!((ctx.check(), ctx.held_bytes()), (0, empty + held));
+        assert_eq!(ctx.check(), 0);
         ctx.freed(1);
         assert_eq!(ctx.check(), 1, "memory is to be returned");
-        let entry = ctx.held_bytes() - empty - held;
-        assert!((64..1024).contains(&entry), "{entry}");
-        assert_eq!(ctx.timers().next(), Some(ctx.now() + RETURN_AFTER));
+        assert_eq!(ctx.timers.next(), Some(ctx.now() + RETURN_AFTER));
         ctx.freed(usize::MAX);
     }
 
@@ -618,21 +490,20 @@ mod tests {
         let session = SessionId::parse(b"s").expect("a good sessionid");
         let refusal = Refusal::new(Status::Conflict, "no");
         let about = (&session, &session);
-        ctx.keep_events();
+        ctx.events.keep();
         for number in 0..20 {
             let at = SocketAddr::from(([10, 0, 0, 1], number));
             ctx.emit_refusal(about, at, &refusal);
-            assert_eq!(ctx.take_news(), number < 16, "{number}");
+            assert_eq!(ctx.events.take_new(), number < 16, "{number}");
         }
         let mut lines = 0;
-        while let Some(action) = ctx.next_action() {
+        while let Some(action) = ctx.actions.pop_front() {
             lines += usize::from(
                 matches!(action, Action::Log(line) if line.contains("level=warn event=publisher-refused")),
             );
         }
         assert_eq!(lines, 16);
         ctx.set_now(ctx.now() + Duration::from_secs(60));
-        let held = ctx.held_bytes();
         for host in 0..100 {
             let at = SocketAddr::from(([10, 0, 1, host], 7));
             ctx.emit_refusal(about, at, &refusal);
@@ -640,7 +511,6 @@ mod tests {
         assert_eq!(ctx.refused().count(), REFUSED_MAX);
         let newest = ctx.refused().next().expect("a row");
         assert!(newest.starts_with("event: refusal\ndata: {") && newest.contains("10.0.1.15:7"));
-        assert!(ctx.held_bytes() < held + 100 * 1024);
     }
 
     /// Ids of one run are not valid in another.
@@ -652,7 +522,7 @@ mod tests {
                 random_key,
                 ..settings.clone()
             };
-            Context::new(settings).run()
+            Context::new(settings).run
         };
         assert_eq!(run(1), run(1));
         assert_ne!(run(1), run(2));
@@ -661,15 +531,15 @@ mod tests {
     #[test]
     fn what_happens_is_counted_and_told_while_somebody_follows() {
         let mut ctx = Stage::new(&[]).relay.ctx;
-        ctx.count_cut("slow");
-        ctx.counts_mut().add(Count::Skips, 3);
-        assert_eq!(ctx.counts().cuts().get("slow"), Some(&1));
-        assert_eq!(ctx.counts().of(Count::Skips), 3);
+        ctx.counts.cut("slow");
+        ctx.counts.add(Count::Skips, 3);
+        assert_eq!(ctx.counts.cuts.get("slow"), Some(&1));
+        assert_eq!(ctx.counts.of(Count::Skips), 3);
         let session = SessionId::parse(b"s").expect("a good sessionid");
         ctx.emit(&session, &ServerEvent::TokenOver {});
-        assert!(!ctx.take_news(), "nobody follows");
-        ctx.keep_events();
+        assert!(!ctx.events.take_new(), "nobody follows");
+        ctx.events.keep();
         ctx.emit(&session, &ServerEvent::TokenOver {});
-        assert!(ctx.take_news() && !ctx.take_news());
+        assert!(ctx.events.take_new() && !ctx.events.take_new());
     }
 }

@@ -66,23 +66,20 @@ pub struct Counts {
     #[cfg_attr(feature = "handover", serde(with = "handover::numbers"))]
     numbers: [u64; Count::Lost as usize + 1],
     /// Refused requests, by status.
-    refusals: BTreeMap<Status, u64>,
+    pub(super) refusals: BTreeMap<Status, u64>,
     /// Cut viewers, by reason.
     #[cfg_attr(feature = "handover", serde(skip))]
-    cuts: BTreeMap<&'static str, u64>,
-    /// Memory of jobs and lines that wait for the shell's threads, in bytes.
+    pub(super) cuts: BTreeMap<&'static str, u64>,
     #[cfg_attr(feature = "handover", serde(skip))]
-    threads_bytes: usize,
+    pub files: Files,
     #[cfg_attr(feature = "handover", serde(skip))]
-    files: Files,
-    #[cfg_attr(feature = "handover", serde(skip))]
-    process: Process,
+    pub(super) process: Process,
     /// Processor time of this process and of its predecessors.
-    cpu: Duration,
+    pub(super) cpu: Duration,
     /// Processor time of its predecessors.
     #[cfg_attr(feature = "handover", serde(skip))]
     cpu_before: Duration,
-    turns: Turns,
+    pub(super) turns: Turns,
 }
 
 /// Resources that the process uses.
@@ -112,7 +109,7 @@ pub(super) struct Turns {
     /// Number of turns by duration: one bucket for each of [`BOUNDS`], and one for longer turns.
     #[cfg_attr(feature = "handover", serde(with = "handover::numbers"))]
     buckets: [u64; BOUNDS.len() + 1],
-    microseconds: u64,
+    pub microseconds: u64,
 }
 
 /// Upper bounds of the buckets, in microseconds.
@@ -128,20 +125,10 @@ impl Counts {
         self.turns.microseconds = self.turns.microseconds.saturating_add(microseconds);
     }
 
-    /// Sets the memory of jobs and lines that wait for the shell's threads, in bytes.
-    pub fn threads_hold(&mut self, bytes: usize) {
-        self.threads_bytes = bytes;
-    }
-
     /// Sets the resources that the process uses.
     pub fn set_process(&mut self, process: Process) {
         self.cpu = process.cpu.saturating_add(self.cpu_before);
         self.process = process;
-    }
-
-    /// Sets the number of file descriptors.
-    pub fn set_files(&mut self, files: Files) {
-        self.files = files;
     }
 }
 
@@ -149,11 +136,6 @@ impl Counts {
     /// Adds `number` to a counter.
     pub(super) fn add(&mut self, what: Count, number: u64) {
         self.numbers[what as usize] += number;
-    }
-
-    /// Returns how often viewers of removed streams fell out of the buffer.
-    pub fn skips(&self) -> u64 {
-        self.of(Count::Skips)
     }
 
     /// Returns the value of a counter.
@@ -176,41 +158,6 @@ impl Counts {
     pub(super) fn cut(&mut self, reason: &'static str) {
         *self.cuts.entry(reason).or_insert(0) += 1;
     }
-
-    /// Returns the number of refused requests by status.
-    pub(super) fn refusals(&self) -> &BTreeMap<Status, u64> {
-        &self.refusals
-    }
-
-    /// Returns the number of cut viewers by reason.
-    pub(super) fn cuts(&self) -> &BTreeMap<&'static str, u64> {
-        &self.cuts
-    }
-
-    /// Returns the memory of jobs and lines that wait for the shell's threads, in bytes.
-    pub(super) fn threads_bytes(&self) -> usize {
-        self.threads_bytes
-    }
-
-    /// Returns the number of file descriptors.
-    pub(super) fn files(&self) -> Files {
-        self.files
-    }
-
-    /// Returns the processor time of this process and of its predecessors.
-    pub(super) fn cpu(&self) -> Duration {
-        self.cpu
-    }
-
-    /// Returns the resources that the process uses.
-    pub(super) fn process(&self) -> Process {
-        self.process
-    }
-
-    /// Returns the durations of the turns of the loop.
-    pub(super) fn turns(&self) -> &Turns {
-        &self.turns
-    }
 }
 
 impl Turns {
@@ -223,11 +170,6 @@ impl Turns {
             count += turns;
             (bound, count)
         })
-    }
-
-    /// Returns the sum of all durations, in microseconds.
-    pub fn microseconds(&self) -> u64 {
-        self.microseconds
     }
 }
 
@@ -244,7 +186,7 @@ mod tests {
             counts.turn_took(Duration::from_micros(microseconds));
             sum += microseconds;
         }
-        let rows: Vec<_> = counts.turns().rows().collect();
+        let rows: Vec<_> = counts.turns.rows().collect();
         let expected = [
             (Some(100), 3),
             (Some(250), 5),
@@ -258,7 +200,7 @@ mod tests {
             (None, 9),
         ];
         assert_eq!(rows, expected);
-        assert_eq!(counts.turns().microseconds(), sum);
+        assert_eq!(counts.turns.microseconds, sum);
     }
 
     #[test]
@@ -267,31 +209,30 @@ mod tests {
         counts.add(Count::Skips, 2);
         counts.add(Count::Skips, 3);
         counts.add(Count::Lost, 7);
-        assert_eq!((counts.skips(), counts.of(Count::Lost)), (5, 7));
+        assert_eq!((counts.of(Count::Skips), counts.of(Count::Lost)), (5, 7));
         assert_eq!(counts.of(Count::Late), 0);
         for status in [Status::NotFound, Status::Conflict, Status::NotFound] {
             counts.refused(status);
         }
-        let refusals: Vec<_> = counts.refusals().iter().collect();
+        let refusals: Vec<_> = counts.refusals.iter().collect();
         assert!(refusals.contains(&(&Status::NotFound, &2)) && refusals.len() == 2);
         counts.know_cuts(["slow", "kicked"]);
         counts.cut("slow");
         counts.cut("slow");
         counts.cut("other");
         let cuts: Vec<_> = counts
-            .cuts()
+            .cuts
             .iter()
             .map(|(why, number)| (*why, *number))
             .collect();
         assert_eq!(cuts, [("kicked", 0), ("other", 1), ("slow", 2)]);
-        counts.threads_hold(17);
-        counts.set_files(Files { own: 3, max: 9 });
+        counts.files = Files { own: 3, max: 9 };
         let cpu = Duration::from_secs(4);
         counts.set_process(Process {
             cpu,
             ..Process::default()
         });
-        assert_eq!((counts.files().own, counts.files().max), (3, 9));
-        assert_eq!((counts.threads_bytes(), counts.cpu()), (17, cpu));
+        assert_eq!((counts.files.own, counts.files.max), (3, 9));
+        assert_eq!(counts.cpu, cpu);
     }
 }

@@ -23,11 +23,11 @@ impl Relay {
     /// Runs after each write to each viewer, when the queue is nearly always empty.
     #[inline]
     pub(super) fn dispatch_events(&mut self) {
-        while let Some(event) = self.ctx.next_event() {
+        while let Some(event) = self.ctx.queue.pop_front() {
             self.dispatch(event);
         }
         self.clients.count_cost(self.streams.take_work());
-        if self.ctx.take_news() {
+        if self.ctx.events.take_new() {
             self.clients.wake_readers();
         }
     }

@@ -259,7 +259,10 @@ impl RelayState {
             "counts" => self
                 .ctx
                 .hear_counts(line, &CutReason::ALL.map(CutReason::name)),
-            "events" => self.ctx.hear_events(line),
+            "events" => {
+                self.ctx.events = line.read()?;
+                Ok(())
+            }
             "ids" => {
                 self.ids = Some(line.read()?);
                 Ok(())
@@ -326,13 +329,20 @@ impl RelayState {
     }
 }
 
-/// What the clients and the streams know of each other is the same.
+/// Checks that what parts know of each other is the same. Each client is where its part says, and
+/// there are as many clients as the others know: so each is known.
 fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
-    let mut viewers = 0;
+    let (mut viewers, mut sources, mut asking) = (0, 0, 0);
     for (id, concern) in relay.clients.concerns() {
         let is_so = match concern {
-            Concern::Source(stream) => relay.streams.has_as_source(stream, StreamSource::Http(id)),
-            Concern::OriginRequest(pull) => relay.fetch.is_asked_by(pull, id),
+            Concern::Source(stream) => {
+                sources += 1;
+                relay.streams.has_as_source(stream, StreamSource::Http(id))
+            }
+            Concern::OriginRequest(pull) => {
+                asking += 1;
+                relay.fetch.is_asked_by(pull, id)
+            }
             Concern::PendingCall(job_id) => relay.lists.resolves(job_id),
             Concern::Viewer { place, is_blocked } => {
                 viewers += 1;
@@ -344,29 +354,28 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
         };
         must(is_so, || format!("{id:?} is in a place that is another's"))?;
     }
-    must(viewers == relay.streams.viewer_places(), || {
-        "somebody watches who is not there".to_owned()
-    })?;
+    let mut asked = 0;
     for (pull, concern) in relay.fetch.concerns() {
-        let is_so = match concern {
-            fetch::Concern::Asks(id) => relay.clients.asks_for(id, pull),
+        match concern {
+            fetch::Concern::Asks => asked += 1,
             fetch::Concern::Runs(stream) => {
-                relay.streams.source_of(stream).map(|(_, pull)| pull) == Some(Some(pull))
+                let its = relay.streams.source_of(stream).map(|(_, pull)| pull);
+                must(its == Some(Some(pull)), || {
+                    format!("pull {pull:?} is another's")
+                })?;
             }
-        };
-        must(is_so, || format!("pull {pull:?} is another's"))?;
+        }
     }
+    let feeds = relay.streams.feeds();
+    let by_http = feeds.filter(|(_, feed)| feed.connection().is_some());
+    let known = (relay.streams.viewer_places(), by_http.count(), asked);
+    must((viewers, sources, asking) == known, || {
+        "a viewer, a source or an origin is not there".to_owned()
+    })?;
     for (job_id, id) in relay.lists.errands() {
         must(relay.clients.awaits(id, job_id), || {
             format!("nobody waits for {job_id:?}")
         })?;
-    }
-    for (stream, feed) in relay.streams.feeds() {
-        if let StreamSource::Http(id) = feed {
-            must(relay.clients.is_source_of(id, stream), || {
-                format!("the source of stream {stream:?} is not there")
-            })?;
-        }
     }
     Ok(())
 }

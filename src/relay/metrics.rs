@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use super::HeldBytes;
 use super::counts::{Count, Counts, Turns};
-use super::held::HeldBytes;
 use crate::gate::Digest;
 use crate::http::Status;
 use crate::stream::Figures;
@@ -40,7 +40,7 @@ pub(super) struct Seen<'a> {
     pub deadlines: usize,
     /// Tuples in the table.
     pub tokens: usize,
-    /// Bytes that each part holds.
+    /// Memory of streams and of the token table.
     pub held: HeldBytes,
 }
 
@@ -128,10 +128,10 @@ const FAMILIES: &[Family] = &[
     counter("tollgate_stream_sent_bytes_total", "Bytes of a stream to HTTP viewers and UDP clients.", |seen| seen.of_each(|one| one.figures.bytes_sent)),
     counter("tollgate_stream_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| seen.of_each(|one| one.figures.skips)),
     gauge("process_start_time_seconds", "When it began, in seconds since 1970.", |seen| count(seen.started_unix_seconds)),
-    gauge("process_resident_memory_bytes", "Memory of the process that is in use.", |seen| known(seen.counts.process().resident_bytes)),
-    gauge("process_virtual_memory_bytes", "Memory that the process may use.", |seen| known(seen.counts.process().virtual_bytes)),
-    gauge("process_open_fds", "File descriptors in use.", |seen| count(seen.counts.files().own + seen.connections as u64)),
-    gauge("process_max_fds", "File descriptors that it may use.", |seen| count(seen.counts.files().max)),
+    gauge("process_resident_memory_bytes", "Memory of the process that is in use.", |seen| known(seen.counts.process.resident_bytes)),
+    gauge("process_virtual_memory_bytes", "Memory that the process may use.", |seen| known(seen.counts.process.virtual_bytes)),
+    gauge("process_open_fds", "File descriptors in use.", |seen| count(seen.counts.files.own + seen.connections as u64)),
+    gauge("process_max_fds", "File descriptors that it may use.", |seen| count(seen.counts.files.max)),
     gauge("tollgate_buffers_left_bytes", "What streams may still take of --buffers: where less than a block of 64 KiB is left, they keep less than --buffer each.", |seen| one(seen.streams.buffers_left)),
     gauge("tollgate_connections", "HTTP connections.", |seen| one(seen.connections)),
     gauge("tollgate_deadlines", "Deadlines of connections and streams that are armed.", |seen| one(seen.deadlines)),
@@ -150,11 +150,11 @@ const FAMILIES: &[Family] = &[
         labelled("kind", [("late", seen.counts.of(Count::Late)), ("lost", seen.counts.of(Count::Lost))])
     }),
     counter("tollgate_refusals_total", "Requests refused, by status.", |seen| {
-        let so_many = |status: Status| seen.counts.refusals().get(&status).copied().unwrap_or(0);
+        let so_many = |status: Status| seen.counts.refusals.get(&status).copied().unwrap_or(0);
         labelled("status", Status::REFUSALS.map(|status| (status.code(), so_many(status))))
     }),
     counter("tollgate_cuts_total", "Viewers that were cut, by why.", |seen| {
-        labelled("reason", seen.counts.cuts().iter().map(|(reason, count)| (reason, *count)))
+        labelled("reason", seen.counts.cuts.iter().map(|(reason, count)| (reason, *count)))
     }),
     counter("tollgate_token_file_writes_total", "Writes to the token file, each with all changes that waited for it.", |seen| {
         labelled("result", [("written", seen.counts.of(Count::TokenWrites)), ("failed", seen.counts.of(Count::TokenWritesFailed))])
@@ -258,7 +258,7 @@ impl Seen<'_> {
                 let _ = writeln!(text, "{}{labels} {number}", family.name);
             }
         }
-        write_turns(&mut text, self.counts.turns());
+        write_turns(&mut text, &self.counts.turns);
         let name = "process_cpu_seconds_total";
         head(
             &mut text,
@@ -266,7 +266,7 @@ impl Seen<'_> {
             "counter",
             "Processor time of this process, and of those that handed over to it.",
         );
-        let seconds = self.counts.cpu().as_secs_f64();
+        let seconds = self.counts.cpu.as_secs_f64();
         let _ = writeln!(text, "{name} {seconds}");
         text
     }
@@ -286,7 +286,7 @@ fn write_turns(text: &mut String, turns: &Turns) {
         let _ = writeln!(text, "{name}_bucket{{le=\"{bound}\"}} {count}");
         all = count;
     }
-    let seconds = turns.microseconds() as f64 / 1e6;
+    let seconds = turns.microseconds as f64 / 1e6;
     let _ = writeln!(text, "{name}_sum {seconds}\n{name}_count {all}");
 }
 
@@ -348,17 +348,7 @@ mod tests {
             pull_failures: 36,
             deadlines: 37,
             tokens: 38,
-            held: [
-                ("clients", 41),
-                ("streams", 42),
-                ("rtp", 43),
-                ("origins", 44),
-                ("tokens", 45),
-                ("lists", 46),
-                ("desk", 47),
-                ("events", 48),
-                ("threads", 49),
-            ],
+            held: [("streams", 42), ("tokens", 45)],
         };
         seen.text()
     }
@@ -396,7 +386,7 @@ mod tests {
         counts.know_cuts(["slow", "kicked"]);
         counts.cut("slow");
         counts.refused(Status::NotFound);
-        counts.set_files(Files { own: 8, max: 99 });
+        counts.files = Files { own: 8, max: 99 };
         counts.set_process(Process {
             cpu: Duration::from_millis(1500),
             virtual_bytes: None,
@@ -438,8 +428,8 @@ mod tests {
             "tollgate_pull_failures_total 36",
             "tollgate_deadlines 37",
             "tollgate_tokens 38",
-            "tollgate_held_bytes{part=\"clients\"} 41",
-            "tollgate_held_bytes{part=\"threads\"} 49",
+            "tollgate_held_bytes{part=\"streams\"} 42",
+            "tollgate_held_bytes{part=\"tokens\"} 45",
             "tollgate_udp_client_datagrams{client=\"10.0.0.9:5004\",state=\"sent\"} 71",
             "tollgate_udp_client_datagrams{client=\"10.0.0.9:5004\",state=\"dropped\"} 72",
             "tollgate_connections_total 1000",

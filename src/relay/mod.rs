@@ -86,7 +86,6 @@ pub use counts::{Counts, Files, Process};
 use cut_reason::CutReason;
 use fetch::{Fetch, Pull};
 use grants::Grants;
-use held::HeldBytes;
 pub use job::{ADDRESSES_MAX, Done, Job, JobId};
 use lists::{Lists, LookUp};
 pub use report::{Level, ReportLimits};
@@ -135,6 +134,9 @@ pub enum Action {
     LogAccess(String),
 }
 
+/// Memory of some parts in bytes, by their names.
+pub type HeldBytes = [(&'static str, usize); 2];
+
 /// The server.
 pub struct Relay {
     ctx: Context,
@@ -157,8 +159,7 @@ impl Relay {
     /// Makes a server without clients.
     pub fn new(settings: Settings) -> Relay {
         let mut ctx = Context::new(settings);
-        ctx.counts_mut()
-            .know_cuts(CutReason::ALL.map(CutReason::name));
+        ctx.counts.know_cuts(CutReason::ALL.map(CutReason::name));
         Relay {
             clients: Clients::new(),
             streams: Streams::new(&ctx.settings().limits),
@@ -186,7 +187,7 @@ impl Relay {
 
     /// Adds an address at which the server listens for HTTP.
     pub fn add_listener(&mut self, bound: SocketAddr) {
-        self.ctx.add_listener(bound);
+        self.ctx.settings.listeners.push(bound);
     }
 
     /// Sets the address of the RTP socket. Tokens may then name UDP clients that it can reach.
@@ -367,7 +368,7 @@ impl Relay {
     /// Shuts down: accepts no clients, ends the sources, and sends buffered media to viewers.
     pub fn shut_down(&mut self, now: Instant) {
         self.ctx.set_now(now);
-        self.ctx.begin_closing();
+        self.ctx.is_closing = true;
         self.fetch.shut_down(&mut self.ctx);
         self.streams.shut_down(&mut self.ctx);
         for stream in self.clients.shut_down(&mut self.ctx) {
@@ -444,9 +445,9 @@ impl Relay {
         if let Some(viewing) = self.clients.lend(id, &mut gather) {
             self.streams.lend(viewing, &mut gather);
         } else if let Some((next, of)) = self.clients.reads(id)
-            && next >= self.ctx.events().first()
+            && next >= self.ctx.events.first()
         {
-            self.ctx.events().lend(next, of, &mut gather);
+            self.ctx.events.lend(next, of, &mut gather);
         }
         gather
     }
@@ -489,12 +490,12 @@ impl Relay {
 
     /// Returns the next action.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.ctx.next_action()
+        self.ctx.actions.pop_front()
     }
 
     /// Returns when the shell has to call [`Relay::expire`] next. `None`: nothing will be due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.ctx.timers().next()
+        self.ctx.timers.next()
     }
 
     /// Returns whether there is something to write.
@@ -504,7 +505,7 @@ impl Relay {
 
     /// Returns the counters, for the shell to add its own.
     pub fn counts(&mut self) -> &mut Counts {
-        self.ctx.counts_mut()
+        &mut self.ctx.counts
     }
 
     /// Returns whether there is no connection.
@@ -512,19 +513,11 @@ impl Relay {
         self.clients.len() == 0
     }
 
-    /// Returns the memory in use by each part, in bytes. Looks at every connection and every
-    /// stream.
+    /// Returns the memory of streams and of the token table, in bytes. Looks at every stream.
     pub fn held_bytes(&self) -> HeldBytes {
         [
-            ("clients", self.clients.held_bytes()),
             ("streams", self.streams.held_bytes()),
-            ("rtp", self.rtp_in.held_bytes()),
-            ("origins", self.fetch.held_bytes()),
             ("tokens", self.grants.held_bytes()),
-            ("lists", self.lists.held_bytes()),
-            ("desk", self.ctx.held_bytes()),
-            ("events", self.ctx.events().held_bytes()),
-            ("threads", self.ctx.counts().threads_bytes()),
         ]
     }
 
@@ -545,10 +538,11 @@ impl Relay {
             + self.grants.check()
             + self.rtp_in.check(|stream| self.streams.has(stream))
             + self.ctx.check();
-        assert_eq!(armed, self.ctx.timers().len(), "a timer outlives its owner");
-        let most = self.ctx.settings().held_bytes_max();
+        assert_eq!(armed, self.ctx.timers.len(), "a timer outlives its owner");
+        let settings = self.ctx.settings();
+        let most = [settings.streams_bytes_max(), settings.tokens_bytes_max()];
         for (held, most) in self.held_bytes().iter().zip(most) {
-            assert!(held.1 <= most.1, "{held:?} is more than {most:?}");
+            assert!(held.1 <= most, "{held:?} is more than {most}");
         }
     }
 }

@@ -72,7 +72,7 @@ impl Admission {
 
     /// Returns the time at which its access ends.
     pub fn deadline(&self, ctx: &Context) -> Option<Instant> {
-        self.ends.map(|ends| ctx.instant_of(ends))
+        self.ends.map(|ends| ctx.calendar.instant_of(ends))
     }
 
     /// Sets the end of its access. Returns whether the end has changed.

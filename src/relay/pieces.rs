@@ -17,7 +17,7 @@ pub(super) fn write_piece(
     ctx: &mut Context,
 ) {
     let due = clients.due_listing(id);
-    let due = due.map(|listing| (listing.rows().clone(), listing.after()));
+    let due = due.map(|listing| (listing.rows.clone(), listing.after));
     let (rows, after) = match due {
         Some(due) => due,
         None => return,
@@ -28,7 +28,7 @@ pub(super) fn write_piece(
         Rows::Tokens | Rows::Details | Rows::Streams => Vec::new(),
     };
     let piece = clients.due_listing(id).map(|listing| {
-        let collecting = listing.collecting();
+        let collecting = listing.collecting;
         let block = || lists.next_block(collecting?);
         let tokens = grants.rows(after);
         match rows {

@@ -13,7 +13,6 @@ use std::net::IpAddr;
 use super::server_event::ServerEvent;
 use super::viewer_id::{ListedId, PublicStreamId};
 use crate::gate::{SessionId, network_of};
-use crate::held::tree_set_bytes;
 use crate::time::Instant;
 use crate::token_bucket::{Rate, TokenBuckets};
 
@@ -153,15 +152,6 @@ impl Rations {
         // tokens but the operator.
         !self.sessions.insert(name, bucket, now) || has_some
     }
-
-    /// Returns the bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        let names = self.sessions.iter().map(|((_, name), _)| name.held_bytes());
-        self.sessions.held_bytes()
-            + names.sum::<usize>()
-            + self.hosts.held_bytes()
-            + tree_set_bytes(&self.unreported)
-    }
 }
 
 fn viewer(id: ListedId) -> Option<Subject> {
@@ -222,7 +212,6 @@ mod tests {
         }
         assert!((1_100..=1_024 + 16 * 10).contains(&reported), "{reported}");
         assert!(rations.unreported.is_empty());
-        assert!(rations.held_bytes() < 4_096);
     }
 
     #[test]

@@ -219,8 +219,7 @@ impl Relay {
         let name = match self.streams.source_of(id) {
             Some((StreamSource::Http(source), _)) => self.clients.came_by(source),
             Some((StreamSource::Rtp(_), _)) => None,
-            Some((StreamSource::Held { .. } | StreamSource::Remuxed | StreamSource::Gone, _))
-            | None => return,
+            _ => return,
         };
         let gate = self.grants.gate(&self.ctx);
         let most = gate.bits_per_second_max(name.unwrap_or(&session), &session);
@@ -240,8 +239,7 @@ impl Relay {
                     self.note_protocol(id, source);
                 }
                 Some(StreamSource::Rtp(address)) => self.rtp_in.is_source(address, id),
-                Some(StreamSource::Held { .. } | StreamSource::Remuxed | StreamSource::Gone)
-                | None => {}
+                _ => {}
             }
             if let Some(pull) = pull.flatten() {
                 self.fetch.runs(pull, id, self.ctx.now());
@@ -358,8 +356,7 @@ impl Relay {
                     (false, None) => Err(no_stream()),
                     (false, Some(id)) => {
                         let row = self.streams.row_of(id, &self.ctx);
-                        let row = serde_json::to_vec(&row).unwrap_or_default();
-                        Ok(Outcome::Json(Status::Ok, row))
+                        Ok(Outcome::json(Status::Ok, &row))
                     }
                 }
             }
@@ -431,8 +428,7 @@ impl Relay {
             sessionid: session,
             viewers,
         };
-        let body = serde_json::to_vec(&body).unwrap_or_default();
-        Ok(Outcome::Json(Status::Ok, body))
+        Ok(Outcome::json(Status::Ok, &body))
     }
 
     /// Disconnects a viewer or a waiting client, and keeps it out for a while.
@@ -455,8 +451,7 @@ impl Relay {
             id: listed,
             sessionid: session,
         };
-        let body = serde_json::to_vec(&body).unwrap_or_default();
-        Ok(Outcome::Json(Status::Ok, body))
+        Ok(Outcome::json(Status::Ok, &body))
     }
 
     /// Handles the addresses for the names of a call, or their absence.
@@ -663,6 +658,5 @@ fn no_stream() -> Refusal {
 
 /// Returns a page, if this program has one.
 fn page(document: Document<'_>, ctx: &mut Context) -> Result<Page, Refusal> {
-    let (settings, random) = ctx.settings_and_random();
-    Page::draw(document, &settings.public_url, random).ok_or_else(not_found)
+    Page::draw(document, &ctx.settings.public_url, &mut ctx.random).ok_or_else(not_found)
 }

@@ -194,18 +194,25 @@ impl<'a> RequestContext<'a> {
         }))
     }
 
+    /// Returns the answer for a path that can only be looked at, if the method does not look.
+    fn unless_look(&self) -> Option<Result<Route, Refusal>> {
+        match self.head.method {
+            Method::Get | Method::Head => None,
+            Method::Options => Some(self.options(LOOK_METHODS)),
+            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
+                Some(Err(Refusal::method(LOOK_METHODS)))
+            }
+        }
+    }
+
     /// What is only looked at.
     fn look(&self, way: EntryPoint, call: Call) -> Result<Route, Refusal> {
         // Only the operator's hosts learn whether there is a page.
         if way == EntryPoint::Page {
             self.gate.enter(&self.access_request(way))?;
         }
-        match self.head.method {
-            Method::Options => return self.options(LOOK_METHODS),
-            Method::Get | Method::Head => {}
-            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
-                return Err(Refusal::method(LOOK_METHODS));
-            }
+        if let Some(options) = self.unless_look() {
+            return options;
         }
         self.gate.enter(&self.access_request(way))?;
         no_parameters(&self.head.target)?;
@@ -273,12 +280,8 @@ impl<'a> RequestContext<'a> {
     /// Returns the page for watching a session. A viewer that is refused the stream gets the same
     /// status, in a page: it is for a browser.
     fn watch_page(&self, segment: Option<&[u8]>) -> Result<Route, Refusal> {
-        match self.head.method {
-            Method::Options => return self.options(LOOK_METHODS),
-            Method::Get | Method::Head => {}
-            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
-                return Err(Refusal::method(LOOK_METHODS));
-            }
+        if let Some(options) = self.unless_look() {
+            return options;
         }
         let access_request = self.access_request(EntryPoint::WatchPage);
         self.gate.enter(&access_request)?;
@@ -292,12 +295,8 @@ impl<'a> RequestContext<'a> {
 
     /// Routes a request for a session's title, or for its playlist for players of radio.
     fn about_stream(&self, segment: &[u8], file: &[u8]) -> Result<Route, Refusal> {
-        match self.head.method {
-            Method::Options => return self.options(LOOK_METHODS),
-            Method::Get | Method::Head => {}
-            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
-                return Err(Refusal::method(LOOK_METHODS));
-            }
+        if let Some(options) = self.unless_look() {
+            return options;
         }
         let access_request = self.access_request(EntryPoint::WatchPage);
         self.gate.enter(&access_request)?;
@@ -349,12 +348,8 @@ impl<'a> RequestContext<'a> {
         let head = self.head;
         let view = View::of(file, &head.target, self.settings);
         let (way, view) = view.ok_or_else(not_found)?;
-        match head.method {
-            Method::Options => return self.options(LOOK_METHODS),
-            Method::Get | Method::Head => {}
-            Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
-                return Err(Refusal::method(LOOK_METHODS));
-            }
+        if let Some(options) = self.unless_look() {
+            return options;
         }
         let access_request = self.access_request(way);
         self.gate.enter(&access_request)?;

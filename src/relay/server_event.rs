@@ -187,20 +187,14 @@ impl Display for LogLine<'_> {
         let Some((name, of)) = self.about else {
             return Ok(());
         };
-        let session = name.digest();
+        write!(f, "event={} session={}", self.event.name(), name.digest())?;
         match self.event {
-            ServerEvent::StreamBegins { source, .. } => {
-                write!(f, "event=stream-begins session={session} source={source}")
+            ServerEvent::StreamBegins { source, .. } | ServerEvent::StreamGoesOn { source, .. } => {
+                write!(f, " source={source}")
             }
             ServerEvent::StreamHeld {
                 reason, viewers, ..
-            } => write!(
-                f,
-                "event=stream-held session={session} reason=\"{reason}\" viewers={viewers}"
-            ),
-            ServerEvent::StreamGoesOn { source, .. } => {
-                write!(f, "event=stream-goes-on session={session} source={source}")
-            }
+            } => write!(f, " reason=\"{reason}\" viewers={viewers}"),
             ServerEvent::StreamEnds {
                 reason,
                 bytes_received,
@@ -209,17 +203,14 @@ impl Display for LogLine<'_> {
                 ..
             } => write!(
                 f,
-                "event=stream-ends session={session} reason=\"{reason}\" bytes_received={bytes_received} bytes_sent={bytes_sent} skips={skips}"
+                " reason=\"{reason}\" bytes_received={bytes_received} bytes_sent={bytes_sent} skips={skips}"
             ),
             ServerEvent::SourceTooFast {
                 source,
                 what,
                 max_bitrate,
                 ..
-            } => write!(
-                f,
-                "event=source-too-fast session={session} source={source} what={what} max_bitrate={max_bitrate}"
-            ),
+            } => write!(f, " source={source} what={what} max_bitrate={max_bitrate}"),
             ServerEvent::ViewerCut {
                 address,
                 reason,
@@ -228,7 +219,7 @@ impl Display for LogLine<'_> {
                 ..
             } => write!(
                 f,
-                "event=viewer-cut session={session} peer={address} reason={reason} behind_bytes={behind_bytes} behind_ms={behind_ms}"
+                " peer={address} reason={reason} behind_bytes={behind_bytes} behind_ms={behind_ms}"
             ),
             ServerEvent::PublisherRefused {
                 address,
@@ -243,18 +234,14 @@ impl Display for LogLine<'_> {
                 };
                 write!(
                     f,
-                    "event=publisher-refused session={session} source={address} status={status} left_out={left_out} detail=\"{detail}\""
+                    " source={address} status={status} left_out={left_out} detail=\"{detail}\""
                 )
             }
-            token => {
-                let event = token.name();
-                write!(f, "event={event} session={session}")?;
-                match token.tuples() {
-                    _ if name != of => write!(f, " for={}", of.digest()),
-                    Some(tuples) => write!(f, " tuples={tuples}"),
-                    None => Ok(()),
-                }
-            }
+            token => match token.tuples() {
+                _ if name != of => write!(f, " for={}", of.digest()),
+                Some(tuples) => write!(f, " tuples={tuples}"),
+                None => Ok(()),
+            },
         }
     }
 }

@@ -155,8 +155,10 @@ impl Display for OriginUrl {
 /// Another relay whose lists this server includes in its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
-    address: SocketAddr,
-    url: OriginUrl,
+    /// Its address.
+    pub address: SocketAddr,
+    /// Its URL.
+    pub url: OriginUrl,
 }
 
 impl Peer {
@@ -166,15 +168,5 @@ impl Peer {
             address: url.address()?,
             url: url.clone(),
         })
-    }
-
-    /// Returns its address.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Returns its URL.
-    pub fn url(&self) -> &OriginUrl {
-        &self.url
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::clients::Clients;
+use super::HeldBytes;
+use super::clients::{Clients, WaitFor};
 use super::context::Context;
 use super::fetch::Fetch;
 use super::grants::Grants;
-use super::held::HeldBytes;
 use super::metrics::{OfStream, STREAMS_SHOWN_MAX, Seen, labels_of};
 use super::streams::Streams;
 use crate::gate::{Note, Tokens};
@@ -21,17 +21,17 @@ pub(super) fn seen<'a>(
     ctx: &'a Context,
 ) -> Seen<'a> {
     Seen {
-        counts: ctx.counts(),
+        counts: &ctx.counts,
         streams: streams.sums(ctx),
         each: each(streams, grants, ctx),
         started_unix_seconds: ctx.settings().started_unix_seconds,
         udp_clients: streams.udp_clients(),
         connections: clients.len(),
-        waiting: clients.waiting().len(),
-        blocked: clients.blocked().len(),
+        waiting: clients.waiting().len(WaitFor::Session),
+        blocked: clients.waiting().len(WaitFor::List),
         pulls: fetch.len(),
         pull_failures: fetch.failures(),
-        deadlines: ctx.timers().len(),
+        deadlines: ctx.timers.len(),
         tokens: grants.tokens().map_or(0, Tokens::len),
         held,
     }

@@ -1,6 +1,8 @@
 //! The snapshot at the beginning of `/api/events`: tokens, streams, and viewers over HTTP. Its rows
 //! are those of the lists.
 
+use serde::Serialize;
+
 use super::ConnectionId;
 use super::api::Rows;
 use super::clients::{Clients, DueToReader, Snapshot};
@@ -8,6 +10,7 @@ use super::context::Context;
 use super::grants::Grants;
 use super::server_event::{begin_unit, end_unit};
 use super::streams::Streams;
+use super::viewer_id::Mark;
 use super::viewers::Known;
 use crate::gate::{Detailed, SessionId, Tuple};
 
@@ -41,60 +44,62 @@ fn piece(
     grants: &Grants,
 ) -> (Vec<u8>, Option<Snapshot>) {
     let mut text = Vec::new();
-    let mut mark = after;
-    let mut looks = 0;
-    let mut is_over = true;
-    let mut is_full = |text: &Vec<u8>| {
-        looks += 1;
-        text.len() >= PIECE_BYTES || looks > LOOKS_MAX
-    };
-    let next = match rows {
+    let (same, mark, next) = match rows {
         Rows::Details | Rows::Tokens => {
-            for (its, tuple) in grants.rows(after) {
-                if is_full(&text) {
-                    is_over = false;
-                    break;
-                }
-                if of.is_none_or(|of| is_about(tuple, of)) {
-                    begin_unit(&mut text, "token", None);
-                    end_unit(&mut text, &Detailed(tuple));
-                }
-                mark = its;
-            }
-            (Rows::Details, Some(Rows::Streams))
+            let of_session = |tuple: &Tuple| of.is_none_or(|of| is_about(tuple, of));
+            let rows = grants
+                .rows(after)
+                .map(|(mark, tuple)| (mark, of_session(tuple).then_some(Detailed(tuple))));
+            let mark = write_rows(&mut text, "token", rows);
+            (Rows::Details, mark, Some(Rows::Streams))
         }
         Rows::Streams => {
-            for (its, row) in known.streams().rows(after, known.ctx()) {
-                if is_full(&text) {
-                    is_over = false;
-                    break;
-                }
-                let is_reported = known.ctx().rations().reports_stream(row.id());
-                if is_reported && of.is_none_or(|of| row.is_of(of)) {
-                    begin_unit(&mut text, "stream", None);
-                    end_unit(&mut text, &row);
-                }
-                mark = its;
-            }
-            (Rows::Streams, Some(Rows::Viewers(None)))
+            let rations = &known.ctx.rations;
+            let rows = known.streams.rows(after, known.ctx).map(|(mark, row)| {
+                let is_shown = rations.reports_stream(row.id) && of.is_none_or(|of| row.is_of(of));
+                (mark, is_shown.then_some(row))
+            });
+            let mark = write_rows(&mut text, "stream", rows);
+            (Rows::Streams, mark, Some(Rows::Viewers(None)))
         }
         Rows::Viewers(_) => {
             let viewers = known.piece(after, of);
-            is_over = viewers.is_empty();
-            for (its, row) in viewers {
-                if row.is_told_of() && known.ctx().rations().reports_viewer(row.id()) {
+            let mark = viewers.last().map(|(mark, _)| *mark);
+            for (_, row) in viewers {
+                if row.is_told_of() && known.ctx.rations.reports_viewer(row.id) {
                     begin_unit(&mut text, "viewer", None);
                     end_unit(&mut text, &row);
                 }
-                mark = its;
             }
-            (Rows::Viewers(None), None)
+            (Rows::Viewers(None), mark, None)
         }
     };
-    match (is_over, next) {
-        (false, (same, _)) => (text, Some((same, mark))),
-        (true, (_, other)) => (text, other.map(|rows| (rows, (0, 0)))),
+    let next = match mark {
+        Some(mark) => Some((same, mark)),
+        None => next.map(|rows| (rows, (0, 0))),
+    };
+    (text, next)
+}
+
+/// Writes rows until the piece is full. A row that is left out is `None`. Returns the mark of the
+/// last row, or `None` if there are no more.
+fn write_rows<R: Serialize>(
+    text: &mut Vec<u8>,
+    name: &str,
+    rows: impl Iterator<Item = (Mark, Option<R>)>,
+) -> Option<Mark> {
+    let mut last = None;
+    for (looks, (mark, row)) in rows.enumerate() {
+        if text.len() >= PIECE_BYTES || looks >= LOOKS_MAX {
+            return last;
+        }
+        if let Some(row) = row {
+            begin_unit(text, name, None);
+            end_unit(text, &row);
+        }
+        last = Some(mark);
     }
+    None
 }
 
 /// Returns whether a token is the session's, or a key to it.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::config::{self, Command};
 use crate::gather::Gather;
 use crate::http::{Body, Framing, Part};
+use crate::relay::clients::WaitFor;
 use crate::relay::{Action, ConnectionId, Job, JobId, Outgoing, Relay, Settings, write_next};
 #[cfg(feature = "handover")]
 use crate::relay::{StreamId, handover};
@@ -198,9 +199,8 @@ impl Stage {
         assert_eq!(self.relay.fetch.len(), 0, "a pull is left");
         assert_eq!(self.calls, [], "somebody is called still");
         assert_eq!(self.relay.streams.running(), 0);
-        assert!(self.relay.clients.waiting().len() == 0);
-        assert_eq!(self.relay.clients.waiting().held_bytes(), 0);
-        assert_eq!(self.relay.lists.held_bytes(), 0);
+        assert_eq!(self.relay.clients.waiting().len(WaitFor::Session), 0);
+        assert!(self.relay.lists.is_empty());
         assert_eq!(self.relay.clients.uncounted(), 0);
     }
 }

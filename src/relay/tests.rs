@@ -124,59 +124,12 @@ fn a_server_is_empty_when_nobody_is_connected() {
 #[test]
 fn what_the_shell_counts_is_among_the_figures() {
     let mut stage = Stage::new(&[API]);
-    stage.relay.counts().threads_hold(12_345);
-    stage.relay.counts().set_files(Files { own: 7, max: 99 });
+    stage.relay.counts().files = Files { own: 7, max: 99 };
     let id = call(&mut stage, "GET /metrics");
     let text = stage.text(id);
-    for line in [
-        "tollgate_held_bytes{part=\"threads\"} 12345\n",
-        "process_max_fds 99\n",
-        "process_open_fds 8\n",
-    ] {
+    for line in ["process_max_fds 99\n", "process_open_fds 8\n"] {
         assert!(text.contains(line), "{line} {text}");
     }
-}
-
-/// Each part reports its own memory by name. Operators plan with the sum.
-#[test]
-fn each_part_says_how_many_bytes_it_holds() {
-    let held = |stage: &Stage, part: &str| {
-        let all = stage.relay.held_bytes();
-        let its = all.iter().find(|(name, _)| *name == part);
-        its.expect(part).1
-    };
-    let mut stage = Stage::new(&[API, "--wait=60"]);
-    let tokens = table(&stage, None);
-    let (clients, streams, of_tokens) = (
-        held(&stage, "clients"),
-        held(&stage, "streams"),
-        held(&stage, "tokens"),
-    );
-    stage.relay.restore(tokens, stage.now);
-    assert!(held(&stage, "tokens") > of_tokens);
-    let source = stage.client(PUT);
-    assert!(held(&stage, "clients") > clients);
-    stage.send(source, "abcd");
-    assert!(held(&stage, "streams") > streams);
-    assert_eq!(held(&stage, "events"), 0, "nobody follows");
-    call(&mut stage, "GET /api/events");
-    call(&mut stage, "POST /api/add-token?type=http&sessionid=t");
-    let (job_id, _) = stage.jobs.remove(0);
-    stage
-        .relay
-        .helped(job_id, Done::Appended(Ok(())), stage.now);
-    stage.settle();
-    assert!(held(&stage, "events") > 0);
-    assert_eq!(held(&stage, "lists"), 0);
-    let names = "type=udp&udp-clients=a.test:5004";
-    call(
-        &mut stage,
-        &format!("POST /api/add-token?sessionid=u&{names}"),
-    );
-    assert!(held(&stage, "lists") > 0);
-    let most = stage.relay.ctx.settings().held_bytes_max();
-    let names = stage.relay.held_bytes().map(|(name, _)| name);
-    assert_eq!(names, most.map(|(name, _)| name));
 }
 
 /// Tests and simulations rest on it: what does not hold between two inputs does not go unnoticed.

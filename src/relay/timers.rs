@@ -10,7 +10,6 @@
 use std::collections::BTreeSet;
 
 use super::{ConnectionId, PullId, StreamId};
-use crate::held::tree_set_bytes;
 use crate::time::Instant;
 
 /// Who asked to be woken.
@@ -52,11 +51,6 @@ impl Timers {
         self.disarm(armed, owner);
         self.due.insert((deadline, owner));
         armed.0 = Some(deadline);
-    }
-
-    /// Returns the maximal bytes of its trees.
-    pub fn held_bytes(&self) -> usize {
-        tree_set_bytes(&self.due) + tree_set_bytes(&self.called)
     }
 
     /// Forgets the owner's entry.
@@ -191,23 +185,5 @@ mod tests {
         armed.fired();
         assert!(!armed.is_armed());
         assert_eq!((timers.next(), timers.len()), (None, 0));
-    }
-
-    #[test]
-    fn deadlines_are_counted_in_bytes_called_or_not() {
-        let (least, mut timers) = (size_of::<(Instant, Owner)>(), Timers::default());
-        assert_eq!(timers.held_bytes(), 0);
-        let mut all: Vec<Armed> = Vec::new();
-        for number in 1..=100_usize {
-            let mut armed = Armed::default();
-            let owner = Owner::Connection(ConnectionId::from_u64(number as u64));
-            timers.arm(&mut armed, owner, at(number as u64));
-            all.push(armed);
-            timers.call_due(at(50), 256);
-            let held = timers.held_bytes();
-            assert!(held >= number * least, "{number}: {held}");
-            assert!(held <= (number + 10) * 4 * least, "{number}: {held}");
-            assert_eq!(timers.len(), number);
-        }
     }
 }

@@ -65,14 +65,6 @@ impl View {
         }
     }
 
-    /// Bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        match self {
-            View::Whole | View::In(_) => 0,
-            View::Part(wanted) => wanted.held_bytes(),
-        }
-    }
-
     /// Whether it may be waited for where the session does not run: what a playlist names has no
     /// name yet.
     pub fn can_wait(&self) -> bool {
@@ -88,25 +80,17 @@ impl View {
 mod tests {
     use super::*;
 
-    /// A view keeps the name of a file and nothing else. A client that may have the file waits for
-    /// it.
+    /// A client that may have the file waits for it.
     #[test]
-    fn what_is_wanted_is_counted_in_bytes_and_waited_for_where_it_can_come() {
+    fn a_view_is_waited_for_where_it_can_come() {
         let named = HlsRequest::Named("x".repeat(100).into());
         let list = HlsRequest::List(None);
-        for (view, bytes, way, can_wait) in [
-            (View::Whole, 0, EntryPoint::Viewer, true),
-            (
-                View::In(remux::Target::MpegTs),
-                0,
-                EntryPoint::Remuxed,
-                true,
-            ),
-            (View::Part(list), 0, EntryPoint::Hls, true),
-            (View::Part(named), 100, EntryPoint::Hls, false),
+        for (view, way, can_wait) in [
+            (View::Whole, EntryPoint::Viewer, true),
+            (View::In(remux::Target::MpegTs), EntryPoint::Remuxed, true),
+            (View::Part(list), EntryPoint::Hls, true),
+            (View::Part(named), EntryPoint::Hls, false),
         ] {
-            let held = view.held_bytes();
-            assert!((bytes..=2 * bytes).contains(&held), "{view:?}: {held}");
             assert_eq!(view.way(), way, "{view:?}");
             assert_eq!(view.is_of_segments(), way == EntryPoint::Hls, "{view:?}");
             assert_eq!(view.can_wait(), can_wait, "{view:?}");

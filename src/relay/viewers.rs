@@ -26,7 +26,8 @@ const BLOCKED: u64 = u64::MAX;
 /// A row of list-viewers. A null field does not apply, or is not known.
 #[derive(Serialize)]
 pub struct Row {
-    id: ListedId,
+    /// The viewer's id.
+    pub id: ListedId,
     sessionid: SessionId,
     session: Digest,
     /// Digest of the session id that admitted it.
@@ -45,12 +46,12 @@ pub struct Row {
 
 /// The parts that know viewers.
 pub struct Known<'a> {
-    /// Returns the streams.
-    streams: &'a Streams,
+    /// The streams.
+    pub streams: &'a Streams,
     /// The connections of the viewers.
     clients: &'a Clients,
     /// The context, for the time.
-    ctx: &'a Context,
+    pub ctx: &'a Context,
 }
 
 impl<'a> Known<'a> {
@@ -61,16 +62,6 @@ impl<'a> Known<'a> {
             clients,
             ctx,
         }
-    }
-
-    /// The streams,
-    pub fn streams(&self) -> &'a Streams {
-        self.streams
-    }
-
-    /// Returns the context.
-    pub fn ctx(&self) -> &'a Context {
-        self.ctx
     }
 
     /// Returns the rows behind this mark, each with its own mark; of one session, if one is given.
@@ -99,7 +90,7 @@ impl<'a> Known<'a> {
     /// Returns the connection of a viewer or waiting client, its session, and the key for blocking
     /// it.
     pub fn find(&self, id: ListedId) -> Result<(ConnectionId, SessionId, Barred), Refusal> {
-        let run = self.ctx.run();
+        let run = self.ctx.run;
         let connection = match id {
             ListedId::Connection {
                 run: its,
@@ -124,7 +115,7 @@ impl<'a> Known<'a> {
     }
 
     fn row(&self, watcher: Watcher<'_>) -> Row {
-        let run = self.ctx.run();
+        let run = self.ctx.run;
         match watcher.outlet {
             Outlet::Http(seen) => {
                 let way = if seen.is_of_segment { "hls" } else { "http" };
@@ -168,12 +159,12 @@ impl<'a> Known<'a> {
         way: &'static str,
         since: Instant,
     ) -> Row {
-        let id = ListedId::of_connection(self.ctx.run(), connection);
+        let id = ListedId::of_connection(self.ctx.run, connection);
         let key = self.clients.came_by(connection).map(SessionId::digest);
         Row {
             key,
             address: self.clients.peer(connection),
-            since: Some(self.ctx.unix_time_of(since).unix_seconds),
+            since: Some(self.ctx.calendar.at(since).unix_seconds),
             ..Row::new(id, session, way)
         }
     }
@@ -191,7 +182,10 @@ impl<'a> Known<'a> {
             false => 0,
         };
         let is_over = after.0 > first;
-        let those = self.clients.those_in(room, from);
+        let those = self
+            .clients
+            .waiting()
+            .from(room, ConnectionId::from_u64(from));
         let those =
             those.filter(move |(_, session)| !is_over && of.is_none_or(|of| *session == of));
         those.filter_map(move |(id, session)| {
@@ -207,11 +201,6 @@ impl<'a> Known<'a> {
 }
 
 impl Row {
-    /// Returns the viewer's id.
-    pub fn id(&self) -> ListedId {
-        self.id
-    }
-
     /// Returns whether `/api/events` reports this viewer. It does not report HLS players, which
     /// have no connection between two requests, nor UDP clients, which tokens name.
     pub fn is_told_of(&self) -> bool {
@@ -512,7 +501,7 @@ mod tests {
         let other = watch(&mut stage, 1, "/healthz");
         let relay = &stage.relay;
         let known = Known::new(&relay.streams, &relay.clients, &relay.ctx);
-        let run = relay.ctx.run();
+        let run = relay.ctx.run;
         let of = |run, connection: ConnectionId| ListedId::Connection {
             run,
             connection: connection.to_u64(),

@@ -23,10 +23,6 @@ impl Publisher {
         None
     }
 
-    pub fn memory_bytes(&self) -> usize {
-        match self.0 {}
-    }
-
     pub fn take_cost(&mut self) -> usize {
         match self.0 {}
     }

@@ -13,7 +13,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Packet, Probation};
-use crate::held::{hash_map_bytes, tree_map_bytes, tree_set_bytes};
 use crate::time::Instant;
 
 /// The first packets of senders, until their second packets arrive.
@@ -165,12 +164,6 @@ impl<Sender: Named> Candidates<Sender> {
         let (_, from) = self.order.first_key_value()?;
         Some(self.places.get(from)?.arrived + PROBATION_TIME)
     }
-
-    /// Returns the allocated memory in bytes.
-    pub fn held_bytes(&self) -> usize {
-        let orders = tree_map_bytes(&self.order) + tree_set_bytes(&self.by_name);
-        self.datagram_bytes + hash_map_bytes(&self.places) + orders
-    }
 }
 
 #[cfg(test)]
@@ -229,7 +222,7 @@ mod tests {
         assert!(candidates.datagram_bytes < 2 * datagram.len());
         assert_eq!(hear(&mut candidates, 2, 2, 100, at(2)), Some(112));
         candidates.expire(at(6_000));
-        assert_eq!(candidates.held_bytes(), 0);
+        assert!(candidates.places.is_empty() && candidates.datagram_bytes == 0);
     }
 
     #[test]
@@ -245,7 +238,7 @@ mod tests {
         assert_eq!(hear(&mut candidates, 2, 10, 100, at(2_030)), None);
         assert!(hear(&mut candidates, 2, 11, 100, at(2_040)).is_some());
         candidates.expire(at(6_000));
-        assert_eq!(candidates.held_bytes(), 0);
+        assert!(candidates.places.is_empty() && candidates.datagram_bytes == 0);
     }
 
     /// First packets are kept while there is space. Otherwise the stream begins with the second
@@ -271,7 +264,7 @@ mod tests {
         let mut candidates = Candidates::default();
         for number in 0..10_000 {
             hear(&mut candidates, number, 1, 65_000, at(number as u64 / 100));
-            assert!(candidates.held_bytes() <= 768 << 10, "{number}");
+            assert!(candidates.places.len() <= PLACES_MAX, "{number}");
         }
         assert_eq!(hear(&mut candidates, 20_000, 1, 1_316, at(100)), None);
         for number in 0..PLACES_MAX - 1 {
@@ -279,6 +272,6 @@ mod tests {
         }
         assert!(hear(&mut candidates, 20_000, 2, 1_316, at(102)).is_some());
         candidates.expire(at(10_000));
-        assert_eq!(candidates.held_bytes(), 0);
+        assert!(candidates.places.is_empty() && candidates.datagram_bytes == 0);
     }
 }

@@ -122,11 +122,6 @@ impl Disk {
             }
         }
     }
-
-    /// Returns the bytes of the line that is being written.
-    pub fn held_bytes(&self) -> usize {
-        self.held_bytes
-    }
 }
 
 fn work(

@@ -242,11 +242,6 @@ impl Console {
             Some(_) | None => line.into(),
         }
     }
-
-    /// Returns the bytes that wait to be written.
-    pub fn held_bytes(&self) -> usize {
-        self.lines.waiting_bytes
-    }
 }
 
 /// Returns whether stderr is systemd's journal, which adds the time itself. `$JOURNAL_STREAM` has
@@ -325,10 +320,5 @@ impl AccessLog {
             let left_out = std::mem::take(&mut self.left_out);
             format!("level=warn event=access-log-written-again left_out={left_out}")
         })
-    }
-
-    /// Returns the bytes that wait to be written.
-    pub fn held_bytes(&self) -> usize {
-        self.lines.waiting_bytes
     }
 }

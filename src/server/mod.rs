@@ -162,8 +162,6 @@ impl Server {
             self.act(now);
             self.close();
             self.hand_over(now);
-            let threads_bytes = self.held_bytes();
-            self.relay.counts().threads_hold(threads_bytes);
             let took = self.now().since(now);
             self.relay.counts().turn_took(took);
             if self
@@ -275,14 +273,6 @@ impl Server {
         while let Some(news) = self.access_log.as_mut().and_then(AccessLog::news) {
             self.console.tell(&news);
         }
-    }
-
-    /// Returns the bytes that wait for the threads.
-    fn held_bytes(&self) -> usize {
-        self.disk.as_ref().map_or(0, Disk::held_bytes)
-            + self.look_ups.as_ref().map_or(0, LookUps::held_bytes)
-            + self.access_log.as_ref().map_or(0, AccessLog::held_bytes)
-            + self.console.held_bytes()
     }
 
     /// Passes a job to a thread.

@@ -199,11 +199,6 @@ impl LookUps {
     pub fn next_deadline(&self) -> Option<Instant> {
         self.calls.iter().map(|call| call.until).min()
     }
-
-    /// Returns the bytes of the names that wait.
-    pub fn held_bytes(&self) -> usize {
-        self.held_bytes
-    }
 }
 
 /// The thread.
@@ -323,7 +318,7 @@ mod tests {
         assert_eq!((job_id, answers.len()), (1, 256));
         assert_eq!(answers[3], Err("no such name".to_owned()));
         assert!(answers.iter().filter(|answer| **answer == good()).count() == 255);
-        assert_eq!(stage.look_ups.held_bytes(), 0);
+        assert_eq!(stage.look_ups.held_bytes, 0);
         assert_eq!(stage.look_ups.next_deadline(), None);
     }
 
@@ -356,7 +351,7 @@ mod tests {
                     .all(|answer| answer == &Err(late.to_owned()))
             );
         }
-        assert_eq!(stage.look_ups.held_bytes(), 0);
+        assert_eq!(stage.look_ups.held_bytes, 0);
         assert!(stage.look_ups.threads.len() <= THREADS_MAX);
         // Their threads still hang.
         assert!(stage.ask(20, &["good"]));
@@ -373,9 +368,9 @@ mod tests {
         let names = vec![long.as_str(); 256];
         let asked = (0..1000).take_while(|job_id| stage.ask(*job_id, &names));
         assert!((8..CALLS_MAX).contains(&asked.count()));
-        assert!(stage.look_ups.held_bytes() <= HELD_BYTES_MAX);
+        assert!(stage.look_ups.held_bytes <= HELD_BYTES_MAX);
         stage.now = Instant::START + ERRAND_TIME;
         while stage.look_ups.next_result(stage.now).is_some() {}
-        assert_eq!(stage.look_ups.held_bytes(), 0);
+        assert_eq!(stage.look_ups.held_bytes, 0);
     }
 }

@@ -99,10 +99,10 @@ pub fn run(config: &Config) -> Result<(), StartError> {
         }
         opened => opened?,
     };
-    server.relay.counts().set_files(Files {
+    server.relay.counts().files = Files {
         own: open_files().saturating_sub(clients as u64),
         max: files_max,
-    });
+    };
     server.enter(sandbox, config)?;
     server.manager.notify("READY=1");
     server

@@ -32,6 +32,8 @@ struct Client {
 /// A server and its clients.
 pub struct Hall {
     pub relay: Relay,
+    /// The sum of `docs/security.md`.
+    pub held_bytes_max: usize,
     pub now: Instant,
     clients: BTreeMap<ConnectionId, Client>,
     pub jobs: Vec<(JobId, Job)>,
@@ -50,6 +52,7 @@ impl Hall {
         };
         let settings = config.settings(1_000, 0, 7);
         Hall {
+            held_bytes_max: settings.held_bytes_max(),
             relay: counted(|| Relay::new(settings)),
             now: Instant::START,
             clients: BTreeMap::new(),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::counted::assert_counted;
+use super::counted::assert_bounded;
 use super::hall::Hall;
 use super::media;
 use super::meter;
@@ -269,7 +269,7 @@ fn who_publishes_what_costs_most_holds_what_is_counted() {
                 sent += bytes.len();
                 hall.turns(2, Duration::from_millis(5));
                 if number % 16 < 2 {
-                    assert_counted(&hall, began, name);
+                    assert_bounded(&hall, began, name);
                 }
                 // Beyond what a shadow takes of it the stream's own viewers have it all.
                 assert!(hall.is_connected(publisher), "{name}: the stream is gone");

@@ -33,14 +33,7 @@ impl AccessRequest<'_> {
     }
 }
 
-impl KeptClaim {
-    /// Returns the allocated bytes, its own size included.
-    pub fn held_bytes(&self) -> usize {
-        let texts = [Some(&self.host), self.origin.as_ref(), self.site.as_ref()];
-        let texts = texts.into_iter().flatten();
-        size_of::<KeptClaim>() + texts.map(|text| text.len()).sum::<usize>()
-    }
-}
+impl KeptClaim {}
 
 #[cfg(feature = "handover")]
 impl KeptClaim {

@@ -701,7 +701,7 @@ fn attempt(way: EntryPoint, broken: Option<Rule>) -> Outcome {
             };
             stage.send(id, &rtmp::sample::asking("a"));
             let text = String::from_utf8_lossy(&stage.written[&id]).into_owned();
-            let mut refusals = stage.relay.ctx.counts().refusals().keys();
+            let mut refusals = stage.relay.ctx.counts.refusals.keys();
             match refusals.next() {
                 Some(status) if text.contains("NetStream.Publish.Denied") => {
                     Outcome::Refused(status.code())

@@ -37,7 +37,7 @@ const VALUE_BYTES_MAX: usize = 32;
 
 impl Entry {
     /// Of a request whose head could not be read.
-    fn unread(host: IpAddr, date: UnixTime) -> Entry {
+    pub fn unread(host: IpAddr, date: UnixTime) -> Entry {
         Entry {
             request: format!("{host} - - [{}] \"-\"", date.log_form()).into(),
             client: "\"-\" \"-\"".into(),
@@ -57,7 +57,8 @@ impl Entry {
         }
     }
 
-    fn new(host: IpAddr, date: UnixTime, head: &Head) -> Entry {
+    /// Of a request with this head.
+    pub fn new(host: IpAddr, date: UnixTime, head: &Head) -> Entry {
         let mut request = format!("{host} - - [{}] \"", date.log_form());
         request.push_str(match head.method {
             Method::Other => UNKNOWN,
@@ -86,11 +87,6 @@ impl Entry {
             status: None,
             bytes: 0,
         }
-    }
-
-    /// Bytes that are allocated for it, itself included.
-    pub fn held_bytes(&self) -> usize {
-        size_of::<Entry>() + self.request.len() + self.client.len()
     }
 
     /// The line. A connection that broke before its answer has no status.
@@ -200,37 +196,25 @@ fn push_session(line: &mut String, bytes: &[u8]) {
 }
 
 impl Clients {
-    /// A request has arrived.
-    pub(super) fn note_request(&mut self, id: ConnectionId, head: &Head, ctx: &mut Context) {
-        let date = ctx.date();
+    /// Keeps what the access log shows of a request until it is answered, if there is such a log.
+    /// `entry` makes it, given the client's host and the date.
+    pub(super) fn note(
+        &mut self,
+        id: ConnectionId,
+        entry: impl FnOnce(IpAddr, UnixTime) -> Entry,
+        ctx: &Context,
+    ) {
         if ctx.settings().has_access_log
             && let Some(connection) = self.connections.get_mut(id)
         {
-            let entry = Entry::new(connection.peer.ip(), date, head);
+            let entry = entry(connection.peer.ip(), ctx.date());
             connection.access = Some(Box::new(entry));
         }
     }
 
     /// A client by RTMP asks for a stream of this name.
-    pub fn note_rtmp(&mut self, id: ConnectionId, name: &[u8], ctx: &mut Context) {
-        let date = ctx.date();
-        if ctx.settings().has_access_log
-            && let Some(connection) = self.connections.get_mut(id)
-        {
-            let entry = Entry::rtmp(connection.peer.ip(), date, name);
-            connection.access = Some(Box::new(entry));
-        }
-    }
-
-    /// A request has been refused before its head was whole.
-    pub(super) fn note_unread_request(&mut self, id: ConnectionId, ctx: &mut Context) {
-        let date = ctx.date();
-        if ctx.settings().has_access_log
-            && let Some(connection) = self.connections.get_mut(id)
-        {
-            let entry = Entry::unread(connection.peer.ip(), date);
-            connection.access = Some(Box::new(entry));
-        }
+    pub fn note_rtmp(&mut self, id: ConnectionId, name: &[u8], ctx: &Context) {
+        self.note(id, |host, date| Entry::rtmp(host, date, name), ctx);
     }
 
     /// The request has been answered, or never will be.
@@ -242,7 +226,6 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::clients::tests::connection;
     use crate::relay::stage::Stage;
 
     const LOG: &str = "--access-log=/dev/null";
@@ -530,23 +513,6 @@ mod tests {
             );
         }
         assert_eq!(logged(&mut stage), Vec::<String>::new());
-    }
-
-    #[test]
-    fn what_is_kept_for_a_line_is_counted_in_bytes() {
-        for agent_bytes in [0, 200] {
-            let mut stage = Stage::new(&[LOG, "--wait=60"]);
-            let agent = "x".repeat(agent_bytes);
-            let request =
-                format!("GET /stream/s HTTP/1.1\r\nHost: h\r\nUser-Agent: {agent}\r\n\r\n");
-            let id = stage.client(&request);
-            let connection = connection(&stage, id);
-            let entry = connection.access.as_ref().expect("an entry");
-            let least = size_of::<Entry>() + FRONT.len() + agent_bytes;
-            let held = entry.held_bytes();
-            assert!((least..least + 64).contains(&held), "{held}");
-            assert!(connection.held_bytes() >= held);
-        }
     }
 
     /// An event that goes out in pieces counts once.

@@ -45,7 +45,7 @@ impl Clients {
         }
         let may_take_place = is_anyones || ctx.settings().is_operators(peer.ip());
         let has_place = ctx.settings().has_place(self.connections.len(), host);
-        if ctx.is_closing() || !(has_place || (may_take_place && self.make_place(ctx))) {
+        if ctx.is_closing || !(has_place || (may_take_place && self.make_place(ctx))) {
             return None;
         }
         let is_beyond = !self.has_room(ctx);

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::viewer_counts::ViewerCounts;
 use super::{Clients, Phase};
 use crate::gate::SessionId;
-use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Status};
 use crate::relay::admission::SessionState;
 use crate::relay::context::Context;
@@ -18,18 +17,10 @@ use crate::relay::pass::Admission;
 use crate::relay::{ConnectionId, StreamId};
 use crate::time::UnixTime;
 
-/// Connections admitted by one session id.
-#[derive(Default)]
-struct SessionAdmissions {
-    ids: BTreeSet<ConnectionId>,
-}
-
 /// Connections admitted by each session id.
 #[derive(Default)]
 pub(super) struct Admissions {
-    parties: HashMap<SessionId, SessionAdmissions>,
-    /// Number of connections in `parties`.
-    count: usize,
+    by_name: HashMap<SessionId, BTreeSet<ConnectionId>>,
     /// Number of viewers among them, and HLS addresses.
     pub(super) heads: ViewerCounts,
 }
@@ -48,60 +39,40 @@ pub(super) fn seat_time(ctx: &Context) -> Duration {
     Duration::from_secs(30) + 3 * ctx.settings().limits.hls_segment_time
 }
 
-/// Bytes of an entry in a tree of ids. At worst five of eleven entries are used.
-const PLACE_BYTES: usize = 3 * size_of::<ConnectionId>() + 16;
-
 impl Admissions {
     pub(super) fn enter(&mut self, admission: &Admission, id: ConnectionId) {
-        let party = self.parties.entry(admission.name().clone()).or_default();
-        party.ids.insert(id);
+        let ids = self.by_name.entry(admission.name().clone()).or_default();
+        ids.insert(id);
         self.heads.enter(admission);
-        self.count += 1;
     }
 
     fn leave(&mut self, admission: &Admission, id: ConnectionId) {
-        if let Some(party) = self.parties.get_mut(admission.name()) {
-            party.ids.remove(&id);
+        if let Some(ids) = self.by_name.get_mut(admission.name()) {
+            ids.remove(&id);
             self.heads.leave(admission);
-            self.count -= 1;
-            if party.ids.is_empty() {
-                self.parties.remove(admission.name());
+            if ids.is_empty() {
+                self.by_name.remove(admission.name());
             }
         }
-        if self.parties.is_empty() {
-            self.parties = HashMap::new();
+        if self.by_name.is_empty() {
+            self.by_name = HashMap::new();
         }
-    }
-
-    /// Returns the allocated bytes.
-    pub fn held_bytes(&self) -> usize {
-        let node_bytes = 11 * PLACE_BYTES;
-        hash_map_bytes(&self.parties)
-            + self.parties.len() * node_bytes
-            + self.count * PLACE_BYTES
-            + self.heads.held_bytes()
     }
 
     /// Panics unless the entries agree with the connections' records.
-    pub fn check<'a>(&self, passes: impl Iterator<Item = (ConnectionId, &'a Admission)>) {
-        let passes: Vec<_> = passes.collect();
+    pub fn check<'a>(&self, admissions: impl Iterator<Item = (ConnectionId, &'a Admission)>) {
+        let admissions: Vec<_> = admissions.collect();
         self.heads
-            .check(passes.iter().map(|(_, admission)| *admission));
-        let mut count = 0;
-        for (id, admission) in passes {
-            let party = self.parties.get(admission.name());
-            assert!(
-                party.is_some_and(|party| party.ids.contains(&id)),
-                "{id:?} is not inside"
-            );
-            count += 1;
+            .check(admissions.iter().map(|(_, admission)| *admission));
+        for (id, admission) in &admissions {
+            let ids = self.by_name.get(admission.name());
+            let is_inside = ids.is_some_and(|ids| ids.contains(id));
+            assert!(is_inside, "{id:?} is not inside");
         }
-        assert_eq!(count, self.count, "somebody is inside who is gone");
-        let mut parties = self.parties.values();
-        assert!(
-            parties.all(|party| !party.ids.is_empty()),
-            "a party of nobody"
-        );
+        let count: usize = self.by_name.values().map(BTreeSet::len).sum();
+        assert_eq!(admissions.len(), count, "somebody is inside who is gone");
+        let mut all = self.by_name.values();
+        assert!(all.all(|ids| !ids.is_empty()), "a name without connections");
     }
 }
 
@@ -186,8 +157,8 @@ impl Clients {
 
     /// Sets the timers for the ends of tokens again, after the clock was set forward.
     pub fn rearm_inside(&mut self, ctx: &mut Context) {
-        let parties = self.inside.parties.values();
-        let ids: Vec<ConnectionId> = parties.flat_map(|party| &party.ids).copied().collect();
+        let all = self.inside.by_name.values();
+        let ids: Vec<ConnectionId> = all.flatten().copied().collect();
         for id in ids {
             self.rearm(id, ctx);
         }
@@ -195,8 +166,8 @@ impl Clients {
 
     /// Returns all clients that the session id admitted.
     pub fn all_by(&self, name: &SessionId) -> Vec<ConnectionId> {
-        let party = self.inside.parties.get(name).into_iter();
-        party.flat_map(|party| &party.ids).copied().collect()
+        let ids = self.inside.by_name.get(name).into_iter();
+        ids.flatten().copied().collect()
     }
 
     /// Disconnects a client for this reason. Returns what the caller still has to disconnect.
@@ -237,7 +208,6 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::pass::Role;
     use crate::relay::stage::Stage;
 
     const API: &str = "--token-server=10.0.0.0/24";
@@ -444,7 +414,6 @@ mod tests {
         stage.send(idle, "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n");
         stage.assert_status(idle, 200);
         assert_eq!((by(&stage, "s"), by(&stage, "k")), (vec![], vec![]));
-        assert_eq!(stage.relay.clients.inside.held_bytes(), 0);
     }
 
     /// Whoever has asked for a playlist has a seat for half a minute and three segments.
@@ -478,44 +447,5 @@ mod tests {
             stage.now = over;
             assert_eq!(ask(&mut stage, 2), "200", "{segment}");
         }
-    }
-
-    /// However many are inside by however many names.
-    #[test]
-    fn those_inside_are_counted_in_bytes() {
-        // As many as fill a table.
-        const TIMES: usize = 1_792;
-        let id = |number: usize| ConnectionId::from_u64(number as u64);
-        let each = size_of::<ConnectionId>();
-        // Each name has an entry, and a tree's smallest node has eleven places, a parent and a
-        // length.
-        let names = size_of::<(SessionId, BTreeSet<ConnectionId>)>() + 11 * each + 12;
-        for (role, name, least) in [
-            (Role::Passer, "", each),
-            (Role::Passer, "{}", names),
-            (Role::Viewer, "{}", names + size_of::<(SessionId, usize)>()),
-        ] {
-            let admission = |number: usize| {
-                let name = session(&format!("name{}", name.replace("{}", &number.to_string())));
-                Admission::new((name, session("s")), role, None)
-            };
-            let mut inside = Admissions::default();
-            assert_eq!(inside.held_bytes(), 0);
-            (0..TIMES).for_each(|number| inside.enter(&admission(number), id(number)));
-            let held = inside.held_bytes();
-            assert!(held >= TIMES * least, "{held} of {}", TIMES * least);
-            assert!(held <= TIMES * (3 * least + 512), "{held}");
-            (0..TIMES).for_each(|number| inside.leave(&admission(number), id(number)));
-            assert_eq!(inside.held_bytes(), 0);
-        }
-        // As many by one name as by a few.
-        let mut inside = Admissions::default();
-        let admission = || Admission::new((session("n"), session("s")), Role::Passer, None);
-        (0..TIMES).for_each(|number| inside.enter(&admission(), id(number)));
-        assert!(
-            inside.held_bytes() <= TIMES * 6 * each,
-            "{}",
-            inside.held_bytes()
-        );
     }
 }

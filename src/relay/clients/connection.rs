@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use super::access_log::Entry;
 use super::output::Output;
-use super::{Clients, Phase, WaitFor};
+use super::{Clients, Phase};
 use crate::http::HeadReader;
 use crate::relay::admission::{Beyond, Caller, KeptClaim};
 use crate::relay::context::Context;
@@ -186,41 +186,6 @@ impl Connection {
         matches!(self.phase, Phase::Lingering(_)) && self.output.is_empty()
     }
 
-    /// Returns the allocated bytes, without its slot in the table.
-    pub(super) fn held_bytes(&self) -> usize {
-        let phase = match &self.phase {
-            Phase::PeerRequest(telling) => telling.held_bytes(),
-            Phase::Payload(payload) => payload.held_bytes(),
-            Phase::Waiting(waiting) => waiting.held_bytes(),
-            Phase::EventReader(following) => following.held_bytes(),
-            Phase::Rtmp(publisher) => publisher.memory_bytes(),
-            Phase::Source(source) => source.memory_bytes(),
-            Phase::ProxyHeader
-            | Phase::Head(_)
-            | Phase::Viewer(_)
-            | Phase::ListResponse(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => 0,
-        };
-        let access = self.access.as_ref().map_or(0, |entry| entry.held_bytes());
-        let forwarder = self
-            .forwarder
-            .as_ref()
-            .map_or(0, |_| size_of::<SocketAddr>());
-        let introducer = self
-            .introducer
-            .as_ref()
-            .map_or(0, |_| size_of::<SocketAddr>());
-        let access_request = self
-            .access_request
-            .as_ref()
-            .map_or(0, |access_request| access_request.held_bytes());
-        let proxies = forwarder + introducer;
-        self.input.capacity() + self.output.held_bytes() + phase + access + proxies + access_request
-    }
-
     /// Returns the client of its requests.
     pub(super) fn caller(&self) -> Caller {
         Caller {
@@ -302,7 +267,7 @@ impl Clients {
             Phase::Head(_) if connection.input_ended && connection.input.is_empty() => {
                 self.close(id, ctx)
             }
-            Phase::Head(_) if ctx.is_closing() => self.linger(id, ctx),
+            Phase::Head(_) if ctx.is_closing => self.linger(id, ctx),
             Phase::Head(reader) => {
                 if !reader.has_begun() {
                     connection.progress = now;
@@ -369,10 +334,7 @@ impl Clients {
             self.end_access(entry, ctx);
         }
         if let Phase::Waiting(waiting) = &connection.phase {
-            match waiting.room {
-                WaitFor::Session => self.waiting.leave(&waiting.session, id),
-                WaitFor::List => self.blocked.leave(&waiting.session, id),
-            }
+            self.waiting.leave(waiting.room, id);
         }
         if let Some(event) = connection.phase.closed(id) {
             ctx.notify(event);
@@ -383,7 +345,6 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::clients::tests::connection;
     use crate::relay::stage::Stage;
     use crate::stream::Outcome;
 
@@ -568,66 +529,6 @@ mod tests {
             stage.wait(LINGER_TIME);
             assert!(stage.closed.contains(&id), "{ahead}");
         }
-    }
-
-    /// What arrives is kept as far as it cannot be read, and answers until they have gone.
-    #[test]
-    fn what_a_connection_has_to_read_and_to_be_told_is_counted_in_bytes() {
-        let held = |stage: &Stage, id| connection(stage, id).held_bytes();
-        let padded = format!(
-            "GET /healthz HTTP/1.1\r\nHost: h\r\nX: {}",
-            "x".repeat(5_000)
-        );
-        let udp = |number: usize| format!("{}.example:{number}", "h".repeat(40));
-        let clients: Vec<String> = (1..=50).map(udp).collect();
-        let call = format!(
-            "POST /api/add-token?type=rtp-udp&sessionid=s&udp-clients={} HTTP/1.1\r\n\
-             Host: localhost\r\nContent-Length: 5\r\n\r\n",
-            clients.join(",")
-        );
-        let waiting = format!(
-            "GET /stream/{} HTTP/1.1\r\nHost: h\r\n\r\n",
-            "s".repeat(250)
-        );
-        let follows = format!(
-            "GET /api/events?sessionid={} HTTP/1.1\r\nHost: localhost\r\n\r\n",
-            "s".repeat(250)
-        );
-        for (what, sent, least) in [
-            ("a part of a head", padded.as_str(), 5_000),
-            ("a call's payload", &call, 50 * 46),
-            ("who waits", &waiting, 250),
-            ("who follows", &follows, 250),
-        ] {
-            let mut stage = stage(&[
-                "--token-server=10.0.0.0/24",
-                "--origin=http://10.1.0.1:80",
-                "--origin-tokens",
-            ]);
-            let id = stage.client("");
-            assert_eq!(held(&stage, id), 0);
-            stage.send(id, sent);
-            // Each piece of what there is has a turn of its own.
-            (0..8).for_each(|_| stage.settle());
-            let bytes = held(&stage, id);
-            assert!(
-                bytes >= least && bytes <= 4 * least + 1_024,
-                "{what}: {bytes}"
-            );
-        }
-        let mut stage = stage(&["--forwarded-from=10.0.0.0/24"]);
-        let id = stage.client("");
-        let of_forwarder = held(&stage, id);
-        assert!(of_forwarder >= size_of::<SocketAddr>() && of_forwarder < 100);
-        stage.relay.served(id, Outcome::Blocked, stage.now);
-        stage.send(id, &format!("{HEALTH}{padded}"));
-        let text = connection(&stage, id).output.rest().len();
-        let bytes = held(&stage, id) - of_forwarder;
-        assert!(text > 100 && bytes >= text + 5_000, "{bytes}");
-        assert!(bytes <= 2 * text + 16 * 1024 + 1, "{bytes}");
-        stage.relay.unblocked(id);
-        stage.settle();
-        assert!(held(&stage, id) <= bytes - text);
     }
 
     /// Input and output are freed when a connection closes.

@@ -54,13 +54,13 @@ impl EventReader {
     /// Returns the snapshot's next piece and its filter, or that the reader has missed events.
     /// Otherwise skips events that are not for this reader.
     pub fn due(&mut self, ctx: &Context) -> Option<Due> {
-        if self.next < ctx.events().first() {
-            self.next = ctx.events().next();
+        if self.next < ctx.events.first() {
+            self.next = ctx.events.next();
             self.snapshot = Some((Rows::Details, (0, 0)));
             return Some(Due::Missed);
         }
         let Some(snapshot) = &self.snapshot else {
-            self.next = ctx.events().skip(self.next, self.of.as_ref());
+            self.next = ctx.events.skip(self.next, self.of.as_ref());
             return None;
         };
         Some(Due::Snapshot(snapshot.clone(), self.of.clone()))
@@ -69,7 +69,7 @@ impl EventReader {
     /// Checks a position of a hand-over: it cannot lie in the future.
     #[cfg(feature = "handover")]
     pub(super) fn fit(&mut self, ctx: &Context) {
-        self.next = self.next.min(ctx.events().next());
+        self.next = self.next.min(ctx.events.next());
         self.spoken = self.spoken.min(ctx.now());
     }
 
@@ -80,7 +80,7 @@ impl EventReader {
 
     /// Whether there is something for it, or something to be passed over.
     pub(super) fn has_more(&self, ctx: &Context) -> bool {
-        self.snapshot.is_some() || self.next < ctx.events().next()
+        self.snapshot.is_some() || self.next < ctx.events.next()
     }
 
     /// Returns the reader's next event and its filter. `None` during the snapshot.
@@ -91,14 +91,9 @@ impl EventReader {
 
     /// So many bytes of events have gone out. Says what it is owed of one of which it has a part.
     pub(super) fn advance(&mut self, bytes: usize, ctx: &Context) -> Vec<u8> {
-        let (next, rest) = ctx.events().advance(self.next, self.of.as_ref(), bytes);
+        let (next, rest) = ctx.events.advance(self.next, self.of.as_ref(), bytes);
         (self.next, self.spoken) = (next, ctx.now());
         rest
-    }
-
-    /// Bytes that it holds.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.of.as_ref().map_or(0, SessionId::held_bytes)
     }
 }
 
@@ -133,11 +128,11 @@ impl Clients {
         if reply.head_only {
             return self.respond(id, Some(Status::Ok), head, false, ctx);
         }
-        ctx.keep_events();
-        let events = ctx.events();
+        ctx.events.keep();
+        let events = &ctx.events;
         let is_there = |last: &EventId| {
             let known = events.first()..=events.next();
-            last.run == ctx.run() && known.contains(&last.number.saturating_add(1))
+            last.run == ctx.run && known.contains(&last.number.saturating_add(1))
         };
         let resumed = last.filter(is_there);
         let following = EventReader {
@@ -178,7 +173,7 @@ impl Clients {
                     text.extend(ctx.refused().flat_map(str::bytes));
                 }
                 let number = following.next - 1;
-                let run = ctx.run();
+                let run = ctx.run;
                 let last = EventId { run, number }.to_string();
                 begin_unit(&mut text, "snapshot-end", Some(&last));
                 end_unit(&mut text, &serde_json::Map::new());
@@ -256,7 +251,7 @@ fn opening(has_missed: bool, ctx: &Context) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{BYTES_MAX, UNITS_MAX};
+    use crate::events::BYTES_MAX;
     use crate::relay::stage::Stage;
     use crate::stream::Outcome;
 
@@ -277,7 +272,6 @@ mod tests {
         stage.relay.served(stalls, Outcome::Blocked, stage.now);
         let caller = stage.client("");
         let had = stage.text(stalls);
-        let held = stage.relay.clients.held_bytes();
         for _ in 0..BYTES_MAX / 200 {
             stage.send(
                 caller,
@@ -291,12 +285,6 @@ mod tests {
             &request("POST /api/add-token?type=http&sessionid=s"),
         );
         assert_eq!(stage.text(stalls), had, "it takes nothing");
-        assert!(stage.relay.clients.held_bytes() < held + 16 * 1024);
-        let of_events = stage.relay.ctx.events().held_bytes();
-        assert!(
-            of_events <= BYTES_MAX + UNITS_MAX * 32 + 64 * 1024,
-            "{of_events}"
-        );
         stage.relay.unblocked(stalls);
         // Each piece has a turn of its own.
         (0..8).for_each(|_| stage.settle());
@@ -471,25 +459,5 @@ mod tests {
         let written = [(); 2].map(|()| stage.relay.next_write());
         assert_eq!(written, [Some(caller), Some(reads)]);
         assert!(!stage.relay.has_writes());
-    }
-
-    #[test]
-    fn of_whom_somebody_follows_the_events_is_counted_in_bytes() {
-        let held = |of: Option<&str>| {
-            let of = of.map(|name| SessionId::parse(name.as_bytes()).expect("a good sessionid"));
-            let following = EventReader {
-                of,
-                next: 0,
-                snapshot: None,
-                spoken: Instant::START,
-            };
-            following.held_bytes()
-        };
-        assert_eq!(held(None), 0);
-        let (short, long) = (held(Some("s")), held(Some(&"s".repeat(250))));
-        assert!(
-            (1..64).contains(&short) && long - short == 249,
-            "{short} {long}"
-        );
     }
 }

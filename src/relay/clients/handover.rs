@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::viewer_counts::Sitter;
 
 use super::request::DEPRECATION;
-use super::{Clients, Phase, WaitFor, WaitOutcome};
+use super::{Clients, Phase, WaitOutcome};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::http::{HeadReader, Reply};
@@ -226,8 +226,7 @@ impl Clients {
                 std::mem::replace(&mut connection.phase, Phase::AwaitingJournal)
             });
             if let Some(Phase::Waiting(waiting)) = phase {
-                self.waiting.leave(&waiting.session, *id);
-                self.blocked.leave(&waiting.session, *id);
+                self.waiting.leave(waiting.room, *id);
             }
             self.close(*id, ctx);
         }
@@ -281,27 +280,13 @@ impl Clients {
         }
         let has_read_all = connection.input.is_empty();
         match &connection.phase {
-            Phase::Waiting(waiting) => match (waiting.outcome, waiting.room) {
-                (WaitOutcome::Open, WaitFor::Session) => {
-                    self.waiting.enter(waiting.what(), id, None)
-                }
-                (WaitOutcome::Open, WaitFor::List) => self.blocked.enter(waiting.what(), id, None),
-                (WaitOutcome::Called | WaitOutcome::TurnedAway(_), _) => self.wait_ahead(id),
+            Phase::Waiting(waiting) => match waiting.outcome {
+                WaitOutcome::Open => self.waiting.enter(waiting.room, waiting.what(), id, None),
+                WaitOutcome::Called | WaitOutcome::TurnedAway(_) => self.wait_ahead(id),
             },
             Phase::EventReader(_) => drop(self.readers.insert(id)),
             Phase::Head(_) | Phase::OriginRequest(_) if !has_read_all => self.wait_ahead(id),
-            Phase::ProxyHeader
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Rtmp(_)
-            | Phase::Source(_)
-            | Phase::Viewer(_)
-            | Phase::ListResponse(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::PeerRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => {}
+            _ => {}
         }
         self.queue(id);
         self.rearm(id, ctx);
@@ -324,22 +309,6 @@ impl Clients {
             Phase::PendingCall(job_id) => Some((id, Concern::PendingCall(*job_id))),
             _ => None,
         })
-    }
-
-    /// Whether this client asks for this pull's stream.
-    pub fn asks_for(&self, id: ConnectionId, pull: PullId) -> bool {
-        let connection = self.connections.get(id);
-        connection.is_some_and(
-            |connection| matches!(&connection.phase, Phase::OriginRequest(asking) if asking.pull == pull),
-        )
-    }
-
-    /// Whether this client is the source of this stream.
-    pub fn is_source_of(&self, id: ConnectionId, stream: StreamId) -> bool {
-        let connection = self.connections.get(id);
-        connection.is_some_and(
-            |connection| matches!(&connection.phase, Phase::Source(source) if source.stream == stream),
-        )
     }
 }
 
@@ -440,17 +409,7 @@ impl Phase {
             Phase::Payload(payload) => payload.fits(),
             Phase::Source(source) => source.fits(),
             Phase::Viewer(viewing) => viewing.fits(),
-            Phase::ProxyHeader
-            | Phase::Head(_)
-            | Phase::Rtmp(_)
-            | Phase::Waiting(_)
-            | Phase::ListResponse(_)
-            | Phase::EventReader(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::PeerRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => true,
+            _ => true,
         }
     }
 
@@ -459,18 +418,10 @@ impl Phase {
         match self {
             Phase::Payload(payload) => Some(&mut payload.reply),
             Phase::Source(source) => source.reply.as_mut(),
-            Phase::Viewer(viewing) => Some(viewing.reply_mut()),
+            Phase::Viewer(viewing) => Some(&mut viewing.reply),
             Phase::Waiting(waiting) => Some(&mut waiting.reply),
             Phase::ListResponse(listing) => Some(&mut listing.reply),
-            Phase::ProxyHeader
-            | Phase::Head(_)
-            | Phase::Rtmp(_)
-            | Phase::EventReader(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::PeerRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => None,
+            _ => None,
         }
     }
 }
@@ -916,7 +867,7 @@ mod tests {
         let mut told: Vec<String> = Vec::new();
         for line in records.lines() {
             let is_client = line.starts_with("connection ");
-            let next = format!("\"next\":{}", stage.relay.ctx.events().next());
+            let next = format!("\"next\":{}", stage.relay.ctx.events.next());
             told.push(match is_client {
                 true => line.replace(zero, ahead).replace(&next, "\"next\":99999"),
                 false => line.to_owned(),

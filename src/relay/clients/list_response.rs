@@ -17,11 +17,12 @@ use crate::relay::viewer_id::Mark;
 /// A JSON array that is being written.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct ListResponse {
-    rows: Rows,
+    /// The table that is listed.
+    pub rows: Rows,
     /// Mark of the last written row; zero before the first.
-    after: Mark,
+    pub after: Mark,
     /// The list with the rows of other relays, which follow this server's.
-    collecting: Option<JobId>,
+    pub collecting: Option<JobId>,
     pub(super) reply: Reply,
     has_rows: bool,
     /// All rows of this server are written.
@@ -44,21 +45,6 @@ impl ListResponse {
             has_rows: false,
             is_own_over: false,
         }
-    }
-
-    /// Returns the table that is listed.
-    pub fn rows(&self) -> &Rows {
-        &self.rows
-    }
-
-    /// Returns the mark of the last written row.
-    pub fn after(&self) -> Mark {
-        self.after
-    }
-
-    /// Returns the list with the rows of other relays.
-    pub fn collecting(&self) -> Option<JobId> {
-        self.collecting
     }
 
     /// Returns the next piece of the array, which is not empty, and whether it is the last. `rows`:
@@ -149,7 +135,7 @@ mod tests {
         let mut blocks = blocks.unwrap_or_default().iter();
         let mut pieces = Vec::new();
         loop {
-            let after = listing.after();
+            let after = listing.after;
             let rows = marks.iter().filter(|mark| (0, **mark) > after);
             let rows = rows.map(|mark| ((0, *mark), format!("{mark}{}", "x".repeat(bytes))));
             let block = || blocks.next().map(|block| block.as_bytes().to_vec());

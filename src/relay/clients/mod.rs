@@ -50,7 +50,7 @@ pub(super) use wait_queue::{WaitFor, WaitOutcome};
 pub(super) use writing::Due;
 
 use crate::gate::SessionId;
-use crate::http::{Answer, Head, Reply};
+use crate::http::{Answer, Head, Refusal, Reply, Status};
 use crate::relay::JobId;
 use crate::relay::admission::Caller;
 use crate::relay::api::Call;
@@ -60,7 +60,7 @@ use crate::relay::event::Event;
 use crate::relay::lists::{PeerRequest, Share};
 use crate::relay::origin_error::OriginError;
 use crate::relay::view::View;
-use crate::relay::{ConnectionId, PullId, StreamId};
+use crate::relay::{ConnectionId, PullId, RETRY_AFTER_SECONDS, StreamId};
 use crate::rtmp::{Publisher, Request};
 use crate::slots::Slots;
 use reading::Reading;
@@ -81,8 +81,6 @@ pub(super) struct Clients {
     /// Buffer for joining small pieces of a source's body. Empty between two inputs.
     pieces: Vec<u8>,
     waiting: WaitQueue,
-    /// Clients that wait for a playlist to have a segment.
-    blocked: WaitQueue,
     inside: Admissions,
     /// Readers of `/api/events`.
     readers: BTreeSet<ConnectionId>,
@@ -131,19 +129,8 @@ impl Phase {
     fn job_id(&self) -> Option<JobId> {
         match self {
             Phase::PendingCall(job_id) => Some(*job_id),
-            Phase::ListResponse(listing) => listing.collecting(),
-            Phase::ProxyHeader
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Rtmp(_)
-            | Phase::Source(_)
-            | Phase::Viewer(_)
-            | Phase::Waiting(_)
-            | Phase::EventReader(_)
-            | Phase::OriginRequest(_)
-            | Phase::PeerRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => None,
+            Phase::ListResponse(listing) => listing.collecting,
+            _ => None,
         }
     }
 
@@ -250,7 +237,6 @@ impl Clients {
             writes_since_piece: 1,
             pieces: Vec::new(),
             waiting: WaitQueue::default(),
-            blocked: WaitQueue::default(),
             inside: Admissions::default(),
             readers: BTreeSet::new(),
             has_told_of_others: false,
@@ -272,14 +258,9 @@ impl Clients {
         self.connections.len() < ctx.settings().limits.connections_max
     }
 
-    /// Returns the clients that wait for a session to begin.
+    /// Returns the clients that wait.
     pub fn waiting(&self) -> &WaitQueue {
         &self.waiting
-    }
-
-    /// Returns the clients that wait for a playlist to have a segment.
-    pub fn blocked(&self) -> &WaitQueue {
-        &self.blocked
     }
 
     /// Begins the shutdown: accepts no input. Returns the streams that have lost their sources.
@@ -292,7 +273,14 @@ impl Clients {
     fn end(&mut self, id: ConnectionId, ctx: &mut Context) -> Option<StreamId> {
         let connection = self.connections.get(id)?;
         match &connection.phase {
-            Phase::Source(source) => return Some(self.end_source(id, source.received(), ctx)),
+            Phase::Source(source) => {
+                let Received { stream, reply, .. } = source.received();
+                let detail = "the server is shutting down";
+                let refusal =
+                    Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS);
+                self.dismiss_source(id, &refusal, reply, ctx);
+                return Some(stream);
+            }
             Phase::Head(_) if connection.output.is_empty() => self.close(id, ctx),
             Phase::ProxyHeader
             | Phase::Payload(_)
@@ -309,24 +297,6 @@ impl Clients {
             | Phase::Lingering(_) => {}
         }
         None
-    }
-
-    /// Returns the bytes that its allocations take: 2 KiB for each connection, with its input and
-    /// output.
-    pub fn held_bytes(&self) -> usize {
-        let each = self.connections.iter().map(|(_, each)| each.held_bytes());
-        let queues = [&self.unplaced, &self.queue, &self.listing];
-        let queued: usize = queues.iter().map(|queue| queue.capacity()).sum();
-        self.connections.held_bytes()
-            + each.sum::<usize>()
-            + queued * size_of::<ConnectionId>()
-            + self.hosts.held_bytes()
-            + self.reading.held_bytes()
-            + self.waiting.held_bytes()
-            + self.blocked.held_bytes()
-            + self.inside.held_bytes()
-            + self.readers.len() * 2 * size_of::<ConnectionId>()
-            + self.pieces.capacity()
     }
 }
 
@@ -365,16 +335,7 @@ impl Known<'_> {
                 (self.has_collecting)(telling.share().0),
                 "a peer tells nobody: {id:?}"
             ),
-            Phase::ProxyHeader
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Rtmp(_)
-            | Phase::ListResponse(_)
-            | Phase::EventReader(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => {}
+            _ => {}
         }
     }
 }
@@ -391,7 +352,7 @@ impl Clients {
         let waits = |phase: &Phase| matches!(phase, Phase::Waiting(waiting) if waiting.outcome == WaitOutcome::Open);
         assert_eq!(
             all().filter(|connection| waits(&connection.phase)).count(),
-            self.waiting.len() + self.blocked.len(),
+            self.waiting.len(WaitFor::Session) + self.waiting.len(WaitFor::List),
             "somebody waits who is gone, or the other way round"
         );
         for (id, connection) in self.connections.iter() {
@@ -435,139 +396,13 @@ impl Clients {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use super::*;
-    use crate::hls::PlaylistPosition;
-    use crate::relay::pass::{Admission, Role};
     use crate::relay::stage::Stage;
-    use crate::time::Instant;
 
     /// What is known of a client's connection, which is there.
     pub(super) fn connection(stage: &Stage, id: ConnectionId) -> &Connection {
         let connections = &stage.relay.clients.connections;
         connections.get(id).expect("it is there")
-    }
-
-    fn session(number: usize) -> SessionId {
-        SessionId::parse(format!("session {number}").as_bytes()).expect("a good sessionid")
-    }
-
-    fn admission(number: usize) -> Admission {
-        Admission::new((session(number), session(0)), Role::Viewer, None)
-    }
-
-    fn id(number: usize) -> ConnectionId {
-        ConnectionId::from_u64(number as u64)
-    }
-
-    /// All that can grow with what clients do, a thousand times.
-    #[test]
-    fn what_is_kept_of_clients_is_counted_in_bytes() {
-        const TIMES: usize = 1_000;
-        const ID: usize = size_of::<ConnectionId>();
-        let key = size_of::<SessionId>();
-        type Grow = fn(&mut Clients, usize);
-        let cases: [(&str, Grow, usize); 9] = [
-            (
-                "connections",
-                |clients, number| {
-                    let peer = SocketAddr::from(([10, 0, 0, 1], number as u16));
-                    let connection = Connection::new(peer, None, Instant::START);
-                    clients.connections.insert(connection);
-                },
-                size_of::<Connection>(),
-            ),
-            (
-                "what they have to read and to be told",
-                |clients, number| {
-                    let peer = SocketAddr::from(([10, 0, 0, 1], number as u16));
-                    let mut connection = Connection::new(peer, None, Instant::START);
-                    connection.output.push(&[7; 4_000]);
-                    clients.connections.insert(connection);
-                },
-                4_000,
-            ),
-            (
-                "unplaced",
-                |clients, number| clients.unplaced.push_back(id(number)),
-                ID,
-            ),
-            (
-                "queue",
-                |clients, number| clients.queue.push_back(id(number)),
-                ID,
-            ),
-            (
-                "listing",
-                |clients, number| clients.listing.push_back(id(number)),
-                ID,
-            ),
-            (
-                "hosts",
-                |clients, number| {
-                    let host = [10, 0, (number / 256) as u8, number as u8];
-                    clients.hosts.enter(IpAddr::from(host));
-                },
-                size_of::<(IpAddr, usize)>(),
-            ),
-            (
-                "waiting",
-                |clients, number| {
-                    clients.waiting.enter(
-                        (&session(number), PlaylistPosition::STREAM),
-                        id(number),
-                        None,
-                    )
-                },
-                2 * key + ID,
-            ),
-            (
-                "blocked",
-                |clients, number| {
-                    clients.blocked.enter(
-                        (&session(number), PlaylistPosition::STREAM),
-                        id(number),
-                        None,
-                    )
-                },
-                2 * key + ID,
-            ),
-            (
-                "inside",
-                |clients, number| clients.inside.enter(&admission(number), id(number)),
-                2 * key + ID,
-            ),
-        ];
-        for (what, grow, least) in cases {
-            let mut clients = Clients::new();
-            let before = clients.held_bytes();
-            assert!(before < 1_024, "{before}");
-            (0..TIMES).for_each(|number| grow(&mut clients, number));
-            let held = clients.held_bytes();
-            assert!(held >= TIMES * least, "{what}: {held}");
-            let most = TIMES * (4 * least + 512);
-            assert!(held <= most, "{what}: {held} of {most}");
-        }
-        let mut clients = Clients::new();
-        clients.pieces.reserve_exact(20_000);
-        assert!((20_000..24_000).contains(&clients.held_bytes()));
-        let mut clients = Clients::new();
-        clients.readers.extend((0..128).map(id));
-        assert!((192 * ID..512 * ID).contains(&clients.held_bytes()));
-        let mut clients = Clients::new();
-        let peer = SocketAddr::from(([10, 0, 0, 1], 1));
-        let ids: Vec<ConnectionId> = (0..TIMES)
-            .map(|_| {
-                clients
-                    .connections
-                    .insert(Connection::new(peer, None, Instant::START))
-            })
-            .collect();
-        let before = clients.held_bytes();
-        ids.into_iter().for_each(|id| clients.wait_ahead(id));
-        let more = clients.held_bytes() - before;
-        assert!((TIMES * ID..TIMES * 4 * ID).contains(&more), "{more}");
     }
 
     #[test]
@@ -607,6 +442,6 @@ mod tests {
         }
         stage.lose(waits);
         assert!(!stage.relay.clients.awaits(waits, job_id));
-        assert_eq!(stage.relay.lists.held_bytes(), 0, "the call is forgotten");
+        assert!(stage.relay.lists.is_empty(), "the call is forgotten");
     }
 }

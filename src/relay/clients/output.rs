@@ -69,11 +69,6 @@ impl Output {
         }
         taken
     }
-
-    /// Bytes that are allocated for it.
-    pub fn held_bytes(&self) -> usize {
-        self.bytes.capacity()
-    }
 }
 
 #[cfg(test)]
@@ -96,13 +91,13 @@ mod tests {
             assert_eq!(output.rest().len(), pushed - taken);
             let waiting_max = Output::FULL_BYTES + answer.len();
             assert!(
-                output.held_bytes() <= 4 * waiting_max,
+                output.bytes.capacity() <= 4 * waiting_max,
                 "{} bytes",
-                output.held_bytes()
+                output.bytes.capacity()
             );
         }
         assert_eq!(output.advance(usize::MAX), pushed - taken);
-        assert_eq!(output.held_bytes(), 0);
+        assert_eq!(output.bytes.capacity(), 0);
     }
 
     /// The buffer doubles while it is small. Then it grows to the size that is needed, and no
@@ -123,7 +118,7 @@ mod tests {
             for bytes in pushes {
                 output.push(&vec![7; *bytes]);
             }
-            assert_eq!(output.held_bytes(), held, "{pushes:?}");
+            assert_eq!(output.bytes.capacity(), held, "{pushes:?}");
             assert_eq!(output.rest().len(), pushes.iter().sum::<usize>());
         }
     }
@@ -149,7 +144,7 @@ mod tests {
                 assert_eq!(output.rest(), &numbers[taken..], "{pieces:?}");
             }
             assert_eq!(taken, pieces.iter().sum::<usize>().min(1_000));
-            assert_eq!(output.held_bytes(), held, "{pieces:?}");
+            assert_eq!(output.bytes.capacity(), held, "{pieces:?}");
             assert_eq!(output.is_empty(), held == 0);
         }
     }

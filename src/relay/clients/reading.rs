@@ -102,11 +102,6 @@ impl Reading {
         self.heads += 1;
         self.cost += HEAD_COST;
     }
-
-    /// Returns the allocated bytes of the list.
-    pub fn held_bytes(&self) -> usize {
-        self.ahead.capacity() * size_of::<ConnectionId>()
-    }
 }
 
 impl Clients {
@@ -299,7 +294,10 @@ impl Clients {
                         received: source.complete(input.len()),
                         is_sure: true,
                     }),
-                    Err((refusal, reason)) => self.refuse_media(id, (&refusal, reason), ctx),
+                    Err((refusal, reason)) => {
+                        let lost = self.lose_source(id, &refusal, reason, ctx);
+                        lost.map_or(Step::Stop, Step::Came)
+                    }
                 }
             }
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
@@ -418,7 +416,7 @@ mod tests {
 
     /// One turn of the shell's, but for the sockets; says how many heads were read in it.
     fn turn(stage: &mut Stage) -> u64 {
-        let before = stage.relay.ctx.counts().of(Count::Streams);
+        let before = stage.relay.ctx.counts.of(Count::Streams);
         let mut cost = 0;
         while cost < AHEAD_COST_MAX
             && let Some(spent) = stage.relay.read_ahead(stage.now)
@@ -430,7 +428,7 @@ mod tests {
         }
         while stage.relay.next_action().is_some() {}
         stage.relay.check();
-        stage.relay.ctx.counts().of(Count::Streams) - before
+        stage.relay.ctx.counts.of(Count::Streams) - before
     }
 
     /// Between two of its turns a client waits for a turn's share of heads, however many others
@@ -444,16 +442,16 @@ mod tests {
         for port in 0..clients {
             let peer = SocketAddr::from(([10, 0, 0, 2], 1000 + port));
             let id = stage.relay.accepted(peer, stage.now).expect("room");
-            let before = stage.relay.ctx.counts().of(Count::Streams);
+            let before = stage.relay.ctx.counts.of(Count::Streams);
             assert!(stage.relay.appetite(id) >= ahead.len());
             let cost = stage.relay.received(id, ahead.as_bytes(), stage.now);
-            let heads = (stage.relay.ctx.counts().of(Count::Streams) - before) as usize;
+            let heads = (stage.relay.ctx.counts.of(Count::Streams) - before) as usize;
             assert_eq!(heads, HEADS_AT_ONCE_MAX, "at one go");
             assert!(cost >= ahead.len() + heads * HEAD_COST);
             assert_eq!(stage.relay.appetite(id), 0, "it has enough for now");
             ids.push(id);
         }
-        let (mut streams, mut turns) = (stage.relay.ctx.counts().of(Count::Streams), 0);
+        let (mut streams, mut turns) = (stage.relay.ctx.counts.of(Count::Streams), 0);
         while stage.relay.has_ahead() {
             // Whoever comes now is heard at once, and answered with what the turn writes.
             let peer = SocketAddr::from(([10, 0, 0, 3], 1000));
@@ -778,7 +776,7 @@ mod tests {
     }
 
     fn waits_in_list(stage: &Stage) -> usize {
-        stage.relay.clients.reading.held_bytes()
+        stage.relay.clients.reading.ahead.len()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A request: its head is read, and the payload of a call; its answer goes out.
 
+use super::access_log::Entry;
 use super::list_response::ListResponse;
 use super::{ClientEvent, Clients, Phase, Step};
 use crate::http::{
@@ -54,11 +55,6 @@ impl Payload {
             }
         }
     }
-
-    /// Bytes that are allocated for it.
-    pub fn held_bytes(&self) -> usize {
-        self.call.held_bytes()
-    }
 }
 
 impl Clients {
@@ -76,7 +72,7 @@ impl Clients {
                 *input = &input[bytes..];
                 self.listen(id);
                 let introduced = self.introduce(id, &head.fields.forwarded, ctx);
-                self.note_request(id, &head, ctx);
+                self.note(id, |host, date| Entry::new(host, date, &head), ctx);
                 self.ask(id, head, introduced, ctx)
             }
             Err(refusal) => self.refuse_unread(id, &refusal, ctx),
@@ -97,7 +93,7 @@ impl Clients {
         let caller = connection.caller();
         let reply = Reply {
             version: head.version,
-            keep_alive: head.keep_alive && !ctx.is_closing() && caller.beyond.is_none(),
+            keep_alive: head.keep_alive && !ctx.is_closing && caller.beyond.is_none(),
             head_only: head.method == Method::Head,
             no_store: false,
             icy: head.fields.icy.metadata(ctx.settings().admits_icecast),
@@ -124,7 +120,7 @@ impl Clients {
         refusal: &Refusal,
         ctx: &mut Context,
     ) -> Step<'static> {
-        self.note_unread_request(id, ctx);
+        self.note(id, Entry::unread, ctx);
         self.refuse(id, refusal, ctx.unread_reply(), ctx);
         Step::On
     }
@@ -254,7 +250,7 @@ impl Clients {
             Ok(Outcome::Page(page, None)) => (Status::Ok, shown(&page, Status::Ok, &reply, &[])),
             // The page itself tells the viewer that it may not see the stream.
             Ok(Outcome::Page(page, Some(refusal))) => {
-                ctx.count_refusal(refusal.status);
+                ctx.counts.refused(refusal.status);
                 let seconds = refusal
                     .retry_after_seconds
                     .map(|seconds| seconds.to_string());
@@ -354,7 +350,7 @@ impl Clients {
 
     /// An error reaches the client; the connection can be used on only where `reply` says so.
     pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, ctx: &mut Context) {
-        ctx.count_refusal(refusal.status);
+        ctx.counts.refused(refusal.status);
         let keep_alive = reply.keep_alive && !refusal.ends_connection;
         let bytes = http::refused(
             refusal,
@@ -450,7 +446,6 @@ fn payload_too_large() -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::clients::tests::connection;
     use crate::relay::stage::Stage;
     use crate::stream::Outcome as Turn;
 
@@ -495,29 +490,6 @@ mod tests {
         assert_eq!(stage.text(id).as_bytes(), CONTINUE);
         stage.send(id, "x");
         assert!(stage.text(id)[CONTINUE.len()..].starts_with("HTTP/1.1 200 "));
-    }
-
-    #[test]
-    fn a_call_that_waits_for_its_payload_is_counted_in_bytes() {
-        let payload = |line: &str| {
-            let mut stage = Stage::new(&[API]);
-            let request =
-                format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n");
-            let id = stage.client(&request);
-            let connection = connection(&stage, id);
-            match &connection.phase {
-                Phase::Payload(payload) => payload.held_bytes(),
-                _ => panic!("it waits for no payload"),
-            }
-        };
-        let small = payload("GET /healthz");
-        assert!(small >= size_of::<Call>() && small <= 2 * size_of::<Call>());
-        let clients = (1..=64).map(|port| format!("10.1.0.1:{port}"));
-        let clients = clients.collect::<Vec<_>>().join(",");
-        let large = payload(&format!(
-            "POST /api/add-token?type=udp&sessionid=s&udp-clients={clients}"
-        ));
-        assert!(large >= small + 64 * 16, "{large}");
     }
 
     /// What becomes of a connection behind an answer: it can be used on where nothing speaks

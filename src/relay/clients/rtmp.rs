@@ -36,8 +36,8 @@ impl Clients {
                 // Scanners come to every port.
                 let is_other = !publisher.has_begun();
                 if !(is_other && std::mem::replace(&mut self.has_told_of_others, true)) {
-                    let what = format_args!("event=rtmp-failed source={peer} detail=\"{reason}\"");
-                    ctx.log(Level::Warn, what);
+                    let line = format_args!("event=rtmp-failed source={peer} detail=\"{reason}\"");
+                    ctx.log(Level::Warn, line);
                 }
                 self.push_answers(id);
                 self.close(id, ctx);
@@ -115,7 +115,7 @@ impl Clients {
             publisher.refuse(code, &refusal.detail);
         }
         self.push_answers(id);
-        ctx.count_refusal(refusal.status);
+        ctx.counts.refused(refusal.status);
         self.end_rtmp_access(id, refusal.status, ctx);
         self.linger(id, ctx);
         self.queue(id);

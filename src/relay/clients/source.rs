@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use super::reading::READ_BYTES_MAX;
 use super::request::CONTINUE;
-use super::{ClientEvent, Clients, Phase, Received, Step};
+use super::{ClientEvent, Clients, Phase, Received};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::relay::context::Context;
 use crate::relay::streams::SILENT;
-use crate::relay::{ConnectionId, RETRY_AFTER_SECONDS, StreamId, icecast};
+use crate::relay::{ConnectionId, StreamId, icecast};
 use crate::rtmp::{Event, Fault, Publisher};
 use crate::time::Instant;
 
@@ -147,14 +147,6 @@ impl Source {
         content
     }
 
-    /// Returns the bytes that are allocated for it.
-    pub fn memory_bytes(&self) -> usize {
-        match &self.body {
-            Framed::Http(_) => 0,
-            Framed::Rtmp(publisher) => publisher.memory_bytes(),
-        }
-    }
-
     /// Returns the cost of reading since the last call, besides the bytes.
     pub fn take_cost(&mut self) -> usize {
         self.publisher_mut().map_or(0, Publisher::take_cost)
@@ -289,7 +281,7 @@ impl Clients {
     }
 
     /// Answers a source whose stream has ended, and closes its connection.
-    fn dismiss_source(
+    pub(super) fn dismiss_source(
         &mut self,
         id: ConnectionId,
         refusal: &Refusal,
@@ -302,7 +294,7 @@ impl Clients {
                 if let Some(connection) = self.connections.get_mut(id)
                     && connection.is_rtmp
                 {
-                    ctx.count_refusal(refusal.status);
+                    ctx.counts.refused(refusal.status);
                     if let Some(entry) = &mut connection.access {
                         entry.status = Some(refusal.status);
                     }
@@ -310,30 +302,6 @@ impl Clients {
                 self.close(id, ctx);
             }
         }
-    }
-
-    /// The server shuts down. Says whose source it was.
-    pub(super) fn end_source(
-        &mut self,
-        id: ConnectionId,
-        received: Received,
-        ctx: &mut Context,
-    ) -> StreamId {
-        let detail = "the server is shutting down";
-        let refusal = Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS);
-        self.dismiss_source(id, &refusal, received.reply, ctx);
-        received.stream
-    }
-
-    /// A source's body cannot be read.
-    pub(super) fn refuse_media(
-        &mut self,
-        id: ConnectionId,
-        (refusal, reason): (&Refusal, &'static str),
-        ctx: &mut Context,
-    ) -> Step<'static> {
-        let lost = self.lose_source(id, refusal, reason, ctx);
-        lost.map_or(Step::Stop, Step::Came)
     }
 
     /// Disconnects a source before it is complete.

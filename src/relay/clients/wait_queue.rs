@@ -12,7 +12,6 @@ use std::net::IpAddr;
 
 use super::{ClientEvent, Clients, Phase};
 use crate::gate::SessionId;
-use crate::held::{string_bytes, table_bytes, tree_map_bytes, tree_set_bytes};
 use crate::hls::PlaylistPosition;
 use crate::http::{HeadReader, Reply};
 use crate::relay::admission::SessionState;
@@ -44,11 +43,6 @@ impl Waiting {
     pub fn what(&self) -> (&SessionId, PlaylistPosition) {
         (&self.session, self.view.reach())
     }
-
-    /// Bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        self.session.as_str().len() + self.view.held_bytes()
-    }
 }
 
 /// Outcome of a wait.
@@ -64,7 +58,7 @@ pub enum WaitOutcome {
 }
 
 /// What a viewer waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum WaitFor {
     /// Its session has to begin.
@@ -82,108 +76,109 @@ struct Waiters {
     via: Option<String>,
 }
 
-/// Waiting clients by session.
+/// Waiting clients by what they wait for.
 #[derive(Default)]
 pub struct WaitQueue {
-    sessions: HashMap<SessionId, Waiters>,
+    sessions: HashMap<(WaitFor, SessionId), Waiters>,
     /// All waiting clients, by their connections.
-    all: BTreeMap<ConnectionId, (SessionId, PlaylistPosition)>,
+    all: BTreeMap<(WaitFor, ConnectionId), (SessionId, PlaylistPosition)>,
 }
 
 impl WaitQueue {
     pub(super) fn enter(
         &mut self,
+        room: WaitFor,
         (session, reach): (&SessionId, PlaylistPosition),
         id: ConnectionId,
         via: Option<&str>,
     ) {
-        let waiters = self.sessions.entry(session.clone()).or_default();
+        let waiters = self.sessions.entry((room, session.clone())).or_default();
         waiters.via = match waiters.ids.is_empty() {
             true => via.map(str::to_owned),
             false => fetch::common(waiters.via.take(), via),
         };
         waiters.ids.insert((reach, id));
-        self.all.insert(id, (session.clone(), reach));
+        self.all.insert((room, id), (session.clone(), reach));
     }
 
-    pub(super) fn leave(&mut self, session: &SessionId, id: ConnectionId) {
-        if let Some(waiters) = self.sessions.get_mut(session)
-            && let Some((_, reach)) = self.all.remove(&id)
-        {
-            waiters.ids.remove(&(reach, id));
-            self.tidy(session);
+    pub(super) fn leave(&mut self, room: WaitFor, id: ConnectionId) {
+        if let Some((session, reach)) = self.all.remove(&(room, id)) {
+            let key = (room, session);
+            if let Some(waiters) = self.sessions.get_mut(&key) {
+                waiters.ids.remove(&(reach, id));
+            }
+            self.tidy(&key);
         }
     }
 
     /// Removes the clients that wait for less of a session than `reached`. Does not look at the
     /// others.
-    fn take(&mut self, session: &SessionId, reached: PlaylistPosition) -> Vec<ConnectionId> {
+    fn take(
+        &mut self,
+        room: WaitFor,
+        session: &SessionId,
+        reached: PlaylistPosition,
+    ) -> Vec<ConnectionId> {
+        let key = (room, session.clone());
         let mut taken = Vec::new();
-        if let Some(waiters) = self.sessions.get_mut(session) {
+        if let Some(waiters) = self.sessions.get_mut(&key) {
             while let Some((reach, id)) = waiters.ids.first().copied()
                 && reach < reached
             {
                 waiters.ids.pop_first();
-                self.all.remove(&id);
+                self.all.remove(&(room, id));
                 taken.push(id);
             }
         }
-        self.tidy(session);
+        self.tidy(&key);
         taken
     }
 
     /// Removes the entry of a session without waiting clients.
-    fn tidy(&mut self, session: &SessionId) {
-        let waiters = self.sessions.get(session);
+    fn tidy(&mut self, key: &(WaitFor, SessionId)) {
+        let waiters = self.sessions.get(key);
         if waiters.is_some_and(|waiters| waiters.ids.is_empty()) {
-            self.sessions.remove(session);
+            self.sessions.remove(key);
         }
         if self.sessions.is_empty() {
             self.sessions = HashMap::new();
         }
     }
 
+    /// Returns the clients that wait for a session to begin.
+    fn of(&self, session: &SessionId) -> Option<&Waiters> {
+        self.sessions.get(&(WaitFor::Session, session.clone()))
+    }
+
     /// Returns the relays that the requests of all clients waiting for a session came through.
     pub fn came_through(&self, session: &SessionId) -> Option<&str> {
-        self.sessions.get(session)?.via.as_deref()
+        self.of(session)?.via.as_deref()
     }
 
-    /// Returns whether a client waits for this session.
+    /// Returns whether a client waits for this session to begin.
     pub fn is_awaited(&self, session: &SessionId) -> bool {
-        self.sessions.contains_key(session)
+        self.of(session).is_some()
     }
 
-    /// Returns the bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        let table = table_bytes::<(SessionId, Waiters)>(self.sessions.capacity());
-        let sessions = self.sessions.iter().map(|(session, waiters)| {
-            session.held_bytes() + tree_set_bytes(&waiters.ids) + string_bytes(waiters.via.as_ref())
-        });
-        table + tree_map_bytes(&self.all) + sessions.sum::<usize>()
+    /// Returns the clients that wait for this, with their sessions, in the order of their
+    /// connections, from this one on.
+    pub fn from(
+        &self,
+        room: WaitFor,
+        first: ConnectionId,
+    ) -> impl Iterator<Item = (ConnectionId, &SessionId)> {
+        let those = self.all.range((room, first)..);
+        let those = those.take_while(move |((its, _), _)| *its == room);
+        those.map(|((_, id), (session, _))| (*id, session))
     }
 
-    /// Returns the number of waiting clients.
-    pub fn len(&self) -> usize {
-        self.all.len()
+    /// Returns the number of clients that wait for this.
+    pub fn len(&self, room: WaitFor) -> usize {
+        self.from(room, ConnectionId::from_u64(0)).count()
     }
 }
 
 impl Clients {
-    /// Returns the clients in this queue with their sessions, in the order of their connections,
-    /// from this connection number on.
-    pub fn those_in(
-        &self,
-        room: WaitFor,
-        from: u64,
-    ) -> impl Iterator<Item = (ConnectionId, &SessionId)> {
-        let all = match room {
-            WaitFor::Session => &self.waiting.all,
-            WaitFor::List => &self.blocked.all,
-        };
-        let those = all.range(ConnectionId::from_u64(from)..);
-        those.map(|(id, (session, _))| (*id, session))
-    }
-
     /// Returns the session that a client waits for.
     pub fn waits_for(&self, id: ConnectionId) -> Option<&SessionId> {
         match &self.connections.get(id)?.phase {
@@ -211,10 +206,7 @@ impl Clients {
     ) {
         if let Some(connection) = self.connections.get_mut(id) {
             let what = (&session, view.reach());
-            match room {
-                WaitFor::Session => self.waiting.enter(what, id, via),
-                WaitFor::List => self.blocked.enter(what, id, via),
-            }
+            self.waiting.enter(room, what, id, via);
             connection.phase = Phase::Waiting(Waiting {
                 session,
                 room,
@@ -234,10 +226,7 @@ impl Clients {
             connection.phase = phase;
             return None;
         };
-        match waiting.room {
-            WaitFor::Session => self.waiting.leave(&waiting.session, id),
-            WaitFor::List => self.blocked.leave(&waiting.session, id),
-        }
+        self.waiting.leave(waiting.room, id);
         Some(ClientEvent::Waited {
             session: waiting.session,
             view: waiting.view,
@@ -254,9 +243,8 @@ impl Clients {
     pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, View, Reply)> {
         let ids = self
             .waiting
-            .take(session, PlaylistPosition::ALL)
-            .into_iter();
-        let waiting = ids.filter_map(|id| match self.end_wait(id)? {
+            .take(WaitFor::Session, session, PlaylistPosition::ALL);
+        let waiting = ids.into_iter().filter_map(|id| match self.end_wait(id)? {
             ClientEvent::Waited { view, reply, .. } => Some((id, view, reply)),
             _ => None,
         });
@@ -271,7 +259,7 @@ impl Clients {
         session_state: &SessionState,
         may_watch: impl Fn(&SessionId, Option<IpAddr>, &SessionState) -> bool,
     ) {
-        let waiters = self.waiting.sessions.get(session).into_iter();
+        let waiters = self.waiting.of(session).into_iter();
         let ids = waiters.flat_map(|waiters| &waiters.ids).map(|(_, id)| *id);
         let is_other = |id: &ConnectionId| {
             let from = self.peer(*id).map(|peer| peer.ip());
@@ -290,10 +278,7 @@ impl Clients {
             && let Phase::Waiting(waiting) = &mut connection.phase
         {
             waiting.outcome = WaitOutcome::Called;
-            match waiting.room {
-                WaitFor::Session => self.waiting.leave(&waiting.session, id),
-                WaitFor::List => self.blocked.leave(&waiting.session, id),
-            }
+            self.waiting.leave(waiting.room, id);
             self.wait_ahead(id);
         }
     }
@@ -310,11 +295,7 @@ impl Clients {
         session: &SessionId,
         outcome: WaitOutcome,
     ) {
-        let ids = match room {
-            WaitFor::Session => self.waiting.take(session, reached),
-            WaitFor::List => self.blocked.take(session, reached),
-        };
-        for id in ids {
+        for id in self.waiting.take(room, session, reached) {
             if let Some(connection) = self.connections.get_mut(id)
                 && let Phase::Waiting(waiting) = &mut connection.phase
             {
@@ -349,7 +330,7 @@ mod tests {
     fn many_who_waited_do_not_hold_up_others() {
         let mut stage = Stage::new(&["--wait=60"]);
         let viewers: Vec<ConnectionId> = (0..VIEWERS).map(|_| stage.viewer("s")).collect();
-        assert_eq!(stage.relay.clients.waiting.len(), VIEWERS);
+        assert_eq!(stage.relay.clients.waiting.len(WaitFor::Session), VIEWERS);
         let asking = stage.client("");
         let source = stage.client("");
         let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/x\r\nContent-Length: 5\r\n\r\nfirst";
@@ -362,7 +343,7 @@ mod tests {
         for viewer in viewers {
             assert_eq!(stage.content(viewer), ("first".to_owned(), true));
         }
-        assert_eq!(stage.relay.clients.waiting.held_bytes(), 0);
+        assert_eq!(stage.relay.clients.waiting.len(WaitFor::Session), 0);
     }
 
     /// Waiting clients are refused a few in a turn. Some have left meanwhile.
@@ -381,7 +362,7 @@ mod tests {
             let request = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
             stage.client(&request("POST /api/add-token?type=http&sessionid=s"));
             let viewers: Vec<ConnectionId> = (0..VIEWERS).map(|_| stage.viewer("s")).collect();
-            assert_eq!(stage.relay.clients.waiting.len(), VIEWERS);
+            assert_eq!(stage.relay.clients.waiting.len(WaitFor::Session), VIEWERS);
             let asking = stage.client("");
             let (id, said) = match call {
                 "" => (
@@ -393,7 +374,7 @@ mod tests {
             stage.relay.received(id, said.as_bytes(), stage.now);
             stage.relay.received(asking, HEALTH.as_bytes(), stage.now);
             stage.relay.check();
-            assert_eq!(stage.relay.clients.waiting.len(), 0);
+            assert_eq!(stage.relay.clients.waiting.len(WaitFor::Session), 0);
             let before = writes_before(&mut stage, asking);
             assert!(before <= 2, "{before} others first");
             let (gone, rest) = viewers.split_at(10);
@@ -401,8 +382,7 @@ mod tests {
                 stage.relay.lost(*viewer, stage.now);
             }
             stage.relay.check();
-            let refused =
-                |stage: &Stage| -> u64 { stage.relay.ctx.counts().refusals().values().sum() };
+            let refused = |stage: &Stage| -> u64 { stage.relay.ctx.counts.refusals.values().sum() };
             while stage.relay.has_ahead() {
                 let (earlier, mut cost) = (refused(&stage), 0);
                 while cost < AHEAD_COST_MAX
@@ -430,40 +410,6 @@ mod tests {
         ConnectionId::from_u64(number)
     }
 
-    /// Waiting clients count as memory in use; clients that have left do not.
-    #[test]
-    fn those_who_wait_are_counted_in_bytes() {
-        let long = |number: u64| session(&format!("{number:0>200}"));
-        let via = "1.1 relay.example ".repeat(20);
-        type Name = fn(u64) -> u64;
-        let (same, each): (Name, Name) = (|_| 0, |number| number);
-        for (whose, via, least) in [
-            (
-                each,
-                None,
-                200 + 2 * size_of::<SessionId>() + size_of::<Waiters>(),
-            ),
-            (same, None, size_of::<ConnectionId>()),
-            (each, Some(via.as_str()), 200 + via.len()),
-        ] {
-            let mut room = WaitQueue::default();
-            assert_eq!(room.held_bytes(), 0);
-            for number in 0..500 {
-                room.enter(
-                    (&long(whose(number)), PlaylistPosition::STREAM),
-                    id(number),
-                    via,
-                );
-            }
-            let held = room.held_bytes();
-            assert!(held >= 500 * least, "{held} of {}", 500 * least);
-            assert!(held <= 500 * (3 * least + 512), "{held}");
-            assert_eq!(room.len(), 500);
-            (0..500).for_each(|number| room.leave(&long(whose(number)), id(number)));
-            assert_eq!((room.held_bytes(), room.len()), (0, 0));
-        }
-    }
-
     /// Of all who wait what their requests have in common, since somebody does.
     #[test]
     fn through_whom_all_came_is_known() {
@@ -471,21 +417,32 @@ mod tests {
         let name = session("s");
         assert_eq!(room.came_through(&name), None);
         room.enter(
+            WaitFor::Session,
             (&name, PlaylistPosition::STREAM),
             id(1),
             Some("1.1 a, 1.1 b"),
         );
         assert_eq!(room.came_through(&name), Some("1.1 a, 1.1 b"));
-        room.enter((&name, PlaylistPosition::STREAM), id(2), Some("1.1 b"));
+        room.enter(
+            WaitFor::Session,
+            (&name, PlaylistPosition::STREAM),
+            id(2),
+            Some("1.1 b"),
+        );
         assert_eq!(room.came_through(&name), Some("1.1 b"));
-        room.leave(&name, id(2));
+        room.leave(WaitFor::Session, id(2));
         assert_eq!(
             room.came_through(&name),
             Some("1.1 b"),
             "it is not known again"
         );
-        room.leave(&name, id(1));
-        room.enter((&name, PlaylistPosition::STREAM), id(3), None);
+        room.leave(WaitFor::Session, id(1));
+        room.enter(
+            WaitFor::Session,
+            (&name, PlaylistPosition::STREAM),
+            id(3),
+            None,
+        );
         assert!(room.is_awaited(&name) && !room.is_awaited(&session("t")));
         assert_eq!(room.came_through(&name), None);
     }
@@ -504,17 +461,13 @@ mod tests {
         assert_eq!(clients.waits(viewer), Some((false, since)));
         assert_eq!((clients.waits_for(idle), clients.waits(idle)), (None, None));
         let (of, none) = (
-            clients.those_in(WaitFor::Session, 0),
-            clients.those_in(WaitFor::List, 0),
+            clients.waiting.from(WaitFor::Session, viewer),
+            clients.waiting.from(WaitFor::List, viewer),
         );
         assert_eq!(of.collect::<Vec<_>>(), [(viewer, &session("s"))]);
         assert_eq!(none.count(), 0);
-        assert_eq!(
-            clients
-                .those_in(WaitFor::Session, viewer.to_u64() + 1)
-                .count(),
-            0
-        );
+        let behind = ConnectionId::from_u64(viewer.to_u64() + 1);
+        assert_eq!(clients.waiting.from(WaitFor::Session, behind).count(), 0);
         #[cfg(feature = "hls")]
         {
             let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -522,31 +475,6 @@ mod tests {
         }
         stage.lose(viewer);
         assert_eq!(stage.relay.clients.waits_for(viewer), None);
-    }
-
-    #[test]
-    fn what_a_viewer_waits_for_is_counted_in_bytes() {
-        let waiting = |name: &str, view: View| {
-            let reply = Stage::new(&[]).relay.ctx.unread_reply();
-            let until = Instant::START;
-            let (session, room, outcome) = (session(name), WaitFor::Session, WaitOutcome::Open);
-            let waiting = Waiting {
-                session,
-                room,
-                view,
-                reply,
-                until,
-                outcome,
-            };
-            waiting.held_bytes()
-        };
-        assert_eq!(waiting("s", View::Whole), 1);
-        assert_eq!(waiting(&"s".repeat(200), View::Whole), 200);
-        #[cfg(feature = "hls")]
-        {
-            let named = crate::hls::HlsRequest::Named("n".repeat(50).into());
-            assert_eq!(waiting(&"s".repeat(200), View::Part(named)), 250);
-        }
     }
 
     /// Only a client that is still in the queue has waited in vain.
@@ -575,7 +503,7 @@ mod tests {
                 _ => panic!("it waited"),
             }
             assert!(clients.end_wait(viewer).is_none(), "it waits no more");
-            assert_eq!(clients.waiting.len(), 0);
+            assert_eq!(clients.waiting.len(WaitFor::Session), 0);
         }
     }
 
@@ -585,14 +513,33 @@ mod tests {
         let name = session("s");
         let mut room = WaitQueue::default();
         for number in [1, 2] {
-            room.enter((&name, PlaylistPosition::STREAM), id(number), None);
+            room.enter(
+                WaitFor::Session,
+                (&name, PlaylistPosition::STREAM),
+                id(number),
+                None,
+            );
         }
-        assert_eq!(room.take(&name, PlaylistPosition::STREAM), []);
-        assert_eq!((room.len(), room.is_awaited(&name)), (2, true));
-        assert_eq!(room.take(&session("t"), PlaylistPosition::ALL), []);
-        assert_eq!(room.take(&name, PlaylistPosition::ALL), [id(1), id(2)]);
-        assert_eq!((room.len(), room.is_awaited(&name)), (0, false));
-        assert_eq!(room.held_bytes(), 0);
+        assert_eq!(
+            room.take(WaitFor::Session, &name, PlaylistPosition::STREAM),
+            []
+        );
+        assert_eq!(
+            (room.len(WaitFor::Session), room.is_awaited(&name)),
+            (2, true)
+        );
+        assert_eq!(
+            room.take(WaitFor::Session, &session("t"), PlaylistPosition::ALL),
+            []
+        );
+        assert_eq!(
+            room.take(WaitFor::Session, &name, PlaylistPosition::ALL),
+            [id(1), id(2)]
+        );
+        assert_eq!(
+            (room.len(WaitFor::Session), room.is_awaited(&name)),
+            (0, false)
+        );
     }
 
     /// Its stream runs, and has no playlist yet.
@@ -603,10 +550,11 @@ mod tests {
         stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n");
         let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
         let clients = &stage.relay.clients;
-        assert_eq!((clients.waiting().len(), clients.blocked().len()), (0, 1));
-        assert_eq!(clients.those_in(WaitFor::List, 0).count(), 1);
+        let waiting = clients.waiting();
+        let both = [WaitFor::Session, WaitFor::List].map(|room| waiting.len(room));
+        assert_eq!(both, [0, 1]);
         assert_eq!(clients.waits_for(player), Some(&session("s")));
         stage.lose(player);
-        assert_eq!(stage.relay.clients.blocked().held_bytes(), 0);
+        assert_eq!(stage.relay.clients.waiting().len(WaitFor::List), 0);
     }
 }

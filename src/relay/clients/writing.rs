@@ -240,7 +240,7 @@ impl Clients {
     ) {
         self.watch(id, viewing);
         let what = ServerEvent::ViewerComes {
-            id: ListedId::of_connection(ctx.run(), id),
+            id: ListedId::of_connection(ctx.run, id),
             key: self.came_by(id).map(SessionId::digest),
             address: self.peer(id),
         };
@@ -266,10 +266,10 @@ impl Clients {
             ctx.notify(Event::ViewerClosed(stream, viewer));
             let end = match end {
                 Ok(end) => end,
-                Err(refusal) => return self.refuse(id, &refusal, viewing.reply(), ctx),
+                Err(refusal) => return self.refuse(id, &refusal, viewing.reply, ctx),
             };
             let (last, keep_alive) = viewing.last(end);
-            let keep_alive = keep_alive && !ctx.is_closing();
+            let keep_alive = keep_alive && !ctx.is_closing;
             self.respond(id, None, last.to_vec(), keep_alive, ctx);
             // Of a segment nothing is left to be written.
             self.after_output(id, ctx);

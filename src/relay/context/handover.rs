@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{Context, Counts, Events};
+use super::{Context, Counts};
 use crate::handover::{HandoverError, Line, Writer};
 use crate::relay::old_options::OldOptions;
 use crate::time::Calendar;
@@ -41,7 +41,7 @@ impl Context {
             refused: self.refused.clone(),
         };
         writer.put("context", 0, &told);
-        writer.put("counts", 0, &(&self.counts, self.counts.cuts()));
+        writer.put("counts", 0, &(&self.counts, &self.counts.cuts));
         writer.put("events", 0, &self.events);
     }
 
@@ -67,12 +67,6 @@ impl Context {
         let (counts, cuts): (Counts, BTreeMap<String, u64>) = line.read()?;
         self.counts.go_on_from(counts);
         self.counts.take_over_cuts(&cuts, names);
-        Ok(())
-    }
-
-    /// What has happened.
-    pub fn hear_events(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
-        self.events = line.read::<Events>()?;
         Ok(())
     }
 }

@@ -18,8 +18,8 @@ pub struct PullsState(Vec<(PullId, Pull)>);
 
 /// Whom else a pull concerns.
 pub enum Concern {
-    /// This connection asks for its stream.
-    Asks(ConnectionId),
+    /// A connection asks for its stream.
+    Asks,
     /// This is its stream.
     Runs(StreamId),
 }
@@ -105,7 +105,7 @@ impl Fetch {
     pub fn concerns(&self) -> impl Iterator<Item = (PullId, Concern)> {
         let pulls = self.pulls.entries.iter();
         pulls.filter_map(|(id, pull)| match pull.stage {
-            Stage::Asking { connection, .. } => Some((id, Concern::Asks(connection))),
+            Stage::Asking { .. } => Some((id, Concern::Asks)),
             Stage::Running { stream, .. } => Some((id, Concern::Runs(stream))),
             _ => None,
         })

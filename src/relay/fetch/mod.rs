@@ -58,16 +58,11 @@ pub(super) struct Call {
 impl Fetch {
     /// Makes a part without pulls.
     pub fn new(ctx: &mut Context) -> Fetch {
-        let number = ctx.draw();
+        let number = ctx.random.draw();
         Fetch {
             origins: Origins::new(&ctx.settings().origins, number),
             pulls: Pulls::default(),
         }
-    }
-
-    /// Bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        self.origins.held_bytes() + self.pulls.held_bytes()
     }
 
     // ---- What is asked about it
@@ -378,7 +373,7 @@ impl Fetch {
         let waits_on = !ctx.settings().limits.wait_time.is_zero();
         // For held viewers no error is final, since an operator may fix its cause.
         let is_final = fault.is_final() && !is_held(&session);
-        let comes_again = (pull.has_run || waits_on) && !is_final && !ctx.is_closing();
+        let comes_again = (pull.has_run || waits_on) && !is_final && !ctx.is_closing;
         self.pulls.failures += 1;
         if fault > OriginError::NotFound {
             ctx.log(
@@ -407,7 +402,7 @@ impl Fetch {
             pull.failures = pull.failures.saturating_add(1);
             // The pause is between half of it and all, so that edges that lost their origin
             // together do not return together.
-            let part = (ctx.draw() % 512) as u32;
+            let part = (ctx.random.draw() % 512) as u32;
             let until = now + pause / 2 + pause * part / 1024;
             self.pulls.enter(id, Stage::Pausing { until });
             self.rearm(id, ctx);
@@ -426,7 +421,7 @@ impl Fetch {
         let Stage::Running { since, .. } = pull.stage else {
             return None;
         };
-        if end == End::Complete || !has_viewers || ctx.is_closing() {
+        if end == End::Complete || !has_viewers || ctx.is_closing {
             self.remove(id, ctx);
             return None;
         }

@@ -75,16 +75,6 @@ impl Origins {
         self.list.len()
     }
 
-    /// What they hold in memory, in bytes.
-    pub fn held_bytes(&self) -> usize {
-        let servers = self.list.iter().map(|server| {
-            let url = server.url.host.as_str().len() + server.url.path.capacity();
-            url + server.addresses.capacity() * size_of::<SocketAddr>()
-        });
-        let list = self.list.capacity() * size_of::<OriginServer>();
-        list + self.pseudonym.capacity() + servers.sum::<usize>()
-    }
-
     /// Where each is, and until when that is known.
     #[cfg(feature = "handover")]
     pub fn addresses(&self) -> impl Iterator<Item = (&[SocketAddr], Instant)> {
@@ -293,28 +283,6 @@ mod tests {
         origins.found(job_id(1), addresses(0..20), at(0));
         let kept = (0..20).filter_map(|place| origins.address(0, place));
         assert_eq!(kept.collect::<Vec<_>>(), addresses(0..8));
-    }
-
-    #[test]
-    fn what_the_origins_hold_counts() {
-        let mut origins = origins(&NAMES);
-        let own = origins.list.capacity() * size_of::<OriginServer>();
-        let texts = "tollgate-0000000000000abc".len() + "one.example".len();
-        let texts = texts + "/second".len() + "three.example".len() + "/a/b".len();
-        let least = own + texts;
-        let held = origins.held_bytes();
-        assert!((least..least + 64).contains(&held), "{held}, {least}");
-        // Each address of an origin is tried.
-        for (origin, hosts) in [(0, 3), (2, 5)] {
-            let before = origins.held_bytes();
-            let mut found = Vec::with_capacity(hosts);
-            found.extend(addresses(0..hosts as u8));
-            origins.list[origin].addresses = found;
-            let more = hosts * size_of::<SocketAddr>();
-            assert_eq!(origins.held_bytes(), before + more);
-        }
-        // Without origins there is no name to go by.
-        assert_eq!(self::origins(&[]).held_bytes(), 0);
     }
 
     /// 16 relays in 2,048 bytes, and never this one.

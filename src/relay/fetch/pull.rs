@@ -19,7 +19,6 @@
 use std::collections::HashMap;
 
 use crate::gate::SessionId;
-use crate::held::{string_bytes, table_bytes};
 use crate::relay::origin_error::OriginError;
 use crate::relay::timers::Armed;
 use crate::relay::{ConnectionId, PullId, StreamId};
@@ -86,16 +85,6 @@ pub(super) struct Pulls {
 }
 
 impl Pulls {
-    /// What they hold in memory, in bytes.
-    pub fn held_bytes(&self) -> usize {
-        let pulls = self
-            .entries
-            .iter()
-            .map(|(_, pull)| pull.session.held_bytes() + string_bytes(pull.asked_via.as_ref()));
-        let by_session = table_bytes::<(SessionId, PullId)>(self.by_session.capacity());
-        self.entries.held_bytes() + by_session + pulls.sum::<usize>()
-    }
-
     /// How many have no stream, now or yet.
     pub fn without_stream(&self) -> usize {
         self.entries.len() - self.running
@@ -139,10 +128,6 @@ impl Pulls {
     /// this pull's.
     pub fn check(&self, is_live: impl Fn(&SessionId, StreamId, PullId) -> bool) -> usize {
         assert_eq!(self.by_session.len(), self.entries.len());
-        assert!(
-            !self.entries.is_empty() || self.held_bytes() == 0,
-            "memory is kept for pulls that are gone"
-        );
         let mut running = 0;
         let mut armed = 0;
         for (id, pull) in self.entries.iter() {
@@ -259,7 +244,6 @@ mod tests {
     #[test]
     fn pulls_are_found_by_session_and_counted_by_whether_they_run() {
         let mut pulls = Pulls::default();
-        assert_eq!(pulls.held_bytes(), 0);
         let ids = ["a", "b", "c"].map(|name| pulls.insert(pull(name)));
         let [a, b, c] = ids;
         assert!(a != b && b != c && a != c);
@@ -296,35 +280,6 @@ mod tests {
             assert_eq!(pulls.without_stream(), is_left);
             pulls.check(|_, _, _| true);
         }
-        assert_eq!(pulls.held_bytes(), 0);
-    }
-
-    /// Of each its name and what it was asked through, besides its places in both tables.
-    #[test]
-    fn what_pulls_hold_counts() {
-        let mut pulls = Pulls::default();
-        for number in 0..50 {
-            pulls.insert(pull(&format!("a-name-of-a-pull-{number}")));
-            let count = number + 1;
-            let place = size_of::<Pull>() + size_of::<(SessionId, PullId)>();
-            let least = count * (place + "a-name-of-a-pull-1".len());
-            let held = pulls.held_bytes();
-            assert!((least..4 * least + 4_096).contains(&held), "{held}");
-        }
-        let id = pulls
-            .of(&session("a-name-of-a-pull-7"))
-            .expect("it is there");
-        let before = pulls.held_bytes();
-        let entry = pulls.entries.get_mut(id).expect("it is there");
-        entry.asked_via = Some(String::with_capacity(500));
-        assert_eq!(pulls.held_bytes(), before + 500);
-        // A name that is held counts with what it takes itself.
-        let entry = pulls.entries.get_mut(id).expect("it is there");
-        let (long, short) = (session(&"x".repeat(200)), entry.session.clone());
-        let more = long.held_bytes() - short.held_bytes();
-        assert!(more > 0);
-        entry.session = long;
-        assert_eq!(pulls.held_bytes(), before + 500 + more);
     }
 
     /// Each pull's deadline counts; one whose stream is not its own is found out.

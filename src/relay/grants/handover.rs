@@ -54,7 +54,7 @@ impl Grants {
     /// how many have none any more.
     pub fn silence(&mut self, ctx: &Context) -> usize {
         let (blocks, times) = ((&self.blocks, &self.barred), (ctx.now(), ctx.date()));
-        let gate = Gate::new(ctx.settings(), None, blocks, ctx.is_closing(), times);
+        let gate = Gate::new(ctx.settings(), None, blocks, ctx.is_closing, times);
         let tokens = self.tokens.as_mut();
         tokens.map_or(0, |tokens| {
             tokens.retain_addresses(|address, _| gate.may_be_named(&address))

@@ -142,13 +142,9 @@ impl Grants {
         }
     }
 
-    /// Bytes that its allocations take.
+    /// Returns the memory of the token table, in bytes.
     pub fn held_bytes(&self) -> usize {
-        let tokens = self.tokens.as_ref().map_or(0, Tokens::held_bytes);
-        let ledger = self.ledger.as_ref().map_or(0, Ledger::held_bytes);
-        let barred = self.barred.held_bytes(|(name, _)| name.held_bytes());
-        let blocks = self.blocks.held_bytes(SessionId::held_bytes) + barred;
-        tokens + blocks + ledger
+        self.tokens.as_ref().map_or(0, Tokens::held_bytes)
     }
 
     // ---- What is asked about it
@@ -159,7 +155,7 @@ impl Grants {
             ctx.settings(),
             self.tokens.as_ref(),
             (&self.blocks, &self.barred),
-            ctx.is_closing(),
+            ctx.is_closing,
             (ctx.now(), ctx.date()),
         )
     }

@@ -18,7 +18,7 @@ impl Grants {
     pub fn rearm(&mut self, ctx: &mut Context) {
         let tokens = self.tokens.as_ref();
         if let Some(shuts) = tokens.and_then(|tokens| tokens.next_shut(self.told)) {
-            let deadline = ctx.instant_of(shuts);
+            let deadline = ctx.calendar.instant_of(shuts);
             ctx.arm(&mut self.armed, Owner::Tokens, deadline);
         }
     }

@@ -103,7 +103,7 @@ impl Table {
     /// What is to be written, and the lines of the log.
     fn acts(&mut self) -> (Vec<(JobId, gate::Entry)>, Vec<String>) {
         let (mut writes, mut lines) = (Vec::new(), Vec::new());
-        while let Some(action) = self.stage.relay.ctx.next_action() {
+        while let Some(action) = self.stage.relay.ctx.actions.pop_front() {
             match action {
                 Action::Help(job_id, Job::Append(entry)) => writes.push((job_id, entry)),
                 Action::Log(line) => lines.push(line),
@@ -133,7 +133,7 @@ impl Table {
     /// What has been said, and the statuses of the answers among it.
     fn said(&mut self) -> (Vec<String>, Vec<u16>) {
         let (mut words, mut answers) = (Vec::new(), Vec::new());
-        while let Some(event) = self.stage.relay.ctx.next_event() {
+        while let Some(event) = self.stage.relay.ctx.queue.pop_front() {
             match event {
                 Event::TokensChanged(name) => words.push(format!("changed {}", name.as_str())),
                 Event::TokensRemoved(tuples) => words.push(format!("removed {}", tuples.len())),
@@ -454,7 +454,7 @@ fn a_change_is_made_when_it_is_on_disk() {
     let line =
         "level=error event=token-file-not-written detail=\"full; no token is given or revoked\"";
     assert_eq!(lines, [line]);
-    let counts = table.stage.relay.ctx.counts();
+    let counts = &table.stage.relay.ctx.counts;
     let of = [Count::TokenWrites, Count::TokenWritesFailed].map(|what| counts.of(what));
     assert_eq!(of, [1, 1]);
     let relay = &mut table.stage.relay;
@@ -980,7 +980,7 @@ fn tokens_that_are_over_at_once_are_told_of_in_bounds() {
         let relay = &mut table.stage.relay;
         relay.grants.rearm(&mut relay.ctx);
         let due = relay.next_deadline().expect("it is known when");
-        assert_eq!(relay.ctx.unix_time_of(due), UnixTime { unix_seconds: 10 });
+        assert_eq!(relay.ctx.calendar.at(due), UnixTime { unix_seconds: 10 });
         relay.expire(due);
         let (writes, lines) = table.acts();
         let told = lines
@@ -1038,51 +1038,6 @@ fn a_line_about_a_token_names_digests() {
             assert_eq!(table.acts().1, Vec::<String>::new(), "nothing is new");
         }
     }
-}
-
-/// What is held is what each part holds: no more than twice of what it has to, and no less.
-#[test]
-fn what_is_granted_is_counted_in_bytes() {
-    let mut table = Table::with_file(&[API, "--tokens=20000"]);
-    let long = "x".repeat(200);
-    let name = |number: usize| id(&format!("{long}{number}"));
-    let minute = Duration::from_secs(60);
-    let mut before = table.grants().held_bytes();
-    let mut grown = |table: &mut Table, least: usize, what: &str| {
-        let held = table.grants().held_bytes();
-        let grown = held.saturating_sub(before);
-        assert!(
-            grown >= least && grown <= 6 * least,
-            "{what}: {grown} for {least}"
-        );
-        before = held;
-    };
-    for number in 0..200 {
-        let grants = table.grants().table().expect("a table");
-        let added = grants.add(&name(number), http(None), Vec::new());
-        assert_eq!(added, Ok(1));
-    }
-    grown(&mut table, 200 * (200 + size_of::<gate::Tuple>()), "tokens");
-    for number in 0..300 {
-        let relay = &mut table.stage.relay;
-        let blocked = relay.grants.block(&name(number), minute, &relay.ctx);
-        assert_eq!(blocked.map_err(|refusal| refusal.detail), Ok(()));
-    }
-    grown(&mut table, 300 * 200, "blocks");
-    for number in 0..400 {
-        let relay = &mut table.stage.relay;
-        let whom = (name(number), at("10.0.0.1:1").ip());
-        let barred = relay.grants.bar(&whom, minute, &relay.ctx);
-        assert_eq!(barred.map_err(|refusal| refusal.detail), Ok(()));
-    }
-    grown(&mut table, 400 * 200, "barred");
-    let mut records = 0;
-    for number in 0..600 {
-        let change = plain(&format!("{long}-{number}"));
-        records += change.held_bytes();
-        assert_eq!(table.change(change), 0);
-    }
-    grown(&mut table, 2 * records, "what waits for the disk");
 }
 
 /// Changes on their way count with their requests and their records.

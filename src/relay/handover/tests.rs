@@ -252,24 +252,24 @@ fn tickets_numbers_and_figures_go_on() {
         stage.relay.ctx.draw_ticket();
     }
     let cut = CutReason::ALL.map(CutReason::name)[0];
-    (0..3).for_each(|_| stage.relay.ctx.count_cut(cut));
+    (0..3).for_each(|_| stage.relay.ctx.counts.cut(cut));
     for _ in 0..3 {
         stage.client(GRANT);
     }
-    let (mut drawn, run) = (vec![stage.relay.ctx.draw()], stage.relay.ctx.run());
-    let began = stage.relay.ctx.counts().of(Count::Connections);
+    let (mut drawn, run) = (vec![stage.relay.ctx.random.draw()], stage.relay.ctx.run);
+    let began = stage.relay.ctx.counts.of(Count::Connections);
     assert_eq!(began, 3);
     for round in 1..4 {
         hand_over(&mut stage, OPTIONS);
         let ctx = &mut stage.relay.ctx;
         let job_id = ctx.draw_ticket();
         assert_eq!(job_id, JobId(5 + round));
-        assert_eq!(ctx.run(), run);
-        let next = ctx.draw();
+        assert_eq!(ctx.run, run);
+        let next = ctx.random.draw();
         assert!(!drawn.contains(&next));
         drawn.push(next);
-        assert_eq!(ctx.counts().of(Count::Connections), began);
-        assert_eq!(ctx.counts().cuts().get(cut), Some(&3));
+        assert_eq!(ctx.counts.of(Count::Connections), began);
+        assert_eq!(ctx.counts.cuts.get(cut), Some(&3));
     }
 }
 

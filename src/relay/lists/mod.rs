@@ -14,7 +14,6 @@ use super::api::AddToken;
 use super::context::Context;
 use super::{ADDRESSES_MAX, Action, ConnectionId, Job, JobId, RETRY_AFTER_SECONDS};
 use crate::gate::{RtpTuple, UdpClient, udp_clients};
-use crate::held::hash_map_bytes;
 use crate::http::{Refusal, Reply, Status, quoted};
 #[cfg(feature = "handover")]
 pub(super) use handover::{PendingCallState, pending_call};
@@ -54,20 +53,11 @@ pub(super) enum LookUp {
     TimedOut,
 }
 
-impl PendingCall {
-    /// Returns the bytes that its allocations take.
-    fn held_bytes(&self) -> usize {
-        let clients = &self.add.clients;
-        let hosts: usize = clients.iter().map(UdpClient::held_bytes).sum();
-        self.add.session.held_bytes() + clients.capacity() * size_of::<UdpClient>() + hosts
-    }
-}
-
 impl Lists {
-    /// Bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        let errands = self.errands.values().map(PendingCall::held_bytes);
-        hash_map_bytes(&self.errands) + errands.sum::<usize>() + self.held_by_collectings()
+    /// Returns whether no call waits.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.errands.is_empty() && self.collectings.is_empty()
     }
 
     /// Forgets a call whose client has left.

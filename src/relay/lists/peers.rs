@@ -13,7 +13,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Lists;
-use crate::held::table_bytes;
 use crate::http::{
     self, AnswerReader, Body, Part, Refusal, Reply, Status, elements, percent_encoded,
 };
@@ -126,15 +125,10 @@ impl PeerRequest {
             },
         }
     }
-
-    /// Returns the bytes that its allocations take: the rows that have come.
-    pub fn held_bytes(&self) -> usize {
-        self.rows.held_bytes()
-    }
 }
 
 fn request(peer: &Peer, rows: &Rows) -> String {
-    let OriginUrl { host, port, path } = peer.url();
+    let OriginUrl { host, port, path } = &peer.url;
     let list = match rows {
         Rows::Tokens => "list-tokens".to_owned(),
         Rows::Details => "list-tokens?details=1".to_owned(),
@@ -213,7 +207,7 @@ impl Lists {
             bytes: 0,
         };
         let request = request(whom, &collecting.rows);
-        Some((whom.address(), request, telling))
+        Some((whom.address, request, telling))
     }
 
     /// Notes the connection to a peer. `None`: there is no room for one.
@@ -257,7 +251,7 @@ impl Lists {
         let peers = ctx.settings().peers.iter().zip(&collecting.shares);
         let missing: Vec<String> = peers
             .filter(|(_, share)| !matches!(share, Share::Rows(_)))
-            .map(|(peer, _)| peer.address().to_string())
+            .map(|(peer, _)| peer.address.to_string())
             .collect();
         let has_rows = |share: &Share| matches!(share, Share::Rows(rows) if !rows.is_empty());
         let is_read = collecting.shares.iter().any(has_rows) && !collecting.reply.head_only;
@@ -320,22 +314,6 @@ impl Lists {
     pub fn has_collecting(&self, job_id: JobId) -> bool {
         self.collectings.contains_key(&job_id)
     }
-
-    /// Returns the bytes of rows that have come and are not written.
-    pub(super) fn held_by_collectings(&self) -> usize {
-        let table = table_bytes::<(JobId, Collecting)>(self.collectings.capacity());
-        let collectings = self.collectings.values();
-        let shares = collectings
-            .clone()
-            .flat_map(|collecting| &collecting.shares);
-        let rows = shares.map(|share| match share {
-            Share::Rows(blocks) => json::blocks_bytes(blocks),
-            // Rows that are being read belong to the connection.
-            Share::Unasked | Share::Asked(_) | Share::Missing => 0,
-        });
-        let places = collectings.map(|collecting| collecting.shares.capacity());
-        table + places.sum::<usize>() * size_of::<Share>() + rows.sum::<usize>()
-    }
 }
 
 #[cfg(test)]
@@ -391,11 +369,9 @@ mod tests {
                 bytes,
             };
             assert_eq!(telling.share(), (JobId(1), 3));
-            let before = telling.held_bytes();
             let told = telling.read(&mut &b"[{\"a\":1}"[..]);
             assert_eq!(matches!(told, Told::On), is_taken, "{bytes}");
             assert_eq!(matches!(told, Told::Nothing), !is_taken, "{bytes}");
-            assert_eq!(telling.held_bytes() > before, is_taken, "{bytes}");
         }
     }
 }

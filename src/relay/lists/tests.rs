@@ -112,14 +112,7 @@ fn a_call_with_names_is_answered_when_they_have_been_looked_up() {
             assert!(lists.resolves(job_id) && !lists.resolves(JobId(job_id.0 + 1)));
             assert_eq!(Vec::from_iter(lists.errands()), [(job_id, id)]);
         }
-        let held = lists.held_bytes();
-        let table = hash_map_bytes(&lists.errands);
-        let each = lists.errands.values().map(PendingCall::held_bytes);
-        assert!(held >= table + each.sum::<usize>(), "{held}");
-        assert!(
-            held > "a.example".len() + size_of::<PendingCall>() && held < 16 * 1024,
-            "{held}"
-        );
+        assert!(!lists.is_empty());
         match found {
             Some(found) => stage
                 .relay
@@ -163,26 +156,6 @@ fn assert_none_wait(stage: &Stage) {
         (0, 0)
     );
     assert_eq!(stage.calls, []);
-    assert_eq!(lists.held_bytes(), 0);
-}
-
-/// A call that waits holds its session's name, its clients and their names.
-#[test]
-fn what_waits_for_names_is_counted_in_bytes() {
-    let mut stage = Stage::new(&[API]);
-    let hosts = ["a", "b", "c"].map(|host| format!("{}.example:1", host.repeat(50)));
-    let mut add = add(&hosts.join(","));
-    add.session = crate::gate::SessionId::parse(&[b'x'; 200]).expect("a good sessionid");
-    let pending_call = PendingCall {
-        connection: stage.client(""),
-        reply: stage.relay.ctx.unread_reply(),
-        add,
-    };
-    let (held, least) = (
-        pending_call.held_bytes(),
-        200 + 3 * size_of::<UdpClient>() + 3 * 58,
-    );
-    assert!(held >= least && held <= 2 * least, "{held}");
 }
 
 #[test]
@@ -327,26 +300,6 @@ fn so_many_lists_of_the_whole_are_put_together_at_once() {
     answer(&mut stage, 0, &told("[]"));
     call(&mut stage, "GET /api/list-tokens");
     assert_eq!(stage.calls.len(), 8, "there is room again");
-}
-
-/// Rows that have come and are not written are counted, and what waits beside them.
-#[test]
-fn what_peers_have_told_is_counted_in_bytes() {
-    let mut stage = Stage::new(&[API, PEER, OTHER_PEER]);
-    let id = call(&mut stage, "GET /api/list-tokens");
-    let before = stage.relay.lists.held_bytes();
-    let lists = &stage.relay.lists;
-    // Each peer has a part, with rows at worst.
-    let parts = 2 * size_of::<std::collections::VecDeque<Vec<u8>>>();
-    assert!(before >= hash_map_bytes(&lists.collectings) + parts);
-    assert!(before < 8 * 1024, "{before}");
-    let rows = format!("[{{\"a\":\"{}\"}}]", "x".repeat(100_000));
-    answer(&mut stage, 0, &told(&rows));
-    let held = stage.relay.lists.held_bytes() - before;
-    assert!((100_000..=300_000).contains(&held), "{held}");
-    stage.lose(id);
-    let held = stage.relay.lists.held_bytes();
-    assert!(held < before, "{held} of {before} are left");
 }
 
 /// A successor resolves the names again.

@@ -13,8 +13,10 @@ use crate::time::Instant;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct BareInput {
     bare: Bare,
-    from: SocketAddr,
-    heard: Instant,
+    /// Address of its datagrams. Only this identifies them, as nothing in them does.
+    pub from: SocketAddr,
+    /// When its last datagram came.
+    pub heard: Instant,
 }
 
 impl BareInput {
@@ -27,16 +29,6 @@ impl BareInput {
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.bare.fits()
-    }
-
-    /// Returns the address of its datagrams. Only this identifies them, as nothing in them does.
-    pub fn from(&self) -> SocketAddr {
-        self.from
-    }
-
-    /// Returns when its last datagram came.
-    pub fn heard(&self) -> Instant {
-        self.heard
     }
 }
 
@@ -115,7 +107,7 @@ mod tests {
         let heard = |stage: &Stage| {
             let stream = stage.relay.streams.streams.get(id).expect("it runs");
             let bare = stream.bare.as_ref().expect("it sends no RTP");
-            (bare.from(), bare.heard())
+            (bare.from, bare.heard)
         };
         assert_eq!(heard(&stage), (from, stage.now));
         let before = stage.media(viewer).0.len();
@@ -126,7 +118,7 @@ mod tests {
             arrive(&mut stage, &media[at..to]);
             at = to;
             assert_eq!(heard(&stage), (from, stage.now));
-            assert_eq!(stage.relay.ctx.counts().of(Count::Datagrams), datagrams);
+            assert_eq!(stage.relay.ctx.counts.of(Count::Datagrams), datagrams);
             let got = stage.media(viewer).0.len() - before;
             assert_eq!(got, (whole - 3) * PACKET_BYTES, "{to}");
         }

@@ -53,7 +53,7 @@ impl Streams {
 
     /// Lets a stream's remuxed streams read ahead before `bytes` are appended.
     pub(super) fn make_way(&mut self, id: StreamId, bytes: usize, ctx: &mut Context) {
-        for remuxed in self.all_remuxed_of(id).into_iter().flatten() {
+        for remuxed in self.all_remuxed_of(id) {
             let bytes_max = READ_PER_BYTE.saturating_mul(bytes);
             self.catch_up(remuxed, bytes_max, usize::MAX, ctx);
         }
@@ -80,21 +80,17 @@ impl Streams {
     /// Reads one piece of the original's buffer. Returns its length; `None`: the stream is not
     /// behind any more.
     fn read_kept(&mut self, id: StreamId, bytes_max: usize, ctx: &mut Context) -> Option<usize> {
-        let remuxed = self.streams.get(id)?.remuxed.as_ref()?;
+        let remuxed = self.remuxed_as(id)?;
         let (original, cursor) = (remuxed.original, remuxed.behind()?);
-        let of = &self.streams.get(original)?.buffer;
-        let is_all = cursor == of.newest();
-        let mut remuxed = self.streams.get_mut(id)?.remuxed.take()?;
-        if is_all {
-            remuxed.keep_up();
-            self.streams.get_mut(id)?.remuxed = Some(remuxed);
+        if cursor == self.streams.get(original)?.buffer.newest() {
+            self.streams.get_mut(id)?.remuxed.as_mut()?.behind = None;
             ctx.notify(Event::RemuxCaughtUp(id));
             return None;
         }
-        let of = self.streams.get(original);
-        let piece = of.map_or(&[][..], |of| {
-            of.buffer.slice(cursor, bytes_max.min(PIECE_BYTES))
-        });
+        let mut remuxed = self.streams.get_mut(id)?.remuxed.take()?;
+        let buffer = self.streams.get(original).map(|stream| &stream.buffer);
+        let bytes_max = bytes_max.min(PIECE_BYTES);
+        let piece = buffer.map_or(&[][..], |buffer| buffer.slice(cursor, bytes_max));
         let bytes = piece.len();
         let mut out = std::mem::take(&mut self.remuxed);
         let fed = remuxed.read_on(piece, &mut out);
@@ -116,10 +112,7 @@ impl Streams {
 
     /// Returns whether a stream is remuxed and has yet to catch up.
     pub(super) fn is_behind(&self, id: StreamId) -> bool {
-        let remuxed = self
-            .streams
-            .get(id)
-            .and_then(|stream| stream.remuxed.as_ref());
+        let remuxed = self.remuxed_as(id);
         remuxed.is_some_and(|remuxed| remuxed.behind().is_some())
     }
 }

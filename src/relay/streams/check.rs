@@ -67,7 +67,7 @@ impl Streams {
         for (id, stream) in self.all_remuxed() {
             assert!(
                 self.all_remuxed_of(self.original_of(id))
-                    .contains(&Some(id)),
+                    .any(|its| its == id),
                 "a shadow has outlived its stream"
             );
             assert!(

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use super::Streams;
 use crate::gate::SessionId;
-use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::relay::context::Context;
 use crate::relay::event::Event;
 use crate::relay::{ConnectionId, Level, StreamId};
@@ -93,12 +92,6 @@ impl Draining {
         self.all.len()
     }
 
-    /// Returns the bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        let of_sessions = self.by_session.values().map(tree_map_bytes);
-        of_sessions.sum::<usize>() + tree_map_bytes(&self.all) + hash_map_bytes(&self.by_session)
-    }
-
     /// Checks the invariants. Returns how many streams drain.
     pub fn check(&self) -> usize {
         let of_sessions = self.by_session.values().map(BTreeMap::len);
@@ -133,10 +126,7 @@ impl Streams {
         let remuxed = in_order.into_iter().find_map(|id| {
             let its = &self.streams.get(id)?.session;
             let may_go = its == session || count(its) > count(session) + 1;
-            self.all_remuxed_of(id)
-                .into_iter()
-                .flatten()
-                .find(|_| may_go)
+            self.all_remuxed_of(id).find(|_| may_go)
         });
         if let Some(remuxed) = remuxed {
             self.cut_off_one(remuxed, "another stream takes its place", ctx);
@@ -145,7 +135,7 @@ impl Streams {
 
     /// Ends the output of a draining stream. Returns how many viewers it had.
     pub(super) fn cut_off(&mut self, id: StreamId, reason: &str, ctx: &mut Context) -> usize {
-        let of_remuxed = self.all_remuxed_of(id).into_iter().flatten();
+        let of_remuxed = self.all_remuxed_of(id);
         let of_remuxed = of_remuxed.map(|remuxed| self.cut_off_one(remuxed, reason, ctx));
         of_remuxed.sum::<usize>() + self.cut_off_one(id, reason, ctx)
     }
@@ -161,12 +151,10 @@ impl Streams {
         let viewers: Vec<ConnectionId> = stream.buffer.connections().collect();
         stream.attended_until = None;
         let (digest, count) = (stream.session.digest(), viewers.len());
-        ctx.log(
-            Level::Info,
-            format_args!(
-                "event=stream-cut-off session={digest} reason=\"{reason}\" viewers={count}"
-            ),
+        let line = format_args!(
+            "event=stream-cut-off session={digest} reason=\"{reason}\" viewers={count}"
         );
+        ctx.log(Level::Info, line);
         self.end_rest(id, ctx);
         for viewer in viewers {
             ctx.notify(Event::Close(viewer));
@@ -177,7 +165,7 @@ impl Streams {
     /// Ends the output of a stream to its UDP clients.
     pub(super) fn end_rest(&mut self, id: StreamId, ctx: &mut Context) {
         // The original goes last: it stays until its remuxed streams are gone.
-        for remuxed in self.all_remuxed_of(id).into_iter().flatten() {
+        for remuxed in self.all_remuxed_of(id) {
             self.end_own_rest(remuxed, ctx);
         }
         self.end_own_rest(id, ctx);
@@ -195,20 +183,10 @@ impl Streams {
         let digest = self.streams.get(id).map(|stream| stream.session.digest());
         if let Some(digest) = digest {
             let detail = "its clock is slower than its bytes may be sent";
-            ctx.log(
-                Level::Warn,
-                format_args!("event=rtp-rest-ends session={digest} detail=\"{detail}\""),
-            );
+            let line = format_args!("event=rtp-rest-ends session={digest} detail=\"{detail}\"");
+            ctx.log(Level::Warn, line);
         }
         self.end_rest(id, ctx);
-    }
-
-    /// Ends the output of the session's previous stream to UDP clients: another source has arrived
-    /// for them.
-    pub(super) fn end_rest_of(&mut self, session: &SessionId, ctx: &mut Context) {
-        if let Some(id) = self.draining.resting(session) {
-            self.end_rest(id, ctx);
-        }
     }
 }
 

@@ -148,7 +148,7 @@ impl Stream {
         };
         let source = self.source_address;
         let happening = ServerEvent::SourceTooFast {
-            id: self.id(ctx.run()),
+            id: self.id(ctx.run),
             source,
             what,
             max_bitrate: most,

@@ -8,10 +8,9 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
-use super::viewer::{Place, Viewing};
+use super::viewer::Place;
 use super::{Stream, StreamSource, Streams, hold};
 use crate::handover::{HandoverError, Line, Writer, must};
-use crate::http::Reply;
 use crate::relay::context::Context;
 use crate::relay::quota::Quota;
 use crate::relay::timers::Owner;
@@ -273,10 +272,9 @@ impl Streams {
             .sum()
     }
 
-    /// Whether a stream is made of another one.
+    /// Returns whether a stream is remuxed from another one.
     pub fn is_remuxed(&self, id: StreamId) -> bool {
-        let stream = self.streams.get(id);
-        stream.is_some_and(|stream| stream.remuxed.is_some())
+        self.remuxed_as(id).is_some()
     }
 
     /// The viewer in this slot.
@@ -382,13 +380,6 @@ impl StreamsState {
         let viewers = self.viewers.entry(stream).or_default();
         viewers.push((ViewerId::from_u64(line.number), viewer));
         Ok(())
-    }
-}
-
-impl Viewing {
-    /// How the request was answered.
-    pub fn reply_mut(&mut self) -> &mut Reply {
-        &mut self.reply
     }
 }
 

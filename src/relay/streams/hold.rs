@@ -67,7 +67,7 @@ impl Streams {
             return false;
         };
         if !is_watched
-            || ctx.is_closing()
+            || ctx.is_closing
             || !splicer.break_off(format, stream.buffer.header().to_vec())
         {
             return false;
@@ -75,7 +75,7 @@ impl Streams {
         let source = std::mem::replace(&mut stream.source, StreamSource::Held { until });
         let pull = stream.pull.take();
         let viewers = stream.buffer.viewer_count();
-        let id_told = stream.id(ctx.run());
+        let id_told = stream.id(ctx.run);
         ctx.emit(
             &stream.session,
             &ServerEvent::StreamHeld {
@@ -118,7 +118,7 @@ impl Streams {
         stream.buffer.begin_seam();
         (stream.input, stream.bare, stream.via) = (None, None, None);
         let what = ServerEvent::StreamGoesOn {
-            id: stream.id(ctx.run()),
+            id: stream.id(ctx.run),
             source: source_address,
         };
         ctx.emit(&stream.session, &what);

@@ -212,11 +212,6 @@ impl IcyBlock {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
-
-    /// Returns the bytes that its allocation takes.
-    pub fn held_bytes(&self) -> usize {
-        self.bytes.capacity()
-    }
 }
 
 /// Returns whether players know titles within a stream's media. A format that is not known yet may

@@ -53,7 +53,6 @@ use super::timers::Owner;
 use super::viewer_id::Mark;
 use super::{ConnectionId, Limits, PullId, StreamId};
 use crate::gate::SessionId;
-use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::slots::Slots;
 use crate::stream::{End, Figures, Pool};
 use crate::time::Instant;
@@ -108,6 +107,24 @@ pub(super) enum StreamSource {
     Gone,
 }
 
+impl StreamSource {
+    /// Returns the connection whose body is the source.
+    pub fn connection(self) -> Option<ConnectionId> {
+        match self {
+            StreamSource::Http(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Returns the address whose datagrams are the source.
+    pub fn address(self) -> Option<SocketAddr> {
+        match self {
+            StreamSource::Rtp(address) => Some(address),
+            _ => None,
+        }
+    }
+}
+
 /// Rows of UDP clients in the figures, at most.
 const UDP_CLIENTS_SHOWN_MAX: usize = 256;
 
@@ -135,22 +152,10 @@ impl Streams {
         }
     }
 
-    /// Returns the bytes that its allocations take.
+    /// Returns the memory of all streams, in bytes.
     pub fn held_bytes(&self) -> usize {
         let each = self.streams.iter().map(|(_, stream)| stream.held_bytes());
-        self.streams.held_bytes()
-            + each.sum::<usize>()
-            + hash_map_bytes(&self.running)
-            + self.draining.held_bytes()
-            + tree_map_bytes(&self.order)
-            + self.turns.held_bytes()
-            + (self.posting.capacity() + self.behind.capacity()) * size_of::<StreamId>()
-            + self.frame.held_bytes()
-            + self.icy_block.held_bytes()
-            + self.pool.held_bytes()
-            + self.spliced.capacity()
-            + self.remuxed.capacity()
-            + self.buckets.held_bytes()
+        self.pool.held_bytes() + each.sum::<usize>()
     }
 
     /// Returns whether the session's stream has a viewer.
@@ -170,17 +175,9 @@ impl Streams {
     /// Returns the origin's connection that sends a stream, if `pull` fetches it still. A held
     /// stream has none.
     pub fn fetched_from(&self, id: StreamId, pull: PullId) -> Option<ConnectionId> {
-        let stream = self
-            .streams
-            .get(id)
-            .filter(|stream| stream.pull == Some(pull))?;
-        match stream.source {
-            StreamSource::Http(connection) => Some(connection),
-            StreamSource::Rtp(_)
-            | StreamSource::Held { .. }
-            | StreamSource::Remuxed
-            | StreamSource::Gone => None,
-        }
+        let stream = self.streams.get(id)?;
+        let connection = stream.source.connection();
+        connection.filter(|_| stream.pull == Some(pull))
     }
 
     /// Returns the session's stream if it waits for a source and came from an origin.
@@ -197,11 +194,11 @@ impl Streams {
             all_remuxed: self.all_remuxed().count(),
             buffers_left: usize::try_from(self.pool.bytes_left).unwrap_or(0),
             figures: Figures {
-                bytes_received: ctx.counts().of(Count::BytesReceived),
-                bytes_sent: ctx.counts().of(Count::BytesSent),
-                skips: ctx.counts().of(Count::Skips),
+                bytes_received: ctx.counts.of(Count::BytesReceived),
+                bytes_sent: ctx.counts.of(Count::BytesSent),
+                skips: ctx.counts.of(Count::Skips),
             },
-            udp_bytes: ctx.counts().of(Count::UdpBytesSent),
+            udp_bytes: ctx.counts.of(Count::UdpBytesSent),
             ..Sums::default()
         };
         for (_, stream) in self.streams.iter() {
@@ -288,22 +285,16 @@ impl Streams {
             StreamSource::Rtp(_) => stream.heard().map(|heard| heard + idle_time),
             StreamSource::Http(_) | StreamSource::Remuxed | StreamSource::Gone => None,
         };
-        let rest = stream.rtp_out.rest_until;
-        let attended = stream.attended_until;
-        let remux_target = stream.cast_again_at;
-        let rests = stream.rests_until();
-        let bundle = stream.bundle.until();
-        let title = stream.programme.deadline();
         let all = [
             paced,
             reordered,
             gone,
-            rest,
-            attended,
-            remux_target,
-            rests,
-            bundle,
-            title,
+            stream.rtp_out.rest_until,
+            stream.attended_until,
+            stream.cast_again_at,
+            stream.rests_until(),
+            stream.bundle.until(),
+            stream.programme.deadline(),
         ];
         all.into_iter().flatten().min()
     }
@@ -348,16 +339,10 @@ impl Streams {
                 self.end(id, End::Lost, "its source did not come back", ctx);
                 return false;
             }
-            StreamSource::Rtp(_)
-            | StreamSource::Held { .. }
-            | StreamSource::Http(_)
-            | StreamSource::Remuxed
-            | StreamSource::Gone => {}
+            _ => {}
         }
-        if stream
-            .attended_until
-            .is_some_and(|until| until <= ctx.now())
-        {
+        let attended_until = stream.attended_until;
+        if attended_until.is_some_and(|until| until <= ctx.now()) {
             self.unattended(id, ctx);
             return false;
         }

@@ -23,7 +23,7 @@ pub(super) struct RemuxedStream {
     allowance: usize,
     /// Offset of the next byte that it reads from the original's buffer. `None`: it has caught up,
     /// and each new byte is fed to it.
-    behind: Option<u64>,
+    pub behind: Option<u64>,
 }
 
 /// An original's entry for one container.
@@ -108,19 +108,9 @@ impl RemuxedStream {
         }
     }
 
-    /// Sets the offset from which it has yet to read its original's buffer.
-    pub fn is_behind_from(&mut self, offset: u64) {
-        self.behind = Some(offset);
-    }
-
     /// Returns the offset of the next byte that it reads. `None`: it has caught up, or has ended.
     pub fn behind(&self) -> Option<u64> {
         self.behind.filter(|_| self.remuxer.is_some())
-    }
-
-    /// Records that it has read all: from now on each new byte is fed to it.
-    pub fn keep_up(&mut self) {
-        self.behind = None;
     }
 
     /// Returns the factor by which less of the original's source is read at once than this stream's
@@ -277,10 +267,10 @@ mod tests {
     fn a_remuxed_stream_that_is_behind_lets_a_third_be_read() {
         let mut remuxed = remuxed(Format::Flv, ts_output());
         assert_eq!(remuxed.part_wanted(), LARGER);
-        remuxed.is_behind_from(7);
+        remuxed.behind = Some(7);
         assert_eq!(remuxed.behind(), Some(7));
         assert_eq!(remuxed.part_wanted(), 3 * LARGER);
-        remuxed.keep_up();
+        remuxed.behind = None;
         assert_eq!((remuxed.behind(), remuxed.part_wanted()), (None, LARGER));
     }
 

@@ -113,7 +113,10 @@ impl Streams {
         };
         match stream {
             Ok(Some(stream)) => self.view(id, stream, reply, ctx),
-            Ok(None) => self.head_of(original, target.format().media_type(), reply, ctx),
+            Ok(None) => {
+                let stream = self.streams.get(original)?;
+                Some(stream.head(target.format().media_type(), reply, ctx))
+            }
             Err(RemuxError::NotYet) if may_wait && !reply.head_only => {
                 let idle_time = ctx.settings().limits.source_idle_time;
                 Some(WatchResponse::NotYet(ctx.now() + idle_time))
@@ -148,11 +151,7 @@ impl Streams {
     /// Returns whether this stream's segments are its session's: of a remuxed stream, only if the
     /// original has none.
     pub(super) fn is_played(&self, id: StreamId) -> bool {
-        let remuxed = self
-            .streams
-            .get(id)
-            .and_then(|stream| stream.remuxed.as_ref());
-        remuxed.is_none_or(|remuxed| {
+        self.remuxed_as(id).is_none_or(|remuxed| {
             let original = self.streams.get(remuxed.original);
             let told = original.map(|original| original.buffer.told());
             matches!(told, Some(Told::Known(format)) if segmented_as(format) == Some(remuxed.target))
@@ -276,17 +275,14 @@ impl Streams {
         let (digest, name) = (stream.session.digest(), target.format().name());
         let Some(id) = id else {
             let why = why.unwrap_or_default();
-            ctx.log(
-                Level::Warn,
-                format_args!("event=not-remuxed session={digest} to={name} detail=\"{why}\""),
-            );
+            let line =
+                format_args!("event=not-remuxed session={digest} to={name} detail=\"{why}\"");
+            ctx.log(Level::Warn, line);
             return Err(RemuxError::Unfit(why));
         };
         ctx.count(Count::Remuxed, 1);
-        ctx.log(
-            Level::Info,
-            format_args!("event=remux-begins session={digest} to={name}"),
-        );
+        let line = format_args!("event=remux-begins session={digest} to={name}");
+        ctx.log(Level::Info, line);
         Ok(id)
     }
 
@@ -336,7 +332,7 @@ impl Streams {
                 break;
             }
         }
-        remuxed.is_behind_from(at);
+        remuxed.behind = Some(at);
         self.remuxed = out;
         let fault = fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| remuxed.emptiness());
         if let Some(why) = fault {
@@ -354,7 +350,7 @@ impl Streams {
 
     /// Feeds new bytes to the remuxed streams that keep up.
     pub(super) fn feed_remuxed(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
-        for id in self.all_remuxed_of(id).into_iter().flatten() {
+        for id in self.all_remuxed_of(id) {
             if self.is_behind(id) {
                 continue;
             }
@@ -431,10 +427,9 @@ impl Streams {
             && let Some(RemuxedStream { target, .. }) = stream.remuxed
         {
             let (digest, name) = (stream.session.digest(), target.format().name());
-            ctx.log(
-                Level::Warn,
-                format_args!("event=remux-fails session={digest} to={name} detail=\"{why}\""),
-            );
+            let line =
+                format_args!("event=remux-fails session={digest} to={name} detail=\"{why}\"");
+            ctx.log(Level::Warn, line);
             let remux_targets = self
                 .streams
                 .get_mut(original)
@@ -452,7 +447,7 @@ impl Streams {
     /// Ends the remuxed streams of an ended stream. Those that are behind end when they have caught
     /// up.
     pub(super) fn end_remuxed(&mut self, id: StreamId, end: End, ctx: &mut Context) {
-        for remuxed in self.all_remuxed_of(id).into_iter().flatten() {
+        for remuxed in self.all_remuxed_of(id) {
             if !self.is_behind(remuxed) {
                 self.end_one_remuxed(remuxed, end, ctx);
             }
@@ -509,37 +504,33 @@ impl Streams {
                 remux_target.stream = remux_target.stream.filter(|stream| *stream != id);
             }
             let (digest, name) = (stream.session.digest(), target.format().name());
-            ctx.log(
-                Level::Info,
-                format_args!("event=remux-ends session={digest} to={name}"),
-            );
+            let line = format_args!("event=remux-ends session={digest} to={name}");
+            ctx.log(Level::Info, line);
             self.forget_if_over(original, ctx);
         }
     }
 
     /// Returns the streams that are remuxed from this one.
-    pub(super) fn all_remuxed_of(&self, id: StreamId) -> [Option<StreamId>; Target::ALL.len()] {
+    pub(super) fn all_remuxed_of(&self, id: StreamId) -> impl Iterator<Item = StreamId> + use<> {
         let stream = self.streams.get(id);
-        let mut remux_targets = stream.into_iter().flat_map(|stream| &stream.remux_targets);
-        [(); Target::ALL.len()].map(|()| {
-            remux_targets
-                .next()
-                .and_then(|remux_target| remux_target.stream)
-        })
+        let mut targets = stream.into_iter().flat_map(|stream| &stream.remux_targets);
+        let all = [(); Target::ALL.len()].map(|()| targets.next().and_then(|target| target.stream));
+        all.into_iter().flatten()
     }
 
     /// Returns a stream and its remuxed streams.
     pub(super) fn with_remuxed(&self, id: StreamId) -> impl Iterator<Item = StreamId> + use<> {
-        std::iter::once(id).chain(self.all_remuxed_of(id).into_iter().flatten())
+        std::iter::once(id).chain(self.all_remuxed_of(id))
+    }
+
+    /// Returns how a stream is remuxed, if it is.
+    pub(super) fn remuxed_as(&self, id: StreamId) -> Option<&RemuxedStream> {
+        self.streams.get(id)?.remuxed.as_ref()
     }
 
     /// Returns a stream's original, or itself.
     pub(super) fn original_of(&self, id: StreamId) -> StreamId {
-        let remuxed = self
-            .streams
-            .get(id)
-            .and_then(|stream| stream.remuxed.as_ref());
-        remuxed.map_or(id, |remuxed| remuxed.original)
+        self.remuxed_as(id).map_or(id, |remuxed| remuxed.original)
     }
 
     /// Returns whether anybody watches a stream, in any container.

@@ -19,7 +19,8 @@ use crate::udp_out::ClientFigures;
 /// A row of list-streams. It covers the streams that are remuxed from the stream.
 #[derive(Serialize)]
 pub struct Row<'a> {
-    id: PublicStreamId,
+    /// The stream's public id.
+    pub id: PublicStreamId,
     sessionid: &'a SessionId,
     /// The session's digest, as in the log.
     session: Digest,
@@ -73,11 +74,6 @@ struct RowSource {
 }
 
 impl Row<'_> {
-    /// Returns the stream's public id.
-    pub fn id(&self) -> PublicStreamId {
-        self.id
-    }
-
     /// Returns whether the stream belongs to this session.
     pub fn is_of(&self, session: &SessionId) -> bool {
         self.sessionid == session
@@ -184,7 +180,7 @@ impl Stream {
             skips,
         } = self.buffer.figures();
         Row {
-            id: self.id(ctx.run()),
+            id: self.id(ctx.run),
             sessionid: &self.session,
             session: self.session.digest(),
             source: (self.source != StreamSource::Gone).then(|| self.row_source()),

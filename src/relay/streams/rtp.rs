@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{StreamSource, Streams};
+use super::{Stream, Streams};
 use crate::gate::SessionId;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
@@ -20,8 +20,9 @@ pub(super) struct RtpInput {
     reorder: Reorder,
     /// The part of the disorder that has been counted.
     disorder_told: Disorder,
-    payload_type: u8,
-    heard: Instant,
+    pub payload_type: u8,
+    /// When its last packet came.
+    pub heard: Instant,
 }
 
 impl RtpInput {
@@ -49,16 +50,6 @@ impl RtpInput {
         self.sequence.fits()
             && self.reorder.fits()
             && self.disorder_told.fits(self.reorder.disorder())
-    }
-
-    /// Returns when its last packet came.
-    pub fn heard(&self) -> Instant {
-        self.heard
-    }
-
-    /// Returns its RTP payload type.
-    pub fn payload_type(&self) -> u8 {
-        self.payload_type
     }
 
     /// Returns whether it sends MPEG-TS. Only MPEG-TS is put into order.
@@ -91,8 +82,8 @@ impl Streams {
         let stream = self.streams.get(id)?;
         let of_bare = stream.bare.as_ref().map(|input| Known {
             ssrc: None,
-            from: input.from(),
-            heard: input.heard(),
+            from: input.from,
+            heard: input.heard,
         });
         let of_rtp = stream.input.as_ref().map(|input| Known {
             ssrc: Some(input.ssrc),
@@ -170,7 +161,8 @@ impl Streams {
     /// is gone. Bytes that do not fit the stream are dropped and begin no other stream.
     pub(super) fn finish_reorder(&mut self, id: StreamId, ctx: &mut Context) {
         let mut is_unlike = false;
-        while let Some(payload) = self.last_in_order(id) {
+        let last = |stream: &mut Stream| stream.input.as_mut()?.reorder.finish();
+        while let Some(payload) = self.streams.get_mut(id).and_then(last) {
             is_unlike = is_unlike || self.take_media(id, &payload, ctx).is_some();
         }
         if let Some(stream) = self.streams.get_mut(id)
@@ -178,11 +170,6 @@ impl Streams {
         {
             input.count_disorder(ctx);
         }
-    }
-
-    fn last_in_order(&mut self, id: StreamId) -> Option<Vec<u8>> {
-        let input = self.streams.get_mut(id)?.input.as_mut()?;
-        input.reorder.finish()
     }
 
     /// Forwards RTCP to the UDP clients as it came, if the stream's source sent it. Returns whether
@@ -222,19 +209,9 @@ impl Streams {
     /// Returns the session's stream if its source is an address, that address, and whether the
     /// source sends no RTP.
     pub fn rtp_source_of(&self, session: &SessionId) -> Option<(StreamId, SocketAddr, bool)> {
-        match self.running_source(session)? {
-            (id, StreamSource::Rtp(address)) => {
-                let is_bare = self.streams.get(id)?.bare.is_some();
-                Some((id, address, is_bare))
-            }
-            (
-                _,
-                StreamSource::Http(_)
-                | StreamSource::Held { .. }
-                | StreamSource::Remuxed
-                | StreamSource::Gone,
-            ) => None,
-        }
+        let (id, source) = self.running_source(session)?;
+        let is_bare = self.streams.get(id)?.bare.is_some();
+        Some((id, source.address()?, is_bare))
     }
 }
 
@@ -292,7 +269,7 @@ mod tests {
     }
 
     fn count(stage: &Stage, what: Count) -> u64 {
-        stage.relay.ctx.counts().of(what)
+        stage.relay.ctx.counts.of(what)
     }
 
     fn drain(stage: &mut Stage) -> Vec<Vec<u8>> {
@@ -311,7 +288,7 @@ mod tests {
     fn the_payload_type_decides_about_reordering() {
         for (payload_type, is_transport) in [(33, true), (32, false), (96, false), (0, false)] {
             let input = input(payload_type);
-            assert_eq!(input.payload_type(), payload_type);
+            assert_eq!(input.payload_type, payload_type);
             assert_eq!(input.is_transport(), is_transport, "{payload_type}");
             assert_eq!(input.deadline(), None);
         }

@@ -234,18 +234,13 @@ impl Streams {
             return;
         };
         let source = stream.source;
-        let address = match source {
-            StreamSource::Rtp(address) => Some(address),
-            StreamSource::Http(_)
-            | StreamSource::Held { .. }
-            | StreamSource::Remuxed
-            | StreamSource::Gone => None,
-        };
-        let random = || ctx.draw();
+        let random = || ctx.random.draw();
         // A stream without a source must not go back to its last source either.
         let not_for = match source {
             StreamSource::Held { .. } | StreamSource::Gone => stream.rtp_out.udp_out.source(),
-            StreamSource::Http(_) | StreamSource::Rtp(_) | StreamSource::Remuxed => address,
+            StreamSource::Http(_) | StreamSource::Rtp(_) | StreamSource::Remuxed => {
+                source.address()
+            }
         };
         stream.rtp_out.udp_out.set_clients(clients, not_for, random);
         let has_ended = stream.buffer.end().is_some();
@@ -269,7 +264,8 @@ impl Streams {
             && !is_behind
             && stream.needs_transport()
         {
-            stream.rtp_out.ts_output = Some(TsOutput::new(stream.buffer.newest(), ctx.draw()));
+            stream.rtp_out.ts_output =
+                Some(TsOutput::new(stream.buffer.newest(), ctx.random.draw()));
             self.rearm(id, ctx);
         }
     }
@@ -385,10 +381,8 @@ impl Streams {
         let fault = stream.rtp_fault(ctx);
         if let Some(fault) = fault.filter(|_| stream.rtp_out.udp_out.client_count() > 0) {
             let digest = stream.session.digest();
-            ctx.log(
-                Level::Warn,
-                format_args!("event=no-rtp session={digest} detail=\"{fault}\""),
-            );
+            let line = format_args!("event=no-rtp session={digest} detail=\"{fault}\"");
+            ctx.log(Level::Warn, line);
         }
     }
 }

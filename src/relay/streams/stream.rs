@@ -221,13 +221,13 @@ impl Stream {
 
     /// Returns when the newest datagram of its source came, if datagrams are its source.
     pub(super) fn heard(&self) -> Option<Instant> {
-        let of_rtp = self.input.as_ref().map(|input| input.heard());
-        of_rtp.or(self.bare.as_ref().map(|input| input.heard()))
+        let of_rtp = self.input.as_ref().map(|input| input.heard);
+        of_rtp.or(self.bare.as_ref().map(|input| input.heard))
     }
 
     /// Returns why it cannot go out over HTTP, if it cannot.
     pub(super) fn http_fault(&self) -> Option<String> {
-        let payload_type = self.input.as_ref()?.payload_type();
+        let payload_type = self.input.as_ref()?.payload_type;
         (payload_type != PAYLOAD_TYPE_MPEG_TS).then(|| {
             format!("the session's source sends RTP payload type {payload_type}; only type {PAYLOAD_TYPE_MPEG_TS} (MPEG-TS) goes out over HTTP")
         })
@@ -239,12 +239,46 @@ pub const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "it was aborted";
 const TAKEN_OVER: &str = "another source took over";
 
+/// Logs what is wrong with a stream's media, and what to do about it.
+#[cold]
+fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
+    let (event, detail) = match notice {
+        Notice::LargeGroup => (
+            "group-larger-than-buffer",
+            "viewers cannot begin at a key frame; raise --buffer",
+        ),
+        Notice::NoJoin => (
+            "no-join-point",
+            "nothing has come at which decoding can begin: viewers get the header and what comes",
+        ),
+        Notice::LongGroup => (
+            "group-longer-than-segment",
+            "segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance",
+        ),
+        Notice::NeedsFirstByte => (
+            "no-join-point",
+            "its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof",
+        ),
+        Notice::LetGo(_) => (
+            "format-let-go",
+            "not well-formed, or a header larger than is kept: viewers begin at the live edge",
+        ),
+    };
+    let format = match notice {
+        Notice::LetGo(format) => format!(" format={}", format.name()),
+        _ => String::new(),
+    };
+    let session = stream.session.digest();
+    let line = format_args!("event={event} session={session}{format} detail=\"{detail}\"");
+    ctx.log(Level::Warn, line);
+}
+
 /// Returns how a new stream is cut into segments, if HLS is on.
 pub(super) fn plan(ctx: &mut Context) -> Option<Plan> {
     ctx.settings().serves_hls.then(|| Plan {
         segment: ctx.settings().limits.hls_segment_time,
         buffer_bytes: 0,
-        tag: ctx.draw() as u32,
+        tag: ctx.random.draw() as u32,
         started: Duration::from_secs(ctx.settings().started_unix_seconds),
         began: ctx.now(),
         number_min: 0,
@@ -273,7 +307,10 @@ impl Streams {
         let before: Vec<StreamId> = draining.flat_map(|id| self.with_remuxed(id)).collect();
         let number = |id| Some(self.streams.get_mut(id)?.buffer.segments()?.next_number());
         let number_min = before.into_iter().filter_map(number).max().unwrap_or(0);
-        self.end_rest_of(&session, ctx);
+        // Another source has arrived for the session's UDP clients.
+        if let Some(id) = self.draining.resting(&session) {
+            self.end_rest(id, ctx);
+        }
         self.make_room_for_stream(&session, ctx);
         ctx.count(Count::Streams, 1);
         let serial = self.live_serial_next;
@@ -291,7 +328,7 @@ impl Streams {
         });
         let what = ServerEvent::StreamBegins {
             id: PublicStreamId {
-                run: ctx.run(),
+                run: ctx.run,
                 serial,
             },
             source: source_address,
@@ -375,18 +412,8 @@ impl Streams {
         // The format of a remuxed stream is known from its beginning.
         let is_told = was_undecided && stream.buffer.told() != Told::Undecided;
         let is_told = is_told && stream.remuxed.is_none();
-        let notice = stream.buffer.take_notice();
-        let digest = stream.session.digest();
-        match notice {
-            None => {}
-            Some(Notice::LargeGroup) => ctx.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
-            Some(Notice::NoJoin) => ctx.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"nothing has come at which decoding can begin: viewers get the header and what comes\"")),
-            Some(Notice::LongGroup) => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={digest} detail=\"segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance\"")),
-            Some(Notice::NeedsFirstByte) => ctx.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
-            Some(Notice::LetGo(format)) => ctx.log(Level::Warn, format_args!(
-                "event=format-let-go session={digest} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
-                format.name()
-            )),
+        if let Some(notice) = stream.buffer.take_notice() {
+            log_notice(stream, notice, ctx);
         }
         while let Some(connection) = self
             .streams
@@ -474,7 +501,7 @@ impl Streams {
             return;
         };
         let (source, pull) = (stream.source, stream.pull);
-        let known_as = stream.id(ctx.run());
+        let known_as = stream.id(ctx.run);
         let session = stream.session.clone();
         let figures = stream.buffer.figures();
         if self.running.get(&session) == Some(&id) {
@@ -546,7 +573,7 @@ impl Streams {
             if stream.remuxed.is_some() {
                 return self.forget_remuxed(&stream, id, ctx);
             }
-            let id_told = stream.id(ctx.run());
+            let id_told = stream.id(ctx.run);
             ctx.emit(&stream.session, &ServerEvent::StreamOver { id: id_told });
             self.draining.leave(&stream.session, stream.serial);
         }

@@ -1,4 +1,4 @@
-//! All streams, in a simulated server: their figures and rows, rate limits, memory and cut-offs.
+//! All streams, in a simulated server: their figures and rows, rate limits and cut-offs.
 
 use std::net::SocketAddr;
 
@@ -6,11 +6,9 @@ use serde_json::Value;
 
 #[cfg(feature = "remux")]
 use super::remux_target::RemuxTarget;
-use super::write_queue::Backlog;
-use super::{CutReason, Cuts, StreamSource, Streams, UDP_CLIENTS_SHOWN_MAX};
+use super::{CutReason, Cuts, StreamSource, UDP_CLIENTS_SHOWN_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
-use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
 use crate::relay::viewer_id::Mark;
@@ -111,7 +109,7 @@ fn datagrams_beyond_a_tokens_rate_are_dropped_counted_and_reported_once() {
             }
         };
         send(&mut stage, 70);
-        let count = |stage: &Stage, what| stage.relay.ctx.counts().of(what);
+        let count = |stage: &Stage, what| stage.relay.ctx.counts.of(what);
         assert_eq!(count(&stage, Count::TooFast), 0, "{kind}");
         assert_eq!(rows(&stage, (0, 0))[0].1["source"]["too_fast"], 0);
         send(&mut stage, 100);
@@ -627,102 +625,6 @@ fn many_viewers_are_lent_a_chunk_in_one_piece_and_few_in_three() {
     }
 }
 
-/// Each part of the streams counts with its own memory.
-#[test]
-fn every_part_of_the_streams_counts_as_memory() {
-    type Grow = (&'static str, fn(&mut Streams, StreamId), usize);
-    let live_id = size_of::<StreamId>();
-    let steps: [Grow; 6] = [
-        (
-            "spliced",
-            |it, _| it.spliced = Vec::with_capacity(1_000),
-            1_000,
-        ),
-        (
-            "remuxed",
-            |it, _| it.remuxed = Vec::with_capacity(1_000),
-            1_000,
-        ),
-        (
-            "posting",
-            |it, _| it.posting = Vec::with_capacity(64).into(),
-            64 * live_id,
-        ),
-        (
-            "behind",
-            |it, _| it.behind = Vec::with_capacity(64).into(),
-            64 * live_id,
-        ),
-        (
-            "a source's type",
-            |it, id| {
-                let stream = it.streams.get_mut(id).expect("it is there");
-                stream.source_type = Some(String::with_capacity(500));
-            },
-            500,
-        ),
-        (
-            "an origin's via",
-            |it, id| {
-                let stream = it.streams.get_mut(id).expect("it is there");
-                stream.via = Some(String::with_capacity(500));
-            },
-            500,
-        ),
-    ];
-    let options: &[&str] = if cfg!(feature = "hold") {
-        &["--hold=2"]
-    } else {
-        &[]
-    };
-    let mut stage = stage(options);
-    add(
-        &mut stage,
-        &format!("type=http,udp&sessionid=s&udp-clients={CLIENT}"),
-    );
-    put(&mut stage, "s", &packets(5_000));
-    let id = only_live(&stage);
-    let streams = &mut stage.relay.streams;
-    let empty = |streams: &mut Streams| {
-        streams.spliced = Vec::new();
-        streams.remuxed = Vec::new();
-        streams.posting = Default::default();
-        streams.behind = Default::default();
-        let stream = streams.streams.get_mut(id).expect("it is there");
-        (stream.source_type, stream.via) = (None, None);
-    };
-    empty(streams);
-    for (what, grow, bytes) in steps {
-        let before = streams.held_bytes();
-        grow(streams, id);
-        assert_eq!(streams.held_bytes(), before + bytes, "{what}");
-    }
-    empty(streams);
-    // The figures of the parts themselves are not zero.
-    let before = streams.held_bytes();
-    let stream = streams.streams.get(id).expect("it is there");
-    let (of_stream, of_session) = (stream.buffer.held_bytes(), stream.session.held_bytes());
-    assert!(of_stream > 0);
-    let of_out = stream.rtp_out.held_bytes();
-    assert!(of_out > 0);
-    let of_splicer = stream.splicer.as_ref().map_or(0, |it| size_of_val(&**it));
-    let least = of_stream + of_session + of_out + of_splicer;
-    assert!(stream.held_bytes() >= least && stream.held_bytes() < least + 1_000_000);
-    assert!(before >= stream.held_bytes() + streams.streams.held_bytes());
-    for number in 0..100 {
-        let name = format!("other{number}");
-        let session = SessionId::parse(name.as_bytes()).expect("a name");
-        streams.running.insert(session.clone(), id);
-        streams.draining.enter(&session, 1_000 + number, id);
-        streams.order.insert(1_000 + number, id);
-        streams.turns.line_up(0, id);
-    }
-    let (entry, key) = (size_of::<(u64, StreamId)>(), size_of::<SessionId>());
-    let least = 100 * (2 * (key + live_id) + 3 * entry + live_id);
-    let grown = streams.held_bytes() - before;
-    assert!((least..16 * least).contains(&grown), "{grown} of {least}");
-}
-
 #[cfg(feature = "remux")]
 #[test]
 fn the_errors_of_remuxed_streams_count_as_memory() {
@@ -951,46 +853,5 @@ fn sums_count_draining_streams_and_datagrams_of_ended_ones() {
         assert_eq!((over.running, over.draining), (0, 0), "{round}");
         assert!(over.udp_bytes >= draining.udp_bytes, "{round}");
         before = over.udp_bytes;
-    }
-}
-
-/// Queued and draining streams count with the memory that their queues report.
-#[test]
-fn queued_and_draining_streams_count_as_memory() {
-    let mut stage = stage(&[]);
-    add(&mut stage, "type=http&sessionid=s");
-    put(&mut stage, "s", &packets(20));
-    let id = only_live(&stage);
-    let streams = &mut stage.relay.streams;
-    type Kept = (fn(&mut Streams, u64, StreamId), fn(&Streams) -> usize);
-    let lines: [Kept; 4] = [
-        (
-            |it, _, id| assert_eq!(it.turns.line_up(0, id), Backlog::Little),
-            |it| it.turns.held_bytes(),
-        ),
-        (
-            |it, number, id| it.draining.enter(&name(&format!("s{number}")), number, id),
-            |it| it.draining.held_bytes(),
-        ),
-        (
-            |it, number, id| assert!(it.order.insert(number, id).is_none()),
-            |it| tree_map_bytes(&it.order),
-        ),
-        (
-            |it, number, id| {
-                let session = name(&format!("s{number}"));
-                assert!(it.running.insert(session, id).is_none());
-            },
-            |it| hash_map_bytes(&it.running),
-        ),
-    ];
-    for (place, (enter, own)) in lines.into_iter().enumerate() {
-        let before = (streams.held_bytes(), own(streams));
-        for number in 0..100 {
-            enter(streams, 1_000 + number, id);
-        }
-        let more = own(streams) - before.1;
-        assert!(more >= 100 * size_of::<StreamId>(), "{place}: {more}");
-        assert_eq!(streams.held_bytes() - before.0, more, "{place}");
     }
 }

@@ -130,7 +130,7 @@ impl Streams {
         };
         if stream.programme.change(ctx.now()) {
             let what = ServerEvent::StreamTitle {
-                id: stream.id(ctx.run()),
+                id: stream.id(ctx.run),
                 title: stream.programme.title(),
             };
             ctx.emit(&stream.session, &what);

@@ -28,7 +28,8 @@ pub type Place = (StreamId, ViewerId<ConnectionId>);
 pub struct Viewing {
     stream: StreamId,
     viewer: ViewerId<ConnectionId>,
-    pub(super) reply: Reply,
+    /// How the request is answered.
+    pub reply: Reply,
     /// The response's head is not written yet: the media type is unknown.
     owes_head: bool,
     framing: Outgoing,
@@ -81,11 +82,6 @@ impl Viewing {
             framing: Outgoing::Length,
             icy: None,
         }
-    }
-
-    /// Returns how the request is answered.
-    pub fn reply(&self) -> Reply {
-        self.reply
     }
 
     /// Returns the stream and the viewer's id in it.
@@ -213,17 +209,6 @@ impl Streams {
             },
             icy: None,
         }))
-    }
-
-    /// Returns the response to HEAD for a stream with this media type.
-    pub(super) fn head_of(
-        &self,
-        id: StreamId,
-        media_type: &str,
-        reply: Reply,
-        ctx: &Context,
-    ) -> Option<WatchResponse> {
-        Some(self.streams.get(id)?.head(media_type, reply, ctx))
     }
 
     /// Prepares the next write to a viewer: opens a chunk if none is open. Returns the response's
@@ -372,9 +357,9 @@ impl Streams {
         };
         stream.cuts.count(cut);
         let (bytes, time) = stream.buffer.behind(viewer, ctx.now());
-        ctx.count_cut(cut.name());
+        ctx.counts.cut(cut.name());
         let what = ServerEvent::ViewerCut {
-            id: ListedId::of_connection(ctx.run(), connection),
+            id: ListedId::of_connection(ctx.run, connection),
             address: peer,
             reason: cut.name(),
             behind_bytes: bytes,
@@ -389,7 +374,7 @@ impl Streams {
         let seen = stream.buffer.seen(viewer, ctx.now());
         if let Some(seen) = seen.filter(|seen| !seen.is_of_segment) {
             let what = ServerEvent::ViewerGoes {
-                id: ListedId::of_connection(ctx.run(), seen.connection),
+                id: ListedId::of_connection(ctx.run, seen.connection),
                 bytes: seen.bytes_sent,
                 skips: seen.skips,
             };
@@ -431,7 +416,7 @@ pub(super) const STREAM_POLICY: &str =
     "sandbox allow-same-origin; default-src 'none'; media-src 'self'";
 
 impl Stream {
-    fn head(&self, media_type: &str, reply: Reply, ctx: &Context) -> WatchResponse {
+    pub(super) fn head(&self, media_type: &str, reply: Reply, ctx: &Context) -> WatchResponse {
         let (is_chunked, reply) = framing(reply, ctx);
         let head = viewer_head(media_type, is_chunked, self, &reply);
         WatchResponse::Whole(head, reply)

@@ -74,11 +74,6 @@ impl WriteQueue {
         self.much.is_empty() && self.little.is_empty()
     }
 
-    /// Returns the bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        (self.much.capacity() + self.little.capacity()) * size_of::<StreamId>()
-    }
-
     /// Returns the stream whose turn it is.
     pub fn whose(&mut self) -> Option<StreamId> {
         if self.left == 0 || self.session_state(self.line).is_empty() {
@@ -240,14 +235,10 @@ mod tests {
         ];
         let mut turns = WriteQueue::new();
         assert!(turns.is_empty() && turns.whose().is_none());
-        assert_eq!(turns.held_bytes(), 0);
-        turns = WriteQueue::new();
         for (place, id) in ids().into_iter().enumerate() {
             assert_eq!(turns.line_up(bytes[place], id), lines[place], "{place}");
             assert!(!turns.is_empty());
-            assert!(turns.held_bytes() >= (place + 1) * size_of::<StreamId>());
         }
-        assert!(turns.held_bytes() < 64 * size_of::<StreamId>());
         let order = [(0, 32), (2, 8), (1, 32), (3, 8), (0, 32), (2, 8)];
         assert_eq!(turns_of(&mut turns, &bytes, 6), order);
         // The third stream has much from now on: it goes to the end of that queue.

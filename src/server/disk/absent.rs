@@ -51,10 +51,6 @@ impl Disk {
     pub fn next_result(&mut self) -> Option<(JobId, Done)> {
         match *self {}
     }
-
-    pub fn held_bytes(&self) -> usize {
-        match *self {}
-    }
 }
 
 impl TokenFile {

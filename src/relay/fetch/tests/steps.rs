@@ -80,7 +80,7 @@ impl Scene {
     /// Returns all reported events, in words.
     fn said(&mut self) -> Vec<String> {
         let mut said = Vec::new();
-        while let Some(event) = self.ctx.next_event() {
+        while let Some(event) = self.ctx.queue.pop_front() {
             said.push(match event {
                 Event::CallOrigin(id) => format!("call {}", id.to_u64()),
                 Event::OriginsExhausted(id) => format!("over {}", id.to_u64()),
@@ -119,7 +119,7 @@ impl Scene {
     /// Returns the jobs for names, with the names.
     fn sought(&mut self) -> Vec<(JobId, String)> {
         let mut sought = Vec::new();
-        while let Some(action) = self.ctx.next_action() {
+        while let Some(action) = self.ctx.actions.pop_front() {
             if let Action::Help(job_id, Job::Resolve(names)) = action {
                 sought.push((job_id, names[0].0.clone()));
             }
@@ -129,7 +129,7 @@ impl Scene {
 
     fn lines(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
-        while let Some(action) = self.ctx.next_action() {
+        while let Some(action) = self.ctx.actions.pop_front() {
             if let Action::Log(line) = action {
                 lines.push(format!("{line:?}"));
             }
@@ -138,13 +138,13 @@ impl Scene {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.ctx.timers().next()
+        self.ctx.timers.next()
     }
 
     /// So many deadlines are armed as are there.
     fn check(&self) {
         let armed = self.fetch.pulls.check(|_, _, _| true);
-        assert_eq!(self.ctx.timers().len(), armed);
+        assert_eq!(self.ctx.timers.len(), armed);
     }
 }
 
@@ -211,18 +211,6 @@ fn there_is_room_for_so_many_pulls_without_a_stream() {
         assert_eq!(scene.fetch.without_stream(), 299 - number);
         assert_eq!(scene.fetch.len(), 300);
     }
-}
-
-#[test]
-fn what_is_kept_of_what_is_fetched_counts() {
-    let mut scene = Scene::new(&[ONE, NAMED]);
-    let of_origins = scene.fetch.held_bytes();
-    assert!(of_origins > 0);
-    assert_eq!(of_origins, scene.fetch.origins.held_bytes());
-    scene.want("a");
-    let of_pulls = scene.fetch.pulls.held_bytes();
-    assert!(of_pulls > 0);
-    assert_eq!(scene.fetch.held_bytes(), of_origins + of_pulls);
 }
 
 /// After each answer of an origin, the next step. There are two origins; the first is a name with
@@ -513,7 +501,7 @@ fn a_round_that_brought_nothing_is_over_or_another_comes() {
         assert!(over.is_none(), "it is under way");
         scene.fetch.pulls.enter(id, Stage::Failed);
         if case.is_closing {
-            scene.ctx.begin_closing();
+            scene.ctx.is_closing = true;
         }
         scene.lines();
         let before = scene.fetch.failures();
@@ -598,7 +586,7 @@ fn a_stream_that_is_over_is_fetched_anew_if_somebody_watches_it_and_it_broke() {
             scene.fetch.pulls.entries.get_mut(id).expect("it").failures = 3;
             scene.ctx.set_now(at(1_000 + ran));
             if is_closing {
-                scene.ctx.begin_closing();
+                scene.ctx.is_closing = true;
             }
             let over = scene
                 .fetch

@@ -146,7 +146,7 @@ fn streams_of_all_kinds_go_on_in_another_core() {
         .collect();
     assert_eq!(old_ids.len(), 7, "a remuxed stream, too");
     let serial_next = stage.relay.streams.live_serial_next;
-    let begun = stage.relay.ctx.counts().of(Count::Streams);
+    let begun = stage.relay.ctx.counts.of(Count::Streams);
     let taken = stage.written.clone();
     stage.change_hands(OPTIONS);
     set_rtp(&mut stage);
@@ -157,15 +157,15 @@ fn streams_of_all_kinds_go_on_in_another_core() {
     stage.settle();
     assert_eq!(stage.media(stuck), (vec![7; 30_000], true));
     // Sources go on where they were.
-    let datagrams = stage.relay.ctx.counts().of(Count::Datagrams);
+    let datagrams = stage.relay.ctx.counts.of(Count::Datagrams);
     arrive(&mut stage, CAMERA, &rtp(5));
     arrive(&mut stage, BARE_CAMERA, &packets(7));
-    assert_eq!(stage.relay.ctx.counts().of(Count::Datagrams), datagrams + 2);
-    assert_eq!(stage.relay.ctx.counts().of(Count::Streams), begun);
+    assert_eq!(stage.relay.ctx.counts.of(Count::Datagrams), datagrams + 2);
+    assert_eq!(stage.relay.ctx.counts.of(Count::Streams), begun);
     // A new one is called like none before it.
     put(&mut stage, "held", 99_999_999, &packets(9));
     assert_eq!(
-        stage.relay.ctx.counts().of(Count::Streams),
+        stage.relay.ctx.counts.of(Count::Streams),
         begun,
         "it was held"
     );
@@ -194,7 +194,7 @@ fn the_old_core_keeps_nothing_of_streams_that_have_gone() {
     let (mut stage, _) = all_kinds();
     stage.tell().taken_over(OPTIONS).expect("it fits");
     let going: Vec<ConnectionId> = handover::connections(&stage.relay).collect();
-    assert!(stage.relay.ctx.timers().len() > 0);
+    assert!(stage.relay.ctx.timers.len() > 0);
     handover::let_go(&mut stage.relay, &going);
     assert_eq!(stage.relay.streams.len(), 0);
     stage.relay.check();

@@ -3,6 +3,7 @@
 
 use crate::gate::SessionId;
 use crate::relay::ConnectionId;
+use crate::relay::clients::WaitFor;
 use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
 
@@ -92,14 +93,14 @@ fn a_segment_wakes_only_the_requests_that_wait_for_it() {
     for (waiting, answered) in [(50, 1), (0, 51)] {
         stage.relay.received(source, &aac(2), stage.now);
         stage.relay.check();
-        assert_eq!(stage.relay.clients.blocked().len(), waiting);
+        assert_eq!(stage.relay.clients.waiting().len(WaitFor::List), waiting);
         stage.settle();
         let each = later.iter().chain([&next]);
         let is_answered = |id: &&ConnectionId| stage.text(**id).starts_with("HTTP/1.1 200");
         assert_eq!(each.filter(is_answered).count(), answered);
     }
     stage.lose(source);
-    assert_eq!(stage.relay.clients.blocked().held_bytes(), 0);
+    assert_eq!(stage.relay.clients.waiting().len(WaitFor::List), 0);
 }
 
 /// The highest possible number is too far ahead, like any other such number.
@@ -230,7 +231,7 @@ fn head_gets_the_same_head_as_get() {
         ),
         (&segment, Count::Segments, lists, "audio/aac", "immutable\n"),
     ] {
-        let count = |stage: &Stage, what| stage.relay.ctx.counts().of(what);
+        let count = |stage: &Stage, what| stage.relay.ctx.counts.of(what);
         let before = (count(&stage, what), count(&stage, other));
         let [got, head] = ["GET", "HEAD"].map(|method| {
             let id = request(&mut stage, &format!("{method} /stream/s/{name}"));
@@ -320,7 +321,7 @@ fn a_request_for_a_playlist_that_does_not_grow_waits_for_a_while() {
     let source = stage.client(PUT);
     // This is too short for a segment.
     stage.send(source, &aac(1));
-    let before = stage.relay.ctx.counts().of(Count::Playlists);
+    let before = stage.relay.ctx.counts.of(Count::Playlists);
     let head = request(&mut stage, "HEAD /stream/s/index.m3u8");
     assert!(
         stage.text(head).starts_with("HTTP/1.1 503 "),
@@ -330,7 +331,7 @@ fn a_request_for_a_playlist_that_does_not_grow_waits_for_a_while() {
     let waits = request(&mut stage, "GET /stream/s/index.m3u8");
     assert_eq!(stage.text(waits), "");
     // A request that waits is counted when it is answered.
-    assert_eq!(stage.relay.ctx.counts().of(Count::Playlists), before + 1);
+    assert_eq!(stage.relay.ctx.counts.of(Count::Playlists), before + 1);
     stage.wait_seconds(1);
     assert_eq!(stage.text(waits), "");
     stage.wait_seconds(30);
@@ -339,7 +340,7 @@ fn a_request_for_a_playlist_that_does_not_grow_waits_for_a_while() {
         "{}",
         stage.text(waits)
     );
-    assert_eq!(stage.relay.ctx.counts().of(Count::Playlists), before + 2);
+    assert_eq!(stage.relay.ctx.counts.of(Count::Playlists), before + 2);
     stage.lose(source);
 }
 

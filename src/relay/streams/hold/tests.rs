@@ -445,7 +445,7 @@ fn a_stream_that_no_source_can_continue_is_not_held() {
         let source = source(&mut stage, media);
         stage.viewer("a");
         if closes {
-            stage.relay.ctx.begin_closing();
+            stage.relay.ctx.is_closing = true;
         }
         stage.lose(source);
         let held = stage.relay.streams.held(&name("a"));

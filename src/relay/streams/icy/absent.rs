@@ -69,10 +69,6 @@ impl IcyBlock {
     pub fn bytes(&self) -> &[u8] {
         &[]
     }
-
-    pub fn held_bytes(&self) -> usize {
-        0
-    }
 }
 
 pub(super) fn describe(head: ResponseHead, _: &Stream, _: IcyMetadata) -> ResponseHead {

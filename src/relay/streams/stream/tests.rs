@@ -576,7 +576,7 @@ fn another_source_takes_over_where_it_may() {
         stage.send(source, b"and more");
         assert!(stage.media(after).0.ends_with(b"and more"));
         assert_eq!(
-            stage.relay.ctx.counts().of(Count::Streams),
+            stage.relay.ctx.counts.of(Count::Streams),
             1 + u64::from(takes_over)
         );
         stage.lose(source);
