@@ -775,24 +775,6 @@ mod tests {
         assert_eq!(room(&stage), (0, 0));
     }
 
-    fn waits_in_list(stage: &Stage) -> usize {
-        stage.relay.clients.reading.ahead.len()
-    }
-
-    #[test]
-    fn the_list_of_those_who_are_read_on_is_counted_in_bytes() {
-        let mut stage = Stage::new(&[]);
-        assert_eq!(waits_in_list(&stage), 0);
-        let ids: Vec<ConnectionId> = (0..90).map(|_| stage.client("")).collect();
-        for id in ids {
-            stage
-                .relay
-                .received(id, HEALTH.repeat(3).as_bytes(), stage.now);
-        }
-        let (held, each) = (waits_in_list(&stage), size_of::<ConnectionId>());
-        assert!((90 * each..=256 * each).contains(&held), "{held}");
-    }
-
     /// Memory of many heads is returned. Pipelined input has freed none yet.
     #[test]
     fn what_heads_took_is_freed_when_they_are_read_and_no_sooner() {

@@ -235,6 +235,7 @@ mod tests {
         ];
         let mut turns = WriteQueue::new();
         assert!(turns.is_empty() && turns.whose().is_none());
+        turns = WriteQueue::new();
         for (place, id) in ids().into_iter().enumerate() {
             assert_eq!(turns.line_up(bytes[place], id), lines[place], "{place}");
             assert!(!turns.is_empty());
