@@ -32,7 +32,7 @@ impl Relay {
             }
         };
         self.clients
-            .note_rtmp(id, name.as_deref().unwrap_or_default(), &mut self.ctx);
+            .note_rtmp(id, name.as_deref().unwrap_or_default(), &self.ctx);
         let name = name.map_err(|detail| Refusal::new(Status::BadRequest, detail));
         let name = name.and_then(|name| parse_session(&name));
         match self.admit_rtmp(caller, name.clone()) {
