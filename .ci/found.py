@@ -11,7 +11,7 @@ made    live.ts and live.mp4 have the file's units at the file's times to a tick
         and late. live.mp4 has one moov. Sound is at most 0.7 s further from its pictures than in the file. A viewer who comes before the
         source and a late viewer get the same status. In its own container the stream goes out as it is.
 hls     Each segment decodes by itself, but within a group that is longer than a segment may be. The segments have all pictures from the
-        first key frame on, and none is shorter than 0.2 s but the last.
+        first key frame on, and none is shorter than 0.2 s but the last. Each duration is true, and within the target.
 
 The lists below name the exceptions, with reasons. A reason that does not hold any more is a fault, too.
 """
@@ -147,7 +147,9 @@ def begins_with_key(data):
 def plain_lines(said):
     """What ffmpeg says, without numbers; but for what it says of the times that it makes itself."""
     said = re.sub(r"0x[0-9a-f]+|\d+", "N", said.decode(errors="replace"))
-    lines = [line for line in said.splitlines() if "repeated" not in line and "non monotonically increasing dts to muxer" not in line]
+    # A decoder that begins with an open group lacks pictures that a later one tells it to forget.
+    ignored = ("repeated", "non monotonically increasing dts to muxer", "mmco: unref short failure")
+    lines = [line for line in said.splitlines() if not any(part in line for part in ignored)]
     return {re.sub(r"^\[[^]]*\] *", "", line).strip() for line in lines}
 
 
@@ -265,12 +267,17 @@ ONLY_IN_MP4 = {"av1", "vp8", "vp9"}
 
 def container(data):
     """One that can be remuxed, or None."""
-    if any(data[0] == data[length] == data[2 * length] == 0x47 for length in (188, 204)):
+    if is_transport(data):
         return "mpegts"
     if data[4:8] in (b"ftyp", b"styp", b"moov"):
         # Without fragments nothing comes behind the header.
         return "mp4" if b"moof" in data else None
     return {b"FLV": "flv", b"\x1aE\xdf": "matroska"}.get(data[:3])
+
+
+def is_transport(data):
+    """MPEG-TS, from anywhere within a packet of 188, 192 or 204 bytes on."""
+    return any(set(data[at:at + 8 * length:length]) == {0x47} for length in (188, 192, 204) for at in range(length))
 
 
 def is_encrypted(data):
@@ -517,11 +524,15 @@ def made(address, name, data, kinds):
 
 @functools.cache
 def decoded(data):
-    """Which of pictures and sound decode, and what ffmpeg says about that."""
-    done = run(data, "ffmpeg", "-v", "error", "-i", "-", "-map", "0:v:0?", "-map", "0:a:0?", "-f", "framecrc", "-")
-    rows = done.stdout.decode().splitlines()
+    """When the first of pictures and of sound that decode are shown, and what ffmpeg says about that."""
+    done = run(data, "ffmpeg", "-v", "error", "-copyts", "-i", "-", "-map", "0:v:0?", "-map", "0:a:0?", "-f", "framecrc", "-")
+    rows, begins = done.stdout.decode().splitlines(), {}
     types = {row[12]: row.split()[-1] for row in rows if row.startswith("#media_type ")}
-    return {types.get(row[0]) for row in rows if row[0] != "#"}, plain_lines(done.stderr)
+    ticks = {row[4]: int(row.split()[-1].split("/")[0]) / int(row.split("/")[-1]) for row in rows if row.startswith("#tb ")}
+    for row in rows:
+        if row[0] != "#":
+            begins.setdefault(types.get(row[0]), int(row.split(",")[2]) * ticks[row[0]])
+    return begins, plain_lines(done.stderr)
 
 
 def playlist(address, names, viewer, data, codecs):
@@ -545,9 +556,11 @@ def playlist(address, names, viewer, data, codecs):
         if duration < 0.2:
             yield SEGMENTS, f"a segment of {duration} s"
     # All at once: what has ended is not there for long.
-    map_, segments = b"", []
+    map_, segments, breaks = b"", [], set()
     for line in lines:
-        if line.startswith("#EXT-X-MAP"):
+        if line == "#EXT-X-DISCONTINUITY":
+            breaks.add(len(segments))
+        elif line.startswith("#EXT-X-MAP"):
             map_ = fetch(address, f'{session}/{re.search("URI=.([^, ]*)[^, ]", line)[1]}')[1]
         elif line and not line.startswith("#"):
             status, body = fetch(address, f"{session}/{line}")
@@ -562,13 +575,19 @@ def playlist(address, names, viewer, data, codecs):
     keys = [packet.time for packet in track if packet.is_key]
     target = next(int(line.split(":")[1]) for line in lines if line.startswith("#EXT-X-TARGETDURATION"))
     is_long = any(behind - key > target + 0.5 for key, behind in zip(keys, keys[1:] + [track[-1].time]))
-    (old_kinds, old_said), said = decoded(data), collections.Counter()
-    for body, duration in zip(segments, durations):
+    for duration in durations:
+        if int(duration + 0.5) > target:
+            yield SEGMENTS, f"a segment of {duration} s is longer than the target of {target} s"
+    (old_kinds, old_said), said, last = decoded(data), collections.Counter(), None
+    for place, (body, duration) in enumerate(zip(segments, durations)):
         # ffmpeg does not tell what so little is; what is encrypted does not decode; segments end within a group that is longer than them.
         if not body or duration < 0.2 or is_encrypted(data) or is_long and not begins_with_key(body):
             continue
-        kinds, new_said = decoded(body)
-        said["has nothing that decodes"] += kind in old_kinds - kinds
+        begins, new_said = decoded(body)
+        said["has nothing that decodes"] += kind in old_kinds and kind not in begins
+        if last and last[0] == place - 1 and place not in breaks and kind in begins and abs(begins[kind] - last[1] - durations[place - 1]) > 0.3:
+            yield SEGMENTS, f"a segment of {durations[place - 1]} s lasts {begins[kind] - last[1]:.3f} s"
+        last = (place, begins[kind]) if kind in begins else None
         said.update("makes ffmpeg say: " + line for line in new_said - old_said if not is_unaligned(data))
     for says, count in said.items():
         if count:
