@@ -272,6 +272,20 @@ fn where_a_segment_was_overwritten_before_it_was_whole_the_next_says_so() {
 }
 
 #[test]
+fn the_first_three_segments_raise_the_target() {
+    let mut rig = Rig::new(BUFFER_BYTES);
+    let mut encoder = Encoder::new(Kind::Ts);
+    for (group, cuts) in [(2.0, 0), (5.0, 0), (3.0, 0), (6.0, 1), (2.0, 1)] {
+        // It counts from the group's key picture on.
+        encoder.group = group;
+        let bytes = encoder.run(group);
+        rig.feed(&bytes, group);
+        assert_eq!(rig.cutter.cuts_in_groups(), cuts, "a group of {group} s");
+    }
+    assert_eq!(rig.playlist().target, 5);
+}
+
+#[test]
 fn a_group_longer_than_the_target_ends_at_a_picture() {
     let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
     let mut encoder = Encoder::new(Kind::Ts);

@@ -1,9 +1,9 @@
 //! Decides where a stream's segments begin and end.
 //!
 //! A segment ends at the first join point that is at least [`Plan::segment`] behind its start. The
-//! target duration is the longest that a segment may be. It is settled with the second join point,
-//! or with the third segment if all before were broken off. Longer fragments of MP4 raise it as
-//! long as no playlist has been written. Then it never changes: if a group of pictures is longer,
+//! target duration is the longest that a segment may be. It goes by the first group of pictures,
+//! and rises if one of the first [`LISTED_MIN`] segments is longer. Before the first playlist,
+//! longer fragments of MP4 raise it, too. Then it never changes: if a group of pictures is longer,
 //! the segment ends within the group, at a join point or a picture before the target is reached. A
 //! fragment of MP4 that is longer is in no segment. After that, a jump of the times, a new header
 //! or another source, the next segment is marked as a discontinuity.
@@ -275,9 +275,8 @@ impl Cutter {
         // The unit before is in no segment.
         self.is_broken |= self.filling.is_none() && !self.segments.is_empty();
         let gap = point.time.since(last.time);
-        let gap_max = self
-            .target
-            .map_or(JUMP_TICKS, |target| JUMP_TICKS.min(ticks_within(target)));
+        let gap_max = self.settled_target().map_or(JUMP_TICKS, ticks_within);
+        let gap_max = gap_max.min(JUMP_TICKS);
         // A fragment may be longer than that, if it says so.
         let gap_max = gap_max.max(self.gap + ROUNDING_TICKS);
         if gap < -REORDER_TICKS || gap > gap_max {
@@ -290,22 +289,17 @@ impl Cutter {
         }
         while let Some(filling) = &self.filling {
             let ticks = point.time.since(filling.start.time);
-            if self.target.is_none() && ticks > GROUP_TICKS_MAX {
-                self.settle_target(GROUP_TICKS_MAX);
-                continue;
-            }
-            let is_too_long = self
-                .target
-                .is_some_and(|target| ticks > ticks_within(target));
+            let ticks_max = self.settled_target().map_or(GROUP_TICKS_MAX, ticks_within);
             // A join point is a better end than a picture. But a part that players have seen
             // belongs to the segment.
             let join = filling.end();
             let shown = self.parts.shown_until();
             let end = join.into_iter().chain(shown).max_by_key(|end| end.offset);
             let end = end.unwrap_or(last);
-            if !is_too_long || end.offset <= filling.start.offset {
+            if ticks <= ticks_max || end.offset <= filling.start.offset {
                 break;
             }
+            self.settle_target(GROUP_TICKS_MAX);
             let is_join = join.is_some_and(|join| join.offset == end.offset);
             self.cuts_in_groups += u64::from(!is_join);
             self.cut(end, is_join, header, now);
@@ -369,6 +363,11 @@ impl Cutter {
         let before = self.segments.iter().map(|segment| i64::from(segment.ticks));
         let longest = before.max().unwrap_or(0).max(groups * group);
         self.target.get_or_insert(seconds(longest));
+    }
+
+    /// Returns the target duration once it can only change for fragments of MP4.
+    fn settled_target(&self) -> Option<u32> {
+        self.target.filter(|_| self.made() >= LISTED_MIN as u64)
     }
 
     fn segment_ticks(&self) -> i64 {
@@ -487,17 +486,18 @@ impl Cutter {
         if self.made() + 1 >= LISTED_MIN as u64 {
             self.settle_target(ticks);
         }
-        let mut ticks_max = self.target.map_or(ticks, ticks_within);
+        let is_mp4 = self.kind() == Some(Kind::Mp4);
+        let may_rise = self.settled_target().is_none() || is_mp4 && self.listed_from == 0;
+        if let Some(target) = self.target.as_mut().filter(|_| may_rise) {
+            *target = seconds(ticks).max(*target);
+        }
+        let ticks_max = self.target.map_or(ticks, ticks_within);
         // Fragments tell their durations. That of the last picture of others is a guess.
-        if ticks > ticks_max && self.kind() == Some(Kind::Mp4) {
-            if self.listed_from > 0 {
-                self.cuts_in_groups += 1;
-                self.is_broken = true;
-                self.parts.give_up();
-                return;
-            }
-            self.target = Some(seconds(ticks));
-            ticks_max = ticks;
+        if ticks > ticks_max && is_mp4 {
+            self.cuts_in_groups += 1;
+            self.is_broken = true;
+            self.parts.give_up();
+            return;
         }
         let parts = self.parts.end(to, end);
         self.discontinuities += u64::from(filling.is_discontinuous);
