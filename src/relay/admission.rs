@@ -347,7 +347,7 @@ impl Gate<'_> {
         }
     }
 
-    /// Returns whether a browser with this Host would connect to this server directly, and not to a
+    /// Returns whether a browser with this Host may connect to this server directly, and not to a
     /// proxy.
     fn is_listener(&self, host: &str) -> bool {
         let (name, port) = split_host(host);
@@ -360,7 +360,8 @@ impl Gate<'_> {
             let ip = own.ip().to_canonical();
             let takes_loopback = ip.is_loopback() || ip.is_unspecified();
             let is_its = match address {
-                Some(address) => address == ip || (ip.is_unspecified() && address.is_loopback()),
+                // Of all its addresses, and those that lead to it by NAT, the server knows few.
+                Some(address) => address == ip || ip.is_unspecified(),
                 None => takes_loopback && name.eq_ignore_ascii_case("localhost"),
             };
             is_its && own.port() == port

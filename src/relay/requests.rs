@@ -24,8 +24,8 @@ use super::{
     ConnectionId, JobId, PullId, Relay, StreamId, icecast, metrics, pieces, shown, snapshot,
 };
 use crate::format::Format;
-use crate::gate::{SessionId, network_of};
-use crate::http::{self, Framing, Head, Refusal, Reply, Status};
+use crate::gate::SessionId;
+use crate::http::{self, Head, Refusal, Reply, Status};
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
 
@@ -104,7 +104,6 @@ impl Relay {
 
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
         let framing = head.framing_of_media();
-        let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
         self.clients.clear_seats(&self.ctx);
         let asked = RequestContext {
             caller,
@@ -120,7 +119,7 @@ impl Relay {
             },
             may_pass: &|| self.fetch.check_via(head.fields.via.as_deref()),
         };
-        let route = asked.route();
+        let (route, has_payload) = (asked.route(), asked.has_payload());
         let access_request = route.as_ref().ok().and_then(|route| asked.kept(route));
         self.clients.keep_claim(id, access_request);
         match route {
@@ -151,7 +150,7 @@ impl Relay {
                 admission,
                 session,
                 view,
-            }) if !has_payload => {
+            }) => {
                 self.clients.admit(id, admission, &mut self.ctx);
                 let reply = reply.kept_if(view.is_addressed_by(&head.target));
                 self.watch(
@@ -160,14 +159,6 @@ impl Relay {
                     head.fields.via.as_deref(),
                     (reply, true),
                 )
-            }
-            Ok(Route::Watch { .. }) => {
-                let refusal = Refusal::framing(
-                    Status::BadRequest,
-                    "a GET with a body; the body has no meaning here and must go",
-                );
-                self.clients
-                    .refuse(id, &refusal, reply.closing(), &mut self.ctx);
             }
             Ok(Route::Call(call)) if has_payload => {
                 self.clients
