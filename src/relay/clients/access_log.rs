@@ -202,34 +202,39 @@ fn push_session(line: &mut String, bytes: &[u8]) {
 impl Clients {
     /// A request has arrived.
     pub(super) fn note_request(&mut self, id: ConnectionId, head: &Head, ctx: &mut Context) {
-        let date = ctx.date();
-        if ctx.settings().has_access_log
-            && let Some(connection) = self.connections.get_mut(id)
-        {
-            let entry = Entry::new(connection.peer.ip(), date, head);
-            connection.access = Some(Box::new(entry));
-        }
+        self.note(id, ctx, |host, date| Entry::new(host, date, head));
     }
 
     /// A client by RTMP asks for a stream of this name.
     pub fn note_rtmp(&mut self, id: ConnectionId, name: &[u8], ctx: &mut Context) {
-        let date = ctx.date();
-        if ctx.settings().has_access_log
-            && let Some(connection) = self.connections.get_mut(id)
-        {
-            let entry = Entry::rtmp(connection.peer.ip(), date, name);
-            connection.access = Some(Box::new(entry));
-        }
+        self.note(id, ctx, |host, date| Entry::rtmp(host, date, name));
     }
 
     /// A request has been refused before its head was whole.
     pub(super) fn note_unread_request(&mut self, id: ConnectionId, ctx: &mut Context) {
+        self.note(id, ctx, Entry::unread);
+    }
+
+    fn note(
+        &mut self,
+        id: ConnectionId,
+        ctx: &mut Context,
+        entry: impl FnOnce(IpAddr, UnixTime) -> Entry,
+    ) {
         let date = ctx.date();
         if ctx.settings().has_access_log
             && let Some(connection) = self.connections.get_mut(id)
         {
-            let entry = Entry::unread(connection.peer.ip(), date);
-            connection.access = Some(Box::new(entry));
+            connection.access = Some(Box::new(entry(connection.peer.ip(), date)));
+        }
+    }
+
+    /// Notes how a request is answered whose line is written when its connection closes.
+    pub(super) fn note_status(&mut self, id: ConnectionId, status: Status) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Some(entry) = &mut connection.access
+        {
+            entry.status = Some(status);
         }
     }
 

@@ -10,7 +10,7 @@
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ─────────────────┤
 //!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ────┘
 //!                └─ refused with a body ─→ Lingering ─→ closed
-//! accept → Rtmp ─ publish ─→ Source ─→ Lingering ─→ closed      (at the port of `--rtmp`)
+//! accept → Opening ─ publish ─→ Source ─→ Lingering ─→ closed      (at the port of `--rtmp`)
 //! ```
 //!
 //! A proxy's connection begins with a ProxyHeader, which names the client. This server's own
@@ -92,6 +92,9 @@ pub struct Connection {
     /// It came to the port for RTMP. A successor does not get it.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_rtmp: bool,
+    /// What it publishes by RTMP, framed so.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    pub(super) publisher: Option<Box<Publisher>>,
     /// Address of the proxy whose PROXY protocol header named the peer.
     #[cfg_attr(
         feature = "handover",
@@ -113,14 +116,6 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
-    pub(super) fn new(is_shut: bool, now: Instant) -> Lingering {
-        Lingering {
-            until: now + LINGER_TIME,
-            bytes_left: LINGER_BYTES_MAX,
-            is_shut,
-        }
-    }
-
     /// Counts discarded input. Returns whether to close the connection now.
     pub fn drains(&mut self, bytes: usize) -> bool {
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
@@ -160,6 +155,7 @@ impl Connection {
             admission: None,
             access_request: None,
             is_rtmp: false,
+            publisher: None,
             introducer: None,
         }
     }
@@ -173,12 +169,20 @@ impl Connection {
         }
     }
 
-    /// Begins the first phase behind a proxy's header.
-    pub(super) fn begin(&mut self) {
-        self.phase = match self.is_rtmp.then(Publisher::new).flatten() {
-            Some(publisher) => Phase::Rtmp(Box::new(publisher)),
+    /// Begins behind a proxy's header.
+    pub(super) fn begin(&mut self, ctx: &Context) {
+        let http = ctx.settings().listeners.first();
+        let publisher = Publisher::new(http.map_or(80, |listener| listener.port()));
+        self.publisher = publisher.filter(|_| self.is_rtmp).map(Box::new);
+        self.phase = match self.publisher {
+            Some(_) => Phase::Opening,
             None => Phase::Head(HeadReader::default()),
         };
+    }
+
+    /// Returns whether its input is read as messages of RTMP.
+    pub(super) fn reads_rtmp(&self) -> bool {
+        self.publisher.is_some() && matches!(self.phase, Phase::Opening | Phase::Source(_))
     }
 
     /// Returns whether all output is written and no more will come.
@@ -193,10 +197,9 @@ impl Connection {
             Phase::Payload(payload) => payload.held_bytes(),
             Phase::Waiting(waiting) => waiting.held_bytes(),
             Phase::EventReader(following) => following.held_bytes(),
-            Phase::Rtmp(publisher) => publisher.memory_bytes(),
-            Phase::Source(source) => source.memory_bytes(),
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Head(_)
+            | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::ListResponse(_)
             | Phase::PendingCall(_)
@@ -217,8 +220,10 @@ impl Connection {
             .access_request
             .as_ref()
             .map_or(0, |access_request| access_request.held_bytes());
+        let publisher = self.publisher.as_ref().map_or(0, |it| it.memory_bytes());
         let proxies = forwarder + introducer;
-        self.input.capacity() + self.output.held_bytes() + phase + access + proxies + access_request
+        let request = access + access_request;
+        self.input.capacity() + self.output.held_bytes() + phase + publisher + request + proxies
     }
 
     /// Returns the client of its requests.
@@ -237,9 +242,8 @@ impl Connection {
         match &self.phase {
             Phase::Head(reader) => !reader.has_begun(),
             Phase::Source(_) => true,
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::ListResponse(_)
@@ -326,10 +330,9 @@ impl Clients {
                 request.fault = OriginError::Broken("it hung up without an answer");
             }
             Phase::Lingering(_)
-            | Phase::ProxyHeader
+            | Phase::Opening
             | Phase::PeerRequest(_)
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
@@ -345,7 +348,12 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id) {
             ctx.freed(connection.input.capacity());
             (connection.input, connection.copied) = (Vec::new(), 0);
-            connection.phase = Phase::Lingering(Lingering::new(false, ctx.now()));
+            connection.publisher = None;
+            connection.phase = Phase::Lingering(Lingering {
+                until: ctx.now() + LINGER_TIME,
+                bytes_left: LINGER_BYTES_MAX,
+                is_shut: false,
+            });
         }
         ctx.act(Action::ReadOn(id));
         self.after_output(id, ctx);

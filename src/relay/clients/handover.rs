@@ -81,9 +81,7 @@ impl Clients {
     /// Returns what a client does; `None` for a connection that this server made.
     pub fn stand(&self, id: ConnectionId) -> Option<Stand> {
         Some(match &self.connections.get(id)?.phase {
-            Phase::ProxyHeader | Phase::Head(_) | Phase::Rtmp(_) | Phase::Lingering(_) => {
-                Stand::Idle
-            }
+            Phase::Opening | Phase::Head(_) | Phase::Lingering(_) => Stand::Idle,
             Phase::Source(source) if source.reply.is_some() => Stand::Asks(EntryPoint::Put),
             Phase::EventReader(_) => Stand::Asks(EntryPoint::Events),
             Phase::Payload(_)
@@ -117,7 +115,7 @@ impl Clients {
         } = connection;
         let is_idle = matches!(
             connection.phase,
-            Phase::ProxyHeader | Phase::Head(_) | Phase::Lingering(_)
+            Phase::Opening | Phase::Head(_) | Phase::Lingering(_)
         );
         let forwarder = connection.forwarder.as_deref();
         let by_door = match (connection.introducer.as_deref(), forwarder) {
@@ -290,10 +288,9 @@ impl Clients {
             },
             Phase::EventReader(_) => drop(self.readers.insert(id)),
             Phase::Head(_) | Phase::OriginRequest(_) if !has_read_all => self.wait_ahead(id),
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Head(_)
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::ListResponse(_)
@@ -440,9 +437,8 @@ impl Phase {
             Phase::Payload(payload) => payload.fits(),
             Phase::Source(source) => source.fits(),
             Phase::Viewer(viewing) => viewing.fits(),
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Head(_)
-            | Phase::Rtmp(_)
             | Phase::Waiting(_)
             | Phase::ListResponse(_)
             | Phase::EventReader(_)
@@ -462,9 +458,8 @@ impl Phase {
             Phase::Viewer(viewing) => Some(viewing.reply_mut()),
             Phase::Waiting(waiting) => Some(&mut waiting.reply),
             Phase::ListResponse(listing) => Some(&mut listing.reply),
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Head(_)
-            | Phase::Rtmp(_)
             | Phase::EventReader(_)
             | Phase::PendingCall(_)
             | Phase::OriginRequest(_)
