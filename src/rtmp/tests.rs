@@ -1,5 +1,6 @@
 use super::sample::{asking, command, connect, handshake, message};
 use super::*;
+use std::collections::VecDeque;
 
 /// A publisher, with the results so far.
 struct Stage {
@@ -166,29 +167,27 @@ fn recordings_may_interleave_their_messages() {
         let mut whole = Stage::new();
         whole.send(sent);
         let mut stage = Stage::admitted();
-        let mut pair = Vec::new();
-        for (kind, time, body) in whole.tags() {
-            if kind == 18 {
-                stage.send(&message((5, kind, time), &body, 128));
-                continue;
-            }
-            let chunk_stream = if pair.is_empty() { 4 } else { 6 };
-            let bytes = message((chunk_stream, kind, time), &body, 128);
-            let (first, rest) = bytes.split_at(bytes.len().min(12 + 128));
-            let chunks = std::iter::once(first).chain(rest.chunks(1 + 128));
-            pair.push(chunks.map(<[u8]>::to_vec).collect::<Vec<_>>());
-            if let [one, other] = &mut pair[..] {
-                while !one.is_empty() || !other.is_empty() {
-                    for chunks in [&mut *one, &mut *other] {
-                        if !chunks.is_empty() {
-                            stage.send(&chunks.remove(0));
-                        }
-                    }
-                }
-                pair.clear();
+        let tags = whole.tags();
+        let mut rest = &tags[..];
+        while let Some((tag, behind)) = rest.split_first() {
+            let other = behind.first().filter(|other| tag.0 != 18 && other.0 != 18);
+            let pair = [Some(tag), other].into_iter().flatten();
+            rest = &rest[pair.clone().count()..];
+            let mut pair = [4, 6]
+                .into_iter()
+                .zip(pair)
+                .map(|(id, (kind, time, body))| {
+                    let bytes = message((id, *kind, *time), body, 128);
+                    let (first, rest) = bytes.split_at(bytes.len().min(12 + 128));
+                    let chunks = std::iter::once(first).chain(rest.chunks(1 + 128));
+                    chunks.map(<[u8]>::to_vec).collect::<VecDeque<_>>()
+                });
+            let mut pair = [pair.next(), pair.next()].map(Option::unwrap_or_default);
+            while pair.iter().any(|chunks| !chunks.is_empty()) {
+                let chunks = pair.iter_mut().filter_map(VecDeque::pop_front);
+                chunks.for_each(|chunk| stage.send(&chunk));
             }
         }
-        pair.concat().iter().for_each(|chunk| stage.send(chunk));
         assert!(stage.tags() == whole.tags(), "{publisher}");
         assert!(stage.media == flv, "{publisher}");
     }
