@@ -171,9 +171,14 @@ impl Connection {
 
     /// Begins behind a proxy's header.
     pub(super) fn begin(&mut self, ctx: &Context) {
-        let http = ctx.settings().listeners.first();
-        let publisher = Publisher::new(http.map_or(80, |listener| listener.port()));
-        self.publisher = publisher.filter(|_| self.is_rtmp).map(Box::new);
+        let http_port = || {
+            ctx.settings()
+                .listeners
+                .first()
+                .map_or(80, SocketAddr::port)
+        };
+        let publisher = self.is_rtmp.then(|| Publisher::new(http_port()));
+        self.publisher = publisher.flatten().map(Box::new);
         self.phase = match self.publisher {
             Some(_) => Phase::Opening,
             None => Phase::Head(HeadReader::default()),
