@@ -111,9 +111,14 @@ fn a_publisher_by_rtmp_comes_back() {
     until("it runs", || server.stream("demo"));
     let mut viewer = Viewer::ask(server.address(), "/stream/demo");
     assert_eq!(viewer.read(13), b"FLV\x01\x05\0\0\0\x09\0\0\0\0");
+    // Within its handshake.
+    let mut early = Client::connect(port.expect("it listens"));
+    early.send(&sent[..2_000]);
+    early.receive();
     let server = succeed(server, &options);
     assert_eq!(server.rtmp, port);
     publisher.rest();
+    early.rest();
     assert_eq!(server.stream("demo").expect("it is held")["held"], true);
     let mut again = Client::connect(port.expect("it listens"));
     again.send(sent);

@@ -129,9 +129,7 @@ pub fn uncopied_bytes(relay: &mut Relay) -> usize {
 /// Closes all connections by RTMP: their sources break here, and come back to the successor.
 pub fn close_rtmp(relay: &mut Relay, now: Instant) {
     relay.ctx.set_now(now);
-    for id in relay.clients.all_rtmp() {
-        relay.clients.close(id, &mut relay.ctx);
-    }
+    relay.clients.close_rtmp(&mut relay.ctx);
     relay.dispatch_events();
 }
 

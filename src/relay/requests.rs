@@ -24,7 +24,7 @@ use super::{
     ConnectionId, JobId, PullId, Relay, StreamId, icecast, metrics, pieces, shown, snapshot,
 };
 use crate::format::Format;
-use crate::gate::SessionId;
+use crate::gate::{SessionId, network_of};
 use crate::http::{self, Head, Refusal, Reply, Status};
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
@@ -38,7 +38,7 @@ impl Relay {
                 caller,
                 reply,
             } => self.request(id, &head, caller, reply),
-            ClientEvent::Rtmp(request) => self.request_rtmp(id, request),
+            ClientEvent::Rtmp(name) => self.publish_rtmp(id, name),
             ClientEvent::Called { call, reply } => self.call(id, call, reply),
             // A connection that ends may also be a broken one. With `--hold` the server treats it
             // as broken.
@@ -196,7 +196,6 @@ impl Relay {
         let id = self
             .streams
             .begin_live(session, content_type, source, address, &mut self.ctx);
-        self.note_protocol(id, source);
         self.refresh_clients(id);
         self.limit_source(id);
         id
@@ -226,10 +225,7 @@ impl Relay {
         while let Some((id, bytes)) = anew {
             let (source, pull) = self.streams.source_of(id).unzip();
             match source {
-                Some(source @ StreamSource::Http(connection)) => {
-                    self.clients.turn_source(connection, id);
-                    self.note_protocol(id, source);
-                }
+                Some(StreamSource::Http(connection)) => self.clients.turn_source(connection, id),
                 Some(StreamSource::Rtp(address)) => self.rtp_in.is_source(address, id),
                 _ => {}
             }

@@ -283,11 +283,11 @@ impl Server {
                         }
                     }
                 };
-                self.accept_from(listener, Protocol::Http { is_passed: false })?;
+                self.accept_from(listener, Protocol::Http)?;
             }
         }
         for listener in inherited {
-            self.accept_from(Listener::tcp(listener), Protocol::Http { is_passed: true })?;
+            self.accept_from(Listener::tcp(listener), Protocol::HttpPassed)?;
         }
         Ok(())
     }
@@ -327,7 +327,7 @@ impl Server {
             .register(token, self.poll.registry())
             .map_err(failed)?;
         match protocol {
-            Protocol::Http { .. } => {
+            Protocol::Http | Protocol::HttpPassed => {
                 self.console.tell(&format!("listening http {listener}"));
                 self.relay.add_listener(listener.address().map_err(failed)?);
             }

@@ -10,7 +10,7 @@
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ─────────────────┤
 //!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ────┘
 //!                └─ refused with a body ─→ Lingering ─→ closed
-//! accept → Rtmp ─ publish ─→ Source ─→ Lingering ─→ closed      (at the port of `--rtmp`)
+//! accept → Opening ─ publish ─→ Source ─→ Lingering ─→ closed      (at the port of `--rtmp`)
 //! ```
 //!
 //! A proxy's connection begins with a ProxyHeader, which names the client. This server's own
@@ -90,6 +90,9 @@ pub struct Connection {
     /// It came to the port for RTMP. A successor does not get it.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_rtmp: bool,
+    /// What it publishes by RTMP, framed so.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    pub(super) publisher: Option<Box<Publisher>>,
     /// Address of the proxy whose PROXY protocol header named the peer.
     #[cfg_attr(
         feature = "handover",
@@ -111,14 +114,6 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
-    pub(super) fn new(is_shut: bool, now: Instant) -> Lingering {
-        Lingering {
-            until: now + LINGER_TIME,
-            bytes_left: LINGER_BYTES_MAX,
-            is_shut,
-        }
-    }
-
     /// Counts discarded input. Returns whether to close the connection now.
     pub fn drains(&mut self, bytes: usize) -> bool {
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
@@ -157,6 +152,7 @@ impl Connection {
             admission: None,
             access_request: None,
             is_rtmp: false,
+            publisher: None,
             introducer: None,
         }
     }
@@ -170,12 +166,25 @@ impl Connection {
         }
     }
 
-    /// Begins the first phase behind a proxy's header.
-    pub(super) fn begin(&mut self) {
-        self.phase = match self.is_rtmp.then(Publisher::new).flatten() {
-            Some(publisher) => Phase::Rtmp(Box::new(publisher)),
+    /// Begins behind a proxy's header.
+    pub(super) fn begin(&mut self, ctx: &Context) {
+        let http_port = || {
+            ctx.settings()
+                .listeners
+                .first()
+                .map_or(80, SocketAddr::port)
+        };
+        let publisher = self.is_rtmp.then(|| Publisher::new(http_port()));
+        self.publisher = publisher.flatten().map(Box::new);
+        self.phase = match self.publisher {
+            Some(_) => Phase::Opening,
             None => Phase::Head(HeadReader::default()),
         };
+    }
+
+    /// Returns whether its input is read as messages of RTMP.
+    pub(super) fn reads_rtmp(&self) -> bool {
+        self.publisher.is_some() && matches!(self.phase, Phase::Opening | Phase::Source(_))
     }
 
     /// Returns whether all output is written and no more will come.
@@ -199,9 +208,8 @@ impl Connection {
         match &self.phase {
             Phase::Head(reader) => !reader.has_begun(),
             Phase::Source(_) => true,
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::ListResponse(_)
@@ -288,10 +296,9 @@ impl Clients {
                 request.fault = OriginError::Broken("it hung up without an answer");
             }
             Phase::Lingering(_)
-            | Phase::ProxyHeader
+            | Phase::Opening
             | Phase::PeerRequest(_)
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
@@ -307,7 +314,12 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id) {
             ctx.freed(connection.input.capacity());
             connection.input = Copied::default();
-            connection.phase = Phase::Lingering(Lingering::new(false, ctx.now()));
+            connection.publisher = None;
+            connection.phase = Phase::Lingering(Lingering {
+                until: ctx.now() + LINGER_TIME,
+                bytes_left: LINGER_BYTES_MAX,
+                is_shut: false,
+            });
         }
         ctx.act(Action::ReadOn(id));
         self.after_output(id, ctx);

@@ -72,7 +72,7 @@ impl Connection {
             Phase::Head(_) if self.output.is_empty() => {
                 Some((self.progress + limits.keep_alive_time, "no request came"))
             }
-            Phase::ProxyHeader | Phase::Payload(_) | Phase::Rtmp(_) => Some((
+            Phase::Opening | Phase::Payload(_) => Some((
                 self.progress + limits.head_time,
                 "its request took too long",
             )),
@@ -171,8 +171,7 @@ impl Clients {
             Phase::EventReader(_) => self.comment(id, ctx),
             Phase::PendingCall(job_id) => return Some(ClientEvent::TimedOut(*job_id)),
             // These get no answer.
-            Phase::ProxyHeader
-            | Phase::Rtmp(_)
+            Phase::Opening
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::PeerRequest(_)

@@ -60,9 +60,7 @@ impl Clients {
     /// Returns what a client does; `None` for a connection that this server made.
     pub fn stand(&self, id: ConnectionId) -> Option<Stand> {
         Some(match &self.connections.get(id)?.phase {
-            Phase::ProxyHeader | Phase::Head(_) | Phase::Rtmp(_) | Phase::Lingering(_) => {
-                Stand::Idle
-            }
+            Phase::Opening | Phase::Head(_) | Phase::Lingering(_) => Stand::Idle,
             Phase::Source(source) if source.reply.is_some() => Stand::Asks(EntryPoint::Put),
             Phase::EventReader(_) => Stand::Asks(EntryPoint::Events),
             Phase::Payload(_)
@@ -96,7 +94,7 @@ impl Clients {
         } = connection;
         let is_idle = matches!(
             connection.phase,
-            Phase::ProxyHeader | Phase::Head(_) | Phase::Lingering(_)
+            Phase::Opening | Phase::Head(_) | Phase::Lingering(_)
         );
         let forwarder = connection.forwarder.as_deref();
         let by_door = match (connection.introducer.as_deref(), forwarder) {
@@ -237,7 +235,17 @@ impl Clients {
             },
             Phase::EventReader(_) => drop(self.readers.insert(id)),
             Phase::Head(_) | Phase::OriginRequest(_) if !has_read_all => self.wait_ahead(id),
-            _ => {}
+            Phase::Opening
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::ListResponse(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
+            | Phase::Lingering(_) => {}
         }
         self.queue(id);
         self.rearm(id, ctx);
@@ -328,7 +336,16 @@ impl Phase {
             Phase::Payload(payload) => payload.fits(),
             Phase::Source(source) => source.fits(),
             Phase::Viewer(viewing) => viewing.fits(),
-            _ => true,
+            Phase::Opening
+            | Phase::Head(_)
+            | Phase::Waiting(_)
+            | Phase::ListResponse(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
+            | Phase::Lingering(_) => true,
         }
     }
 
@@ -340,7 +357,14 @@ impl Phase {
             Phase::Viewer(viewing) => Some(&mut viewing.reply),
             Phase::Waiting(waiting) => Some(&mut waiting.reply),
             Phase::ListResponse(listing) => Some(&mut listing.reply),
-            _ => None,
+            Phase::Opening
+            | Phase::Head(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
+            | Phase::Lingering(_) => None,
         }
     }
 }

@@ -34,7 +34,7 @@ const GO_COST: usize = 512;
 /// Cost of a head, with its consequences.
 pub const HEAD_COST: usize = 4096;
 /// Cost of a piece of a body, such as a chunk.
-const PIECE_COST: usize = 128;
+pub(super) const PIECE_COST: usize = 128;
 
 /// Cost of a look at something that may be anywhere in memory.
 pub const LOOK_COST: usize = 8;
@@ -182,9 +182,8 @@ impl Clients {
             Phase::Head(_) if connection.output.is_full() => 0,
             // Requests that were sent ahead may lie there still, behind an output that was full.
             Phase::Head(_) => head_bytes_max(ctx).saturating_sub(waiting_bytes),
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::OriginRequest(_)
             | Phase::PeerRequest(_)
             | Phase::Lingering(_) => READ_BYTES_MAX,
@@ -276,37 +275,31 @@ impl Clients {
         if connection.moves_on_by_sending() {
             connection.progress = ctx.now();
         }
+        if connection.reads_rtmp() {
+            return self.read_rtmp(id, input, ctx);
+        }
         let step = match &mut connection.phase {
-            Phase::Rtmp(_) => self.read_rtmp(id, input, ctx),
-            Phase::Source(source) => {
-                let before = input.len();
-                let read = source.read(input, &mut self.pieces);
-                self.reading.count(source.take_cost());
-                match read {
-                    Ok(Part::More) => Step::Stop,
-                    Ok(Part::Content(content)) => {
-                        let content = source.take(content, input, &mut self.pieces);
-                        // The tags of RTMP messages may be longer than the messages.
-                        let more = content.len().saturating_sub(before - input.len());
-                        self.reading.count(more);
-                        Step::Media(source.stream, content)
-                    }
-                    Ok(Part::End) => Step::Came(ClientEvent::Complete {
-                        received: source.complete(input.len()),
-                        is_sure: true,
-                    }),
-                    Err((refusal, reason)) => {
-                        let lost = self.lose_source(id, &refusal, reason, ctx);
-                        lost.map_or(Step::Stop, Step::Came)
-                    }
+            Phase::Source(source) => match source.read(input) {
+                Ok(Part::More) => Step::Stop,
+                Ok(Part::Content(content)) => {
+                    let content = source.take(content, input, &mut self.pieces);
+                    Step::Media(source.stream, content)
                 }
-            }
+                Ok(Part::End) => Step::Came(ClientEvent::Complete {
+                    received: source.complete(input.len()),
+                    is_sure: true,
+                }),
+                Err(refusal) => {
+                    let lost = self.lose_source(id, &refusal, "its chunks are malformed", ctx);
+                    lost.map_or(Step::Stop, Step::Came)
+                }
+            },
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
             Phase::Head(reader) => {
                 let head = reader.read(input, &ctx.settings().limits.http);
                 self.take_head(id, head, input, ctx)
             }
-            Phase::ProxyHeader => self.read_introduction(id, input, ctx),
+            Phase::Opening => self.read_introduction(id, input, ctx),
             Phase::Payload(payload) => {
                 let is_whole = payload.read(input);
                 self.take_payload(id, is_whole, ctx)
@@ -368,9 +361,8 @@ impl Clients {
             Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
                 self.close(id, ctx)
             }
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)

@@ -119,10 +119,9 @@ impl Clients {
             Phase::Viewer(viewing) => Some(Due::Viewing(viewing)),
             Phase::ListResponse(listing) => is_empty.then_some(Due::ListResponse(listing)),
             Phase::EventReader(following) => is_empty.then_some(Due::EventReader(following)),
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Head(_)
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Waiting(_)
             | Phase::PendingCall(_)

@@ -114,7 +114,7 @@ impl Streams {
         stream.source = source;
         stream.source_address = source_address;
         stream.source_type = content_type;
-        stream.is_paused = false;
+        (stream.is_paused, stream.is_by_rtmp) = (false, false);
         stream.buffer.begin_seam();
         (stream.input, stream.bare, stream.via) = (None, None, None);
         let what = ServerEvent::StreamGoesOn {
@@ -136,13 +136,14 @@ impl Streams {
         let quota = stream.quota.take();
         let station = std::mem::take(&mut stream.programme.station);
         let (session, address) = (stream.session.clone(), stream.source_address);
+        let is_by_rtmp = stream.is_by_rtmp;
         let content_type = stream.source_type.take();
         self.end_stream(old, End::Lost, "its next source has other tracks", ctx);
         let id = self.begin_live(session, content_type, source, address, ctx);
         let stream = self.streams.get_mut(id)?;
         (stream.pull, stream.via) = (pull, via);
         (stream.input, stream.bare, stream.quota) = (input, bare, quota);
-        stream.programme.station = station;
+        (stream.programme.station, stream.is_by_rtmp) = (station, is_by_rtmp);
         Some(id)
     }
 

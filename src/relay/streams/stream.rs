@@ -339,10 +339,10 @@ impl Streams {
         stream
     }
 
-    /// Notes whether a stream's source publishes over RTMP.
-    pub fn set_is_by_rtmp(&mut self, id: StreamId, is_by_rtmp: bool) {
+    /// Notes that a stream's source publishes over RTMP.
+    pub fn set_is_by_rtmp(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.is_by_rtmp = is_by_rtmp;
+            stream.is_by_rtmp = true;
         }
     }
 

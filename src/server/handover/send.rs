@@ -501,8 +501,8 @@ impl Accepting {
             Listener::Tcp(listener) => {
                 let bound = listener.local_addr()?;
                 let place = match self.protocol {
-                    Protocol::Http { is_passed: true } => Place::Passed(bound),
-                    Protocol::Http { .. } | Protocol::Rtmp => Place::Tcp(bound),
+                    Protocol::HttpPassed => Place::Passed(bound),
+                    Protocol::Http | Protocol::Rtmp => Place::Tcp(bound),
                 };
                 (place, listener.as_fd())
             }
