@@ -182,9 +182,9 @@ impl Publisher {
         {
             if *version != VERSION {
                 return Err(match version {
-                    0x16 => Fault("it begins as TLS does; for rtmps a proxy takes TLS off"),
-                    b'A'..=b'Z' => Fault("it begins as HTTP does; --listen is for that"),
-                    _ => Fault("it does not begin as RTMP does"),
+                    0x16 => Fault("it speaks TLS; for rtmps, put a proxy with TLS in front"),
+                    b'A'..=b'Z' => Fault("it speaks HTTP; send that to the port of --listen"),
+                    _ => Fault("it does not speak RTMP"),
                 });
             }
             (self.handshake, *input) = (1, rest);

@@ -132,7 +132,7 @@ fn without_a_token_server_every_call_says_how_to_turn_the_gate_on() {
     ] {
         server
             .request(method, target)
-            .assert_problem(403, &["tokens are off", "--token-server"]);
+            .assert_problem(403, &["needs tokens, which are off", "--token-server"]);
     }
 }
 

@@ -544,7 +544,11 @@ mod tests {
         assert_eq!(stage.text(id), "");
         stage.wait(Duration::from_millis(1));
         stage.assert_status(id, 408);
-        assert!(stage.text(id).contains("its request took too long"));
+        assert!(
+            stage
+                .text(id)
+                .contains("its request took longer than --head-time")
+        );
         // It has begun behind another, whose answer goes out later.
         for (ahead, seconds, text) in [("GET /", 10, "HTTP/1.1 408 "), ("", 23, "HTTP/1.1 200 ")] {
             let mut stage = self::stage(&[]);
@@ -595,7 +599,7 @@ mod tests {
         );
         for (what, sent, least) in [
             ("a part of a head", padded.as_str(), 5_000),
-            ("a call's payload", &call, 50 * 46),
+            ("the body of a call", &call, 50 * 46),
             ("who waits", &waiting, 250),
             ("who follows", &follows, 250),
         ] {

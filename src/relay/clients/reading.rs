@@ -812,7 +812,7 @@ mod tests {
                 for piece in [first, rest] {
                     stage.send(id, piece);
                 }
-                assert!(stage.text(id).ends_with("{\"status\":\"ok\"}"));
+                assert!(stage.text(id).ends_with("{\"status\":\"ok\"}\n"));
                 stage.written.clear();
                 stage.lose(id);
             }

@@ -194,7 +194,7 @@ impl Streams {
     pub(super) fn rest_timed_out(&mut self, id: StreamId, ctx: &mut Context) {
         let digest = self.streams.get(id).map(|stream| stream.session.digest());
         if let Some(digest) = digest {
-            let detail = "its clock is slower than its bytes may be sent";
+            let detail = "the clock of the stream is too slow for its bytes";
             ctx.log(
                 Level::Warn,
                 format_args!("event=rtp-rest-ends session={digest} detail=\"{detail}\""),

@@ -192,7 +192,9 @@ impl Stream {
             Told::Undecided | Told::Known(Format::MpegTs) => None,
             Told::Known(format) if ctx.settings().remuxes && Remuxer::reads(format) => {
                 if self.cast_again_at.is_some() {
-                    return Some("to make it MPEG-TS takes one more --buffer than is left");
+                    return Some(
+                        "remuxing to MPEG-TS needs one more --buffer, and --buffers has none left",
+                    );
                 }
                 let target =
                     |remux_target: &&RemuxTarget| remux_target.target.format() == Format::MpegTs;
@@ -236,7 +238,7 @@ impl Stream {
 
 /// The reason in the log when a stream ends with the server.
 pub const SHUT_DOWN: &str = "the server shuts down";
-const ABORTED: &str = "it was aborted";
+const ABORTED: &str = "the operator has ended this stream";
 const TAKEN_OVER: &str = "another source took over";
 
 /// Returns how a new stream is cut into segments, if HLS is on.
@@ -380,11 +382,11 @@ impl Streams {
         match notice {
             None => {}
             Some(Notice::LargeGroup) => ctx.log(Level::Warn, format_args!("event=group-larger-than-buffer session={digest} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
-            Some(Notice::NoJoin) => ctx.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"nothing has come at which decoding can begin: viewers get the header and what comes\"")),
-            Some(Notice::LongGroup) => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={digest} detail=\"segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance\"")),
-            Some(Notice::NeedsFirstByte) => ctx.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
+            Some(Notice::NoJoin) => ctx.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"there is no place where decoding can begin: viewers get the header and the newest bytes\"")),
+            Some(Notice::LongGroup) => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={digest} detail=\"HLS segments end between key frames, where players cannot begin; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\"")),
+            Some(Notice::NeedsFirstByte) => ctx.log(Level::Warn, format_args!("event=no-join-point session={digest} detail=\"the fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
             Some(Notice::LetGo(format)) => ctx.log(Level::Warn, format_args!(
-                "event=format-let-go session={digest} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
+                "event=format-let-go session={digest} format={} detail=\"the stream breaks its container's rules, or its header is too large: viewers begin at the newest byte\"",
                 format.name()
             )),
         }

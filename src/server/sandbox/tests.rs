@@ -471,7 +471,7 @@ fn the_operator_is_told_what_was_taken() {
             Log,
             true,
             7,
-            "level=info event=sandbox calls=logged files=open ports=open processes=open landlock=7 detail=\"nothing is refused; the kernel's audit log tells what would be\"",
+            "level=info event=sandbox calls=logged files=open ports=open processes=open landlock=7 detail=\"nothing is refused; the kernel's audit log has the calls that --sandbox=on would refuse\"",
         ),
         (Off, true, 7, ""),
     ] {

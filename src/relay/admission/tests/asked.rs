@@ -227,7 +227,7 @@ fn a_refusal_of_the_api_says_what_would_help() {
     assert_eq!(of_stranger, begins);
     assert_eq!(
         of_nobody,
-        format!("{begins}; the proxy in front does not say whose request this is")
+        format!("{begins}; the proxy in front does not name the client")
     );
     let give =
         "this is 127.0.0.1, and --token-server says 10.0.0.0/8; give --token-server=127.0.0.1, too";
@@ -701,10 +701,10 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
         let verdict = table.gate().see(None, &session(name), &session(name), &own);
         verdict.expect_err("refused").detail
     };
-    assert!(words(&asks, "none").contains("the origin says who may watch"));
-    assert!(words(&asks, "in").contains("the origin says who may watch"));
-    assert!(words(&local, "none").contains("adds one with add-token"));
-    assert!(words(&local, "in").contains("for a source only"));
+    assert!(words(&asks, "none").contains("the origin decides who may watch"));
+    assert!(words(&asks, "in").contains("the origin decides who may watch"));
+    assert!(words(&local, "none").contains("adds one with POST"));
+    assert!(words(&local, "in").contains("for publishing only"));
     for (name, of_asking) in [
         ("none", false),
         ("in", false),
