@@ -11,7 +11,7 @@ const WORDS_COLUMN: usize = 28;
 pub fn help() -> String {
     let mut text = String::from(
         "Usage: tollgate [OPTIONS], defaults in parentheses; those with + may be repeated\n\
-         A streaming relay with a gate. In: HTTP, RTMP, RTP, UDP. Out: HTTP, HLS, RTP, UDP.\n",
+         A relay of live streams. In: HTTP, RTMP, RTP, UDP. Out: HTTP, HLS, RTP, UDP.\n",
     );
     for group in GROUPS {
         text += &format!("{}:\n", group.title);

@@ -492,11 +492,11 @@ mod tests {
                 format!("type=udp,rtp-udp&{CLIENT}"),
                 "a UDP client gets rtp-udp or udp",
             ),
-            (format!("type=http&{CLIENT}"), "udp-clients needs rtp-udp or udp"),
             (
-                "type=udp".to_owned(),
-                "'udp-clients' is missing",
+                format!("type=http&{CLIENT}"),
+                "udp-clients needs rtp-udp or udp",
             ),
+            ("type=udp".to_owned(), "'udp-clients' is missing"),
             (
                 format!("type=rtp-udp&{CLIENT}&fec=3x4"),
                 "fec: '3x4' is no matrix",

@@ -159,12 +159,12 @@ mod tests {
             (
                 "a=1",
                 &[],
-                Some("the parameter 'a' is not known here; there is none"),
+                Some("the parameter 'a' is not known; this path takes none"),
             ),
             (
                 "c=1",
                 &["a", "b"],
-                Some("the parameter 'c' is not known here; known are: a, b"),
+                Some("the parameter 'c' is not known; this path takes a, b"),
             ),
             (
                 "a=1&b=2&a=1",
