@@ -314,12 +314,12 @@ fn the_body_ends_as_the_fields_say_or_the_request_is_refused() {
         (
             "Transfer-Encoding: gzip",
             Status::NotImplemented,
-            "'gzip' is not known",
+            "'gzip' is not supported",
         ),
         (
             "Transfer-Encoding: gzip, chunked",
             Status::NotImplemented,
-            "'gzip' is not known",
+            "'gzip' is not supported",
         ),
         (
             "Transfer-Encoding: xchunked",

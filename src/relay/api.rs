@@ -481,8 +481,8 @@ mod tests {
         const CLIENT: &str = "udp-clients=10.1.0.1:5004";
         for (query, words) in [
             (CLIENT.to_owned(), "the parameter 'type' is missing"),
-            (format!("type=rtp&{CLIENT}"), "'rtp' is not a type"),
-            (format!("type=,udp&{CLIENT}"), "'' is not a type"),
+            (format!("type=rtp&{CLIENT}"), "'rtp' is wrong"),
+            (format!("type=,udp&{CLIENT}"), "'' is wrong"),
             (
                 format!("type=udp,udp&{CLIENT}"),
                 "'udp' comes more than once",

@@ -45,11 +45,7 @@ impl Relay {
             ClientEvent::Complete { received, is_sure } => {
                 let Received { stream, .. } = received;
                 let ctx = &mut self.ctx;
-                if !is_sure
-                    && self
-                        .streams
-                        .hold(stream, "the source's connection ended", ctx)
-                {
+                if !is_sure && self.streams.hold(stream, "the connection ended", ctx) {
                     self.clients.close(id, ctx);
                 } else if let Some(session) = self.streams.session(stream) {
                     let reason = "the source is complete";
