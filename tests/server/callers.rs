@@ -166,7 +166,7 @@ fn callers_outside_the_subnet_grant_and_revoke_nothing() {
         let forwarded = ["X-Forwarded-For: 10.0.0.1", "Forwarded: for=10.0.0.1"];
         for fields in [&forwarded[..], &[]] {
             let refused = request(elsewhere.address(), method, target, fields);
-            refused.assert_problem(403, &["this is 127.0.0.1", "give --token-server=127.0.0.1"]);
+            refused.assert_problem(403, &["this is 127.0.0.1", "add --token-server=127.0.0.1"]);
         }
     }
     assert_eq!(
