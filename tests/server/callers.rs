@@ -160,13 +160,17 @@ fn callers_outside_the_subnet_grant_and_revoke_nothing() {
     ] {
         for client in ["192.0.2.7", "127.0.0.1, 192.0.2.7"] {
             let field = format!("X-Forwarded-For: {client}");
-            request(outside, method, target, &[&field]).assert_problem(403, &["only the hosts"]);
+            request(outside, method, target, &[&field])
+                .assert_problem(403, &["only hosts in the subnet of --token-server"]);
         }
         // This host is in no such subnet, and no proxy of the server's.
         let forwarded = ["X-Forwarded-For: 10.0.0.1", "Forwarded: for=10.0.0.1"];
         for fields in [&forwarded[..], &[]] {
             let refused = request(elsewhere.address(), method, target, fields);
-            refused.assert_problem(403, &["this is 127.0.0.1", "add --token-server=127.0.0.1"]);
+            refused.assert_problem(
+                403,
+                &["your address is 127.0.0.1", "add --token-server=127.0.0.1"],
+            );
         }
     }
     assert_eq!(
