@@ -837,7 +837,7 @@ fn what_is_scrambled_is_said_to_be() {
     }
     let mut rig = Rig::new(BUFFER_BYTES);
     rig.feed(&bytes, 9.0);
-    let reason = "its packets are scrambled, and their times with them";
+    let reason = "its packets are scrambled, so their times cannot be read";
     assert_eq!(rig.list(), Err(NoPlaylist::Unfit(reason)));
 }
 

@@ -617,12 +617,11 @@ impl Cutter {
     }
 }
 
-const NO_CONTAINER_OF_HLS: &str =
-    "it is none of MPEG-TS, fragmented MP4, MP3 and AAC, and HLS knows no others";
+const NO_CONTAINER_OF_HLS: &str = "it has another container";
 
-const SCRAMBLED: &str = "its packets are scrambled, and their times with them";
+const SCRAMBLED: &str = "its packets are scrambled, so their times cannot be read";
 
-const UNTIMED: &str = "its pictures or fragments do not say their times";
+const UNTIMED: &str = "its pictures or fragments have no times";
 
 /// Returns the target duration in seconds for segments of `ticks` (RFC 8216 section 4.3.3.1).
 fn seconds(ticks: i64) -> u32 {

@@ -177,7 +177,7 @@ impl<'a> AccessRequest<'a> {
     fn namelessness(&self) -> &'static str {
         match self.from {
             Some(_) => "",
-            None => "; the proxy in front does not say whose request this is",
+            None => "; the proxy in front does not name the client",
         }
     }
 }
@@ -218,11 +218,11 @@ impl Gate<'_> {
             ) => return Ok(()),
             (_, Some(Beyond::All)) => (
                 Status::ServiceUnavailable,
-                "the server has as many connections as it may (--connections)",
+                "the server has reached its limit of connections (--connections); try again later, or raise it",
             ),
             (_, Some(Beyond::Host)) => (
                 Status::TooManyRequests,
-                "this host has as many connections as it may (--connections-per-host)",
+                "this address has reached its limit of connections (--connections-per-host); close one, or raise the limit",
             ),
         };
         Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
@@ -287,7 +287,7 @@ impl Gate<'_> {
         if self.tokens.is_none() {
             return Err(match is_for_figures {
                 true => forbidden(
-                    "the figures are for certain hosts only; --metrics-from=ADDR/MASK names them",
+                    "only the hosts of --metrics-from may read /metrics; add --metrics-from=ADDR/MASK",
                 ),
                 false => tokens_are_off(),
             });
@@ -296,28 +296,31 @@ impl Gate<'_> {
             return Ok(());
         }
         let may = match is_for_figures {
-            true => "and those of --metrics-from may read the figures",
+            true => "and of --metrics-from may read /metrics",
             false => "may call the API",
         };
         Err(forbidden(format!(
-            "only the hosts of the token server's subnet {may}{}{}",
+            "only hosts in the subnet of --token-server {may}{}{}",
             access_request.namelessness(),
             self.missed_by(access_request)
         )))
     }
 
-    /// Returns a hint for a request of this host itself: it came from another address of this host
-    /// than `--token-server` names.
+    /// Returns the address of a caller that `--token-server` does not name. A program of this host
+    /// also gets the value of the option.
     fn missed_by(&self, access_request: &AccessRequest<'_>) -> String {
-        let from = access_request.from.map(|from| from.ip());
-        let said = from.filter(IpAddr::is_loopback).map(|from| {
-            let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
-            let subnets = subnets.collect::<Vec<_>>().join(", ");
-            format!(
-                "; this is {from}, and --token-server says {subnets}; give --token-server={from}, too"
-            )
-        });
-        said.unwrap_or_default()
+        let Some(from) = access_request.from.map(|from| from.ip()) else {
+            return String::new();
+        };
+        // The subnets are nobody else's business.
+        if !from.is_loopback() {
+            return format!("; your address is {from}");
+        }
+        let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
+        let subnets = subnets.collect::<Vec<_>>().join(", ");
+        format!(
+            "; your address is {from}, and --token-server={subnets} does not contain it; add --token-server={from}"
+        )
     }
 
     fn check_source(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
@@ -374,7 +377,7 @@ impl Gate<'_> {
             return Ok(());
         }
         Err(forbidden(
-            "the Origin is another site's, and the API is not for its pages; or a proxy in front does not pass on the client's Host",
+            "pages of other sites may not call the API, and the Origin of this one is another site; if it is this server's own page, the proxy in front must pass on the client's Host",
         ))
     }
 
@@ -459,13 +462,13 @@ impl Gate<'_> {
         if session_state.has_source && !(is_request && self.settings.takes_over) {
             return Err(Refusal::new(
                 Status::Conflict,
-                "this session has a source already, and can have one; abort-stream ends that, and with --takeover a new one replaces it",
+                "this session already has a source; end that one with abort-stream, or start the server with --takeover, so that a new source replaces it",
             ));
         }
         if !session_state.has_room {
             let streams_max = self.settings.limits.streams_max;
             return Err(busy(format!(
-                "as many streams run as --streams={streams_max} lets; one that ends makes room"
+                "{streams_max} streams run, the limit of --streams; end one, or raise the limit"
             )));
         }
         Ok(())
@@ -650,7 +653,7 @@ impl Gate<'_> {
             return Ok(());
         }
         Err(busy(
-            "the session is not running here, and there is no room to fetch it",
+            "the session does not run here, and there is no room to fetch it; try again later",
         ))
     }
 
@@ -660,7 +663,7 @@ impl Gate<'_> {
             return Ok(());
         };
         Err(kept_out(
-            "this session was aborted and is blocked for a while",
+            "the operator has blocked this session for a while",
             left,
         ))
     }
@@ -679,7 +682,9 @@ impl Gate<'_> {
     fn check_open(&self) -> Result<(), Refusal> {
         match self.is_closing {
             false => Ok(()),
-            true => Err(busy("the server is ending; it takes nobody new")),
+            true => Err(busy(
+                "the server is shutting down and admits no new clients",
+            )),
         }
     }
 

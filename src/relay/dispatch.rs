@@ -113,7 +113,7 @@ impl Relay {
             }
             Event::EndPulled { stream, pull } => {
                 if let Some(source) = self.streams.fetched_from(stream, pull) {
-                    let reason = "nobody watches it";
+                    let reason = "the last viewer has left";
                     self.streams.end(stream, End::Complete, reason, ctx);
                     self.clients.close(source, ctx);
                 }

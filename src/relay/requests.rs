@@ -45,10 +45,10 @@ impl Relay {
             ClientEvent::Complete { received, is_sure } => {
                 let Received { stream, .. } = received;
                 let ctx = &mut self.ctx;
-                if !is_sure && self.streams.hold(stream, "its connection ended", ctx) {
+                if !is_sure && self.streams.hold(stream, "the connection ended", ctx) {
                     self.clients.close(id, ctx);
                 } else if let Some(session) = self.streams.session(stream) {
-                    let reason = "its source is complete";
+                    let reason = "the source is complete";
                     self.streams.end(stream, End::Complete, reason, ctx);
                     self.clients.thank(id, &session, received, ctx);
                 }
@@ -371,7 +371,7 @@ impl Relay {
                 Ok(Outcome::text(metrics::MEDIA_TYPE, seen.text()))
             }
             Call::Description => Ok(Outcome::text(json, DESCRIPTION)),
-            Call::Health => Ok(Outcome::text(json, "{\"status\":\"ok\"}")),
+            Call::Health => Ok(Outcome::text(json, "{\"status\":\"ok\"}\n")),
             Call::Moved(address) => Ok(Outcome::Moved(address)),
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
@@ -495,7 +495,7 @@ impl Relay {
         if let Some(id) = self.streams.held_of_origin(session)
             && !self.grants.gate(&self.ctx).may_stay(session)
         {
-            let reason = "its viewers may not watch its next source";
+            let reason = "the viewers may not watch the next source";
             self.streams.end(id, End::Lost, reason, &mut self.ctx);
         }
     }
@@ -583,7 +583,7 @@ impl Relay {
                 if self.streams.take_control(id, &control, said, ctx) && control.says_bye {
                     self.clients.count_cost(HEAD_COST);
                     self.streams
-                        .end(id, End::Complete, "its source said goodbye", ctx);
+                        .end(id, End::Complete, "the source sent an RTCP BYE", ctx);
                 }
             }
             Came::Newcomer(newcomer) => {
@@ -627,7 +627,7 @@ impl Relay {
         } = newcomer.sender;
         let source = StreamSource::Rtp(named);
         if let Some(old) = newcomer.silent {
-            let reason = "its source has started anew";
+            let reason = "the source has started anew";
             self.streams.source_lost(old, source, reason, &mut self.ctx);
         }
         self.clients.count_cost(HEAD_COST);

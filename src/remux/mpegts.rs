@@ -93,7 +93,7 @@ impl MpegTs {
         offset: u64,
         sink: &mut super::Sink<'_>,
     ) -> Result<(), MediaError> {
-        const ERROR: MediaError = MediaError("no packets of MPEG-TS come any more");
+        const ERROR: MediaError = MediaError("the packets of MPEG-TS have stopped");
         let mut aligner = std::mem::take(&mut self.aligner);
         let mut fed = Ok(());
         aligner.feed(bytes, |at, packet| {
@@ -439,5 +439,5 @@ impl Stream {
 
 /// Converts a time of the unwrapped clock of MPEG-TS.
 fn time(ticks: i64) -> Result<Time, MediaError> {
-    Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of reason"))
+    Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of range"))
 }

@@ -211,7 +211,7 @@ impl Pictures {
             return Ok(&unit[front..]);
         }
         if length > unit.len() + MORE_BYTES_MAX {
-            return Err(MediaError("a picture is made of too many NAL units"));
+            return Err(MediaError("a picture has too many NAL units"));
         }
         scratch.clear();
         scratch.reserve_exact(length);

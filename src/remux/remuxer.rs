@@ -172,7 +172,7 @@ fn spend(work_left: &mut usize, work: usize) -> Result<(), MediaError> {
     let left = work_left.checked_sub(work);
     *work_left = left.unwrap_or(0);
     left.map(|_| ())
-        .ok_or(MediaError("its frames are too small for other containers"))
+        .ok_or(MediaError("its frames are too small to remux"))
 }
 
 impl Pipeline {

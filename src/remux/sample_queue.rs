@@ -112,7 +112,7 @@ impl SampleQueue {
         // The caller has made a setup, whether it differs or not.
         self.changes += 1;
         if self.changes > CHANGES_FREE + self.unit_bytes / BYTES_PER_CHANGE {
-            return Err(MediaError("a codec's setup changes all the time"));
+            return Err(MediaError("a codec's setup changes too often"));
         }
         if setup.len() > SETUP_BYTES_MAX {
             return Err(MediaError("a codec's setup is longer than 4096 bytes"));

@@ -168,11 +168,13 @@ impl Publisher {
                 VERSION => {}
                 0x16 => {
                     return Err(Fault(
-                        "it begins as TLS does; for rtmps a proxy takes TLS off",
+                        "it speaks TLS; for rtmps, put a proxy with TLS in front",
                     ));
                 }
-                b'A'..=b'Z' => return Err(Fault("it begins as HTTP does; --listen is for that")),
-                _ => return Err(Fault("it does not begin as RTMP does")),
+                b'A'..=b'Z' => {
+                    return Err(Fault("it speaks HTTP; send that to the port of --listen"));
+                }
+                _ => return Err(Fault("it does not speak RTMP")),
             }
             (self.handshake, *input) = (1, rest);
             self.answers.push(VERSION);

@@ -456,13 +456,13 @@ fn a_first_byte_that_is_not_rtmps_is_not_answered() {
     for (bytes, reason) in [
         (
             &b"\x16\x03\x01"[..],
-            "it begins as TLS does; for rtmps a proxy takes TLS off",
+            "it speaks TLS; for rtmps, put a proxy with TLS in front",
         ),
         (
             b"GET / HTTP/1.1",
-            "it begins as HTTP does; --listen is for that",
+            "it speaks HTTP; send that to the port of --listen",
         ),
-        (b"\x06", "it does not begin as RTMP does"),
+        (b"\x06", "it does not speak RTMP"),
     ] {
         let mut stage = Stage::new();
         stage.send(bytes);

@@ -242,7 +242,7 @@ impl Server {
     }
 
     fn begin_to_end(&mut self, now: Instant) {
-        let detail = "told to end; viewers get what is buffered";
+        let detail = "the server received a signal to end; viewers get the rest";
         self.console
             .tell(&format!("level=info event=ending detail=\"{detail}\""));
         self.manager.notify("STOPPING=1");
@@ -324,7 +324,7 @@ impl Server {
     fn tell_of_pause(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.cannot_accept, true) {
             self.console.tell(&format!(
-                "level=warn event=accepting-paused detail=\"{error}; newcomers wait\""
+                "level=warn event=accepting-paused detail=\"{error}; new connections wait until others close\""
             ));
         }
     }

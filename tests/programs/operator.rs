@@ -308,7 +308,7 @@ fn what_a_browser_does_not_play_is_played_as_mp4_and_an_end_is_no_fault() {
     browser.await_true("document.querySelector('.player .trouble') === null");
     assert!(server.stream("tv").is_none());
     let again = server.request("GET", "/stream/tv");
-    again.assert_problem(429, &["aborted"]);
+    again.assert_problem(429, &["blocked"]);
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn without_a_token_server_every_call_says_how_to_turn_the_gate_on() {
     ] {
         server
             .request(method, target)
-            .assert_problem(403, &["tokens are off", "--token-server"]);
+            .assert_problem(403, &["needs tokens, which are off", "--token-server"]);
     }
 }
 
@@ -160,13 +160,17 @@ fn callers_outside_the_subnet_grant_and_revoke_nothing() {
     ] {
         for client in ["192.0.2.7", "127.0.0.1, 192.0.2.7"] {
             let field = format!("X-Forwarded-For: {client}");
-            request(outside, method, target, &[&field]).assert_problem(403, &["only the hosts"]);
+            request(outside, method, target, &[&field])
+                .assert_problem(403, &["only hosts in the subnet of --token-server"]);
         }
         // This host is in no such subnet, and no proxy of the server's.
         let forwarded = ["X-Forwarded-For: 10.0.0.1", "Forwarded: for=10.0.0.1"];
         for fields in [&forwarded[..], &[]] {
             let refused = request(elsewhere.address(), method, target, fields);
-            refused.assert_problem(403, &["this is 127.0.0.1", "give --token-server=127.0.0.1"]);
+            refused.assert_problem(
+                403,
+                &["your address is 127.0.0.1", "add --token-server=127.0.0.1"],
+            );
         }
     }
     assert_eq!(

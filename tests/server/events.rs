@@ -227,7 +227,7 @@ fn so_many_follow_and_no_more_and_who_may_not_call_does_not() {
     let closed = Server::start(&["--token-server=192.0.2.1"]);
     closed
         .request("GET", "/api/events")
-        .assert_problem(403, &["token server's subnet"]);
+        .assert_problem(403, &["subnet of --token-server"]);
 }
 
 /// A reader that does not read meanwhile misses nothing that the operator relies on.

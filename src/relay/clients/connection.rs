@@ -514,7 +514,11 @@ mod tests {
         assert_eq!(stage.text(id), "");
         stage.wait(Duration::from_millis(1));
         stage.assert_status(id, 408);
-        assert!(stage.text(id).contains("its request took too long"));
+        assert!(
+            stage
+                .text(id)
+                .contains("its request took longer than --head-time")
+        );
         // It has begun behind another, whose answer goes out later.
         for (ahead, seconds, text) in [("GET /", 10, "HTTP/1.1 408 "), ("", 23, "HTTP/1.1 200 ")] {
             let mut stage = self::stage(&[]);

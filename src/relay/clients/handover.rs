@@ -751,7 +751,11 @@ mod tests {
             assert_eq!(stage.text(source), "");
             stage.wait_seconds(3);
         }
-        assert!(stage.text(source).contains("its source was too slow"));
+        assert!(
+            stage
+                .text(source)
+                .contains("the source was slower than --body-rate")
+        );
     }
 
     /// As many as may be here at once, beyond the limit, too.

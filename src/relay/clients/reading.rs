@@ -290,7 +290,8 @@ impl Clients {
                     is_sure: true,
                 }),
                 Err(refusal) => {
-                    let lost = self.lose_source(id, &refusal, "its chunks are malformed", ctx);
+                    let lost =
+                        self.lose_source(id, &refusal, "the source's chunks are malformed", ctx);
                     lost.map_or(Step::Stop, Step::Came)
                 }
             },
@@ -785,7 +786,7 @@ mod tests {
                 for piece in [first, rest] {
                     stage.send(id, piece);
                 }
-                assert!(stage.text(id).ends_with("{\"status\":\"ok\"}"));
+                assert!(stage.text(id).ends_with("{\"status\":\"ok\"}\n"));
                 stage.written.clear();
                 stage.lose(id);
             }

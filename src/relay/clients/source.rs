@@ -48,7 +48,7 @@ impl Lapse {
     pub fn words(self) -> &'static str {
         match self {
             Lapse::Silent => SILENT,
-            Lapse::TooSlow => "its source was too slow",
+            Lapse::TooSlow => "the source was slower than --body-rate",
         }
     }
 }
@@ -399,7 +399,9 @@ mod tests {
                 "{in_window:?}"
             );
             assert_eq!(
-                stage.text(source).contains("its source was too slow"),
+                stage
+                    .text(source)
+                    .contains("the source was slower than --body-rate"),
                 is_let_go
             );
         }
@@ -410,11 +412,31 @@ mod tests {
     fn silence_counts_from_the_last_byte_and_slowness_from_a_windows_begin() {
         let options = ["--source-idle-time=4", "--body-rate=10"];
         for (sends, seconds, words) in [
-            (&[(0, 5)][..], 4, "its source was silent for too long"),
-            (&[(0, 500)], 4, "its source was silent for too long"),
-            (&[(0, 20), (1, 10)], 4, "its source was too slow"),
-            (&[(0, 30), (1, 10)], 5, "its source was silent for too long"),
-            (&[(0, 30), (3, 30), (5, 30)], 8, "its source was too slow"),
+            (
+                &[(0, 5)][..],
+                4,
+                "the source was silent for --source-idle-time",
+            ),
+            (
+                &[(0, 500)],
+                4,
+                "the source was silent for --source-idle-time",
+            ),
+            (
+                &[(0, 20), (1, 10)],
+                4,
+                "the source was slower than --body-rate",
+            ),
+            (
+                &[(0, 30), (1, 10)],
+                5,
+                "the source was silent for --source-idle-time",
+            ),
+            (
+                &[(0, 30), (3, 30), (5, 30)],
+                8,
+                "the source was slower than --body-rate",
+            ),
         ] {
             let mut stage = Stage::new(&options);
             let source = stage.client(&put("s", "Content-Length: 999999\r\n\r\n"));

@@ -169,7 +169,7 @@ impl Lists {
         if self.collectings.len() >= GATHERINGS_MAX {
             return Err(Refusal::busy(
                 Status::ServiceUnavailable,
-                "too many lists of the whole are being put together or read",
+                "too many lists with the rows of peers are being made or read; try again later",
                 RETRY_AFTER_SECONDS,
             ));
         }

@@ -123,7 +123,7 @@ impl Streams {
         let listed = streams.streams.len() - streams.all_remuxed().count();
         must(listed <= limits.streams_max, || {
             format!(
-                "it has {listed} streams, and --streams={} is less",
+                "it has {listed} streams, more than --streams={} here; raise it",
                 limits.streams_max
             )
         })?;
@@ -144,7 +144,7 @@ impl Streams {
             .map(|(_, stream)| stream.buffer.granted_bytes());
         let granted = isize::try_from(granted.sum::<usize>()).unwrap_or(isize::MAX);
         must(streams.pool.bytes_left >= -granted, || {
-            "its buffers take more than --buffers says here".to_owned()
+            "its buffers take more than --buffers here; raise it".to_owned()
         })?;
         must(viewers.is_empty(), || "viewers of no stream".to_owned())?;
         streams

@@ -138,7 +138,7 @@ impl Streams {
         let (session, address) = (stream.session.clone(), stream.source_address);
         let is_by_rtmp = stream.is_by_rtmp;
         let content_type = stream.source_type.take();
-        self.end_stream(old, End::Lost, "its next source has other tracks", ctx);
+        self.end_stream(old, End::Lost, "the next source has other tracks", ctx);
         let id = self.begin_live(session, content_type, source, address, ctx);
         let stream = self.streams.get_mut(id)?;
         (stream.pull, stream.via) = (pull, via);
@@ -150,7 +150,7 @@ impl Streams {
     /// Ends a held stream when its last viewer has left.
     pub(super) fn tend_held(&mut self, id: StreamId, ctx: &mut Context) {
         if self.streams.get(id).is_some_and(Stream::is_held) && !self.is_seen(id) {
-            self.end_stream(id, End::Lost, "nobody waits for its source", ctx);
+            self.end_stream(id, End::Lost, "the last viewer has left", ctx);
         }
     }
 }

@@ -336,7 +336,12 @@ impl Streams {
                 return false;
             }
             StreamSource::Held { until } if until <= ctx.now() => {
-                self.end(id, End::Lost, "its source did not come back", ctx);
+                self.end(
+                    id,
+                    End::Lost,
+                    "the source did not come back within --hold",
+                    ctx,
+                );
                 return false;
             }
             _ => {}
@@ -408,4 +413,4 @@ impl Streams {
 }
 
 /// The reason in the log when a source has sent nothing for too long.
-pub(super) const SILENT: &str = "its source was silent for too long";
+pub(super) const SILENT: &str = "the source was silent for --source-idle-time";

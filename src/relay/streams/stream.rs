@@ -192,7 +192,9 @@ impl Stream {
             Told::Undecided | Told::Known(Format::MpegTs) => None,
             Told::Known(format) if ctx.settings().remuxes && Remuxer::reads(format) => {
                 if self.cast_again_at.is_some() {
-                    return Some("to make it MPEG-TS takes one more --buffer than is left");
+                    return Some(
+                        "remuxing to MPEG-TS needs one more --buffer, and --buffers has none left",
+                    );
                 }
                 let target =
                     |remux_target: &&RemuxTarget| remux_target.target.format() == Format::MpegTs;
@@ -236,7 +238,7 @@ impl Stream {
 
 /// The reason in the log when a stream ends with the server.
 pub const SHUT_DOWN: &str = "the server shuts down";
-const ABORTED: &str = "it was aborted";
+const ABORTED: &str = "the operator has ended this stream";
 const TAKEN_OVER: &str = "another source took over";
 
 /// Logs what is wrong with a stream's media, and what to do about it.
@@ -249,19 +251,19 @@ fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
         ),
         Notice::NoJoin => (
             "no-join-point",
-            "nothing has come at which decoding can begin: viewers get the header and what comes",
+            "there is no place where decoding can begin: viewers get the header and the newest bytes",
         ),
         Notice::LongGroup => (
             "group-longer-than-segment",
-            "segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance",
+            "HLS segments end between key frames, where players cannot begin; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50",
         ),
         Notice::NeedsFirstByte => (
             "no-join-point",
-            "its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof",
+            "the fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof",
         ),
         Notice::LetGo(_) => (
             "format-let-go",
-            "not well-formed, or a header larger than is kept: viewers begin at the live edge",
+            "the stream breaks its container's rules, or its header is too large: viewers begin at the newest byte",
         ),
     };
     let format = match notice {

@@ -250,7 +250,7 @@ fn write(
         }
         nal::push(nal, scratch);
         if scratch.len() > unit.len() + MORE_BYTES_MAX {
-            return Err(MediaError("a picture is made of too many NAL units"));
+            return Err(MediaError("a picture has too many NAL units"));
         }
     }
     Ok(found)

@@ -179,7 +179,7 @@ impl Predecessor {
     /// nothing.
     pub fn taken(mut self) -> Result<(), String> {
         let said = self.socket.write_all(&[TAKEN]);
-        said.map_err(|error| format!("the other server has gone on by itself: {error}"))
+        said.map_err(|error| format!("the other server continues: {error}"))
     }
 }
 
@@ -277,7 +277,9 @@ impl Receiver<'_> {
             }
             Kind::TokenFile => {
                 let Some(path) = &config.token_file else {
-                    return Err(io::Error::other("it has a token file, and this one none"));
+                    return Err(io::Error::other(
+                        "it has a token file; start this server with the same --token-file",
+                    ));
                 };
                 let descriptors = <[OwnedFd; 2]>::try_from(frame.descriptors);
                 let descriptors = descriptors.map_err(|_| missing())?;

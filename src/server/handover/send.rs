@@ -351,7 +351,7 @@ impl Server {
 
     fn tell_of_none(&mut self, error: &io::Error) {
         self.console.tell(&format!(
-            "level=warn event=not-handed-over detail=\"{error}; all goes on here\""
+            "level=warn event=not-handed-over detail=\"{error}; this server continues\""
         ));
     }
 

@@ -90,7 +90,9 @@ fn read_header(bytes: [u8; HEADER_BYTES]) -> io::Result<(Kind, usize, usize)> {
     let length = u32::from_le_bytes(length) as usize;
     match KINDS.get(usize::from(kind)) {
         Some(kind) if length <= FRAME_BYTES_MAX => Ok((*kind, usize::from(descriptors), length)),
-        Some(_) | None => Err(io::Error::other("it does not speak as servers do here")),
+        Some(_) | None => Err(io::Error::other(
+            "it does not speak the protocol of a hand-over",
+        )),
     }
 }
 
