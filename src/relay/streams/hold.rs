@@ -135,6 +135,7 @@ impl Streams {
         let (input, bare) = (stream.input.take(), stream.bare.take());
         let quota = stream.quota.take();
         let station = std::mem::take(&mut stream.programme.station);
+        let agent = stream.programme.agent.take();
         let (session, address) = (stream.session.clone(), stream.source_address);
         let content_type = stream.source_type.take();
         self.end_stream(old, End::Lost, "its next source has other tracks", ctx);
@@ -142,7 +143,7 @@ impl Streams {
         let stream = self.streams.get_mut(id)?;
         (stream.pull, stream.via) = (pull, via);
         (stream.input, stream.bare, stream.quota) = (input, bare, quota);
-        stream.programme.station = station;
+        (stream.programme.station, stream.programme.agent) = (station, agent);
         Some(id)
     }
 
