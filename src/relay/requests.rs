@@ -17,7 +17,7 @@ use super::pass::Admission;
 use super::playlist::now_playing;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::StreamSource;
+use super::streams::{Agent, StreamSource};
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{
@@ -139,6 +139,8 @@ impl Relay {
             }) => {
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
+                let agent = head.fields.user_agent.as_deref();
+                self.streams.set_agent(stream, agent.and_then(Agent::new));
                 if self.ctx.settings().admits_icecast {
                     self.streams.set_station(stream, head.fields.icy.station());
                 }
@@ -196,6 +198,7 @@ impl Relay {
         let id = self
             .streams
             .begin_live(session, content_type, source, address, &mut self.ctx);
+        self.streams.set_agent(id, None);
         self.refresh_clients(id);
         self.limit_source(id);
         id

@@ -187,6 +187,7 @@ impl<'a> RequestContext<'a> {
             _ => EntryPoint::Call,
         };
         self.gate.enter(&self.access_request(way))?;
+        self.gate.look(name)?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
         let time = self.gate.time();
         let call = Call::parse(name, &head.target, (udp_clients_max, time)).map_err(|bad| {

@@ -26,6 +26,7 @@ use super::access_log::Entry;
 use super::output::Output;
 use super::{Clients, Phase};
 use crate::copied::Copied;
+use crate::gate::SessionId;
 use crate::http::HeadReader;
 use crate::relay::admission::{Beyond, Caller, KeptClaim};
 use crate::relay::context::Context;
@@ -328,6 +329,7 @@ impl Clients {
 
     /// Removes a connection. Other parts learn of it by an event at the end of this input.
     pub fn close(&mut self, id: ConnectionId, ctx: &mut Context) {
+        let key = self.came_by(id).map(SessionId::digest);
         self.leave(id);
         let Some(mut connection) = self.connections.remove(id) else {
             return;
@@ -345,7 +347,7 @@ impl Clients {
         if let Phase::Waiting(waiting) = &connection.phase {
             self.waiting.leave(waiting.room, id);
         }
-        if let Some(event) = connection.phase.closed(id) {
+        if let Some(event) = connection.phase.closed(id, key, connection.peer) {
             ctx.notify(event);
         }
     }

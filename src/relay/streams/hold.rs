@@ -135,6 +135,7 @@ impl Streams {
         let (input, bare) = (stream.input.take(), stream.bare.take());
         let quota = stream.quota.take();
         let station = std::mem::take(&mut stream.programme.station);
+        let agent = stream.programme.agent.take();
         let (session, address) = (stream.session.clone(), stream.source_address);
         let is_by_rtmp = stream.is_by_rtmp;
         let content_type = stream.source_type.take();
@@ -144,6 +145,7 @@ impl Streams {
         (stream.pull, stream.via) = (pull, via);
         (stream.input, stream.bare, stream.quota) = (input, bare, quota);
         (stream.programme.station, stream.is_by_rtmp) = (station, is_by_rtmp);
+        stream.programme.agent = agent;
         Some(id)
     }
 
