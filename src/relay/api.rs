@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::icecast::Panel;
 use super::page::Page;
 use super::parameters::{Parameters, bad, decoded, no_parameters};
 use super::playlist::Playlist;
@@ -59,7 +60,7 @@ pub(super) enum Call {
     /// Sets the title of what a session plays, or removes it.
     SetTitle {
         session: SessionId,
-        title: Option<Title>,
+        title: Title,
         /// The answer is in the XML of Icecast.
         is_icecast: bool,
     },
@@ -67,6 +68,8 @@ pub(super) enum Call {
     NowPlaying(SessionId),
     /// A playlist for players of radio, with one entry.
     Playlist(Playlist),
+    /// A list of Icecast's.
+    Panel(Panel),
     /// The metrics.
     Metrics,
     /// The description of the API for programs (OpenAPI).
@@ -120,8 +123,9 @@ impl Call {
             Call::AddToken(add) => add.http.as_ref().map_or(0, |http| http.terms.held_bytes()),
             Call::WatchPage(Some(refusal)) => size_of::<Refusal>() + refusal.detail.capacity(),
             Call::Moved(address) => address.len(),
-            Call::SetTitle { title, .. } => title.as_ref().map_or(0, Title::held_bytes),
+            Call::SetTitle { title, .. } => title.held_bytes(),
             Call::Playlist(playlist) => playlist.url.len(),
+            Call::Panel(panel) => panel.held_bytes(),
             _ => 0,
         };
         size_of::<Call>() + grant + each.sum::<usize>()
@@ -163,26 +167,8 @@ pub(super) enum Outcome {
     Moved(Box<str>),
     /// A page. With a refusal, the page shows the refusal.
     Page(Page, Option<Box<Refusal>>),
-    /// A body that is not in JSON, or that may be kept.
-    Text {
-        status: Status,
-        content_type: &'static str,
-        /// `Cache-Control`.
-        caching: &'static str,
-        text: Cow<'static, str>,
-    },
-}
-
-impl Outcome {
-    /// Makes a text of this media type, which nobody keeps.
-    pub fn text(content_type: &'static str, text: impl Into<Cow<'static, str>>) -> Outcome {
-        Outcome::Text {
-            status: Status::Ok,
-            content_type,
-            caching: "no-store",
-            text: text.into(),
-        }
-    }
+    /// Status, media type, `Cache-Control` and body, where that is not in JSON or may be kept.
+    Text(Status, &'static str, &'static str, Cow<'static, str>),
 }
 
 /// Answer to `kick-viewer`.

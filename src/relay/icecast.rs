@@ -5,12 +5,16 @@
 //! Off by default: behind a proxy that does not know such a body, its bytes could be taken for
 //! another client's request.
 
+mod panels;
+
+pub(super) use panels::Panel;
+
 use super::api::Outcome;
 use super::parameters::{bad, decoded, parse_session};
 use crate::clean_text::Title;
 use crate::gate::SessionId;
 use crate::http::credentials::basic_password;
-use crate::http::{Head, Method, Refusal, Status, quoted};
+use crate::http::{Head, Method, Refusal, Status};
 
 /// To a client that asks by `SOURCE` and waits for this before it sends its media.
 pub(super) const GO_ON: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
@@ -49,51 +53,41 @@ pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
     }
 }
 
+/// Most parameters of a request that updates a title. More are not looked at.
+const PARAMETERS_MAX: usize = 16;
+
 /// Returns the session id and the title of a request that updates a title. Sources of SHOUTcast give
-/// the session id as `pass`, others as the password.
-pub(super) fn title_update(head: &Head) -> Result<(SessionId, Option<Title>), Refusal> {
+/// the session id as `pass`, others as the password. A `+` is a blank, as for Icecast.
+pub(super) fn title_update(head: &Head) -> Result<(SessionId, Title), Refusal> {
     let value = |name: &str| {
-        let mut parameters = head.target.parameters();
+        let mut parameters = head.target.parameters().take(PARAMETERS_MAX);
         let parameter = parameters.find(|parameter| parameter.name == name);
-        parameter.map(|parameter| decoded(name, parameter.value))
+        parameter
+            .map(|parameter| decoded(name, &parameter.value.replace('+', " ")))
+            .transpose()
     };
-    let password = match (value("pass").transpose()?, password(head)) {
-        (None, None) => {
-            return Err(Refusal::new(
-                Status::Unauthorized,
-                "a title is set by Basic credentials whose password is the sessionid, or by pass",
-            ));
-        }
-        (_, Some(password)) => password,
-        (Some(pass), None) => pass,
+    let Some(password) = password(head).or(value("pass")?) else {
+        return Err(Refusal::new(
+            Status::Unauthorized,
+            "a title is set by Basic credentials whose password is the sessionid, or by pass",
+        ));
     };
     let session = parse_session(&password)?;
-    let mode = value("mode").transpose()?.unwrap_or_default();
-    if mode != b"updinfo" {
-        let mode = String::from_utf8_lossy(&mode);
-        return Err(bad(format!(
-            "mode: '{}' is not known here; it is updinfo",
-            quoted(&mode, 64)
-        )));
+    if value("mode")?.as_deref() != Some(b"updinfo") {
+        return Err(bad("mode is not updinfo; no other is known here"));
     }
-    let charset = value("charset").transpose()?;
+    let texts = match value("song")? {
+        Some(song) => [Some(song), None],
+        None => [value("artist")?, value("title")?],
+    };
+    if texts == [None, None] {
+        return Err(bad("a title is missing: give song, or artist and title"));
+    }
+    let texts = texts.into_iter().flatten().filter(|text| !text.is_empty());
+    let title = texts.collect::<Vec<_>>().join(&b" - "[..]);
+    let charset = value("charset")?;
     let charset = charset.as_deref().map(String::from_utf8_lossy);
-    let text = |name| {
-        let text = value(name).transpose()?;
-        Ok::<_, Refusal>(text.map(|bytes| Title::decode(&bytes, charset.as_deref())))
-    };
-    let title = match (text("song")?, text("artist")?, text("title")?) {
-        (Some(song), _, _) => song,
-        (None, Some(Some(artist)), Some(Some(title))) => {
-            Title::new(&format!("{} - {}", artist.as_str(), title.as_str()))
-        }
-        (None, artist, Some(title)) => title.or(artist.flatten()),
-        (None, Some(artist), None) => artist,
-        (None, None, None) => {
-            return Err(bad("a title is missing: give song, or artist and title"));
-        }
-    };
-    Ok((session, title))
+    Ok((session, Title::decode(&title, charset.as_deref())))
 }
 
 /// Returns the answer to the update of a title: Icecast's.
@@ -106,12 +100,7 @@ pub(super) fn title_answer(is_set: bool) -> Outcome {
     let text = format!(
         "<?xml version=\"1.0\"?><iceresponse><message>{message}</message><return>{set}</return></iceresponse>"
     );
-    Outcome::Text {
-        status,
-        content_type: "text/xml",
-        caching: "no-store",
-        text: text.into(),
-    }
+    Outcome::Text(status, "text/xml", "no-store", text.into())
 }
 
 fn password(head: &Head) -> Option<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! What the core does for a request, from part to part. Each part does its own share in its own
 //! file.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,7 +15,6 @@ use super::lists::{LookUp, without_names};
 use super::origin_error::OriginError;
 use super::page::{Document, Page};
 use super::pass::Admission;
-use super::playlist::now_playing;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::StreamSource;
@@ -140,7 +140,8 @@ impl Relay {
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
                 if self.ctx.settings().admits_icecast {
-                    self.streams.set_station(stream, head.fields.icy.station());
+                    self.streams
+                        .set_station(stream, head.fields.icy.station.clone());
                 }
                 self.clients
                     .publish(id, stream, (head, framing), reply, &self.ctx);
@@ -363,30 +364,37 @@ impl Relay {
                     }
                 }
             }
-            Call::NowPlaying(session) => match self.streams.programme(&session) {
-                Some((title, name)) => Ok(Outcome::Text {
-                    status: Status::Ok,
-                    content_type: json,
+            Call::NowPlaying(session) => match self.streams.now_playing(&session) {
+                Some(now) => {
+                    let now = serde_json::to_string(&now).unwrap_or_default();
                     // Pages ask for it all the time.
-                    caching: "max-age=5",
-                    text: now_playing(title, name).into(),
-                }),
+                    Ok(Outcome::Text(Status::Ok, json, "max-age=5", now.into()))
+                }
                 None => Err(no_stream()),
             },
             Call::Playlist(playlist) => {
-                let programme = self.streams.programme(&playlist.session);
-                let (content_type, text) = playlist.text(programme.and_then(|(_, name)| name));
-                Ok(Outcome::text(content_type, text))
+                let now = self.streams.now_playing(&playlist.session);
+                let name = now.map_or("", |now| now.name.as_str());
+                let (content_type, text) = playlist.text(name);
+                Ok(text_of(content_type, text))
+            }
+            Call::Panel(panel) => {
+                let looks = self.clients.len() + self.streams.len();
+                self.clients.count_cost(looks * LOOK_COST);
+                let known = Known::new(&self.streams, &self.clients, &self.ctx);
+                panel
+                    .text(&known)
+                    .map(|(content_type, text)| text_of(content_type, text))
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
                 let parts = (&self.streams, &self.clients, &self.fetch, &self.grants);
                 let seen = shown::seen(parts, self.held_bytes(), &self.ctx);
-                Ok(Outcome::text(metrics::MEDIA_TYPE, seen.text()))
+                Ok(text_of(metrics::MEDIA_TYPE, seen.text()))
             }
-            Call::Description => Ok(Outcome::text(json, DESCRIPTION)),
-            Call::Health => Ok(Outcome::text(json, "{\"status\":\"ok\"}")),
+            Call::Description => Ok(text_of(json, DESCRIPTION)),
+            Call::Health => Ok(text_of(json, "{\"status\":\"ok\"}")),
             Call::Moved(address) => Ok(Outcome::Moved(address)),
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
@@ -654,6 +662,11 @@ impl Relay {
         }
         self.take_datagram(from, port, bytes);
     }
+}
+
+/// Returns an answer that no cache keeps.
+fn text_of(content_type: &'static str, text: impl Into<Cow<'static, str>>) -> Outcome {
+    Outcome::Text(Status::Ok, content_type, "no-store", text.into())
 }
 
 fn no_stream() -> Refusal {

@@ -3,8 +3,7 @@
 use super::list_response::ListResponse;
 use super::{ClientEvent, Clients, Phase, Step};
 use crate::http::{
-    self, Body, Framing, Head, HeadReader, IcyMetadata, Method, Part, Refusal, Reply, Status,
-    Version,
+    self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::relay::JobId;
 use crate::relay::admission::KeptClaim;
@@ -100,7 +99,10 @@ impl Clients {
             keep_alive: head.keep_alive && !ctx.is_closing() && caller.beyond.is_none(),
             head_only: head.method == Method::Head,
             no_store: false,
-            icy: head.fields.icy.metadata(ctx.settings().admits_icecast),
+            wants_titles: ctx
+                .settings()
+                .admits_icecast
+                .then_some(head.fields.icy.wants_titles),
             date: ctx.date(),
             fields: fields_for(&head, ctx.settings()),
         };
@@ -262,16 +264,11 @@ impl Clients {
                 let bytes = shown(&page, refusal.status, &reply, retry_after.as_slice());
                 (refusal.status, bytes)
             }
-            Ok(Outcome::Text {
-                status,
-                content_type,
-                caching,
-                text,
-            }) => {
-                let caching = match reply.no_store {
-                    true => NO_STORE,
-                    false => (NO_STORE.0, caching),
-                };
+            Ok(Outcome::Text(status, content_type, caching, text)) => {
+                let caching = (
+                    NO_STORE.0,
+                    if reply.no_store { NO_STORE.1 } else { caching },
+                );
                 let text = [text.as_bytes()];
                 let bytes = http::whole(status, &reply, content_type, &[caching], &text);
                 (status, bytes)
@@ -285,10 +282,7 @@ impl Clients {
                 )
             }
             Ok(Outcome::Options(allow)) => {
-                let allowed = match reply.icy == IcyMetadata::Off {
-                    true => "*",
-                    false => "*, Icy-MetaData",
-                };
+                let allowed = reply.wants_titles.map_or("*", |_| "*, Icy-MetaData");
                 let fields = [
                     ("Allow", allow),
                     ("Access-Control-Allow-Methods", allow),

@@ -12,8 +12,6 @@ mod frame;
 mod handover;
 mod hls;
 mod hold;
-#[cfg_attr(not(feature = "icecast"), path = "icy/absent.rs")]
-mod icy;
 mod remux_target;
 mod remuxed;
 mod row;
@@ -40,8 +38,7 @@ use excess::BUCKETS_MAX;
 use frame::Frame;
 #[cfg(feature = "handover")]
 pub(super) use handover::StreamsState;
-use icy::IcyBlock;
-use row::Row;
+pub(super) use row::Row;
 pub use rtp_out::Datagrams;
 pub(super) use stream::SHUT_DOWN;
 pub use stream::Stream;
@@ -73,7 +70,6 @@ pub(super) struct Streams {
     /// Streams that have bytes for their viewers.
     turns: WriteQueue,
     frame: Frame,
-    icy_block: IcyBlock,
     /// Reused for the output of a splicer.
     spliced: Vec<u8>,
     /// Reused for the output of a remuxer.
@@ -123,7 +119,6 @@ impl Streams {
             pool: Pool::new(limits.buffers_bytes_max),
             turns: WriteQueue::new(),
             frame: Frame::default(),
-            icy_block: IcyBlock::default(),
             spliced: Vec::new(),
             remuxed: Vec::new(),
             behind: VecDeque::new(),
@@ -146,7 +141,6 @@ impl Streams {
             + self.turns.held_bytes()
             + (self.posting.capacity() + self.behind.capacity()) * size_of::<StreamId>()
             + self.frame.held_bytes()
-            + self.icy_block.held_bytes()
             + self.pool.held_bytes()
             + self.spliced.capacity()
             + self.remuxed.capacity()

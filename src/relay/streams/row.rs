@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use super::{Cuts, Stream, StreamSource, Streams};
-use crate::clean_text::Title;
+use crate::clean_text::{StationText, Title};
 use crate::gate::{Digest, SessionId};
+use crate::http::Station;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::metrics::OfStream;
@@ -20,26 +21,30 @@ use crate::udp_out::ClientFigures;
 #[derive(Serialize)]
 pub struct Row<'a> {
     id: PublicStreamId,
-    sessionid: &'a SessionId,
+    pub sessionid: &'a SessionId,
     /// The session's digest, as in the log.
     session: Digest,
     /// `None`: the source is gone, and the stream drains.
     source: Option<RowSource>,
     held: bool,
-    started_at: u64,
+    pub started_at: u64,
     format: Option<&'static str>,
     /// Join points in the buffer. `no_joins` says why there are none.
     joins: usize,
     no_joins: Option<&'static str>,
-    content_type: Option<&'a str>,
+    pub content_type: Option<&'a str>,
     /// The title that holds.
-    title: Option<&'a Title>,
+    pub title: &'a Title,
     /// The name of the source's station.
-    name: Option<&'a str>,
+    pub name: &'a StationText,
+    #[serde(skip)]
+    pub station: &'a Station,
     bitrate: u64,
     bytes_received: u64,
     bytes_sent: u64,
-    viewers: usize,
+    pub viewers: usize,
+    /// Most viewers at a time since the stream began.
+    pub viewers_peak: usize,
     udp_clients: usize,
     /// Figures of each UDP client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -197,12 +202,14 @@ impl Stream {
             joins: self.buffer.joins(),
             no_joins: self.buffer.no_joins_reason(),
             content_type: self.buffer.media_type(),
-            title: self.programme.title(),
-            name: self.programme.name(),
+            title: self.programme.numbered_title().1,
+            name: &self.programme.station.name,
+            station: &self.programme.station,
             bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,
             bytes_sent: bytes_sent + self.rtp_out.udp_out.bytes_sent(),
             viewers: self.buffer.viewer_count(),
+            viewers_peak: self.viewers_peak,
             udp_clients: self.rtp_out.udp_out.client_count(),
             udp: self.row_clients().collect(),
             skips,

@@ -86,6 +86,8 @@ pub struct Stream {
     pub(super) cast_again_at: Option<Instant>,
     /// How it is remuxed, if it is remuxed from another stream.
     pub(super) remuxed: Option<RemuxedStream>,
+    /// Most viewers at a time, with those of the streams that are remuxed from it.
+    pub(super) viewers_peak: usize,
     /// What its publisher says about it.
     pub(super) programme: Programme,
 }
@@ -123,6 +125,7 @@ impl Stream {
             remux_targets: Vec::new(),
             cast_again_at: None,
             remuxed: None,
+            viewers_peak: 0,
             programme: Programme::default(),
         }
     }
