@@ -258,9 +258,9 @@ mod tests {
         assert_eq!(icy.sent(16_000), 16_000);
         let (mut other, of_chunk) = (icy, b"21\r\n\x02StreamTitle='it\xe2\x80\x99s';");
         let block = icy.take_block((second, &title), false).expect("a block");
-        assert_eq!(block, [&of_chunk[4..], &[0; 8]].concat());
+        assert_eq!(block, [&of_chunk[4..], &[0; 11]].concat());
         let chunk = other.take_block((second, &title), true).expect("a block");
-        assert_eq!(chunk, [&of_chunk[..], &[0; 8], b"\r\n"].concat());
+        assert_eq!(chunk, [&of_chunk[..], &[0; 11], b"\r\n"].concat());
         assert!(icy.take_block((second, &title), false).is_none());
         assert_eq!(icy.content_bytes(50_000, second), 32_001);
     }

@@ -63,16 +63,6 @@ pub enum WatchResponse {
     NotYet(Instant),
 }
 
-impl Outgoing {
-    /// Returns whether no chunk is open.
-    fn is_between_chunks(&self) -> bool {
-        match self {
-            Outgoing::Chunked(chunk) => chunk.is_between_chunks(),
-            Outgoing::UntilClose | Outgoing::Length => true,
-        }
-    }
-}
-
 impl Viewing {
     /// Returns whether the state of a handed-over open chunk is possible.
     #[cfg(feature = "handover")]
@@ -290,35 +280,38 @@ impl Streams {
             return (None, None);
         };
         let turn_bytes = TURN_BYTES_MAX.min(stream.buffer.promise_bytes_max());
-        let (owed, is_chunked) = match &viewing.framing {
-            Outgoing::Chunked(chunk) => (chunk.content_left(), true),
-            Outgoing::UntilClose | Outgoing::Length => (0, false),
+        let owed = match &viewing.framing {
+            Outgoing::Chunked(chunk) => chunk.content_left(),
+            Outgoing::UntilClose | Outgoing::Length => 0,
         };
         let (before, behind) = viewing.icy.map_or((owed, 0), |icy| icy.media(owed));
         let supply = stream.buffer.supply(viewing.viewer, before + behind);
-        let (serial, title) = stream.programme.numbered_title();
-        let block = match (&mut viewing.icy, supply) {
-            // An open chunk has promised its bytes. Its end goes out before the next title.
-            (Some(icy), Supply::Bytes(_)) if viewing.framing.is_between_chunks() => {
-                icy.take_block((serial, title), is_chunked)
-            }
-            _ => None,
-        };
+        let title = stream.programme.numbered_title();
+        let mut block = None;
         let end = match (supply, &mut viewing.framing) {
             (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
                 let media_bytes = bytes.min(turn_bytes);
-                let icy = viewing.icy;
-                let content_bytes =
-                    icy.map_or(media_bytes, |icy| icy.content_bytes(media_bytes, serial));
+                let content_bytes = match &mut viewing.icy {
+                    Some(icy) => {
+                        block = icy.take_block(title, true);
+                        icy.content_bytes(media_bytes, title.0)
+                    }
+                    None => media_bytes,
+                };
                 if let Some(bytes) = NonZeroU32::new(content_bytes as u32) {
                     chunk.begin(bytes);
-                    if is_media(icy, chunk)
+                    if is_media(viewing.icy, chunk)
                         && let Some(cursor) = stream.buffer.cursor(viewing.viewer)
                     {
                         self.frame
                             .lay(viewing.stream, &stream.buffer, cursor, chunk);
                     }
                 }
+                None
+            }
+            (Supply::Bytes(_), Outgoing::UntilClose) => {
+                let icy = viewing.icy.as_mut();
+                block = icy.and_then(|icy| icy.take_block(title, false));
                 None
             }
             (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {

@@ -160,7 +160,8 @@ fn a_playlist_has_the_title_that_holds() {
     };
     let range = |id: u64, date: &str, title: &str| {
         format!(
-            "#EXT-X-DATERANGE:ID=\"title-{id}000\",CLASS=\"com.tollgate.title\",START-DATE=\"{date}\",END-ON-NEXT=YES,X-TITLE=\"{title}\""
+            "#EXT-X-DATERANGE:ID=\"title-{}\",CLASS=\"com.tollgate.title\",START-DATE=\"{date}\",END-ON-NEXT=YES,X-TITLE=\"{title}\"",
+            id * 1_000
         )
     };
     // The title that holds at the first segment begins there.
