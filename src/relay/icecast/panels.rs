@@ -141,7 +141,7 @@ impl Panel {
             ("listener_peak", row.viewers_peak.into()),
             ("listeners", row.viewers.into()),
             ("listenurl", stream_url(&self.origin, row.sessionid).into()),
-            ("server_name", row.name.as_str().into()),
+            ("server_name", row.station.name.as_str().into()),
             ("server_type", row.content_type.into()),
             (
                 "stream_start_iso8601",

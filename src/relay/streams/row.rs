@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{Cuts, Stream, StreamSource, Streams};
-use crate::clean_text::{StationText, Title};
+use crate::clean_text::Title;
 use crate::gate::{Digest, SessionId};
 use crate::http::Station;
 use crate::relay::StreamId;
@@ -35,9 +35,8 @@ pub struct Row<'a> {
     pub content_type: Option<&'a str>,
     /// The title that holds.
     pub title: &'a Title,
-    /// The name of the source's station.
-    pub name: &'a StationText,
-    #[serde(skip)]
+    /// What the source says about its station. The API shows its name.
+    #[serde(rename = "name", serialize_with = "serialize_name")]
     pub station: &'a Station,
     bitrate: u64,
     bytes_received: u64,
@@ -75,6 +74,10 @@ struct RowSource {
     /// Datagrams beyond the token's rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     too_fast: Option<u64>,
+}
+
+fn serialize_name<S: Serializer>(station: &&Station, serializer: S) -> Result<S::Ok, S::Error> {
+    station.name.serialize(serializer)
 }
 
 impl Row<'_> {
@@ -203,7 +206,6 @@ impl Stream {
             no_joins: self.buffer.no_joins_reason(),
             content_type: self.buffer.media_type(),
             title: self.programme.numbered_title().1,
-            name: &self.programme.station.name,
             station: &self.programme.station,
             bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,
