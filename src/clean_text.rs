@@ -3,57 +3,79 @@
 //!
 //! - a header field, or a line of a playlist: [`CleanText::as_str`], which has no line ends,
 //! - JSON, and a page or an event that reads JSON: `Serialize`,
-//! - an attribute in a playlist of HLS: [`CleanText::quoted_string`],
+//! - an attribute in a playlist of HLS: [`CleanText::hls`],
 //! - a block of ICY metadata: [`CleanText::icy`].
-
-use std::borrow::Cow;
-use std::fmt::{self, Display, Formatter, Write};
 
 use serde::{Serialize, Serializer};
 
-/// Text without control characters and bidirectional controls, at most `MAX` bytes of UTF-8. It is
-/// not empty, and has no blanks at its ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CleanText<const MAX: usize>(Box<str>);
+use crate::time::Instant;
+
+/// Text without control characters and bidirectional controls, at most `MAX` bytes of UTF-8, and
+/// without blanks at its ends. It is empty where nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CleanText<const MAX: usize>(String);
 
 /// The title of a song, or of anything else that plays.
 pub type Title = CleanText<512>;
+/// What a source says about its station, such as its name.
+pub type StationText = CleanText<256>;
+
+/// A title of a stream. An empty one ends the title before it.
+#[derive(Clone)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub struct TitleChange {
+    /// When it began.
+    pub began: Instant,
+    /// The title.
+    pub title: Title,
+}
+
+/// Most titles that are kept of a stream, for its playlists.
+pub const TITLES_MAX: usize = 8;
+/// Most bytes that the allocations of a stream's titles take.
+pub const TITLES_BYTES_MAX: usize = TITLES_MAX * (size_of::<TitleChange>() + 512);
+
+/// Returns the bytes that the allocations of a stream's titles take.
+pub fn titles_held_bytes(titles: &Vec<TitleChange>) -> usize {
+    let texts = titles.iter().map(|change| change.title.held_bytes());
+    titles.capacity() * size_of::<TitleChange>() + texts.sum::<usize>()
+}
 
 impl<const MAX: usize> CleanText<MAX> {
-    /// Cleans text. Longer text is cut at a character. `None`: nothing is left.
-    pub fn new(text: &str) -> Option<CleanText<MAX>> {
-        let mut clean = String::new();
-        for character in text.chars() {
-            let character = match is_unsafe(character) {
-                true => ' ',
-                false => character,
-            };
-            let is_leading_blank = clean.is_empty() && character.is_whitespace();
-            if clean.len() + character.len_utf8() > MAX {
-                break;
-            }
-            if !is_leading_blank {
-                clean.push(character);
-            }
-        }
-        clean.truncate(clean.trim_end().len());
-        (!clean.is_empty()).then(|| CleanText(clean.into_boxed_str()))
+    /// No text.
+    pub const NONE: CleanText<MAX> = CleanText(String::new());
+
+    /// Cleans text. Longer text is cut at a character.
+    pub fn new(text: &str) -> CleanText<MAX> {
+        let clean = text.chars().map(|character| match is_unsafe(character) {
+            true => ' ',
+            false => character,
+        });
+        let clean: String = clean.collect();
+        let clean = clean.trim();
+        let mut ends = (0..=clean.len().min(MAX)).rev();
+        let end = ends.find(|end| clean.is_char_boundary(*end)).unwrap_or(0);
+        CleanText(clean[..end].trim_end().to_owned())
     }
 
     /// Cleans bytes in this character set. Without one they are UTF-8, or else ISO 8859-1. An unknown
     /// one counts as UTF-8.
-    pub fn decode(bytes: &[u8], charset: Option<&str>) -> Option<CleanText<MAX>> {
-        let is_latin = |name: &str| {
-            let mut names = ["iso-8859-1", "iso8859-1", "latin1"].into_iter();
-            names.any(|latin| name.eq_ignore_ascii_case(latin))
+    pub fn decode(bytes: &[u8], charset: Option<&str>) -> CleanText<MAX> {
+        let is_latin = match charset {
+            Some(name) => ["iso-8859-1", "iso8859-1", "latin1"]
+                .iter()
+                .any(|latin| name.eq_ignore_ascii_case(latin)),
+            None => std::str::from_utf8(bytes).is_err(),
         };
-        let text = match (charset, std::str::from_utf8(bytes)) {
-            (Some(name), _) if is_latin(name) => from_latin(bytes),
-            (Some(_), _) => String::from_utf8_lossy(bytes),
-            (None, Ok(text)) => Cow::Borrowed(text),
-            (None, Err(_)) => from_latin(bytes),
-        };
-        CleanText::new(&text)
+        match is_latin {
+            true => CleanText::new(
+                &bytes
+                    .iter()
+                    .map(|byte| char::from(*byte))
+                    .collect::<String>(),
+            ),
+            false => CleanText::new(&String::from_utf8_lossy(bytes)),
+        }
     }
 
     /// Returns the text. It is one line.
@@ -62,18 +84,18 @@ impl<const MAX: usize> CleanText<MAX> {
     }
 
     /// Returns the text for a quoted string of HLS, which has no escape for its quote.
-    pub fn quoted_string(&self) -> Replaced<'_> {
-        Replaced(&self.0, |character| (character == '"').then_some("'"))
+    pub fn hls(&self) -> String {
+        self.0.replace('"', "'")
     }
 
     /// Returns the text for ICY metadata, in which an apostrophe ends a value.
-    pub fn icy(&self) -> Replaced<'_> {
-        Replaced(&self.0, |character| (character == '\'').then_some("’"))
+    pub fn icy(&self) -> String {
+        self.0.replace('\'', "’")
     }
 
     /// Returns the bytes that its allocation takes.
     pub fn held_bytes(&self) -> usize {
-        self.0.len()
+        self.0.capacity()
     }
 }
 
@@ -83,35 +105,19 @@ fn is_unsafe(character: char) -> bool {
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
 }
 
-fn from_latin(bytes: &[u8]) -> Cow<'static, str> {
-    bytes.iter().map(|byte| char::from(*byte)).collect()
-}
-
-/// Text in which some characters are replaced.
-pub struct Replaced<'a>(&'a str, fn(char) -> Option<&'static str>);
-
-impl Display for Replaced<'_> {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let Replaced(text, replacement) = self;
-        text.chars()
-            .try_for_each(|character| match replacement(character) {
-                Some(other) => formatter.write_str(other),
-                None => formatter.write_char(character),
-            })
-    }
-}
-
+/// Empty text is null.
 impl<const MAX: usize> Serialize for CleanText<MAX> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
+        let text = Some(self.as_str()).filter(|text| !text.is_empty());
+        text.serialize(serializer)
     }
 }
 
 #[cfg(feature = "handover")]
 impl<'de, const MAX: usize> serde::Deserialize<'de> for CleanText<MAX> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        CleanText::new(&text).ok_or_else(|| serde::de::Error::custom("an empty title"))
+        let text = Option::<String>::deserialize(deserializer)?;
+        Ok(CleanText::new(&text.unwrap_or_default()))
     }
 }
 
@@ -120,8 +126,7 @@ mod tests {
     use super::*;
 
     fn title(bytes: &[u8], charset: Option<&str>) -> String {
-        let title = Title::decode(bytes, charset);
-        title.map_or(String::new(), |title| title.as_str().to_owned())
+        Title::decode(bytes, charset).as_str().to_owned()
     }
 
     /// A title is read in its character set, on one line, and is at most 512 bytes long.
@@ -170,16 +175,10 @@ mod tests {
     #[test]
     fn each_place_has_its_escape() {
         let hostile = "<b a=\"1\" c='2'>&amp;\\</b>\r\n#EXT\0\u{202e}]]>";
-        let title = Title::new(hostile).expect("a title");
+        let title = Title::new(hostile);
         assert_eq!(title.as_str(), "<b a=\"1\" c='2'>&amp;\\</b>  #EXT  ]]>");
-        assert_eq!(
-            title.quoted_string().to_string(),
-            "<b a='1' c='2'>&amp;\\</b>  #EXT  ]]>"
-        );
-        assert_eq!(
-            title.icy().to_string(),
-            "<b a=\"1\" c=’2’>&amp;\\</b>  #EXT  ]]>"
-        );
+        assert_eq!(title.hls(), "<b a='1' c='2'>&amp;\\</b>  #EXT  ]]>");
+        assert_eq!(title.icy(), "<b a=\"1\" c=’2’>&amp;\\</b>  #EXT  ]]>");
         assert_eq!(
             serde_json::to_string(&title).expect("JSON"),
             "\"<b a=\\\"1\\\" c='2'>&amp;\\\\</b>  #EXT  ]]>\""
@@ -193,6 +192,9 @@ mod tests {
         let long = format!("\"\\u0000{}\"", "ö".repeat(300));
         let title: CleanText<256> = serde_json::from_str(&long).expect("a text");
         assert_eq!(title.as_str(), "ö".repeat(128));
-        assert!(serde_json::from_str::<Title>("\" \\n\"").is_err());
+        for nothing in ["null", "\" \\n\""] {
+            let title: Title = serde_json::from_str(nothing).expect("a text");
+            assert_eq!(serde_json::to_string(&title).expect("JSON"), "null");
+        }
     }
 }

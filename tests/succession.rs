@@ -679,3 +679,100 @@ fn a_successor_that_is_killed_changes_nothing() {
     }
     assert!(killed > 30, "{killed} were killed");
 }
+
+/// Takes a body with ICY metadata apart: the media, and the titles with the media bytes before each.
+fn without_titles(mut body: &[u8]) -> (Vec<u8>, Vec<(usize, String)>) {
+    let (mut media, mut titles) = (Vec::new(), Vec::new());
+    while body.len() > 16_000 {
+        media.extend_from_slice(&body[..16_000]);
+        let length = 16 * usize::from(body[16_000]);
+        let block = &body[16_001..16_001 + length];
+        if length > 0 {
+            let text = String::from_utf8(block.to_vec()).expect("UTF-8");
+            titles.push((media.len(), text.trim_end_matches('\0').to_owned()));
+        }
+        body = &body[16_001 + length..];
+    }
+    media.extend_from_slice(body);
+    (media, titles)
+}
+
+/// A listener with titles gets the bytes of one without, over a source that goes on after another, one
+/// that takes over, and a hand-over. The titles stand every 16,000 bytes.
+#[test]
+#[cfg(feature = "default")]
+fn titles_stand_every_16_000_bytes_whatever_happens() {
+    let song = include_bytes!("media/sound.mp3").repeat(20);
+    let folder = Folder::new("titles");
+    for (close, version) in [
+        (None, "1.1"),
+        (None, "1.0"),
+        (Some("--close-delimited"), "1.1"),
+    ] {
+        let handover = folder.option();
+        let mut options = vec![LOOPBACK, &handover, "--icecast", "--hold=60", "--takeover"];
+        options.extend(close);
+        let mut server = Server::start(&options);
+        let address = server.address();
+        server.admit("s");
+        let publish =
+            || Source::open_with(address, "PUT", "/stream/s", &["Content-Type: audio/mpeg"]);
+        let mut source = publish();
+        let mut listeners = ["Icy-MetaData: 1", "X: 1"].map(|field| {
+            let mut client = Client::connect(address);
+            client.send(format!(
+                "GET /stream/s HTTP/{version}\r\nHost: h\r\n{field}\r\n\r\n"
+            ));
+            Viewer::of(client)
+        });
+        server.await_viewers("s", 2);
+        let mut bodies = [Vec::new(), Vec::new()];
+        // Sends media before a title and behind it, and reads what has come to the listeners.
+        let mut send = |server: &Server, source: &mut Source, title: &str| {
+            for _ in 0..2 {
+                let received = |server: &Server| server.stream("s")?["bytes_received"].as_u64();
+                let before = received(server).expect("it runs");
+                source.send(&song);
+                let bytes = until("it has come", || {
+                    received(server).filter(|bytes| *bytes > before + 150_000)
+                });
+                for (listener, body) in listeners.iter_mut().zip(&mut bodies) {
+                    let left = (bytes as usize).saturating_sub(body.len());
+                    body.extend(listener.read(left));
+                }
+                let line = format!("/api/set-title?sessionid=s&title={title}");
+                until("it holds", || {
+                    let row = server.request("POST", &line).json();
+                    (row["title"] == title).then_some(())
+                });
+            }
+        };
+        send(&server, &mut source, "a");
+        drop(source);
+        until("it is held", || {
+            (server.stream("s")?["held"] == true).then_some(())
+        });
+        let mut source = publish();
+        send(&server, &mut source, "b");
+        let mut other = publish();
+        send(&server, &mut other, "c");
+        server = succeed(server, &options);
+        send(&server, &mut other, "d");
+        assert_eq!(other.finish().status(), 200);
+        let metaint = listeners[0].head();
+        assert_eq!(metaint.field("icy-metaint"), Some("16000"));
+        for (listener, body) in listeners.iter_mut().zip(&mut bodies) {
+            body.extend(listener.read_to_end().0);
+        }
+        let (media, titles) = without_titles(&bodies[0]);
+        assert!(
+            media == bodies[1] && media.len() > 7 * song.len(),
+            "{}",
+            media.len()
+        );
+        let titles: Vec<&str> = titles.iter().map(|(_, title)| title.as_str()).collect();
+        let expected = ["a", "b", "c", "d"].map(|title| format!("StreamTitle='{title}';"));
+        assert_eq!(titles, expected, "{options:?} {version}");
+        drop(source);
+    }
+}

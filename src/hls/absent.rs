@@ -1,11 +1,10 @@
 //! Stands for `hls` in a program that is built without it: no stream is cut into segments, and no
 //! address belongs to a segment.
 
-use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::clean_text::Title;
+use crate::clean_text::TitleChange;
 use crate::format::{Finding, Header};
 use crate::http::{Refusal, Target};
 use crate::time::Instant;
@@ -113,7 +112,7 @@ impl Cutter {
         match *self {}
     }
 
-    pub fn begin_title(&mut self, _: (NonZeroU32, Option<Title>), _: Instant) {
+    pub fn set_titles(&mut self, _: Rc<Vec<TitleChange>>) {
         match *self {}
     }
 

@@ -15,7 +15,6 @@ mod held;
 mod listed;
 
 use std::collections::VecDeque;
-use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,9 +22,8 @@ use super::parts::Parts;
 use super::plan::{NUMBERS_AHEAD_MAX, Plan};
 use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
-use super::titles::Titles;
 use super::{LISTED_MAX, LISTED_MIN, lead};
-use crate::clean_text::Title;
+use crate::clean_text::TitleChange;
 use crate::format::{Finding, Header, Start};
 use crate::time::{Instant, MediaTime};
 
@@ -101,7 +99,9 @@ pub struct Cutter {
     /// Whether the playlist has grown since it was last asked.
     has_grown: bool,
     cuts_in_groups: u64,
-    titles: Titles,
+    /// The stream's newest titles.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    titles: Rc<Vec<TitleChange>>,
 }
 
 /// Whether segments can begin with the current header. Each header is looked at once.
@@ -169,7 +169,7 @@ impl Cutter {
             listed_from: 0,
             has_grown: false,
             cuts_in_groups: 0,
-            titles: Titles::default(),
+            titles: Rc::default(),
         }
     }
 
@@ -588,11 +588,11 @@ impl Cutter {
         std::mem::take(&mut self.has_grown)
     }
 
-    /// Begins a title at `now`, or ends the one before.
-    pub fn begin_title(&mut self, title: (NonZeroU32, Option<Title>), now: Instant) {
-        let began = self.plan.started + now.since_start();
-        self.titles.begin(title, began);
-        self.list = None;
+    /// Sets the stream's newest titles, for the next playlist.
+    pub fn set_titles(&mut self, titles: Rc<Vec<TitleChange>>) {
+        if !Rc::ptr_eq(&self.titles, &titles) {
+            (self.titles, self.list) = (titles, None);
+        }
     }
 
     /// Returns a number above all numbers of this stream's segments.

@@ -2,11 +2,13 @@
 
 use std::collections::vec_deque;
 use std::fmt::Write;
+use std::ops::Range;
+use std::time::Duration;
 
 use super::parts::{PARTS_MAX, Part};
 use super::segment::{MAP_EXTENSION, Name, Segment};
-use super::titles::{Titles, date};
-use crate::time::MediaTime;
+use crate::clean_text::{TITLES_MAX, TitleChange};
+use crate::time::{MediaTime, UnixTime};
 
 /// Media type of a playlist.
 pub const MEDIA_TYPE: &str = "application/vnd.apple.mpegurl";
@@ -27,13 +29,15 @@ pub(super) struct Content<'a> {
     pub filling: Segment,
     /// Whether the stream has ended.
     pub is_over: bool,
-    /// Titles of the stream.
-    pub titles: &'a Titles,
+    /// The newest titles of the stream.
+    pub titles: &'a [TitleChange],
+    /// Unix time at which the server started.
+    pub started: Duration,
 }
 
 /// Most bytes of a playlist: every tag in front of each segment, with the longest numbers.
 pub(super) const BYTES_MAX: usize =
-    512 + super::LISTED_MAX * 256 + (PARTS_LISTED + 1) * PARTS_MAX * 128 + Titles::TAGS_BYTES_MAX;
+    512 + super::LISTED_MAX * 256 + (PARTS_LISTED + 1) * PARTS_MAX * 128 + TITLES_MAX * (192 + 512);
 
 /// Number of the newest segments whose parts are listed: players begin there (section 6.2.2).
 const PARTS_LISTED: usize = 3;
@@ -69,7 +73,7 @@ pub(super) fn write(content: &Content<'_>) -> String {
     }
     if let (Some(first), Some(last)) = (first, segments().last()) {
         let end = last.began + last.duration();
-        content.titles.write(&mut list, first.began..end);
+        push_titles(&mut list, content, first.began..end);
     }
     let mut map = None;
     let without_parts = segments().len().saturating_sub(PARTS_LISTED);
@@ -148,6 +152,35 @@ fn push_head(list: &mut String, segment: &Segment, map: &mut Option<u64>, conten
     }
     let began = date(segment.began);
     let _ = writeln!(list, "#EXT-X-PROGRAM-DATE-TIME:{began}");
+}
+
+/// Appends the titles within the time of the list. The title that holds when the list begins begins
+/// there.
+fn push_titles(list: &mut String, content: &Content<'_>, times: Range<Duration>) {
+    let began = |change: &TitleChange| content.started + change.began.since_start();
+    let before = content
+        .titles
+        .partition_point(|change| began(change) <= times.start);
+    let titles = content.titles.iter().skip(before.saturating_sub(1));
+    for change in titles.take_while(|change| began(change) < times.end) {
+        let _ = writeln!(
+            list,
+            "#EXT-X-DATERANGE:ID=\"title-{}\",CLASS=\"com.tollgate.title\",START-DATE=\"{}\",END-ON-NEXT=YES,X-TITLE=\"{}\"",
+            began(change).as_millis(),
+            date(began(change).max(times.start)),
+            change.title.hls()
+        );
+    }
+}
+
+/// Returns a time since 1970 as a date with milliseconds.
+fn date(since_1970: Duration) -> String {
+    let seconds = UnixTime {
+        unix_seconds: since_1970.as_secs(),
+    };
+    let seconds = seconds.to_string();
+    let seconds = seconds.trim_end_matches('Z');
+    format!("{seconds}.{:03}Z", since_1970.subsec_millis())
 }
 
 fn push_parts(list: &mut String, segment: &Segment, content: &Content<'_>) {

@@ -22,7 +22,6 @@ mod point;
 mod request;
 mod response;
 mod segment;
-mod titles;
 
 pub use cutter::Cutter;
 pub use lead::LEAD_BYTES_MAX;

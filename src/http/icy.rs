@@ -1,121 +1,163 @@
-//! Fields of internet radio in the head of a request: what a source says about its station, and
-//! whether a listener wants titles within the media.
+//! Internet radio over HTTP, as SHOUTcast began it (ICY): what a source says about its station, and
+//! titles within a listener's media. The listener asks for them.
+//!
+//! ```text
+//!   16,000 bytes of media │ N │ N × 16 bytes of text │ 16,000 bytes of media │ 0 │ …
+//! ```
+//!
+//! N is 0 while the title is still the one that this listener has got. Such a byte lies within the
+//! chunks of a chunked body, at most one in a chunk. A block with text is a chunk of its own.
 
-use crate::clean_text::CleanText;
+use std::num::NonZeroU32;
 
-/// A field of a source's head.
-pub type StationField = CleanText<256>;
+use super::response::ResponseHead;
+use crate::clean_text::{StationText, Title};
+
+/// Media bytes between two blocks.
+const INTERVAL: u16 = 16_000;
 
 /// The fields of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IcyFields {
     /// Whether `Icy-MetaData` is 1.
-    wants_metadata: bool,
-    /// What the source says about its station. Few requests have it.
-    station: Option<Box<Station>>,
-}
-
-/// Whether a response may carry titles within its media.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub enum IcyMetadata {
-    /// The server sends none.
-    Off,
-    /// The listener did not ask for them.
-    Unwanted,
-    /// The listener asks for them.
-    Wanted,
+    pub wants_titles: bool,
+    /// What a source says about its station.
+    pub station: Station,
 }
 
 /// What a source says about its station.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Station {
-    name: Option<StationField>,
+    /// `Ice-Name`.
+    pub name: StationText,
     /// `Ice-Genre`.
-    pub genre: Option<StationField>,
-    /// `Ice-Description`.
-    pub description: Option<StationField>,
-    /// `Ice-Url`.
-    pub url: Option<StationField>,
-    bitrate: Option<StationField>,
-    audio_info: Option<StationField>,
+    pub genre: StationText,
+    description: StationText,
+    url: StationText,
+    /// Declared bit rate in kbit/s.
+    pub bitrate: Option<u32>,
+}
+
+/// How far a listener is between two blocks. It takes 8 bytes.
+#[derive(Clone, Copy)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub struct IcyPosition {
+    /// Number of the title in the last block with text. It is 1 before the first.
+    seen: NonZeroU32,
+    /// Media bytes until the next block.
+    media_left: u16,
 }
 
 impl IcyFields {
-    /// Returns whether the response may carry titles. `is_on`: whether the server sends them.
-    pub fn metadata(&self, is_on: bool) -> IcyMetadata {
-        match (is_on, self.wants_metadata) {
-            (false, _) => IcyMetadata::Off,
-            (true, false) => IcyMetadata::Unwanted,
-            (true, true) => IcyMetadata::Wanted,
-        }
-    }
-
-    /// Returns what the source says about its station.
-    pub fn station(&self) -> Station {
-        self.station.as_deref().cloned().unwrap_or_default()
-    }
-
-    fn given(&mut self) -> &mut Station {
-        self.station.get_or_insert_default()
-    }
-
     /// Takes a field, whose name is in lower case. Returns whether it is one of these.
     pub fn take(&mut self, name: &str, value: &[u8]) -> bool {
-        let place = match name {
-            "icy-metadata" => {
-                self.wants_metadata = value.trim_ascii() == b"1";
-                return true;
+        let text = || StationText::decode(value, None);
+        let station = &mut self.station;
+        match name {
+            "icy-metadata" => self.wants_titles = value.trim_ascii() == b"1",
+            "ice-name" | "icy-name" => station.name = text(),
+            "ice-genre" | "icy-genre" => station.genre = text(),
+            "ice-description" => station.description = text(),
+            "ice-url" | "icy-url" => station.url = text(),
+            "ice-bitrate" | "icy-br" => {
+                station.bitrate = text().as_str().parse().ok().or(station.bitrate);
             }
-            "ice-name" | "icy-name" => &mut self.given().name,
-            "ice-genre" | "icy-genre" => &mut self.given().genre,
-            "ice-description" => &mut self.given().description,
-            "ice-url" | "icy-url" => &mut self.given().url,
-            "ice-bitrate" | "icy-br" => &mut self.given().bitrate,
-            "ice-audio-info" => &mut self.given().audio_info,
+            "ice-audio-info" => {
+                let text = text();
+                let mut pairs = text.as_str().split(';').filter_map(|it| it.split_once('='));
+                let bitrate = pairs.find_map(|(name, value)| match name.trim() {
+                    "bitrate" | "ice-bitrate" => value.trim().parse().ok(),
+                    _ => None,
+                });
+                station.bitrate = station.bitrate.or(bitrate);
+            }
             _ => return false,
-        };
-        *place = StationField::decode(value, None);
+        }
         true
     }
 }
 
 impl Station {
-    /// Returns the name of the station.
-    pub fn name(&self) -> Option<&StationField> {
-        self.name.as_ref()
-    }
-
-    /// Returns the bit rate in kbit/s that the source declares.
-    pub fn bitrate(&self) -> Option<u32> {
-        let info = self.audio_info.as_ref().map_or("", StationField::as_str);
-        let of_info = info.split(';').filter_map(|pair| {
-            let (name, value) = pair.split_once('=')?;
-            matches!(name.trim(), "bitrate" | "ice-bitrate").then_some(value)
-        });
-        let declared = self.bitrate.iter().map(StationField::as_str);
-        let mut all = declared.chain(of_info);
-        all.find_map(|value| value.trim().parse().ok())
-    }
-
-    /// Returns the fields that a listener gets, besides `icy-br`.
-    pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let all = [
-            ("icy-name", &self.name),
-            ("icy-genre", &self.genre),
-            ("icy-url", &self.url),
-            ("icy-description", &self.description),
+    /// Adds the fields that a listener with titles gets.
+    pub fn describe(&self, head: ResponseHead) -> ResponseHead {
+        let bitrate = self.bitrate.map(|bitrate| bitrate.to_string());
+        let fields = [
+            ("icy-name", self.name.as_str()),
+            ("icy-genre", self.genre.as_str()),
+            ("icy-url", self.url.as_str()),
+            ("icy-description", self.description.as_str()),
+            ("icy-br", bitrate.as_deref().unwrap_or_default()),
         ];
-        let known = all.into_iter();
-        known.filter_map(|(name, field)| Some((name, field.as_ref()?.as_str())))
+        let known = fields.into_iter().filter(|(_, value)| !value.is_empty());
+        let head = head.field("icy-metaint", &INTERVAL.to_string());
+        known.fold(head, |head, (name, value)| head.field(name, value))
     }
 
     /// Returns the bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        let station = [&self.name, &self.genre, &self.description, &self.url];
-        let all = station.into_iter().chain([&self.bitrate, &self.audio_info]);
-        all.flatten().map(StationField::held_bytes).sum()
+        let all = [&self.name, &self.genre, &self.description, &self.url];
+        all.into_iter().map(StationText::held_bytes).sum()
+    }
+}
+
+impl IcyPosition {
+    /// Returns the position of a listener who begins, if it gets titles.
+    pub fn begin(gets_titles: bool) -> Option<IcyPosition> {
+        gets_titles.then_some(IcyPosition {
+            seen: NonZeroU32::MIN,
+            media_left: INTERVAL,
+        })
+    }
+
+    /// Returns the block with text that comes before the next media byte, if there is one. It goes out
+    /// whole. `serial`: number of the title that holds.
+    pub fn take_block(
+        &mut self,
+        (serial, title): (NonZeroU32, &Title),
+        is_chunked: bool,
+    ) -> Option<Vec<u8>> {
+        const UNIT: usize = 16;
+        if self.media_left > 0 || self.seen == serial {
+            return None;
+        }
+        (self.seen, self.media_left) = (serial, INTERVAL);
+        let text = format!("StreamTitle='{}';", title.icy());
+        // A title of 512 bytes, all of them apostrophes, takes 97 units.
+        let units = text.len().div_ceil(UNIT);
+        let mut block = vec![units as u8];
+        block.extend_from_slice(text.as_bytes());
+        block.resize(1 + units * UNIT, 0);
+        let line = format!("{:x}\r\n", block.len());
+        Some(match is_chunked {
+            true => [line.as_bytes(), &block, b"\r\n"].concat(),
+            false => block,
+        })
+    }
+
+    /// Returns how many bytes may go out at once of `media_bytes` and the empty block among them: up
+    /// to a block with text, or up to the second empty block.
+    pub fn content_bytes(self, media_bytes: usize, serial: NonZeroU32) -> usize {
+        let beyond_max = if self.seen == serial { INTERVAL } else { 0 };
+        let before = media_bytes.min(self.media_left.into());
+        let beyond = (media_bytes - before).min(beyond_max.into());
+        before + usize::from(beyond > 0) + beyond
+    }
+
+    /// Returns how many of the next `content_bytes` are media before the empty block, and behind it.
+    pub fn media(self, content_bytes: usize) -> (usize, usize) {
+        let before = content_bytes.min(self.media_left.into());
+        (before, (content_bytes - before).saturating_sub(1))
+    }
+
+    /// Records that `content_bytes` were sent. Returns how many of them were media.
+    pub fn sent(&mut self, content_bytes: usize) -> usize {
+        let (before, behind) = self.media(content_bytes);
+        self.media_left -= before as u16;
+        if before < content_bytes {
+            self.media_left = INTERVAL.saturating_sub(behind as u16);
+        }
+        before + behind
     }
 }
 
@@ -123,12 +165,12 @@ impl Station {
 mod tests {
     use super::*;
 
-    fn fields(lines: &[(&str, &str)]) -> IcyFields {
+    fn station(lines: &[(&str, &str)]) -> Station {
         let mut fields = IcyFields::default();
         for (name, value) in lines {
             assert!(fields.take(name, value.as_bytes()), "{name}");
         }
-        fields
+        fields.station
     }
 
     /// A source may use the names of Icecast or of SHOUTcast.
@@ -138,35 +180,32 @@ mod tests {
             let name = format!("{prefix}-name");
             let genre = format!("{prefix}-genre");
             let url = format!("{prefix}-url");
-            let lines = [(&*name, "One"), (&*genre, "Jazz"), (&*url, "http://a")];
-            let station = fields(&lines).station();
-            assert_eq!(station.name().map(CleanText::as_str), Some("One"));
-            let all: Vec<_> = station.fields().collect();
-            let expected = [
-                ("icy-name", "One"),
-                ("icy-genre", "Jazz"),
-                ("icy-url", "http://a"),
-            ];
-            assert_eq!(all, expected);
+            let station = station(&[(&*name, "One"), (&*genre, "Jazz"), (&*url, "http://a")]);
+            let all = [&station.name, &station.genre, &station.url].map(StationText::as_str);
+            assert_eq!(all, ["One", "Jazz", "http://a"]);
             assert_eq!(station.held_bytes(), 3 + 4 + 8);
         }
         let mut others = IcyFields::default();
         assert!(!others.take("ice-public", b"1") && others == IcyFields::default());
-        let long = fields(&[("ice-name", &"x".repeat(1000))]).station();
+        let long = station(&[("ice-name", &"x".repeat(1000))]);
         assert_eq!(long.held_bytes(), 256);
     }
 
     #[test]
     fn a_bit_rate_is_a_number() {
-        let of = |lines: &[(&str, &str)]| fields(lines).station().bitrate();
+        let of = |lines: &[(&str, &str)]| station(lines).bitrate;
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[("ice-bitrate", " 128 ")]), Some(128));
         assert_eq!(of(&[("icy-br", "Quality 3")]), None);
-        let info = "ice-samplerate=44100;ice-bitrate=96; channels=2";
-        assert_eq!(of(&[("ice-audio-info", info)]), Some(96));
-        assert_eq!(of(&[("ice-audio-info", "bitrate=64")]), Some(64));
-        let both = [("icy-br", "x"), ("ice-audio-info", "bitrate=64")];
-        assert_eq!(of(&both), Some(64));
+        let info = (
+            "ice-audio-info",
+            "ice-samplerate=44100;ice-bitrate=96; channels=2",
+        );
+        assert_eq!(of(&[info]), Some(96));
+        assert_eq!(of(&[info, ("icy-br", "x")]), Some(96));
+        for both in [[info, ("icy-br", "64")], [("icy-br", "64"), info]] {
+            assert_eq!(of(&both), Some(64));
+        }
         assert_eq!(of(&[("ice-bitrate", "99999999999")]), None);
     }
 
@@ -178,11 +217,51 @@ mod tests {
             (" 1", true),
             ("0", false),
             ("", false),
-            ("yes", false),
             ("11", false),
         ] {
-            let fields = fields(&[("icy-metadata", value)]);
-            assert_eq!(fields.wants_metadata, wants, "{value:?}");
+            let mut fields = IcyFields::default();
+            assert!(fields.take("icy-metadata", value.as_bytes()));
+            assert_eq!(fields.wants_titles, wants, "{value:?}");
         }
+    }
+
+    /// The blocks are at the same places, however the content is cut into chunks and writes.
+    #[test]
+    fn an_empty_block_stands_after_each_16_000_bytes() {
+        for chunk_media in [1, 2, 15_999, 16_000, 16_001, 40_000] {
+            for piece in [1, 7, 15_999, 16_000, 16_001, 100_000] {
+                let mut icy = IcyPosition::begin(true).expect("a position");
+                let (mut media, mut blocks) = (0, 0);
+                while media < 50_000 {
+                    let mut left = icy.content_bytes(chunk_media, NonZeroU32::MIN);
+                    let (before, behind) = icy.media(left);
+                    assert!(before + behind <= chunk_media && left > 0);
+                    while left > 0 {
+                        let bytes = piece.min(left);
+                        let of_media = icy.sent(bytes);
+                        (media, blocks) = (media + of_media, blocks + bytes - of_media);
+                        left -= bytes;
+                        assert_eq!(16_000 * (blocks + 1), media + usize::from(icy.media_left));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A block with text comes at the end of the interval, once.
+    #[test]
+    fn a_new_title_ends_the_chunk_before_it() {
+        let mut icy = IcyPosition::begin(true).expect("a position");
+        let (second, title) = (NonZeroU32::MIN.saturating_add(1), Title::new("it's"));
+        assert!(icy.take_block((second, &title), false).is_none());
+        assert_eq!(icy.content_bytes(50_000, second), 16_000);
+        assert_eq!(icy.sent(16_000), 16_000);
+        let (mut other, of_chunk) = (icy, b"21\r\n\x02StreamTitle='it\xe2\x80\x99s';");
+        let block = icy.take_block((second, &title), false).expect("a block");
+        assert_eq!(block, [&of_chunk[4..], &[0; 11]].concat());
+        let chunk = other.take_block((second, &title), true).expect("a block");
+        assert_eq!(chunk, [&of_chunk[..], &[0; 11], b"\r\n"].concat());
+        assert!(icy.take_block((second, &title), false).is_none());
+        assert_eq!(icy.content_bytes(50_000, second), 32_001);
     }
 }

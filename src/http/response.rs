@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 
-use super::icy::IcyMetadata;
 use super::refusal::Refusal;
 use super::status::Status;
 use super::version::Version;
@@ -21,8 +20,8 @@ pub struct Reply {
     pub head_only: bool,
     /// Whether caches must not keep the response, because the target has another spelling.
     pub no_store: bool,
-    /// Whether a stream's response may carry titles within its media.
-    pub icy: IcyMetadata,
+    /// Whether the client wants titles within a stream's media. `None`: the server sends none.
+    pub wants_titles: Option<bool>,
     /// The time of the response.
     pub date: UnixTime,
     /// Fields of all responses to this request.
@@ -148,7 +147,7 @@ mod tests {
         keep_alive: true,
         head_only: false,
         no_store: false,
-        icy: IcyMetadata::Off,
+        wants_titles: None,
         date: UnixTime { unix_seconds: 0 },
         fields: &[("Server", "x")],
     };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::icecast::Panel;
 use super::page::Page;
 use super::parameters::{Parameters, bad, decoded};
 use super::playlist::Playlist;
@@ -59,7 +60,7 @@ pub(super) enum Call {
     /// Sets the title of what a session plays, or removes it.
     SetTitle {
         session: SessionId,
-        title: Option<Title>,
+        title: Title,
         /// The answer is in the XML of Icecast.
         is_icecast: bool,
     },
@@ -67,6 +68,8 @@ pub(super) enum Call {
     NowPlaying(SessionId),
     /// A playlist for players of radio, with one entry.
     Playlist(Playlist),
+    /// A list of Icecast's.
+    Panel(Panel),
     /// The metrics.
     Metrics,
     /// The description of the API for programs (OpenAPI).
@@ -105,8 +108,6 @@ impl AddToken {
         }
     }
 }
-
-impl Call {}
 
 /// Table to list.
 #[derive(Clone, Debug, PartialEq, Eq)]

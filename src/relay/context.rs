@@ -23,7 +23,7 @@ use super::timers::{Armed, Owner, Timers};
 use super::{Action, Level};
 use crate::events::{EventId, Events};
 use crate::gate::SessionId;
-use crate::http::{IcyMetadata, Refusal, Reply, Version};
+use crate::http::{Refusal, Reply, Version};
 use crate::random::Random;
 use crate::time::Instant;
 use crate::time::{Calendar, UnixTime};
@@ -276,7 +276,7 @@ impl Context {
     /// connection closes after the answer.
     pub fn unread_reply(&self) -> Reply {
         Reply {
-            icy: IcyMetadata::Off,
+            wants_titles: None,
             version: Version::Http11,
             keep_alive: false,
             head_only: false,

@@ -5,6 +5,10 @@
 //! Off by default: behind a proxy that does not know such a body, its bytes could be taken for
 //! another client's request.
 
+mod panels;
+
+pub(super) use panels::Panel;
+
 use super::api::Outcome;
 use super::parameters::{bad, decoded, parse_session};
 use crate::clean_text::Title;
@@ -49,26 +53,27 @@ pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
     }
 }
 
+/// Most parameters of a request that updates a title. More are not looked at.
+const PARAMETERS_MAX: usize = 16;
+
 /// Returns the session id and the title of a request that updates a title. Sources of SHOUTcast give
-/// the session id as `pass`, others as the password.
-pub(super) fn title_update(head: &Head) -> Result<(SessionId, Option<Title>), Refusal> {
+/// the session id as `pass`, others as the password. A `+` is a blank, as for Icecast.
+pub(super) fn title_update(head: &Head) -> Result<(SessionId, Title), Refusal> {
     let value = |name: &str| {
-        let mut parameters = head.target.parameters();
+        let mut parameters = head.target.parameters().take(PARAMETERS_MAX);
         let parameter = parameters.find(|parameter| parameter.name == name);
-        parameter.map(|parameter| decoded(name, parameter.value))
+        parameter
+            .map(|parameter| decoded(name, &parameter.value.replace('+', " ")))
+            .transpose()
     };
-    let password = match (value("pass").transpose()?, password(head)) {
-        (None, None) => {
-            return Err(Refusal::new(
-                Status::Unauthorized,
-                "to set a title, give Basic credentials with the sessionid as the password, or pass=SESSIONID",
-            ));
-        }
-        (_, Some(password)) => password,
-        (Some(pass), None) => pass,
+    let Some(password) = password(head).or(value("pass")?) else {
+        return Err(Refusal::new(
+            Status::Unauthorized,
+            "to set a title, give Basic credentials with the sessionid as the password, or pass=SESSIONID",
+        ));
     };
     let session = parse_session(&password)?;
-    let mode = value("mode").transpose()?.unwrap_or_default();
+    let mode = value("mode")?.unwrap_or_default();
     if mode != b"updinfo" {
         let mode = String::from_utf8_lossy(&mode);
         return Err(bad(format!(
@@ -76,24 +81,18 @@ pub(super) fn title_update(head: &Head) -> Result<(SessionId, Option<Title>), Re
             quoted(&mode, 64)
         )));
     }
-    let charset = value("charset").transpose()?;
+    let texts = match value("song")? {
+        Some(song) => [Some(song), None],
+        None => [value("artist")?, value("title")?],
+    };
+    if texts == [None, None] {
+        return Err(bad("a title is missing: give song, or artist and title"));
+    }
+    let texts = texts.into_iter().flatten().filter(|text| !text.is_empty());
+    let title = texts.collect::<Vec<_>>().join(&b" - "[..]);
+    let charset = value("charset")?;
     let charset = charset.as_deref().map(String::from_utf8_lossy);
-    let text = |name| {
-        let text = value(name).transpose()?;
-        Ok::<_, Refusal>(text.map(|bytes| Title::decode(&bytes, charset.as_deref())))
-    };
-    let title = match (text("song")?, text("artist")?, text("title")?) {
-        (Some(song), _, _) => song,
-        (None, Some(Some(artist)), Some(Some(title))) => {
-            Title::new(&format!("{} - {}", artist.as_str(), title.as_str()))
-        }
-        (None, artist, Some(title)) => title.or(artist.flatten()),
-        (None, Some(artist), None) => artist,
-        (None, None, None) => {
-            return Err(bad("a title is missing: give song, or artist and title"));
-        }
-    };
-    Ok((session, title))
+    Ok((session, Title::decode(&title, charset.as_deref())))
 }
 
 /// Returns the answer to the update of a title: Icecast's.

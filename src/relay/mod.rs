@@ -455,13 +455,7 @@ impl Relay {
     /// Notes that `bytes` of [`Relay::output`] were written.
     pub fn sent(&mut self, id: ConnectionId, bytes: usize, now: Instant) {
         self.ctx.set_now(now);
-        if let Some((place, (media_bytes, block_left))) =
-            self.clients.sent(id, bytes, &mut self.ctx)
-        {
-            if block_left > 0 {
-                let rest = self.streams.block_left(block_left);
-                self.clients.push_block(id, rest);
-            }
+        if let Some((place, media_bytes)) = self.clients.sent(id, bytes, &mut self.ctx) {
             self.streams.took(place, media_bytes);
         }
         self.dispatch_events();

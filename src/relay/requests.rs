@@ -14,7 +14,6 @@ use super::lists::{LookUp, without_names};
 use super::origin_error::OriginError;
 use super::page::{Document, Page};
 use super::pass::Admission;
-use super::playlist::now_playing;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::{Agent, StreamSource};
@@ -139,10 +138,11 @@ impl Relay {
             }) => {
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
-                let agent = head.fields.user_agent.as_deref();
-                self.streams.set_agent(stream, agent.and_then(Agent::new));
+                let agent = head.fields.user_agent.as_deref().unwrap_or_default();
+                self.streams.set_agent(stream, Agent::new(agent));
                 if self.ctx.settings().admits_icecast {
-                    self.streams.set_station(stream, head.fields.icy.station());
+                    self.streams
+                        .set_station(stream, head.fields.icy.station.clone());
                 }
                 self.clients
                     .publish(id, stream, (head, framing), reply, &self.ctx);
@@ -198,7 +198,7 @@ impl Relay {
         let id = self
             .streams
             .begin_live(session, content_type, source, address, &mut self.ctx);
-        self.streams.set_agent(id, None);
+        self.streams.set_agent(id, Agent::NONE);
         self.refresh_clients(id);
         self.limit_source(id);
         id
@@ -351,20 +351,32 @@ impl Relay {
                     }
                 }
             }
-            Call::NowPlaying(session) => match self.streams.programme(&session) {
-                Some((title, name)) => Ok(Outcome::Text {
-                    status: Status::Ok,
-                    content_type: json,
+            Call::NowPlaying(session) => match self.streams.now_playing(&session) {
+                Some(now) => {
+                    let now = serde_json::to_string(&now).unwrap_or_default();
                     // Pages ask for it all the time.
-                    caching: "max-age=5",
-                    text: now_playing(title, name).into(),
-                }),
+                    Ok(Outcome::Text {
+                        status: Status::Ok,
+                        content_type: json,
+                        caching: "max-age=5",
+                        text: now.into(),
+                    })
+                }
                 None => Err(no_stream()),
             },
             Call::Playlist(playlist) => {
-                let programme = self.streams.programme(&playlist.session);
-                let (content_type, text) = playlist.text(programme.and_then(|(_, name)| name));
+                let now = self.streams.now_playing(&playlist.session);
+                let name = now.map_or("", |now| now.name.as_str());
+                let (content_type, text) = playlist.text(name);
                 Ok(Outcome::text(content_type, text))
+            }
+            Call::Panel(panel) => {
+                let looks = self.clients.len() + self.streams.len();
+                self.clients.count_cost(looks * LOOK_COST);
+                let known = Known::new(&self.streams, &self.clients, &self.ctx);
+                panel
+                    .text(&known)
+                    .map(|(content_type, text)| Outcome::text(content_type, text))
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();

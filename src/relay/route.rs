@@ -9,9 +9,9 @@ use super::admission::{
 use super::api::{Call, Name};
 use super::lists::is_of_peer;
 use super::page::Page;
-use super::parameters::{no_parameters, only_session, parse_session};
+use super::parameters::{bad, no_parameters, only_session, parse_session};
 use super::pass::Admission;
-use super::playlist::Playlist;
+use super::playlist::{Playlist, stream_url};
 use super::view::View;
 use super::{Settings, icecast};
 use crate::events::EventId;
@@ -153,6 +153,11 @@ impl<'a> RequestContext<'a> {
             [b"admin", b"metadata"] | [b"admin.cgi"] if self.settings.admits_icecast => {
                 self.title_update()
             }
+            [file @ b"status-json.xsl"] | [b"admin", file @ (b"stats" | b"listclients")]
+                if self.settings.admits_icecast =>
+            {
+                self.panel(file)
+            }
             [b"watch"] if Page::IS_HERE => self.watch_page(None),
             [b"watch", session] if Page::IS_HERE => self.watch_page(Some(session)),
             [b""] if Page::IS_HERE => self.operator_page(),
@@ -214,29 +219,35 @@ impl<'a> RequestContext<'a> {
         }))
     }
 
-    /// Returns the answer for a path that can only be looked at, if the method does not look.
-    fn unless_look(&self) -> Option<Result<Route, Refusal>> {
+    /// Routes a request that only looks. GET and HEAD are routed by `route`.
+    fn look_by(
+        &self,
+        way: EntryPoint,
+        route: impl FnOnce(AccessRequest<'a>) -> Result<Route, Refusal>,
+    ) -> Result<Route, Refusal> {
         match self.head.method {
-            Method::Get | Method::Head => None,
-            Method::Options => Some(self.options(LOOK_METHODS)),
+            Method::Options => self.options(LOOK_METHODS),
+            Method::Get | Method::Head => {
+                let access_request = self.access_request(way);
+                self.gate.enter(&access_request)?;
+                route(access_request)
+            }
             Method::Put | Method::Post | Method::Delete | Method::Source | Method::Other => {
-                Some(Err(Refusal::method(LOOK_METHODS)))
+                Err(Refusal::method(LOOK_METHODS))
             }
         }
     }
 
-    /// What is only looked at.
+    /// Routes a call that only looks and has no parameters.
     fn look(&self, way: EntryPoint, call: Call) -> Result<Route, Refusal> {
         // Only the operator's hosts learn whether there is a page.
         if way == EntryPoint::Page {
             self.gate.enter(&self.access_request(way))?;
         }
-        if let Some(options) = self.unless_look() {
-            return options;
-        }
-        self.gate.enter(&self.access_request(way))?;
-        no_parameters(&self.head.target)?;
-        Ok(Route::Call(call))
+        self.look_by(way, |_| {
+            no_parameters(&self.head.target)?;
+            Ok(Route::Call(call))
+        })
     }
 
     fn stream(&self, segment: Option<&[u8]>) -> Result<Route, Refusal> {
@@ -300,42 +311,54 @@ impl<'a> RequestContext<'a> {
     /// Returns the page for watching a session. A viewer that is refused the stream gets the same
     /// status, in a page: it is for a browser.
     fn watch_page(&self, segment: Option<&[u8]>) -> Result<Route, Refusal> {
-        if let Some(options) = self.unless_look() {
-            return options;
-        }
-        let access_request = self.access_request(EntryPoint::WatchPage);
-        self.gate.enter(&access_request)?;
-        let name = self.session_named(segment)?;
-        let session = self.gate.opened_by(&name);
-        let session_state = (self.session_state)(session, &name);
-        let from = access_request.from.map(|from| from.ip());
-        let verdict = self.gate.see(from, &name, session, &session_state);
-        Ok(Route::Call(Call::WatchPage(verdict.err().map(Box::new))))
+        self.look_by(EntryPoint::WatchPage, |access_request| {
+            let name = self.session_named(segment)?;
+            let session = self.gate.opened_by(&name);
+            let session_state = (self.session_state)(session, &name);
+            let from = access_request.from.map(|from| from.ip());
+            let verdict = self.gate.see(from, &name, session, &session_state);
+            Ok(Route::Call(Call::WatchPage(verdict.err().map(Box::new))))
+        })
     }
 
     /// Routes a request for a session's title, or for its playlist for players of radio.
     fn about_stream(&self, segment: &[u8], file: &[u8]) -> Result<Route, Refusal> {
-        if let Some(options) = self.unless_look() {
-            return options;
+        self.look_by(EntryPoint::WatchPage, |access_request| {
+            let name = self.session_named(Some(segment))?;
+            let session = self.gate.opened_by(&name).clone();
+            let session_state = (self.session_state)(&session, &name);
+            let from = access_request.from.map(|from| from.ip());
+            self.gate.see(from, &name, &session, &session_state)?;
+            Ok(Route::Call(match file {
+                b"now.json" => {
+                    self.gate.wait(Method::Head, &session_state)?;
+                    Call::NowPlaying(session)
+                }
+                file => Call::Playlist(Playlist {
+                    is_pls: file == b"listen.pls",
+                    session,
+                    url: stream_url(&self.origin()?, &name).into(),
+                }),
+            }))
+        })
+    }
+
+    /// Routes a request for one of Icecast's lists.
+    fn panel(&self, file: &[u8]) -> Result<Route, Refusal> {
+        self.look_by(EntryPoint::Call, |_| {
+            let panel = icecast::Panel::of(file, &self.head.target, self.origin()?)?;
+            Ok(Route::Call(Call::Panel(panel)))
+        })
+    }
+
+    /// Returns the scheme and authority by which the client reached the server.
+    fn origin(&self) -> Result<String, Refusal> {
+        let is_https = self.caller.is_proxied && self.head.fields.forwarded.is_https();
+        let scheme = if is_https { "https" } else { "http" };
+        match self.head.host.as_str() {
+            "" => Err(bad("no Host; the address of a stream needs one")),
+            host => Ok(format!("{scheme}://{host}")),
         }
-        let access_request = self.access_request(EntryPoint::WatchPage);
-        self.gate.enter(&access_request)?;
-        let name = self.session_named(Some(segment))?;
-        let session = self.gate.opened_by(&name).clone();
-        let session_state = (self.session_state)(&session, &name);
-        let from = access_request.from.map(|from| from.ip());
-        self.gate.see(from, &name, &session, &session_state)?;
-        Ok(Route::Call(match file {
-            b"now.json" => {
-                self.gate.wait(Method::Head, &session_state)?;
-                Call::NowPlaying(session)
-            }
-            file => {
-                let is_https = self.caller.is_proxied && self.head.fields.forwarded.is_https();
-                let whose = (name, session);
-                Call::Playlist(Playlist::new(file, whose, (is_https, &self.head.host))?)
-            }
-        }))
     }
 
     /// Routes the update of a title as Icecast's sources send it.
@@ -365,30 +388,28 @@ impl<'a> RequestContext<'a> {
 
     /// Routes a playlist, a segment, or the stream in another container.
     fn stream_as(&self, session: &[u8], file: &[u8]) -> Result<Route, Refusal> {
-        let head = self.head;
-        let view = View::of(file, &head.target, self.settings);
+        let view = View::of(file, &self.head.target, self.settings);
         let (way, view) = view.ok_or_else(not_found)?;
-        if let Some(options) = self.unless_look() {
-            return options;
-        }
-        let access_request = self.access_request(way);
-        self.gate.enter(&access_request)?;
-        let view = view?;
-        let name = parse_session(session)?;
-        let session = self.gate.opened_by(&name).clone();
-        let session_state = (self.session_state)(&session, &name);
-        (self.may_pass)()?;
-        match &view {
-            View::Whole | View::In(_) => self.gate.watch(&access_request, &name, &session_state)?,
-            View::Part(_) => {
-                let from = access_request.from.map(|from| from.ip());
-                self.gate.watch_in_segments(from, &name, &session_state)?;
+        self.look_by(way, |access_request| {
+            let view = view?;
+            let name = parse_session(session)?;
+            let session = self.gate.opened_by(&name).clone();
+            let session_state = (self.session_state)(&session, &name);
+            (self.may_pass)()?;
+            match &view {
+                View::Whole | View::In(_) => {
+                    self.gate.watch(&access_request, &name, &session_state)?;
+                }
+                View::Part(_) => {
+                    let from = access_request.from.map(|from| from.ip());
+                    self.gate.watch_in_segments(from, &name, &session_state)?;
+                }
             }
-        }
-        Ok(Route::Watch {
-            admission: self.gate.admission(name, &session, way),
-            session,
-            view,
+            Ok(Route::Watch {
+                admission: self.gate.admission(name, &session, way),
+                session,
+                view,
+            })
         })
     }
 

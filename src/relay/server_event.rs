@@ -39,7 +39,7 @@ pub enum ServerEvent<'a> {
     /// The title of what a stream plays has changed.
     StreamTitle {
         id: PublicStreamId,
-        title: Option<&'a Title>,
+        title: &'a Title,
     },
     /// A stream has ended. Its viewers get what is buffered.
     StreamEnds {
@@ -318,6 +318,7 @@ mod tests {
 
     /// An event of each kind, and its number of tokens.
     fn all(refusal: &str) -> [(ServerEvent<'_>, Option<usize>); 16] {
+        const NONE: &Title = &Title::NONE;
         let id = PublicStreamId { run: 1, serial: 2 };
         let viewer = ListedId::of_text("00000001-2").expect("an id");
         let address = SocketAddr::from(([10, 0, 0, 1], 7));
@@ -337,7 +338,7 @@ mod tests {
                 },
                 None,
             ),
-            (ServerEvent::StreamTitle { id, title: None }, None),
+            (ServerEvent::StreamTitle { id, title: NONE }, None),
             (
                 ServerEvent::StreamGoesOn {
                     id,

@@ -32,10 +32,10 @@ pub struct Row {
     session: Digest,
     /// Digest of the session id that admitted it.
     key: Option<Digest>,
-    address: Option<SocketAddr>,
+    pub address: Option<SocketAddr>,
     way: &'static str,
-    state: &'static str,
-    since: Option<u64>,
+    pub state: &'static str,
+    pub since: Option<u64>,
     bytes: Option<u64>,
     behind_bytes: Option<u64>,
     behind_ms: Option<u64>,
@@ -66,7 +66,7 @@ impl<'a> Known<'a> {
 
     /// Returns the rows behind this mark, each with its own mark; of one session, if one is given.
     /// Rows of one mark are adjacent.
-    fn rows(&self, after: Mark, of: Option<&SessionId>) -> impl Iterator<Item = (Mark, Row)> {
+    pub fn rows(&self, after: Mark, of: Option<&SessionId>) -> impl Iterator<Item = (Mark, Row)> {
         let watchers = self.streams.watchers(after, of, self.ctx.now());
         let watchers = watchers.map(|(mark, watcher)| (mark, self.row(watcher)));
         let waiting = self.waiting(WaitFor::Session, WAITING, after, of);

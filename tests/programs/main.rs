@@ -26,6 +26,7 @@ mod joining;
 mod operator;
 mod prometheus;
 mod proxies;
+mod radio;
 mod remux;
 mod remuxing;
 mod rtmp;

@@ -31,6 +31,7 @@ impl Cutter {
             filling: self.filling_segment(),
             is_over: self.end == Some(true),
             titles: &self.titles,
+            started: self.plan.started,
         });
         let list: Rc<[u8]> = written.into_bytes().into();
         self.list = number.map(|number| (number, list.clone()));

@@ -1,41 +1,61 @@
 //! In the place of `icy` in a program that is built without `icecast`: no field of a head describes
 //! a station, and no listener gets titles within the media.
 
-use crate::clean_text::CleanText;
+use std::num::NonZeroU32;
+
+use super::response::ResponseHead;
+use crate::clean_text::{StationText, Title};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IcyFields {}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct Station {}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub enum IcyMetadata {
-    Off,
+pub struct IcyFields {
+    pub wants_titles: bool,
+    pub station: Station,
 }
 
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub struct Station {
+    pub name: StationText,
+}
+
+#[derive(Clone, Copy)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub enum IcyPosition {}
+
 impl IcyFields {
-    pub fn metadata(&self, _: bool) -> IcyMetadata {
-        IcyMetadata::Off
-    }
-
-    pub fn station(&self) -> Station {
-        Station {}
-    }
-
     pub fn take(&mut self, _: &str, _: &[u8]) -> bool {
         false
     }
 }
 
 impl Station {
-    pub fn name(&self) -> Option<&CleanText<256>> {
-        None
+    pub fn describe(&self, head: ResponseHead) -> ResponseHead {
+        head
     }
 
     pub fn held_bytes(&self) -> usize {
         0
+    }
+}
+
+impl IcyPosition {
+    pub fn begin(_: bool) -> Option<IcyPosition> {
+        None
+    }
+
+    pub fn take_block(&mut self, _: (NonZeroU32, &Title), _: bool) -> Option<Vec<u8>> {
+        match *self {}
+    }
+
+    pub fn content_bytes(self, _: usize, _: NonZeroU32) -> usize {
+        match self {}
+    }
+
+    pub fn media(self, _: usize) -> (usize, usize) {
+        match self {}
+    }
+
+    pub fn sent(&mut self, _: usize) -> usize {
+        match *self {}
     }
 }

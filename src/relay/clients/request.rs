@@ -4,8 +4,7 @@ use super::access_log::Entry;
 use super::list_response::ListResponse;
 use super::{ClientEvent, Clients, Phase, Step};
 use crate::http::{
-    self, Body, Framing, Head, HeadReader, IcyMetadata, Method, Part, Refusal, Reply, Status,
-    Version,
+    self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::relay::JobId;
 use crate::relay::admission::KeptClaim;
@@ -96,7 +95,10 @@ impl Clients {
             keep_alive: head.keep_alive && !ctx.is_closing && caller.beyond.is_none(),
             head_only: head.method == Method::Head,
             no_store: false,
-            icy: head.fields.icy.metadata(ctx.settings().admits_icecast),
+            wants_titles: ctx
+                .settings()
+                .admits_icecast
+                .then_some(head.fields.icy.wants_titles),
             date: ctx.date(),
             fields: fields_for(&head, ctx.settings()),
         };
@@ -264,10 +266,10 @@ impl Clients {
                 caching,
                 text,
             }) => {
-                let caching = match reply.no_store {
-                    true => NO_STORE,
-                    false => (NO_STORE.0, caching),
-                };
+                let caching = (
+                    NO_STORE.0,
+                    if reply.no_store { NO_STORE.1 } else { caching },
+                );
                 let text = [text.as_bytes()];
                 let bytes = http::whole(status, &reply, content_type, &[caching], &text);
                 (status, bytes)
@@ -281,10 +283,7 @@ impl Clients {
                 )
             }
             Ok(Outcome::Options(allow)) => {
-                let allowed = match reply.icy == IcyMetadata::Off {
-                    true => "*",
-                    false => "*, Icy-MetaData",
-                };
+                let allowed = reply.wants_titles.map_or("*", |_| "*, Icy-MetaData");
                 let fields = [
                     ("Allow", allow),
                     ("Access-Control-Allow-Methods", allow),

@@ -163,14 +163,14 @@ impl Clients {
         }
     }
 
-    /// Records that `bytes` were written to a client. Returns its viewer, how many of the bytes were a
-    /// stream's media, and how many bytes are left of a title within that.
+    /// Records that `bytes` were written to a client. Returns its viewer, and how many of the bytes
+    /// were a stream's media.
     pub fn sent(
         &mut self,
         id: ConnectionId,
         bytes: usize,
         ctx: &mut Context,
-    ) -> Option<(Place, (usize, usize))> {
+    ) -> Option<(Place, usize)> {
         let connection = self.connections.get_mut(id)?;
         connection.taken = ctx.now();
         let of_output = connection.output.advance(bytes);
@@ -190,18 +190,11 @@ impl Clients {
         if of_stream == 0 {
             return None;
         }
-        let sent = viewing.sent(of_stream);
+        let media_bytes = viewing.sent(of_stream);
         if let Some(entry) = &mut connection.access {
-            entry.bytes += sent.0 as u64;
+            entry.bytes += media_bytes as u64;
         }
-        Some((viewing.place(), sent))
-    }
-
-    /// Adds the rest of a title to a viewer's own output, which goes out before its media.
-    pub fn push_block(&mut self, id: ConnectionId, rest: &[u8]) {
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.output.push(rest);
-        }
+        Some((viewing.place(), media_bytes))
     }
 
     /// Ends a client's turn, after which its socket takes more or is full. Returns its viewer, if
@@ -438,7 +431,7 @@ mod tests {
         assert_eq!(bytes, of_own + 5);
         for (written, media) in [(of_own - 1, None), (1, None), (2, Some(2)), (3, Some(3))] {
             let sent = clients.sent(viewer, written, &mut stage.relay.ctx);
-            assert_eq!(sent.map(|(_, (bytes, _))| bytes), media, "{written}");
+            assert_eq!(sent.map(|(_, bytes)| bytes), media, "{written}");
         }
         let place = clients.viewer(viewer).map(|(place, _)| place);
         assert!(place.is_some());

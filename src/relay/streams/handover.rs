@@ -310,6 +310,7 @@ impl Stream {
             && self.bare.as_ref().is_none_or(|bare| bare.fits())
             && self.quota.as_ref().is_none_or(Quota::fits)
             && ts_output.is_none_or(|ts_output| ts_output.fits(newest))
+            && self.programme.fits()
             && self.cuts.fit();
         must(is_fit, || {
             "what its source sends, or what goes out, is in no state that can be".to_owned()

@@ -135,7 +135,7 @@ impl Streams {
         let (input, bare) = (stream.input.take(), stream.bare.take());
         let quota = stream.quota.take();
         let station = std::mem::take(&mut stream.programme.station);
-        let agent = stream.programme.agent.take();
+        let agent = std::mem::take(&mut stream.programme.agent);
         let (session, address) = (stream.session.clone(), stream.source_address);
         let is_by_rtmp = stream.is_by_rtmp;
         let content_type = stream.source_type.take();

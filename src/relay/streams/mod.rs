@@ -13,8 +13,6 @@ mod handover;
 mod history;
 mod hls;
 mod hold;
-#[cfg_attr(not(feature = "icecast"), path = "icy/absent.rs")]
-mod icy;
 mod remux_target;
 mod remuxed;
 mod row;
@@ -41,8 +39,7 @@ use excess::BUCKETS_MAX;
 use frame::Frame;
 #[cfg(feature = "handover")]
 pub(super) use handover::StreamsState;
-use icy::IcyBlock;
-use row::Row;
+pub(super) use row::Row;
 pub use rtp_out::Datagrams;
 pub(super) use stream::SHUT_DOWN;
 pub use stream::Stream;
@@ -74,7 +71,6 @@ pub(super) struct Streams {
     /// Streams that have bytes for their viewers.
     turns: WriteQueue,
     frame: Frame,
-    icy_block: IcyBlock,
     /// Reused for the output of a splicer.
     spliced: Vec<u8>,
     /// Reused for the output of a remuxer.
@@ -142,7 +138,6 @@ impl Streams {
             pool: Pool::new(limits.buffers_bytes_max),
             turns: WriteQueue::new(),
             frame: Frame::default(),
-            icy_block: IcyBlock::default(),
             spliced: Vec::new(),
             remuxed: Vec::new(),
             behind: VecDeque::new(),

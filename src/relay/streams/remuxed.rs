@@ -344,7 +344,6 @@ impl Streams {
         self.order.insert(self.live_serial_next, id);
         self.live_serial_next += 1;
         self.behind.push_back(id);
-        self.list_title(original, now);
         Ok(id)
     }
 

@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::remux_target::GO_BYTES;
+use super::titles::Agent;
 use super::{Cuts, Stream, StreamSource, Streams};
 use crate::clean_text::Title;
 use crate::gate::{Digest, SessionId};
+use crate::http::Station;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::metrics::OfStream;
@@ -23,30 +25,33 @@ use crate::udp_out::ClientFigures;
 pub struct Row<'a> {
     /// The stream's public id.
     pub id: PublicStreamId,
-    sessionid: &'a SessionId,
+    pub sessionid: &'a SessionId,
     /// The session's digest, as in the log.
     session: Digest,
     /// `None`: the source is gone, and the stream drains.
-    source: Option<RowSource>,
+    source: Option<RowSource<'a>>,
     held: bool,
-    started_at: u64,
+    pub started_at: u64,
     format: Option<&'static str>,
     /// Join points in the buffer. `no_joins` says why there are none.
     joins: usize,
     no_joins: Option<&'static str>,
-    content_type: Option<&'a str>,
+    pub content_type: Option<&'a str>,
     /// What the stream carries, as far as it is known.
     tracks: Vec<TrackInfo>,
     /// Mean distance of the buffered join points.
     key_frame_seconds: Option<f64>,
     /// The title that holds.
-    title: Option<&'a Title>,
-    /// The name of the source's station.
-    name: Option<&'a str>,
+    pub title: &'a Title,
+    /// What the source says about its station. The API shows its name.
+    #[serde(rename = "name", serialize_with = "serialize_name")]
+    pub station: &'a Station,
     bitrate: u64,
     bytes_received: u64,
     bytes_sent: u64,
-    viewers: usize,
+    pub viewers: usize,
+    /// Most viewers at a time since the stream began.
+    pub viewers_peak: usize,
     udp_clients: usize,
     /// Figures of each UDP client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -68,17 +73,21 @@ struct RowClient {
 }
 
 #[derive(Serialize)]
-struct RowSource {
+struct RowSource<'a> {
     protocol: &'static str,
     address: String,
     /// `User-Agent` of the source's request.
-    user_agent: Option<String>,
+    user_agent: &'a Agent,
     /// Lost and late packets, of RTP that carries MPEG-TS.
     #[serde(skip_serializing_if = "Option::is_none")]
     packets: Option<Disorder>,
     /// Datagrams beyond the token's rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     too_fast: Option<u64>,
+}
+
+fn serialize_name<S: Serializer>(station: &&Station, serializer: S) -> Result<S::Ok, S::Error> {
+    station.name.serialize(serializer)
 }
 
 impl Row<'_> {
@@ -138,7 +147,7 @@ impl Stream {
         remuxed.map_or(self.serial, |remuxed| remuxed.serial)
     }
 
-    fn row_source(&self) -> RowSource {
+    fn row_source(&self) -> RowSource<'_> {
         let input = self.input.as_ref();
         let is_datagrams = input.is_some() || self.bare.is_some();
         RowSource {
@@ -149,11 +158,7 @@ impl Stream {
                 (None, None) => "http",
             },
             address: self.source_address.to_string(),
-            user_agent: self
-                .programme
-                .agent
-                .as_ref()
-                .map(|agent| agent.as_str().to_owned()),
+            user_agent: &self.programme.agent,
             packets: input
                 .filter(|input| input.is_transport())
                 .map(|input| input.disorder()),
@@ -230,12 +235,13 @@ impl Stream {
                 .buffer
                 .join_distance()
                 .map(|time| (time.as_secs_f64() * 100.0).round() / 100.0),
-            title: self.programme.title(),
-            name: self.programme.name(),
+            title: self.programme.numbered_title().1,
+            station: &self.programme.station,
             bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,
             bytes_sent: bytes_sent + self.rtp_out.udp_out.bytes_sent(),
             viewers: self.buffer.viewer_count(),
+            viewers_peak: self.viewers_peak,
             udp_clients: self.rtp_out.udp_out.client_count(),
             udp: self.row_clients().collect(),
             skips,

@@ -88,6 +88,8 @@ pub struct Stream {
     pub(super) cast_again_at: Option<Instant>,
     /// How it is remuxed, if it is remuxed from another stream.
     pub(super) remuxed: Option<RemuxedStream>,
+    /// Most viewers at a time, with those of the streams that are remuxed from it.
+    pub(super) viewers_peak: usize,
     /// What its publisher says about it.
     pub(super) programme: Programme,
     /// Its bit rate and viewers in the last hour.
@@ -131,6 +133,7 @@ impl Stream {
             remux_targets: Vec::new(),
             cast_again_at: None,
             remuxed: None,
+            viewers_peak: 0,
             programme: Programme::default(),
             history: History::default(),
             tracks: OnceCell::new(),

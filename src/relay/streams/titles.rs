@@ -4,10 +4,15 @@
 //! newest holds when that second is over.
 
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::Streams;
-use crate::clean_text::{CleanText, Title};
+use crate::clean_text::{
+    CleanText, StationText, TITLES_MAX, Title, TitleChange, titles_held_bytes,
+};
 use crate::gate::SessionId;
 use crate::http::Station;
 use crate::relay::StreamId;
@@ -21,105 +26,110 @@ const CHANGE_TIME: Duration = Duration::from_secs(1);
 /// What is known of a stream's programme.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Programme {
-    title: Option<Title>,
-    /// Number of the title. It is 1 until the first one is set.
+    /// The newest titles, at most [`TITLES_MAX`]. The last one holds. An empty one ends the title
+    /// before it.
+    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
+    titles: Rc<Vec<TitleChange>>,
+    /// Number of the title that holds. It is 1 before the first.
     serial: NonZeroU32,
-    /// When the title changed last.
-    changed: Option<Instant>,
     /// The title that holds when the time since the last change is over.
-    next: Option<NextTitle>,
+    next: Option<Title>,
     /// What the source says about its station.
     pub station: Station,
     /// `User-Agent` of the source.
     #[cfg_attr(feature = "handover", serde(default))]
-    pub agent: Option<Agent>,
+    pub agent: Agent,
 }
 
 /// A source's `User-Agent`.
 pub type Agent = CleanText<128>;
 
-/// A title that does not hold yet. `None` removes the title.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct NextTitle {
-    title: Option<Title>,
+/// What a session plays.
+#[derive(Serialize)]
+pub struct NowPlaying<'a> {
+    /// Name of the station.
+    pub name: &'a StationText,
+    title: &'a Title,
 }
 
 impl Default for Programme {
     fn default() -> Programme {
         Programme {
-            title: None,
-            serial: Programme::NO_TITLE,
-            changed: None,
+            titles: Rc::default(),
+            serial: NonZeroU32::MIN,
             next: None,
             station: Station::default(),
-            agent: None,
+            agent: Agent::NONE,
         }
     }
 }
 
 impl Programme {
-    /// Number of a title that is not set.
-    pub const NO_TITLE: NonZeroU32 = NonZeroU32::MIN;
-
-    /// Returns the title that holds.
-    pub fn title(&self) -> Option<&Title> {
-        self.title.as_ref()
+    /// Returns the newest titles.
+    pub fn titles(&self) -> &Rc<Vec<TitleChange>> {
+        &self.titles
     }
 
-    /// Returns the number of the title that holds.
-    pub fn serial(&self) -> NonZeroU32 {
-        self.serial
-    }
-
-    /// Returns the name of the station.
-    pub fn name(&self) -> Option<&str> {
-        self.station.name().map(|name| name.as_str())
+    /// Returns the title that holds, with its number.
+    pub fn numbered_title(&self) -> (NonZeroU32, &Title) {
+        const NONE: &Title = &Title::NONE;
+        (
+            self.serial,
+            self.titles.last().map_or(NONE, |last| &last.title),
+        )
     }
 
     /// Returns when the next title holds, if there is one.
     pub fn deadline(&self) -> Option<Instant> {
-        let changed = self.changed.filter(|_| self.next.is_some())?;
-        Some(changed + CHANGE_TIME)
-    }
-
-    /// Takes a title. [`Programme::change`] makes it hold.
-    fn offer(&mut self, title: Option<Title>) {
-        self.next = (title != self.title).then_some(NextTitle { title });
+        self.next.as_ref()?;
+        let last = self.titles.last();
+        Some(last.map_or(Instant::START, |last| last.began + CHANGE_TIME))
     }
 
     /// Lets the next title hold, if its time has come. Returns whether the title has changed.
     fn change(&mut self, now: Instant) -> bool {
-        let is_early = self.deadline().is_some_and(|deadline| now < deadline);
-        let Some(NextTitle { title }) = self.next.take_if(|_| !is_early) else {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
             return false;
-        };
-        self.title = title;
+        }
+        let titles = Rc::make_mut(&mut self.titles);
+        if titles.len() >= TITLES_MAX {
+            titles.remove(0);
+        }
+        titles.extend(
+            self.next
+                .take()
+                .map(|title| TitleChange { began: now, title }),
+        );
         self.serial = self.serial.saturating_add(1);
-        self.changed = Some(now);
         true
     }
 
     /// Returns the bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
-        let next = self.next.as_ref().and_then(|next| next.title.as_ref());
-        let titles = self.title.iter().chain(next);
-        titles.map(Title::held_bytes).sum::<usize>()
-            + self.station.held_bytes()
-            + self.agent.as_ref().map_or(0, Agent::held_bytes)
+        let next = self.next.as_ref().map_or(0, Title::held_bytes);
+        titles_held_bytes(&self.titles) + next + self.station.held_bytes() + self.agent.held_bytes()
+    }
+
+    /// Returns whether the programme that another process sent is within its bound.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        self.titles.len() <= TITLES_MAX
     }
 }
 
 impl Streams {
-    /// Sets the title of the session's stream. Returns the stream, or `None` if the session does not
-    /// run.
+    /// Sets the title of the session's stream, or removes it. Returns the stream, or `None` if the
+    /// session does not run.
     pub fn set_title(
         &mut self,
         session: &SessionId,
-        title: Option<Title>,
+        title: Title,
         ctx: &mut Context,
     ) -> Option<StreamId> {
         let id = *self.running.get(session)?;
-        self.streams.get_mut(id)?.programme.offer(title);
+        let programme = &mut self.streams.get_mut(id)?.programme;
+        let is_new = *programme.numbered_title().1 != title;
+        programme.next = is_new.then_some(title);
         self.change_title(id, ctx);
         self.rearm(id, ctx);
         Some(id)
@@ -133,7 +143,7 @@ impl Streams {
     }
 
     /// Sets the `User-Agent` of a stream's source.
-    pub fn set_agent(&mut self, id: StreamId, agent: Option<Agent>) {
+    pub fn set_agent(&mut self, id: StreamId, agent: Agent) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.programme.agent = agent;
         }
@@ -141,38 +151,24 @@ impl Streams {
 
     /// Lets a stream's next title hold, if its time has come.
     pub(super) fn change_title(&mut self, id: StreamId, ctx: &mut Context) {
-        let Some(stream) = self.streams.get_mut(id) else {
-            return;
-        };
-        if stream.programme.change(ctx.now()) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && stream.programme.change(ctx.now())
+        {
             let what = ServerEvent::StreamTitle {
                 id: stream.id(ctx.run),
-                title: stream.programme.title(),
+                title: stream.programme.numbered_title().1,
             };
             ctx.emit(&stream.session, &what);
-            self.list_title(id, ctx.now());
         }
     }
 
-    /// Adds a stream's title to its playlists of HLS.
-    pub(super) fn list_title(&mut self, id: StreamId, now: Instant) {
-        let Some(stream) = self.streams.get(id) else {
-            return;
-        };
-        let title = stream.programme.title().cloned();
-        let numbered = (stream.programme.serial(), title);
-        for id in self.with_remuxed(id).collect::<Vec<_>>() {
-            let buffer = self.streams.get_mut(id).map(|stream| &mut stream.buffer);
-            if let Some(cutter) = buffer.and_then(|buffer| buffer.segments()) {
-                cutter.begin_title(numbered.clone(), now);
-            }
-        }
-    }
-
-    /// Returns the programme of the session's stream, if the session runs.
-    pub fn programme(&self, session: &SessionId) -> Option<(Option<&Title>, Option<&str>)> {
-        let stream = self.streams.get(*self.running.get(session)?)?;
-        Some((stream.programme.title(), stream.programme.name()))
+    /// Returns what the session plays, if it runs.
+    pub fn now_playing(&self, session: &SessionId) -> Option<NowPlaying<'_>> {
+        let programme = &self.streams.get(*self.running.get(session)?)?.programme;
+        Some(NowPlaying {
+            name: &programme.station.name,
+            title: programme.numbered_title().1,
+        })
     }
 }
 

@@ -4,21 +4,24 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use super::icy::{self, IcyPosition};
 use super::write_queue::Backlog;
 use super::{CutReason, Stream, Streams};
+use crate::format::Format;
 use crate::gate::{Digest, SessionId};
 use crate::gather::Gather;
-use crate::http::{self, ChunkWriter, Refusal, Reply, Status, Version};
+use crate::http::{self, ChunkWriter, IcyPosition, Refusal, Reply, Status, Version};
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::viewer_id::ListedId;
 use crate::relay::{ConnectionId, StreamId};
-use crate::stream::{End, Outcome, Supply, UNKNOWN_TYPE, ViewerId};
+use crate::stream::{End, Outcome, StreamBuffer, Supply, Told, UNKNOWN_TYPE, ViewerId};
 use crate::time::Instant;
 
 /// Bytes for one viewer in one turn, at most: a viewer that catches up must not delay others.
 const TURN_BYTES_MAX: usize = 256 * 1024;
+
+/// A block of ICY without a title.
+const EMPTY_BLOCK: &[u8] = &[0];
 
 /// A stream, and one of its viewers.
 pub type Place = (StreamId, ViewerId<ConnectionId>);
@@ -65,11 +68,10 @@ impl Viewing {
     /// Returns whether the state of a handed-over open chunk is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
-        let is_chunk_fit = match &self.framing {
-            Outgoing::Chunked(chunks) => chunks.fits(),
+        match &self.framing {
+            Outgoing::Chunked(chunk) => chunk.fits(),
             Outgoing::UntilClose | Outgoing::Length => true,
-        };
-        is_chunk_fit && self.icy.as_ref().is_none_or(IcyPosition::fits)
+        }
     }
 
     /// Creates the response for a segment whose head is written.
@@ -89,19 +91,36 @@ impl Viewing {
         (self.stream, self.viewer)
     }
 
-    /// Records that `bytes` were written. Returns how many of them were media, not framing, and how
-    /// many bytes are left of a title within the media: they go out next.
-    pub fn sent(&mut self, bytes: usize) -> (usize, usize) {
-        let icy = self.icy.as_mut();
-        let (of_block, block_left) = icy.map_or((0, 0), |icy| icy.send_block(bytes));
-        let bytes = bytes - of_block;
+    /// Records that `bytes` were written. Returns how many of them were media, not framing.
+    pub fn sent(&mut self, bytes: usize) -> usize {
         let content_bytes = match &mut self.framing {
             Outgoing::UntilClose | Outgoing::Length => bytes,
             Outgoing::Chunked(chunk) => chunk.sent(bytes),
         };
         let icy = self.icy.as_mut();
-        let media_bytes = icy.map_or(content_bytes, |icy| icy.send_content(content_bytes));
-        (media_bytes, block_left)
+        icy.map_or(content_bytes, |icy| icy.sent(content_bytes))
+    }
+
+    /// Lends content of the body, with the empty block of ICY among it. `places_kept` places of
+    /// `gather` stay free. Returns the number of bytes.
+    fn lend<'a>(
+        &self,
+        buffer: &'a StreamBuffer<ConnectionId>,
+        content_bytes: usize,
+        gather: &mut Gather<'a>,
+        places_kept: usize,
+    ) -> usize {
+        let Some(icy) = self.icy else {
+            return buffer.lend(self.viewer, 0..content_bytes, gather, places_kept);
+        };
+        let (before, behind) = icy.media(content_bytes);
+        let lent = buffer.lend(self.viewer, 0..before, gather, places_kept);
+        let has_room = || gather.places_left() > places_kept;
+        if lent < before || before == content_bytes || !has_room() || !gather.push(EMPTY_BLOCK) {
+            return lent;
+        }
+        let range = before..before + behind;
+        lent + EMPTY_BLOCK.len() + buffer.lend(self.viewer, range, gather, places_kept)
     }
 
     /// Returns the bytes that end the body, and whether the connection may serve another request.
@@ -122,7 +141,8 @@ impl Viewing {
         }
         let media_type = stream.buffer.media_type().filter(|_| self.owes_head)?;
         self.owes_head = false;
-        self.icy = IcyPosition::begin(stream, self.reply.icy);
+        let wants_titles = self.reply.wants_titles == Some(true);
+        self.icy = IcyPosition::begin(wants_titles && carries_titles(&stream.buffer));
         let is_chunked = matches!(self.framing, Outgoing::Chunked(_));
         Some(viewer_head(media_type, is_chunked, stream, &self.reply))
     }
@@ -196,6 +216,7 @@ impl Streams {
         }
         let (is_chunked, reply) = framing(reply, ctx);
         let viewer = stream.buffer.join(id, ctx.now());
+        self.count_viewers(live_id);
         // The stream's queue, not that of short answers: many viewers may join at once.
         self.flow(live_id);
         Some(WatchResponse::Viewing(Viewing {
@@ -211,9 +232,24 @@ impl Streams {
         }))
     }
 
+    /// Notes the number of viewers that a stream has with a new one.
+    fn count_viewers(&mut self, id: StreamId) {
+        let remuxed = self
+            .streams
+            .get(id)
+            .and_then(|stream| stream.remuxed.as_ref());
+        let original = remuxed.map_or(id, |remuxed| remuxed.original);
+        let streams = self.with_remuxed(original);
+        let streams = streams.filter_map(|id| self.streams.get(id));
+        let viewers = streams.map(|stream| stream.buffer.viewer_count()).sum();
+        if let Some(stream) = self.streams.get_mut(original) {
+            stream.viewers_peak = stream.viewers_peak.max(viewers);
+        }
+    }
+
     /// Prepares the next write to a viewer: opens a chunk if none is open. Returns the response's
-    /// head, if that goes out first, and the end of the stream, if nothing else goes out. The
-    /// refusal is for a remuxed stream that ended without output.
+    /// head or a title, if that goes out first, and the end of the stream, if nothing else goes out.
+    /// The refusal is for a remuxed stream that ended without output.
     pub fn prepare(
         &mut self,
         viewing: &mut Viewing,
@@ -233,34 +269,34 @@ impl Streams {
             Outgoing::Chunked(chunk) => chunk.content_left(),
             Outgoing::UntilClose | Outgoing::Length => 0,
         };
-        let owed = viewing.icy.map_or(owed, |icy| icy.media_bytes(owed));
-        let supply = stream.buffer.supply(viewing.viewer, owed);
-        if let (Some(icy), Supply::Bytes(_)) = (&mut viewing.icy, supply) {
-            let is_chunked = matches!(viewing.framing, Outgoing::Chunked(_));
-            // An open chunk has promised its bytes.
-            let is_within =
-                matches!(&viewing.framing, Outgoing::Chunked(chunk) if !chunk.is_between_chunks());
-            if icy.has_block() || !is_within {
-                self.icy_block
-                    .prepare(icy, (viewing.stream, stream), is_chunked);
-            }
-        }
+        let (before, behind) = viewing.icy.map_or((owed, 0), |icy| icy.media(owed));
+        let supply = stream.buffer.supply(viewing.viewer, before + behind);
+        let title = stream.programme.numbered_title();
+        let mut block = None;
         let end = match (supply, &mut viewing.framing) {
             (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
-                let serial = stream.programme.serial();
-                let icy = viewing.icy;
-                let media_max = icy.map_or(usize::MAX, |icy| icy.media_max(serial));
-                let media_bytes = bytes.min(turn_bytes).min(media_max);
-                let content_bytes = icy.map_or(media_bytes, |icy| icy.content_bytes(media_bytes));
+                let media_bytes = bytes.min(turn_bytes);
+                let content_bytes = match &mut viewing.icy {
+                    Some(icy) => {
+                        block = icy.take_block(title, true);
+                        icy.content_bytes(media_bytes, title.0)
+                    }
+                    None => media_bytes,
+                };
                 if let Some(bytes) = NonZeroU32::new(content_bytes as u32) {
                     chunk.begin(bytes);
-                    if content_bytes == media_bytes
+                    if is_media(viewing.icy, chunk)
                         && let Some(cursor) = stream.buffer.cursor(viewing.viewer)
                     {
                         self.frame
                             .lay(viewing.stream, &stream.buffer, cursor, chunk);
                     }
                 }
+                None
+            }
+            (Supply::Bytes(_), Outgoing::UntilClose) => {
+                let icy = viewing.icy.as_mut();
+                block = icy.and_then(|icy| icy.take_block(title, false));
                 None
             }
             (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
@@ -277,7 +313,7 @@ impl Streams {
                 Outgoing::Chunked(_) | Outgoing::UntilClose | Outgoing::Length,
             ) => None,
         };
-        (head, end.map(Ok))
+        (head.or(block), end.map(Ok))
     }
 
     /// Lends the bytes that a stream has for a viewer, with chunk framing.
@@ -286,24 +322,20 @@ impl Streams {
         let Some(stream) = stream.filter(|_| !viewing.owes_head) else {
             return;
         };
-        let icy = viewing.icy;
-        if icy.is_some_and(IcyPosition::has_block) && !gather.push(self.icy_block.bytes()) {
-            return;
-        }
         let chunk = match &viewing.framing {
             Outgoing::Chunked(chunk) => chunk,
             Outgoing::UntilClose | Outgoing::Length => {
-                let serial = stream.programme.serial();
-                let media_max = icy.map_or(usize::MAX, |icy| icy.media_max(serial));
-                let bytes_max = TURN_BYTES_MAX.min(media_max);
-                lend_media(stream, viewing, bytes_max, gather, 0);
+                let (serial, _) = stream.programme.numbered_title();
+                let bytes_max = TURN_BYTES_MAX;
+                let bytes_max = viewing
+                    .icy
+                    .map_or(bytes_max, |icy| icy.content_bytes(bytes_max, serial));
+                viewing.lend(&stream.buffer, bytes_max, gather, 0);
                 return;
             }
         };
-        let has_empty_blocks =
-            |icy: IcyPosition| icy.media_bytes(chunk.content_left()) < chunk.content_left();
         let cursor = stream.buffer.cursor(viewing.viewer);
-        let cursor = cursor.filter(|_| !icy.is_some_and(has_empty_blocks));
+        let cursor = cursor.filter(|_| is_media(viewing.icy, chunk));
         if let Some(whole) =
             cursor.and_then(|cursor| self.frame.whole(viewing.stream, cursor, chunk))
         {
@@ -314,17 +346,11 @@ impl Streams {
             return;
         }
         let content = chunk.content_left();
-        let lent = lend_media(stream, viewing, content, gather, 1);
+        let lent = viewing.lend(&stream.buffer, content, gather, 1);
         if lent == content {
             // The call above leaves a slot for it.
             let _ = gather.push(chunk.tail());
         }
-    }
-
-    /// Returns the last `bytes` of the title that was lent last.
-    pub fn block_left(&self, bytes: usize) -> &[u8] {
-        let block = self.icy_block.bytes();
-        &block[block.len().saturating_sub(bytes)..]
     }
 
     /// Records that `bytes` of media were written to a viewer.
@@ -431,18 +457,21 @@ impl Stream {
     }
 }
 
-/// Lends media to a viewer, with the empty blocks of titles among them.
-fn lend_media<'a>(
-    stream: &'a Stream,
-    viewing: &Viewing,
-    bytes_max: usize,
-    gather: &mut Gather<'a>,
-    places_kept: usize,
-) -> usize {
-    let (buffer, viewer) = (&stream.buffer, viewing.viewer);
-    match viewing.icy {
-        Some(icy) => icy.lend((buffer, viewer), bytes_max, gather, places_kept),
-        None => buffer.lend(viewer, 0..bytes_max, gather, places_kept),
+/// Returns whether the rest of a chunk is media alone: it may be the same chunk as another viewer's.
+fn is_media(icy: Option<IcyPosition>, chunk: &ChunkWriter) -> bool {
+    let bytes = chunk.content_left();
+    icy.is_none_or(|icy| icy.media(bytes).0 == bytes)
+}
+
+/// Returns whether players know titles within a stream's media. A format that is not known yet may
+/// be what the source declares.
+fn carries_titles(buffer: &StreamBuffer<ConnectionId>) -> bool {
+    match buffer.told() {
+        Told::Known(format) => matches!(format, Format::Mp3 | Format::Aac),
+        Told::Undecided | Told::Unknown => matches!(
+            buffer.media_type(),
+            Some("audio/mpeg" | "audio/mp3" | "audio/aac" | "audio/aacp")
+        ),
     }
 }
 
@@ -469,7 +498,14 @@ fn viewer_head(media_type: &str, is_chunked: bool, stream: &Stream, reply: &Repl
     if let Some(via) = &stream.via {
         head = head.field("Via", via);
     }
-    let head = icy::describe(head, stream, reply.icy);
+    if let Some(wants_titles) = reply.wants_titles
+        && carries_titles(&stream.buffer)
+    {
+        head = head.field("Vary", "Icy-MetaData");
+        if wants_titles {
+            head = stream.programme.station.describe(head);
+        }
+    }
     if is_chunked {
         head.field("Transfer-Encoding", "chunked").finish()
     } else {
@@ -477,5 +513,8 @@ fn viewer_head(media_type: &str, is_chunked: bool, stream: &Stream, reply: &Repl
     }
 }
 
+#[cfg(test)]
+#[cfg(feature = "default")]
+mod icy_tests;
 #[cfg(test)]
 mod tests;

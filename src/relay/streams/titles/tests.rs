@@ -150,17 +150,59 @@ fn a_playlist_has_the_title_that_holds() {
         stage.wait_seconds(1);
         stage.send_media(source, AAC);
     }
-    let list = api(&mut stage, "GET /stream/s/index.m3u8");
-    let ranges: Vec<&str> = list
-        .lines()
-        .filter(|line| line.contains("DATERANGE"))
-        .collect();
-    let date = list.split("#EXT-X-PROGRAM-DATE-TIME:").nth(1);
-    let date = date.and_then(|rest| rest.lines().next()).expect("a date");
-    let range = format!(
-        "#EXT-X-DATERANGE:ID=\"title-2\",CLASS=\"com.tollgate.title\",START-DATE=\"{date}\",X-TITLE=\"a'b' #EXT\""
+    let dated = |stage: &mut Stage| {
+        let list = api(stage, "GET /stream/s/index.m3u8");
+        let date = list.split("#EXT-X-PROGRAM-DATE-TIME:").nth(1);
+        let date = date.and_then(|rest| rest.lines().next()).expect("a date");
+        let ranges = list.lines().filter(|line| line.contains("DATERANGE"));
+        let ranges: Vec<String> = ranges.map(str::to_owned).collect();
+        (date.to_owned(), ranges)
+    };
+    let range = |id: u64, date: &str, title: &str| {
+        format!(
+            "#EXT-X-DATERANGE:ID=\"title-{}\",CLASS=\"com.tollgate.title\",START-DATE=\"{date}\",END-ON-NEXT=YES,X-TITLE=\"{title}\"",
+            id * 1_000
+        )
+    };
+    // The title that holds at the first segment begins there.
+    let (first, ranges) = dated(&mut stage);
+    let began = stage.relay.ctx.calendar.at(Instant::START).unix_seconds;
+    assert_eq!(ranges, [range(began, &first, "a'b' #EXT")]);
+    // The next one begins in its time, and ends the one before. So does no title.
+    let mut times = Vec::new();
+    for title in ["b", ""] {
+        let now = stage.relay.ctx.calendar.at(stage.now);
+        times.push((now.unix_seconds, now.to_string().replace('Z', ".000Z")));
+        set(&mut stage, title);
+        for _ in 0..8 {
+            stage.wait_seconds(1);
+            stage.send_media(source, AAC);
+        }
+    }
+    let (first, ranges) = dated(&mut stage);
+    let expected = [
+        range(began, &first, "a'b' #EXT"),
+        range(times[0].0, &times[0].1, "b"),
+        range(times[1].0, &times[1].1, ""),
+    ];
+    assert_eq!(ranges, expected);
+    // A playlist that is not made anew for a segment is made anew for a title.
+    for number in 0..20 {
+        set(&mut stage, &number.to_string());
+        stage.wait_seconds(1);
+    }
+    stage.send_media(source, AAC);
+    stage.relay.check();
+    for _ in 0..60 {
+        stage.wait_seconds(1);
+        stage.send_media(source, AAC);
+    }
+    let (first, ranges) = dated(&mut stage);
+    let last = stage.relay.ctx.calendar.at(stage.now).unix_seconds - 80 + 19;
+    assert!(
+        ranges.len() == 1 && ranges[0].contains("X-TITLE=\"19\""),
+        "{ranges:?} {first} {last}"
     );
-    assert_eq!(ranges, [range], "{list}");
     stage.relay.check();
 }
 
@@ -181,6 +223,7 @@ fn a_source_sets_a_title_as_with_icecast() {
         (format!("GET {metadata}&song=a%20b"), &s, "a b"),
         (format!("GET {metadata}&artist=c&title=d"), &s, "c - d"),
         (format!("GET {metadata}&title=e"), &s, "e"),
+        (format!("GET {metadata}&artist=&title=g+h%2Bi"), &s, "g h+i"),
         (format!("GET {metadata}&song=gr%f6n"), &s, "grön"),
         (
             format!("GET {metadata}&song=gr%c3%b6n&charset=UTF-8"),
@@ -262,7 +305,7 @@ fn a_playlist_for_radios_has_the_streams_address() {
     let text = "\r\n\r\n[playlist]\nNumberOfEntries=1\nFile1=http://localhost/stream/s\nTitle1=One <b>\nLength1=-1\nVersion=2\n";
     assert!(pls.ends_with(text), "{pls}");
     // It need not run, but the client must be allowed to watch it.
-    let text = "\r\n\r\n#EXTM3U\nhttp://localhost/stream/t\n";
+    let text = "\r\n\r\n#EXTM3U\n#EXTINF:-1,\nhttp://localhost/stream/t\n";
     assert!(api(&mut stage, "GET /stream/t/listen.m3u").ends_with(text));
     assert!(api(&mut stage, "GET /stream/u/listen.m3u").starts_with("HTTP/1.1 403 "));
 

@@ -12,7 +12,7 @@ const PUT: &str =
 
 fn reply(version: Version, keep_alive: bool) -> Reply {
     Reply {
-        icy: http::IcyMetadata::Off,
+        wants_titles: None,
         version,
         keep_alive,
         head_only: false,
@@ -66,11 +66,11 @@ fn chunk_framing_does_not_count_as_media() {
         chunked.place(),
         (StreamId::from_u64(3), ViewerId::from_u64(4))
     );
-    let sent = [2, 1, 3, 3, 1].map(|bytes| chunked.sent(bytes).0);
+    let sent = [2, 1, 3, 3, 1].map(|bytes| chunked.sent(bytes));
     assert_eq!(sent, [0, 0, 3, 2, 0]);
     for framing in [Outgoing::Length, Outgoing::UntilClose] {
         let mut viewing = viewing(framing, true);
-        assert_eq!([2, 0, 7].map(|bytes| viewing.sent(bytes).0), [2, 0, 7]);
+        assert_eq!([2, 0, 7].map(|bytes| viewing.sent(bytes)), [2, 0, 7]);
     }
     let place = (StreamId::from_u64(5), ViewerId::from_u64(6));
     let segment = Viewing::of_segment(place, reply(Version::Http11, true));
