@@ -109,6 +109,12 @@ fn sound_waits_for_the_parameter_sets_of_pictures_that_come() {
         source.extend(transport::pes(0x101, seconds, picture));
         source.extend(transport::pes(0x102, seconds, &sound));
     }
+    let mut counters = [0; 0x200];
+    for packet in source.chunks_mut(188) {
+        let counter = &mut counters[usize::from(u16::from_be_bytes([packet[1] & 1, packet[2]]))];
+        packet[3] |= *counter;
+        *counter = (*counter + 1) % 16;
+    }
     let from = (Format::MpegTs, &source[..]);
     let made = remuxed(from, Target::Mp4, 1, std::iter::empty());
     let count = |name: &[u8; 4]| made.windows(4).filter(|bytes| bytes == name).count();
