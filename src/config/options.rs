@@ -354,7 +354,7 @@ const OPERATION: &[Row] = &[
         push(&mut c.core.peers, values::peer(text))
     })
     .unset("none")
-    .help("include the relay there in lists")
+    .help("include the relay at URL in lists")
     .more(
         "`http://ADDR:PORT`. `list-tokens`, `list-streams` and `list-viewers` of this \
              server then also list the rows of all peers, which are asked at the same time. \
@@ -365,7 +365,7 @@ const OPERATION: &[Row] = &[
         push(&mut c.core.origins, values::origin(text))
     })
     .unset("none")
-    .help("fetch streams from the relay there")
+    .help("fetch streams from the relay at URL")
     .more(
         "`http://HOST:PORT` or `http://HOST:PORT/PATH`. The first viewer of a session that \
              does not run here starts a pull, which all its viewers share. The first \
