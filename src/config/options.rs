@@ -307,9 +307,9 @@ const OPERATION: &[Row] = &[
     .default("on")
     .help("give up system calls that are not needed")
     .more(
-        "Once the server runs, each thread loses the system calls, files, TCP ports and \
-             other processes that it does not need, as far as this kernel supports it \
-             (seccomp, Landlock). A log line says which. `log` refuses nothing: the audit log \
+        "Once the server runs, each thread gives up the system calls, files, TCP ports and \
+             other processes that it does not need. A log line says what this kernel \
+             supports (seccomp, Landlock). `log` refuses nothing: the audit log \
              of the kernel lists the calls that `on` would refuse. See `docs/sandbox.md`.",
     ),
     #[cfg(feature = "hls")]
