@@ -307,9 +307,9 @@ const OPERATION: &[Row] = &[
     .default("on")
     .help("give up system calls that are not needed")
     .more(
-        "Once the server runs, each thread loses the system calls, files, TCP ports and \
-             other processes that it does not need, as far as this kernel supports it \
-             (seccomp, Landlock). A log line says which. `log` refuses nothing: the audit log \
+        "Once the server runs, each thread gives up the system calls, files, TCP ports and \
+             other processes that it does not need. A log line says what this kernel \
+             supports (seccomp, Landlock). `log` refuses nothing: the audit log \
              of the kernel lists the calls that `on` would refuse. See `docs/sandbox.md`.",
     ),
     #[cfg(feature = "hls")]
@@ -354,7 +354,7 @@ const OPERATION: &[Row] = &[
         push(&mut c.core.peers, values::peer(text))
     })
     .unset("none")
-    .help("include the relay there in lists")
+    .help("include the relay at URL in lists")
     .more(
         "`http://ADDR:PORT`. `list-tokens`, `list-streams` and `list-viewers` of this \
              server then also list the rows of all peers, which are asked at the same time. \
@@ -365,7 +365,7 @@ const OPERATION: &[Row] = &[
         push(&mut c.core.origins, values::origin(text))
     })
     .unset("none")
-    .help("fetch streams from the relay there")
+    .help("fetch streams from the relay at URL")
     .more(
         "`http://HOST:PORT` or `http://HOST:PORT/PATH`. The first viewer of a session that \
              does not run here starts a pull, which all its viewers share. The first \

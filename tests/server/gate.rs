@@ -311,11 +311,14 @@ fn what_a_cache_keeps_is_good_for_the_pages_of_every_site() {
 fn this_host_is_told_by_which_address_it_is_refused() {
     let server = Server::start(&["--token-server=127.0.0.9/32", "--token-server=fd00::1"]);
     let refused = server.request("GET", "/api/list-tokens");
-    refused.assert_problem(403, &["this is 127.0.0.1", "127.0.0.9/32, fd00::1/128"]);
+    refused.assert_problem(
+        403,
+        &["your address is 127.0.0.1", "127.0.0.9/32, fd00::1/128"],
+    );
     let proxied = Server::start(&["--token-server=127.0.0.9/32", "--forwarded-from=127.0.0.1"]);
     let field = "X-Forwarded-For: 192.0.2.7";
     let refused = request(proxied.address(), "GET", "/api/list-tokens", &[field]);
-    refused.assert_problem(403, &["only the hosts"]);
+    refused.assert_problem(403, &["only hosts in the subnet of --token-server"]);
     assert!(!refused.text().contains("127.0.0.9"), "{}", refused.text());
 }
 
