@@ -242,35 +242,17 @@ const TAKEN_OVER: &str = "another source took over";
 /// Logs what is wrong with a stream's media, and what to do about it.
 #[cold]
 fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
-    let (event, detail) = match notice {
-        Notice::LargeGroup => (
-            "group-larger-than-buffer",
-            "viewers cannot begin at a key frame; raise --buffer",
-        ),
-        Notice::NoJoin => (
-            "no-join-point",
-            "nothing has come at which decoding can begin: viewers get the header and what comes",
-        ),
-        Notice::LongGroup => (
-            "group-longer-than-segment",
-            "segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance",
-        ),
-        Notice::NeedsFirstByte => (
-            "no-join-point",
-            "its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof",
-        ),
-        Notice::LetGo(_) => (
-            "format-let-go",
-            "not well-formed, or a header larger than is kept: viewers begin at the live edge",
-        ),
-    };
-    let format = match notice {
-        Notice::LetGo(format) => format!(" format={}", format.name()),
-        _ => String::new(),
-    };
     let session = stream.session.digest();
-    let line = format_args!("event={event} session={session}{format} detail=\"{detail}\"");
-    ctx.log(Level::Warn, line);
+    match notice {
+        Notice::LargeGroup => ctx.log(Level::Warn, format_args!("event=group-larger-than-buffer session={session} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
+        Notice::NoJoin => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"nothing has come at which decoding can begin: viewers get the header and what comes\"")),
+        Notice::LongGroup => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={session} detail=\"segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance\"")),
+        Notice::NeedsFirstByte => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
+        Notice::LetGo(format) => ctx.log(Level::Warn, format_args!(
+            "event=format-let-go session={session} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
+            format.name()
+        )),
+    }
 }
 
 /// Returns how a new stream is cut into segments, if HLS is on.
