@@ -138,6 +138,11 @@ impl Counts {
         self.numbers[what as usize] += number;
     }
 
+    /// Returns how often viewers of removed streams fell out of the buffer.
+    pub fn skips(&self) -> u64 {
+        self.of(Count::Skips)
+    }
+
     /// Returns the value of a counter.
     pub(super) fn of(&self, what: Count) -> u64 {
         self.numbers[what as usize]

@@ -189,14 +189,20 @@ impl Display for LogLine<'_> {
         let Some((name, of)) = self.about else {
             return Ok(());
         };
-        write!(f, "event={} session={}", self.event.name(), name.digest())?;
+        let session = name.digest();
         match self.event {
-            ServerEvent::StreamBegins { source, .. } | ServerEvent::StreamGoesOn { source, .. } => {
-                write!(f, " source={source}")
+            ServerEvent::StreamBegins { source, .. } => {
+                write!(f, "event=stream-begins session={session} source={source}")
             }
             ServerEvent::StreamHeld {
                 reason, viewers, ..
-            } => write!(f, " reason=\"{reason}\" viewers={viewers}"),
+            } => write!(
+                f,
+                "event=stream-held session={session} reason=\"{reason}\" viewers={viewers}"
+            ),
+            ServerEvent::StreamGoesOn { source, .. } => {
+                write!(f, "event=stream-goes-on session={session} source={source}")
+            }
             ServerEvent::StreamEnds {
                 reason,
                 bytes_received,
@@ -205,14 +211,17 @@ impl Display for LogLine<'_> {
                 ..
             } => write!(
                 f,
-                " reason=\"{reason}\" bytes_received={bytes_received} bytes_sent={bytes_sent} skips={skips}"
+                "event=stream-ends session={session} reason=\"{reason}\" bytes_received={bytes_received} bytes_sent={bytes_sent} skips={skips}"
             ),
             ServerEvent::SourceTooFast {
                 source,
                 what,
                 max_bitrate,
                 ..
-            } => write!(f, " source={source} what={what} max_bitrate={max_bitrate}"),
+            } => write!(
+                f,
+                "event=source-too-fast session={session} source={source} what={what} max_bitrate={max_bitrate}"
+            ),
             ServerEvent::ViewerCut {
                 address,
                 reason,
@@ -221,7 +230,7 @@ impl Display for LogLine<'_> {
                 ..
             } => write!(
                 f,
-                " peer={address} reason={reason} behind_bytes={behind_bytes} behind_ms={behind_ms}"
+                "event=viewer-cut session={session} peer={address} reason={reason} behind_bytes={behind_bytes} behind_ms={behind_ms}"
             ),
             ServerEvent::PublisherRefused {
                 address,
@@ -236,14 +245,18 @@ impl Display for LogLine<'_> {
                 };
                 write!(
                     f,
-                    " source={address} status={status} left_out={left_out} detail=\"{detail}\""
+                    "event=publisher-refused session={session} source={address} status={status} left_out={left_out} detail=\"{detail}\""
                 )
             }
-            token => match token.tuples() {
-                _ if name != of => write!(f, " for={}", of.digest()),
-                Some(tuples) => write!(f, " tuples={tuples}"),
-                None => Ok(()),
-            },
+            token => {
+                let event = token.name();
+                write!(f, "event={event} session={session}")?;
+                match token.tuples() {
+                    _ if name != of => write!(f, " for={}", of.digest()),
+                    Some(tuples) => write!(f, " tuples={tuples}"),
+                    None => Ok(()),
+                }
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Stream, Streams};
+use super::Streams;
 use crate::gate::SessionId;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
@@ -161,8 +161,11 @@ impl Streams {
     /// is gone. Bytes that do not fit the stream are dropped and begin no other stream.
     pub(super) fn finish_reorder(&mut self, id: StreamId, ctx: &mut Context) {
         let mut is_unlike = false;
-        let last = |stream: &mut Stream| stream.input.as_mut()?.reorder.finish();
-        while let Some(payload) = self.streams.get_mut(id).and_then(last) {
+        while let Some(payload) = self
+            .streams
+            .get_mut(id)
+            .and_then(|stream| stream.input.as_mut()?.reorder.finish())
+        {
             is_unlike = is_unlike || self.take_media(id, &payload, ctx).is_some();
         }
         if let Some(stream) = self.streams.get_mut(id)

@@ -258,35 +258,17 @@ const TAKEN_OVER: &str = "another source took over";
 /// Logs what is wrong with a stream's media, and what to do about it.
 #[cold]
 fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
-    let (event, detail) = match notice {
-        Notice::LargeGroup => (
-            "group-larger-than-buffer",
-            "viewers cannot begin at a key frame; raise --buffer",
-        ),
-        Notice::NoJoin => (
-            "no-join-point",
-            "there is no place where decoding can begin: viewers get the header and the newest bytes",
-        ),
-        Notice::LongGroup => (
-            "group-longer-than-segment",
-            "HLS segments end between key frames, where players cannot begin; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50",
-        ),
-        Notice::NeedsFirstByte => (
-            "no-join-point",
-            "the fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof",
-        ),
-        Notice::LetGo(_) => (
-            "format-let-go",
-            "the stream breaks its container's rules, or its header is too large: viewers begin at the newest byte",
-        ),
-    };
-    let format = match notice {
-        Notice::LetGo(format) => format!(" format={}", format.name()),
-        _ => String::new(),
-    };
     let session = stream.session.digest();
-    let line = format_args!("event={event} session={session}{format} detail=\"{detail}\"");
-    ctx.log(Level::Warn, line);
+    match notice {
+        Notice::LargeGroup => ctx.log(Level::Warn, format_args!("event=group-larger-than-buffer session={session} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
+        Notice::NoJoin => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"there is no place where decoding can begin: viewers get the header and the newest bytes\"")),
+        Notice::LongGroup => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={session} detail=\"HLS segments end between key frames, where players cannot begin; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\"")),
+        Notice::NeedsFirstByte => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"the fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
+        Notice::LetGo(format) => ctx.log(Level::Warn, format_args!(
+            "event=format-let-go session={session} format={} detail=\"the stream breaks its container's rules, or its header is too large: viewers begin at the newest byte\"",
+            format.name()
+        )),
+    }
 }
 
 /// Returns how a new stream is cut into segments, if HLS is on.
