@@ -25,6 +25,7 @@ use std::time::Duration;
 use super::access_log::Entry;
 use super::output::Output;
 use super::{Clients, Phase, WaitFor};
+use crate::copied::Copied;
 use crate::http::HeadReader;
 use crate::relay::admission::{Beyond, Caller, KeptClaim};
 use crate::relay::context::Context;
@@ -54,10 +55,7 @@ pub struct Connection {
     pub(super) phase: Phase,
     /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
     #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) input: Vec<u8>,
-    /// Bytes at the front of `input` that a successor has.
-    #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) copied: usize,
+    pub(super) input: Copied,
     /// The client sends no more.
     pub(super) input_ended: bool,
     pub(super) output: Output,
@@ -145,8 +143,7 @@ impl Connection {
             is_named: true,
             is_counted: false,
             phase: Phase::Head(HeadReader::default()),
-            input: Vec::new(),
-            copied: 0,
+            input: Copied::default(),
             input_ended: false,
             output: Output::default(),
             is_blocked: false,
@@ -344,7 +341,7 @@ impl Clients {
     pub(super) fn linger(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
             ctx.freed(connection.input.capacity());
-            (connection.input, connection.copied) = (Vec::new(), 0);
+            connection.input = Copied::default();
             connection.phase = Phase::Lingering(Lingering::new(false, ctx.now()));
         }
         ctx.act(Action::ReadOn(id));
@@ -651,7 +648,7 @@ mod tests {
                     .connections
                     .get_mut(id)
                     .expect("it is there");
-                connection.input = vec![b'x'; input];
+                connection.input = vec![b'x'; input].into();
                 connection.output.push(&vec![b'x'; output]);
                 stage.relay.lost(id, stage.now);
                 while stage.relay.next_action().is_some() {}

@@ -145,9 +145,10 @@ impl Clients {
     /// answered first.
     pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<ClientEvent>)> {
         let id = self.reading.ahead.pop_front()?;
-        self.reading.begin(0);
         let mut is_called = false;
+        self.reading.begin(0);
         if let Some(connection) = self.connections.get_mut(id) {
+            self.reading.begin(connection.input.len());
             connection.is_ahead = false;
             is_called = matches!(&connection.phase, Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open);
         }
@@ -223,7 +224,7 @@ impl Clients {
                 is_head: false,
             };
         }
-        let mut input = std::mem::take(&mut connection.input);
+        let mut input = std::mem::take(&mut connection.input.bytes);
         extend_within(&mut input, bytes, head_bytes_max(ctx));
         Input {
             bytes: Cow::Owned(input),
@@ -241,7 +242,7 @@ impl Clients {
     ) {
         let read_bytes = input.bytes.len() - rest_bytes;
         if let Some(connection) = self.connections.get_mut(id).filter(|_| read_bytes > 0) {
-            connection.copied = 0;
+            connection.input.forget();
         }
         let rest = match input.bytes {
             Cow::Borrowed(bytes) => bytes[read_bytes..].to_vec(),
@@ -257,7 +258,7 @@ impl Clients {
         if !rest.is_empty()
             && let Some(connection) = self.connections.get_mut(id)
         {
-            connection.input = rest;
+            connection.input.bytes = rest;
         }
     }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
 use super::viewer::{Place, Viewing};
 use super::{Stream, StreamSource, Streams, hold};
+use crate::copied::{ClientBytes, Copied, Copies};
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::http::Reply;
 use crate::relay::context::Context;
@@ -83,6 +84,11 @@ impl Streams {
                 writer.put("viewer", viewer.to_u64(), &(id, header, told));
             }
         }
+    }
+
+    /// Returns the bytes that a viewer is sent first and does not share.
+    pub fn own_bytes(&mut self, (id, viewer): Place) -> Option<&mut Copied> {
+        self.streams.get_mut(id)?.buffer.own_bytes(viewer)
     }
 
     /// They are another process's.
@@ -369,8 +375,12 @@ impl StreamsState {
         Ok(())
     }
 
-    /// A viewer of a stream.
-    pub fn hear_viewer(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    /// A viewer of a stream, with what was copied of it before.
+    pub fn hear_viewer(
+        &mut self,
+        line: Line<'_>,
+        copies: &mut Copies<ConnectionId>,
+    ) -> Result<(), HandoverError> {
         type Line = (StreamId, Option<usize>, Viewer<ConnectionId>);
         let (stream, header, mut viewer): Line = line.read()?;
         if let Some(place) = header {
@@ -379,6 +389,7 @@ impl StreamsState {
             let header = header.ok_or_else(|| HandoverError("a header is missing".to_owned()))?;
             viewer.set_header(Rc::clone(header));
         }
+        viewer.complete(copies.remove(&(*viewer.connection(), ClientBytes::Rest)))?;
         let viewers = self.viewers.entry(stream).or_default();
         viewers.push((ViewerId::from_u64(line.number), viewer));
         Ok(())

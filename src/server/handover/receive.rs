@@ -258,12 +258,11 @@ impl Receiver<'_> {
                 let ([id], _) = numbers(bytes)?;
                 self.successor.forget_media(StreamId::from_u64(id));
             }
-            Kind::Input => {
-                let ([id, from], input) = numbers(bytes)?;
+            Kind::Client(what) => {
+                let ([id, from], copied) = numbers(bytes)?;
                 let from = usize::try_from(from).map_err(io::Error::other)?;
-                let taken = self
-                    .successor
-                    .input(ConnectionId::from_u64(id), from, input);
+                let whose = (ConnectionId::from_u64(id), what);
+                let taken = self.successor.copy(whose, from, copied);
                 taken.map_err(io::Error::other)?;
             }
             Kind::Listener if predecessor.places.len() < PLACES_MAX => {
