@@ -1,6 +1,7 @@
 //! Bytes that a client can make many: its unread input, its unsent answers, and what it is sent of a
 //! unit that is overwritten. A hand-over copies them while the server runs.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 
 /// Bytes that wait, and how many of the first ones a successor has.
@@ -49,6 +50,20 @@ impl From<Vec<u8>> for Copied {
         Copied { bytes, copied: 0 }
     }
 }
+
+/// What a client can make large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClientBytes {
+    /// What it has sent that is not read.
+    Input,
+    /// Answers that its socket has not taken.
+    Output,
+    /// What a viewer is sent before it goes on in its stream: the rest of an overwritten unit.
+    Rest,
+}
+
+/// Received copies of [`ClientBytes`]. `C` is the name of a client.
+pub type Copies<C> = BTreeMap<(C, ClientBytes), Vec<u8>>;
 
 #[cfg(feature = "handover")]
 mod handover {

@@ -33,7 +33,6 @@
 //! them: calls that wait for other relays' lists, and for a change that is being written to the disk
 //! (none if the core [`is_quiet`]).
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::de::Error;
@@ -50,7 +49,8 @@ use super::rtp_in::RtpIn;
 use super::streams::{StreamSource, Streams, StreamsState};
 use super::viewer_id::ListedId;
 use super::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, Relay, Settings, StreamId};
-use crate::copied::Copied;
+pub use crate::copied::ClientBytes;
+use crate::copied::{Copied, Copies};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Reader, Writer, must};
 use crate::time::Instant;
@@ -66,20 +66,6 @@ pub fn media(relay: &Relay) -> impl Iterator<Item = (StreamId, Range<u64>)> {
 pub fn media_bytes(relay: &Relay, stream: StreamId, from: u64) -> &[u8] {
     relay.streams.media_bytes(stream, from)
 }
-
-/// What a client can make large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ClientBytes {
-    /// What it has sent that is not read.
-    Input,
-    /// Answers that its socket has not taken.
-    Output,
-    /// What a viewer is sent before it goes on in its stream: the rest of an overwritten unit.
-    Rest,
-}
-
-/// Copies of [`ClientBytes`] that came before all else.
-pub(super) type Copies = BTreeMap<(ConnectionId, ClientBytes), Vec<u8>>;
 
 /// Most bytes of a copy, or those of a stream's buffer if they are more. A head, requests that were
 /// sent ahead and answers are shorter.
@@ -203,7 +189,7 @@ struct RelayState {
     old: OldOptions,
     ids: Option<Ids>,
     grants: Grants,
-    copies: Copies,
+    copies: Copies<ConnectionId>,
     clients: ClientsState,
     streams: StreamsState,
     fetch: Fetch,

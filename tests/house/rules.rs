@@ -32,6 +32,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "format",
             "http",
             "clean_text",
+            "copied",
             "gate",
             "gather",
             "held",
@@ -47,7 +48,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("udp_out", &["rtp", "gate", "handover"]),
     (
         "stream",
-        &["hls", "slots", "format", "gather", "time", "handover"],
+        &[
+            "hls", "slots", "format", "copied", "gather", "time", "handover",
+        ],
     ),
     ("events", &["gate", "gather"]),
     ("hls", &["format", "http", "clean_text", "time", "handover"]),
@@ -58,6 +61,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("http", &["clean_text", "percent", "time"]),
     ("gate", &["percent", "held", "time", "handover"]),
     ("clean_text", &[]),
+    ("copied", &["handover"]),
     ("gather", &[]),
     ("slots", &["handover"]),
     ("token_bucket", &["time"]),

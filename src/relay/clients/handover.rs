@@ -10,13 +10,12 @@ use super::viewer_counts::Sitter;
 
 use super::request::DEPRECATION;
 use super::{Clients, Phase, WaitOutcome};
-use crate::copied::Copied;
+use crate::copied::{ClientBytes, Copied, Copies};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::http::Reply;
 use crate::relay::admission::{Caller, Door, EntryPoint, KeptClaim};
 use crate::relay::context::Context;
-use crate::relay::handover::{ClientBytes, Copies};
 use crate::relay::old_options::OldOptions;
 use crate::relay::pass::Admission;
 use crate::relay::settings::{Fields, VARIES};
@@ -294,7 +293,7 @@ impl ClientsState {
     pub fn hear(
         &mut self,
         line: Line<'_>,
-        copies: &mut Copies,
+        copies: &mut Copies<ConnectionId>,
         ctx: &Context,
     ) -> Result<(), HandoverError> {
         type Line = (Vec<(String, String)>, Copied, Connection);

@@ -10,10 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
 use super::viewer::Place;
 use super::{Stream, StreamSource, Streams, hold};
-use crate::copied::Copied;
+use crate::copied::{ClientBytes, Copied, Copies};
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
-use crate::relay::handover::{ClientBytes, Copies};
 use crate::relay::quota::Quota;
 use crate::relay::timers::Owner;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, StreamId};
@@ -380,7 +379,7 @@ impl StreamsState {
     pub fn hear_viewer(
         &mut self,
         line: Line<'_>,
-        copies: &mut Copies,
+        copies: &mut Copies<ConnectionId>,
     ) -> Result<(), HandoverError> {
         type Line = (StreamId, Option<usize>, Viewer<ConnectionId>);
         let (stream, header, mut viewer): Line = line.read()?;
