@@ -1,6 +1,7 @@
 //! A client by RTMP. Before it is admitted it is a [`crate::rtmp::Publisher`] and no source. Then it
 //! is a source, whose messages are read as the body of a PUT is.
 
+use super::connection::Lingering;
 use super::reading::PIECE_COST;
 use super::source::Source;
 use super::{ClientEvent, Clients, Phase, Step};
@@ -124,15 +125,23 @@ impl Clients {
             };
             publisher.refuse(code, &refusal.detail);
         }
-        ctx.count_refusal(refusal.status);
-        self.end_rtmp(id, refusal.status, ctx);
-    }
-
-    /// Ends what a client does. It gets its last answers.
-    pub(super) fn end_rtmp(&mut self, id: ConnectionId, status: Status, ctx: &mut Context) {
         self.push_answers(id);
         self.leave(id);
-        self.note_status(id, status);
+        ctx.count_refusal(refusal.status);
+        self.note_status(id, refusal.status);
         self.linger(id, ctx);
+    }
+
+    /// Lets go of a source whose stream is complete. The client closes the connection: GStreamer's
+    /// `rtmp2sink` reports an error if the server is faster.
+    pub(super) fn complete_rtmp(&mut self, id: ConnectionId, ctx: &mut Context) {
+        self.push_answers(id);
+        self.leave(id);
+        self.note_status(id, Status::Ok);
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.publisher = None;
+            connection.phase = Phase::Lingering(Lingering::new(true, ctx.now()));
+        }
+        self.rearm(id, ctx);
     }
 }
