@@ -115,6 +115,14 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
+    pub(super) fn new(is_shut: bool, now: Instant) -> Lingering {
+        Lingering {
+            until: now + LINGER_TIME,
+            bytes_left: LINGER_BYTES_MAX,
+            is_shut,
+        }
+    }
+
     /// Counts discarded input. Returns whether to close the connection now.
     pub fn drains(&mut self, bytes: usize) -> bool {
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
@@ -316,11 +324,7 @@ impl Clients {
             ctx.freed(connection.input.capacity());
             connection.input = Copied::default();
             connection.publisher = None;
-            connection.phase = Phase::Lingering(Lingering {
-                until: ctx.now() + LINGER_TIME,
-                bytes_left: LINGER_BYTES_MAX,
-                is_shut: false,
-            });
+            connection.phase = Phase::Lingering(Lingering::new(false, ctx.now()));
         }
         ctx.act(Action::ReadOn(id));
         self.after_output(id, ctx);

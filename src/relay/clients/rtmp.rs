@@ -1,6 +1,7 @@
 //! A client by RTMP. Before it is admitted it is a [`crate::rtmp::Publisher`] and no source. Then it
 //! is a source, whose messages are read as the body of a PUT is.
 
+use super::connection::Lingering;
 use super::reading::PIECE_COST;
 use super::source::Source;
 use super::{ClientEvent, Clients, Phase, Step};
@@ -123,19 +124,27 @@ impl Clients {
             };
             publisher.refuse(code, &refusal.detail);
         }
-        ctx.counts.refused(refusal.status);
-        self.end_rtmp(id, refusal.status, ctx);
-    }
-
-    /// Ends what a client does. It gets its last answers.
-    pub(super) fn end_rtmp(&mut self, id: ConnectionId, status: Status, ctx: &mut Context) {
         self.push_answers(id);
         self.leave(id);
+        ctx.counts.refused(refusal.status);
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(entry) = &mut connection.access
         {
-            entry.status = Some(status);
+            entry.status = Some(refusal.status);
         }
         self.linger(id, ctx);
+    }
+
+    /// Lets go of a source whose stream is complete. The client closes the connection: GStreamer's
+    /// `rtmp2sink` reports an error if the server is faster.
+    pub(super) fn complete_rtmp(&mut self, id: ConnectionId, ctx: &mut Context) {
+        self.push_answers(id);
+        self.leave(id);
+        self.note_status(id, Status::Ok);
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.publisher = None;
+            connection.phase = Phase::Lingering(Lingering::new(true, ctx.now()));
+        }
+        self.rearm(id, ctx);
     }
 }

@@ -201,7 +201,7 @@ impl Clients {
     ) {
         let Some(reply) = received.reply else {
             return match self.is_rtmp(id) {
-                true => self.end_rtmp(id, Status::Ok, ctx),
+                true => self.complete_rtmp(id, ctx),
                 false => self.close(id, ctx),
             };
         };
