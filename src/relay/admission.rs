@@ -118,7 +118,7 @@ pub(super) struct SessionState {
     pub is_forbidden: bool,
     /// `--streams` leaves room for its stream. This is also true if it has one.
     pub has_room: bool,
-    /// The limits leave room for one more pull.
+    /// The limits leave room for one more pull. Only [`Gate::wait`] needs this.
     pub has_room_for_pull: bool,
     /// Number of clients that watch it over HTTP or HLS, or wait for it.
     pub viewers: usize,

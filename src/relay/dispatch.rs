@@ -12,7 +12,7 @@ use super::origin_error::OriginError;
 use super::streams::{StreamSource, Streams, WatchResponse};
 use super::view::View;
 use super::{ConnectionId, PullId, Relay};
-use crate::gate::SessionId;
+use crate::gate::{SessionId, network_of};
 use crate::http::{Method, Reply, Status};
 use crate::stream::End;
 
@@ -256,9 +256,11 @@ impl Relay {
                     true => Method::Head,
                     false => Method::Get,
                 };
+                let from = self.clients.peer(id).map(|peer| peer.ip());
+                let session_state = self.session_state_for(&session, from);
                 let gate = self.grants.gate(&self.ctx);
                 let verdict = match may_wait && view.can_wait() {
-                    true => gate.wait(method, &self.session_state(&session)),
+                    true => gate.wait(method, &session_state),
                     false => Err(gate.turned_away(self.fetch.absence(&session))),
                 };
                 if let Err(refusal) = verdict {
@@ -271,7 +273,8 @@ impl Relay {
                 self.clients
                     .wait_for(id, place, (view, via), (reply, until));
                 self.clients.rearm(id, &mut self.ctx);
-                self.fetch.want(&session, &mut self.ctx);
+                self.fetch
+                    .want(&session, from.map(network_of), &mut self.ctx);
             }
         }
         self.tend_pull(&session);

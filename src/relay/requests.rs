@@ -1,7 +1,7 @@
 //! What the core does for a request, from part to part. Each part does its own share in its own
 //! file.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::admission::{AccessRequest, Caller, EntryPoint, SessionState, kicked, not_found};
@@ -24,7 +24,7 @@ use super::{
     ConnectionId, JobId, PullId, Relay, StreamId, icecast, metrics, pieces, shown, snapshot,
 };
 use crate::format::Format;
-use crate::gate::SessionId;
+use crate::gate::{SessionId, network_of};
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
@@ -113,9 +113,10 @@ impl Relay {
             gate: self.grants.gate(&self.ctx),
             settings: self.ctx.settings(),
             session_state: &|session, name| {
-                let whom = (name, Some(caller.peer.ip()));
+                let from = Some(caller.peer.ip());
+                let session_state = self.session_state_for(session, from);
                 self.clients
-                    .session_state(session, whom, self.session_state(session))
+                    .session_state(session, (name, from), session_state)
             },
             may_pass: &|| self.fetch.check_via(head.fields.via.as_deref()),
         };
@@ -528,10 +529,25 @@ impl Relay {
             is_fetched,
             is_forbidden: self.fetch.is_forbidden(session),
             has_room: is_fetched || runs || streams < self.ctx.settings().limits.streams_max,
-            has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.ctx),
             viewers: self.clients.viewers_by(session),
             http_fault: self.streams.http_fault(session),
             ..SessionState::default()
+        }
+    }
+
+    /// Returns the state of a session for a client at this address, which may want it fetched.
+    pub(super) fn session_state_for(
+        &self,
+        session: &SessionId,
+        from: Option<IpAddr>,
+    ) -> SessionState {
+        let session_state = self.session_state(session);
+        let is_wanted = !session_state.runs && !session_state.is_fetched;
+        let has_room =
+            || self.fetch.has_room(from.map(network_of)) && self.clients.has_room(&self.ctx);
+        SessionState {
+            has_room_for_pull: is_wanted && has_room(),
+            ..session_state
         }
     }
 

@@ -311,6 +311,12 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
+    /// Returns how many of the newest bytes stay in the buffer if no other stream takes the rest of
+    /// the pool.
+    pub fn keepable_bytes(&self, pool: &Pool) -> usize {
+        self.buffer.keepable_bytes(pool)
+    }
+
     /// Returns the most bytes that may be promised to a viewer at once. If the viewer falls out of the
     /// buffer and the stream ends, this many bytes are still in the buffer.
     pub fn promise_bytes_max(&self) -> usize {

@@ -25,9 +25,9 @@ use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
 use crate::stream::{End, Told};
 
-/// The splicer holds a unit until it is whole, up to this fraction of `--buffer`. A source is read
-/// in pieces of at most the same size. So one unit or piece does not push a viewer that keeps up
-/// out of the buffer, unless `--buffers` leaves the stream less than `--buffer`.
+/// The splicer holds a unit until it is whole, up to this fraction of `--buffer` and to what
+/// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So one unit
+/// or piece does not push a viewer that keeps up out of the buffer.
 pub(super) const UNIT_PART: usize = 2;
 
 impl Streams {

@@ -338,6 +338,8 @@ impl Streams {
             self.pass_on(id, bytes, ctx);
             return None;
         };
+        // A longer unit would overwrite its own beginning before viewers could get it.
+        splicer.limit_units(stream.buffer.keepable_bytes(&self.pool));
         let mut spliced = std::mem::take(&mut self.spliced);
         let fed = splicer.feed(bytes, &mut spliced);
         self.scan_work += splicer.take_work();

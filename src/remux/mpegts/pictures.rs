@@ -233,6 +233,7 @@ fn write(
     scratch: &mut Vec<u8>,
 ) -> Result<UnitContent, MediaError> {
     let mut found = UnitContent::default();
+    pictures.count(unit.len());
     for nal in nals(unit) {
         found.may_begin |= may_begin(is_h265, nal);
         match pictures.kind(nal) {
