@@ -229,7 +229,7 @@ impl MpegTs {
             self.last_split = Some(at);
         }
         if !is_video {
-            self.open.take(packet, &self.tables.streams());
+            self.open.take(packet, self.tables.streams());
         }
     }
 

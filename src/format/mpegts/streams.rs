@@ -111,12 +111,14 @@ impl Streams {
         streams
     }
 
-    /// Returns these streams. A kind that has none gets the streams of `others`.
-    pub fn or(self, others: Streams) -> Streams {
-        Streams {
-            video: self.video.or(others.video),
-            sound: self.sound.or(others.sound),
-            data: self.data.or(others.data),
+    /// Takes the streams of `others` of each kind that has none.
+    pub fn take_missing(&mut self, others: &Streams) {
+        self.video = self.video.or(others.video);
+        if self.sound.is_empty() {
+            self.sound = others.sound;
+        }
+        if self.data.is_empty() {
+            self.data = others.data;
         }
     }
 
@@ -220,13 +222,16 @@ mod tests {
         assert!(!first.sound.contains(0x103) && first.data.is_empty());
         let second = Streams::read(&map(&[stream(0x02, 6), stream(0x0f, 7), stream(0x05, 8)]));
         assert!(second.data.contains(0x108) && !second.data.is_empty());
-        let both = first.or(second);
+        let mut both = first;
+        both.take_missing(&second);
         assert_eq!(
             (both.video, both.sound, both.data),
             (first.video, first.sound, second.data)
         );
-        assert_eq!(Streams::default().or(second), second);
-        assert_eq!(second.or(Streams::default()), second);
+        for (mut first, others) in [(Streams::default(), second), (second, Streams::default())] {
+            first.take_missing(&others);
+            assert_eq!(first, second);
+        }
         for (pid, beside) in [(0x102, true), (0x103, false), (0x105, true), (0x108, true)] {
             assert_eq!(both.is_beside_video(pid), beside, "{pid:#x}");
         }

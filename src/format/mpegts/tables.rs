@@ -102,18 +102,18 @@ impl Tables {
             return Ok(false);
         }
         let had_streams = !self.streams.is_empty();
-        let named = self.programs[..self.named].iter();
-        self.streams = named.fold(Streams::default(), |first, program| {
-            first.or(program.streams)
-        });
+        self.streams = Streams::default();
+        for program in &self.programs[..self.named] {
+            self.streams.take_missing(&program.streams);
+        }
         // Without a map no player can use the header. But an earlier header does not count any
         // more.
         Ok(had_streams || !self.streams.is_empty())
     }
 
     /// Returns the streams that may decide about joins.
-    pub(super) fn streams(&self) -> Streams {
-        self.streams
+    pub(super) fn streams(&self) -> &Streams {
+        &self.streams
     }
 
     /// Returns the packets of each table, for sending them again before the stream's next packet.

@@ -21,6 +21,9 @@ pub(super) use setup::are_alike;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Fragments {
     pub unit_bytes_max: usize,
+    /// Longest box that is read whole.
+    #[cfg_attr(feature = "handover", serde(default = "moof_bytes_max"))]
+    box_bytes_max: usize,
     /// Whether the source is not the first one. Then its headers are left out.
     is_later: bool,
     /// Clocks of the tracks, by ascending track number: at most [`TRACKS_MAX`].
@@ -61,6 +64,7 @@ impl Fragments {
     pub fn new(unit_bytes_max: usize) -> Fragments {
         Fragments {
             unit_bytes_max,
+            box_bytes_max: unit_bytes_max.min(MOOF_BYTES_MAX),
             is_later: false,
             clocks: Vec::new(),
             timeline: Timeline::new(SECOND as i64),
@@ -168,6 +172,16 @@ impl Fragments {
         })
     }
 
+    /// Returns the length of a box that is read whole. It may be no longer than the scanner's,
+    /// however long a unit may be.
+    fn bounded(&self, length: u64) -> Result<usize, Unsupported> {
+        let length = usize::try_from(length).map_err(|_| Unsupported)?;
+        if length > self.box_bytes_max {
+            return Err(Unsupported);
+        }
+        Ok(length)
+    }
+
     /// Reads a whole `moof` and the box after it.
     fn look_at_fragment(
         &mut self,
@@ -207,16 +221,6 @@ impl Fragments {
         out.extend_from_slice(&seen[moof_bytes..unit_bytes as usize]);
         Ok(Step::Pass(unit_bytes))
     }
-}
-
-/// Returns the length of a box that is read whole. It may be no longer than the scanner's, however
-/// long a unit may be.
-fn bounded(length: u64) -> Result<usize, Unsupported> {
-    let length = usize::try_from(length).map_err(|_| Unsupported)?;
-    if length > MOOF_BYTES_MAX {
-        return Err(Unsupported);
-    }
-    Ok(length)
 }
 
 impl Run {
@@ -273,7 +277,7 @@ impl Walker<Vec<u8>> for Fragments {
             _ if self.is_later => return Ok(Step::Pass(head.length)),
             _ => {}
         }
-        let whole = bounded(head.length)?;
+        let whole = self.bounded(head.length)?;
         if seen.len() < whole {
             return Ok(Step::Hold(whole));
         }
@@ -442,11 +446,18 @@ fn clocks(moov: &[u8]) -> Option<Vec<TrackClock>> {
         .then_some(clocks)
 }
 
+/// The limit of a predecessor that does not tell it.
+#[cfg(feature = "handover")]
+fn moof_bytes_max() -> usize {
+    MOOF_BYTES_MAX
+}
+
 #[cfg(feature = "handover")]
 impl Fragments {
     /// Returns whether a handed-over state is possible, for units of this length.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
         self.unit_bytes_max <= unit_bytes_max
+            && self.box_bytes_max <= MOOF_BYTES_MAX
             && self.clocks.len() <= TRACKS_MAX
             && self.timeline.fits()
     }

@@ -546,7 +546,10 @@ mod tests {
         for bytes in [40_000, 1, 2, 3, 4, 5, 6, 7] {
             let (piece, behind) = rest.split_at(bytes);
             let cost = stage.relay.received(source, piece, stage.now);
-            assert!(cost <= GO_COST + bytes + 3 * PIECE_COST, "{bytes}: {cost}");
+            // And 32 for each byte in which a format is searched.
+            let searched = 32 * bytes.min(12 * 1024);
+            let most = GO_COST + bytes + 3 * PIECE_COST + searched;
+            assert!(cost <= most, "{bytes}: {cost}");
             stage.settle();
             rest = behind;
         }
@@ -708,7 +711,11 @@ mod tests {
             let id = stage.client(before);
             let cost = stage.relay.received(id, sent.as_bytes(), stage.now);
             // What a stream does with its media is its source's work.
-            let most = if more > 0 { more + 64 } else { 0 };
+            let most = if more > 0 {
+                more + 64 + 32 * sent.len()
+            } else {
+                0
+            };
             let least = GO_COST + sent.len() + more;
             assert!(
                 (least..=GO_COST + sent.len() + most).contains(&cost),

@@ -233,8 +233,9 @@ fn elements_that_cannot_be_cut_fail() {
     };
     let segment = element(SEGMENT, &[]);
     // An element of the header may have the length of a header, however short units are.
-    for (bytes, is_too_long) in [(0x3_ff00, false), (0x4_0000, true)] {
-        let tracks = element(TRACKS, &vec![0; bytes]);
+    for (bytes, is_too_long) in [(0x3_fff8_u32, false), (0x3_fff9, true)] {
+        let head = [TRACKS.to_be_bytes(), (bytes | 0x1000_0000).to_be_bytes()];
+        let tracks = [head.concat(), vec![0; bytes as usize]].concat();
         assert_eq!(is_let_go(&[segment.clone(), tracks]), is_too_long);
     }
     // A block without a time, without a track, and without its head; an element of unknown size.
