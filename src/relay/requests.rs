@@ -139,9 +139,10 @@ impl Relay {
             }) => {
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
-                if self.ctx.settings().admits_icecast {
-                    self.streams.set_station(stream, head.fields.icy.station());
-                }
+                let admits_icecast = self.ctx.settings().admits_icecast;
+                let station = admits_icecast.then(|| head.fields.icy.station());
+                self.streams
+                    .set_publisher(stream, station, head.fields.user_agent.as_deref());
                 self.clients
                     .publish(id, stream, (head, framing), reply, &self.ctx);
                 self.admit_waiting(&session);
