@@ -17,7 +17,7 @@ use super::pass::Admission;
 use super::playlist::now_playing;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::{Agent, StreamSource};
+use super::streams::StreamSource;
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{
@@ -139,11 +139,10 @@ impl Relay {
             }) => {
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
-                let agent = head.fields.user_agent.as_deref();
-                self.streams.set_agent(stream, agent.and_then(Agent::new));
-                if self.ctx.settings().admits_icecast {
-                    self.streams.set_station(stream, head.fields.icy.station());
-                }
+                let admits_icecast = self.ctx.settings().admits_icecast;
+                let station = admits_icecast.then(|| head.fields.icy.station());
+                self.streams
+                    .set_publisher(stream, station, head.fields.user_agent.as_deref());
                 self.clients
                     .publish(id, stream, (head, framing), reply, &self.ctx);
                 self.admit_waiting(&session);
@@ -207,7 +206,6 @@ impl Relay {
             .streams
             .begin_live(session, content_type, source, address, &mut self.ctx);
         self.note_protocol(id, source);
-        self.streams.set_agent(id, None);
         self.refresh_clients(id);
         self.limit_source(id);
         id

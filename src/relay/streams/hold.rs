@@ -114,6 +114,7 @@ impl Streams {
         stream.source = source;
         stream.source_address = source_address;
         stream.source_type = content_type;
+        stream.programme.agent = None;
         stream.is_paused = false;
         stream.buffer.begin_seam();
         (stream.input, stream.bare, stream.via) = (None, None, None);

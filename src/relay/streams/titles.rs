@@ -36,7 +36,7 @@ pub(super) struct Programme {
 }
 
 /// A source's `User-Agent`.
-pub type Agent = CleanText<128>;
+pub(super) type Agent = CleanText<128>;
 
 /// A title that does not hold yet. `None` removes the title.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -125,17 +125,11 @@ impl Streams {
         Some(id)
     }
 
-    /// Sets what a stream's source says about its station.
-    pub fn set_station(&mut self, id: StreamId, station: Station) {
+    /// Sets what a stream's source says about its station, if that counts, and its `User-Agent`.
+    pub fn set_publisher(&mut self, id: StreamId, station: Option<Station>, agent: Option<&str>) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.programme.station = station;
-        }
-    }
-
-    /// Sets the `User-Agent` of a stream's source.
-    pub fn set_agent(&mut self, id: StreamId, agent: Option<Agent>) {
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.programme.agent = agent;
+            stream.programme.station = station.unwrap_or_default();
+            stream.programme.agent = agent.and_then(Agent::new);
         }
     }
 
