@@ -38,7 +38,6 @@ struct Html {
 }
 
 const STYLE_LINK: &str = "<link rel=\"stylesheet\" href=\"style.css\">\n";
-const SCRIPT_END: &str = "</script>\n<";
 
 static OPERATOR: Html = Html::new(
     include_str!("page/operator/index.html"),
@@ -51,6 +50,7 @@ static OPERATOR: Html = Html::new(
         include_str!("page/operator/tokens.js"),
         include_str!("page/operator/updates.js"),
     ),
+    "</script>\n</body>",
 );
 static WATCH: Html = Html::new(
     include_str!("page/watch/index.html"),
@@ -59,21 +59,23 @@ static WATCH: Html = Html::new(
         include_str!("page/player.js"),
         include_str!("page/watch/watch.js")
     ),
+    "</script>\n</body>",
 );
 static REFUSED: Html = Html::new(
     include_str!("page/refused/index.html"),
     include_str!("page/refused/style.css"),
     include_str!("page/refused/refused.js"),
+    "</script>\n<a",
 );
 
 impl Html {
-    /// Cuts a document at its link to the style sheet, and at the tags of its scripts. `script` takes
-    /// their place.
-    const fn new(html: &'static str, style: &'static str, script: &'static str) -> Html {
+    /// Cuts a document at its link to the style sheet, and at the tags of its scripts, which `script`
+    /// replaces. `end`: the end of the last tag, and what follows.
+    const fn new(html: &'static str, style: &'static str, script: &'static str, end: &str) -> Html {
         let (head, linked) = html.split_at(find(html, STYLE_LINK));
         let (_, below) = linked.split_at(STYLE_LINK.len());
         let (body, scripts) = below.split_at(find(below, "<script"));
-        let (_, rest) = scripts.split_at(find(scripts, SCRIPT_END));
+        let (_, rest) = scripts.split_at(find(scripts, end));
         Html {
             head,
             style,

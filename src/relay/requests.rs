@@ -16,7 +16,7 @@ use super::page::{Document, Page};
 use super::pass::Admission;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::{Agent, StreamSource};
+use super::streams::StreamSource;
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{
@@ -138,12 +138,11 @@ impl Relay {
             }) => {
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
+                let is_named = self.ctx.settings().admits_icecast;
+                let station = is_named.then(|| head.fields.icy.station.clone());
                 let agent = head.fields.user_agent.as_deref().unwrap_or_default();
-                self.streams.set_agent(stream, Agent::new(agent));
-                if self.ctx.settings().admits_icecast {
-                    self.streams
-                        .set_station(stream, head.fields.icy.station.clone());
-                }
+                self.streams
+                    .set_publisher(stream, station.unwrap_or_default(), Agent::new(agent));
                 self.clients
                     .publish(id, stream, (head, framing), reply, &self.ctx);
                 self.admit_waiting(&session);
@@ -198,7 +197,6 @@ impl Relay {
         let id = self
             .streams
             .begin_live(session, content_type, source, address, &mut self.ctx);
-        self.streams.set_agent(id, Agent::NONE);
         self.refresh_clients(id);
         self.limit_source(id);
         id

@@ -43,7 +43,7 @@ fn assert_sound(browser: &mut Browser, state: &str) {
             let name = format!("{state}-{width}-{}", if is_dark { "dark" } else { "light" });
             picture(browser, &name);
             // Colours that fade would be found half-way.
-            browser.await_true("document.getAnimations().length == 0");
+            browser.await_true("document.getAnimations().every((it) => it.effect.getTiming().iterations === Infinity)");
             let found = browser.evaluate(
                 "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
                  .then(({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 200) + ' ' + node.failureSummary).slice(0, 3).join(' | ')}`))",
@@ -369,12 +369,13 @@ fn links_begin_with_the_public_address() {
 fn the_form_says_what_key_it_makes() {
     let server = Server::gated(&[]);
     let mut browser = open(&server, "form");
+    browser.await_true("document.querySelector('#token-count').textContent == '0'");
     browser.evaluate(
         "document.querySelector('#add-id').value = 'w4tch'; document.querySelector('#add-for').value = 'show';
          document.querySelector('#add-expires').value = '2'; document.querySelector('#add-viewers').value = '9';
          document.querySelector('[name=add-direction][value=out]').click(); true",
     );
-    let says = "With this id viewers can watch session sh…, at most 9 at a time. It lets people in for 2 h 0 min.";
+    let says = "With this id viewers can watch session show, at most 9 at a time. It lets people in for 2 h 0 min.";
     await_text(&mut browser, "#add-sentence", says);
     click(&mut browser, "#add-button");
     await_text(&mut browser, "#event-list li", "token added");

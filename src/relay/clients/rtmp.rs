@@ -140,8 +140,10 @@ impl Clients {
     pub(super) fn complete_rtmp(&mut self, id: ConnectionId, ctx: &mut Context) {
         self.push_answers(id);
         self.leave(id);
-        self.note_status(id, Status::Ok);
         if let Some(connection) = self.connections.get_mut(id) {
+            if let Some(entry) = &mut connection.access {
+                entry.status = Some(Status::Ok);
+            }
             connection.publisher = None;
             connection.phase = Phase::Lingering(Lingering::new(true, ctx.now()));
         }

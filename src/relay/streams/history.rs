@@ -6,10 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Streams;
-use super::row::Row;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
-use crate::relay::viewer_id::Mark;
 use crate::time::Instant;
 
 const SAMPLE_TIME: Duration = Duration::from_secs(10);
@@ -20,28 +18,20 @@ const SAMPLES_MAX: usize = 360;
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct History {
-    samples: VecDeque<Sample>,
+    pub samples: VecDeque<Sample>,
     /// When the newest sample was taken, and how many bytes had come.
     newest: Option<(Instant, u64)>,
 }
 
-/// What was so in the ten seconds before `time`.
+/// The ten seconds or more before `time`.
 #[derive(Serialize)]
 #[cfg_attr(feature = "handover", derive(serde::Deserialize))]
-struct Sample {
+pub(super) struct Sample {
     /// Unix time in seconds.
     time: u32,
     /// Bits a second from the source.
     bitrate: u32,
     viewers: u32,
-}
-
-/// A row of list-streams with the stream's history.
-#[derive(Serialize)]
-pub struct RowWithHistory<'a> {
-    #[serde(flatten)]
-    row: Row<'a>,
-    history: &'a VecDeque<Sample>,
 }
 
 impl History {
@@ -91,19 +81,6 @@ impl Streams {
             let bytes = stream.buffer.figures().bytes_received;
             stream.history.take(now, bytes, viewers);
         }
-    }
-
-    /// Returns the rows of list-streams after this mark, with their histories.
-    pub fn rows_with_history<'a>(
-        &'a self,
-        after: Mark,
-        ctx: &'a Context,
-    ) -> impl Iterator<Item = (Mark, RowWithHistory<'a>)> {
-        self.listed(after).map(move |(mark, stream)| {
-            let row = self.row_with_remuxed(stream, ctx);
-            let history = &stream.history.samples;
-            (mark, RowWithHistory { row, history })
-        })
     }
 }
 

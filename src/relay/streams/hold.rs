@@ -115,6 +115,7 @@ impl Streams {
         stream.source_address = source_address;
         stream.source_type = content_type;
         (stream.is_paused, stream.is_by_rtmp) = (false, false);
+        stream.programme.agent = Agent::NONE;
         stream.buffer.begin_seam();
         (stream.input, stream.bare, stream.via) = (None, None, None);
         let what = ServerEvent::StreamGoesOn {

@@ -1,9 +1,11 @@
 //! The rows of list-streams.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use serde::{Serialize, Serializer};
 
+use super::history::Sample;
 use super::remux_target::GO_BYTES;
 use super::titles::Agent;
 use super::{Cuts, Stream, StreamSource, Streams};
@@ -14,7 +16,7 @@ use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::metrics::OfStream;
 use crate::relay::quota::Quota;
-use crate::relay::viewer_id::PublicStreamId;
+use crate::relay::viewer_id::{Mark, PublicStreamId};
 use crate::remux::{self, TrackInfo};
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
@@ -37,8 +39,7 @@ pub struct Row<'a> {
     joins: usize,
     no_joins: Option<&'static str>,
     pub content_type: Option<&'a str>,
-    /// What the stream carries, as far as it is known.
-    tracks: Vec<TrackInfo>,
+    tracks: Tracks<'a>,
     /// Mean distance of the buffered join points.
     key_frame_seconds: Option<f64>,
     /// The title that holds.
@@ -63,6 +64,26 @@ pub struct Row<'a> {
     rtp: Option<&'a str>,
     /// Memory that the stream takes.
     held_bytes: usize,
+}
+
+/// A row of list-streams with the stream's history.
+#[derive(Serialize)]
+pub struct RowWithHistory<'a> {
+    #[serde(flatten)]
+    row: Row<'a>,
+    history: &'a VecDeque<Sample>,
+}
+
+/// What a stream carries, as far as it is known. It is looked for only when a row is written.
+struct Tracks<'a>(&'a Stream);
+
+impl Serialize for Tracks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.tracks.get() {
+            Some(known) => known.serialize(serializer),
+            None => self.0.find_tracks().serialize(serializer),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -124,6 +145,19 @@ impl Streams {
         Some(self.row_with_remuxed(stream, ctx))
     }
 
+    /// Returns the rows of list-streams after this mark, with their histories.
+    pub fn rows_with_history<'a>(
+        &'a self,
+        after: Mark,
+        ctx: &'a Context,
+    ) -> impl Iterator<Item = (Mark, RowWithHistory<'a>)> {
+        self.listed(after).map(move |(mark, stream)| {
+            let row = self.row_with_remuxed(stream, ctx);
+            let history = &stream.history.samples;
+            (mark, RowWithHistory { row, history })
+        })
+    }
+
     /// Returns the row of a stream, with the streams that are remuxed from it.
     pub(super) fn row_with_remuxed<'a>(&'a self, stream: &'a Stream, ctx: &Context) -> Row<'a> {
         let targets = stream.remux_targets.iter();
@@ -170,23 +204,21 @@ impl Stream {
         }
     }
 
-    fn tracks(&self) -> Vec<TrackInfo> {
+    /// Finds what the stream carries. Keeps it if more bytes can show no more.
+    fn find_tracks(&self) -> Vec<TrackInfo> {
         let Told::Known(format) = self.buffer.told() else {
             return Vec::new();
         };
-        if let Some(known) = self.tracks.get() {
-            return known.clone();
-        }
         let (header, mut at) = self.buffer.oldest_opening();
         let (tracks, may_show_more) = remux::tracks(format, &header, || {
             let piece = self.buffer.slice(at, GO_BYTES);
             at += piece.len() as u64;
             piece
         });
-        if !may_show_more {
-            return self.tracks.get_or_init(|| tracks).clone();
+        match may_show_more {
+            true => tracks,
+            false => self.tracks.get_or_init(|| tracks).clone(),
         }
-        tracks
     }
 
     fn row_clients(&self) -> impl Iterator<Item = RowClient> {
@@ -230,7 +262,7 @@ impl Stream {
             joins: self.buffer.joins(),
             no_joins: self.buffer.no_joins_reason(),
             content_type: self.buffer.media_type(),
-            tracks: self.tracks(),
+            tracks: Tracks(self),
             key_frame_seconds: self
                 .buffer
                 .join_distance()

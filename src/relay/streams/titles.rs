@@ -42,7 +42,7 @@ pub(super) struct Programme {
 }
 
 /// A source's `User-Agent`.
-pub type Agent = CleanText<128>;
+pub(super) type Agent = CleanText<128>;
 
 /// What a session plays.
 #[derive(Serialize)]
@@ -135,16 +135,10 @@ impl Streams {
         Some(id)
     }
 
-    /// Sets what a stream's source says about its station.
-    pub fn set_station(&mut self, id: StreamId, station: Station) {
+    /// Sets what a stream's source says about its station, and its `User-Agent`.
+    pub fn set_publisher(&mut self, id: StreamId, station: Station, agent: Agent) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.programme.station = station;
-        }
-    }
-
-    /// Sets the `User-Agent` of a stream's source.
-    pub fn set_agent(&mut self, id: StreamId, agent: Agent) {
-        if let Some(stream) = self.streams.get_mut(id) {
             stream.programme.agent = agent;
         }
     }
