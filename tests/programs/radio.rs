@@ -2,7 +2,7 @@
 //! comparison.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -108,10 +108,14 @@ fn sources_send_the_titles_of_songs() {
     let mpd = write(&folder.join("mpd.conf"), mpd);
     let _ = std::fs::remove_file(&socket);
     let _mpd = Background::start("mpd", &["--no-daemon", &mpd]);
-    let mut control = until("MPD listens", || UnixStream::connect(&socket).ok());
-    control
-        .write_all(b"update\nidle database\nadd song.mp3\nplay\n")
-        .expect("its commands");
+    until("MPD plays the song", || {
+        let mut control = UnixStream::connect(&socket).ok()?;
+        let commands = b"update\nadd song.mp3\nplay\nclose\n";
+        control.write_all(commands).ok()?;
+        let mut answer = String::new();
+        control.read_to_string(&mut answer).ok()?;
+        (!answer.contains("ACK")).then_some(())
+    });
 
     for name in ["ezstream", "liquidsoap", "mpd"] {
         let title = format!("{ARTIST} - {SONG}");
@@ -355,9 +359,12 @@ fn panels_get_the_fields_that_icecast_gives() {
             }
         }
     };
-    let has_listener = |port| ask(port, "/status-json.xsl", &[]).contains("\"listeners\":1");
-    until("both have a listener", || {
-        (has_listener(ports[0]) && has_listener(ports[1])).then_some(())
+    let is_ready = |port| {
+        let list = ask(port, "/status-json.xsl", &[]);
+        list.contains("\"listeners\":1") && list.contains("\"title\":\"e - a")
+    };
+    until("both have a listener and the last title", || {
+        (is_ready(ports[0]) && is_ready(ports[1])).then_some(())
     });
     let [theirs, ours] = ports.map(|port| {
         let list: Value = serde_json::from_str(&ask(port, "/status-json.xsl", &[])).expect("JSON");

@@ -170,11 +170,11 @@ fn a_playlist_has_the_title_that_holds() {
     assert_eq!(ranges, [range(began, &first, "a'b' #EXT")]);
     // The next one begins in its time, and ends the one before. So does no title.
     let mut times = Vec::new();
-    for title in ["b", ""] {
+    for (title, seconds) in [("b", 8), ("", 15)] {
         let now = stage.relay.ctx.calendar.at(stage.now);
         times.push((now.unix_seconds, now.to_string().replace('Z', ".000Z")));
         set(&mut stage, title);
-        for _ in 0..8 {
+        for _ in 0..seconds {
             stage.wait_seconds(1);
             stage.send_media(source, AAC);
         }
@@ -186,22 +186,17 @@ fn a_playlist_has_the_title_that_holds() {
         range(times[1].0, &times[1].1, ""),
     ];
     assert_eq!(ranges, expected);
-    // A playlist that is not made anew for a segment is made anew for a title.
-    for number in 0..20 {
-        set(&mut stage, &number.to_string());
-        stage.wait_seconds(1);
-    }
-    stage.send_media(source, AAC);
-    stage.relay.check();
-    for _ in 0..60 {
+    // Of many titles it has the newest ones.
+    for second in 0..60 {
+        set(&mut stage, &second.min(19).to_string());
         stage.wait_seconds(1);
         stage.send_media(source, AAC);
     }
-    let (first, ranges) = dated(&mut stage);
-    let last = stage.relay.ctx.calendar.at(stage.now).unix_seconds - 80 + 19;
+    let (_, ranges) = dated(&mut stage);
+    let last = ranges.last().expect("a title");
     assert!(
-        ranges.len() == 1 && ranges[0].contains("X-TITLE=\"19\""),
-        "{ranges:?} {first} {last}"
+        ranges.len() <= 8 && last.contains("X-TITLE=\"19\""),
+        "{ranges:?}"
     );
     stage.relay.check();
 }
