@@ -77,7 +77,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tool = os.path.join(folder, "fanload")
         subprocess.run(["gcc", "-O2", "-o", tool, os.path.join(HERE, "fanload.c"), "-lpthread"], check=True)
-        print("| viewers × bytes/s, write | | CPU-s/GB | of the bare loop | Gbit/s | p50, p99, p99.9 ms | let in, s | lost, gaps | resident MiB |")
+        print("| viewers × bytes/s, write | | CPU-s/GB | of the bare loop | Gbit/s | p50, p99, p99.9 ms | admitted, s | lost, gaps | resident MiB |")
         print("|---|---|---|---|---|---|---|---|---|")
         for load in LOADS:
             results = {"Tollgate": [], "bare loop": [], "Icecast": [], "Tollgate before": []}

@@ -21,7 +21,7 @@ mod media;
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
 
-/// Of each source. A longer one costs the same for each byte.
+/// Bytes of each source that callgrind runs. A longer one costs the same for each byte.
 const BYTES: usize = 64 * 1024;
 const PIECE: usize = 16 * 1024;
 const UNIT_BYTES_MAX: usize = 2 << 20;
@@ -55,17 +55,20 @@ fn main() {
         }
     };
     for (source, bytes) in sources {
-        std::fs::write(&file, &bytes).expect("a file in the temporary folder");
+        let beginning = &bytes[..bytes.len().min(BYTES)];
+        std::fs::write(&file, beginning).expect("a file in the temporary folder");
         for kind in KINDS {
             let row = format!("{kind} {source}");
             if wanted.is_some_and(|word| !row.contains(word.as_str())) {
                 continue;
             }
-            let before = counting::allocated();
-            let Some(read) = run(kind, &bytes) else {
+            // Buffers that stay are allocated in the first half.
+            let Some([half, whole]) = run(kind, &bytes) else {
                 continue;
             };
-            let allocated = (counting::allocated() - before) as f64 / read as f64;
+            let allocated = (whole.allocated - half.allocated) as f64;
+            let allocated = allocated / (whole.read - half.read).max(1) as f64;
+            let read = run(kind, beginning).map_or(0, |[_, whole]| whole.read);
             let rounds = |rounds| instructions(kind, &file, rounds);
             // What the process does beside it is the same in both.
             let each = (rounds(3) - rounds(1)) as f64 / 2.0 / read as f64;
@@ -92,18 +95,23 @@ fn sources() -> Vec<(String, Vec<u8>)> {
     });
     let hostile = media::all().into_iter();
     let hostile = hostile.map(|(name, bytes)| (name.to_string(), bytes));
-    let all = ordinary.into_iter().chain(hostile);
-    all.map(|(name, mut bytes)| {
-        bytes.truncate(BYTES);
-        (name, bytes)
-    })
-    .collect()
+    ordinary.into_iter().chain(hostile).collect()
 }
 
-/// Returns how many bytes were read: fewer than there are if a reader stops. `None` if there is no
-/// such reader.
-fn run(kind: &str, bytes: &[u8]) -> Option<usize> {
-    let mut read = 0;
+/// How much of a source was read, and what was allocated until then.
+#[derive(Clone, Copy)]
+struct Figures {
+    read: usize,
+    allocated: usize,
+}
+
+/// Returns the figures after half of the bytes and after all: of fewer than there are if a reader
+/// stops. `None` if there is no such reader.
+fn run(kind: &str, bytes: &[u8]) -> Option<[Figures; 2]> {
+    let mut figures = [Figures {
+        read: 0,
+        allocated: counting::allocated(),
+    }; 2];
     let mut out = Vec::new();
     let mut scanner = Scanner::new();
     let mut splicer = Splicer::new(UNIT_BYTES_MAX);
@@ -118,7 +126,6 @@ fn run(kind: &str, bytes: &[u8]) -> Option<usize> {
     };
     let mut saved = WORK_SAVED_MAX;
     for piece in bytes.chunks(PIECE) {
-        read += piece.len();
         out.clear();
         let goes_on = match &mut remuxer {
             Some(remuxer) => {
@@ -133,11 +140,17 @@ fn run(kind: &str, bytes: &[u8]) -> Option<usize> {
             }
             None => splicer.feed(piece, &mut out).is_ok(),
         };
+        let [half, whole] = &mut figures;
+        whole.read += piece.len();
+        whole.allocated = counting::allocated();
+        if 2 * whole.read <= bytes.len() {
+            *half = *whole;
+        }
         if !goes_on {
             break;
         }
     }
-    Some(read)
+    Some(figures)
 }
 
 fn format(bytes: &[u8]) -> Option<Format> {

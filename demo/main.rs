@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(_) => {
-            eprintln!("'{address}' is no address: tollgate-demo [ADDR:PORT], as 127.0.0.1:8003");
+            eprintln!("'{address}' is not an address; give ADDR:PORT, such as 127.0.0.1:8003");
             ExitCode::from(2)
         }
     }
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 fn run(address: SocketAddr) -> io::Result<()> {
     // Whoever listens there already is not this server: no stream is for it.
     if let Err(error) = TcpListener::bind(address) {
-        let other = "tollgate-demo ADDR:PORT takes another, as 127.0.0.1:8003";
+        let other = "give another address, such as tollgate-demo 127.0.0.1:8003";
         return Err(io::Error::other(format!(
             "cannot listen on {address}: {error}; {other}"
         )));

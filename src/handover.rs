@@ -2,7 +2,7 @@
 //! a value in JSON.
 //!
 //! ```text
-//!   tollgate 2 "0.2.0"
+//!   tollgate 3 "0.2.0"
 //!   core 0 {"run":…}
 //!   connection 4294967296 {"peer":"192.0.2.1:4711",…}
 //!   …
@@ -30,7 +30,7 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The format that is written. Raise it if the version before could not read it.
-pub const FORMAT: u64 = 2;
+pub const FORMAT: u64 = 3;
 
 /// The oldest format that is read. Raise it if a format can no longer be read.
 pub const OLDEST: u64 = 2;
@@ -431,13 +431,13 @@ mod tests {
 
     #[test]
     fn another_format_is_refused_in_words() {
-        let text = b"tollgate 3 \"9.1\"\nend 1 null\n";
+        let text = b"tollgate 4 \"9.1\"\nend 1 null\n";
         let Err(HandoverError(why)) = read([text.as_slice()]) else {
             panic!("it is taken");
         };
         assert_eq!(
             why,
-            "it is told in format 3, by version \"9.1\"; this one reads 2 to 2"
+            "it is told in format 4, by version \"9.1\"; this one reads 2 to 3"
         );
     }
 

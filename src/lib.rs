@@ -23,7 +23,7 @@
 //! json        splits a peer's JSON list into rows
 //! proxy_header   the PROXY protocol
 //! handover    the text that one process sends to its successor
-//! clean_text, gather, held, percent, random, slots, time, token_bucket   used by many
+//! clean_text, copied, gather, held, percent, random, slots, time, token_bucket   used by many
 //! ```
 //!
 //! The core ([`relay`]) has parts: clients, streams, received datagrams, pulls, tokens, lists. A
@@ -181,6 +181,7 @@
 
 pub mod clean_text;
 pub mod config;
+pub mod copied;
 pub mod events;
 pub mod format;
 pub mod gate;

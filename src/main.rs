@@ -22,13 +22,10 @@ fn main() -> ExitCode {
             let commit = commit.unwrap_or_default();
             println!("tollgate {version}{commit}, {}", config::compiled_in());
         }
-        Command::Check(config) => match config.missing_folder() {
+        Command::Check(config) => match config.token_file_fault() {
             None => println!("the options are good"),
-            Some(folder) => {
-                eprintln!(
-                    "tollgate: --token-file: there is no folder {}; make it, or give another path",
-                    folder.display()
-                );
+            Some(fault) => {
+                eprintln!("tollgate: --token-file: {fault}");
                 return ExitCode::from(2);
             }
         },

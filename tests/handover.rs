@@ -11,7 +11,7 @@ use tollgate::config::Config;
 use tollgate::format::Format;
 use tollgate::gather::Gather;
 use tollgate::relay::handover::{
-    Successor, begin, connections, copy_input, hand_over, media, media_bytes, uncopied_bytes,
+    Successor, begin, connections, copy_client, hand_over, media, media_bytes, uncopied_bytes,
 };
 use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, UdpPort, write_next};
 use tollgate::remux::{Reader, ReaderEvent, Time};
@@ -20,12 +20,18 @@ use tollgate::time::Instant;
 #[path = "doors/handover.rs"]
 mod door;
 
-/// Recorded state in format 2. It must be read until the number changes.
-const TOLD: &[u8] = include_bytes!("handover/format-2");
+/// Recorded state in format 3. It must be read until the number changes.
+const TOLD: &[u8] = include_bytes!("handover/format-3");
 
 /// The same of streams in every container: some within a source, some behind a seam, some in other
 /// containers, and some that come and go as datagrams.
-const MACHINES: &[u8] = include_bytes!("handover/format-2-machines");
+const MACHINES: &[u8] = include_bytes!("handover/format-3-machines");
+
+/// The same in the format before, which is still read.
+const BEFORE: [&[u8]; 2] = [
+    include_bytes!("handover/format-2"),
+    include_bytes!("handover/format-2-machines"),
+];
 
 fn settings() -> Settings {
     let mut config = Config::default();
@@ -241,9 +247,9 @@ fn take_over(data: &[u8]) -> Result<Relay, String> {
 fn what_was_told_in_this_format_is_read() {
     if std::env::var_os("TOLLGATE_WRITE_HANDOVER").is_some() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/handover/");
-        std::fs::write(format!("{folder}format-2"), told(core())).expect("the file");
+        std::fs::write(format!("{folder}format-3"), told(core())).expect("the file");
         let write = |path: String, told| std::fs::write(path, told).expect("the file");
-        write(format!("{folder}format-2-machines"), told(machines(&FILES)));
+        write(format!("{folder}format-3-machines"), told(machines(&FILES)));
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/handover/");
         for file in [
             "h264.ts",
@@ -256,7 +262,8 @@ fn what_was_told_in_this_format_is_read() {
             write(format!("{corpus}{file}"), told(machines(&[file])));
         }
     }
-    for told in [TOLD, MACHINES, &told(core()), &told(machines(&FILES))] {
+    let now = [TOLD, MACHINES, &told(core()), &told(machines(&FILES))];
+    for told in now.into_iter().chain(BEFORE) {
         take_over(told).expect("it is read").check();
     }
 }
@@ -339,11 +346,11 @@ fn change_all(path: &str, value: &mut Value, change: &mut dyn FnMut(&str, &mut O
 #[test]
 fn another_format_is_refused_in_words() {
     let text = String::from_utf8(TOLD.to_vec()).expect("text");
-    let later = text.replacen("tollgate 2 \"0.2.0\"", "tollgate 3 \"0.9.0\"", 1);
+    let later = text.replacen("tollgate 3 \"0.2.0\"", "tollgate 4 \"0.9.0\"", 1);
     let why = take_over(later.as_bytes()).err().expect("it is refused");
     assert_eq!(
         why,
-        "it is told in format 3, by version \"0.9.0\"; this one reads 2 to 2"
+        "it is told in format 4, by version \"0.9.0\"; this one reads 2 to 3"
     );
 }
 
@@ -476,13 +483,9 @@ fn an_unfinished_head_is_sent_before_the_standstill() {
         .collect();
     let mut successor = Successor::new(settings(), false);
     begin(&mut relay);
-    assert_eq!(uncopied_bytes(&relay), ids.len() * head.len());
-    for id in &ids {
-        while let Some((from, bytes)) = copy_input(&mut relay, *id, 3_000) {
-            successor.input(*id, from, bytes).expect("it is in order");
-        }
-    }
-    assert_eq!(uncopied_bytes(&relay), 0);
+    assert_eq!(uncopied_bytes(&mut relay), ids.len() * head.len());
+    copy_clients(&mut relay, &mut successor, 3_000);
+    assert_eq!(uncopied_bytes(&mut relay), 0);
     // One goes on, one begins another request, and one has gone.
     relay.received(ids[0], b"b\r\nY: ", now);
     relay.received(ids[1], format!("\r\n\r\n{head}").as_bytes(), now);
@@ -506,6 +509,132 @@ fn an_unfinished_head_is_sent_before_the_standstill() {
     let answers = out.values().map(|out| String::from_utf8_lossy(out));
     let answers = answers.filter(|answer| answer.starts_with("HTTP/1.1 200"));
     assert_eq!(answers.count(), going.len());
+}
+
+/// A socket takes this many bytes, and then no more for now.
+fn take_part(id: ConnectionId, output: &Gather<'_>, bytes: usize, out: &mut Out) -> Outgoing {
+    let slices = output.slices().iter().flat_map(|slice| slice.iter());
+    let taken = out.entry(format!("{id:?}")).or_default();
+    taken.extend(slices.take(bytes).copied());
+    Outgoing::Part(bytes)
+}
+
+/// Answers that clients do not take are copied while the core runs.
+#[test]
+fn an_answer_that_nobody_takes_is_sent_before_the_standstill() {
+    let mut relay = Relay::new(settings());
+    let now = Instant::after_start(Duration::from_secs(3));
+    let call = "POST /api/add-token?type=http&sessionid=m HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    client(&mut relay, 1, 200, call.as_bytes(), now);
+    write(&mut relay, now, 4);
+    let ask = b"GET /watch/m HTTP/1.1\r\nHost: h\r\n\r\n";
+    let ids: Vec<ConnectionId> = (0..20)
+        .map(|port| client(&mut relay, 1, port, ask, now))
+        .collect();
+    let mut out = Out::new();
+    for _ in &ids {
+        write_next(&mut relay, now, |id, output| {
+            take_part(id, output, 100, &mut out)
+        });
+    }
+    let mut successor = Successor::new(settings(), false);
+    begin(&mut relay);
+    let large = uncopied_bytes(&mut relay);
+    assert!(large > ids.len() * 10_000, "{large}");
+    copy_clients(&mut relay, &mut successor, 3_000);
+    // One takes most of it, and one has gone.
+    relay.unblocked(ids[0]);
+    write_next(&mut relay, now, |id, output| {
+        let bytes = output.bytes() - 500;
+        take_part(id, output, bytes, &mut out)
+    });
+    relay.lost(ids[1], now);
+    while relay.next_action().is_some() {}
+    let mut sent = 0;
+    let going = hand_over(&mut relay, now, &mut |piece| {
+        sent += piece.len();
+        successor.hear(piece).expect("it is read");
+    });
+    assert!(sent < 10_000 + 1_200 * ids.len(), "{sent}");
+    let (mut next, _) = successor.take_over().expect("it is taken over");
+    next.check();
+    for id in &going {
+        next.unblocked(*id);
+    }
+    take_out(&mut next, now, &mut out);
+    // The caller is among them.
+    assert_eq!(going.len(), ids.len());
+    let pages = ids.iter().filter(|id| **id != ids[1]);
+    let lengths: BTreeSet<usize> = pages.map(|id| out[&format!("{id:?}")].len()).collect();
+    assert!(
+        lengths.len() == 1 && lengths.first() > Some(&10_000),
+        "{lengths:?}"
+    );
+}
+
+/// The rests of units that fallen viewers have are copied while the core runs.
+#[test]
+fn the_rest_of_a_fallen_viewers_unit_is_sent_before_the_standstill() {
+    let ((without, _), (with, sent)) = (fall(false), fall(true));
+    assert!(without == with);
+    assert!(without.values().any(|out| out.len() > 40_000));
+    assert!(sent < 25_000, "{sent} bytes within the standstill");
+}
+
+/// What three viewers get who fell within a tag of FLV of 40,000 bytes, and the length of the
+/// records.
+fn fall(hands_over: bool) -> (Out, usize) {
+    let tag = |content: &[u8]| {
+        let length = (content.len() as u32).to_be_bytes();
+        let end = (content.len() as u32 + 11).to_be_bytes();
+        [&[9], &length[1..], &[0; 7], content, &end].concat()
+    };
+    let key = tag(&[&[0x17, 1, 0, 0, 0][..], &[7; 40_000]].concat());
+    let header = [
+        b"FLV\x01\x01\0\0\0\x09\0\0\0\0",
+        &*tag(&[0x17, 0, 0, 0, 0, 1, 66, 0, 30]),
+    ];
+    let mut relay = Relay::new(settings());
+    let now = Instant::after_start(Duration::from_secs(3));
+    let call = "POST /api/add-token?type=http&sessionid=m HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    client(&mut relay, 1, 2, call.as_bytes(), now);
+    write(&mut relay, now, 4);
+    let head = "PUT /stream/m HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n";
+    let source = client(&mut relay, 1, 1, head.as_bytes(), now);
+    relay.received(source, &header.concat(), now);
+    relay.received(source, &key, now);
+    let viewers: Vec<ConnectionId> = (0..3)
+        .map(|port| client(&mut relay, 2, port, watch("m", "").as_bytes(), now))
+        .collect();
+    let mut out = Out::new();
+    for _ in &viewers {
+        write_next(&mut relay, now, |id, output| {
+            take_part(id, output, 2_000, &mut out)
+        });
+    }
+    for _ in 0..5 {
+        relay.received(source, &key, now);
+    }
+    while relay.next_action().is_some() {}
+    let mut sent = 0;
+    if hands_over {
+        let mut successor = Successor::new(settings(), false);
+        begin(&mut relay);
+        let large = uncopied_bytes(&mut relay);
+        assert!(large > 30_000, "{large} bytes of rests");
+        copy_clients(&mut relay, &mut successor, 7_000);
+        copy_media(&relay, &mut successor);
+        hand_over(&mut relay, now, &mut |piece| {
+            sent += piece.len();
+            successor.hear(piece).expect("it is read");
+        });
+        (relay, _) = successor.take_over().expect("it is taken over");
+    }
+    for id in viewers {
+        relay.unblocked(id);
+    }
+    take_out(&mut relay, now, &mut out);
+    (out, sent)
 }
 
 /// A header is sent once for all viewers that are within it.
@@ -664,23 +793,34 @@ fn take_out(relay: &mut Relay, now: Instant, out: &mut Out) {
     relay.check();
 }
 
-/// Another core that has taken over from this one.
-fn next_core(mut relay: Relay, now: Instant) -> Relay {
-    let mut successor = Successor::new(settings(), false);
-    begin(&mut relay);
-    for id in connections(&relay).collect::<Vec<_>>() {
-        while let Some((from, bytes)) = copy_input(&mut relay, id, 100) {
-            successor.input(id, from, bytes).expect("it is in order");
+/// Copies what clients have made large, in pieces.
+fn copy_clients(relay: &mut Relay, successor: &mut Successor, bytes_max: usize) {
+    for id in connections(relay).collect::<Vec<_>>() {
+        while let Some((what, from, bytes)) = copy_client(relay, id, bytes_max) {
+            let copied = successor.copy((id, what), from, bytes);
+            copied.expect("it is in order");
         }
     }
-    for (live, range) in media(&relay) {
+}
+
+/// Copies the bytes of all streams.
+fn copy_media(relay: &Relay, successor: &mut Successor) {
+    for (live, range) in media(relay) {
         let mut at = range.start;
         while at < range.end {
-            let bytes = media_bytes(&relay, live, at);
+            let bytes = media_bytes(relay, live, at);
             successor.media(live, at, bytes).expect("media");
             at += bytes.len() as u64;
         }
     }
+}
+
+/// Another core that has taken over from this one.
+fn next_core(mut relay: Relay, now: Instant) -> Relay {
+    let mut successor = Successor::new(settings(), false);
+    begin(&mut relay);
+    copy_clients(&mut relay, &mut successor, 100);
+    copy_media(&relay, &mut successor);
     let going = hand_over(&mut relay, now, &mut |piece| {
         successor.hear(piece).expect("it is read");
     });

@@ -272,6 +272,20 @@ fn where_a_segment_was_overwritten_before_it_was_whole_the_next_says_so() {
 }
 
 #[test]
+fn the_first_three_segments_raise_the_target() {
+    let mut rig = Rig::new(BUFFER_BYTES);
+    let mut encoder = Encoder::new(Kind::Ts);
+    for (group, cuts) in [(2.0, 0), (5.0, 0), (3.0, 0), (6.0, 1), (2.0, 1)] {
+        // It counts from the group's key picture on.
+        encoder.group = group;
+        let bytes = encoder.run(group);
+        rig.feed(&bytes, group);
+        assert_eq!(rig.cutter.cuts_in_groups(), cuts, "a group of {group} s");
+    }
+    assert_eq!(rig.playlist().target, 5);
+}
+
+#[test]
 fn a_group_longer_than_the_target_ends_at_a_picture() {
     let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
     let mut encoder = Encoder::new(Kind::Ts);
@@ -530,6 +544,71 @@ fn the_target_goes_by_the_first_group_of_pictures() {
     }
 }
 
+/// As `-movflags frag_keyframe` of ffmpeg makes them.
+fn fragments_of(encoder: &mut Encoder, seconds: f64) {
+    (encoder.fragment_seconds, encoder.group) = (seconds, seconds);
+}
+
+#[test]
+fn the_target_holds_for_fragments_of_any_length_and_their_durations_are_true() {
+    for (seconds, target) in [
+        (0.6, 2),
+        (4.0, 4),
+        (9.6, 10),
+        (12.0, 12),
+        (25.0, 25),
+        (59.0, 59),
+    ] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(Kind::Mp4);
+        fragments_of(&mut encoder, seconds);
+        rig.watch(&mut encoder, 10.0 * seconds, &mut checker);
+        let list = rig.playlist();
+        assert_eq!(list.target, target, "fragments of {seconds} s");
+        let fragments = (2.0 / seconds).ceil();
+        for segment in &list.segments {
+            assert!((segment.seconds - fragments * seconds).abs() < 0.001);
+        }
+        assert_eq!(checker.discontinuities, 0);
+    }
+}
+
+#[test]
+fn a_fragment_longer_than_the_target_raises_it_before_the_first_list_and_is_left_out_later() {
+    let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+    let mut encoder = Encoder::new(Kind::Mp4);
+    for seconds in [2.0, 12.0, 4.0] {
+        fragments_of(&mut encoder, seconds);
+        rig.feed(&encoder.unit(), seconds);
+    }
+    fragments_of(&mut encoder, 2.0);
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    let seconds = |list: &Playlist| -> Vec<f64> {
+        list.segments
+            .iter()
+            .map(|segment| segment.seconds)
+            .collect()
+    };
+    let list = rig.playlist();
+    assert_eq!(
+        (list.target, &seconds(&list)[..3]),
+        (12, &[2.0, 12.0, 4.0][..])
+    );
+    fragments_of(&mut encoder, 25.0);
+    let fragment = encoder.unit();
+    rig.feed(&fragment, 25.0);
+    fragments_of(&mut encoder, 2.0);
+    rig.watch(&mut encoder, 20.0, &mut checker);
+    let list = rig.playlist();
+    assert!(seconds(&list).iter().all(|seconds| *seconds <= 12.0));
+    assert_eq!((list.target, checker.discontinuities), (12, 1));
+    assert_eq!(rig.cutter.cuts_in_groups(), 1);
+    for entry in &list.segments {
+        let bytes = rig.fetch(&entry.name).expect("it is there");
+        assert!(!bytes.windows(fragment.len()).any(|bytes| bytes == fragment));
+    }
+}
+
 #[test]
 fn another_header_of_mp4_has_its_own_map_and_the_same_again_has_not() {
     let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
@@ -758,7 +837,7 @@ fn what_is_scrambled_is_said_to_be() {
     }
     let mut rig = Rig::new(BUFFER_BYTES);
     rig.feed(&bytes, 9.0);
-    let reason = "its packets are scrambled, and their times with them";
+    let reason = "its packets are scrambled, so their times cannot be read";
     assert_eq!(rig.list(), Err(NoPlaylist::Unfit(reason)));
 }
 

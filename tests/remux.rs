@@ -295,7 +295,7 @@ fn hostile_units_are_a_fault_and_nothing_else() {
         (
             "one behind the mdat",
             mp4_with(&[0x201, 1, 0, 100], &[0; 99]),
-            "behind the mdat",
+            "after the mdat",
         ),
         (
             "one before it",

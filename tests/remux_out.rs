@@ -88,6 +88,33 @@ fn a_source_within_a_group_has_one_header_with_its_video() {
     assert_eq!((count(b"moov"), count(b"vide")), (1, 1));
 }
 
+/// The first parameter sets come eight seconds behind the first sound.
+#[test]
+fn sound_waits_for_the_parameter_sets_of_pictures_that_come() {
+    let file = corpus::file("h264.ts");
+    let at = |nal: &[u8]| {
+        let found = file.windows(4).position(|bytes| bytes == nal);
+        found.expect("it is there")
+    };
+    let sets = &file[at(&[0, 0, 1, 0x67])..at(&[0, 0, 1, 0x06])];
+    let key = [sets, &[0, 0, 1, 0x65, 0x88, 0x84, 7, 8, 9]].concat();
+    let other = [0, 0, 1, 0x41, 0x9a, 7, 8, 9];
+    let mut sound = vec![0xff, 0xf1, 0x4c, 0x80, 0x20, 0x1f, 0xfc];
+    sound.resize(256, 0x55);
+    let mut source = transport::tables(&[(0x1b, 0x101, &[][..]), (0x0f, 0x102, &[][..])]);
+    for number in 0..300 {
+        let is_key = number >= 200 && number % 50 == 0;
+        let picture = if is_key { &key[..] } else { &other };
+        let seconds = f64::from(number) * 0.04;
+        source.extend(transport::pes(0x101, seconds, picture));
+        source.extend(transport::pes(0x102, seconds, &sound));
+    }
+    let from = (Format::MpegTs, &source[..]);
+    let made = remuxed(from, Target::Mp4, 1, std::iter::empty());
+    let count = |name: &[u8; 4]| made.windows(4).filter(|bytes| bytes == name).count();
+    assert_eq!((count(b"moov"), count(b"avc1"), count(b"mp4a")), (1, 1, 1));
+}
+
 /// As a late viewer gets them: in a PES packet without times in front of the key picture.
 #[test]
 fn a_key_picture_behind_a_pes_packet_of_its_sets_is_carried() {

@@ -374,7 +374,7 @@ impl Display for BadArgument {
                 let shown = Quoted(name.as_encoded_bytes());
                 let meant = suggestion(
                     nearest.map(variable),
-                    "unset it, or see --help for what there is",
+                    "unset it, or see --help for the options",
                 );
                 write!(formatter, "no option has the variable {shown}; {meant}")
             }
@@ -391,14 +391,14 @@ impl Display for BadArgument {
                 let shown = Quoted(value.as_encoded_bytes());
                 write!(
                     formatter,
-                    "{shown} is no option; all begin with two dashes, see --help"
+                    "{shown} is not an option; options begin with two dashes, see --help"
                 )
             }
             BadArgument::Unwanted { name, value } => {
                 let shown = Quoted(value.as_encoded_bytes());
                 write!(
                     formatter,
-                    "--{name}: {shown} is too much; give --{name} alone"
+                    "--{name}: it takes no value, and {shown} is one; give --{name} alone"
                 )
             }
             BadArgument::Missing { name, placeholder } => {

@@ -11,7 +11,7 @@ const WORDS_COLUMN: usize = 28;
 pub fn help() -> String {
     let mut text = String::from(
         "Usage: tollgate [OPTIONS], defaults in parentheses; those with + may be repeated\n\
-         A streaming proxy with a gate: media in and out over HTTP and RTP-UDP.\n",
+         A relay of live streams. In: HTTP, RTMP, RTP, UDP. Out: HTTP, HLS, RTP, UDP.\n",
     );
     for group in GROUPS {
         text += &format!("{}:\n", group.title);
@@ -27,8 +27,8 @@ pub fn help() -> String {
     }
     text += "SIZE: bytes, or with K, M, G (of 1024). TIME: seconds, or with ms, s, m, h.\n";
     let example = variable("listen");
-    text += &format!("Each is a variable too, such as {example}=A,B; an option wins over it.\n");
-    text += "SIGTERM, SIGINT: end, the second time at once. SIGHUP: open the access log anew.\n";
+    text += &format!("Each is a variable too, such as {example}=A,B. An option overrides it.\n");
+    text += "SIGTERM, SIGINT: end; a second one ends at once. SIGHUP: reopen the access log.\n";
     text
 }
 

@@ -15,7 +15,7 @@ mod values;
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::gate::InterfaceName;
 use crate::relay::{Fields, Limits, Settings, VARIES};
@@ -68,10 +68,21 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the folder of the token file if it does not exist.
-    pub fn missing_folder(&self) -> Option<&Path> {
-        let folder = self.token_file.as_ref()?.parent()?;
-        (!folder.as_os_str().is_empty() && !folder.is_dir()).then_some(folder)
+    /// Returns why the token file cannot be at its path, if that is known before the start.
+    pub fn token_file_fault(&self) -> Option<String> {
+        let file = self.token_file.as_ref()?;
+        if file.is_dir() {
+            let shown = file.display();
+            return Some(format!(
+                "'{shown}' is a folder; give a file, such as {shown}/tokens"
+            ));
+        }
+        let folder = file.parent()?;
+        let is_missing = !folder.as_os_str().is_empty() && !folder.is_dir();
+        is_missing.then(|| {
+            let shown = folder.display();
+            format!("there is no folder {shown}; make it, or give another path")
+        })
     }
 
     /// Returns the core's settings on a machine with file descriptors for `connections_room`

@@ -48,15 +48,15 @@ pub(super) const GROUPS: [Group; 6] = [
         rows: GATE,
     },
     Group {
-        title: "How many",
+        title: "Limits",
         rows: bounds::LIMITS,
     },
     Group {
-        title: "How long",
+        title: "Times",
         rows: bounds::TIMES,
     },
     Group {
-        title: "What is buffered",
+        title: "Buffers",
         rows: bounds::BUFFERS,
     },
     Group {
@@ -75,12 +75,11 @@ const MAIN: &[Row] = &[
         push(&mut c.core.token_servers, values::subnet(text))
     })
     .unset("off")
-    .help("turn tokens on; this subnet may call the API")
+    .help("require tokens; this subnet may call the API")
     .more(
         "MASK is a prefix length (`10.0.0.0/8`, `fd00::/8`) or a dotted mask \
              (`10.0.0.0/255.0.0.0`). An ADDR without MASK is one host. \
-             127.0.0.1 and ::1 are the same host. Without this option \
-             anyone may stream and watch, there is no RTP, and API calls get 403.",
+             127.0.0.1 and ::1 are the same host. Without this option anyone may publish and watch, there is no RTP, and API calls get 403.",
     ),
     many("listen", "ADDR:PORT", |c, text| {
         push(&mut c.listen, values::listen(text))
@@ -111,9 +110,9 @@ const MAIN: &[Row] = &[
     .unset("off")
     .help("take sources by RTMP here")
     .more(
-        "Such as OBS and ffmpeg send them, to `rtmp://HOST/live/SESSIONID`. The usual port is \
-             1935. The server only takes streams by RTMP; viewers get them as other \
-             streams. For `rtmps` a proxy takes TLS off.",
+        "OBS and ffmpeg send to `rtmp://HOST/live/SESSIONID`. The usual port is 1935. \
+             Viewers get the stream over HTTP and HLS, not by RTMP. For `rtmps`, put a proxy \
+             with TLS in front.",
     ),
     many("join", "GROUP[@SRC][%NIC]", |c, text| {
         push(&mut c.core.joins, values::join(text))
@@ -169,7 +168,7 @@ const MAIN: &[Row] = &[
     .unset("off")
     .help("take over from the server at this path")
     .more(
-        "Then waits at the path for its own successor. No client is disconnected: sockets, \
+        "Then this server waits at the path for its own successor. No client is disconnected: sockets, \
              streams, tokens, requests and responses move to the new server, and the old \
              server exits. Both servers must run as the same user, with the same options. See \
              `docs/handover.md`.",
@@ -230,8 +229,8 @@ const GATE: &[Row] = &[
         .unset("off")
         .help("allow UDP clients in this subnet only")
         .more(
-            "Checked after names are resolved. add-token answers 403 for any other client, so \
-             that nobody can direct the stream at a stranger. Sending to a multicast group \
+            "The check comes after names are resolved. add-token answers 403 for any other client, \
+             so that nobody can direct the stream at a stranger. Sending to a multicast group \
              needs this option, with a subnet that contains the group. A token may always name \
              a group of `--join`, at the port of `--rtp`, as its source.",
         ),
@@ -280,7 +279,8 @@ const OPERATION: &[Row] = &[
     .unset("off")
     .help("append a line per request; - is stdout")
     .more(
-        "In the combined log format. The line of a stream is written when the stream ends. \
+        "The format is the combined log format. The line of a stream is written when the \
+             stream ends. \
              Session ids appear as digests. SIGHUP opens the file again. The path may be a \
              FIFO. Lines that its reader does not take are dropped, and the log counts them.",
     ),

@@ -295,15 +295,15 @@ fn the_option_of_what_is_left_out_says_what_it_needs() {
 fn unknown_options_are_refused() {
     assert_eq!(
         said("x\ny"),
-        "'x\\u{a}y' is no option; all begin with two dashes, see --help"
+        "'x\\u{a}y' is not an option; options begin with two dashes, see --help"
     );
     assert_eq!(
         said("--takeover=1"),
-        "--takeover: '1' is too much; give --takeover alone"
+        "--takeover: it takes no value, and '1' is one; give --takeover alone"
     );
     assert_eq!(
         said("--help=rtp"),
-        "--help: 'rtp' is too much; give --help alone"
+        "--help: it takes no value, and 'rtp' is one; give --help alone"
     );
     assert_eq!(
         said("--rtp"),
@@ -361,7 +361,7 @@ fn wrong_values_are_told_with_what_would_be_right() {
         ),
         (
             "--hostname=10.0.0.1",
-            "'10.0.0.1' is no name; addresses are answered to anyway",
+            "'10.0.0.1' is not a name; give one such as relay.example",
         ),
         (
             "--public-url=live.example",

@@ -186,7 +186,9 @@ pub(super) fn hostname(text: &str) -> Read<String> {
     name.map(|name| name.as_str().to_owned()).map_err(|bad| {
         let shown = Quoted(text.as_bytes());
         match bad {
-            BadHost::BadIpv4 => format!("{shown} is no name; addresses are answered to anyway"),
+            BadHost::BadIpv4 => format!(
+                "{shown} is not a name; give one such as relay.example (addresses need no option)"
+            ),
             _ => format!("{shown}: {bad}"),
         }
     })

@@ -95,6 +95,17 @@ pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     })
 }
 
+/// Returns the bodies of the first elements with these identifiers in a whole body, in one pass.
+pub(crate) fn fields<const N: usize>(body: &[u8], wanted: [u32; N]) -> [Option<&[u8]>; N] {
+    let mut found = [None; N];
+    for (id, element) in elements(body) {
+        if let Some(place) = wanted.iter().position(|wanted| *wanted == id) {
+            found[place].get_or_insert(element);
+        }
+    }
+    found
+}
+
 /// Returns the body of the first element with this identifier in a whole body.
 pub(crate) fn find(body: &[u8], wanted: u32) -> Option<&[u8]> {
     let mut found = elements(body).filter(|(id, _)| *id == wanted);

@@ -58,6 +58,9 @@ const HEAD_BYTES: usize = 6;
 
 const TAG_HEAD_BYTES: usize = 10;
 
+/// Bytes that look like heads and are none, at most, in one look of a walker.
+const HEADS_AT_ONCE: usize = 16;
+
 /// A frame may be marked as statistics up to this position.
 const STATISTICS_BYTES: usize = 40;
 
@@ -231,6 +234,22 @@ const fn slot_length(kind: usize, bit_rate: usize, sampling_rate: usize) -> u16 
     };
     // At most 2,304 bytes.
     length as u16
+}
+
+/// Returns the first position, from `at` on, where `look` does not find nothing. After some looks in
+/// vain it returns the next position.
+pub(super) fn search(bytes: &[u8], mut at: usize, look: impl Fn(&[u8]) -> Look<Frame>) -> usize {
+    for _ in 0..HEADS_AT_ONCE {
+        let mut behind = bytes[at..].iter();
+        at += behind
+            .position(|byte| *byte == 0xFF)
+            .unwrap_or(bytes.len() - at);
+        if !matches!(look(&bytes[at..]), Look::Nothing) {
+            break;
+        }
+        at += 1;
+    }
+    at
 }
 
 /// Returns the first of `frames` frames in a row. With a codec only its frames count.
@@ -429,21 +448,15 @@ impl Walk {
         } else {
             PROOF_FRAMES
         };
-        // One pass goes over all bytes at which a look fails.
-        let mut failed = 0;
-        let mut found = row(seen, self.codec, frames);
-        while matches!(found, Look::Nothing) {
-            if searched + failed as u64 >= SEARCH_BYTES_MAX {
-                return Err(Unsupported);
-            }
-            failed += 1;
-            found = row(&seen[failed..], self.codec, frames);
+        let failed = search(seen, 0, |rest| row(rest, self.codec, frames));
+        if searched + failed as u64 > SEARCH_BYTES_MAX {
+            return Err(Unsupported);
         }
         self.place = Expected::Search(searched + failed as u64);
         if failed > 0 {
             return Ok(Step::Pass(failed as u64));
         }
-        match found {
+        match row(seen, self.codec, frames) {
             Look::Needs(length) => Ok(Step::Hold(length)),
             Look::Nothing => Err(Unsupported),
             Look::Found(frame) => {

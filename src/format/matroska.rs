@@ -376,8 +376,8 @@ fn into(head: Head) -> Step {
 fn video_track(tracks: &[u8]) -> Option<u64> {
     let mut entries = ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY);
     entries.find_map(|(_, entry)| {
-        let field = |id: u32| ebml::find(entry, id).map(ebml::unsigned);
-        field(0xd7).filter(|_| field(0x83) == Some(1))
+        let [number, kind] = ebml::fields(entry, [0xd7, 0x83]).map(|it| it.map(ebml::unsigned));
+        number.filter(|_| kind == Some(1))
     })
 }
 

@@ -202,6 +202,9 @@ pub const HELD_BYTES_MAX: usize = 3 * HEADER_BYTES_MAX + 64 * 1024;
 /// [`Finding::Unknown`].
 const SEARCH_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Work of a search for a format in one byte: the number of bytes that take as long to copy.
+const SEARCH_WORK: usize = 32;
+
 /// The container is not understood, or not any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsupported;
@@ -213,6 +216,9 @@ pub struct Scanner {
     window: Window,
     /// Offset of the next byte.
     offset: u64,
+    /// Number of bytes that were searched for a format since [`Scanner::take_work`].
+    #[cfg_attr(feature = "handover", serde(skip))]
+    searched: usize,
 }
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -284,6 +290,7 @@ impl Default for Scanner {
             state: State::Undecided(Beginning::default()),
             window: Window::default(),
             offset: 0,
+            searched: 0,
         }
     }
 }
@@ -310,6 +317,7 @@ impl Scanner {
             }
             State::Undecided(beginning) => {
                 for (index, byte) in bytes.iter().enumerate() {
+                    self.searched += 1;
                     match beginning.take(*byte) {
                         Detection::More => {}
                         Detection::Unknown => return self.give_up(findings),
@@ -330,7 +338,8 @@ impl Scanner {
             State::Known(Container::MpegTs(scanner)) => scanner.take_work(),
             State::Known(_) | State::Undecided(_) | State::Unknown => 0,
         };
-        self.window.take_work() + of_container
+        let of_search = SEARCH_WORK * std::mem::take(&mut self.searched);
+        self.window.take_work() + of_container + of_search
     }
 
     /// Returns the newest header. It fits all points that were reported since.

@@ -43,11 +43,7 @@ pub(super) struct Page<'a> {
 impl<'a> Page<'a> {
     /// Reads the page at the front of these bytes.
     pub fn read(bytes: &'a [u8]) -> Look<Page<'a>> {
-        if !bytes
-            .iter()
-            .zip(CAPTURE)
-            .all(|(byte, expected)| byte == expected)
-        {
+        if !may_begin_page(bytes) {
             return Look::Nothing;
         }
         let Some((head, rest)) = bytes.split_first_chunk::<PAGE_HEAD_BYTES>() else {
@@ -87,7 +83,9 @@ impl<'a> Page<'a> {
         let Some((lacing, payload)) = rest.split_at_checked(usize::from(segments)) else {
             return Look::Needs(PAGE_HEAD_BYTES + usize::from(segments));
         };
-        let payload_length = lacing.iter().map(|lacing| usize::from(*lacing)).sum();
+        // At most 255 times 255.
+        let payload_length: u16 = lacing.iter().map(|lacing| u16::from(*lacing)).sum();
+        let payload_length = usize::from(payload_length);
         let payload = payload.get(..payload_length).unwrap_or(payload);
         let granule_position = i64::from_le_bytes([g0, g1, g2, g3, g4, g5, g6, g7]);
         Look::Found(Page {
@@ -241,6 +239,19 @@ impl Stream {
     }
 }
 
+/// Returns the position behind the first byte where a page may begin, or the length if there is
+/// none.
+pub(super) fn next_page_at(bytes: &[u8]) -> usize {
+    let mut behind = 1..bytes.len();
+    let next = behind.find(|at| may_begin_page(&bytes[*at..]));
+    next.unwrap_or(bytes.len())
+}
+
+fn may_begin_page(bytes: &[u8]) -> bool {
+    let mut both = bytes.iter().zip(CAPTURE);
+    both.all(|(byte, expected)| byte == expected)
+}
+
 /// What should be at the next byte.
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -298,13 +309,13 @@ impl Walker<Findings<'_>> for Ogg {
         let page = match Page::read(bytes) {
             Look::Found(page) => page,
             Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => return self.search_on(),
+            Look::Nothing => return self.search_on(bytes),
         };
         if let Expected::Search(_) = self.place {
             match Page::read(bytes.get(page.length()..).unwrap_or_default()) {
                 Look::Found(_) => self.place = Expected::Page,
                 Look::Needs(length) => return Ok(Step::Hold(page.length() + length)),
-                Look::Nothing => return self.search_on(),
+                Look::Nothing => return self.search_on(bytes),
             }
         }
         let needed = match self.phase {
@@ -332,8 +343,9 @@ impl Ogg {
             + self.streams.capacity() * size_of::<Stream>()
     }
 
-    /// Searches on, since no page begins here. The scanner gives up headers with a hole.
-    fn search_on(&mut self) -> Result<Step, Unsupported> {
+    /// Searches on behind the first byte, since no page begins there. The scanner gives up headers
+    /// with a hole.
+    fn search_on(&mut self, bytes: &[u8]) -> Result<Step, Unsupported> {
         let searched = match (&self.phase, self.place) {
             (Phase::Headers { .. }, _) => return Err(Unsupported),
             (Phase::Data, Expected::Page) => 0,
@@ -342,8 +354,9 @@ impl Ogg {
         if searched >= SEARCH_BYTES_MAX {
             return Err(Unsupported);
         }
-        self.place = Expected::Search(searched + 1);
-        Ok(Step::Pass(1))
+        let passed = (next_page_at(bytes) as u64).min(SEARCH_BYTES_MAX - searched);
+        self.place = Expected::Search(searched + passed);
+        Ok(Step::Pass(passed))
     }
 
     /// Enters a page of which enough was seen.

@@ -344,3 +344,33 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
         assert_eq!(flv.fits(at), fits, "{held} bytes in the window");
     }
 }
+
+/// A walker looks at few of the bytes between pages and between frames.
+#[test]
+fn a_search_looks_only_where_something_may_begin() {
+    for (front, junk) in [
+        (
+            [
+                ogg_page(2, b"OpusHead\x01\x02"),
+                ogg_page(0, b"OpusTags"),
+                ogg_page(0, b"s"),
+            ]
+            .concat(),
+            b'O',
+        ),
+        (
+            [
+                0xff, 0xf1, 0x50, 0x80, 0x01, 0xff, 0xfc, 0, 0, 0, 0, 0, 0, 0, 0,
+            ]
+            .repeat(9),
+            0xff,
+        ),
+    ] {
+        let mut scanner = Scanner::new();
+        scanner.feed(&front, &mut |_, _| {});
+        scanner.take_work();
+        scanner.feed(&[junk; 64 * 1024], &mut |_, _| {});
+        let work = scanner.take_work();
+        assert!(work <= 3 * 64 * 1024, "{work} for {junk:x}");
+    }
+}

@@ -80,7 +80,14 @@ impl Window {
             let skipped = self.skip.min(rest.len() as u64);
             self.skip -= skipped;
             rest = &rest[skipped as usize..];
-            let held = self.held.len() - self.passed;
+            let mut held = self.held.len() - self.passed;
+            // The walker sees bytes where they arrived as soon as nothing older is held.
+            let arrived = bytes.len() - rest.len();
+            if held <= arrived {
+                rest = &bytes[arrived - held..];
+                self.clear();
+                held = 0;
+            }
             let missing = self.wanted.max(1).saturating_sub(held);
             if missing > rest.len() {
                 self.hold(rest);
@@ -115,6 +122,12 @@ impl Window {
                 }
             }
         }
+    }
+
+    /// Lets the walker look at the held bytes again, though it has asked for more.
+    #[cfg(feature = "hold")]
+    pub(crate) fn look_again(&mut self) {
+        self.wanted = 0;
     }
 
     /// Returns the work of the looks since the last call. It does not depend on how the bytes were
@@ -159,13 +172,21 @@ impl Window {
         self.skip = length - passed as u64;
         self.passed += passed;
         let left = held - passed;
-        if left == 0 && self.held.capacity() > KEPT_BYTES {
-            self.held = Vec::new();
-            self.passed = 0;
-        } else if self.passed >= left.max(PASSED_BYTES) || left == 0 {
+        if left == 0 {
+            self.clear();
+        } else if self.passed >= left.max(PASSED_BYTES) {
             self.held.drain(..self.passed);
             self.passed = 0;
         }
+    }
+
+    /// Drops the held bytes.
+    fn clear(&mut self) {
+        if self.held.capacity() > KEPT_BYTES {
+            self.held = Vec::new();
+        }
+        self.held.clear();
+        self.passed = 0;
     }
 }
 

@@ -492,7 +492,7 @@ impl Display for Damage {
             fault,
         } = self;
         match fault {
-            LineError::NotJournal => formatter.write_str("it is no token file of tollgate"),
+            LineError::NotJournal => formatter.write_str("it is not a token file of tollgate"),
             LineError::Version => formatter.write_str("it is of another version of tollgate"),
             LineError::Checksum => write!(
                 formatter,

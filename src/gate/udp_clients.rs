@@ -137,13 +137,13 @@ pub enum EntryError {
 impl Display for EntryError {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            EntryError::Empty => formatter.write_str("empty; give HOST:PORT between two commas"),
+            EntryError::Empty => {
+                formatter.write_str("it is empty; give HOST:PORT, such as 192.0.2.7:5004")
+            }
             EntryError::TooMany { entries_max } => {
                 write!(formatter, "too many entries; give at most {entries_max}")
             }
-            EntryError::Percent => {
-                formatter.write_str("% without two hexadecimal digits behind it")
-            }
+            EntryError::Percent => formatter.write_str("% without two hexadecimal digits after it"),
             EntryError::NotUtf8 => formatter.write_str("not UTF-8; give HOST:PORT"),
             EntryError::Host(bad) => Display::fmt(bad, formatter),
             EntryError::Unspecified => formatter

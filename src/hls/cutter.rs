@@ -1,11 +1,12 @@
 //! Decides where a stream's segments begin and end.
 //!
 //! A segment ends at the first join point that is at least [`Plan::segment`] behind its start. The
-//! target duration is the longest that a segment may be. It is settled with the second join point,
-//! or with the third segment if all before were broken off. It never changes: if a group of
-//! pictures is longer, the segment ends within the group, at a join point or a picture before the
-//! target is reached. After a jump of the times, a new header or another source, the next segment
-//! is marked as a discontinuity.
+//! target duration is the longest that a segment may be. It goes by the first group of pictures,
+//! and rises if one of the first [`LISTED_MIN`] segments is longer. Before the first playlist,
+//! longer fragments of MP4 raise it, too. Then it never changes: if a group of pictures is longer,
+//! the segment ends within the group, at a join point or a picture before the target is reached. A
+//! fragment of MP4 that is longer is in no segment. After that, a jump of the times, a new header
+//! or another source, the next segment is marked as a discontinuity.
 //!
 //! Bounds: at most [`KEPT_MAX`] segments, each with a lead of at most [`LEAD_BYTES_MAX`]; at most
 //! [`MAPS_MAX`] maps of [`MAP_BYTES_MAX`]; a list of at most [`LISTED_MAX`] segments.
@@ -49,6 +50,8 @@ const REORDER_TICKS: i64 = TICKS;
 const GROUP_TICKS_MAX: i64 = 10 * TICKS;
 /// If the next segment comes later than this, the source paused, and the segment's date is now.
 const LATE_MAX: Duration = Duration::from_secs(10);
+/// Longest fragment of MP4. A longer one means that its times are wrong.
+const FRAGMENT_TICKS_MAX: i64 = 60 * TICKS;
 /// Duration of a picture until a gap is known.
 const PICTURE_TICKS: i64 = TICKS / 25;
 
@@ -75,7 +78,7 @@ pub struct Cutter {
     newest: Option<Point>,
     /// Newest join point at which another track is within a unit.
     split: Option<u64>,
-    /// Newest gap between two pictures, in ticks.
+    /// Newest gap between two pictures, or duration of the newest fragment, in ticks.
     gap: i64,
     filling: Option<OpenSegment>,
     parts: Parts,
@@ -200,7 +203,7 @@ impl Cutter {
                 );
             }
             // The last unit's duration can only be known in this way.
-            Finding::Lasts(ticks) => self.gap = (ticks as i64).clamp(1, JUMP_TICKS),
+            Finding::Lasts(ticks) => self.gap = (ticks as i64).clamp(1, FRAGMENT_TICKS_MAX),
             Finding::Split(offset) => self.split = Some(offset),
             Finding::Join(start) => self.join(start, header, now),
             Finding::Header => {
@@ -272,9 +275,10 @@ impl Cutter {
         // The unit before is in no segment.
         self.is_broken |= self.filling.is_none() && !self.segments.is_empty();
         let gap = point.time.since(last.time);
-        let gap_max = self
-            .target
-            .map_or(JUMP_TICKS, |target| JUMP_TICKS.min(ticks_within(target)));
+        let gap_max = self.settled_target().map_or(JUMP_TICKS, ticks_within);
+        let gap_max = gap_max.min(JUMP_TICKS);
+        // A fragment may be longer than that, if it says so.
+        let gap_max = gap_max.max(self.gap + ROUNDING_TICKS);
         if gap < -REORDER_TICKS || gap > gap_max {
             self.close(point.offset, last.time.after(self.gap as u64));
             self.is_broken = true;
@@ -285,22 +289,17 @@ impl Cutter {
         }
         while let Some(filling) = &self.filling {
             let ticks = point.time.since(filling.start.time);
-            if self.target.is_none() && ticks > GROUP_TICKS_MAX {
-                self.settle_target(GROUP_TICKS_MAX);
-                continue;
-            }
-            let is_too_long = self
-                .target
-                .is_some_and(|target| ticks > ticks_within(target));
+            let ticks_max = self.settled_target().map_or(GROUP_TICKS_MAX, ticks_within);
             // A join point is a better end than a picture. But a part that players have seen
             // belongs to the segment.
             let join = filling.end();
             let shown = self.parts.shown_until();
             let end = join.into_iter().chain(shown).max_by_key(|end| end.offset);
             let end = end.unwrap_or(last);
-            if !is_too_long || end.offset <= filling.start.offset {
+            if ticks <= ticks_max || end.offset <= filling.start.offset {
                 break;
             }
+            self.settle_target(GROUP_TICKS_MAX);
             let is_join = join.is_some_and(|join| join.offset == end.offset);
             self.cuts_in_groups += u64::from(!is_join);
             self.cut(end, is_join, header, now);
@@ -363,8 +362,12 @@ impl Cutter {
         let groups = (self.segment_ticks() - ROUNDING_TICKS + group - 1) / group;
         let before = self.segments.iter().map(|segment| i64::from(segment.ticks));
         let longest = before.max().unwrap_or(0).max(groups * group);
-        let seconds = (longest + TICKS / 2) / TICKS;
-        self.target.get_or_insert(seconds.max(1) as u32);
+        self.target.get_or_insert(seconds(longest));
+    }
+
+    /// Returns the target duration once it can only change for fragments of MP4.
+    fn settled_target(&self) -> Option<u32> {
+        self.target.filter(|_| self.made() >= LISTED_MIN as u64)
     }
 
     fn segment_ticks(&self) -> i64 {
@@ -483,8 +486,20 @@ impl Cutter {
         if self.made() + 1 >= LISTED_MIN as u64 {
             self.settle_target(ticks);
         }
-        let parts = self.parts.end(to, end);
+        let is_mp4 = self.kind() == Some(Kind::Mp4);
+        let may_rise = self.settled_target().is_none() || is_mp4 && self.listed_from == 0;
+        if let Some(target) = self.target.as_mut().filter(|_| may_rise) {
+            *target = seconds(ticks).max(*target);
+        }
         let ticks_max = self.target.map_or(ticks, ticks_within);
+        // Fragments tell their durations. That of the last picture of others is a guess.
+        if ticks > ticks_max && is_mp4 {
+            self.cuts_in_groups += 1;
+            self.is_broken = true;
+            self.parts.give_up();
+            return;
+        }
+        let parts = self.parts.end(to, end);
         self.discontinuities += u64::from(filling.is_discontinuous);
         self.segments.push_back(Segment {
             number: self.number,
@@ -602,12 +617,16 @@ impl Cutter {
     }
 }
 
-const NO_CONTAINER_OF_HLS: &str =
-    "it is none of MPEG-TS, fragmented MP4, MP3 and AAC, and HLS knows no others";
+const NO_CONTAINER_OF_HLS: &str = "it has another container";
 
-const SCRAMBLED: &str = "its packets are scrambled, and their times with them";
+const SCRAMBLED: &str = "its packets are scrambled, so their times cannot be read";
 
-const UNTIMED: &str = "its pictures or fragments do not say their times";
+const UNTIMED: &str = "its pictures or fragments have no times";
+
+/// Returns the target duration in seconds for segments of `ticks` (RFC 8216 section 4.3.3.1).
+fn seconds(ticks: i64) -> u32 {
+    ((ticks + TICKS / 2) / TICKS).max(1) as u32
+}
 
 /// Returns the most ticks that are rounded to `seconds`.
 fn ticks_within(seconds: u32) -> i64 {

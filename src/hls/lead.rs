@@ -22,10 +22,10 @@ pub(super) fn of_tables(header: Header<'_>, counter: Option<u8>) -> Result<Vec<u
     }
     let tables = header.tables(counter).ok_or("it has no tables")?;
     if tables.programs != 1 {
-        return Err("it has several programs, of which HLS knows one");
+        return Err("it has several programs, and HLS carries one");
     }
     if !tables.is_plain {
-        return Err("its packets are not of 188 bytes");
+        return Err("its packets do not have 188 bytes");
     }
     let mut packets = tables.packets;
     if packets.len() > LEAD_BYTES_MAX {

@@ -101,9 +101,7 @@ impl HlsRequest {
             *place = parsed;
         }
         match number {
-            None if part.is_some() || skips => {
-                Err(wrong("_HLS_part and _HLS_skip go with _HLS_msn only"))
-            }
+            None if part.is_some() || skips => Err(wrong("_HLS_part and _HLS_skip need _HLS_msn")),
             None => Ok(HlsRequest::List(None)),
             Some(number) => Ok(HlsRequest::List(Some(BlockingReload { number, part }))),
         }

@@ -114,7 +114,7 @@ impl Cutter {
         let wait = |cutter: &Cutter| match (cutter.is_over(), may_wait) {
             (true, _) => HlsResponse::Refused(Refusal::new(
                 Status::NotFound,
-                "this session is not running now",
+                "this session does not run now",
             )),
             (false, true) => HlsResponse::NotYet(cutter.target() * WAITS),
             (false, false) => HlsResponse::Refused(cutter.refusal(NoPlaylist::TooFew)),
@@ -128,7 +128,7 @@ impl Cutter {
             let parts = self.parts_whole().unwrap_or(0) as u64;
             let part = ahead.part.unwrap_or(0);
             if ahead.number > newest.saturating_add(AHEAD_MAX) || part > parts + PARTS_AHEAD_MAX {
-                let detail = "_HLS_msn and _HLS_part lie too far ahead, by two segments or more";
+                let detail = "_HLS_msn and _HLS_part are two segments or more ahead; ask for the next segment or part";
                 return Err(HlsResponse::Refused(wrong(detail)));
             }
             if !self.has(ahead, newest) && !self.is_over() {
@@ -213,12 +213,12 @@ impl Cutter {
             NoPlaylist::Unfit(reason) => Refusal::new(
                 Status::NotAcceptable,
                 format!(
-                    "the stream cannot be HLS: {reason}; MPEG-TS or fragmented MP4 with times, MP3 and AAC can, and with --remux \
-                     FLV and Matroska; it goes out as it is where the path ends with its sessionid"
+                    "the stream cannot be HLS: {reason}. MPEG-TS and fragmented MP4 with times, MP3 and AAC can, and with --remux=on FLV and Matroska. The stream \
+                     itself is at /stream/SESSIONID"
                 ),
             ),
             NoPlaylist::TooFew => busy(format!(
-                "the stream has not come so far: a playlist has {LISTED_MIN} whole segments at least"
+                "the stream is still too short: a playlist needs {LISTED_MIN} whole segments"
             )),
             NoPlaylist::TooLarge => busy(format!(
                 "{LISTED_MIN} segments do not fit into what is kept of the stream; a larger --buffer (or --buffers, where streams \

@@ -106,7 +106,7 @@ impl Fields {
             Ok(httparse::Status::Partial) => Err(malformed("the head ends within a field")),
             Err(httparse::Error::TooManyHeaders) => Err(Refusal::framing(
                 Status::HeaderFieldsTooLarge,
-                format!("the head has more than {fields_max} fields"),
+                format!("the head has more than {fields_max} fields (--head-headers)"),
             )),
             Err(error) => Err(malformed(format!(
                 "a field of the head is malformed: {error}"
@@ -164,15 +164,15 @@ impl Fields {
     pub fn framing(&self, version: Option<Version>) -> Result<Framing, Refusal> {
         match (&self.transfer_encoding, &self.content_length) {
             (Some(_), Some(_)) => Err(malformed(
-                "both Content-Length and Transfer-Encoding; one of them must go",
+                "both Content-Length and Transfer-Encoding; send one of them",
             )),
             (None, None) => Ok(Framing::None),
             (None, Some(_)) if self.content_lengths > 1 => {
-                Err(malformed("more than one Content-Length; there must be one"))
+                Err(malformed("more than one Content-Length; send one"))
             }
             (None, Some(length)) => parse_length(length).map(Framing::Length),
             (Some(_), None) if version == Some(Version::Http10) => Err(malformed(
-                "Transfer-Encoding in an HTTP/1.0 request, which does not know it",
+                "Transfer-Encoding in an HTTP/1.0 request; send HTTP/1.1",
             )),
             (Some(codings), None) => {
                 let codings: Vec<&str> = elements(codings, ',').collect();
@@ -189,7 +189,7 @@ impl Fields {
                     return Err(Refusal::framing(
                         Status::NotImplemented,
                         format!(
-                            "the transfer coding '{}' is not known here, only chunked is",
+                            "the transfer coding '{}' is not supported; send chunked",
                             quoted(other, 64)
                         ),
                     ));
@@ -210,7 +210,7 @@ impl Fields {
                 return Err(malformed("no Host; an HTTP/1.1 request must have one"));
             }
             0 | 1 => {}
-            _ => return Err(malformed("more than one Host; there must be one")),
+            _ => return Err(malformed("more than one Host; send one")),
         }
         if !is_authority(&self.host) {
             return Err(malformed(format!(
@@ -243,7 +243,7 @@ impl Fields {
             Some(expect) => Err(Refusal::framing(
                 Status::ExpectationFailed,
                 format!(
-                    "the expectation '{}' cannot be met, only 100-continue can",
+                    "the expectation '{}' is not supported; only 100-continue is",
                     quoted(expect, 64)
                 ),
             )),
@@ -272,9 +272,7 @@ fn append(list: &mut Option<String>, name: &str, value: &str) -> Result<(), Refu
 fn once(place: &mut Option<String>, name: &str, value: String) -> Result<(), Refusal> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(malformed(format!(
-            "more than one {name}; there must be one at most"
-        ))),
+        Some(_) => Err(malformed(format!("more than one {name}; send at most one"))),
     }
 }
 

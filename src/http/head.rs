@@ -127,7 +127,7 @@ impl HeadReader {
             Err(ScanFault::TooLarge) => Err(Refusal::framing(
                 Status::HeaderFieldsTooLarge,
                 format!(
-                    "the request's head is larger than {} bytes",
+                    "the request's head is larger than {} bytes (--head-bytes)",
                     limits.head_bytes_max
                 ),
             )),
@@ -185,11 +185,11 @@ fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
     let version = version.ok_or_else(|| {
         Refusal::framing(
             Status::VersionNotSupported,
-            "only HTTP/1.1 and HTTP/1.0 are spoken here",
+            "this server speaks HTTP/1.1 and HTTP/1.0 only",
         )
     })?;
     if method == "CONNECT" {
-        let detail = "there are no tunnels here: this is no proxy";
+        let detail = "CONNECT is not supported: this server is not a proxy";
         return Err(Refusal::framing(Status::NotImplemented, detail));
     }
     let (target, authority) = Target::parse(target)?;

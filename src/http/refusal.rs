@@ -61,7 +61,7 @@ impl Refusal {
             allow: Some(allow),
             ..Refusal::new(
                 Status::MethodNotAllowed,
-                format!("this path answers to {allow}"),
+                format!("this path takes only {allow}"),
             )
         }
     }

@@ -73,12 +73,12 @@ impl Scan {
                 b'\t' if self.past_first_line => {}
                 byte if byte < b' ' || byte == 0x7f => {
                     return Err(malformed(format!(
-                        "the byte 0x{byte:02x} in the head; control characters have no place there"
+                        "the byte 0x{byte:02x} in the head; control characters are not allowed there"
                     )));
                 }
                 byte if byte >= 0x80 && !self.past_first_line => {
                     return Err(malformed(format!(
-                        "the byte 0x{byte:02x} in the head's first line; what is not ASCII is percent-encoded there"
+                        "the byte 0x{byte:02x} in the head's first line; percent-encode what is not ASCII"
                     )));
                 }
                 _ => {}

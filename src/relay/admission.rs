@@ -11,6 +11,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::api::Name;
 use super::lists::is_of_proxy;
 use super::pass::{Admission, Barred, Role};
 use super::{RETRY_AFTER_SECONDS, Settings};
@@ -118,7 +119,7 @@ pub(super) struct SessionState {
     pub is_forbidden: bool,
     /// `--streams` leaves room for its stream. This is also true if it has one.
     pub has_room: bool,
-    /// The limits leave room for one more pull.
+    /// The limits leave room for one more pull. Only [`Gate::wait`] needs this.
     pub has_room_for_pull: bool,
     /// Number of clients that watch it over HTTP or HLS, or wait for it.
     pub viewers: usize,
@@ -177,7 +178,7 @@ impl<'a> AccessRequest<'a> {
     fn namelessness(&self) -> &'static str {
         match self.from {
             Some(_) => "",
-            None => "; the proxy in front does not say whose request this is",
+            None => "; the proxy in front does not name the client",
         }
     }
 }
@@ -218,11 +219,11 @@ impl Gate<'_> {
             ) => return Ok(()),
             (_, Some(Beyond::All)) => (
                 Status::ServiceUnavailable,
-                "the server has as many connections as it may (--connections)",
+                "the server has reached its limit of connections (--connections); try again later, or raise it",
             ),
             (_, Some(Beyond::Host)) => (
                 Status::TooManyRequests,
-                "this host has as many connections as it may (--connections-per-host)",
+                "this address has reached its limit of connections (--connections-per-host); close one, or raise the limit",
             ),
         };
         Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
@@ -285,39 +286,55 @@ impl Gate<'_> {
     fn check_caller(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
         let is_for_figures = access_request.way == EntryPoint::Figures;
         if self.tokens.is_none() {
-            return Err(match is_for_figures {
-                true => forbidden(
-                    "the figures are for certain hosts only; --metrics-from=ADDR/MASK names them",
-                ),
-                false => tokens_are_off(),
-            });
+            let from = access_request.from;
+            return match is_for_figures {
+                true => Err(forbidden(
+                    "only the hosts of --metrics-from may read /metrics; add --metrics-from=ADDR/MASK",
+                )),
+                // [`Gate::look`] decides about the call.
+                false if from.is_some_and(|from| from.ip().to_canonical().is_loopback()) => Ok(()),
+                false => Err(tokens_are_off()),
+            };
         }
         if self.is_from(access_request, &self.settings.token_servers) {
             return Ok(());
         }
         let may = match is_for_figures {
-            true => "and those of --metrics-from may read the figures",
+            true => "and of --metrics-from may read /metrics",
             false => "may call the API",
         };
         Err(forbidden(format!(
-            "only the hosts of the token server's subnet {may}{}{}",
+            "only hosts in the subnet of --token-server {may}{}{}",
             access_request.namelessness(),
             self.missed_by(access_request)
         )))
     }
 
-    /// Returns a hint for a request of this host itself: it came from another address of this host
-    /// than `--token-server` names.
+    /// Refuses calls that change something, and those about tokens, while tokens are off. The host
+    /// that runs an open relay may see its streams and their viewers.
+    pub fn look(&self, call: Name) -> Result<(), Refusal> {
+        let is_look = matches!(call, Name::ListStreams | Name::ListViewers | Name::Events);
+        match self.tokens.is_some() || is_look {
+            true => Ok(()),
+            false => Err(tokens_are_off()),
+        }
+    }
+
+    /// Returns the address of a caller that `--token-server` does not name. A program of this host
+    /// also gets the value of the option.
     fn missed_by(&self, access_request: &AccessRequest<'_>) -> String {
-        let from = access_request.from.map(|from| from.ip());
-        let said = from.filter(IpAddr::is_loopback).map(|from| {
-            let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
-            let subnets = subnets.collect::<Vec<_>>().join(", ");
-            format!(
-                "; this is {from}, and --token-server says {subnets}; give --token-server={from}, too"
-            )
-        });
-        said.unwrap_or_default()
+        let Some(from) = access_request.from.map(|from| from.ip()) else {
+            return String::new();
+        };
+        // The subnets are nobody else's business.
+        if !from.is_loopback() {
+            return format!("; your address is {from}");
+        }
+        let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
+        let subnets = subnets.collect::<Vec<_>>().join(", ");
+        format!(
+            "; your address is {from}, and --token-server={subnets} does not contain it; add --token-server={from}"
+        )
     }
 
     fn check_source(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
@@ -347,7 +364,7 @@ impl Gate<'_> {
         }
     }
 
-    /// Returns whether a browser with this Host would connect to this server directly, and not to a
+    /// Returns whether a browser with this Host may connect to this server directly, and not to a
     /// proxy.
     fn is_listener(&self, host: &str) -> bool {
         let (name, port) = split_host(host);
@@ -360,7 +377,8 @@ impl Gate<'_> {
             let ip = own.ip().to_canonical();
             let takes_loopback = ip.is_loopback() || ip.is_unspecified();
             let is_its = match address {
-                Some(address) => address == ip || (ip.is_unspecified() && address.is_loopback()),
+                // Of all its addresses, and those that lead to it by NAT, the server knows few.
+                Some(address) => address == ip || ip.is_unspecified(),
                 None => takes_loopback && name.eq_ignore_ascii_case("localhost"),
             };
             is_its && own.port() == port
@@ -373,7 +391,7 @@ impl Gate<'_> {
             return Ok(());
         }
         Err(forbidden(
-            "the Origin is another site's, and the API is not for its pages; or a proxy in front does not pass on the client's Host",
+            "pages of other sites may not call the API, and the Origin of this one is another site; if it is this server's own page, the proxy in front must pass on the client's Host",
         ))
     }
 
@@ -458,13 +476,13 @@ impl Gate<'_> {
         if session_state.has_source && !(is_request && self.settings.takes_over) {
             return Err(Refusal::new(
                 Status::Conflict,
-                "this session has a source already, and can have one; abort-stream ends that, and with --takeover a new one replaces it",
+                "this session already has a source; end that one with abort-stream, or start the server with --takeover, so that a new source replaces it",
             ));
         }
         if !session_state.has_room {
             let streams_max = self.settings.limits.streams_max;
             return Err(busy(format!(
-                "as many streams run as --streams={streams_max} lets; one that ends makes room"
+                "{streams_max} streams run, the limit of --streams; end one, or raise the limit"
             )));
         }
         Ok(())
@@ -649,7 +667,7 @@ impl Gate<'_> {
             return Ok(());
         }
         Err(busy(
-            "the session is not running here, and there is no room to fetch it",
+            "the session does not run here, and there is no room to fetch it; try again later",
         ))
     }
 
@@ -659,7 +677,7 @@ impl Gate<'_> {
             return Ok(());
         };
         Err(kept_out(
-            "this session was aborted and is blocked for a while",
+            "the operator has blocked this session for a while",
             left,
         ))
     }
@@ -678,7 +696,9 @@ impl Gate<'_> {
     fn check_open(&self) -> Result<(), Refusal> {
         match self.is_closing {
             false => Ok(()),
-            true => Err(busy("the server is ending; it takes nobody new")),
+            true => Err(busy(
+                "the server is shutting down and admits no new clients",
+            )),
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::page::Page;
-use super::parameters::{Parameters, bad, decoded, no_parameters};
+use super::parameters::{Parameters, bad, decoded};
 use super::playlist::Playlist;
 use super::terms;
 use super::viewer_id::ListedId;
@@ -116,6 +116,8 @@ pub(super) enum Rows {
     /// Tokens, with all their fields.
     Details,
     Streams,
+    /// Streams, with their histories.
+    Histories,
     /// Viewers. Of one session, if a session is given.
     Viewers(Option<SessionId>),
 }
@@ -260,7 +262,13 @@ impl Call {
                     false => Rows::Tokens,
                 }))
             }
-            Name::ListStreams => no_parameters(target).map(|()| Call::List(Rows::Streams)),
+            Name::ListStreams => {
+                let has_history = Parameters::read(target, &["history"])?.flag("history")?;
+                Ok(Call::List(match has_history {
+                    true => Rows::Histories,
+                    false => Rows::Streams,
+                }))
+            }
             Name::ListViewers => {
                 let of = Parameters::read(target, &["sessionid"])?.session_if_given()?;
                 Ok(Call::List(Rows::Viewers(of)))
@@ -307,12 +315,12 @@ fn parse_add_token(
         (None, None) => Vec::new(),
         (Some(_), None) => {
             return Err(bad(
-                "udp-clients is given, but type says neither rtp-udp nor udp",
+                "udp-clients needs rtp-udp or udp in type, such as type=http,rtp-udp",
             ));
         }
         (None, Some(_)) => {
             return Err(bad(
-                "type says that there are UDP clients, but the parameter 'udp-clients' (HOST:PORT,…) is missing",
+                "type names UDP clients, but the parameter 'udp-clients' is missing; give udp-clients=HOST:PORT,…",
             ));
         }
     };
@@ -320,13 +328,13 @@ fn parse_add_token(
         (None, transport) => transport.unwrap_or(Transport::Rtp(None)),
         (Some(matrix), Some(Transport::Rtp(_))) => Transport::Rtp(Some(matrix)),
         (Some(_), Some(Transport::Bare) | None) => {
-            return Err(bad("fec is given, but type does not say rtp-udp"));
+            return Err(bad("fec needs rtp-udp in type"));
         }
     };
     let fits = |client: &&UdpClient| transport.ports(client.port.get()).is_none();
     if let Some(client) = clients.iter().find(fits) {
         return Err(bad(format!(
-            "udp-clients: '{client}': with fec two ports above it are needed, the highest 4 above; give one up to 65531"
+            "udp-clients: '{client}': fec also uses the ports 2 and 4 above; give a port up to 65531"
         )));
     }
     Ok(AddToken {
@@ -360,9 +368,9 @@ struct Types {
 impl Types {
     fn parse(raw: Option<&str>) -> Result<Types, Refusal> {
         const RIGHT: &str =
-            "http, rtp-udp or udp, or http and one of the others with a comma between";
+            "http, rtp-udp or udp, or http with one of the others, such as http,rtp-udp";
         let raw =
-            raw.ok_or_else(|| bad(format!("the parameter 'type' is missing; it is {RIGHT}")))?;
+            raw.ok_or_else(|| bad(format!("the parameter 'type' is missing; give {RIGHT}")))?;
         let mut types = Types::default();
         for entry in raw.split(',') {
             let transport = match percent_decoded(entry).as_deref() {
@@ -371,7 +379,7 @@ impl Types {
                 Some(b"udp") => Some(Transport::Bare),
                 _ => {
                     return Err(bad(format!(
-                        "type: '{}' is not a type; it is {RIGHT}",
+                        "type: '{}' is wrong; give {RIGHT}",
                         quoted(entry, 64)
                     )));
                 }
@@ -391,7 +399,7 @@ impl Types {
             }
             if is_other {
                 return Err(bad(
-                    "type: a client gets rtp-udp or udp; give those of each in a call of their own",
+                    "type: a UDP client gets rtp-udp or udp; make one call for each",
                 ));
             }
         }
@@ -466,8 +474,8 @@ mod tests {
         const CLIENT: &str = "udp-clients=10.1.0.1:5004";
         for (query, words) in [
             (CLIENT.to_owned(), "the parameter 'type' is missing"),
-            (format!("type=rtp&{CLIENT}"), "'rtp' is not a type"),
-            (format!("type=,udp&{CLIENT}"), "'' is not a type"),
+            (format!("type=rtp&{CLIENT}"), "'rtp' is wrong"),
+            (format!("type=,udp&{CLIENT}"), "'' is wrong"),
             (
                 format!("type=udp,udp&{CLIENT}"),
                 "'udp' comes more than once",
@@ -475,25 +483,25 @@ mod tests {
             ("type=http,http".to_owned(), "'http' comes more than once"),
             (
                 format!("type=udp,rtp-udp&{CLIENT}"),
-                "a client gets rtp-udp or udp",
+                "a UDP client gets rtp-udp or udp",
             ),
-            (format!("type=http&{CLIENT}"), "udp-clients is given"),
             (
-                "type=udp".to_owned(),
-                "'udp-clients' (HOST:PORT,…) is missing",
+                format!("type=http&{CLIENT}"),
+                "udp-clients needs rtp-udp or udp",
             ),
+            ("type=udp".to_owned(), "'udp-clients' is missing"),
             (
                 format!("type=rtp-udp&{CLIENT}&fec=3x4"),
                 "fec: '3x4' is no matrix",
             ),
             (
                 format!("type=udp&{CLIENT}&fec=5x10"),
-                "type does not say rtp-udp",
+                "fec needs rtp-udp in type",
             ),
-            ("type=http&fec=5x10".to_owned(), "type does not say rtp-udp"),
+            ("type=http&fec=5x10".to_owned(), "fec needs rtp-udp in type"),
             (
                 "type=rtp-udp&udp-clients=10.1.0.1:65532&fec=5x10".to_owned(),
-                "with fec two ports above it are needed",
+                "fec also uses the ports",
             ),
         ] {
             let refusal = add(&query).expect_err(&query);

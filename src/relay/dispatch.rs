@@ -12,7 +12,7 @@ use super::origin_error::OriginError;
 use super::streams::{StreamSource, Streams, WatchResponse};
 use super::view::View;
 use super::{ConnectionId, PullId, Relay};
-use crate::gate::SessionId;
+use crate::gate::{SessionId, network_of};
 use crate::http::{Method, Reply, Status};
 use crate::stream::End;
 
@@ -42,8 +42,14 @@ impl Relay {
                 let reason = "the connection broke";
                 self.streams.source_lost(stream, source, reason, ctx);
             }
-            Event::ViewerClosed(stream, viewer) => {
-                let session = self.streams.leave((stream, viewer), ctx).cloned();
+            Event::ViewerClosed {
+                stream,
+                viewer,
+                key,
+                address,
+            } => {
+                let place = (stream, viewer);
+                let session = self.streams.leave(place, key, address, ctx).cloned();
                 if let Some(session) = session.filter(|_| self.fetch.len() > 0) {
                     self.tend_pull(&session);
                 }
@@ -113,7 +119,7 @@ impl Relay {
             }
             Event::EndPulled { stream, pull } => {
                 if let Some(source) = self.streams.fetched_from(stream, pull) {
-                    let reason = "nobody watches it";
+                    let reason = "the last viewer has left";
                     self.streams.end(stream, End::Complete, reason, ctx);
                     self.clients.close(source, ctx);
                 }
@@ -256,9 +262,11 @@ impl Relay {
                     true => Method::Head,
                     false => Method::Get,
                 };
+                let from = self.clients.peer(id).map(|peer| peer.ip());
+                let session_state = self.session_state_for(&session, from);
                 let gate = self.grants.gate(&self.ctx);
                 let verdict = match may_wait && view.can_wait() {
-                    true => gate.wait(method, &self.session_state(&session)),
+                    true => gate.wait(method, &session_state),
                     false => Err(gate.turned_away(self.fetch.absence(&session))),
                 };
                 if let Err(refusal) = verdict {
@@ -271,7 +279,8 @@ impl Relay {
                 self.clients
                     .wait_for(id, place, (view, via), (reply, until));
                 self.clients.rearm(id, &mut self.ctx);
-                self.fetch.want(&session, &mut self.ctx);
+                self.fetch
+                    .want(&session, from.map(network_of), &mut self.ctx);
             }
         }
         self.tend_pull(&session);

@@ -5,7 +5,7 @@
 //!   the old one, which serves                       the new one
 //!   media, media_bytes  ── bytes of streams ──────▶ Successor::media      again and again
 //!   begin               once, when a successor comes
-//!   copy_input          ── unread input ──────────▶ Successor::input      again and again
+//!   copy_client         ── unread input, answers ─▶ Successor::copy       again and again
 //!   (it stops)
 //!   close_rtmp          their state is not handed over
 //!   is_quiet?           until no change is being written to the disk
@@ -33,6 +33,7 @@
 //! them: calls that wait for other relays' lists, and for a change that is being written to the disk
 //! (none if the core [`is_quiet`]).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::de::Error;
@@ -48,7 +49,8 @@ use super::old_options::OldOptions;
 use super::rtp_in::RtpIn;
 use super::streams::{StreamSource, Streams, StreamsState};
 use super::viewer_id::ListedId;
-use super::{ConnectionId, Limits, Relay, Settings, StreamId};
+use super::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, Relay, Settings, StreamId};
+use crate::copied::Copied;
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Reader, Writer, must};
 use crate::time::Instant;
@@ -65,28 +67,69 @@ pub fn media_bytes(relay: &Relay, stream: StreamId, from: u64) -> &[u8] {
     relay.streams.media_bytes(stream, from)
 }
 
+/// What a client can make large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClientBytes {
+    /// What it has sent that is not read.
+    Input,
+    /// Answers that its socket has not taken.
+    Output,
+    /// What a viewer is sent before it goes on in its stream: the rest of an overwritten unit.
+    Rest,
+}
+
+/// Copies of [`ClientBytes`] that came before all else.
+pub(super) type Copies = BTreeMap<(ConnectionId, ClientBytes), Vec<u8>>;
+
+/// Most bytes of a copy, or those of a stream's buffer if they are more. A head, requests that were
+/// sent ahead and answers are shorter.
+const COPY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+fn large_bytes(
+    relay: &mut Relay,
+    id: ConnectionId,
+) -> impl Iterator<Item = (ClientBytes, &mut Copied)> {
+    let place = relay.clients.viewer(id).map(|(place, _)| place);
+    let rest = place.and_then(|place| relay.streams.own_bytes(place));
+    let rest = rest.map(|rest| (ClientBytes::Rest, rest));
+    relay.clients.large_bytes(id).chain(rest)
+}
+
 /// Begins to hand over: a successor has nothing yet.
 pub fn begin(relay: &mut Relay) {
-    relay.clients.begin_copy();
+    for id in connections(relay).collect::<Vec<_>>() {
+        large_bytes(relay, id).for_each(|(_, bytes)| bytes.forget());
+    }
 }
 
-/// Returns at most `bytes_max` of a client's unread input behind the bytes that were copied before,
-/// and their offset in it. Returns `None` if there are few of them.
-pub fn copy_input(relay: &mut Relay, id: ConnectionId, bytes_max: usize) -> Option<(usize, &[u8])> {
-    relay.clients.copy_input(id, bytes_max)
+/// Returns at most `bytes_max` of what a client has made large behind the bytes that were copied
+/// before, and their offset. Returns `None` if there are few of them.
+pub fn copy_client(
+    relay: &mut Relay,
+    id: ConnectionId,
+    bytes_max: usize,
+) -> Option<(ClientBytes, usize, &[u8])> {
+    large_bytes(relay, id).find_map(|(what, bytes)| {
+        let (from, bytes) = bytes.next(bytes_max)?;
+        Some((what, from, bytes))
+    })
 }
 
-/// How many bytes clients have sent that wait to be read and are not copied.
-pub fn uncopied_bytes(relay: &Relay) -> usize {
-    relay.clients.uncopied_bytes()
+/// Returns how many bytes of these are not copied.
+pub fn uncopied_bytes(relay: &mut Relay) -> usize {
+    let ids: Vec<ConnectionId> = connections(relay).collect();
+    let of = |id: ConnectionId| -> usize {
+        large_bytes(relay, id)
+            .map(|(_, bytes)| bytes.bytes_left())
+            .sum()
+    };
+    ids.into_iter().map(of).sum()
 }
 
 /// Closes all connections by RTMP: their sources break here, and come back to the successor.
 pub fn close_rtmp(relay: &mut Relay, now: Instant) {
     relay.ctx.set_now(now);
-    for id in relay.clients.all_rtmp() {
-        relay.clients.close(id, &mut relay.ctx);
-    }
+    relay.clients.close_rtmp(&mut relay.ctx);
     relay.dispatch_events();
 }
 
@@ -160,6 +203,7 @@ struct RelayState {
     old: OldOptions,
     ids: Option<Ids>,
     grants: Grants,
+    copies: Copies,
     clients: ClientsState,
     streams: StreamsState,
     fetch: Fetch,
@@ -195,6 +239,7 @@ impl Successor {
             has_begun: false,
             old: OldOptions::default(),
             ids: None,
+            copies: Copies::new(),
             clients: ClientsState::default(),
             streams,
             is_kept,
@@ -216,15 +261,27 @@ impl Successor {
         self.state.streams.hear_media((stream, from), bytes, limits)
     }
 
-    /// Takes a part of what a client has sent, which begins there in its input.
-    pub fn input(
+    /// Takes a piece of what a client has made large: behind the pieces so far, or in their place.
+    pub fn copy(
         &mut self,
-        id: ConnectionId,
+        (id, what): (ConnectionId, ClientBytes),
         from: usize,
         bytes: &[u8],
     ) -> Result<(), HandoverError> {
         let limits = &self.state.ctx.settings().limits;
-        self.state.clients.take_input(id, from, bytes, limits)
+        let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
+        let bytes_max = COPY_BYTES_MAX.max(limits.stream.buffer_bytes);
+        let copies = &mut self.state.copies;
+        let copy = copies.entry((id, what)).or_default();
+        must(from <= copy.len() && id.index() < places_max, || {
+            format!("{id:?}: a part of what was copied is missing")
+        })?;
+        copy.truncate(from);
+        copy.extend_from_slice(bytes);
+        let is_fit = copy.len() <= bytes_max && copies.len() <= 3 * places_max;
+        must(is_fit, || {
+            format!("{id:?}: more was copied than is kept here")
+        })
     }
 
     /// This stream has gone meanwhile.
@@ -278,11 +335,11 @@ impl RelayState {
                 Ok(())
             }
             "stream" => self.streams.hear(line),
-            "viewer" => self.streams.hear_viewer(line),
+            "viewer" => self.streams.hear_viewer(line, &mut self.copies),
             "header" => self.streams.hear_header(line),
             "remuxer" => self.streams.hear_remuxer(line),
             "hls-addresses" => self.clients.hear_addresses(line),
-            "connection" => self.clients.hear(line, &self.ctx),
+            "connection" => self.clients.hear(line, &mut self.copies, &self.ctx),
             name => Err(HandoverError(format!(
                 "'{name}' is nothing that is known here"
             ))),

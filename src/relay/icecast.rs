@@ -36,7 +36,7 @@ pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
     let Some(password) = password(head) else {
         return Err(Refusal::new(
             Status::Unauthorized,
-            "a source is admitted by Basic credentials whose password is the sessionid",
+            "an Icecast source needs Basic credentials with the sessionid as the password",
         ));
     };
     let session = parse_session(&password)?;
@@ -61,7 +61,7 @@ pub(super) fn title_update(head: &Head) -> Result<(SessionId, Option<Title>), Re
         (None, None) => {
             return Err(Refusal::new(
                 Status::Unauthorized,
-                "a title is set by Basic credentials whose password is the sessionid, or by pass",
+                "to set a title, give Basic credentials with the sessionid as the password, or pass=SESSIONID",
             ));
         }
         (_, Some(password)) => password,
@@ -72,7 +72,7 @@ pub(super) fn title_update(head: &Head) -> Result<(SessionId, Option<Title>), Re
     if mode != b"updinfo" {
         let mode = String::from_utf8_lossy(&mode);
         return Err(bad(format!(
-            "mode: '{}' is not known here; it is updinfo",
+            "mode: '{}' is wrong; give updinfo",
             quoted(&mode, 64)
         )));
     }

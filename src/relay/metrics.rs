@@ -107,32 +107,32 @@ struct Family {
 const FAMILIES: &[Family] = &[
     gauge("tollgate_build_info", "The version that runs.", |_| labelled("version", [(env!("CARGO_PKG_VERSION"), 1)])),
     gauge("tollgate_streams", "Streams that run.", |seen| one(seen.streams.running)),
-    gauge("tollgate_held_streams", "Those of them whose viewers wait for a source.", |seen| one(seen.streams.held)),
-    gauge("tollgate_draining_streams", "Streams without a source whose rest still goes out.", |seen| one(seen.streams.draining)),
+    gauge("tollgate_held_streams", "Running streams whose viewers wait for a source.", |seen| one(seen.streams.held)),
+    gauge("tollgate_draining_streams", "Ended streams whose rest still goes out.", |seen| one(seen.streams.draining)),
     gauge("tollgate_viewers", "HTTP viewers.", |seen| one(seen.streams.viewers)),
     gauge("tollgate_waiting_viewers", "HTTP viewers whose session does not run yet.", |seen| one(seen.waiting)),
     gauge("tollgate_blocked_playlists", "Requests for HLS playlists that wait for a segment.", |seen| one(seen.blocked)),
     counter("tollgate_playlists_total", "HLS playlists asked for.", |seen| count(seen.counts.of(Count::Playlists))),
     counter("tollgate_segments_total", "HLS segments and their headers asked for.", |seen| count(seen.counts.of(Count::Segments))),
-    gauge("tollgate_remuxed", "Streams in another container, beside those that they are made of.", |seen| one(seen.streams.all_remuxed)),
-    counter("tollgate_remuxed_total", "Times that a stream was begun in another container.", |seen| count(seen.counts.of(Count::Remuxed))),
+    gauge("tollgate_remuxed", "Remuxed streams, which are made from other streams.", |seen| one(seen.streams.all_remuxed)),
+    counter("tollgate_remuxed_total", "Remuxed streams that began.", |seen| count(seen.counts.of(Count::Remuxed))),
     gauge("tollgate_pulls", "Sessions that are fetched, or being fetched, from an origin.", |seen| one(seen.pulls)),
     counter("tollgate_pull_failures_total", "Times that no origin had the stream.", |seen| count(seen.pull_failures)),
     gauge("tollgate_udp_clients", "UDP clients of streams that run.", |seen| one(seen.streams.udp_clients)),
-    gauge("tollgate_udp_client_datagrams", "Datagrams to a UDP client of streams that run, by what became of them; of 256 clients at the most.", of_udp_clients),
-    gauge("tollgate_streams_not_shown", "Streams that run and have no rows of their own, where 100 have.", |seen| one(seen.streams.running.saturating_sub(STREAMS_SHOWN_MAX))),
-    gauge("tollgate_stream_viewers", "HTTP viewers of a stream; of the 100 that began first, as the others of streams.", |seen| seen.of_each(|one| one.viewers)),
+    gauge("tollgate_udp_client_datagrams", "Datagrams to a UDP client of a running stream, by outcome; at most 256 clients have rows.", of_udp_clients),
+    gauge("tollgate_streams_not_shown", "Running streams without rows of their own; the 100 oldest have rows.", |seen| one(seen.streams.running.saturating_sub(STREAMS_SHOWN_MAX))),
+    gauge("tollgate_stream_viewers", "HTTP viewers of a stream; only the 100 oldest streams have rows.", |seen| seen.of_each(|one| one.viewers)),
     gauge("tollgate_stream_udp_clients", "UDP clients of a stream.", |seen| seen.of_each(|one| one.udp_clients)),
-    gauge("tollgate_stream_bytes_per_second", "What a stream's source sends, over its last seconds.", |seen| seen.of_each(|one| one.bitrate / 8)),
+    gauge("tollgate_stream_bytes_per_second", "Bytes per second from a stream's source, over the last seconds.", |seen| seen.of_each(|one| one.bitrate / 8)),
     counter("tollgate_stream_received_bytes_total", "Media bytes from a stream's sources.", |seen| seen.of_each(|one| one.figures.bytes_received)),
     counter("tollgate_stream_sent_bytes_total", "Bytes of a stream to HTTP viewers and UDP clients.", |seen| seen.of_each(|one| one.figures.bytes_sent)),
     counter("tollgate_stream_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| seen.of_each(|one| one.figures.skips)),
-    gauge("process_start_time_seconds", "When it began, in seconds since 1970.", |seen| count(seen.started_unix_seconds)),
+    gauge("process_start_time_seconds", "Start of the process, in seconds since 1970.", |seen| count(seen.started_unix_seconds)),
     gauge("process_resident_memory_bytes", "Memory of the process that is in use.", |seen| known(seen.counts.process.resident_bytes)),
     gauge("process_virtual_memory_bytes", "Memory that the process may use.", |seen| known(seen.counts.process.virtual_bytes)),
     gauge("process_open_fds", "File descriptors in use.", |seen| count(seen.counts.files.own + seen.connections as u64)),
     gauge("process_max_fds", "File descriptors that it may use.", |seen| count(seen.counts.files.max)),
-    gauge("tollgate_buffers_left_bytes", "What streams may still take of --buffers: where less than a block of 64 KiB is left, they keep less than --buffer each.", |seen| one(seen.streams.buffers_left)),
+    gauge("tollgate_buffers_left_bytes", "Bytes that streams may still take of --buffers; below 64 KiB, each stream keeps less than --buffer.", |seen| one(seen.streams.buffers_left)),
     gauge("tollgate_connections", "HTTP connections.", |seen| one(seen.connections)),
     gauge("tollgate_deadlines", "Deadlines of connections and streams that are armed.", |seen| one(seen.deadlines)),
     gauge("tollgate_tokens", "Tuples in the token table.", |seen| one(seen.tokens)),
@@ -145,15 +145,15 @@ const FAMILIES: &[Family] = &[
     counter("tollgate_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| count(seen.streams.figures.skips)),
     counter("tollgate_datagrams_received_total", "RTP packets taken from sources.", |seen| count(seen.counts.of(Count::Datagrams))),
     counter("tollgate_datagrams_sent_total", "Datagrams handed to the kernel.", |seen| count(seen.counts.of(Count::DatagramsSent))),
-    counter("tollgate_datagrams_dropped_total", "Datagrams dropped, by why.", dropped),
-    counter("tollgate_rtp_disorder_total", "Packets of MPEG-TS over RTP: late are those that came too late or twice, lost those that were not waited for any longer.", |seen| {
+    counter("tollgate_datagrams_dropped_total", "Datagrams dropped, by reason.", dropped),
+    counter("tollgate_rtp_disorder_total", "Packets of MPEG-TS over RTP. Late: they came too late or twice. Lost: the server no longer waits for them.", |seen| {
         labelled("kind", [("late", seen.counts.of(Count::Late)), ("lost", seen.counts.of(Count::Lost))])
     }),
     counter("tollgate_refusals_total", "Requests refused, by status.", |seen| {
         let so_many = |status: Status| seen.counts.refusals.get(&status).copied().unwrap_or(0);
         labelled("status", Status::REFUSALS.map(|status| (status.code(), so_many(status))))
     }),
-    counter("tollgate_cuts_total", "Viewers that were cut, by why.", |seen| {
+    counter("tollgate_cuts_total", "Viewers that the server disconnected, by reason.", |seen| {
         labelled("reason", seen.counts.cuts.iter().map(|(reason, count)| (reason, *count)))
     }),
     counter("tollgate_token_file_writes_total", "Writes to the token file, each with all changes that waited for it.", |seen| {
@@ -278,7 +278,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
 
 fn write_turns(text: &mut String, turns: &Turns) {
     let name = "tollgate_turn_seconds";
-    head(text, name, "histogram", "How long a turn of the loop took.");
+    head(text, name, "histogram", "Duration of a turn of the loop.");
     let mut all = 0;
     for (bound, count) in turns.rows() {
         let seconds = bound.map(|bound| (bound as f64 / 1e6).to_string());
@@ -461,7 +461,7 @@ mod tests {
             "tollgate_turn_seconds_bucket{le=\"+Inf\"} 3",
             "tollgate_turn_seconds_sum 0.70033",
             "tollgate_turn_seconds_count 3",
-            "# HELP tollgate_turn_seconds How long a turn of the loop took.",
+            "# HELP tollgate_turn_seconds Duration of a turn of the loop.",
             "# TYPE tollgate_turn_seconds histogram",
             "# TYPE tollgate_streams gauge",
             "# TYPE tollgate_streams_total counter",

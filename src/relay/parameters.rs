@@ -21,12 +21,12 @@ impl<'a> Parameters<'a> {
         for parameter in target.parameters() {
             if !known.contains(&parameter.name) {
                 return Err(bad(format!(
-                    "the parameter '{}' is not known here; {}",
+                    "the parameter '{}' is not known; {}",
                     quoted(parameter.name, 64),
                     if known.is_empty() {
-                        "there is none".to_owned()
+                        "this path takes none".to_owned()
                     } else {
-                        format!("known are: {}", known.join(", "))
+                        format!("this path takes {}", known.join(", "))
                     }
                 )));
             }
@@ -55,7 +55,7 @@ impl<'a> Parameters<'a> {
             None | Some("false" | "0") => Ok(false),
             Some("true" | "1") => Ok(true),
             Some(other) => Err(bad(format!(
-                "{name}: '{}' is neither true nor false",
+                "{name}: '{}' is wrong; give true or false",
                 quoted(other, 64)
             ))),
         }
@@ -84,12 +84,12 @@ impl<'a> Parameters<'a> {
     pub fn viewer_id(&self) -> Result<ListedId, Refusal> {
         let raw = self
             .raw("id")
-            .ok_or_else(|| bad("the parameter 'id' is missing; list-viewers tells it"))?;
+            .ok_or_else(|| bad("the parameter 'id' is missing; list-viewers shows it"))?;
         let text = percent_decoded(raw).and_then(|bytes| String::from_utf8(bytes).ok());
         let id = text.as_deref().and_then(ListedId::of_text);
         id.ok_or_else(|| {
             bad(format!(
-                "id: '{}' is not an id as list-viewers tells them",
+                "id: '{}' is not the id of a viewer; list-viewers shows the ids",
                 quoted(raw, 64)
             ))
         })
@@ -104,7 +104,7 @@ impl<'a> Parameters<'a> {
     pub fn session(&self) -> Result<SessionId, Refusal> {
         let raw = self
             .raw("sessionid")
-            .ok_or_else(|| bad("the parameter 'sessionid' is missing"))?;
+            .ok_or_else(|| bad("the parameter 'sessionid' is missing; give sessionid=ID"))?;
         parse_session(&decoded("sessionid", raw)?)
     }
 }
@@ -159,12 +159,12 @@ mod tests {
             (
                 "a=1",
                 &[],
-                Some("the parameter 'a' is not known here; there is none"),
+                Some("the parameter 'a' is not known; this path takes none"),
             ),
             (
                 "c=1",
                 &["a", "b"],
-                Some("the parameter 'c' is not known here; known are: a, b"),
+                Some("the parameter 'c' is not known; this path takes a, b"),
             ),
             (
                 "a=1&b=2&a=1",
@@ -246,7 +246,12 @@ mod tests {
         assert_eq!(id("id=00000007%2D1a"), Ok(known));
         assert!(id("").expect_err("none").contains("is missing"));
         for bad in ["id=", "id=7-1a", "id=%4", "id=%FF"] {
-            assert!(id(bad).expect_err(bad).contains("is not an id"), "{bad}");
+            assert!(
+                id(bad)
+                    .expect_err(bad)
+                    .contains("is not the id of a viewer"),
+                "{bad}"
+            );
         }
     }
 }

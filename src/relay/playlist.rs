@@ -29,7 +29,7 @@ impl Playlist {
         (is_https, host): (bool, &str),
     ) -> Result<Playlist, Refusal> {
         if host.is_empty() {
-            return Err(bad("no Host; the playlist's entry needs one"));
+            return Err(bad("no Host; the address in the playlist needs one"));
         }
         let scheme = if is_https { "https" } else { "http" };
         let path = match name.as_str() {

@@ -19,7 +19,7 @@ use crate::http::{Refusal, Status};
 use crate::stream::End;
 
 /// Reason in the log, and in the answer to a source.
-const REASON: &str = "the options of this server do not admit it any more";
+const REASON: &str = "the options of this server no longer admit it";
 
 impl Relay {
     /// Ends every client that these options would not admit.
@@ -48,7 +48,9 @@ impl Relay {
             return Ok(());
         };
         if !self.clients.is_named_still(id, old, settings) {
-            return refused("another proxy would have to say whose this connection is");
+            return refused(
+                "by the options of this server, another proxy has to name the client of this connection",
+            );
         }
         let gate = self.grants.gate(&self.ctx);
         match stand {
@@ -57,17 +59,19 @@ impl Relay {
                 let unknown = KeptClaim::of_way(way);
                 let access_request = access_request.unwrap_or(&unknown).access_request(caller);
                 if access_request.way == EntryPoint::Icecast && !settings.admits_icecast {
-                    return refused("sources do not come as Icecast's do here (--icecast)");
+                    return refused(
+                        "this server accepts no Icecast sources; start it with --icecast",
+                    );
                 }
                 gate.enter(&access_request)
             }
             Stand::Watches(way, stream) => {
                 let is_remuxed = stream.is_some_and(|stream| self.streams.is_remuxed(stream));
                 if (is_remuxed || way == EntryPoint::Remuxed) && !settings.remuxes {
-                    return refused("streams are not given out in other containers here (--remux)");
+                    return refused("this server does not remux; start it with --remux=on");
                 }
                 if way == EntryPoint::Hls && !settings.serves_hls {
-                    return refused("streams are not given out as HLS here (--hls)");
+                    return refused("this server does not serve HLS; start it with --hls=on");
                 }
                 let access_request = KeptClaim::of_way(way);
                 gate.enter(&access_request.access_request(caller))?;
@@ -120,7 +124,7 @@ impl Relay {
         let silenced = self.grants.silence(&self.ctx);
         if silenced > 0 {
             self.ctx.log_change(format_args!(
-                "event=udp-clients-silenced count={silenced} detail=\"--rtp-to or --join does not admit them now\""
+                "event=udp-clients-silenced count={silenced} detail=\"--rtp-to or --join no longer admits them\""
             ));
         }
         let feeds: Vec<_> = self.streams.feeds().collect();
@@ -151,11 +155,11 @@ impl Relay {
     /// that origin is gone. Viewers that come again have the stream fetched anew.
     fn end_pulls(&mut self) {
         for session in self.fetch.sessions() {
-            self.tell_of_end(None, "--origin names others than before");
+            self.tell_of_end(None, "--origin has changed");
             self.fetch.drop(&session, &mut self.ctx);
             self.streams.abort(&session, &mut self.ctx);
             if self.fetch.has_origins() && self.clients.waiting().is_awaited(&session) {
-                self.fetch.want(&session, &mut self.ctx);
+                self.fetch.want(&session, None, &mut self.ctx);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What the core does for a request, from part to part. Each part does its own share in its own
 //! file.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::admission::{AccessRequest, Caller, EntryPoint, SessionState, kicked, not_found};
@@ -17,15 +17,15 @@ use super::pass::Admission;
 use super::playlist::now_playing;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::StreamSource;
+use super::streams::{Agent, StreamSource};
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{
     ConnectionId, JobId, PullId, Relay, StreamId, icecast, metrics, pieces, shown, snapshot,
 };
 use crate::format::Format;
-use crate::gate::SessionId;
-use crate::http::{self, Framing, Head, Refusal, Reply, Status};
+use crate::gate::{SessionId, network_of};
+use crate::http::{self, Head, Refusal, Reply, Status};
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
 
@@ -38,17 +38,17 @@ impl Relay {
                 caller,
                 reply,
             } => self.request(id, &head, caller, reply),
-            ClientEvent::Rtmp(request) => self.request_rtmp(id, request),
+            ClientEvent::Rtmp(name) => self.publish_rtmp(id, name),
             ClientEvent::Called { call, reply } => self.call(id, call, reply),
             // A connection that ends may also be a broken one. With `--hold` the server treats it
             // as broken.
             ClientEvent::Complete { received, is_sure } => {
                 let Received { stream, .. } = received;
                 let ctx = &mut self.ctx;
-                if !is_sure && self.streams.hold(stream, "its connection ended", ctx) {
+                if !is_sure && self.streams.hold(stream, "the connection ended", ctx) {
                     self.clients.close(id, ctx);
                 } else if let Some(session) = self.streams.session(stream) {
-                    let reason = "its source is complete";
+                    let reason = "the source is complete";
                     self.streams.end(stream, End::Complete, reason, ctx);
                     self.clients.thank(id, &session, received, ctx);
                 }
@@ -104,7 +104,6 @@ impl Relay {
 
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
         let framing = head.framing_of_media();
-        let has_payload = !matches!(framing, Framing::None | Framing::Length(0));
         self.clients.clear_seats(&self.ctx);
         let asked = RequestContext {
             caller,
@@ -113,13 +112,14 @@ impl Relay {
             gate: self.grants.gate(&self.ctx),
             settings: self.ctx.settings(),
             session_state: &|session, name| {
-                let whom = (name, Some(caller.peer.ip()));
+                let from = Some(caller.peer.ip());
+                let session_state = self.session_state_for(session, from);
                 self.clients
-                    .session_state(session, whom, self.session_state(session))
+                    .session_state(session, (name, from), session_state)
             },
             may_pass: &|| self.fetch.check_via(head.fields.via.as_deref()),
         };
-        let route = asked.route();
+        let (route, has_payload) = (asked.route(), asked.has_payload());
         let access_request = route.as_ref().ok().and_then(|route| asked.kept(route));
         self.clients.keep_claim(id, access_request);
         match route {
@@ -139,6 +139,8 @@ impl Relay {
             }) => {
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
+                let agent = head.fields.user_agent.as_deref();
+                self.streams.set_agent(stream, agent.and_then(Agent::new));
                 if self.ctx.settings().admits_icecast {
                     self.streams.set_station(stream, head.fields.icy.station());
                 }
@@ -150,7 +152,7 @@ impl Relay {
                 admission,
                 session,
                 view,
-            }) if !has_payload => {
+            }) => {
                 self.clients.admit(id, admission, &mut self.ctx);
                 let reply = reply.kept_if(view.is_addressed_by(&head.target));
                 self.watch(
@@ -159,14 +161,6 @@ impl Relay {
                     head.fields.via.as_deref(),
                     (reply, true),
                 )
-            }
-            Ok(Route::Watch { .. }) => {
-                let refusal = Refusal::framing(
-                    Status::BadRequest,
-                    "a GET with a body; the body has no meaning here and must go",
-                );
-                self.clients
-                    .refuse(id, &refusal, reply.closing(), &mut self.ctx);
             }
             Ok(Route::Call(call)) if has_payload => {
                 self.clients
@@ -204,7 +198,7 @@ impl Relay {
         let id = self
             .streams
             .begin_live(session, content_type, source, address, &mut self.ctx);
-        self.note_protocol(id, source);
+        self.streams.set_agent(id, None);
         self.refresh_clients(id);
         self.limit_source(id);
         id
@@ -234,10 +228,7 @@ impl Relay {
         while let Some((id, bytes)) = anew {
             let (source, pull) = self.streams.source_of(id).unzip();
             match source {
-                Some(source @ StreamSource::Http(connection)) => {
-                    self.clients.turn_source(connection, id);
-                    self.note_protocol(id, source);
-                }
+                Some(StreamSource::Http(connection)) => self.clients.turn_source(connection, id),
                 Some(StreamSource::Rtp(address)) => self.rtp_in.is_source(address, id),
                 _ => {}
             }
@@ -383,7 +374,7 @@ impl Relay {
                 Ok(Outcome::text(metrics::MEDIA_TYPE, seen.text()))
             }
             Call::Description => Ok(Outcome::text(json, DESCRIPTION)),
-            Call::Health => Ok(Outcome::text(json, "{\"status\":\"ok\"}")),
+            Call::Health => Ok(Outcome::text(json, "{\"status\":\"ok\"}\n")),
             Call::Moved(address) => Ok(Outcome::Moved(address)),
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
@@ -507,7 +498,7 @@ impl Relay {
         if let Some(id) = self.streams.held_of_origin(session)
             && !self.grants.gate(&self.ctx).may_stay(session)
         {
-            let reason = "its viewers may not watch its next source";
+            let reason = "the viewers may not watch the next source";
             self.streams.end(id, End::Lost, reason, &mut self.ctx);
         }
     }
@@ -523,10 +514,25 @@ impl Relay {
             is_fetched,
             is_forbidden: self.fetch.is_forbidden(session),
             has_room: is_fetched || runs || streams < self.ctx.settings().limits.streams_max,
-            has_room_for_pull: self.fetch.has_room() && self.clients.has_room(&self.ctx),
             viewers: self.clients.viewers_by(session),
             http_fault: self.streams.http_fault(session),
             ..SessionState::default()
+        }
+    }
+
+    /// Returns the state of a session for a client at this address, which may want it fetched.
+    pub(super) fn session_state_for(
+        &self,
+        session: &SessionId,
+        from: Option<IpAddr>,
+    ) -> SessionState {
+        let session_state = self.session_state(session);
+        let is_wanted = !session_state.runs && !session_state.is_fetched;
+        let has_room =
+            || self.fetch.has_room(from.map(network_of)) && self.clients.has_room(&self.ctx);
+        SessionState {
+            has_room_for_pull: is_wanted && has_room(),
+            ..session_state
         }
     }
 
@@ -580,7 +586,7 @@ impl Relay {
                 if self.streams.take_control(id, &control, said, ctx) && control.says_bye {
                     self.clients.count_cost(HEAD_COST);
                     self.streams
-                        .end(id, End::Complete, "its source said goodbye", ctx);
+                        .end(id, End::Complete, "the source sent an RTCP BYE", ctx);
                 }
             }
             Came::Newcomer(newcomer) => {
@@ -624,7 +630,7 @@ impl Relay {
         } = newcomer.sender;
         let source = StreamSource::Rtp(named);
         if let Some(old) = newcomer.silent {
-            let reason = "its source has started anew";
+            let reason = "the source has started anew";
             self.streams.source_lost(old, source, reason, &mut self.ctx);
         }
         self.clients.count_cost(HEAD_COST);

@@ -72,7 +72,27 @@ impl<'a> RequestContext<'a> {
             .as_ref()
             .map_or(EntryPoint::Viewer, |route| self.way(route));
         self.gate.place(way, self.caller.beyond)?;
-        route
+        let route = route?;
+        let is_by_token = match way {
+            EntryPoint::Viewer | EntryPoint::Remuxed | EntryPoint::Hls | EntryPoint::WatchPage => {
+                true
+            }
+            EntryPoint::Icecast => matches!(route, Route::Call(_)),
+            _ => false,
+        };
+        // The token could be revoked before all of the body has come.
+        match is_by_token && self.has_payload() {
+            true => Err(Refusal::framing(
+                Status::BadRequest,
+                "a body, which has no meaning here and must go",
+            )),
+            false => Ok(route),
+        }
+    }
+
+    /// Returns whether a body follows the head.
+    pub fn has_payload(&self) -> bool {
+        !matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
     fn way(&self, route: &Route) -> EntryPoint {
@@ -167,11 +187,11 @@ impl<'a> RequestContext<'a> {
             _ => EntryPoint::Call,
         };
         self.gate.enter(&self.access_request(way))?;
+        self.gate.look(name)?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
-        let has_body = !matches!(self.framing, Framing::None | Framing::Length(0));
         let time = self.gate.time();
         let call = Call::parse(name, &head.target, (udp_clients_max, time)).map_err(|bad| {
-            if has_body && head.target.query.is_none() {
+            if self.has_payload() && head.target.query.is_none() {
                 let detail = format!(
                     "{}; parameters go in the query, such as ?type=http&sessionid=ID, not in the body",
                     bad.detail

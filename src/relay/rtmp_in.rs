@@ -4,35 +4,20 @@
 use super::admission::{AccessRequest, Caller, EntryPoint};
 use super::parameters::parse_session;
 use super::pass::Admission;
-use super::streams::StreamSource;
-use super::{ConnectionId, Relay, StreamId};
+use super::{ConnectionId, Relay};
 use crate::format::Format;
 use crate::gate::SessionId;
-use crate::http::{Framing, Refusal, Status, percent_encoded};
-use crate::rtmp::Request;
-
-const DENIED: &str = "NetStream.Publish.Denied";
-const BAD_NAME: &str = "NetStream.Publish.BadName";
-const PLAY_FAILED: &str = "NetStream.Play.Failed";
+use crate::http::{Framing, Refusal, Status};
 
 impl Relay {
-    /// Admits or refuses a client that asks for a stream.
-    pub(super) fn request_rtmp(&mut self, id: ConnectionId, request: Request) {
+    /// Admits or refuses a client that asks to publish a stream.
+    pub(super) fn publish_rtmp(&mut self, id: ConnectionId, name: Result<Vec<u8>, &'static str>) {
         self.clients.clear_seats(&self.ctx);
         let Some(caller) = self.clients.caller(id) else {
             return;
         };
-        let name = match request {
-            Request::Publish { name } => name,
-            Request::Play { name, host } => {
-                let refusal = Refusal::new(Status::NotFound, self.http_address(&name, &host));
-                return self
-                    .clients
-                    .refuse_rtmp(id, PLAY_FAILED, &refusal, &mut self.ctx);
-            }
-        };
-        self.clients
-            .note_rtmp(id, name.as_deref().unwrap_or_default(), &self.ctx);
+        let text = name.as_deref().unwrap_or_default();
+        self.clients.note_rtmp(id, text, &self.ctx);
         let name = name.map_err(|detail| Refusal::new(Status::BadRequest, detail));
         let name = name.and_then(|name| parse_session(&name));
         match self.admit_rtmp(caller, name.clone()) {
@@ -40,7 +25,8 @@ impl Relay {
                 let media_type = Format::Flv.media_type().to_owned();
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, Some(media_type));
-                self.clients.publish_rtmp(id, stream, &mut self.ctx);
+                self.streams.set_is_by_rtmp(stream);
+                self.clients.admit_rtmp(id, stream, &self.ctx);
                 self.admit_waiting(&session);
             }
             Err(refusal) => {
@@ -48,11 +34,7 @@ impl Relay {
                     let of = self.grants.gate(&self.ctx).opened_by(&name).clone();
                     self.ctx.emit_refusal((&name, &of), caller.peer, &refusal);
                 }
-                let code = match refusal.status {
-                    Status::BadRequest | Status::Conflict => BAD_NAME,
-                    _ => DENIED,
-                };
-                self.clients.refuse_rtmp(id, code, &refusal, &mut self.ctx);
+                self.clients.refuse_rtmp(id, &refusal, &mut self.ctx);
             }
         }
     }
@@ -79,19 +61,5 @@ impl Relay {
         let session_state = self.clients.session_state(&session, whom, session_state);
         gate.publish(&access_request, &name, Framing::UntilClose, &session_state)?;
         Ok((gate.admission(name, &session, way), session))
-    }
-
-    /// Returns where a stream is watched, for a client that asks to play it.
-    fn http_address(&self, name: &[u8], host: &str) -> String {
-        let listeners = &self.ctx.settings().listeners;
-        let port = listeners.first().map_or(80, |listener| listener.port());
-        let name = percent_encoded(&String::from_utf8_lossy(name));
-        format!("http://{host}:{port}/stream/{name}")
-    }
-
-    /// Notes by which protocol a stream's source came.
-    pub(super) fn note_protocol(&mut self, id: StreamId, source: StreamSource) {
-        let is_by_rtmp = matches!(source, StreamSource::Http(it) if self.clients.is_rtmp(it));
-        self.streams.set_is_by_rtmp(id, is_by_rtmp);
     }
 }

@@ -78,8 +78,7 @@ pub(super) struct Known {
 }
 
 /// Refusal of a UDP client at the server's own address.
-const OWN_ADDRESS: &str =
-    "that is this server's own RTP address, or its RTCP address, one port above";
+const OWN_ADDRESS: &str = "this is the server's own RTP address, or its RTCP address, one port above; give the client's address";
 
 /// Time after its newest datagram at which a source counts as silent. Until then the server drops
 /// packets with another SSRC from its address, so an attacker must guess the SSRC.
@@ -353,19 +352,23 @@ impl RtpIn {
         transport: Transport,
     ) -> Option<&'static str> {
         let Some(bound) = self.bound else {
-            return Some("there is no RTP here, so it would get nothing; see --rtp");
+            return Some(
+                "RTP is off here, so it would get nothing; start the server with --rtp=[::]:5004",
+            );
         };
         let mut ports = transport.ports(address.port()).into_iter().flatten();
         let rtcp = bound.port().checked_add(1).filter(|_| self.has_rtcp);
         let is_own_port = ports.any(|port| port == bound.port() || Some(port) == rtcp);
         let is_listened = || self.listened.contains(&address.ip().to_canonical());
         if !is_reachable(bound, address.ip()) {
-            Some("the RTP socket is of the other IP version and cannot reach it; see --rtp")
+            Some(
+                "the RTP socket has the other IP version and cannot reach it; start the server with --rtp=[::]:5004",
+            )
         } else if is_own_port && self.is_here(bound.ip(), address) {
             Some(OWN_ADDRESS)
         } else if address.port() != bound.port() && is_listened() {
             Some(
-                "nothing may be sent to this group (--rtp-to), and what comes in does at the port of --rtp",
+                "--rtp-to does not allow sending to this group, and to receive it, give the port of --rtp",
             )
         } else {
             None
@@ -887,10 +890,11 @@ mod tests {
     /// Where no datagram would arrive, nobody is a client.
     #[test]
     fn who_cannot_be_reached_or_would_be_heard_is_no_client() {
-        let none = "there is no RTP here, so it would get nothing; see --rtp";
-        let version = "the RTP socket is of the other IP version and cannot reach it; see --rtp";
+        let none =
+            "RTP is off here, so it would get nothing; start the server with --rtp=[::]:5004";
+        let version = "the RTP socket has the other IP version and cannot reach it; start the server with --rtp=[::]:5004";
         let own = OWN_ADDRESS;
-        let group = "nothing may be sent to this group (--rtp-to), and what comes in does at the port of --rtp";
+        let group = "--rtp-to does not allow sending to this group, and to receive it, give the port of --rtp";
         for (bound, client, fault) in [
             (None, "10.2.0.1:6000", Some(none)),
             (Some("0.0.0.0:5004"), "10.2.0.1:6000", None),

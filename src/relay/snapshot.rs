@@ -53,7 +53,7 @@ fn piece(
             let mark = write_rows(&mut text, "token", rows);
             (Rows::Details, mark, Some(Rows::Streams))
         }
-        Rows::Streams => {
+        Rows::Streams | Rows::Histories => {
             let rations = &known.ctx.rations;
             let rows = known.streams.rows(after, known.ctx).map(|(mark, row)| {
                 let is_shown = rations.reports_stream(row.id) && of.is_none_or(|of| row.is_of(of));

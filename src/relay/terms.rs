@@ -38,7 +38,7 @@ pub(super) fn read(
         return match given.next() {
             None => Ok(None),
             Some(name) => Err(bad(format!(
-                "{name} is given, but type does not say http: it is of tokens over HTTP, and UDP clients are added to the session itself"
+                "{name} needs type=http; UDP clients are added to the session itself"
             ))),
         };
     }
@@ -51,14 +51,12 @@ pub(super) fn read(
     };
     let direction = match parameters.raw("direction") {
         None if opens.is_some() => {
-            return Err(bad(
-                "direction is missing: a key says what it is for; give in, out or both",
-            ));
+            return Err(bad("direction is missing; a key needs in, out or both"));
         }
         None => None,
         Some(name) => Some(Direction::parse(name).ok_or_else(|| {
             bad(format!(
-                "direction: '{}' is none of in, out and both",
+                "direction: '{}' is wrong; give in, out or both",
                 quoted(name, 64)
             ))
         })?),
@@ -73,7 +71,7 @@ pub(super) fn read(
             parameters,
             "max-bitrate",
             (BITRATE_MIN, BITRATE_MAX),
-            "bits a second, or with K, M or G for 1024, 1024² or 1024³ of them,",
+            "a number of bits a second, such as 8M,",
         )?,
         note: note(parameters)?,
     };
@@ -158,7 +156,9 @@ fn time(
             Ok(Some(now.after(Duration::from_secs(seconds + 1))))
         }
         (_, Some(stamp)) if stamp > now => Ok(Some(stamp)),
-        (_, Some(stamp)) => Err(bad(format!("{name}: {stamp} is over; it is {now} here"))),
+        (_, Some(stamp)) => Err(bad(format!(
+            "{name}: {stamp} is in the past; the server's clock says {now}"
+        ))),
         (_, None) => Err(bad(format!(
             "{name}: '{}' is neither a number of seconds from 1 to {SECONDS_MAX} nor a time such as {}",
             quoted(&text, 64),
@@ -265,7 +265,10 @@ mod tests {
             }
             for raw in ["1970-01-01T00:16:40Z", "1970-01-01T00:16:39Z"] {
                 let refusal = time(raw).expect_err(raw);
-                assert!(refusal.contains("is over; it is"), "{refusal}");
+                assert!(
+                    refusal.contains("is in the past; the server's clock says"),
+                    "{refusal}"
+                );
             }
             for raw in [
                 "",
@@ -320,9 +323,8 @@ mod tests {
         assert_eq!(granted("", false), Ok(None));
         for name in NAMES {
             let refusal = granted(&format!("{name}=1"), false);
-            let words = format!(
-                "{name} is given, but type does not say http: it is of tokens over HTTP, and UDP clients are added to the session itself"
-            );
+            let words =
+                format!("{name} needs type=http; UDP clients are added to the session itself");
             assert_eq!(refusal, Err(words));
         }
     }

@@ -99,7 +99,7 @@ impl<'a> Known<'a> {
             ListedId::Client { run: its, .. } if its == run => {
                 return Err(Refusal::new(
                     Status::Conflict,
-                    "id: a UDP client is there as long as a tuple names it; revoke that",
+                    "id: this is a UDP client; revoke its tuple instead",
                 ));
             }
             ListedId::Connection { .. } | ListedId::Client { .. } => return Err(no_viewer()),

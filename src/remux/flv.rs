@@ -172,7 +172,7 @@ impl Flv {
             TICKS_PER_SECOND,
         ));
         let (decode, present) =
-            times.ok_or_else(|| handler.fail("a time of FLV is out of reason"))?;
+            times.ok_or_else(|| handler.fail("a time of FLV is out of range"))?;
         let result = self.emit(kind, content, (Times { decode, present }, is_join), handler);
         handler.check(result)
     }

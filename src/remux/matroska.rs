@@ -232,7 +232,7 @@ impl Matroska {
         let ticks = i128::from(cluster_time) + i128::from(relative);
         let time = i64::try_from(ticks * i128::from(self.scale)).ok();
         time.and_then(Time::from_nanoseconds)
-            .ok_or_else(|| handler.fail("a time of Matroska is out of reason"))
+            .ok_or_else(|| handler.fail("a time of Matroska is out of range"))
     }
 
     /// Reads a whole block.

@@ -131,7 +131,7 @@ impl Walker<Handler<'_>> for Mp4 {
             }
         };
         let Some(end) = at.checked_add(head.length) else {
-            return Err(handler.fail("a box of MP4 is longer than anything"));
+            return Err(handler.fail("a box of MP4 has an impossible length"));
         };
         match &head.kind {
             b"moov" => self.whole(&head, seen, at, MOOV_BYTES_MAX, handler),
@@ -295,16 +295,14 @@ impl Mp4 {
             return Ok(Step::Pass(end - at));
         };
         if sample.place.start < at {
-            return Err(
-                handler.fail("samples of MP4 lie over each other, or before their fragment")
-            );
+            return Err(handler.fail("samples of MP4 overlap, or begin before their fragment"));
         }
         if sample.place.start > at {
             return Ok(Step::Pass(sample.place.start.min(end) - at));
         }
         let bytes = sample.place.end - at;
         if bytes == 0 || sample.place.end > end {
-            return Err(handler.fail("a sample of MP4 is empty, or goes on behind the mdat"));
+            return Err(handler.fail("a sample of MP4 is empty, or continues after the mdat"));
         }
         let Some(track) = self.tracks.get_mut(sample.track) else {
             return Ok(Step::Pass(end - at));
@@ -321,7 +319,7 @@ impl Mp4 {
             return Ok(Step::Hold(whole));
         };
         let Some(times) = track.times(&sample) else {
-            return Err(handler.fail("a time of MP4 is out of reason"));
+            return Err(handler.fail("a time of MP4 is out of range"));
         };
         let Some((index, packets)) = &mut track.packets else {
             return Ok(Step::Pass(bytes));

@@ -7,7 +7,7 @@ mod pictures;
 mod sound;
 
 use super::medium::{Codec, MediaError, ReaderEvent, Time, Track};
-use super::sample_queue::SampleQueue;
+use super::sample_queue::{START_MAX, SampleQueue};
 use crate::format::Unsupported;
 use crate::format::mpegts::psi::{self, Assembler};
 use crate::format::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet};
@@ -35,6 +35,10 @@ pub(super) struct MpegTs {
     scrambled: Option<u16>,
     queue: SampleQueue,
     streams: Vec<Stream>,
+    /// Tracks that were announced last: see [`ReaderEvent::Announced`].
+    announced: u16,
+    /// First time of the streams in this map.
+    began: Option<Time>,
     clock: pes::ProgramClock,
     /// Offset after the last whole packet.
     in_step_until: u64,
@@ -89,7 +93,7 @@ impl MpegTs {
         offset: u64,
         sink: &mut super::Sink<'_>,
     ) -> Result<(), MediaError> {
-        const ERROR: MediaError = MediaError("no packets of MPEG-TS come any more");
+        const ERROR: MediaError = MediaError("the packets of MPEG-TS have stopped");
         let mut aligner = std::mem::take(&mut self.aligner);
         let mut fed = Ok(());
         aligner.feed(bytes, |at, packet| {
@@ -215,6 +219,10 @@ impl MpegTs {
         self.map.clear();
         self.map.extend_from_slice(section);
         let (had_tracks, mut had) = (self.queue.clear(), std::mem::take(&mut self.streams));
+        self.began = None;
+        if std::mem::take(&mut self.announced) != 0 {
+            sink(ReaderEvent::Announced(0))?;
+        }
         for named in named() {
             if !self.carry(&named, &had_tracks, &mut had) {
                 leave_out(&named, sink)?;
@@ -299,6 +307,12 @@ impl MpegTs {
             sink,
         };
         stream.take(mark, payload, &mut output)?;
+        if let Some(Mark {
+            times: Some(times), ..
+        }) = mark
+        {
+            self.announce(times.decode, sink)?;
+        }
         let held = self.streams.iter().map(|stream| stream.content_bytes());
         if held.sum::<usize>() > self.unit_bytes_max {
             return Err(MediaError(
@@ -306,6 +320,21 @@ impl MpegTs {
             ));
         }
         Ok(())
+    }
+
+    /// Announces pictures that come without parameter sets: the source is taken within a group.
+    fn announce(&mut self, time: Time, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
+        let began = *self.began.get_or_insert(time);
+        let elapsed = time.nanoseconds().saturating_sub(began.nanoseconds());
+        let streams = self.streams.iter().enumerate();
+        let announced = streams
+            .filter(|(index, stream)| stream.brings_pictures() && self.queue.is_new(*index))
+            .filter(|_| (0..START_MAX).contains(&elapsed))
+            .fold(0, |announced, (index, _)| announced | 1 << index);
+        match std::mem::replace(&mut self.announced, announced) == announced {
+            true => Ok(()),
+            false => sink(ReaderEvent::Announced(announced)),
+        }
     }
 
     /// Returns the bytes of its allocations.
@@ -365,6 +394,11 @@ impl Stream {
         !packet.is_scrambled()
     }
 
+    /// Returns whether packets with pictures have come.
+    fn brings_pictures(&self) -> bool {
+        matches!(self.content, Content::Pictures(_)) && self.counter.is_some()
+    }
+
     /// Packets are missing.
     fn lose(&mut self) {
         self.head.lose();
@@ -405,5 +439,5 @@ impl Stream {
 
 /// Converts a time of the unwrapped clock of MPEG-TS.
 fn time(ticks: i64) -> Result<Time, MediaError> {
-    Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of reason"))
+    Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of range"))
 }

@@ -18,6 +18,10 @@ pub(super) struct Pictures {
     sequence: Sequence,
     /// Whether the sets have changed since the setup was made.
     has_changed: bool,
+    /// Bytes of all units and setups so far.
+    bytes: usize,
+    /// Cost of all parameter sets so far: 1 for each, and [`CHANGE_COST`] for each change.
+    sets_cost: usize,
 }
 
 /// A parameter set.
@@ -52,6 +56,11 @@ pub(super) enum NalKind {
 
 /// Most parameter sets. Each new one is compared with all of them.
 const SETS_MAX: usize = 64;
+const CHANGE_COST: usize = 16;
+/// The cost that sets may have in any case. Each [`BYTES_PER_COST`] bytes allow 1 more. Otherwise a
+/// picture of tiny sets would take a tenth of a second.
+const SETS_COST: usize = 4096;
+const BYTES_PER_COST: usize = 16;
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
 /// Length in front of each NAL unit of the medium.
 const LENGTH_BYTES: usize = 4;
@@ -72,7 +81,14 @@ impl Pictures {
             sets: Vec::new(),
             sequence: Sequence::default(),
             has_changed: false,
+            bytes: 0,
+            sets_cost: 0,
         })
+    }
+
+    /// Counts the bytes of a unit or a setup before its parameter sets are taken.
+    pub fn count(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// Takes an `avcC` or `hvcC`, and returns it in the form of the medium.
@@ -88,6 +104,7 @@ impl Pictures {
         let mut setup = record.to_vec();
         let sizes = setup.get_mut(at).filter(|_| record[0] == 1).ok_or(ERROR)?;
         self.length_bytes = usize::from(*sizes & 3) + 1;
+        self.count(record.len());
         *sizes |= 3;
         self.sets.clear();
         let mut rest = &record[at + 1..];
@@ -171,6 +188,7 @@ impl Pictures {
         unit: &'a [u8],
         scratch: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], MediaError> {
+        self.count(unit.len());
         let mut rest = unit;
         if self.sets.is_empty() && is_annex_b(unit) {
             return Err(ANNEX_B);
@@ -193,7 +211,7 @@ impl Pictures {
             return Ok(&unit[front..]);
         }
         if length > unit.len() + MORE_BYTES_MAX {
-            return Err(MediaError("a picture is made of too many NAL units"));
+            return Err(MediaError("a picture has too many NAL units"));
         }
         scratch.clear();
         scratch.reserve_exact(length);
@@ -226,6 +244,10 @@ impl Pictures {
 
     /// Takes a parameter set. It may differ from the one in force.
     pub fn take_set(&mut self, nal: &[u8]) -> Result<(), MediaError> {
+        self.sets_cost += 1;
+        if self.sets_cost > SETS_COST + self.bytes / BYTES_PER_COST {
+            return Err(MediaError("parameter sets take the place of pictures"));
+        }
         // A set that repeats is not parsed again.
         if let Some(known) = self.sets.iter().find(|set| set.nal == nal) {
             self.sequence = known.sequence.unwrap_or(self.sequence);
@@ -234,6 +256,7 @@ impl Pictures {
         let Some(set) = self.parse_set(nal) else {
             return Ok(());
         };
+        self.sets_cost += CHANGE_COST;
         self.sequence = set.sequence.unwrap_or(self.sequence);
         let mut sets = self.sets.iter_mut();
         match sets.find(|known| (known.kind, known.number) == (set.kind, set.number)) {
@@ -365,4 +388,33 @@ pub(super) fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     let (taken, behind) = rest.split_at_checked(bytes)?;
     *rest = behind;
     Some(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(nals: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+        let mut unit = Vec::new();
+        nals.for_each(|nal| push(&nal, &mut unit));
+        unit
+    }
+
+    /// Each set is compared with all others, so there are few among the bytes of pictures.
+    #[test]
+    fn pictures_of_parameter_sets_are_an_error() {
+        let set = |number: u32| vec![0x68, 0xc0 | number as u8 % 2];
+        let slice = || vec![0x65; 60];
+        for repeats in [false, true] {
+            let sets = (0..100_000).map(|number| set(if repeats { 0 } else { number }));
+            let mut pictures = Pictures::new(Codec::H264).expect("pictures");
+            let fed = pictures.unit(&unit(sets), &mut Vec::new()).map(|_| ());
+            assert!(fed.is_err());
+        }
+        let mut pictures = Pictures::new(Codec::H264).expect("pictures");
+        for _ in 0..100_000 {
+            let unit = unit([set(0), slice()].into_iter());
+            assert!(pictures.unit(&unit, &mut Vec::new()).is_ok());
+        }
+    }
 }

@@ -11,6 +11,7 @@
 
 use super::Reader;
 use super::medium::{MediaError, ReaderEvent, TRACKS_MAX, Time, Track, Unit};
+use super::sample_queue::START_MAX;
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
 #[cfg(feature = "handover")]
@@ -74,9 +75,6 @@ enum Start {
     Passed,
 }
 
-/// Longest wait, in nanoseconds, for a picture at which decoding can begin. Earlier pictures are
-/// dropped. A source may never send such a picture.
-const START_MAX: i64 = 20 * Time::SECOND;
 /// Most lines about tracks that are left out.
 const LEFT_OUT_MAX: usize = 2 * TRACKS_MAX;
 /// Longest name of a codec in such a line, in letters.
@@ -174,7 +172,7 @@ fn spend(work_left: &mut usize, work: usize) -> Result<(), MediaError> {
     let left = work_left.checked_sub(work);
     *work_left = left.unwrap_or(0);
     left.map(|_| ())
-        .ok_or(MediaError("its frames are too small for other containers"))
+        .ok_or(MediaError("its frames are too small to remux"))
 }
 
 impl Pipeline {

@@ -53,6 +53,9 @@ const JUMP: i64 = 10 * Time::SECOND;
 const BACK: i64 = Time::SECOND;
 /// Distance of the first time after a jump from the last one before.
 const SEAM: i64 = Time::SECOND / 25;
+/// Longest wait, in nanoseconds, for a picture at which decoding can begin. Earlier pictures are
+/// dropped. A source may never send such a picture.
+pub(super) const START_MAX: i64 = 20 * Time::SECOND;
 /// Longest setup, with parameter sets.
 pub(super) const SETUP_BYTES_MAX: usize = 4096;
 const CHANGES_FREE: u64 = 256;
@@ -109,7 +112,7 @@ impl SampleQueue {
         // The caller has made a setup, whether it differs or not.
         self.changes += 1;
         if self.changes > CHANGES_FREE + self.unit_bytes / BYTES_PER_CHANGE {
-            return Err(MediaError("a codec's setup changes all the time"));
+            return Err(MediaError("a codec's setup changes too often"));
         }
         if setup.len() > SETUP_BYTES_MAX {
             return Err(MediaError("a codec's setup is longer than 4096 bytes"));

@@ -8,35 +8,37 @@ use super::Fault;
 
 /// Chunk streams of a connection.
 pub const STREAMS_MAX: usize = 8;
-/// The chunk size before the peer sets one, and the smallest that is taken. Smaller chunks cost
-/// more than their bytes.
-pub const CHUNK_BYTES_MIN: u32 = 128;
 /// Payload that is returned at a time.
 const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 /// The value of the field for a time that has 32 bits behind the header.
 const EXTENDED: u32 = 0xff_ffff;
+/// Bytes of the fields in a header of each type: a time, a length and a type of the message, and a
+/// message stream.
+const FIELDS_BYTES: [usize; 4] = [11, 7, 3, 0];
 
 /// The chunk streams of a peer, and the chunk that is being read.
+#[derive(Default)]
 pub struct Chunks {
-    streams: Vec<ChunkStream>,
+    /// The stream of the chunk.
+    pub current: ChunkStream,
+    /// The other streams, in front of those that have not begun.
+    others: [ChunkStream; STREAMS_MAX - 1],
     /// The largest payload of a chunk, in bytes.
-    size: u32,
-    /// Index of the chunk's stream.
-    at: usize,
+    pub size: u32,
     /// Bytes of the chunk's payload that have not come. At most `left` of its stream.
     chunk_left: u32,
-    /// Headers since the last [`Chunks::take_heads`].
-    heads: usize,
 }
 
 /// One chunk stream, and its newest message.
+#[derive(Default)]
 pub struct ChunkStream {
+    /// 0: it has not begun.
     id: u32,
     /// Time of the message, in milliseconds. It wraps.
     pub time: u32,
     delta: u32,
-    /// The newest time that had its own 32 bits.
-    extended: Option<u32>,
+    /// The newest time, if it had its own 32 bits.
+    extended: Option<[u8; 4]>,
     /// Type of the message.
     pub kind: u8,
     /// Bytes of the message.
@@ -50,44 +52,28 @@ pub struct ChunkStream {
 }
 
 /// Where a message goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Goes {
-    /// Into the media as it comes.
-    Out,
+    /// Nowhere.
+    #[default]
+    Nowhere,
     /// Into `part`, until it is whole.
     Part,
-    /// Nowhere.
-    Nowhere,
+    /// Into the media as it comes.
+    Out,
 }
 
 impl Chunks {
-    pub fn new() -> Chunks {
-        Chunks {
-            streams: Vec::new(),
-            size: CHUNK_BYTES_MIN,
-            at: 0,
-            chunk_left: 0,
-            heads: 0,
-        }
-    }
-
-    /// Sets the largest payload of a chunk, from the next chunk on.
-    pub fn set_size(&mut self, bytes: u32) -> Result<(), Fault> {
-        if bytes < CHUNK_BYTES_MIN {
-            return Err(Fault("its chunk size is less than 128 bytes"));
-        }
-        self.size = bytes;
-        Ok(())
-    }
-
-    /// Returns the stream whose chunk is being read.
-    pub fn current(&mut self) -> Option<&mut ChunkStream> {
-        self.streams.get_mut(self.at)
-    }
-
     /// Returns the stream with this id.
     pub fn stream(&mut self, id: u32) -> Option<&mut ChunkStream> {
-        self.streams.iter_mut().find(|stream| stream.id == id)
+        let mut all = std::iter::once(&mut self.current).chain(&mut self.others);
+        all.find(|stream| stream.id == id)
+    }
+
+    /// Returns the sum of this number of each message that is not whole.
+    pub fn sum(&self, number: impl Fn(&Vec<u8>) -> usize) -> usize {
+        let others = self.others.iter().map(|stream| number(&stream.part));
+        number(&self.current.part) + others.sum::<usize>()
     }
 
     /// Returns whether a header comes next.
@@ -97,106 +83,62 @@ impl Chunks {
 
     /// Returns the payload of the chunk in the input, or its part that has come.
     pub fn take_payload<'a>(&mut self, input: &mut &'a [u8]) -> &'a [u8] {
-        let count = input
-            .len()
-            .min(self.chunk_left as usize)
-            .min(PAYLOAD_BYTES_MAX);
+        let left = PAYLOAD_BYTES_MAX.min(self.chunk_left as usize);
+        let count = input.len().min(left);
         let (payload, rest) = input.split_at(count);
         *input = rest;
         self.chunk_left -= count as u32;
-        if let Some(stream) = self.streams.get_mut(self.at) {
-            stream.left -= count as u32;
-        }
+        self.current.left -= count as u32;
         payload
-    }
-
-    /// Returns the number of headers since the last call.
-    pub fn take_heads(&mut self) -> usize {
-        std::mem::take(&mut self.heads)
-    }
-
-    /// Returns the number of collected bytes, and of the bytes that the table allocates.
-    pub fn collected_bytes(&self) -> (usize, usize) {
-        let parts = || self.streams.iter().map(|stream| &stream.part);
-        let table = self.streams.capacity() * size_of::<ChunkStream>();
-        (
-            parts().map(Vec::len).sum(),
-            table + parts().map(Vec::capacity).sum::<usize>(),
-        )
     }
 
     /// Takes a header. `None`: not all of it has come. `Some(true)`: a message begins with it.
     pub fn take_head(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Fault> {
-        let Some((form, id, mut rest)) = basic(input) else {
+        let Some((form, id, rest)) = basic(input) else {
             return Ok(None);
         };
-        let at = self.streams.iter().position(|stream| stream.id == id);
-        let known = at.and_then(|at| self.streams.get(at));
-        let is_open = known.is_some_and(|stream| stream.left > 0);
-        match known {
-            Some(_) if is_open && form != 3 => {
-                return Err(Fault(
-                    "a message begins within another one of its chunk stream",
-                ));
-            }
-            None if form > 1 => {
-                return Err(Fault("a chunk stream begins with a header of type 2 or 3"));
-            }
-            None if self.streams.len() == STREAMS_MAX => {
-                return Err(Fault("it has more than 8 chunk streams"));
-            }
-            _ => {}
+        if self.current.id != id {
+            let mut others = self.others.iter_mut();
+            let stream = others.find(|stream| stream.id == id || stream.id == 0);
+            let stream = stream.ok_or(Fault("it has more than 8 chunk streams"))?;
+            std::mem::swap(&mut self.current, stream);
         }
-        let length_of_fields = [11, 7, 3, 0][usize::from(form & 3)];
-        let Some((fields, behind)) = rest.split_at_checked(length_of_fields) else {
+        let stream = &mut self.current;
+        let is_open = stream.left > 0;
+        if is_open && form != 3 {
+            return Err(Fault(
+                "a message begins within another one of its chunk stream",
+            ));
+        }
+        if stream.id == 0 && form > 1 {
+            return Err(Fault("a chunk stream begins with a header of type 2 or 3"));
+        }
+        let length = FIELDS_BYTES.get(usize::from(form)).copied();
+        let Some((fields, mut rest)) = rest.split_at_checked(length.unwrap_or_default()) else {
             return Ok(None);
         };
-        rest = behind;
-        // The time: of 24 bits, or of 32 behind the other fields.
-        let time = match (big_endian(fields.get(..3)), known) {
-            (Some(EXTENDED), _) => match big_endian(rest.get(..4)) {
-                Some(time) => {
-                    rest = rest.get(4..).unwrap_or_default();
-                    Some((time, Some(time)))
-                }
-                None => return Ok(None),
-            },
-            (Some(time), _) => Some((time, None)),
+        let (mut time, mut extended) = (fields.get(..3).map(big_endian), None);
+        if time == Some(EXTENDED) {
+            let Some((bytes, behind)) = rest.split_first_chunk() else {
+                return Ok(None);
+            };
+            (extended, rest) = (Some(*bytes), behind);
+            time = Some(u32::from_be_bytes(*bytes));
+        } else if let (None, Some(repeated)) = (time, stream.extended) {
             // Some publishers repeat the 32 bits in front of each chunk, some do not.
-            (
-                None,
-                Some(ChunkStream {
-                    extended: Some(time),
-                    ..
-                }),
-            ) => {
-                let expected = time.to_be_bytes();
-                let seen = rest.get(..4).unwrap_or(rest);
-                if expected.starts_with(seen) {
-                    match rest.get(4..) {
-                        Some(behind) => rest = behind,
-                        None => return Ok(None),
-                    }
-                }
-                None
+            match rest.strip_prefix(&repeated) {
+                Some(behind) => rest = behind,
+                None if rest.len() < 4 && repeated.starts_with(rest) => return Ok(None),
+                None => {}
             }
-            (None, _) => None,
-        };
-        *input = rest;
-        self.heads += 1;
-        self.at = at.unwrap_or_else(|| {
-            self.streams.push(ChunkStream::new(id));
-            self.streams.len() - 1
-        });
-        let Some(stream) = self.streams.get_mut(self.at) else {
-            return Ok(None);
-        };
-        if let Some((time, extended)) = time {
-            stream.extended = extended;
-            stream.delta = time;
         }
-        if let (Some(length), Some(kind)) = (big_endian(fields.get(3..6)), fields.get(6)) {
-            (stream.length, stream.kind) = (length, *kind);
+        *input = rest;
+        stream.id = id;
+        if let Some(time) = time {
+            (stream.delta, stream.extended) = (time, extended);
+        }
+        if let (Some(length), Some(kind)) = (fields.get(3..6), fields.get(6)) {
+            (stream.length, stream.kind) = (big_endian(length), *kind);
         }
         if !is_open {
             stream.time = match form {
@@ -212,20 +154,6 @@ impl Chunks {
 }
 
 impl ChunkStream {
-    fn new(id: u32) -> ChunkStream {
-        ChunkStream {
-            id,
-            time: 0,
-            delta: 0,
-            extended: None,
-            kind: 0,
-            length: 0,
-            left: 0,
-            goes: Goes::Nowhere,
-            part: Vec::new(),
-        }
-    }
-
     /// Collects a piece of the message. Allocates at most twice the collected bytes, and at most
     /// the length of the message.
     pub fn collect(&mut self, piece: &[u8]) {
@@ -241,25 +169,18 @@ impl ChunkStream {
 /// Returns the type of a header, its chunk stream, and what follows.
 fn basic(input: &[u8]) -> Option<(u8, u32, &[u8])> {
     let (first, rest) = input.split_first()?;
-    let form = first >> 6;
-    match (first & 0x3f, rest) {
-        (0, [low, rest @ ..]) => Some((form, 64 + u32::from(*low), rest)),
-        (1, [low, high, rest @ ..]) => Some((
-            form,
-            64 + u32::from(u16::from_le_bytes([*low, *high])),
-            rest,
-        )),
-        (0 | 1, _) => None,
-        (id, rest) => Some((form, u32::from(id), rest)),
-    }
+    let (id, rest) = match (first & 0x3f, rest) {
+        (0, [low, rest @ ..]) => (64 + u32::from(*low), rest),
+        (1, [low, high, rest @ ..]) => (64 + u32::from(u16::from_le_bytes([*low, *high])), rest),
+        (0 | 1, _) => return None,
+        (id, rest) => (u32::from(id), rest),
+    };
+    Some((first >> 6, id, rest))
 }
 
 /// Returns the number that at most four bytes are.
-pub fn big_endian(bytes: Option<&[u8]>) -> Option<u32> {
-    let bytes = bytes?;
-    Some(
-        bytes
-            .iter()
-            .fold(0, |number, byte| number << 8 | u32::from(*byte)),
-    )
+pub fn big_endian(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .fold(0, |all, byte| all << 8 | u32::from(*byte))
 }

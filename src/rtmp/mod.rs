@@ -1,17 +1,18 @@
 //! RTMP of a publisher (Adobe's RTMP 1.0): a state machine over bytes. Its output is an FLV file.
 //!
 //! ```text
-//!   bytes ─▶ handshake ─▶ chunk ─▶ messages ─┬─ command ─▶ answers, Event::Request, Event::End
-//!                                            └─ tag ─────▶ FLV, once the request is admitted
+//!   bytes ─▶ handshake ─▶ chunk ─▶ messages ─┬─ command ─▶ answers, Event::Publish, Event::End
+//!                                            └─ tag ─────▶ FLV, once the publisher is admitted
 //! ```
 //!
-//! It knows no sockets and no tokens. The caller reads until there is an [`Event::Request`], asks
-//! whether it is admitted, and calls [`Publisher::admit`] or [`Publisher::refuse`]. It plays
+//! It knows no sockets and no tokens. The caller reads until there is an [`Event::Publish`], asks
+//! whether that is admitted, and calls [`Publisher::admit`] or [`Publisher::refuse`]. It plays
 //! nothing, and speaks neither RTMPE nor RTMPT.
 //!
 //! Bounds: at most [`COMMANDS_MAX`] commands, each with a short answer; at most
-//! [`COLLECTED_BYTES_MAX`] of messages that are not whole, in at most twice the memory. Sound and
-//! pictures pass as they come, unless two messages are interleaved.
+//! [`COLLECTED_BYTES_MAX`] of messages that are not whole, in at most twice the memory, and
+//! [`COMMAND_BYTES_MAX`] before the publisher is admitted. Sound and pictures pass as they come,
+//! unless two messages are interleaved.
 
 mod amf;
 mod chunk;
@@ -19,8 +20,10 @@ mod command;
 mod tag;
 
 use chunk::{Chunks, Goes, big_endian};
-use command::{Asked, Session, WINDOW_BYTES, push_acknowledgement, push_start, push_status};
-use tag::{FlvWriter, is_media, script};
+use command::{Session, push_acknowledgement, push_start, push_status};
+use tag::{FlvWriter, script};
+
+use crate::format::flv::{AUDIO, SCRIPT, VIDEO};
 
 /// The handshake is a version and then twice this number of bytes, in each direction.
 const HANDSHAKE_BYTES: usize = 1536;
@@ -32,18 +35,20 @@ const COMMAND_BYTES_MAX: u32 = 8 * 1024;
 const COLLECTED_BYTES_MAX: usize = 256 * 1024;
 /// A control message has at most ten bytes.
 const CONTROL_BYTES_MAX: u32 = 16;
-/// Media that is returned at a time, and one chunk.
+/// What is read at a time: media, but for one piece and what has waited for it, and chunks.
 const MEDIA_BYTES_MAX: usize = 64 * 1024;
+const CHUNKS_MAX: usize = 16;
+/// The chunk size before the peer sets one, and the smallest that is taken. Smaller chunks cost
+/// more than their bytes.
+const CHUNK_BYTES_MIN: u32 = 128;
+/// The window that is announced, in bytes: a publisher is acknowledged as often.
+const WINDOW_BYTES: u32 = 2_500_000;
 /// The smallest window of the peer's that is taken.
 const WINDOW_BYTES_MIN: u32 = 64 * 1024;
-
-/// Cost of a chunk besides its bytes, in bytes of media.
-const CHUNK_COST: usize = 32;
 
 const SET_CHUNK_SIZE: u8 = 1;
 const ABORT: u8 = 2;
 const ACKNOWLEDGEMENT_SIZE: u8 = 5;
-const CONTROL: std::ops::RangeInclusive<u8> = 1..=6;
 const DATA: u8 = 18;
 const COMMAND: u8 = 20;
 /// The same in AMF3: a byte, and then as in AMF0.
@@ -59,32 +64,22 @@ pub struct Fault(pub &'static str);
 pub enum Event {
     /// Nothing more can be read now.
     More,
-    /// Media was appended. There may be more.
+    /// There may be more. Media may have been appended.
     Media,
-    /// The peer wants something. It is not read on before the caller has decided.
-    Request(Request),
+    /// The peer asks to publish a stream of this name, decoded; or why that is no name. It is not
+    /// read on before the caller has decided.
+    Publish(Result<Vec<u8>, &'static str>),
     /// The stream is complete.
     End,
 }
 
-/// What a peer wants.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Request {
-    /// To publish a stream of this name, decoded; or why that is no name.
-    Publish { name: Result<Vec<u8>, &'static str> },
-    /// To play a stream of this name. `host`: how the peer names the server.
-    Play { name: Vec<u8>, host: Box<str> },
-}
-
 /// A peer that publishes.
+#[derive(Default)]
 pub struct Publisher {
     /// Bytes of the handshake that have come.
     handshake: usize,
     chunks: Chunks,
     session: Session,
-    commands: usize,
-    /// Whether its media is taken.
-    is_admitted: bool,
     /// Whether a message passes into the media, so that others must wait.
     is_passing: bool,
     /// Tags of messages that waited for the passing one.
@@ -102,34 +97,21 @@ pub struct Publisher {
 
 impl Publisher {
     /// Begins with the handshake. `None`: this program does not speak RTMP.
-    pub fn new() -> Option<Publisher> {
-        Some(Publisher {
-            handshake: 0,
-            chunks: Chunks::new(),
-            session: Session::default(),
-            commands: 0,
-            is_admitted: false,
-            is_passing: false,
-            waiting: Vec::new(),
-            flv: FlvWriter::default(),
-            answers: Vec::new(),
-            next: None,
-            received: 0,
-            acknowledged: 0,
+    pub fn new(http_port: u16) -> Option<Publisher> {
+        let mut publisher = Publisher {
             window: WINDOW_BYTES,
-        })
+            ..Publisher::default()
+        };
+        publisher.chunks.size = CHUNK_BYTES_MIN;
+        publisher.session.http_port = http_port;
+        Some(publisher)
     }
 
     /// Returns the bytes that are allocated, its own included.
     pub fn memory_bytes(&self) -> usize {
-        let (_, parts) = self.chunks.collected_bytes();
         let queued = self.waiting.capacity() + self.answers.capacity();
-        size_of::<Publisher>() + parts + queued + self.session.memory_bytes()
-    }
-
-    /// Returns the cost of the chunks since the last call, in bytes of media.
-    pub fn take_cost(&mut self) -> usize {
-        CHUNK_COST * self.chunks.take_heads()
+        let named = self.session.app.len() + self.session.host.len();
+        size_of::<Publisher>() + self.chunks.sum(Vec::capacity) + queued + named
     }
 
     /// Reads from the input, and leaves there a header that is not whole. Appends media once the
@@ -156,8 +138,10 @@ impl Publisher {
         if self.handshake <= 2 * HANDSHAKE_BYTES {
             return Ok(Event::More);
         }
-        while media.len() < MEDIA_BYTES_MAX {
+        let mut chunks_left = CHUNKS_MAX;
+        while chunks_left > 0 && media.len() < MEDIA_BYTES_MAX {
             if self.chunks.is_between() {
+                chunks_left -= 1;
                 match self.chunks.take_head(input)? {
                     None => return Ok(Event::More),
                     Some(true) => self.begin_message(media)?,
@@ -168,7 +152,7 @@ impl Publisher {
             if let Some(event) = self.take_payload(payload, media)? {
                 return Ok(event);
             }
-            if !self.chunks.is_between() {
+            if input.is_empty() {
                 return Ok(Event::More);
             }
         }
@@ -180,23 +164,27 @@ impl Publisher {
         if self.handshake == 0
             && let Some((version, rest)) = input.split_first()
         {
-            if *version != VERSION {
-                return Err(match version {
-                    0x16 => Fault("it begins as TLS does; for rtmps a proxy takes TLS off"),
-                    b'A'..=b'Z' => Fault("it begins as HTTP does; --listen is for that"),
-                    _ => Fault("it does not begin as RTMP does"),
-                });
+            match *version {
+                VERSION => {}
+                0x16 => {
+                    return Err(Fault(
+                        "it speaks TLS; for rtmps, put a proxy with TLS in front",
+                    ));
+                }
+                b'A'..=b'Z' => {
+                    return Err(Fault("it speaks HTTP; send that to the port of --listen"));
+                }
+                _ => return Err(Fault("it does not speak RTMP")),
             }
             (self.handshake, *input) = (1, rest);
             self.answers.push(VERSION);
             // Time and version 0, and bytes that are the same for everybody: they prove nothing.
             self.answers.extend_from_slice(&[0; HANDSHAKE_BYTES]);
         }
-        for is_echoed in [true, false] {
-            let end = if is_echoed { 1 } else { 1 + HANDSHAKE_BYTES } + HANDSHAKE_BYTES;
+        for end in [1 + HANDSHAKE_BYTES, 1 + 2 * HANDSHAKE_BYTES] {
             let count = input.len().min(end.saturating_sub(self.handshake));
             let (bytes, rest) = input.split_at(count);
-            if is_echoed {
+            if end == 1 + HANDSHAKE_BYTES {
                 self.answers.extend_from_slice(bytes);
             }
             (self.handshake, *input) = (self.handshake + count, rest);
@@ -206,32 +194,26 @@ impl Publisher {
 
     /// Decides where a message goes.
     fn begin_message(&mut self, media: &mut Vec<u8>) -> Result<(), Fault> {
-        let (is_admitted, is_passing) = (self.is_admitted, self.is_passing);
-        let Some(stream) = self.chunks.current() else {
-            return Ok(());
-        };
+        let stream = &mut self.chunks.current;
         stream.goes = match (stream.kind, stream.length) {
-            (COMMAND | COMMAND_AMF3, length) if length > COMMAND_BYTES_MAX => {
-                return Err(Fault("a command is longer than 8 KiB"));
+            (_, 0) => Goes::Nowhere,
+            (COMMAND | COMMAND_AMF3, ..=COMMAND_BYTES_MAX) => Goes::Part,
+            (COMMAND | COMMAND_AMF3, _) => return Err(Fault("a command is longer than 8 KiB")),
+            // Control messages.
+            (1..=6, ..=CONTROL_BYTES_MAX) => Goes::Part,
+            (1..=6, _) => Goes::Nowhere,
+            (AUDIO | VIDEO | DATA | DATA_AMF3, _) if !self.session.is_admitted => Goes::Nowhere,
+            (AUDIO | VIDEO, length) if !self.is_passing => {
+                self.is_passing = true;
+                self.flv.begin((stream.kind, length, stream.time), media);
+                Goes::Out
             }
-            (COMMAND | COMMAND_AMF3, _) => Goes::Part,
-            (kind, length) if CONTROL.contains(&kind) => match length <= CONTROL_BYTES_MAX {
-                true => Goes::Part,
-                false => Goes::Nowhere,
-            },
-            (kind, _) if !(is_media(kind) || matches!(kind, DATA | DATA_AMF3)) => {
+            (AUDIO | VIDEO | DATA | DATA_AMF3, _) => Goes::Part,
+            _ => {
                 return Err(Fault(
                     "a message is of no type that a publisher sends; its encoder must write FLV",
                 ));
             }
-            (_, 0) => Goes::Nowhere,
-            _ if !is_admitted => Goes::Nowhere,
-            (kind, length) if is_media(kind) && !is_passing => {
-                self.is_passing = true;
-                self.flv.begin((kind, length, stream.time), media);
-                Goes::Out
-            }
-            _ => Goes::Part,
         };
         Ok(())
     }
@@ -242,56 +224,46 @@ impl Publisher {
         payload: &[u8],
         media: &mut Vec<u8>,
     ) -> Result<Option<Event>, Fault> {
-        let (collected, _) = self.chunks.collected_bytes();
-        let Some(stream) = self.chunks.current() else {
-            return Ok(None);
-        };
+        let collected = self.chunks.sum(Vec::len) + self.waiting.len() + payload.len();
+        let stream = &mut self.chunks.current;
         match stream.goes {
-            Goes::Nowhere => return Ok(None),
+            Goes::Nowhere => {}
             Goes::Out => media.extend_from_slice(payload),
-            Goes::Part => {
-                if collected + self.waiting.len() + payload.len() > COLLECTED_BYTES_MAX {
-                    return Err(Fault("more than 256 KiB of its messages are not whole"));
-                }
-                stream.collect(payload);
+            // Publishers send one command after the other.
+            Goes::Part if collected > COMMAND_BYTES_MAX as usize && !self.session.is_admitted => {
+                return Err(Fault("more than 8 KiB of its commands are not whole"));
             }
-        }
-        if stream.left > 0 {
-            return Ok(None);
-        }
-        let (kind, time, length) = (stream.kind, stream.time, stream.length);
-        match std::mem::replace(&mut stream.goes, Goes::Nowhere) {
-            Goes::Part => {
-                let message = std::mem::take(&mut stream.part);
-                self.take_message((kind, time), &message, media)
+            Goes::Part if collected > COLLECTED_BYTES_MAX => {
+                return Err(Fault("more than 256 KiB of its messages are not whole"));
             }
+            Goes::Part => stream.collect(payload),
+        }
+        match stream.goes {
+            _ if stream.left > 0 => Ok(None),
+            Goes::Nowhere => Ok(None),
+            Goes::Part => self.take_message(media),
             Goes::Out => {
-                FlvWriter::end(length, media);
-                media.append(&mut self.waiting);
-                self.waiting = Vec::new();
+                FlvWriter::end(stream.length, media);
+                media.extend_from_slice(&std::mem::take(&mut self.waiting));
                 self.is_passing = false;
                 Ok(None)
             }
-            Goes::Nowhere => Ok(None),
         }
     }
 
     /// Takes a message that was collected.
-    fn take_message(
-        &mut self,
-        (kind, time): (u8, u32),
-        message: &[u8],
-        media: &mut Vec<u8>,
-    ) -> Result<Option<Event>, Fault> {
-        let message = match kind {
+    fn take_message(&mut self, media: &mut Vec<u8>) -> Result<Option<Event>, Fault> {
+        let stream = &mut self.chunks.current;
+        let (message, kind, time) = (std::mem::take(&mut stream.part), stream.kind, stream.time);
+        let body = match kind {
             DATA_AMF3 | COMMAND_AMF3 => message.get(1..).unwrap_or_default(),
-            _ => message,
+            _ => &message,
         };
         let tag = match kind {
-            COMMAND | COMMAND_AMF3 => return self.take_command(message),
-            DATA | DATA_AMF3 => script(message).map(|script| (DATA, script)),
-            kind if is_media(kind) => Some((kind, message)),
-            kind => return self.take_control(kind, message).map(|()| None),
+            COMMAND | COMMAND_AMF3 => return self.session.take(body, &mut self.answers),
+            DATA | DATA_AMF3 => script(body).map(|script| (SCRIPT, script)),
+            AUDIO | VIDEO => Some((kind, body)),
+            _ => return self.take_control(kind, body).map(|()| None),
         };
         if let Some((kind, body)) = tag {
             let out = match self.is_passing {
@@ -303,27 +275,15 @@ impl Publisher {
         Ok(None)
     }
 
-    fn take_command(&mut self, message: &[u8]) -> Result<Option<Event>, Fault> {
-        self.commands += 1;
-        if self.commands > COMMANDS_MAX {
-            return Err(Fault("it has sent more than 32 commands"));
-        }
-        match self.session.take(message, &mut self.answers)? {
-            Asked::Request(_) if self.is_admitted => {
-                Err(Fault("it asks for a second stream; a connection has one"))
-            }
-            Asked::Request(request) => Ok(Some(Event::Request(request))),
-            Asked::End => Ok(self.is_admitted.then_some(Event::End)),
-            Asked::Nothing => Ok(None),
-        }
-    }
-
     fn take_control(&mut self, kind: u8, message: &[u8]) -> Result<(), Fault> {
-        let Some(number) = big_endian(message.get(..4)) else {
+        let Some(number) = message.get(..4).map(big_endian) else {
             return Ok(());
         };
         match kind {
-            SET_CHUNK_SIZE => self.chunks.set_size(number)?,
+            SET_CHUNK_SIZE if number < CHUNK_BYTES_MIN => {
+                return Err(Fault("its chunk size is less than 128 bytes"));
+            }
+            SET_CHUNK_SIZE => self.chunks.size = number,
             ACKNOWLEDGEMENT_SIZE => self.window = number.max(WINDOW_BYTES_MIN),
             ABORT => {
                 if let Some(stream) = self.chunks.stream(number) {
@@ -338,13 +298,13 @@ impl Publisher {
         Ok(())
     }
 
-    /// Admits the request. Sound and pictures are media from now on.
+    /// Admits the publisher. Sound and pictures are media from now on.
     pub fn admit(&mut self) {
-        self.is_admitted = true;
+        self.session.is_admitted = true;
         push_start(&mut self.answers);
     }
 
-    /// Refuses the request. `code`: as `NetStream.Publish.Denied`.
+    /// Refuses the publisher. `code`: as `NetStream.Publish.Denied`.
     pub fn refuse(&mut self, code: &str, description: &str) {
         push_status("error", code, description, &mut self.answers);
     }

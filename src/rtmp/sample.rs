@@ -1,6 +1,6 @@
 //! What publishers send, for tests.
 
-use super::amf::{push_null, push_number, push_object, push_string};
+use super::amf::Value;
 
 /// A message in chunks of this size. `chunk_stream`: below 64.
 pub fn message(
@@ -28,25 +28,23 @@ pub fn message(
 /// A command without properties, with this text.
 pub fn command(name: &str, id: f64, text: Option<&str>) -> Vec<u8> {
     let mut body = Vec::new();
-    push_string(&mut body, name);
-    push_number(&mut body, id);
-    push_null(&mut body);
-    if let Some(text) = text {
-        push_string(&mut body, text);
-    }
+    let values = [Value::Text(name), Value::Number(id), Value::Null];
+    let values = values.into_iter().chain(text.map(Value::Text));
+    values.for_each(|value| value.push(&mut body));
     message((3, 20, 0), &body, 128)
 }
 
 /// The command `connect`.
 pub fn connect(app: &str, url: &str) -> Vec<u8> {
     let mut body = Vec::new();
-    push_string(&mut body, "connect");
-    push_number(&mut body, 1.0);
-    push_object(
-        &mut body,
-        &[("app", app), ("tcUrl", url)],
-        Some(("fpad", 0.0)),
-    );
+    let properties = [
+        ("app", Value::Text(app)),
+        ("tcUrl", Value::Text(url)),
+        ("fpad", Value::Number(0.0)),
+    ];
+    let properties = Value::Object(&properties);
+    let values = [Value::Text("connect"), Value::Number(1.0), properties];
+    values.iter().for_each(|value| value.push(&mut body));
     message((3, 20, 0), &body, 128)
 }
 

@@ -1,7 +1,7 @@
 //! Messages as FLV tags (Adobe Flash Video File Format 10.1, annex E).
 
-use super::chunk::big_endian;
-use crate::format::flv::{AUDIO, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
+use super::amf::Values;
+use crate::format::flv::{PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES};
 
 /// Name of a message that sets the stream's metadata (AMF0 string). FLV has what follows it.
 const SET_DATA_FRAME: &[u8] = b"\x02\0\x0d@setDataFrame";
@@ -67,15 +67,8 @@ pub fn script(message: &[u8]) -> Option<&[u8]> {
     match message.strip_prefix(SET_DATA_FRAME) {
         Some(script) => Some(script).filter(|script| !script.is_empty()),
         None => {
-            let name = message.strip_prefix(b"\x02")?;
-            let length = big_endian(name.get(..2))? as usize;
-            let name = name.get(2..)?.get(..length)?;
+            let name = Values(message).string()?;
             name.starts_with(ON).then_some(message)
         }
     }
-}
-
-/// Returns whether a message is sound or pictures.
-pub fn is_media(kind: u8) -> bool {
-    matches!(kind, AUDIO | VIDEO)
 }

@@ -1,5 +1,6 @@
 use super::sample::{asking, command, connect, handshake, message};
 use super::*;
+use std::collections::VecDeque;
 
 /// A publisher, with the results so far.
 struct Stage {
@@ -7,14 +8,14 @@ struct Stage {
     rest: Vec<u8>,
     media: Vec<u8>,
     answers: Vec<u8>,
-    requests: Vec<Request>,
+    requests: Vec<Result<Vec<u8>, &'static str>>,
     end: Option<Result<(), Fault>>,
 }
 
 impl Stage {
     fn new() -> Stage {
         Stage {
-            publisher: Publisher::new().expect("it is built in"),
+            publisher: Publisher::new(8000).expect("it is built in"),
             rest: Vec::new(),
             media: Vec::new(),
             answers: Vec::new(),
@@ -42,16 +43,16 @@ impl Stage {
             let mut media = Vec::new();
             match self.publisher.read(&mut input, &mut media) {
                 Ok(Event::More) => break,
-                Ok(Event::Media) => assert!(!media.is_empty()),
-                Ok(Event::Request(request)) => {
+                Ok(Event::Media) => {}
+                Ok(Event::Publish(name)) => {
                     self.publisher.admit();
-                    self.requests.push(request);
+                    self.requests.push(name);
                 }
                 Ok(Event::End) => self.end = Some(Ok(())),
                 Err(fault) => self.end = Some(Err(fault)),
             }
             self.media.append(&mut media);
-            let (collected, _) = self.publisher.chunks.collected_bytes();
+            let collected = self.publisher.chunks.sum(Vec::len);
             assert!(collected + self.publisher.waiting.len() <= COLLECTED_BYTES_MAX + 15);
         }
         self.answers.extend(self.publisher.take_answers(false));
@@ -116,8 +117,7 @@ fn recordings_give_the_flv_that_the_publisher_was_given() {
         let mut stage = Stage::new();
         stage.send(sent);
         assert_eq!(stage.end, Some(Ok(())), "{publisher}");
-        let name = Ok(b"demo".to_vec());
-        assert_eq!(stage.requests, [Request::Publish { name }], "{publisher}");
+        assert_eq!(stage.requests, [Ok(b"demo".to_vec())], "{publisher}");
         assert!(stage.media == flv, "{publisher}");
         let mut bytewise = Stage::new();
         sent.iter().for_each(|byte| bytewise.send(&[*byte]));
@@ -157,6 +157,39 @@ fn recordings_may_be_split_anywhere() {
             assert!(stage.answers == whole.answers, "{publisher} at {at}");
             assert_eq!(stage.end, Some(Ok(())), "{publisher} at {at}");
         }
+    }
+}
+
+/// Each recording's sound and pictures again, in pairs whose chunks alternate.
+#[test]
+fn recordings_may_interleave_their_messages() {
+    for (publisher, sent, flv) in RECORDINGS {
+        let mut whole = Stage::new();
+        whole.send(sent);
+        let mut stage = Stage::admitted();
+        let tags = whole.tags();
+        let mut rest = &tags[..];
+        while let Some((tag, behind)) = rest.split_first() {
+            let other = behind.first().filter(|other| tag.0 != 18 && other.0 != 18);
+            let pair = [Some(tag), other].into_iter().flatten();
+            rest = &rest[pair.clone().count()..];
+            let mut pair = [4, 6]
+                .into_iter()
+                .zip(pair)
+                .map(|(id, (kind, time, body))| {
+                    let bytes = message((id, *kind, *time), body, 128);
+                    let (first, rest) = bytes.split_at(bytes.len().min(12 + 128));
+                    let chunks = std::iter::once(first).chain(rest.chunks(1 + 128));
+                    chunks.map(<[u8]>::to_vec).collect::<VecDeque<_>>()
+                });
+            let mut pair = [pair.next(), pair.next()].map(Option::unwrap_or_default);
+            while pair.iter().any(|chunks| !chunks.is_empty()) {
+                let chunks = pair.iter_mut().filter_map(VecDeque::pop_front);
+                chunks.for_each(|chunk| stage.send(&chunk));
+            }
+        }
+        assert!(stage.tags() == whole.tags(), "{publisher}");
+        assert!(stage.media == flv, "{publisher}");
     }
 }
 
@@ -238,6 +271,20 @@ fn times_have_32_bits_and_wrap() {
     }
 }
 
+/// librtmp begins a chunk stream so. Its time is a delta from 0, also if it has 32 bits.
+#[test]
+fn a_chunk_stream_may_begin_with_a_header_of_type_1() {
+    let mut stage = Stage::admitted();
+    stage.send(&[0x44, 0, 0, 40, 0, 0, 1, 9, b'a']);
+    stage.send(&[0x44, 0xff, 0xff, 0xff, 0, 0, 1, 9, 1, 0, 0, 0, b'b']);
+    stage.send(&[0x84, 0, 0, 2, b'c']);
+    let expected = [(40, b"a"), (0x0100_0028, b"b"), (0x0100_002a, b"c")];
+    assert_eq!(
+        stage.tags(),
+        expected.map(|(time, body)| (9, time, body.to_vec()))
+    );
+}
+
 /// OBS goes back in time by adding nearly 2^32, and the delta of a header of type 0 is its time.
 #[test]
 fn deltas_are_added_modulo_2_to_the_32() {
@@ -286,6 +333,46 @@ fn media_passes_as_it_comes() {
             .media
             .starts_with(b"FLV\x01\x05\0\0\0\x09\0\0\0\0\x09\0\x01\x90")
     );
+}
+
+/// The longest message goes out while it comes, and is kept nowhere.
+#[test]
+fn a_message_of_16_mib_passes() {
+    let body = vec![7; 0xff_ffff];
+    let bytes = message((6, 9, 0), &body, 4096);
+    let mut stage = Stage::admitted();
+    stage.send(&message((2, 1, 0), &4096_u32.to_be_bytes(), 128));
+    for piece in bytes.chunks(300_000) {
+        stage.send(piece);
+        assert!(stage.publisher.memory_bytes() < size_of::<Publisher>() + 4 * 1024);
+    }
+    assert!(stage.tags() == [(9, 0, body)]);
+}
+
+/// Of each type that a publisher sends.
+#[test]
+fn empty_messages_are_ignored() {
+    for kind in [1, 2, 3, 4, 5, 6, 8, 9, 15, 17, 18, 20] {
+        for mut stage in [Stage::new(), Stage::admitted()] {
+            if stage.requests.is_empty() {
+                stage.send(&handshake());
+            }
+            stage.send(&[message((5, kind, 0), b"", 128), vec![0xc5, 0xc5]].concat());
+            assert_eq!((stage.end, stage.media.len()), (None, 0), "{kind}");
+        }
+    }
+}
+
+/// Flash's other encoding: a byte in front.
+#[test]
+fn a_command_may_come_as_amf3() {
+    let mut body = vec![0];
+    body.extend_from_slice(&connect("live", "rtmp://h/live")[12..]);
+    let mut stage = Stage::new();
+    stage.send(&handshake());
+    stage.send(&message((3, 17, 0), &body, 128));
+    stage.send(&command("publish", 2.0, Some("s")));
+    assert_eq!(stage.requests, [Ok(b"s".to_vec())]);
 }
 
 #[test]
@@ -369,13 +456,13 @@ fn a_first_byte_that_is_not_rtmps_is_not_answered() {
     for (bytes, reason) in [
         (
             &b"\x16\x03\x01"[..],
-            "it begins as TLS does; for rtmps a proxy takes TLS off",
+            "it speaks TLS; for rtmps, put a proxy with TLS in front",
         ),
         (
             b"GET / HTTP/1.1",
-            "it begins as HTTP does; --listen is for that",
+            "it speaks HTTP; send that to the port of --listen",
         ),
-        (b"\x06", "it does not begin as RTMP does"),
+        (b"\x06", "it does not speak RTMP"),
     ] {
         let mut stage = Stage::new();
         stage.send(bytes);
@@ -426,12 +513,12 @@ fn a_name_is_the_key_without_a_query_or_the_last_part_of_the_app() {
         stage.send(&connect(app, "rtmp://h/live"));
         stage.send(&command("publish", 2.0, Some(key)));
         let name = name.map(|name| name.as_bytes().to_vec());
-        assert_eq!(stage.requests, [Request::Publish { name }], "{app} {key}");
+        assert_eq!(stage.requests, [name], "{app} {key}");
     }
 }
 
 #[test]
-fn a_player_is_known_with_the_host_that_it_names() {
+fn a_player_is_told_where_the_stream_is_watched() {
     for (url, host) in [
         ("rtmp://a.example/live", "a.example"),
         ("rtmp://user:word@a.example:1935/live?x", "a.example"),
@@ -443,8 +530,16 @@ fn a_player_is_known_with_the_host_that_it_names() {
         stage.send(&handshake());
         stage.send(&connect("live", url));
         stage.send(&command("play", 2.0, Some("demo")));
-        let (name, host) = (b"demo".to_vec(), host.into());
-        assert_eq!(stage.requests, [Request::Play { name, host }], "{url}");
+        let told = String::from_utf8_lossy(&stage.answers).into_owned();
+        let watched_at = format!("http://{host}:8000/stream/demo");
+        assert!(
+            told.contains("NetStream.Play.Failed") && told.contains(&watched_at),
+            "{told}"
+        );
+        assert_eq!(
+            stage.fault(),
+            "it asks to play; streams are watched over HTTP"
+        );
     }
 }
 
@@ -593,7 +688,7 @@ fn what_comes_is_acknowledged() {
 /// Nothing is allocated by a length that is only announced.
 #[test]
 fn memory_goes_with_what_has_come() {
-    let few = size_of::<Publisher>() + chunk::STREAMS_MAX * 128 + 4 * 1024;
+    let few = size_of::<Publisher>() + 4 * 1024;
     let mut stage = Stage::admitted();
     for id in 3..10 {
         let announced = [id, 0, 0, 0, 0xff, 0xff, 0xff, 9, 1, 0, 0, 0];
@@ -617,7 +712,23 @@ fn memory_goes_with_what_has_come() {
         "more than 256 KiB of its messages are not whole"
     );
     assert!(most <= few + 2 * COLLECTED_BYTES_MAX, "{most}");
-    // Before it is admitted, only commands are collected.
+    // Before it is admitted, only commands are collected, and one at a time.
+    let mut stage = Stage::new();
+    stage.send(&handshake());
+    for id in 3..11 {
+        stage.send(&[id, 0, 0, 0, 0, 0x20, 0, 20, 0, 0, 0, 0]);
+        stage.send(&[7; 128]);
+    }
+    while stage.end.is_none() {
+        for id in 3..11 {
+            stage.send(&[&[0xc0 | id][..], &[7; 128]].concat());
+        }
+        assert!(stage.publisher.memory_bytes() < few + 2 * COMMAND_BYTES_MAX as usize);
+    }
+    assert_eq!(
+        stage.fault(),
+        "more than 8 KiB of its commands are not whole"
+    );
     let mut stage = Stage::new();
     stage.send(&handshake());
     stage.send(&message((4, 18, 0), &[7; 200_000], 128));
@@ -629,7 +740,7 @@ fn memory_goes_with_what_has_come() {
 fn values_are_skipped_without_recursion_and_counts_are_not_believed() {
     let skip = |bytes: &[u8]| {
         let mut values = amf::Values(bytes);
-        values.skip().map(|()| values.0.len())
+        values.skip(amf::DEPTH_MAX).map(|()| values.0.len())
     };
     let nested = |depth: usize| {
         let open = [3, 0, 1, b'a'].repeat(depth);

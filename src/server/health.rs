@@ -16,7 +16,7 @@ const WELL: &[u8] = b"HTTP/1.1 200 ";
 /// Connects to the first listener. Errors name it, and the response if there was one.
 pub fn health(config: &Config) -> Result<(), String> {
     let Some(listen) = config.listen.first() else {
-        return Err("there is no listener to ask by".to_owned());
+        return Err("there is no --listen to connect to".to_owned());
     };
     let (place, answer) = match listen {
         Listen::Tcp(bind) => {
@@ -38,7 +38,7 @@ pub fn health(config: &Config) -> Result<(), String> {
             (path.display().to_string(), answer)
         }
     };
-    answer.map_err(|error| format!("no server that is well answers at {place}: {error}"))
+    answer.map_err(|error| format!("no healthy server answers at {place}: {error}"))
 }
 
 /// Returns the address at which this host reaches a socket of its own.
@@ -73,6 +73,6 @@ fn ask(config: &Config, mut stream: impl Read + Write, own: IpAddr) -> io::Resul
     if answer == *WELL {
         Ok(())
     } else {
-        Err(io::Error::other("it does not say that it is"))
+        Err(io::Error::other("its answer is not 200 OK"))
     }
 }

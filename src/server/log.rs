@@ -279,7 +279,7 @@ impl AccessLog {
         if self.lines.push(line) {
             return None;
         }
-        self.leave_out(1, "nobody takes its lines")
+        self.leave_out(1, "its reader does not read them")
     }
 
     /// Opens the file again, which another program may have moved.
@@ -295,7 +295,7 @@ impl AccessLog {
                 Report::Written(_) => self.caught_up(),
                 Report::Lost(_, lines, error) => self.leave_out(lines, &error.to_string()),
                 Report::NotReopened(error) => Some(format!(
-                    "level=error event=access-log-not-reopened detail=\"{error}; lines go where they went\""
+                    "level=error event=access-log-not-reopened detail=\"{error}; lines still go to the old file\""
                 )),
             };
             if news.is_some() {
@@ -310,7 +310,7 @@ impl AccessLog {
         let is_first = self.left_out == 0;
         self.left_out += lines;
         is_first.then(|| {
-            format!("level=error event=access-log-not-written detail=\"{why}; lines are left out\"")
+            format!("level=error event=access-log-not-written detail=\"{why}; lines are dropped\"")
         })
     }
 

@@ -44,7 +44,6 @@ mod tcp;
 pub mod udp;
 
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::event::Event;
@@ -115,12 +114,10 @@ struct Server {
 }
 
 /// What clients of a listener speak.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Protocol {
-    Http {
-        /// Whether the service manager opened the listener.
-        is_passed: bool,
-    },
+    Http,
+    /// The same. The service manager opened the listener.
+    HttpPassed,
     Rtmp,
 }
 
@@ -245,7 +242,7 @@ impl Server {
     }
 
     fn begin_to_end(&mut self, now: Instant) {
-        let detail = "told to end; viewers get what is buffered";
+        let detail = "the server received a signal to end; viewers get the rest";
         self.console
             .tell(&format!("level=info event=ending detail=\"{detail}\""));
         self.manager.notify("STOPPING=1");
@@ -300,8 +297,13 @@ impl Server {
                 match self.listeners[index].listener.accept() {
                     Ok((stream, peer)) => {
                         self.cannot_accept = false;
-                        let protocol = self.listeners[index].protocol;
-                        self.accepted((stream, peer), protocol, now);
+                        let id = match self.listeners[index].protocol {
+                            Protocol::Rtmp => self.relay.accepted_rtmp(peer, now),
+                            Protocol::Http | Protocol::HttpPassed => self.relay.accepted(peer, now),
+                        };
+                        if let Some(id) = id {
+                            self.accepted(id, stream, now);
+                        }
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.listeners[index].is_ready = false;
@@ -322,22 +324,12 @@ impl Server {
     fn tell_of_pause(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.cannot_accept, true) {
             self.console.tell(&format!(
-                "level=warn event=accepting-paused detail=\"{error}; newcomers wait\""
+                "level=warn event=accepting-paused detail=\"{error}; new connections wait until others close\""
             ));
         }
     }
 
-    fn accepted(
-        &mut self,
-        (stream, peer): (mio::net::TcpStream, SocketAddr),
-        protocol: Protocol,
-        now: Instant,
-    ) {
-        let id = match protocol {
-            Protocol::Http { .. } => self.relay.accepted(peer, now),
-            Protocol::Rtmp => self.relay.accepted_rtmp(peer, now),
-        };
-        let Some(id) = id else { return };
+    fn accepted(&mut self, id: ConnectionId, stream: mio::net::TcpStream, now: Instant) {
         if self
             .sockets
             .insert(id, stream, self.poll.registry())

@@ -197,7 +197,7 @@ impl Server {
         let tokens = self.open_disk(config, predecessor.as_mut(), (waker, sandbox))?;
         if !is_gated {
             self.console.tell(
-                "level=warn event=open detail=\"without --token-server anyone may stream and watch\"",
+                "level=warn event=open detail=\"without --token-server anyone may publish and watch\"",
             );
         }
         let mut inherited = Inherited::take()
@@ -251,7 +251,7 @@ impl Server {
         self.disk = Some(disk);
         if torn_bytes > 0 {
             self.console.tell(&format!(
-                "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a change that nobody was told of\""
+                "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a crash damaged the last change, which no call had been told of\""
             ));
         }
         Ok(Some(tokens))
@@ -278,16 +278,16 @@ impl Server {
                         match predecessor.and_then(|predecessor| predecessor.unix(path)) {
                             Some(listener) => Listener::unix_again(listener, path),
                             None => Listener::unix(path).map_err(|error| {
-                                io::Error::other(format!("on '{}': {error}", path.display()))
+                                io::Error::other(format!("'{}': {error}", path.display()))
                             }),
                         }
                     }
                 };
-                self.accept_from(listener, Protocol::Http { is_passed: false })?;
+                self.accept_from(listener, Protocol::Http)?;
             }
         }
         for listener in inherited {
-            self.accept_from(Listener::tcp(listener), Protocol::Http { is_passed: true })?;
+            self.accept_from(Listener::tcp(listener), Protocol::HttpPassed)?;
         }
         Ok(())
     }
@@ -327,7 +327,7 @@ impl Server {
             .register(token, self.poll.registry())
             .map_err(failed)?;
         match protocol {
-            Protocol::Http { .. } => {
+            Protocol::Http | Protocol::HttpPassed => {
                 self.console.tell(&format!("listening http {listener}"));
                 self.relay.add_listener(listener.address().map_err(failed)?);
             }
@@ -409,10 +409,10 @@ fn bind_udp(bind: &Bind) -> Result<UdpSocket, StartError> {
 fn cannot(what: &str, address: SocketAddr, error: &io::Error, option: &str) -> StartError {
     let instead = match error.kind() {
         io::ErrorKind::AddrInUse if cfg!(feature = "handover") => format!(
-            "; another has it: give --{option}=ADDR:PORT with one that is free, or have both take --handover"
+            "; another program uses it: give --{option}=ADDR:PORT with a free port, or have both take --handover"
         ),
         io::ErrorKind::AddrInUse => {
-            format!("; another has it: give --{option}=ADDR:PORT with one that is free")
+            format!("; another program uses it: give --{option}=ADDR:PORT with a free port")
         }
         _ => String::new(),
     };

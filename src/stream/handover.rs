@@ -10,6 +10,7 @@ use super::points::Points;
 use super::versions::{REPLACED_MAX, Version, Versions};
 use super::viewer::{Front, Lead, Position};
 use super::{Figures, Limits, Pool, StreamBuffer, Viewer, ViewerId};
+use crate::copied::Copied;
 use crate::format::{HEADER_BYTES_MAX, Start};
 use crate::handover::{COUNT_MAX, HandoverError, must};
 use crate::slots::Slots;
@@ -70,6 +71,12 @@ impl<C: Copy> StreamBuffer<C> {
     /// Returns the viewers to send, each with its id.
     pub fn told_viewers(&self) -> impl Iterator<Item = (ViewerId<C>, &Viewer<C>)> {
         self.viewers.iter()
+    }
+
+    /// Returns the bytes that a viewer is sent first and does not share.
+    pub fn own_bytes(&mut self, id: ViewerId<C>) -> Option<&mut Copied> {
+        let front = self.viewers.get_mut(id)?.lead.0.as_mut()?;
+        Some(&mut front.own)
     }
 
     /// Completes a received stream with its bytes and viewers, within these bounds.
@@ -237,6 +244,19 @@ impl<C> Viewer<C> {
     /// Returns the header that it shares with other viewers, if it has not got all of it.
     pub fn header(&self) -> Option<&HeaderVersion> {
         self.lead.0.as_ref()?.header.as_ref()
+    }
+
+    /// Returns the connection that it is for.
+    pub fn connection(&self) -> &C {
+        &self.connection
+    }
+
+    /// Puts what was copied before in front of the bytes that it does not share.
+    pub fn complete(&mut self, copy: Option<Vec<u8>>) -> Result<(), HandoverError> {
+        match &mut self.lead.0 {
+            Some(front) => front.own.complete(copy),
+            None => Ok(()),
+        }
     }
 
     /// Sets the header that it shares with other viewers, if it has a lead at all.

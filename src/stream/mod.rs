@@ -230,6 +230,11 @@ impl<C: Copy> StreamBuffer<C> {
         self.points.joins()
     }
 
+    /// Returns the mean time between two join points in the buffer, by their arrival.
+    pub fn join_distance(&self) -> Option<Duration> {
+        self.points.join_distance()
+    }
+
     /// Returns why the buffer has no join point, or `None` if it has one.
     pub fn no_joins_reason(&self) -> Option<&'static str> {
         match self.points.told {
@@ -309,6 +314,12 @@ impl<C: Copy> StreamBuffer<C> {
             Told::Undecided if self.buffer.newest() > 0 => half / 2,
             Told::Undecided | Told::Unknown | Told::Known(_) => half,
         }
+    }
+
+    /// Returns how many of the newest bytes stay in the buffer if no other stream takes the rest of
+    /// the pool.
+    pub fn keepable_bytes(&self, pool: &Pool) -> usize {
+        self.buffer.keepable_bytes(pool)
     }
 
     /// Returns the most bytes that may be promised to a viewer at once. If the viewer falls out of the

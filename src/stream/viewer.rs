@@ -1,6 +1,7 @@
 //! The cursor of one viewer in a stream.
 
 use super::versions::Version;
+use crate::copied::Copied;
 use crate::time::Instant;
 
 /// A viewer of the stream. `C` is the owner's name for it.
@@ -70,8 +71,7 @@ pub(super) struct Lead(pub(super) Option<Box<Front>>);
 pub(super) struct Front {
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) header: Option<Version>,
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    pub(super) own: Vec<u8>,
+    pub(super) own: Copied,
     /// Bytes that were sent of the header, or of `own` once the header is released.
     pub(super) sent: usize,
     has_begun: bool,
@@ -84,7 +84,7 @@ impl Lead {
     fn new(header: Option<Version>, own: Vec<u8>) -> Lead {
         let front = Front {
             header: header.filter(|header| !header.is_empty()),
-            own,
+            own: own.into(),
             ..Front::default()
         };
         let is_empty = front.header.is_none() && front.own.is_empty();
@@ -172,8 +172,8 @@ impl Front {
             self.header = None;
         }
         if self.header.is_none() && 2 * self.sent >= self.own.len() {
-            self.own.drain(..self.sent);
-            self.own.shrink_to_fit();
+            self.own.remove(self.sent);
+            self.own.bytes.shrink_to_fit();
             self.sent = 0;
         }
     }

@@ -39,7 +39,9 @@ fn who_is_not_admitted_keeps_little() {
         .flat_map(|it| announced(it, 20, [0, 0x20, 0]))
         .collect();
     let media: Vec<u8> = (3..11).flat_map(|it| announced(it, 9, [255; 3])).collect();
-    let more: Vec<u8> = [&[0xc3][..], &[7; 128]].concat().repeat(62);
+    // All but the last chunk of each command.
+    let more = |it: u8| [&[0xc0 | it][..], &[7; 128]].concat().repeat(62);
+    let more: Vec<u8> = (3..11).flat_map(more).collect();
     let clients = 90;
     for number in 0..clients {
         let rest = match number % 3 {

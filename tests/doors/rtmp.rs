@@ -12,7 +12,7 @@ type Outcome = (Vec<u8>, Vec<u8>, usize, Option<Result<(), Fault>>);
 
 /// Reads pieces. Every request is admitted.
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
-    let mut publisher = Publisher::new().expect("it is built in");
+    let mut publisher = Publisher::new(8000).expect("it is built in");
     let (mut answers, mut media, mut requests, mut end) = (Vec::new(), Vec::new(), 0, None);
     let mut left = Vec::new();
     for piece in pieces {
@@ -24,7 +24,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
             match publisher.read(&mut rest, &mut more) {
                 Ok(Event::More) => break,
                 Ok(Event::Media) => {}
-                Ok(Event::Request(_)) => {
+                Ok(Event::Publish(_)) => {
                     publisher.admit();
                     requests += 1;
                 }

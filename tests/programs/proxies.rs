@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::support::client::request;
 use super::support::encoder::{Encoder, Kind};
+use super::support::needs::lacks;
 use super::support::playlist::Playlist;
 use super::support::server::Server;
 use super::support::streaming::{Source, Viewer};
@@ -122,6 +123,39 @@ fn nginx_as_the_example_has_it_says_whose_a_request_is() {
     source.send(&[0x48; 5000]);
     let got = viewer.read(5000);
     assert!(got.iter().all(|byte| matches!(byte, 0x47 | 0x48)));
+}
+
+/// nginx as it is without `proxy_set_header Host`, and a server that listens on all addresses.
+/// Whatever name a browser calls, the server gets its own address.
+#[test]
+#[ignore = "needs nginx"]
+fn nginx_that_replaces_the_host_brings_no_calls_whichever_address_it_calls() {
+    let probe = std::net::UdpSocket::bind("0.0.0.0:0").expect("a port");
+    let own = probe
+        .connect("192.0.2.1:9")
+        .and_then(|()| probe.local_addr());
+    let own = own.map(|own| own.ip()).ok();
+    let own = own.filter(|own| !own.is_unspecified() && !own.is_loopback());
+    if lacks("address of a network", own.is_some()) {
+        return;
+    }
+    let own = own.expect("it has one");
+    for address in [own.to_string(), "127.0.0.1".to_owned()] {
+        let proxy = format!("--forwarded-from={address}");
+        let server = Server::gated(&["--listen=0.0.0.0:0", &proxy]);
+        let port = server.address().port();
+        let location = format!(
+            "location / {{
+               proxy_pass http://{address}:{port}; proxy_bind {address};
+               proxy_set_header X-Forwarded-For 127.0.0.1;
+             }}"
+        );
+        let (_nginx, front) = nginx(&location, None);
+        for path in ["/api/list-tokens", "/api/events", "/metrics"] {
+            let answer = request(front, "GET", path, &[]);
+            answer.assert_problem(403, &["proxy_set_header Host"]);
+        }
+    }
 }
 
 /// Such a location decodes paths before it asks.

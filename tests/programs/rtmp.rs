@@ -1,8 +1,12 @@
 //! Publishers by RTMP, with `--rtmp`: ffmpeg, and GStreamer's two sinks.
 
+use std::process::Command;
+
+use super::devtools::Browser;
+use super::proxies::await_proxy;
 use super::support::server::Server;
 use super::support::streaming::Viewer;
-use super::support::until;
+use super::support::{free_address, free_udp_port, until};
 use super::tools::*;
 
 fn server(options: &[&str]) -> Server {
@@ -134,4 +138,83 @@ fn viewers_stay_when_an_encoder_is_killed() {
         assert!(curl.ends_well());
         assert_plays(&file, &["h264", "aac"], true);
     }
+}
+
+/// An encoder that publishes live, with a key frame every second.
+fn encode(url: &str) -> Background {
+    let sound = ["-c:a", "aac", "-f", "flv", url];
+    let arguments = [&["-v", "error"], PICTURE, SOUND, H264, &sound].concat();
+    Background::start("ffmpeg", &arguments)
+}
+
+#[test]
+#[ignore = "needs ffmpeg, openssl and haproxy"]
+fn rtmps_comes_through_haproxy_as_the_example_has_it() {
+    let server = server(&["--proxy-protocol=127.0.0.2"]);
+    let folder = folder("rtmps");
+    let [key, certificate, both] = ["key.pem", "certificate.pem", "both.pem"].map(|name| {
+        let path = folder.join(name);
+        path.to_str().expect("a path in UTF-8").to_owned()
+    });
+    let request = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout";
+    let request: Vec<&str> = request
+        .split(' ')
+        .chain([&*key, "-out", &certificate])
+        .collect();
+    assert!(run("openssl", &request).status.success());
+    let files = [&key, &certificate].map(|path| std::fs::read(path).expect("a file"));
+    std::fs::write(&both, files.concat()).expect("a file");
+    let front = free_address();
+    let mut command = Command::new("haproxy");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/rtmps.cfg");
+    command.args(["-db", "-f", example]);
+    let relay = server.rtmp.expect("it listens for RTMP").to_string();
+    let settings = [
+        ("FRONT", front.to_string()),
+        ("CERTIFICATE", both),
+        ("RELAY", relay),
+    ];
+    command.envs(settings);
+    let _proxy = await_proxy(Background::of(command), front);
+    let media = "tests/media/h264.flv";
+    let to = format!("rtmps://{front}/live/demo");
+    let copy = ["-v", "error", "-i", media, "-c", "copy", "-f", "flv"];
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    run("ffmpeg", &[&copy[..], &[&to]].concat());
+    viewer.assert_rest(&run("ffmpeg", &[&copy[..], &["-"]].concat()).stdout);
+    let begins = server.await_line(&["stream-begins"]);
+    assert!(begins.contains("source=127.0.0.1:"), "{begins}");
+}
+
+#[test]
+#[ignore = "needs ffmpeg"]
+fn a_stream_by_rtmp_goes_out_by_rtp() {
+    let server = server(&["--rtp=127.0.0.1:0", "--remux=on"]);
+    let port = free_udp_port();
+    let target =
+        format!("/api/add-token?type=http,rtp-udp&sessionid=tv&udp-clients=127.0.0.1:{port}");
+    assert_eq!(server.request("POST", &target).status(), 201);
+    let _encoder = encode(&url(&server, "tv"));
+    let rtp = format!("rtp://127.0.0.1:{port}");
+    let probe = "-v quiet -analyzeduration 5000000 -show_entries stream=codec_name";
+    let probe: Vec<&str> = probe.split(' ').chain([&*rtp]).collect();
+    let found = run("ffprobe", &probe);
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(found.contains("h264") && found.contains("aac"), "{found}");
+}
+
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn chromium_watches_a_stream_by_rtmp_on_the_page() {
+    let server = server(&[]);
+    let _encoder = encode(&url(&server, "demo"));
+    let page = format!("http://{}/watch/demo", server.address());
+    let mut browser = Browser::open("rtmp", &page);
+    browser.await_true("document.body?.dataset.state == 'playing'");
+    let source = browser.evaluate("document.querySelector('video').dataset.url");
+    let is_remuxed = source
+        .as_str()
+        .is_some_and(|url| url.ends_with("/live.mp4"));
+    assert!(is_remuxed, "{source}");
+    browser.await_true("document.querySelector('video').currentTime > 3");
 }

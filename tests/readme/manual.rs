@@ -8,7 +8,7 @@ tollgate \- a relay for live streams, with a gate
 .B tollgate
 .RI [ OPTIONS ]
 .SH DESCRIPTION
-Takes live streams in over HTTP (PUT, POST), RTP and UDP, and sends each of them to many viewers over HTTP, HLS, RTP and UDP.
+Takes live streams in over HTTP (PUT, POST), RTMP, RTP and UDP, and sends each of them to many viewers over HTTP, HLS, RTP and UDP.
 .PP
 With
 .BR \-\-token\-server ,
@@ -27,7 +27,8 @@ h.
 "#;
 
 const END: &str = r#".SH ENVIRONMENT
-Each option is also a variable, except those that print something and exit: \fB\-\-token\-server\fR is \fBTOLLGATE_TOKEN_SERVER\fR. Lists have commas. A
+Each option is also a variable, except those that print something and exit: \fB\-\-token\-server\fR is \fBTOLLGATE_TOKEN_SERVER\fR. Commas separate the values of a
+repeatable option. A
 switch is 1 or 0. An option on the command line wins. An unknown variable that begins with \fBTOLLGATE_\fR is an error.
 .PP
 Sockets in \fBLISTEN_FDS\fR, with \fBLISTEN_PID\fR, replace \fB\-\-listen\fR and \fB\-\-rtp\fR. The server reports its state to

@@ -214,7 +214,7 @@ fn a_fifo_that_nobody_reads_stops_nothing() {
     let server = Server::gated(&[&format!("--access-log={}", path.display())]);
     // More than the pipe and the queue may hold.
     ask(&server, 3000);
-    server.await_line(&["event=access-log-not-written", "nobody takes"]);
+    server.await_line(&["event=access-log-not-written", "does not read"]);
     server.admit("demo");
     let mut source = Source::open(server.address(), "/stream/demo");
     source.send(b"media");

@@ -103,16 +103,20 @@ fn a_bad_argument_gets_one_line_that_names_it_and_status_2() {
     assert_bad(&["--no-such-option"], &["no-such-option"]);
     assert_bad(&["--lisen=127.0.0.1:0"], &["lisen"]);
     assert_bad(&["--port=8000"], &["--listen was probably meant"]);
-    let no_folder = [
-        "--check",
-        "--token-server=::1",
-        "--token-file=/nowhere/x/tokens",
-    ];
-    let why = match cfg!(feature = "token-file") {
-        true => "no folder /nowhere/x",
-        false => "without `token-file`",
-    };
-    assert_bad(&no_folder, &["--token-file", why]);
+    for (file, why) in [
+        ("/nowhere/x/tokens", "no folder /nowhere/x"),
+        ("/", "'/' is a folder"),
+    ] {
+        let file = format!("--token-file={file}");
+        let why = match cfg!(feature = "token-file") {
+            true => why,
+            false => "without `token-file`",
+        };
+        assert_bad(
+            &["--check", "--token-server=::1", &file],
+            &["--token-file", why],
+        );
+    }
     assert_bad(&["stray"], &["stray"]);
     assert_bad(&["-x"], &["x"]);
     assert_bad(&["--listen"], &["--listen"]);

@@ -363,7 +363,7 @@ fn server_for_nobody(server: &Server, beginning: &str) {
         client.send(beginning);
         client.request(method, target, fields)
     };
-    let says = ["the proxy in front does not say"];
+    let says = ["the proxy in front does not name"];
     ask("GET", "/api/list-tokens", &[]).assert_problem(403, &says);
     ask("POST", "/api/add-token?type=http&sessionid=demo", &[]).assert_problem(403, &says);
     ask("GET", "/metrics", &[]).assert_problem(403, &says);

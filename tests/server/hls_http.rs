@@ -127,14 +127,14 @@ fn what_is_not_there_is_refused_with_its_reason() {
     server.admit("demo");
     server
         .request("GET", LIST)
-        .assert_problem(404, &["not running"]);
+        .assert_problem(404, &["does not run"]);
     let mut encoder = Encoder::new(Kind::Ts);
     let (mut source, _) = source_of_admitted(&server, &mut encoder, 7.0);
     await_segments(&server, 3);
     let missing = fetch(&server, "0000abcd-12.ts");
     missing.assert_problem(404, &["no segment"]);
     assert_eq!(missing.head.field("Cache-Control"), Some("no-store"));
-    fetch(&server, "else").assert_problem(404, &["nothing has this path"]);
+    fetch(&server, "else").assert_problem(404, &["this path does not exist"]);
     let bad = [
         "?_HLS_msn=",
         "?_HLS_msn=x",
@@ -172,7 +172,7 @@ fn what_is_not_there_is_refused_with_its_reason() {
     });
     let off = Server::start(&["--hls=off"]);
     off.request("GET", LIST)
-        .assert_problem(404, &["nothing has this path"]);
+        .assert_problem(404, &["this path does not exist"]);
 }
 
 fn source_of_admitted(server: &Server, encoder: &mut Encoder, seconds: f64) -> (Source, Vec<u8>) {
@@ -477,13 +477,13 @@ fn who_waits_for_a_list_is_let_in_anew_when_it_is_there() {
     source.send(&encoder.run(8.0));
     let mut answers = waiting.iter_mut().map(|client| client.response("GET"));
     let mut next = || answers.next().expect("an answer");
-    next().assert_problem(403, &["ended by the operator"]);
+    next().assert_problem(403, &["the operator has disconnected"]);
     next().assert_problem(429, &["kept out"]);
     assert_eq!(next().status(), 200);
     let mut counted = [next(), next()];
     counted.sort_by_key(Response::status);
     assert_eq!(counted[0].status(), 200);
-    counted[1].assert_problem(503, &["by this sessionid"]);
+    counted[1].assert_problem(503, &["max-viewers"]);
     assert_eq!(next().status(), 200);
     next().assert_problem(403, &["token"]);
     // The admitted viewer counts.
@@ -493,7 +493,7 @@ fn who_waits_for_a_list_is_let_in_anew_when_it_is_there() {
         "/stream/counted/index.m3u8",
         &["X-Forwarded-For: 192.0.2.9"],
     );
-    list.assert_problem(503, &["by this sessionid"]);
+    list.assert_problem(503, &["max-viewers"]);
 }
 
 #[test]
@@ -526,7 +526,7 @@ fn a_stream_that_is_complete_is_there_to_its_end() {
     server.request("DELETE", "/api/abort-stream?sessionid=demo");
     server
         .request("GET", LIST)
-        .assert_problem(404, &["not running"]);
+        .assert_problem(404, &["does not run"]);
     assert_eq!(fetch(&server, &old.name).status(), 404);
 }
 
@@ -719,7 +719,9 @@ fn parts_are_there_before_their_segment_and_the_next_is_waited_for() {
     server.await_figure("tollgate_blocked_playlists", 3);
     server.request("DELETE", "/api/abort-stream?sessionid=demo");
     for client in &mut waiting {
-        client.response("GET").assert_problem(404, &["not running"]);
+        client
+            .response("GET")
+            .assert_problem(404, &["does not run"]);
     }
 }
 
@@ -778,6 +780,6 @@ fn players_of_segments_are_listed_while_they_are_answered() {
     assert_eq!(server.request("DELETE", &kick).status(), 200);
     client
         .response("GET")
-        .assert_problem(403, &["ended by the operator"]);
+        .assert_problem(403, &["the operator has disconnected"]);
     client.assert_usable();
 }

@@ -194,7 +194,7 @@ fn a_source_with_other_tracks_begins_anew() {
     let mut viewer = broken(&server, "demo", &first[..first.len() / 2]);
     let mut source = Source::open(server.address(), "/stream/demo");
     source.send(&second);
-    server.await_line(&["event=stream-ends", "its next source has other tracks"]);
+    server.await_line(&["event=stream-ends", "the next source has other tracks"]);
     assert_eq!(viewer.read_to_end().1, End::CutShort);
     let mut next = Viewer::ask(server.address(), "/stream/demo");
     server.await_viewers("demo", 1);
@@ -210,7 +210,10 @@ fn viewers_are_let_go_when_nobody_comes_back() {
     server.admit("demo");
     let mut viewer = broken(&server, "demo", &file("h264.ts"));
     assert_eq!(viewer.read_to_end().1, End::CutShort);
-    server.await_line(&["event=stream-ends", "its source did not come back"]);
+    server.await_line(&[
+        "event=stream-ends",
+        "the source did not come back within --hold",
+    ]);
     assert_eq!(server.request("GET", "/stream/demo").status(), 404);
 }
 
@@ -221,7 +224,7 @@ fn nothing_is_held_for_nobody() {
     let viewer = broken(&server, "demo", &file("h264.ts"));
     drop(viewer);
     server.await_end_of_stream("demo");
-    server.await_line(&["event=stream-ends", "nobody waits for its source"]);
+    server.await_line(&["event=stream-ends", "the last viewer has left"]);
     let mut source = Source::open(server.address(), "/stream/demo");
     source.send(&file("h264.ts"));
     drop(source);

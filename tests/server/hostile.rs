@@ -331,7 +331,7 @@ fn a_silent_host_beyond_its_limit_keeps_nobody_out() {
     // Those of before have been accepted when somebody who came later is answered.
     let mut other = Client::connect(server.listeners[0]);
     let answer = other.request("GET", "/stream/demo", &[]);
-    answer.assert_problem(404, &["not running"]);
+    answer.assert_problem(404, &["does not run"]);
     drop(strangers);
 }
 

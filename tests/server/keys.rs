@@ -74,7 +74,7 @@ fn a_key_opens_its_session_one_way_and_says_so_the_other_way() {
     put(&server, "one").assert_problem(403, &["for watching only"]);
     server
         .request("GET", "/stream/send")
-        .assert_problem(403, &["for a source only"]);
+        .assert_problem(403, &["for publishing only"]);
     server
         .request("GET", "/stream/one")
         .assert_problem(404, &[]);
@@ -165,7 +165,7 @@ fn what_is_expired_lets_nobody_in_and_nobody_out() {
     });
     server
         .request("GET", "/stream/short")
-        .assert_problem(403, &["over", "more time"]);
+        .assert_problem(403, &["over", "has expired"]);
     server.await_line(&["event=token-over", "session="]);
     source.send(b"still");
     assert_eq!(inside.read(5), b"still");
@@ -203,7 +203,7 @@ fn what_ends_ends_who_is_inside() {
     let source = Source::open(server.address(), "/stream/sends");
     server.add_token("sessionid=sends&for=later&direction=in&ends=1");
     let refused = source.into_client().response("PUT");
-    refused.assert_problem(403, &["its token is over"]);
+    refused.assert_problem(403, &["its token has ended"]);
     server.await_end_of_stream("later");
 }
 
@@ -245,7 +245,7 @@ fn so_many_watch_by_a_key_and_so_many_a_session() {
     let _second = watch(&server, "one");
     server.await_viewers("show", 2);
     let full = server.request("GET", "/stream/one");
-    full.assert_problem(503, &["by this sessionid"]);
+    full.assert_problem(503, &["max-viewers"]);
     assert!(full.head.field("Retry-After").is_some());
     let _other = watch(&server, "two");
     server.await_viewers("show", 3);
@@ -483,7 +483,7 @@ fn the_direction_and_the_times_of_a_token_are_those_of_the_last_call() {
             }
         }
     };
-    let (over, to_watch, to_send) = ("over", "for watching only", "for a source only");
+    let (over, to_watch, to_send) = ("over", "for watching only", "for publishing only");
     for key in ["", "&for=show"] {
         let name = if key.is_empty() { "own" } else { "key" };
         let add = |terms: &str| add(&format!("{name}{key}&{terms}"));

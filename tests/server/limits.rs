@@ -189,7 +189,10 @@ fn a_source_that_drips_is_lost_as_a_silent_one() {
         (!drips.try_send(b"x")).then_some(())
     });
     assert_eq!(flows.finish().status(), 200);
-    server.await_line(&["event=stream-ends", "its source was too slow"]);
+    server.await_line(&[
+        "event=stream-ends",
+        "the source was slower than --body-rate",
+    ]);
     server.await_end_of_stream("drips");
 }
 

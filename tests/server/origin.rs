@@ -189,11 +189,11 @@ fn what_an_origin_does_not_have_is_not_found_and_holds_nothing() {
     let edge = Server::start(&[&format!("--origin=http://{}", origin.address())]);
     let mut client = Client::connect(edge.address());
     let not_found = client.request("GET", "/stream/demo", &[]);
-    not_found.assert_problem(404, &["not running"]);
+    not_found.assert_problem(404, &["does not run"]);
     let before = process::descriptors(edge.pid());
     for number in 0..100 {
         let refused = client.request("GET", &format!("/stream/demo-{number}"), &[]);
-        refused.assert_problem(404, &["not running"]);
+        refused.assert_problem(404, &["does not run"]);
     }
     until("nothing is left of them", || {
         (process::descriptors(edge.pid()) <= before).then_some(())
@@ -209,7 +209,7 @@ fn the_origin_can_be_asked_who_may_watch() {
     refused.assert_problem(403, &["token", "origin"]);
     origin.admit("demo");
     let not_found = edge.request("GET", "/stream/demo");
-    not_found.assert_problem(404, &["not running"]);
+    not_found.assert_problem(404, &["does not run"]);
     let mut source = Source::open(origin.address(), "/stream/demo");
     let mut viewer = Viewer::ask(edge.address(), "/stream/demo");
     origin.await_viewers("demo", 1);
@@ -230,7 +230,7 @@ fn an_origin_lets_nobody_watch_by_a_key_of_the_edge_that_may_only_publish() {
     let assert_refused = || {
         let refused = |target: &str| {
             let refused = edge.request("GET", target);
-            refused.assert_problem(403, &["for a source only"]);
+            refused.assert_problem(403, &["for publishing only"]);
         };
         refused("/stream/send");
         if cfg!(feature = "hls") {

@@ -18,7 +18,9 @@ fn the_page_is_for_the_hosts_of_the_api() {
         Some("text/html; charset=utf-8")
     );
     let other = Server::start(&["--token-server=192.0.2.1"]);
-    other.request("GET", "/").assert_problem(404, &["nothing"]);
+    other
+        .request("GET", "/")
+        .assert_problem(404, &["this path does not exist"]);
     let browser = ["Accept: text/html,application/xhtml+xml,*/*;q=0.8"];
     let refused = request(other.address(), "GET", "/", &browser);
     assert_eq!(refused.status(), 404);
@@ -26,7 +28,7 @@ fn the_page_is_for_the_hosts_of_the_api() {
         refused.head.field("content-type"),
         Some("text/html; charset=utf-8")
     );
-    for words in ["this is 127.0.0.1", "--token-server=127.0.0.1"] {
+    for words in ["your address is 127.0.0.1", "--token-server=127.0.0.1"] {
         assert!(refused.text().contains(words), "{words}");
     }
     let open = Server::start(&[]);
@@ -174,7 +176,7 @@ fn what_is_wrong_about_a_page_for_watching_is_said() {
         .assert_problem(400, &["sessionid"]);
     server
         .request("GET", "/watch/tv/")
-        .assert_problem(404, &["nothing"]);
+        .assert_problem(404, &["this path does not exist"]);
     let refused = server.request("PUT", "/watch/tv");
     refused.assert_problem(405, &["GET, HEAD, OPTIONS"]);
     let options = server.request("OPTIONS", "/watch/tv");

@@ -55,7 +55,7 @@ fn the_address_in_a_proxy_header_is_the_clients() {
     let from = |client: &str, method: &str, target: &str| {
         request_behind(&server, line(client).as_bytes(), method, target, &[])
     };
-    from("198.51.100.7", "POST", ADD).assert_problem(403, &["token server's subnet"]);
+    from("198.51.100.7", "POST", ADD).assert_problem(403, &["subnet of --token-server"]);
     assert_eq!(from("192.0.2.7", "POST", ADD).status(), 201);
     let binary = binary_header("192.0.2.9:4711".parse().expect("an address"));
     let answer = request_behind(&server, &binary, "GET", "/api/list-tokens", &[]);
@@ -77,7 +77,7 @@ fn the_address_in_a_proxy_header_is_the_clients() {
             200
         );
         let answer = request_behind(&server, own, "GET", "/api/list-tokens", &[]);
-        answer.assert_problem(403, &["token server's subnet"]);
+        answer.assert_problem(403, &["subnet of --token-server"]);
     }
 }
 
@@ -179,13 +179,13 @@ fn fields_of_requests_are_believed_from_proxies_only() {
     let server = Server::start(&["--token-server=192.0.2.0/24", "--forwarded-from=127.0.0.2"]);
     let answer =
         Client::connect(server.address()).request("GET", LIST, &["X-Forwarded-For: 192.0.2.7"]);
-    answer.assert_problem(403, &["token server's subnet"]);
+    answer.assert_problem(403, &["subnet of --token-server"]);
 }
 
 /// The API is open to the hosts of all these proxies. What names them alone comes from anybody.
 #[test]
 fn who_is_named_by_the_addresses_of_proxies_alone_is_nobody() {
-    let nobody = "does not say whose request this is";
+    let nobody = "does not name the client";
     let server = Server::start(&[
         "--token-server=127.0.0.0/8",
         "--forwarded-from=127.0.0.1",

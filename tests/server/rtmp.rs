@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use crate::support::client::Client;
 use crate::support::events::Follower;
 use crate::support::server::Server;
-use crate::support::streaming::Viewer;
+use crate::support::streaming::{Source, Viewer};
 use crate::support::until;
 
 const SENT: &[u8] = include_bytes!("../rtmp/ffmpeg.rtmp");
@@ -41,7 +41,7 @@ fn a_stream_by_rtmp_is_the_flv_that_a_put_would_be() {
     assert_eq!(row["format"], "flv");
     publisher.send(&SENT[MEDIA_END..]);
     viewer.assert_rest(FLV);
-    server.await_line(&["stream-ends", "its source is complete"]);
+    server.await_line(&["stream-ends", "the source is complete"]);
     let told = told(&mut publisher);
     assert!(told.contains("NetStream.Publish.Start"), "{told}");
 }
@@ -115,7 +115,49 @@ fn a_publisher_that_is_refused_is_told_why() {
     again.send(&SENT[..MEDIA_END]);
     let told = self::told(&mut again);
     assert!(told.contains("NetStream.Publish.Denied"), "{told}");
-    assert!(told.contains("blocked for a while"), "{told}");
+    assert!(told.contains("has blocked this session"), "{told}");
+}
+
+#[test]
+fn a_revoked_token_ends_its_publisher() {
+    let server = server(&[]);
+    let mut publisher = publisher(&server);
+    publisher.send(&SENT[..MEDIA_END]);
+    until("it runs", || server.stream("demo"));
+    server.request("DELETE", "/api/revoke-token?sessionid=demo&abort=1");
+    publisher.rest();
+    assert!(server.stream("demo").is_none());
+}
+
+/// A publisher beyond its bit rate is read later. It may have closed its connection by then.
+#[test]
+fn the_end_counts_of_a_publisher_that_waits_for_its_bit_rate() {
+    let server = server(&[]);
+    server.add_token("sessionid=demo&max-bitrate=40000");
+    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
+    let mut publisher = publisher(&server);
+    publisher.send(SENT);
+    publisher.finish_sending();
+    viewer.assert_rest(FLV);
+    server.await_line(&["stream-ends", "its source is complete"]);
+}
+
+#[test]
+fn a_source_may_take_over_from_a_publisher() {
+    let server = server(&["--takeover", "--hold=60"]);
+    let _viewer = Viewer::ask(server.address(), "/stream/demo");
+    let protocol = || Some(server.stream("demo")?["source"]["protocol"].clone());
+    let is_by = |name: &str| until(name, || protocol().filter(|it| it == name));
+    let mut first = publisher(&server);
+    first.send(&SENT[..MEDIA_END]);
+    is_by("rtmp");
+    let mut put = Source::open(server.address(), "/stream/demo");
+    first.rest();
+    put.send(FLV);
+    is_by("http");
+    let mut second = publisher(&server);
+    second.send(&SENT[..MEDIA_END]);
+    is_by("rtmp");
 }
 
 #[test]
@@ -126,7 +168,7 @@ fn what_is_not_rtmp_is_closed_and_the_log_says_what_to_do() {
         client.send(bytes);
         assert_eq!(client.rest(), b"");
     }
-    server.await_line(&["rtmp-failed", "--listen is for that"]);
+    server.await_line(&["rtmp-failed", "send that to the port of --listen"]);
     let lines = server.stderr();
     let told = lines.iter().filter(|line| line.contains("rtmp-failed"));
     assert_eq!(told.count(), 1);

@@ -398,7 +398,7 @@ fn a_client_that_cannot_be_one_is_refused() {
     let without = Server::gated(&["--rtp=off"]);
     let target = "/api/add-token?type=http,rtp-udp&sessionid=s&udp-clients=127.0.0.1:5004";
     let refused = without.request("POST", target);
-    refused.assert_problem(400, &["127.0.0.1:5004", "no RTP here", "--rtp"]);
+    refused.assert_problem(400, &["127.0.0.1:5004", "RTP is off here", "--rtp"]);
     assert!(without.tokens().is_empty());
     let named = server.request(
         "POST",
@@ -449,7 +449,7 @@ fn the_servers_own_address_is_no_client_whichever_of_the_machines_it_is() {
     };
     let hosts = outside.map(|outside| outside.ip().to_string());
     for host in hosts.into_iter().chain(["127.0.0.1".to_owned()]) {
-        add(&host, port).assert_problem(400, &["this server's own RTP address"]);
+        add(&host, port).assert_problem(400, &["the server's own RTP address"]);
         assert!(add(&host, port ^ 2).status() < 300);
     }
     assert_eq!(add("198.51.100.1", port).status(), 201);

@@ -65,12 +65,12 @@ fn so_many_addresses_watch_by_a_key() {
     assert_eq!(get(&server, "192.0.2.2", list).status(), 200);
     for target in [list, &segment] {
         let third = get(&server, "192.0.2.3", target);
-        third.assert_problem(503, &["by this sessionid"]);
+        third.assert_problem(503, &["max-viewers"]);
         assert!(third.head.field("Retry-After").is_some());
     }
     // A counted address stays, and an HTTP viewer finds the limit reached.
     assert_eq!(get(&server, "192.0.2.1", &segment).status(), 200);
-    get(&server, "192.0.2.3", "/stream/one").assert_problem(503, &["by this sessionid"]);
+    get(&server, "192.0.2.3", "/stream/one").assert_problem(503, &["max-viewers"]);
     // By a key that nobody counts anybody may.
     for last in 0..20 {
         let other = get(

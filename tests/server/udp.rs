@@ -245,7 +245,10 @@ fn a_source_without_rtp_ends_when_it_is_silent() {
     encoder.send_to(&media(1), to).expect("sent");
     // The log keeps the line for a late reader.
     server.await_line(&["event=stream-begins"]);
-    server.await_line(&["event=stream-ends", "its source was silent for too long"]);
+    server.await_line(&[
+        "event=stream-ends",
+        "the source was silent for --source-idle-time",
+    ]);
     assert!(server.stream("cam").is_none());
 }
 
@@ -256,7 +259,7 @@ fn what_cannot_be_asked_for_is_refused_in_words() {
     for (parameters, words) in [
         (
             "type=rtp-udp,udp&udp-clients=127.0.0.1:6000",
-            &["type", "a call of their own"][..],
+            &["type", "one call for each"][..],
         ),
         (
             "type=udp,udp&udp-clients=127.0.0.1:6000",
@@ -265,7 +268,7 @@ fn what_cannot_be_asked_for_is_refused_in_words() {
         ("type=udp", &["udp-clients", "missing"]),
         (
             "type=http&udp-clients=127.0.0.1:6000",
-            &["udp-clients", "neither rtp-udp nor udp"],
+            &["udp-clients", "needs rtp-udp or udp"],
         ),
         (
             "type=udp&fec=5x5&udp-clients=127.0.0.1:6000",
@@ -306,7 +309,7 @@ fn what_cannot_be_asked_for_is_refused_in_words() {
     for kind in ["udp", "rtp-udp", "http,udp"] {
         let target = format!("/api/add-token?type={kind}&sessionid=s&udp-clients=127.0.0.1:5004");
         let refused = without.request("POST", &target);
-        refused.assert_problem(400, &["127.0.0.1:5004", "no RTP here", "--rtp"]);
+        refused.assert_problem(400, &["127.0.0.1:5004", "RTP is off here", "--rtp"]);
     }
     assert!(without.tokens().is_empty());
 }

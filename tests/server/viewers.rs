@@ -142,7 +142,7 @@ fn a_viewer_that_is_ended_is_gone_and_kept_out_for_its_time_by_its_key() {
         "{metrics}"
     );
     let refused = server.request("GET", "/stream/one");
-    refused.assert_problem(429, &["ended by the operator"]);
+    refused.assert_problem(429, &["the operator has disconnected"]);
     assert!(refused.head.field("Retry-After").is_some());
     if cfg!(feature = "page") {
         let page = server.request("GET", "/watch/one");
@@ -151,7 +151,7 @@ fn a_viewer_that_is_ended_is_gone_and_kept_out_for_its_time_by_its_key() {
     }
     if cfg!(feature = "hls") {
         let list = server.request("GET", "/stream/one/index.m3u8");
-        list.assert_problem(429, &["ended by the operator"]);
+        list.assert_problem(429, &["the operator has disconnected"]);
     }
     kick(&server, &listed[0], "").assert_problem(404, &["not any more"]);
     source.send(b"second");
@@ -196,7 +196,7 @@ fn who_waits_is_listed_and_can_be_ended() {
     assert_eq!(kick(&server, &listed[0], "&block=60").status(), 200);
     waiting
         .response("GET")
-        .assert_problem(403, &["ended by the operator"]);
+        .assert_problem(403, &["the operator has disconnected"]);
     assert_eq!(await_rows(&server, "", 1)[0]["sessionid"], "never");
     waiting
         .request("GET", "/stream/later", &[])

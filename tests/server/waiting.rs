@@ -32,7 +32,7 @@ fn a_session_that_does_not_begin_is_not_found_in_the_end() {
     server.admit("demo");
     let mut client = Client::connect(server.address());
     let refused = client.request("GET", "/stream/demo", &[]);
-    refused.assert_problem(404, &["not running"]);
+    refused.assert_problem(404, &["does not run"]);
     client.assert_usable();
 }
 

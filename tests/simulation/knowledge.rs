@@ -254,7 +254,9 @@ impl Knowledge {
                 let ended = Ended {
                     is_clean: matches!(
                         reason.as_str(),
-                        "its source is complete" | "the server shuts down" | "nobody watches it"
+                        "the source is complete"
+                            | "the server shuts down"
+                            | "the last viewer has left"
                     ),
                     is_cut_off: false,
                     bytes: number("bytes_received"),
@@ -320,7 +322,7 @@ impl Knowledge {
             "a stream has had more than was sent"
         );
         assert!(
-            reason != "its source is complete" || ended.bytes == known.content.len() as u64,
+            reason != "the source is complete" || ended.bytes == known.content.len() as u64,
             "a stream is complete without all of its bytes"
         );
         known.state = State::Ended(ended);

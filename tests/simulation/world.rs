@@ -78,9 +78,8 @@ struct Succession {
     chance: Chance,
     /// Chance in a hundred, behind each turn, or behind each step of one.
     percent: usize,
-    /// What clients have sent that was copied for the next core: whose it is, where it begins in
-    /// the client's input, and the bytes.
-    copied: Option<Vec<(ConnectionId, usize, Vec<u8>)>>,
+    /// What clients made large that was copied for the next core.
+    copied: Option<Vec<succession::Copy>>,
 }
 
 /// Options that are often run into.

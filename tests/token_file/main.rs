@@ -235,11 +235,11 @@ fn another_file_beside_a_token_file_is_left_alone() {
     let path = fresh("beside");
     let new_path = path.with_extension("new");
     fs::write(&new_path, "precious").expect("a file");
-    assert_refuses_to_start(&path, &["is no journal of tokens"]);
+    assert_refuses_to_start(&path, &["is not a token file"]);
     assert_eq!(fs::read(&new_path).expect("it is there"), b"precious");
     fs::remove_file(&new_path).expect("it is there");
     symlink("/dev/null", &new_path).expect("a link");
-    assert_refuses_to_start(&path, &["is no journal of tokens"]);
+    assert_refuses_to_start(&path, &["is not a token file"]);
     fs::remove_file(&new_path).expect("it is there");
     drop(start(&path));
 }
@@ -269,7 +269,7 @@ fn a_link_to_a_token_file_is_followed() {
 
 #[test]
 fn what_is_no_file_is_left_alone() {
-    assert_refuses_to_start(Path::new("/dev/null"), &["no regular file"]);
+    assert_refuses_to_start(Path::new("/dev/null"), &["not a regular file"]);
     let folder = fresh("folder");
     assert_refuses_to_start(folder.parent().expect("a folder"), &["directory"]);
 }
@@ -356,7 +356,7 @@ fn a_damaged_middle_stops_the_start() {
     assert_refuses_to_start(&path, &["line 2", "byte 18", "checksum"]);
     assert_eq!(fs::read(&path).expect("the journal"), bytes);
     fs::write(&path, b"something else\n").expect("another file");
-    assert_refuses_to_start(&path, &["no token file"]);
+    assert_refuses_to_start(&path, &["not a token file"]);
 }
 
 /// What counts is what the table is, not what it has been.

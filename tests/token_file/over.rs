@@ -36,7 +36,7 @@ fn assert_over(server: &Server, name: &str) {
 #[track_caller]
 fn assert_open(server: &Server, name: &str) {
     let response = server.request("GET", &format!("/stream/{name}"));
-    response.assert_problem(404, &["not running"]);
+    response.assert_problem(404, &["does not run"]);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_clock_that_was_set_back_opens_nothing() {
     fs::write(&path, journal_of(&lines)).expect("a journal");
     for _ in 0..2 {
         let server = start(&path);
-        server.await_line(&["event=clock-behind", "the later counts"]);
+        server.await_line(&["event=clock-behind", "by the later time"]);
         assert_over(&server, "over");
         assert_open(&server, "open");
         // What is given now is counted from the later time.

@@ -12,10 +12,10 @@ pub(super) const LIMITS: &[Row] = &[
         )
     })
     .unset("by file limit")
-    .help("clients at a time")
+    .help("most clients at a time")
     .more(
-        "Past it a newcomer gets 503 with `Retry-After`. Some are kept back for the API's \
-               hosts.",
+        "Above it a new client gets 503 with `Retry-After`. Some connections are reserved for \
+               the API's hosts.",
     ),
     one("connections-per-host", "N", |c, text| {
         put(
@@ -24,24 +24,24 @@ pub(super) const LIMITS: &[Row] = &[
         )
     })
     .unset("all")
-    .help("clients at a time of one address")
+    .help("most clients at a time of one address")
     .more(
-        "Past it a newcomer from there gets 429, and of more than a few no answer. By IPv6 a \
-               network of 64 bits has no more than 16 times as many.",
+        "Above it a new client from that address gets 429. If many come at once, most get no \
+               answer. A network of 64 bits (IPv6) has at most 16 times as many.",
     ),
     count("streams", 1..=MANY, |c| &mut c.core.limits.streams_max)
         .default("1000")
-        .help("streams at a time")
+        .help("most streams at a time")
         .more("Above it a source gets 503."),
     count("tokens", 1..=MANY, |c| &mut c.core.limits.tokens.tokens_max)
         .default("100000")
-        .help("tuples in the token table")
+        .help("most tuples in the token table")
         .more("Above it add-token gets 503 and adds nothing."),
     count("udp-clients", 1..=65_536, |c| {
         &mut c.core.limits.tokens.udp_clients_per_session_max
     })
     .default("256")
-    .help("UDP clients of a session")
+    .help("most UDP clients of a session")
     .more(
         "Above it add-token gets 503 and adds nothing. A longer `udp-clients` list gets \
              400.",
@@ -50,14 +50,14 @@ pub(super) const LIMITS: &[Row] = &[
         &mut c.core.limits.http.head_bytes_max
     })
     .default("16K")
-    .help("length of a request's head")
+    .help("largest head of a request")
     .more("A longer target gets 414, a longer head 431."),
     count("head-headers", 8..=1024, |c| {
         &mut c.core.limits.http.head_fields_max
     })
     .default("64")
-    .help("fields of a request's head")
-    .more("More get 431."),
+    .help("most fields of a request's head")
+    .more("A head with more gets 431."),
     one("log-lines", "N", |c, text| {
         put(
             &mut c.core.limits.report.lines_per_second_max,
@@ -65,18 +65,18 @@ pub(super) const LIMITS: &[Row] = &[
         )
     })
     .default("100")
-    .help("log lines per second")
+    .help("most log lines per second")
     .more(
-        "Errors, warnings and all other lines have this limit each. Lines that are left out \
-               are counted, and the count logged.",
+        "Errors, warnings and other lines each have this limit. The server counts the lines that \
+               it leaves out, and logs their number.",
     ),
 ];
 
 pub(super) const TIMES: &[Row] = &[
     time("head-time", MOMENT..=HOUR, |c| &mut c.core.limits.head_time)
         .default("10")
-        .help("for a request's head to arrive")
-        .more("Then the client gets 408, and the connection is closed."),
+        .help("longest time for a request's head")
+        .more("After it, the client gets 408 and the connection closes."),
     time("source-idle-time", MOMENT..=HOUR, |c| {
         &mut c.core.limits.source_idle_time
     })
@@ -92,8 +92,7 @@ pub(super) const TIMES: &[Row] = &[
     .default("100")
     .help("slowest source, in bytes per second; 0: any")
     .more(
-        "Averaged over `--source-idle-time`. A source below it is lost, as one that sends \
-               nothing.",
+        "Averaged over `--source-idle-time`. A source below it ends, like one that sends nothing.",
     ),
     time("viewer-stall-time", MOMENT..=HOUR, |c| {
         &mut c.core.limits.viewer_stall_time
@@ -110,7 +109,7 @@ pub(super) const TIMES: &[Row] = &[
         .default("0")
         .help("how long a viewer waits for its stream")
         .more(
-            "Applies if a token allows the session and its source is not there yet. Then the \
+            "Applies if the viewer may watch and the source is not there yet. After this time, the \
              viewer gets 404.",
         ),
     time("bundle", 0.0..=1.0, |c| &mut c.core.limits.bundle_time)
@@ -142,10 +141,10 @@ pub(super) const TIMES: &[Row] = &[
         &mut c.core.limits.origin_time
     })
     .default("10")
-    .help("for an origin to answer")
+    .help("longest time for an origin to answer")
     .more(
-        "Found, connected to and heard; then the next one is asked. With none left viewers \
-               get 504.",
+        "This includes the look-up of its name and the connection. Then the server asks the \
+               next origin. When none is left, viewers get 504.",
     ),
     time("origin-idle", 0.0..=HOUR, |c| {
         &mut c.core.limits.origin_idle_time
@@ -160,16 +159,16 @@ pub(super) const BUFFERS: &[Row] = &[
         &mut c.core.limits.stream.buffer_bytes
     })
     .default("8M")
-    .help("what a stream keeps for its viewers")
+    .help("media that a stream keeps for its viewers")
     .more(
         "A whole group of pictures should fit. A viewer that falls out of it skips to the \
-               newest join point. Allocated as it fills.",
+               newest join point. The memory is allocated as the buffer fills.",
     ),
     size("buffers", 64 * KIB..=KIB * GIB, |c| {
         &mut c.core.limits.buffers_bytes_max
     })
     .default("1G")
-    .help("what all streams keep together")
+    .help("media that all streams keep together")
     .more(
         "Above it each stream keeps less than `--buffer`, but at least 16 KiB. Must be at \
              least `--buffer`.",
@@ -181,15 +180,15 @@ pub(super) const BUFFERS: &[Row] = &[
         )
     })
     .default("0")
-    .help("viewers begin at least this far back")
+    .help("viewers start at least this far back")
     .more(
-        "At the join point before that, so that a player's buffer fills at once. Not above \
-               `--buffer`.",
+        "They start at the join point before that, so that a player's buffer fills at once. At \
+               most `--buffer`.",
     ),
     time("join-back-time", 0.0..=HOUR, |c| {
         &mut c.core.limits.stream.join_back_time
     })
     .default("0")
-    .help("viewers begin at least this long ago")
-    .more("At most as far as the buffer reaches back."),
+    .help("viewers start at least this long ago")
+    .more("They start at most as far back as the buffer reaches."),
 ];

@@ -11,7 +11,7 @@ use crate::handover::are_times;
 /// Cutter of FLV. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Tags {
-    unit_bytes_max: usize,
+    pub unit_bytes_max: usize,
     /// Whether the head of the file has come.
     has_head: bool,
     /// Time of the newest tag, in milliseconds. The 32 bits of a tag may have wrapped.

@@ -2,7 +2,7 @@
 //! first frame would be audible. Bytes between frames pass as they come.
 
 use super::super::Unsupported;
-use super::super::frames::Frame;
+use super::super::frames::{Frame, search};
 use super::super::window::{Look, Step, Walker};
 
 /// Cutter of frames.
@@ -33,10 +33,7 @@ impl Walker<Vec<u8>> for Frames {
             Look::Found(frame) => frame.length(),
             Look::Needs(length) => return Ok(Step::Hold(length)),
             // Up to the next byte that may begin a frame.
-            Look::Nothing => {
-                let may_begin = |at: &usize| !matches!(Frame::read(seen, *at), Look::Nothing);
-                (1..seen.len()).find(may_begin).unwrap_or(seen.len())
-            }
+            Look::Nothing => search(seen, 1, |rest| Frame::read(rest, 0)),
         };
         let Some(unit) = seen.get(..length) else {
             return Ok(Step::Hold(length));

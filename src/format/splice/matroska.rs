@@ -5,13 +5,13 @@
 //! positions) would be wrong then, so the cutter leaves them out. It also leaves out SeekHead and
 //! Cues.
 
-use super::super::Unsupported;
 use super::super::ebml::{self, Head, Read};
 use super::super::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, INFO, LACING, SEEK_HEAD, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, length, timestamp_scale,
 };
 use super::super::window::{Look, Step, Walker};
+use super::super::{HEADER_BYTES_MAX, Unsupported};
 use super::copy;
 use super::timeline::Timeline;
 
@@ -25,7 +25,7 @@ const BLOCK_HEAD_BYTES: usize = 64;
 /// Cutter of Matroska. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Blocks {
-    unit_bytes_max: usize,
+    pub unit_bytes_max: usize,
     level: Level,
     /// Whether the source is not the first one. Then its headers are left out.
     is_later: bool,
@@ -92,12 +92,13 @@ impl Blocks {
     }
 
     /// Returns the whole element at the front of `seen`. `Nothing`: the element is longer than a
-    /// unit may be.
+    /// header or a unit may be.
     fn whole<'a>(&self, seen: &'a [u8], head: Head) -> Look<&'a [u8]> {
         let length = length(head)
             .ok()
             .and_then(|length| usize::try_from(length).ok());
-        match length.filter(|length| *length <= self.unit_bytes_max) {
+        let bytes_max = self.unit_bytes_max.max(HEADER_BYTES_MAX);
+        match length.filter(|length| *length <= bytes_max) {
             Some(length) => seen.get(..length).map_or(Look::Needs(length), Look::Found),
             None => Look::Nothing,
         }

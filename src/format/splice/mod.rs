@@ -28,7 +28,7 @@ mod seam;
 mod timeline;
 mod told;
 
-use super::ogg::Page;
+use super::ogg::{Page, next_page_at};
 use super::window::{Look, Step, Walker, Window, grow};
 use super::{
     Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner, Start, Unsupported, detect,
@@ -42,6 +42,9 @@ pub struct Splicer {
     /// Longest unit that is held.
     unit_bytes_max: usize,
     stage: Phase,
+    /// Work of the walkers and scanners that are gone, since [`Splicer::take_work`].
+    #[cfg_attr(feature = "handover", serde(skip))]
+    work: usize,
 }
 
 /// Distance within a later source between two beginnings, for instance two headers. From this
@@ -133,6 +136,18 @@ impl Splicer {
         Splicer {
             unit_bytes_max,
             stage: Phase::Opening(Opening::default()),
+            work: 0,
+        }
+    }
+
+    /// Sets the length of the longest unit that is held from now on, for the source that runs.
+    pub fn limit_units(&mut self, bytes_max: usize) {
+        if let Phase::Running(running) = &mut self.stage
+            && running
+                .cutter
+                .limit_units(bytes_max.min(self.unit_bytes_max))
+        {
+            running.window.look_again();
         }
     }
 
@@ -145,7 +160,8 @@ impl Splicer {
                 let Some((format, rest)) = opening.tell(bytes, out) else {
                     return Ok(());
                 };
-                let opening = std::mem::take(opening);
+                let mut opening = std::mem::take(opening);
+                self.work += opening.scanner.take_work();
                 let Some(format) = format else {
                     self.stage = Phase::Through;
                     out.extend_from_slice(&opening.bytes[opening.gone_out..]);
@@ -203,11 +219,13 @@ impl Splicer {
 
     /// Returns the work since the last call, as the number of bytes that take as long to copy.
     pub fn take_work(&mut self) -> usize {
-        match &mut self.stage {
+        let work = match &mut self.stage {
+            Phase::Opening(opening) => opening.scanner.take_work(),
             Phase::Running(running) => running.window.take_work(),
             Phase::Joining(joining) => joining.scanner.take_work(),
-            Phase::Opening(_) | Phase::Through => 0,
-        }
+            Phase::Through => 0,
+        };
+        work + std::mem::take(&mut self.work)
     }
 
     /// Returns the bytes of its allocations: at most [`Splicer::held_bytes_max`].
@@ -249,6 +267,7 @@ impl Splicer {
         let Err(Unsupported) = running.cut(bytes, out) else {
             return Ok(());
         };
+        self.work += running.window.take_work();
         let mut rest = running.window.take_rest(bytes);
         // Searching for a join point costs as much as the rest is long. So it is not done for a
         // source that ran for fewer bytes.
@@ -272,9 +291,10 @@ impl Splicer {
     }
 
     fn continue_at(&mut self, join: Start, out: &mut Vec<u8>) -> Result<(), Incompatible> {
-        let Phase::Joining(joining) = std::mem::replace(&mut self.stage, Phase::Through) else {
+        let Phase::Joining(mut joining) = std::mem::replace(&mut self.stage, Phase::Through) else {
             return Ok(());
         };
+        self.work += joining.scanner.take_work();
         let mut bytes = joining.bytes;
         let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
         let from = from.min(bytes.len());
@@ -438,6 +458,18 @@ impl Cutter {
         }
     }
 
+    /// Sets the length of the longest unit that is held. Returns whether it changes.
+    fn limit_units(&mut self, bytes_max: usize) -> bool {
+        let limit = match self {
+            Cutter::Frames(_) | Cutter::Pages(_) => return false,
+            Cutter::Packets(packets) => packets.bytes_max(),
+            Cutter::Blocks(blocks) => &mut blocks.unit_bytes_max,
+            Cutter::Tags(tags) => &mut tags.unit_bytes_max,
+            Cutter::Fragments(fragments) => &mut fragments.unit_bytes_max,
+        };
+        std::mem::replace(limit, bytes_max) != bytes_max
+    }
+
     /// Returns the bytes in front of a source that continues with `bytes`: its own header, or the
     /// parts of it that viewers lack.
     fn missing_headers(&self, old: &[u8], new: &[u8], bytes: &[u8]) -> Vec<u8> {
@@ -501,7 +533,7 @@ impl Walker<Vec<u8>> for Pages {
         let length = match Page::read(seen) {
             Look::Found(page) => page.length(),
             Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => 1,
+            Look::Nothing => next_page_at(seen),
         };
         let Some(page) = seen.get(..length) else {
             return Ok(Step::Hold(length));

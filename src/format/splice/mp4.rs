@@ -20,7 +20,7 @@ pub(super) use setup::are_alike;
 /// Cutter of fragmented MP4. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(in super::super) struct Fragments {
-    unit_bytes_max: usize,
+    pub unit_bytes_max: usize,
     /// Whether the source is not the first one. Then its headers are left out.
     is_later: bool,
     /// Clocks of the tracks, by ascending track number: at most [`TRACKS_MAX`].
@@ -168,17 +168,6 @@ impl Fragments {
         })
     }
 
-    /// Returns the length of a box that is read whole. It may be no longer than the scanner's,
-    /// however long a unit may be.
-    fn bounded(&self, length: u64) -> Result<usize, Unsupported> {
-        let bytes_max = self.unit_bytes_max.min(MOOF_BYTES_MAX);
-        let length = usize::try_from(length).map_err(|_| Unsupported)?;
-        if length > bytes_max {
-            return Err(Unsupported);
-        }
-        Ok(length)
-    }
-
     /// Reads a whole `moof` and the box after it.
     fn look_at_fragment(
         &mut self,
@@ -218,6 +207,16 @@ impl Fragments {
         out.extend_from_slice(&seen[moof_bytes..unit_bytes as usize]);
         Ok(Step::Pass(unit_bytes))
     }
+}
+
+/// Returns the length of a box that is read whole. It may be no longer than the scanner's, however
+/// long a unit may be.
+fn bounded(length: u64) -> Result<usize, Unsupported> {
+    let length = usize::try_from(length).map_err(|_| Unsupported)?;
+    if length > MOOF_BYTES_MAX {
+        return Err(Unsupported);
+    }
+    Ok(length)
 }
 
 impl Run {
@@ -274,7 +273,7 @@ impl Walker<Vec<u8>> for Fragments {
             _ if self.is_later => return Ok(Step::Pass(head.length)),
             _ => {}
         }
-        let whole = self.bounded(head.length)?;
+        let whole = bounded(head.length)?;
         if seen.len() < whole {
             return Ok(Step::Hold(whole));
         }

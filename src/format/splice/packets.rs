@@ -73,6 +73,11 @@ impl Packets {
         }
     }
 
+    /// Most bytes that it holds.
+    pub fn bytes_max(&mut self) -> &mut usize {
+        &mut self.waiting.bytes_max
+    }
+
     /// Begins another source. Packets that wait for the rest of the previous source are left out.
     pub fn seam(&mut self) {
         let had = self.aligner.shape().or(self.had);

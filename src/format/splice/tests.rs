@@ -257,3 +257,13 @@ fn an_empty_cutter_counts_its_own_size() {
     let (splicer, _) = begun(&flv(0, 3), 1_000);
     assert!(splicer.held_bytes() > size_of::<flv::Tags>());
 }
+
+/// The search for a format is work, also of a source that has shown its format.
+#[test]
+fn the_search_for_a_format_is_work() {
+    let (mut splicer, _) = begun(&[0; 100], 1_000);
+    assert_eq!((splicer.take_work(), splicer.take_work()), (100 * 32, 0));
+    let (mut splicer, _) = begun(FLV_HEAD, 1_000);
+    // Four bytes show it. Then the head is passed.
+    assert_eq!(splicer.take_work(), 4 * 32 + 32);
+}

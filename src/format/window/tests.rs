@@ -264,3 +264,17 @@ fn a_handed_over_window_that_cannot_be_is_refused() {
         "more is wanted than is looked at"
     );
 }
+
+/// The walker sees bytes where they arrived as soon as it has passed the bytes that were held.
+#[test]
+fn only_bytes_of_earlier_input_are_held() {
+    let steps = [10, 1, 1, 1, 600].map(Step::Pass);
+    let mut asks = Asks([&[Step::Hold(20)], &steps[..]].concat(), Vec::new());
+    let mut window = Window::default();
+    let mut feed = |bytes: usize, at| window.walk(&mut asks, &vec![5; bytes], at, &mut ());
+    assert_eq!((feed(12, 0), feed(601, 12)), (Ok(()), Ok(())));
+    assert_eq!(
+        asks.1,
+        [(0, 12), (0, 20), (10, 10), (11, 9), (12, 601), (13, 600)]
+    );
+}

@@ -286,7 +286,7 @@ fn damage_is_told_with_its_place() {
     for (fault, said) in [
         (
             LineError::NotJournal,
-            "it is no token file of tollgate".to_owned(),
+            "it is not a token file of tollgate".to_owned(),
         ),
         (
             LineError::Version,

@@ -41,7 +41,7 @@ impl Gate<'_> {
     /// Returns the refusal for a viewer that may watch a session which no origin has.
     pub fn turned_away(&self, fault: OriginError) -> Refusal {
         let detail = format!(
-            "the session is not running here, and no origin has it: {}",
+            "the session does not run here, and no origin has it: {}",
             fault.detail()
         );
         let has_own_gate = self.tokens.is_some() && !self.settings.asks_origin;

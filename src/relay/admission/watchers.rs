@@ -35,10 +35,14 @@ impl Gate<'_> {
         };
         // The session's own token limits all of its viewers, also with a key.
         if is_full(session, session_state.viewers) {
-            return Err(full("this session has as many viewers as its token allows"));
+            return Err(full(
+                "this session has reached the max-viewers of its token",
+            ));
         }
         if name != session && is_full(name, session_state.viewers_by_name) {
-            return Err(full("as many watch by this sessionid as its token allows"));
+            return Err(full(
+                "this sessionid has reached the max-viewers of its token",
+            ));
         }
         Ok(())
     }

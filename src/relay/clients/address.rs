@@ -52,10 +52,12 @@ impl Clients {
         let mut connection = Connection::new(peer, is_beyond.then_some(Beyond::All), ctx.now());
         connection.is_named = !is_anyones;
         connection.is_rtmp = is_rtmp;
-        connection.begin();
+        connection.begin(ctx);
         match door {
             Door::Own => {}
-            Door::Header => connection.phase = Phase::ProxyHeader,
+            Door::Header => {
+                (connection.phase, connection.publisher) = (Phase::Opening, None);
+            }
             Door::Field => connection.forwarder = Some(Box::new(peer)),
         }
         ctx.count(Count::Connections, 1);
@@ -116,7 +118,7 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
         };
-        connection.begin();
+        connection.begin(ctx);
         connection.progress = ctx.now();
         let Some(client) = client else {
             return true;

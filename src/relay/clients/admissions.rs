@@ -190,10 +190,9 @@ impl Clients {
                 self.call_one(id);
                 None
             }
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Head(_)
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::ListResponse(_)
             | Phase::EventReader(_)
             | Phase::PendingCall(_)

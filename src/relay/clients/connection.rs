@@ -10,7 +10,7 @@
 //!                ├─ PUT, POST ─→ Source ── body complete ─→ (answer) ─────────────────┤
 //!                ├─ GET ─→ (Waiting) ─→ Viewer ── stream complete ─→ (last chunk) ────┘
 //!                └─ refused with a body ─→ Lingering ─→ closed
-//! accept → Rtmp ─ publish ─→ Source ─→ Lingering ─→ closed      (at the port of `--rtmp`)
+//! accept → Opening ─ publish ─→ Source ─→ Lingering ─→ closed      (at the port of `--rtmp`)
 //! ```
 //!
 //! A proxy's connection begins with a ProxyHeader, which names the client. This server's own
@@ -25,6 +25,8 @@ use std::time::Duration;
 use super::access_log::Entry;
 use super::output::Output;
 use super::{Clients, Phase};
+use crate::copied::Copied;
+use crate::gate::SessionId;
 use crate::http::HeadReader;
 use crate::relay::admission::{Beyond, Caller, KeptClaim};
 use crate::relay::context::Context;
@@ -54,10 +56,7 @@ pub struct Connection {
     pub(super) phase: Phase,
     /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
     #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) input: Vec<u8>,
-    /// Bytes at the front of `input` that a successor has.
-    #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) copied: usize,
+    pub(super) input: Copied,
     /// The client sends no more.
     pub(super) input_ended: bool,
     pub(super) output: Output,
@@ -92,6 +91,9 @@ pub struct Connection {
     /// It came to the port for RTMP. A successor does not get it.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_rtmp: bool,
+    /// What it publishes by RTMP, framed so.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    pub(super) publisher: Option<Box<Publisher>>,
     /// Address of the proxy whose PROXY protocol header named the peer.
     #[cfg_attr(
         feature = "handover",
@@ -113,14 +115,6 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
-    pub(super) fn new(is_shut: bool, now: Instant) -> Lingering {
-        Lingering {
-            until: now + LINGER_TIME,
-            bytes_left: LINGER_BYTES_MAX,
-            is_shut,
-        }
-    }
-
     /// Counts discarded input. Returns whether to close the connection now.
     pub fn drains(&mut self, bytes: usize) -> bool {
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
@@ -145,8 +139,7 @@ impl Connection {
             is_named: true,
             is_counted: false,
             phase: Phase::Head(HeadReader::default()),
-            input: Vec::new(),
-            copied: 0,
+            input: Copied::default(),
             input_ended: false,
             output: Output::default(),
             is_blocked: false,
@@ -160,6 +153,7 @@ impl Connection {
             admission: None,
             access_request: None,
             is_rtmp: false,
+            publisher: None,
             introducer: None,
         }
     }
@@ -173,12 +167,25 @@ impl Connection {
         }
     }
 
-    /// Begins the first phase behind a proxy's header.
-    pub(super) fn begin(&mut self) {
-        self.phase = match self.is_rtmp.then(Publisher::new).flatten() {
-            Some(publisher) => Phase::Rtmp(Box::new(publisher)),
+    /// Begins behind a proxy's header.
+    pub(super) fn begin(&mut self, ctx: &Context) {
+        let http_port = || {
+            ctx.settings()
+                .listeners
+                .first()
+                .map_or(80, SocketAddr::port)
+        };
+        let publisher = self.is_rtmp.then(|| Publisher::new(http_port()));
+        self.publisher = publisher.flatten().map(Box::new);
+        self.phase = match self.publisher {
+            Some(_) => Phase::Opening,
             None => Phase::Head(HeadReader::default()),
         };
+    }
+
+    /// Returns whether its input is read as messages of RTMP.
+    pub(super) fn reads_rtmp(&self) -> bool {
+        self.publisher.is_some() && matches!(self.phase, Phase::Opening | Phase::Source(_))
     }
 
     /// Returns whether all output is written and no more will come.
@@ -202,9 +209,8 @@ impl Connection {
         match &self.phase {
             Phase::Head(reader) => !reader.has_begun(),
             Phase::Source(_) => true,
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
             | Phase::ListResponse(_)
@@ -291,10 +297,9 @@ impl Clients {
                 request.fault = OriginError::Broken("it hung up without an answer");
             }
             Phase::Lingering(_)
-            | Phase::ProxyHeader
+            | Phase::Opening
             | Phase::PeerRequest(_)
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
@@ -309,8 +314,13 @@ impl Clients {
     pub(super) fn linger(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
             ctx.freed(connection.input.capacity());
-            (connection.input, connection.copied) = (Vec::new(), 0);
-            connection.phase = Phase::Lingering(Lingering::new(false, ctx.now()));
+            connection.input = Copied::default();
+            connection.publisher = None;
+            connection.phase = Phase::Lingering(Lingering {
+                until: ctx.now() + LINGER_TIME,
+                bytes_left: LINGER_BYTES_MAX,
+                is_shut: false,
+            });
         }
         ctx.act(Action::ReadOn(id));
         self.after_output(id, ctx);
@@ -319,6 +329,7 @@ impl Clients {
 
     /// Removes a connection. Other parts learn of it by an event at the end of this input.
     pub fn close(&mut self, id: ConnectionId, ctx: &mut Context) {
+        let key = self.came_by(id).map(SessionId::digest);
         self.leave(id);
         let Some(mut connection) = self.connections.remove(id) else {
             return;
@@ -336,7 +347,7 @@ impl Clients {
         if let Phase::Waiting(waiting) = &connection.phase {
             self.waiting.leave(waiting.room, id);
         }
-        if let Some(event) = connection.phase.closed(id) {
+        if let Some(event) = connection.phase.closed(id, key, connection.peer) {
             ctx.notify(event);
         }
     }
@@ -505,7 +516,11 @@ mod tests {
         assert_eq!(stage.text(id), "");
         stage.wait(Duration::from_millis(1));
         stage.assert_status(id, 408);
-        assert!(stage.text(id).contains("its request took too long"));
+        assert!(
+            stage
+                .text(id)
+                .contains("its request took longer than --head-time")
+        );
         // It has begun behind another, whose answer goes out later.
         for (ahead, seconds, text) in [("GET /", 10, "HTTP/1.1 408 "), ("", 23, "HTTP/1.1 200 ")] {
             let mut stage = self::stage(&[]);
@@ -552,7 +567,7 @@ mod tests {
                     .connections
                     .get_mut(id)
                     .expect("it is there");
-                connection.input = vec![b'x'; input];
+                connection.input = vec![b'x'; input].into();
                 connection.output.push(&vec![b'x'; output]);
                 stage.relay.lost(id, stage.now);
                 while stage.relay.next_action().is_some() {}

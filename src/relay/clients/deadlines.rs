@@ -30,8 +30,8 @@ pub(super) enum Reason {
 impl Reason {
     fn words(self) -> &'static str {
         match self {
-            Reason::Over => "its token is over",
-            Reason::Stalled => "took nothing for too long",
+            Reason::Over => "its token has ended",
+            Reason::Stalled => "it read nothing for --viewer-stall-time",
             Reason::Source(lapse) => lapse.words(),
             Reason::Phase(words) => words,
         }
@@ -67,26 +67,28 @@ impl Connection {
             Phase::Head(_) if self.output.is_full() => None,
             Phase::Head(reader) if reader.has_begun() => Some((
                 self.progress + limits.head_time,
-                "its request took too long",
+                "its request took longer than --head-time",
             )),
             Phase::Head(_) if self.output.is_empty() => {
                 Some((self.progress + limits.keep_alive_time, "no request came"))
             }
-            Phase::ProxyHeader | Phase::Payload(_) | Phase::Rtmp(_) => Some((
+            Phase::Opening | Phase::Payload(_) => Some((
                 self.progress + limits.head_time,
-                "its request took too long",
+                "its request took longer than --head-time",
             )),
             // Its last answer is on its way still.
             Phase::Lingering(_) if !self.output_is_over() => None,
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
-            Phase::Waiting(waiting) => Some((waiting.until, "its session did not begin")),
-            Phase::PendingCall(_) => {
-                Some((self.progress + ERRAND_TIME, "its errand took too long"))
+            Phase::Waiting(waiting) => {
+                Some((waiting.until, "its session did not begin within --wait"))
             }
+            Phase::PendingCall(_) => Some((self.progress + ERRAND_TIME, "its call took too long")),
             Phase::OriginRequest(asking) => {
                 Some((asking.until, "its origin did not answer in time"))
             }
-            Phase::PeerRequest(telling) => Some((telling.until(), "it did not tell in time")),
+            Phase::PeerRequest(telling) => {
+                Some((telling.until(), "the peer did not answer in time"))
+            }
             Phase::EventReader(following) => Some((following.deadline(), "nothing has happened")),
             Phase::Head(_) | Phase::Viewer(_) | Phase::ListResponse(_) | Phase::AwaitingJournal => {
                 None
@@ -171,8 +173,7 @@ impl Clients {
             Phase::EventReader(_) => self.comment(id, ctx),
             Phase::PendingCall(job_id) => return Some(ClientEvent::TimedOut(*job_id)),
             // These get no answer.
-            Phase::ProxyHeader
-            | Phase::Rtmp(_)
+            Phase::Opening
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::PeerRequest(_)
@@ -252,11 +253,16 @@ mod tests {
                 &[],
                 "GET /".into(),
                 7,
-                Some((408, "its request took too long")),
+                Some((408, "its request took longer than --head-time")),
             ),
-            (&[], payload, 7, Some((408, "its request took too long"))),
+            (
+                &[],
+                payload,
+                7,
+                Some((408, "its request took longer than --head-time")),
+            ),
             (&[], names, 5, Some((400, "did not resolve in time"))),
-            (&["--wait=11"], watch, 11, Some((404, "not running"))),
+            (&["--wait=11"], watch, 11, Some((404, "does not run"))),
         ];
         for (more, sent, seconds, told) in cases {
             let mut stage = Stage::new(&[TIMES, more].concat());
@@ -321,14 +327,20 @@ mod tests {
         };
         let idle = ["--source-idle-time=8", "--body-rate=1000"];
         for (token, field, seconds, status, words) in [
-            ("&ends=6", "", 7, 403, "its token is over"),
-            ("", "", 8, 408, "its source was silent for too long"),
+            ("&ends=6", "", 7, 403, "its token has ended"),
+            (
+                "",
+                "",
+                8,
+                408,
+                "the source was silent for --source-idle-time",
+            ),
             (
                 "",
                 "Expect: 100-continue\r\n",
                 50,
                 0,
-                "took nothing for too long",
+                "it read nothing for --viewer-stall-time",
             ),
         ] {
             let mut stage = Stage::new(&[TIMES, &idle[..]].concat());

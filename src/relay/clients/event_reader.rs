@@ -113,7 +113,9 @@ impl Clients {
         ctx: &mut Context,
     ) {
         if !self.has_place_for_reader() {
-            let detail = format!("{READERS_MAX} follow the events, as many as may");
+            let detail = format!(
+                "{READERS_MAX} clients read the events, which is the limit; try again later"
+            );
             let status = Status::ServiceUnavailable;
             let refusal = Refusal::busy(status, detail, RETRY_AFTER_SECONDS);
             return self.refuse(id, &refusal, reply, ctx);

@@ -4,28 +4,24 @@
 //! A client stays with this process if only this process can answer it: a client that waits for
 //! peers' lists, or for a change that is being written to the disk.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
 use super::admissions::seat_time;
 use super::connection::Connection;
 use super::viewer_counts::Sitter;
 
 use super::request::DEPRECATION;
 use super::{Clients, Phase, WaitOutcome};
+use crate::copied::Copied;
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
-use crate::http::{HeadReader, Reply};
+use crate::http::Reply;
 use crate::relay::admission::{Caller, Door, EntryPoint, KeptClaim};
 use crate::relay::context::Context;
+use crate::relay::handover::{ClientBytes, Copies};
 use crate::relay::old_options::OldOptions;
 use crate::relay::pass::Admission;
 use crate::relay::settings::{Fields, VARIES};
 use crate::relay::streams::Place;
-use crate::relay::{
-    CONNECTIONS_BEYOND_MAX, ConnectionId, JobId, Limits, PullId, Settings, StreamId,
-};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, JobId, PullId, Settings, StreamId};
 use crate::slots::Slots;
 use crate::time::Instant;
 
@@ -33,26 +29,9 @@ use crate::time::Instant;
 #[derive(Default)]
 pub struct ClientsState {
     connections: Vec<(ConnectionId, Connection)>,
-    /// Input of clients that the predecessor copied before it stopped.
-    inputs: BTreeMap<ConnectionId, Vec<u8>>,
     /// Addresses that count as viewers by HLS, each with its session and the end of its time.
     addresses: Vec<((Sitter, SessionId), Instant)>,
 }
-
-/// What a client has sent that is not read.
-#[derive(Serialize, Deserialize)]
-struct InputState {
-    /// How much of it was sent before.
-    copied: usize,
-    /// What follows that.
-    #[serde(with = "crate::handover::bytes")]
-    rest: Vec<u8>,
-}
-
-/// The longest input that is kept, in bytes: a head or requests that were sent ahead are shorter.
-const INPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Shorter inputs are sent with all else.
-const COPIED_MIN: usize = 64;
 
 /// Whom else a client concerns.
 pub enum Concern {
@@ -81,9 +60,7 @@ impl Clients {
     /// Returns what a client does; `None` for a connection that this server made.
     pub fn stand(&self, id: ConnectionId) -> Option<Stand> {
         Some(match &self.connections.get(id)?.phase {
-            Phase::ProxyHeader | Phase::Head(_) | Phase::Rtmp(_) | Phase::Lingering(_) => {
-                Stand::Idle
-            }
+            Phase::Opening | Phase::Head(_) | Phase::Lingering(_) => Stand::Idle,
             Phase::Source(source) if source.reply.is_some() => Stand::Asks(EntryPoint::Put),
             Phase::EventReader(_) => Stand::Asks(EntryPoint::Events),
             Phase::Payload(_)
@@ -117,7 +94,7 @@ impl Clients {
         } = connection;
         let is_idle = matches!(
             connection.phase,
-            Phase::ProxyHeader | Phase::Head(_) | Phase::Lingering(_)
+            Phase::Opening | Phase::Head(_) | Phase::Lingering(_)
         );
         let forwarder = connection.forwarder.as_deref();
         let by_door = match (connection.introducer.as_deref(), forwarder) {
@@ -159,52 +136,24 @@ impl Clients {
                 }
                 let reply = connection.phase.reply_mut();
                 let fields = reply.map_or(&[][..], |reply| reply.fields);
-                let copied = connection.copied.min(connection.input.len());
-                let rest = InputState {
-                    copied,
-                    rest: connection.input[copied..].to_vec(),
-                };
-                writer.put("connection", id.to_u64(), &(fields, rest, &*connection))
+                let told = (fields, &connection.input, &*connection);
+                writer.put("connection", id.to_u64(), &told)
             };
             connection.is_some_and(told)
         };
         ids.into_iter().filter(goes).collect()
     }
 
-    /// Says that a successor has nothing yet of what clients have sent.
-    pub fn begin_copy(&mut self) {
-        for id in self.ids().collect::<Vec<_>>() {
-            let connection = self.connections.get_mut(id);
-            connection
-                .into_iter()
-                .for_each(|connection| connection.copied = 0);
-        }
-    }
-
-    /// Returns at most `bytes_max` of what a client has sent that is not read and that no successor
-    /// has, and where in its input that begins; `None` if it is short. From now on the successor
-    /// has it.
-    pub fn copy_input(&mut self, id: ConnectionId, bytes_max: usize) -> Option<(usize, &[u8])> {
-        let connection = self.connections.get_mut(id)?;
-        let from = connection.copied;
-        let bytes = connection.input.get(from..)?;
-        let bytes = &bytes[..bytes.len().min(bytes_max)];
-        connection.copied += bytes.len();
-        let is_short = bytes.len() < COPIED_MIN;
-        if is_short {
-            connection.copied = from;
-        }
-        (!is_short).then_some((from, bytes))
-    }
-
-    /// Returns how many bytes there are in inputs that no successor has.
-    pub fn uncopied_bytes(&self) -> usize {
-        let left =
-            |connection: &Connection| connection.input.len().saturating_sub(connection.copied);
-        self.connections
-            .iter()
-            .map(|(_, connection)| left(connection))
-            .sum()
+    /// Returns what a client can make large: its unread input, and its unsent answers.
+    pub fn large_bytes(
+        &mut self,
+        id: ConnectionId,
+    ) -> impl Iterator<Item = (ClientBytes, &mut Copied)> {
+        let connection = self.connections.get_mut(id).into_iter();
+        connection.flat_map(|connection| {
+            let input = (ClientBytes::Input, &mut connection.input);
+            [input, (ClientBytes::Output, &mut connection.output.bytes)]
+        })
     }
 
     /// Those that there are.
@@ -268,7 +217,7 @@ impl Clients {
         })?;
         connection.progress = connection.progress.min(ctx.now());
         connection.taken = connection.taken.min(ctx.now());
-        connection.read_again(ctx);
+        connection.fit(ctx);
         if connection.is_counted {
             self.hosts.enter(connection.peer.ip());
         }
@@ -286,7 +235,17 @@ impl Clients {
             },
             Phase::EventReader(_) => drop(self.readers.insert(id)),
             Phase::Head(_) | Phase::OriginRequest(_) if !has_read_all => self.wait_ahead(id),
-            _ => {}
+            Phase::Opening
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::ListResponse(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
+            | Phase::Lingering(_) => {}
         }
         self.queue(id);
         self.rearm(id, ctx);
@@ -313,21 +272,10 @@ impl Clients {
 }
 
 impl Connection {
-    /// What it has sent is looked at again, as far as it was before: it is no count that is
-    /// believed.
-    fn read_again(&mut self, ctx: &Context) {
+    /// Corrects times that another process sent. Its unread input is read again in its turn.
+    fn fit(&mut self, ctx: &Context) {
         let now = ctx.now();
         match &mut self.phase {
-            Phase::Head(reader) => {
-                let mut again = HeadReader::default();
-                let limits = &ctx.settings().limits.http;
-                let is_part = matches!(again.read(&self.input, limits), Ok(None));
-                *reader = if is_part {
-                    again
-                } else {
-                    HeadReader::default()
-                };
-            }
             Phase::Source(source) => source.fit(now),
             Phase::EventReader(following) => following.fit(ctx),
             _ => {}
@@ -342,40 +290,19 @@ impl ClientsState {
         Ok(())
     }
 
-    /// Takes a piece of a client's input: behind the pieces so far, or in their place.
-    pub fn take_input(
+    /// One of them, with what was copied of it before.
+    pub fn hear(
         &mut self,
-        id: ConnectionId,
-        from: usize,
-        bytes: &[u8],
-        limits: &Limits,
+        line: Line<'_>,
+        copies: &mut Copies,
+        ctx: &Context,
     ) -> Result<(), HandoverError> {
-        let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
-        let input = self.inputs.entry(id).or_default();
-        must(from <= input.len() && id.index() < places_max, || {
-            format!("{id:?}: a part of its input is missing")
-        })?;
-        input.truncate(from);
-        input.extend_from_slice(bytes);
-        let input_bytes = input.len();
-        must(
-            input_bytes <= INPUT_BYTES_MAX && self.inputs.len() <= places_max,
-            || format!("{id:?}: it has sent more than is kept here"),
-        )
-    }
-
-    /// One of them.
-    pub fn hear(&mut self, line: Line<'_>, ctx: &Context) -> Result<(), HandoverError> {
-        type Line = (Vec<(String, String)>, InputState, Connection);
-        let (fields, InputState { copied, rest }, mut connection): Line = line.read()?;
+        type Line = (Vec<(String, String)>, Copied, Connection);
+        let (fields, mut input, mut connection): Line = line.read()?;
         let id = ConnectionId::from_u64(line.number);
-        let mut input = self.inputs.remove(&id).unwrap_or_default();
-        must(copied <= input.len(), || {
-            format!("{id:?}: its input is missing")
-        })?;
-        input.truncate(copied);
-        input.extend_from_slice(&rest);
-        input.shrink_to_fit();
+        input.complete(copies.remove(&(id, ClientBytes::Input)))?;
+        let output = copies.remove(&(id, ClientBytes::Output));
+        connection.output.bytes.complete(output)?;
         connection.input = input;
         if let Some(reply) = connection.phase.reply_mut() {
             reply.fields = ctx.settings().fields_like(&fields);
@@ -409,7 +336,16 @@ impl Phase {
             Phase::Payload(payload) => payload.fits(),
             Phase::Source(source) => source.fits(),
             Phase::Viewer(viewing) => viewing.fits(),
-            _ => true,
+            Phase::Opening
+            | Phase::Head(_)
+            | Phase::Waiting(_)
+            | Phase::ListResponse(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
+            | Phase::Lingering(_) => true,
         }
     }
 
@@ -421,7 +357,14 @@ impl Phase {
             Phase::Viewer(viewing) => Some(&mut viewing.reply),
             Phase::Waiting(waiting) => Some(&mut waiting.reply),
             Phase::ListResponse(listing) => Some(&mut listing.reply),
-            _ => None,
+            Phase::Opening
+            | Phase::Head(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
+            | Phase::Lingering(_) => None,
         }
     }
 }
@@ -808,7 +751,11 @@ mod tests {
             assert_eq!(stage.text(source), "");
             stage.wait_seconds(3);
         }
-        assert!(stage.text(source).contains("its source was too slow"));
+        assert!(
+            stage
+                .text(source)
+                .contains("the source was slower than --body-rate")
+        );
     }
 
     /// As many as may be here at once, beyond the limit, too.

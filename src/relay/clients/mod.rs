@@ -49,7 +49,7 @@ use wait_queue::Waiting;
 pub(super) use wait_queue::{WaitFor, WaitOutcome};
 pub(super) use writing::Due;
 
-use crate::gate::SessionId;
+use crate::gate::{Digest, SessionId};
 use crate::http::{Answer, Head, Refusal, Reply, Status};
 use crate::relay::JobId;
 use crate::relay::admission::Caller;
@@ -61,7 +61,6 @@ use crate::relay::lists::{PeerRequest, Share};
 use crate::relay::origin_error::OriginError;
 use crate::relay::view::View;
 use crate::relay::{ConnectionId, PullId, RETRY_AFTER_SECONDS, StreamId};
-use crate::rtmp::{Publisher, Request};
 use crate::slots::Slots;
 use reading::Reading;
 use wait_queue::WaitQueue;
@@ -91,15 +90,13 @@ pub(super) struct Clients {
 /// Phase of a connection.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Phase {
-    /// Reads a PROXY protocol header.
-    ProxyHeader,
+    /// Reads a PROXY protocol header, or what a publisher by RTMP sends before it is admitted.
+    #[cfg_attr(feature = "handover", serde(rename = "ProxyHeader"))]
+    Opening,
     /// Between two requests, or within the head of one.
     Head(#[cfg_attr(feature = "handover", serde(skip))] HeadReader),
     /// Reads and ignores the payload of a call.
     Payload(Payload),
-    /// A publisher by RTMP that is not admitted yet. It stays with its process.
-    #[cfg_attr(feature = "handover", serde(skip))]
-    Rtmp(Box<Publisher>),
     /// The source of a stream.
     Source(Source),
     /// A viewer of a stream.
@@ -130,12 +127,22 @@ impl Phase {
         match self {
             Phase::PendingCall(job_id) => Some(*job_id),
             Phase::ListResponse(listing) => listing.collecting,
-            _ => None,
+            Phase::Opening
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::Source(_)
+            | Phase::Viewer(_)
+            | Phase::Waiting(_)
+            | Phase::EventReader(_)
+            | Phase::OriginRequest(_)
+            | Phase::PeerRequest(_)
+            | Phase::AwaitingJournal
+            | Phase::Lingering(_) => None,
         }
     }
 
     /// Returns the event for other parts when the connection closes in this phase.
-    fn closed(&self, id: ConnectionId) -> Option<Event> {
+    fn closed(&self, id: ConnectionId, key: Option<Digest>, address: SocketAddr) -> Option<Event> {
         match self {
             Phase::Source(source) => Some(Event::SourceClosed {
                 stream: source.stream,
@@ -143,7 +150,12 @@ impl Phase {
             }),
             Phase::Viewer(viewing) => {
                 let (stream, viewer) = viewing.place();
-                Some(Event::ViewerClosed(stream, viewer))
+                Some(Event::ViewerClosed {
+                    stream,
+                    viewer,
+                    key,
+                    address,
+                })
             }
             Phase::Waiting(waiting) => Some(Event::WaiterClosed(waiting.session.clone())),
             Phase::OriginRequest(asking) => Some(Event::OriginClosed {
@@ -158,10 +170,9 @@ impl Phase {
             Phase::PendingCall(_) | Phase::ListResponse(_) => {
                 self.job_id().map(Event::CallerClosed)
             }
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Head(_)
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::EventReader(_)
             | Phase::AwaitingJournal
             | Phase::Lingering(_) => None,
@@ -177,8 +188,8 @@ pub(super) enum ClientEvent {
         caller: Caller,
         reply: Reply,
     },
-    /// What a client by RTMP asks for.
-    Rtmp(Request),
+    /// A client by RTMP asks to publish a stream of this name; or why that is no name.
+    Rtmp(Result<Vec<u8>, &'static str>),
     /// A call whose payload has arrived.
     Called { call: Call, reply: Reply },
     /// A source is complete. `is_sure`: its body said so; otherwise its connection ended.
@@ -282,9 +293,8 @@ impl Clients {
                 return Some(stream);
             }
             Phase::Head(_) if connection.output.is_empty() => self.close(id, ctx),
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Waiting(_)
             | Phase::EventReader(_)
             | Phase::OriginRequest(_)
@@ -335,7 +345,15 @@ impl Known<'_> {
                 (self.has_collecting)(telling.share().0),
                 "a peer tells nobody: {id:?}"
             ),
-            _ => {}
+            Phase::Opening
+            | Phase::Head(_)
+            | Phase::Payload(_)
+            | Phase::ListResponse(_)
+            | Phase::EventReader(_)
+            | Phase::PendingCall(_)
+            | Phase::OriginRequest(_)
+            | Phase::AwaitingJournal
+            | Phase::Lingering(_) => {}
         }
     }
 }

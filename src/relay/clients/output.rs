@@ -4,12 +4,13 @@
 //! [`Output::is_full`]. Written bytes are removed soon. A client that reads slowly and keeps asking
 //! cannot make them pile up.
 
+use crate::copied::Copied;
+
 /// Response bytes that wait for the socket.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Output {
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Copied,
     /// So many of them are sent: never more than are to be sent still, nor is it all of them.
     pub(super) sent: usize,
 }
@@ -24,15 +25,15 @@ impl Output {
         if needed > self.bytes.capacity() {
             // The buffer doubles while it is small. Then it grows to the size that is needed.
             let room = needed.max((2 * needed).min(4 * Output::FULL_BYTES));
-            self.bytes.reserve_exact(room - self.bytes.len());
+            self.bytes.bytes.reserve_exact(room - self.bytes.len());
         }
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.bytes.extend_from_slice(bytes);
     }
 
     /// The same, without a copy where nothing waits.
     pub fn push_whole(&mut self, bytes: Vec<u8>) {
         if self.bytes.is_empty() {
-            self.bytes = bytes;
+            self.bytes = bytes.into();
         } else {
             self.push(&bytes);
         }
@@ -63,8 +64,8 @@ impl Output {
             *self = Output::default();
         } else if self.sent >= rest {
             // Moves no more bytes than have been sent since the last time.
-            self.bytes.drain(..self.sent);
-            self.bytes.shrink_to(2 * rest);
+            self.bytes.remove(self.sent);
+            self.bytes.bytes.shrink_to(2 * rest);
             self.sent = 0;
         }
         taken

@@ -34,7 +34,7 @@ const GO_COST: usize = 512;
 /// Cost of a head, with its consequences.
 pub const HEAD_COST: usize = 4096;
 /// Cost of a piece of a body, such as a chunk.
-const PIECE_COST: usize = 128;
+pub(super) const PIECE_COST: usize = 128;
 
 /// Cost of a look at something that may be anywhere in memory.
 pub const LOOK_COST: usize = 8;
@@ -140,9 +140,10 @@ impl Clients {
     /// answered first.
     pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<ClientEvent>)> {
         let id = self.reading.ahead.pop_front()?;
-        self.reading.begin(0);
         let mut is_called = false;
+        self.reading.begin(0);
         if let Some(connection) = self.connections.get_mut(id) {
+            self.reading.begin(connection.input.len());
             connection.is_ahead = false;
             is_called = matches!(&connection.phase, Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open);
         }
@@ -181,9 +182,8 @@ impl Clients {
             Phase::Head(_) if connection.output.is_full() => 0,
             // Requests that were sent ahead may lie there still, behind an output that was full.
             Phase::Head(_) => head_bytes_max(ctx).saturating_sub(waiting_bytes),
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::OriginRequest(_)
             | Phase::PeerRequest(_)
             | Phase::Lingering(_) => READ_BYTES_MAX,
@@ -218,7 +218,7 @@ impl Clients {
                 is_head: false,
             };
         }
-        let mut input = std::mem::take(&mut connection.input);
+        let mut input = std::mem::take(&mut connection.input.bytes);
         extend_within(&mut input, bytes, head_bytes_max(ctx));
         Input {
             bytes: Cow::Owned(input),
@@ -236,7 +236,7 @@ impl Clients {
     ) {
         let read_bytes = input.bytes.len() - rest_bytes;
         if let Some(connection) = self.connections.get_mut(id).filter(|_| read_bytes > 0) {
-            connection.copied = 0;
+            connection.input.forget();
         }
         let rest = match input.bytes {
             Cow::Borrowed(bytes) => bytes[read_bytes..].to_vec(),
@@ -252,7 +252,7 @@ impl Clients {
         if !rest.is_empty()
             && let Some(connection) = self.connections.get_mut(id)
         {
-            connection.input = rest;
+            connection.input.bytes = rest;
         }
     }
 
@@ -275,37 +275,32 @@ impl Clients {
         if connection.moves_on_by_sending() {
             connection.progress = ctx.now();
         }
+        if connection.reads_rtmp() {
+            return self.read_rtmp(id, input, ctx);
+        }
         let step = match &mut connection.phase {
-            Phase::Rtmp(_) => self.read_rtmp(id, input, ctx),
-            Phase::Source(source) => {
-                let before = input.len();
-                let read = source.read(input, &mut self.pieces);
-                self.reading.count(source.take_cost());
-                match read {
-                    Ok(Part::More) => Step::Stop,
-                    Ok(Part::Content(content)) => {
-                        let content = source.take(content, input, &mut self.pieces);
-                        // The tags of RTMP messages may be longer than the messages.
-                        let more = content.len().saturating_sub(before - input.len());
-                        self.reading.count(more);
-                        Step::Media(source.stream, content)
-                    }
-                    Ok(Part::End) => Step::Came(ClientEvent::Complete {
-                        received: source.complete(input.len()),
-                        is_sure: true,
-                    }),
-                    Err((refusal, reason)) => {
-                        let lost = self.lose_source(id, &refusal, reason, ctx);
-                        lost.map_or(Step::Stop, Step::Came)
-                    }
+            Phase::Source(source) => match source.read(input) {
+                Ok(Part::More) => Step::Stop,
+                Ok(Part::Content(content)) => {
+                    let content = source.take(content, input, &mut self.pieces);
+                    Step::Media(source.stream, content)
                 }
-            }
+                Ok(Part::End) => Step::Came(ClientEvent::Complete {
+                    received: source.complete(input.len()),
+                    is_sure: true,
+                }),
+                Err(refusal) => {
+                    let lost =
+                        self.lose_source(id, &refusal, "the source's chunks are malformed", ctx);
+                    lost.map_or(Step::Stop, Step::Came)
+                }
+            },
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
             Phase::Head(reader) => {
                 let head = reader.read(input, &ctx.settings().limits.http);
                 self.take_head(id, head, input, ctx)
             }
-            Phase::ProxyHeader => self.read_introduction(id, input, ctx),
+            Phase::Opening => self.read_introduction(id, input, ctx),
             Phase::Payload(payload) => {
                 let is_whole = payload.read(input);
                 self.take_payload(id, is_whole, ctx)
@@ -367,9 +362,8 @@ impl Clients {
             Phase::Head(_) | Phase::Lingering(_) if connection.output.is_empty() => {
                 self.close(id, ctx)
             }
-            Phase::ProxyHeader
+            Phase::Opening
             | Phase::Payload(_)
-            | Phase::Rtmp(_)
             | Phase::Source(_)
             | Phase::Viewer(_)
             | Phase::Waiting(_)
@@ -792,7 +786,7 @@ mod tests {
                 for piece in [first, rest] {
                     stage.send(id, piece);
                 }
-                assert!(stage.text(id).ends_with("{\"status\":\"ok\"}"));
+                assert!(stage.text(id).ends_with("{\"status\":\"ok\"}\n"));
                 stage.written.clear();
                 stage.lose(id);
             }

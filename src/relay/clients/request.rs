@@ -438,7 +438,7 @@ fn fields_for(head: &Head, settings: &Settings) -> Fields {
 
 fn payload_too_large() -> Refusal {
     let detail = format!(
-        "a call's payload means nothing, and no more than {PAYLOAD_BYTES_MAX} bytes of it are read"
+        "the body of a call may have at most {PAYLOAD_BYTES_MAX} bytes; send none, since parameters go in the query"
     );
     Refusal::framing(Status::ContentTooLarge, detail)
 }
@@ -643,7 +643,7 @@ mod tests {
             stage.settle();
             stage.assert_status(id, status);
             assert_eq!(stage.text(id).matches("HTTP/1.1 ").count(), 2);
-            assert!(stage.text(id).ends_with("{\"status\":\"ok\"}"));
+            assert!(stage.text(id).ends_with("{\"status\":\"ok\"}\n"));
         }
     }
 }

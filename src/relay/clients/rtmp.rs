@@ -1,10 +1,10 @@
-//! A client by RTMP. Before it is admitted it is a [`Publisher`] and no source. Then it is a
-//! source, whose messages are read as the body of a PUT is.
+//! A client by RTMP. Before it is admitted it is a [`crate::rtmp::Publisher`] and no source. Then it
+//! is a source, whose messages are read as the body of a PUT is.
 
-use super::connection::Lingering;
+use super::reading::PIECE_COST;
 use super::source::Source;
 use super::{ClientEvent, Clients, Phase, Step};
-use crate::http::{Refusal, Status};
+use crate::http::{Framing, Refusal, Status};
 use crate::relay::admission::Caller;
 use crate::relay::context::Context;
 use crate::relay::{ConnectionId, Level, StreamId};
@@ -14,53 +14,69 @@ use crate::rtmp::{Event, Fault};
 const WAITING_BYTES_MAX: usize = 4 * 1024;
 
 impl Clients {
-    /// Reads on before the client is admitted.
+    /// Reads on in what a publisher sends.
     pub(super) fn read_rtmp(
         &mut self,
         id: ConnectionId,
         input: &mut &[u8],
         ctx: &mut Context,
-    ) -> Step<'static> {
-        let connection = self.connections.get_mut(id);
-        let Some((Phase::Rtmp(publisher), peer)) =
-            connection.map(|connection| (&mut connection.phase, connection.peer))
-        else {
+    ) -> Step<'_> {
+        let Some(connection) = self.connections.get_mut(id) else {
             return Step::Stop;
         };
-        let read = publisher.read(input, &mut Vec::new());
-        self.reading.count(publisher.take_cost());
-        match read {
-            Ok(Event::Request(request)) => return Step::Came(ClientEvent::Rtmp(request)),
-            Ok(Event::More | Event::Media | Event::End) => {}
-            Err(Fault(reason)) => {
+        let Some(publisher) = &mut connection.publisher else {
+            return Step::Stop;
+        };
+        self.pieces.clear();
+        let before = input.len();
+        let found = publisher.read(input, &mut self.pieces);
+        // The tags may be longer than the messages.
+        let longer = self.pieces.len().saturating_sub(before - input.len());
+        self.reading.count(PIECE_COST + longer);
+        match (found, &mut connection.phase) {
+            (Ok(Event::More), _) => Step::Stop,
+            (Ok(Event::Media), Phase::Source(source)) if !self.pieces.is_empty() => {
+                source.count(self.pieces.len());
+                Step::Media(source.stream, &self.pieces)
+            }
+            (Ok(Event::End), Phase::Source(source)) => Step::Came(ClientEvent::Complete {
+                received: source.received(),
+                is_sure: true,
+            }),
+            (Ok(Event::Media | Event::End), _) => Step::On,
+            (Ok(Event::Publish(name)), _) => Step::Came(ClientEvent::Rtmp(name)),
+            (Err(Fault(reason)), Phase::Source(_)) => {
+                let refusal = Refusal::new(Status::BadRequest, reason);
+                let lost = self.lose_source(id, &refusal, reason, ctx);
+                lost.map_or(Step::Stop, Step::Came)
+            }
+            (Err(Fault(reason)), _) => {
                 // Scanners come to every port.
                 let is_other = !publisher.has_begun();
                 if !(is_other && std::mem::replace(&mut self.has_told_of_others, true)) {
-                    let line = format_args!("event=rtmp-failed source={peer} detail=\"{reason}\"");
+                    let source = connection.peer;
+                    let line =
+                        format_args!("event=rtmp-failed source={source} detail=\"{reason}\"");
                     ctx.log(Level::Warn, line);
                 }
                 self.push_answers(id);
-                self.close(id, ctx);
+                self.linger(id, ctx);
+                Step::Stop
             }
         }
-        Step::Stop
     }
 
     /// Queues what a client by RTMP is answered.
     pub fn push_answers(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id).filter(|it| it.is_rtmp) else {
-            return;
-        };
-        let publisher = match &mut connection.phase {
-            Phase::Rtmp(publisher) => Some(&mut **publisher),
-            Phase::Source(source) => source.publisher_mut(),
-            _ => None,
-        };
-        let is_full = connection.output.rest().len() >= WAITING_BYTES_MAX;
-        let answers = publisher.map(|publisher| publisher.take_answers(is_full));
-        if let Some(answers) = answers.filter(|answers| !answers.is_empty()) {
-            connection.output.push(&answers);
-            self.queue(id);
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Some(publisher) = &mut connection.publisher
+        {
+            let is_full = connection.output.rest().len() >= WAITING_BYTES_MAX;
+            let answers = publisher.take_answers(is_full);
+            if !answers.is_empty() {
+                connection.output.push(&answers);
+                self.queue(id);
+            }
         }
     }
 
@@ -70,73 +86,56 @@ impl Clients {
     }
 
     /// Returns whether a connection came to the port for RTMP.
-    pub fn is_rtmp(&self, id: ConnectionId) -> bool {
-        self.connections
-            .get(id)
-            .is_some_and(|connection| connection.is_rtmp)
+    pub(super) fn is_rtmp(&self, id: ConnectionId) -> bool {
+        let connection = self.connections.get(id);
+        connection.is_some_and(|connection| connection.is_rtmp)
     }
 
-    /// Returns the connections that came to the port for RTMP.
+    /// Closes all connections that came to the port for RTMP.
     #[cfg(feature = "handover")]
-    pub fn all_rtmp(&self) -> Vec<ConnectionId> {
+    pub fn close_rtmp(&mut self, ctx: &mut Context) {
         let all = self.connections.iter();
-        all.filter(|(_, connection)| connection.is_rtmp)
-            .map(|(id, _)| id)
-            .collect()
+        let all = all.filter(|(_, connection)| connection.is_rtmp);
+        let all: Vec<ConnectionId> = all.map(|(id, _)| id).collect();
+        all.into_iter().for_each(|id| self.close(id, ctx));
     }
 
     /// Makes an admitted publisher the source of this stream.
-    pub fn publish_rtmp(&mut self, id: ConnectionId, stream: StreamId, ctx: &mut Context) {
-        if let Some(connection) = self.connections.get_mut(id) {
-            let unread = Phase::AwaitingJournal;
-            connection.phase = match std::mem::replace(&mut connection.phase, unread) {
-                Phase::Rtmp(mut publisher) => {
-                    publisher.admit();
-                    connection.progress = ctx.now();
-                    Phase::Source(Source::by_rtmp(stream, publisher, ctx.now()))
-                }
-                other => other,
-            };
+    pub fn admit_rtmp(&mut self, id: ConnectionId, stream: StreamId, ctx: &Context) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Some(publisher) = &mut connection.publisher
+        {
+            publisher.admit();
+            connection.progress = ctx.now();
+            let source = Source::new(stream, (Framing::None, None), ctx.now());
+            connection.phase = Phase::Source(source);
         }
-        self.rearm(id, ctx);
     }
 
-    /// Refuses a client, in words and with this code.
-    pub fn refuse_rtmp(
-        &mut self,
-        id: ConnectionId,
-        code: &str,
-        refusal: &Refusal,
-        ctx: &mut Context,
-    ) {
+    /// Refuses a client, with a code and in words.
+    pub fn refuse_rtmp(&mut self, id: ConnectionId, refusal: &Refusal, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id)
-            && let Phase::Rtmp(publisher) = &mut connection.phase
+            && let Some(publisher) = &mut connection.publisher
         {
+            let code = match refusal.status {
+                Status::BadRequest | Status::Conflict => "NetStream.Publish.BadName",
+                _ => "NetStream.Publish.Denied",
+            };
             publisher.refuse(code, &refusal.detail);
         }
-        self.push_answers(id);
         ctx.counts.refused(refusal.status);
-        self.end_rtmp_access(id, refusal.status, ctx);
-        self.linger(id, ctx);
-        self.queue(id);
+        self.end_rtmp(id, refusal.status, ctx);
     }
 
-    /// Lets go of a source whose stream is complete. The client closes the connection: some report
-    /// an error if the server is faster.
-    pub(super) fn complete_rtmp(&mut self, id: ConnectionId, ctx: &mut Context) {
-        self.end_rtmp_access(id, Status::Ok, ctx);
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.phase = Phase::Lingering(Lingering::new(true, ctx.now()));
-        }
-        self.rearm(id, ctx);
-    }
-
-    fn end_rtmp_access(&mut self, id: ConnectionId, status: Status, ctx: &mut Context) {
+    /// Ends what a client does. It gets its last answers.
+    pub(super) fn end_rtmp(&mut self, id: ConnectionId, status: Status, ctx: &mut Context) {
+        self.push_answers(id);
         self.leave(id);
-        let connection = self.connections.get_mut(id);
-        if let Some(mut entry) = connection.and_then(|connection| connection.access.take()) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Some(entry) = &mut connection.access
+        {
             entry.status = Some(status);
-            self.end_access(&entry, ctx);
         }
+        self.linger(id, ctx);
     }
 }

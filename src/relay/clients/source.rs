@@ -10,7 +10,6 @@ use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Statu
 use crate::relay::context::Context;
 use crate::relay::streams::SILENT;
 use crate::relay::{ConnectionId, StreamId, icecast};
-use crate::rtmp::{Event, Fault, Publisher};
 use crate::time::Instant;
 
 /// A client, or an origin, whose body is a stream's media.
@@ -18,8 +17,7 @@ use crate::time::Instant;
 pub(super) struct Source {
     /// Its stream.
     pub stream: StreamId,
-    /// How its media is framed.
-    body: Framed,
+    body: Body,
     /// Received bytes of media.
     bytes: u64,
     /// How it is answered; an origin is not.
@@ -27,17 +25,6 @@ pub(super) struct Source {
     /// Bytes since the beginning of the window over which the slowest rate is judged.
     window_bytes: u64,
     window_began: Instant,
-}
-
-/// How a source's media is framed.
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "handover", serde(untagged))]
-enum Framed {
-    /// As the body of a message of HTTP.
-    Http(Body),
-    /// As messages of RTMP. Such a source stays with its process.
-    #[cfg_attr(feature = "handover", serde(skip))]
-    Rtmp(Box<Publisher>),
 }
 
 /// The answer to a complete body.
@@ -61,7 +48,7 @@ impl Lapse {
     pub fn words(self) -> &'static str {
         match self {
             Lapse::Silent => SILENT,
-            Lapse::TooSlow => "its source was too slow",
+            Lapse::TooSlow => "the source was slower than --body-rate",
         }
     }
 }
@@ -75,7 +62,7 @@ impl Source {
     ) -> Source {
         Source {
             stream,
-            body: Framed::Http(Body::new(framing)),
+            body: Body::new(framing),
             bytes: 0,
             reply,
             window_bytes: 0,
@@ -83,21 +70,10 @@ impl Source {
         }
     }
 
-    /// Begins with the media of an admitted publisher.
-    pub fn by_rtmp(stream: StreamId, publisher: Box<Publisher>, now: Instant) -> Source {
-        Source {
-            body: Framed::Rtmp(publisher),
-            ..Source::new(stream, (Framing::None, None), now)
-        }
-    }
-
     /// Returns whether the state of a hand-over is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
-        match &self.body {
-            Framed::Http(body) => body.fits(),
-            Framed::Rtmp(_) => false,
-        }
+        self.body.fits()
     }
 
     /// Checks times of a hand-over: they cannot lie in the future.
@@ -108,27 +84,9 @@ impl Source {
         self.bytes = self.bytes.min(u64::MAX / 4);
     }
 
-    /// Reads on in its media. What is no slice of the input is put into `pieces`. An error has its
-    /// reason for the log.
-    pub fn read<'a>(
-        &mut self,
-        input: &mut &'a [u8],
-        pieces: &mut Vec<u8>,
-    ) -> Result<Part<'a>, (Refusal, &'static str)> {
-        match &mut self.body {
-            Framed::Http(body) => body
-                .read(input)
-                .map_err(|refusal| (refusal, "its chunks are malformed")),
-            Framed::Rtmp(publisher) => {
-                pieces.clear();
-                match publisher.read(input, pieces) {
-                    Ok(Event::Media) => Ok(Part::Content(&[])),
-                    Ok(Event::End) => Ok(Part::End),
-                    Ok(Event::More | Event::Request(_)) => Ok(Part::More),
-                    Err(Fault(reason)) => Err((Refusal::new(Status::BadRequest, reason), reason)),
-                }
-            }
-        }
+    /// Reads on in its body.
+    pub fn read<'a>(&mut self, input: &mut &'a [u8]) -> Result<Part<'a>, Refusal> {
+        self.body.read(input)
     }
 
     /// Takes media out of the input: a piece as it is, or joined with the pieces behind it.
@@ -138,26 +96,15 @@ impl Source {
         input: &mut &[u8],
         pieces: &'a mut Vec<u8>,
     ) -> &'a [u8] {
-        let content = match &mut self.body {
-            Framed::Http(body) => gather_pieces(body, content, input, pieces),
-            Framed::Rtmp(_) => pieces,
-        };
-        self.window_bytes += content.len() as u64;
-        self.bytes += content.len() as u64;
+        let content = gather_pieces(&mut self.body, content, input, pieces);
+        self.count(content.len());
         content
     }
 
-    /// Returns the cost of reading since the last call, besides the bytes.
-    pub fn take_cost(&mut self) -> usize {
-        self.publisher_mut().map_or(0, Publisher::take_cost)
-    }
-
-    /// Returns the publisher of a source over RTMP.
-    pub fn publisher_mut(&mut self) -> Option<&mut Publisher> {
-        match &mut self.body {
-            Framed::Http(_) => None,
-            Framed::Rtmp(publisher) => Some(publisher),
-        }
+    /// Counts bytes of media.
+    pub fn count(&mut self, bytes: usize) {
+        self.window_bytes += bytes as u64;
+        self.bytes += bytes as u64;
     }
 
     /// Returns the totals.
@@ -188,11 +135,7 @@ impl Source {
 
     /// Whether the end of the connection is that of the media.
     pub fn ends_with_connection(&self) -> bool {
-        match &self.body {
-            Framed::Http(body) => body.ends_with_connection(),
-            // RTMP says when a stream is complete.
-            Framed::Rtmp(_) => false,
-        }
+        self.body.ends_with_connection()
     }
 
     /// Silence, and slowness: over each window of the idle time a source must reach the slowest
@@ -258,7 +201,7 @@ impl Clients {
     ) {
         let Some(reply) = received.reply else {
             return match self.is_rtmp(id) {
-                true => self.complete_rtmp(id, ctx),
+                true => self.end_rtmp(id, Status::Ok, ctx),
                 false => self.close(id, ctx),
             };
         };
@@ -456,7 +399,9 @@ mod tests {
                 "{in_window:?}"
             );
             assert_eq!(
-                stage.text(source).contains("its source was too slow"),
+                stage
+                    .text(source)
+                    .contains("the source was slower than --body-rate"),
                 is_let_go
             );
         }
@@ -467,11 +412,31 @@ mod tests {
     fn silence_counts_from_the_last_byte_and_slowness_from_a_windows_begin() {
         let options = ["--source-idle-time=4", "--body-rate=10"];
         for (sends, seconds, words) in [
-            (&[(0, 5)][..], 4, "its source was silent for too long"),
-            (&[(0, 500)], 4, "its source was silent for too long"),
-            (&[(0, 20), (1, 10)], 4, "its source was too slow"),
-            (&[(0, 30), (1, 10)], 5, "its source was silent for too long"),
-            (&[(0, 30), (3, 30), (5, 30)], 8, "its source was too slow"),
+            (
+                &[(0, 5)][..],
+                4,
+                "the source was silent for --source-idle-time",
+            ),
+            (
+                &[(0, 500)],
+                4,
+                "the source was silent for --source-idle-time",
+            ),
+            (
+                &[(0, 20), (1, 10)],
+                4,
+                "the source was slower than --body-rate",
+            ),
+            (
+                &[(0, 30), (1, 10)],
+                5,
+                "the source was silent for --source-idle-time",
+            ),
+            (
+                &[(0, 30), (3, 30), (5, 30)],
+                8,
+                "the source was slower than --body-rate",
+            ),
         ] {
             let mut stage = Stage::new(&options);
             let source = stage.client(&put("s", "Content-Length: 999999\r\n\r\n"));
@@ -595,7 +560,7 @@ mod tests {
                 Instant::START,
             );
             let (mut pieces, mut seen) = (Vec::new(), Vec::new());
-            while let Ok(Part::Content(content)) = source.read(&mut input, &mut Vec::new()) {
+            while let Ok(Part::Content(content)) = source.read(&mut input) {
                 let content = source.take(content, &mut input, &mut pieces);
                 assert!(content.iter().all(|byte| *byte == b'x'));
                 seen.push(content.len());
@@ -614,7 +579,7 @@ mod tests {
         );
         let body = chunk(5);
         let mut input = &body.as_bytes()[..8];
-        if let Ok(Part::Content(content)) = source.read(&mut input, &mut Vec::new()) {
+        if let Ok(Part::Content(content)) = source.read(&mut input) {
             assert_eq!(source.take(content, &mut input, &mut pieces), b"xxxxx");
         }
         assert_eq!(pieces.capacity(), 0);

@@ -5,7 +5,7 @@
 //! for that.
 //!
 //! Bounds: a pull without a stream counts as a stream. No pull begins while [`WITHOUT_STREAM_MAX`]
-//! have no stream. Each pull has one connection, and each session one pull. So a stranger's request
+//! have no stream. A network gets another place only while more are free than it has. Each pull has one connection, and each session one pull. So a stranger's request
 //! costs an origin at most one request.
 
 #[cfg(feature = "handover")]
@@ -13,7 +13,7 @@ mod handover;
 mod origins;
 mod pull;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::context::Context;
@@ -82,9 +82,10 @@ impl Fetch {
         self.pulls.without_stream()
     }
 
-    /// Returns whether another pull may begin.
-    pub fn has_room(&self) -> bool {
-        self.pulls.without_stream() < WITHOUT_STREAM_MAX
+    /// Returns whether another pull may begin for a client of this network.
+    pub fn has_room(&self, network: Option<IpAddr>) -> bool {
+        let free = WITHOUT_STREAM_MAX.saturating_sub(self.pulls.without_stream());
+        self.pulls.without_stream_of(network) < free
     }
 
     /// Returns the number of failed rounds since the start.
@@ -132,13 +133,15 @@ impl Fetch {
 
     // ---- An origin is asked
 
-    /// Begins a pull for a session, unless it has one.
-    pub fn want(&mut self, session: &SessionId, ctx: &mut Context) {
+    /// Begins a pull for a session, unless it has one. The first client that waits for it has an
+    /// address in `network`.
+    pub fn want(&mut self, session: &SessionId, network: Option<IpAddr>, ctx: &mut Context) {
         if self.origins.is_empty() || self.has(session) {
             return;
         }
         let id = self.pulls.insert(Pull {
             session: session.clone(),
+            network,
             asked_via: None,
             is_forbidden: false,
             stage: Stage::Pausing { until: ctx.now() },

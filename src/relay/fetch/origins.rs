@@ -231,7 +231,7 @@ mod tests {
     /// Where an origin is, in a word.
     fn where_is(origins: &Origins, origin: usize, now: Instant) -> String {
         match origins.whereabouts(origin, now) {
-            None => "there is none".to_owned(),
+            None => "this path takes none".to_owned(),
             Some(Whereabouts::Known) => "known".to_owned(),
             Some(Whereabouts::Sought) => "sought".to_owned(),
             Some(Whereabouts::Unknown(name, port)) => format!("{name}:{port}"),
@@ -245,7 +245,11 @@ mod tests {
         let mut origins = origins(&NAMES);
         assert_eq!((origins.len(), origins.is_empty()), (3, false));
         let places = |origins: &Origins, now| [0, 1, 2, 3].map(|it| where_is(origins, it, now));
-        let (one, three, none) = ("one.example:8001", "three.example:8003", "there is none");
+        let (one, three, none) = (
+            "one.example:8001",
+            "three.example:8003",
+            "this path takes none",
+        );
         assert_eq!(places(&origins, at(0)), [one, "known", three, none]);
         origins.seek(0, job_id(7));
         origins.seek(2, job_id(8));

@@ -17,6 +17,7 @@
 //! This file has the states and the table of pulls. [`super::Fetch`] changes them.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use crate::gate::SessionId;
 use crate::relay::origin_error::OriginError;
@@ -29,6 +30,9 @@ use crate::time::Instant;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pull {
     pub(super) session: SessionId,
+    /// Network of the client for which it began. `None`: it is not known.
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub(super) network: Option<IpAddr>,
     /// The relays that the last request to an origin named: see [`super::Fetch::call`].
     pub(super) asked_via: Option<String>,
     /// An origin has said that it may not be watched, and none has sent it since.
@@ -88,6 +92,13 @@ impl Pulls {
     /// How many have no stream, now or yet.
     pub fn without_stream(&self) -> usize {
         self.entries.len() - self.running
+    }
+
+    /// How many of these began for clients of this network.
+    pub fn without_stream_of(&self, network: Option<IpAddr>) -> usize {
+        let pulls = self.entries.iter().map(|(_, pull)| pull);
+        let of_network = pulls.filter(|pull| pull.network == network);
+        of_network.filter(|pull| !pull.stage.is_running()).count()
     }
 
     /// The one pull that a session can have.
@@ -176,6 +187,7 @@ mod tests {
     fn pull(name: &str) -> Pull {
         Pull {
             session: session(name),
+            network: None,
             asked_via: None,
             is_forbidden: false,
             stage: Stage::Pausing {

@@ -36,11 +36,11 @@ impl Grants {
     ) -> Result<(), HandoverError> {
         let (has_tokens, was_kept, told): (bool, bool, UnixTime) = line.read()?;
         must(is_kept == was_kept, || {
-            "--token-file is there for one, and not for the other".to_owned()
+            "one of the two servers has --token-file; start both with it".to_owned()
         })?;
         // A file is a table, too.
         must(has_tokens == (self.tokens.is_some() || is_kept), || {
-            "--token-server is there for one, and not for the other".to_owned()
+            "one of the two servers has --token-server; start both with it".to_owned()
         })?;
         if has_tokens {
             self.tokens = Some(Tokens::new(ctx.settings().limits.tokens));

@@ -102,7 +102,7 @@ impl Grants {
             }
             Some(_) | None => Err(Refusal::busy(
                 Status::ServiceUnavailable,
-                "too many changes wait for the disk",
+                "too many changes wait for the disk; try again later",
                 RETRY_AFTER_SECONDS,
             )),
         }
@@ -182,7 +182,7 @@ impl Grants {
                 ctx.log(
                     Level::Error,
                     format_args!(
-                        "event=token-file-not-written detail=\"{}; no token is given or revoked\"",
+                        "event=token-file-not-written detail=\"{}; add-token and revoke-token answer 507 until it can be written\"",
                         quoted(error, 128)
                     ),
                 );
@@ -205,7 +205,7 @@ impl Grants {
         ctx.log(
             Level::Warn,
             format_args!(
-                "event=token-file-not-compacted detail=\"{}; it goes on growing\"",
+                "event=token-file-not-compacted detail=\"{}; the file keeps growing\"",
                 quoted(error, 128)
             ),
         );
@@ -218,7 +218,7 @@ impl Grants {
         for (asked, _) in batch.into_iter().flatten() {
             let refusal = Refusal::busy(
                 Status::ServiceUnavailable,
-                "too much waits for the disk",
+                "too many bytes wait for the disk; try again later",
                 RETRY_AFTER_SECONDS,
             );
             Asked::answer(asked.caller, Err(refusal), ctx);

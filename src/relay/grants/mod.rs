@@ -243,7 +243,7 @@ impl Grants {
         let is_key = tokens.is_some_and(|tokens| tokens.opened_by(session) != session);
         // A stream of that name began before it was a key.
         if is_key && !has_stream {
-            let detail = "sessionid: it is a key, and has no stream of its own; revoke-token with abort=true ends who came by it";
+            let detail = "sessionid: it is a key, and has no stream of its own; revoke-token with abort=true disconnects its clients";
             return Err(Refusal::new(Status::Conflict, detail));
         }
         block.map_or(Ok(()), |time| self.block(session, time, ctx))
@@ -260,7 +260,7 @@ impl Grants {
             return Ok(());
         }
         let detail = format!(
-            "block: {BLOCKS_MAX} sessions are blocked, as many as may be, and nothing was done; without block the stream ends"
+            "block: {BLOCKS_MAX} sessions are blocked, which is the limit, and nothing was done; leave block out to end the stream"
         );
         Err(Refusal::busy(
             Status::ServiceUnavailable,
@@ -275,7 +275,7 @@ impl Grants {
             return Ok(());
         }
         let detail = format!(
-            "block: {BLOCKS_MAX} viewers are kept out, as many as may be, and nothing was done; without block the viewer is ended"
+            "block: {BLOCKS_MAX} viewers are blocked, which is the limit, and nothing was done; leave block out to disconnect the viewer"
         );
         let status = Status::ServiceUnavailable;
         Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
@@ -331,7 +331,7 @@ impl Grants {
             ctx.log(
                 Level::Warn,
                 format_args!(
-                    "event=clock-behind detail=\"the token file was written at {}, and by this host's clock that is to come; the later counts\"",
+                    "event=clock-behind detail=\"the token file was written at {}, which is later than this host's clock; tokens expire by the later time. Set the clock\"",
                     tokens.time()
                 ),
             );
@@ -347,7 +347,7 @@ impl Grants {
             ctx.log(
                 Level::Warn,
                 format_args!(
-                    "event=token-file-clients-silenced count={silenced} detail=\"UDP clients that --rtp-to or --rtp does not admit now\""
+                    "event=token-file-clients-silenced count={silenced} detail=\"--rtp-to or --rtp does not admit these UDP clients of the token file, so they get nothing\""
                 ),
             );
         }
@@ -392,7 +392,7 @@ impl Grants {
             Change::Revocation { session, .. } if tokens.of(session).next().is_none() => {
                 let detail = match tokens.has_keys(session) {
                     true => {
-                        "sessionid: this session has no tokens of its own; it has keys, which list-tokens with details=1 names: revoke those"
+                        "sessionid: this session has no tokens of its own; revoke its keys, which list-tokens with details=1 shows"
                     }
                     false => "sessionid: this session has no tokens",
                 };
@@ -521,7 +521,7 @@ fn check_destinations(
         None => Ok(()),
         Some(tuple) => {
             let detail = format!(
-                "udp-clients: '{}' is in none of the subnets that UDP clients may be in (--rtp-to, which has to name groups)",
+                "udp-clients: '{}' is in no subnet of --rtp-to; a multicast group must be in one",
                 tuple.client
             );
             Err(Refusal::new(Status::Forbidden, detail))

@@ -451,8 +451,7 @@ fn a_change_is_made_when_it_is_on_disk() {
     table.appended(job_id, &Err("full".to_owned()));
     assert_eq!((table.has("a"), table.said().1), (true, vec![507]));
     let (_, lines) = table.acts();
-    let line =
-        "level=error event=token-file-not-written detail=\"full; no token is given or revoked\"";
+    let line = "level=error event=token-file-not-written detail=\"full; add-token and revoke-token answer 507 until it can be written\"";
     assert_eq!(lines, [line]);
     let counts = &table.stage.relay.ctx.counts;
     let of = [Count::TokenWrites, Count::TokenWritesFailed].map(|what| counts.of(what));
@@ -460,7 +459,7 @@ fn a_change_is_made_when_it_is_on_disk() {
     let relay = &mut table.stage.relay;
     relay.grants.not_compacted("full", &mut relay.ctx);
     let (_, lines) = table.acts();
-    let line = "level=warn event=token-file-not-compacted detail=\"full; it goes on growing\"";
+    let line = "level=warn event=token-file-not-compacted detail=\"full; the file keeps growing\"";
     assert_eq!(lines, [line]);
 }
 

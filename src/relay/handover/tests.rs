@@ -143,7 +143,7 @@ fn what_does_not_fit_is_refused_in_words() {
     };
     assert_eq!(
         refused(&[], &records),
-        "--token-server is there for one, and not for the other"
+        "one of the two servers has --token-server; start both with it"
     );
     let text = String::from_utf8(records.clone()).expect("text");
     for (from, to) in [

@@ -101,7 +101,7 @@ impl Lists {
             LookUp::Done(results) => with_addresses(&add, results),
             LookUp::Refused => Err(Refusal::busy(
                 Status::ServiceUnavailable,
-                "too many names are being resolved",
+                "too many names are being resolved; try again later",
                 RETRY_AFTER_SECONDS,
             )),
             LookUp::TimedOut => Err(Refusal::new(

@@ -133,6 +133,7 @@ fn request(peer: &Peer, rows: &Rows) -> String {
         Rows::Tokens => "list-tokens".to_owned(),
         Rows::Details => "list-tokens?details=1".to_owned(),
         Rows::Streams => "list-streams".to_owned(),
+        Rows::Histories => "list-streams?history=1".to_owned(),
         Rows::Viewers(None) => "list-viewers".to_owned(),
         Rows::Viewers(Some(session)) => {
             format!(
@@ -169,7 +170,7 @@ impl Lists {
         if self.collectings.len() >= GATHERINGS_MAX {
             return Err(Refusal::busy(
                 Status::ServiceUnavailable,
-                "too many lists of the whole are being put together or read",
+                "too many lists with the rows of peers are being made or read; try again later",
                 RETRY_AFTER_SECONDS,
             ));
         }

@@ -281,3 +281,39 @@ fn beyond_the_limit_there_are_no_streams() {
         stage.assert_status(id, status);
     }
 }
+
+/// A token could be revoked between the head and the end of a body. So what a token admits takes no
+/// body.
+#[test]
+fn what_a_token_admits_is_not_decided_before_a_body_has_come() {
+    let of_a = "Authorization: Basic OmE=\r\n";
+    let title = "/admin/metadata?mode=updinfo&song=x";
+    for (line, fields) in [
+        ("GET /stream/a", ""),
+        ("HEAD /stream/a", ""),
+        ("GET /stream/a/live.ts", ""),
+        ("GET /stream/a/index.m3u8", ""),
+        ("GET /stream/a/now.json", ""),
+        ("GET /stream/a/listen.m3u", ""),
+        ("GET /watch/a", ""),
+        (&format!("GET {title}"), of_a),
+        (&format!("POST {title}"), of_a),
+        ("POST /admin.cgi?mode=updinfo&song=x&pass=a", ""),
+    ] {
+        let mut stage = Stage::new(&[API, ICECAST]);
+        let add = "POST /api/add-token?type=http&sessionid=a";
+        ask(&mut stage, add, "");
+        let head = "Content-Length: 999\r\nContent-Type: audio/mpeg\r\n";
+        let source = ask(&mut stage, "PUT /stream/a", head);
+        stage.send(source, "media");
+        for (length, is_taken) in [("5", false), ("0", true)] {
+            let id = ask(
+                &mut stage,
+                line,
+                &format!("{fields}Content-Length: {length}\r\n"),
+            );
+            let is_bad = stage.text(id).starts_with("HTTP/1.1 400 ");
+            assert_eq!(is_bad, !is_taken, "{line} {length}: {}", stage.text(id));
+        }
+    }
+}

@@ -182,7 +182,7 @@ impl Streams {
     pub(super) fn rest_timed_out(&mut self, id: StreamId, ctx: &mut Context) {
         let digest = self.streams.get(id).map(|stream| stream.session.digest());
         if let Some(digest) = digest {
-            let detail = "its clock is slower than its bytes may be sent";
+            let detail = "the clock of the stream is too slow for its bytes";
             let line = format_args!("event=rtp-rest-ends session={digest} detail=\"{detail}\"");
             ctx.log(Level::Warn, line);
         }

@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
 use super::viewer::Place;
 use super::{Stream, StreamSource, Streams, hold};
+use crate::copied::Copied;
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
+use crate::relay::handover::{ClientBytes, Copies};
 use crate::relay::quota::Quota;
 use crate::relay::timers::Owner;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, StreamId};
@@ -84,6 +86,11 @@ impl Streams {
         }
     }
 
+    /// Returns the bytes that a viewer is sent first and does not share.
+    pub fn own_bytes(&mut self, (id, viewer): Place) -> Option<&mut Copied> {
+        self.streams.get_mut(id)?.buffer.own_bytes(viewer)
+    }
+
     /// They are another process's.
     pub fn let_go(&mut self, ctx: &mut Context) {
         let ids: Vec<StreamId> = self.streams.iter().map(|(id, _)| id).collect();
@@ -116,7 +123,7 @@ impl Streams {
         let listed = streams.streams.len() - streams.all_remuxed().count();
         must(listed <= limits.streams_max, || {
             format!(
-                "it has {listed} streams, and --streams={} is less",
+                "it has {listed} streams, more than --streams={} here; raise it",
                 limits.streams_max
             )
         })?;
@@ -137,7 +144,7 @@ impl Streams {
             .map(|(_, stream)| stream.buffer.granted_bytes());
         let granted = isize::try_from(granted.sum::<usize>()).unwrap_or(isize::MAX);
         must(streams.pool.bytes_left >= -granted, || {
-            "its buffers take more than --buffers says here".to_owned()
+            "its buffers take more than --buffers here; raise it".to_owned()
         })?;
         must(viewers.is_empty(), || "viewers of no stream".to_owned())?;
         streams
@@ -297,7 +304,8 @@ impl Stream {
         let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
         let splicer = self.splicer.as_ref();
         let ts_output = self.rtp_out.ts_output.as_ref();
-        let is_fit = splicer.is_none_or(|splicer| splicer.fits(spliced_max))
+        let is_fit = self.history.fits()
+            && splicer.is_none_or(|splicer| splicer.fits(spliced_max))
             && self.input.as_ref().is_none_or(|input| input.fits())
             && self.bare.as_ref().is_none_or(|bare| bare.fits())
             && self.quota.as_ref().is_none_or(Quota::fits)
@@ -367,8 +375,12 @@ impl StreamsState {
         Ok(())
     }
 
-    /// A viewer of a stream.
-    pub fn hear_viewer(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    /// A viewer of a stream, with what was copied of it before.
+    pub fn hear_viewer(
+        &mut self,
+        line: Line<'_>,
+        copies: &mut Copies,
+    ) -> Result<(), HandoverError> {
         type Line = (StreamId, Option<usize>, Viewer<ConnectionId>);
         let (stream, header, mut viewer): Line = line.read()?;
         if let Some(place) = header {
@@ -377,6 +389,7 @@ impl StreamsState {
             let header = header.ok_or_else(|| HandoverError("a header is missing".to_owned()))?;
             viewer.set_header(Rc::clone(header));
         }
+        viewer.complete(copies.remove(&(*viewer.connection(), ClientBytes::Rest)))?;
         let viewers = self.viewers.entry(stream).or_default();
         viewers.push((ViewerId::from_u64(line.number), viewer));
         Ok(())

@@ -25,9 +25,9 @@ use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
 use crate::stream::{End, Told};
 
-/// The splicer holds a unit until it is whole, up to this fraction of `--buffer`. A source is read
-/// in pieces of at most the same size. So one unit or piece does not push a viewer that keeps up
-/// out of the buffer, unless `--buffers` leaves the stream less than `--buffer`.
+/// The splicer holds a unit until it is whole, up to this fraction of `--buffer` and to what
+/// `--buffers` leaves the stream. A source is read in pieces of at most the same size. So one unit
+/// or piece does not push a viewer that keeps up out of the buffer.
 pub(super) const UNIT_PART: usize = 2;
 
 impl Streams {
@@ -114,7 +114,7 @@ impl Streams {
         stream.source = source;
         stream.source_address = source_address;
         stream.source_type = content_type;
-        stream.is_paused = false;
+        (stream.is_paused, stream.is_by_rtmp) = (false, false);
         stream.buffer.begin_seam();
         (stream.input, stream.bare, stream.via) = (None, None, None);
         let what = ServerEvent::StreamGoesOn {
@@ -135,21 +135,24 @@ impl Streams {
         let (input, bare) = (stream.input.take(), stream.bare.take());
         let quota = stream.quota.take();
         let station = std::mem::take(&mut stream.programme.station);
+        let agent = stream.programme.agent.take();
         let (session, address) = (stream.session.clone(), stream.source_address);
+        let is_by_rtmp = stream.is_by_rtmp;
         let content_type = stream.source_type.take();
-        self.end_stream(old, End::Lost, "its next source has other tracks", ctx);
+        self.end_stream(old, End::Lost, "the next source has other tracks", ctx);
         let id = self.begin_live(session, content_type, source, address, ctx);
         let stream = self.streams.get_mut(id)?;
         (stream.pull, stream.via) = (pull, via);
         (stream.input, stream.bare, stream.quota) = (input, bare, quota);
-        stream.programme.station = station;
+        (stream.programme.station, stream.is_by_rtmp) = (station, is_by_rtmp);
+        stream.programme.agent = agent;
         Some(id)
     }
 
     /// Ends a held stream when its last viewer has left.
     pub(super) fn tend_held(&mut self, id: StreamId, ctx: &mut Context) {
         if self.streams.get(id).is_some_and(Stream::is_held) && !self.is_seen(id) {
-            self.end_stream(id, End::Lost, "nobody waits for its source", ctx);
+            self.end_stream(id, End::Lost, "the last viewer has left", ctx);
         }
     }
 }

@@ -10,6 +10,7 @@ mod excess;
 mod frame;
 #[cfg(feature = "handover")]
 mod handover;
+mod history;
 mod hls;
 mod hold;
 #[cfg_attr(not(feature = "icecast"), path = "icy/absent.rs")]
@@ -45,6 +46,7 @@ use row::Row;
 pub use rtp_out::Datagrams;
 pub(super) use stream::SHUT_DOWN;
 pub use stream::Stream;
+pub(super) use titles::Agent;
 pub(super) use viewer::{Place, Viewing, WatchResponse};
 pub(super) use watchers::{Outlet, Watcher};
 
@@ -261,11 +263,16 @@ impl Streams {
         after: Mark,
         ctx: &'a Context,
     ) -> impl Iterator<Item = (Mark, Row<'a>)> {
+        let listed = self.listed(after);
+        listed.map(move |(mark, stream)| (mark, self.row_with_remuxed(stream, ctx)))
+    }
+
+    /// Returns the streams after this mark that are not remuxed, each with its own mark.
+    fn listed(&self, after: Mark) -> impl Iterator<Item = (Mark, &Stream)> {
         let streams = self.order.range(after.0 + 1..);
         let streams =
-            streams.filter_map(|(serial, stream)| Some((*serial, self.streams.get(*stream)?)));
-        let originals = streams.filter(|(_, stream)| stream.remuxed.is_none());
-        originals.map(move |(serial, stream)| ((serial, 0), self.row_with_remuxed(stream, ctx)))
+            streams.filter_map(|(serial, stream)| Some(((*serial, 0), self.streams.get(*stream)?)));
+        streams.filter(|(_, stream)| stream.remuxed.is_none())
     }
 
     /// Returns when a stream has something to do, if nothing arrives before.
@@ -336,7 +343,12 @@ impl Streams {
                 return false;
             }
             StreamSource::Held { until } if until <= ctx.now() => {
-                self.end(id, End::Lost, "its source did not come back", ctx);
+                self.end(
+                    id,
+                    End::Lost,
+                    "the source did not come back within --hold",
+                    ctx,
+                );
                 return false;
             }
             _ => {}
@@ -408,4 +420,4 @@ impl Streams {
 }
 
 /// The reason in the log when a source has sent nothing for too long.
-pub(super) const SILENT: &str = "its source was silent for too long";
+pub(super) const SILENT: &str = "the source was silent for --source-idle-time";

@@ -57,21 +57,21 @@ impl RemuxError {
         match self {
             RemuxError::NotYet => Refusal::busy(
                 Status::ServiceUnavailable,
-                "too little of the stream has come to tell what it is",
+                "too few bytes of the stream have come to recognise its container",
                 RETRY_AFTER_SECONDS,
             ),
             RemuxError::Unfit(why) => Refusal::new(
                 Status::NotAcceptable,
                 format!(
-                    "the stream cannot be had as {name}: {why}; H.264, H.265, AAC, MP3, AC-3 and Opus in FLV, Matroska, fragmented MP4 \
-                     or MPEG-TS can, and AV1, VP8 and VP9 as mp4; it goes out as it is where the path ends with its sessionid"
+                    "the stream cannot be remuxed to {name}: {why}. H.264, H.265, AAC, MP3, AC-3 and Opus in FLV, Matroska, fragmented MP4 or MPEG-TS can, \
+                     and to mp4 also AV1, VP8 and VP9. The stream itself is at /stream/SESSIONID"
                 ),
             ),
             RemuxError::NoRoom => Refusal::busy(
                 Status::ServiceUnavailable,
                 format!(
-                    "the stream is not {name}, and to make it that takes one more --buffer than is left of --buffers; it goes out as it \
-                     is where the path ends with its sessionid"
+                    "remuxing to {name} needs one more --buffer, and --buffers has none left; try again later, or raise --buffers. The stream itself \
+                     is at /stream/SESSIONID"
                 ),
                 RETRY_AFTER_SECONDS,
             ),
@@ -212,7 +212,7 @@ impl Streams {
         let stream = self.streams.get(original).ok_or(RemuxError::NotYet)?;
         let format = match stream.buffer.told() {
             Told::Undecided => return Err(RemuxError::NotYet),
-            Told::Unknown => return Err(RemuxError::Unfit("its format is not known".into())),
+            Told::Unknown => return Err(RemuxError::Unfit("its container is not known".into())),
             Told::Known(format) => format,
         };
         if format == target.format() {
@@ -409,7 +409,7 @@ impl Streams {
                 .as_deref()
                 .filter(|_| remux_target.stream == Some(id))
         });
-        let why = fault.unwrap_or("it has ended before anything that can be carried has come");
+        let why = fault.unwrap_or("it ended before the first track that can be carried");
         Some(RemuxError::Unfit(why.to_owned()).refusal(remuxed.target))
     }
 

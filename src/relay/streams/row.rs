@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
+use super::remux_target::GO_BYTES;
 use super::{Cuts, Stream, StreamSource, Streams};
 use crate::clean_text::Title;
 use crate::gate::{Digest, SessionId};
@@ -12,6 +13,7 @@ use crate::relay::context::Context;
 use crate::relay::metrics::OfStream;
 use crate::relay::quota::Quota;
 use crate::relay::viewer_id::PublicStreamId;
+use crate::remux::{self, TrackInfo};
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
 use crate::udp_out::ClientFigures;
@@ -33,6 +35,10 @@ pub struct Row<'a> {
     joins: usize,
     no_joins: Option<&'static str>,
     content_type: Option<&'a str>,
+    /// What the stream carries, as far as it is known.
+    tracks: Vec<TrackInfo>,
+    /// Mean distance of the buffered join points.
+    key_frame_seconds: Option<f64>,
     /// The title that holds.
     title: Option<&'a Title>,
     /// The name of the source's station.
@@ -65,6 +71,8 @@ struct RowClient {
 struct RowSource {
     protocol: &'static str,
     address: String,
+    /// `User-Agent` of the source's request.
+    user_agent: Option<String>,
     /// Lost and late packets, of RTP that carries MPEG-TS.
     #[serde(skip_serializing_if = "Option::is_none")]
     packets: Option<Disorder>,
@@ -141,6 +149,11 @@ impl Stream {
                 (None, None) => "http",
             },
             address: self.source_address.to_string(),
+            user_agent: self
+                .programme
+                .agent
+                .as_ref()
+                .map(|agent| agent.as_str().to_owned()),
             packets: input
                 .filter(|input| input.is_transport())
                 .map(|input| input.disorder()),
@@ -150,6 +163,25 @@ impl Stream {
                 .filter(|_| is_datagrams)
                 .map(Quota::refused),
         }
+    }
+
+    fn tracks(&self) -> Vec<TrackInfo> {
+        let Told::Known(format) = self.buffer.told() else {
+            return Vec::new();
+        };
+        if let Some(known) = self.tracks.get() {
+            return known.clone();
+        }
+        let (header, mut at) = self.buffer.oldest_opening();
+        let (tracks, may_show_more) = remux::tracks(format, &header, || {
+            let piece = self.buffer.slice(at, GO_BYTES);
+            at += piece.len() as u64;
+            piece
+        });
+        if !may_show_more {
+            return self.tracks.get_or_init(|| tracks).clone();
+        }
+        tracks
     }
 
     fn row_clients(&self) -> impl Iterator<Item = RowClient> {
@@ -193,6 +225,11 @@ impl Stream {
             joins: self.buffer.joins(),
             no_joins: self.buffer.no_joins_reason(),
             content_type: self.buffer.media_type(),
+            tracks: self.tracks(),
+            key_frame_seconds: self
+                .buffer
+                .join_distance()
+                .map(|time| (time.as_secs_f64() * 100.0).round() / 100.0),
             title: self.programme.title(),
             name: self.programme.name(),
             bitrate: self.buffer.bit_rate(ctx.now()),

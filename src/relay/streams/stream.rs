@@ -1,12 +1,14 @@
 //! One stream that is being relayed: its session, its source, its buffer and its outputs. How it
 //! begins, takes media, loses its source, ends, and is removed.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Streams;
 use super::bare::BareInput;
 use super::bundle::{Bundle, NewBytes};
+use super::history::History;
 use super::remux_target::{RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
@@ -28,7 +30,7 @@ use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::viewer_id::PublicStreamId;
 use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId};
-use crate::remux::Remuxer;
+use crate::remux::{Remuxer, TrackInfo};
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, StreamBuffer, Told};
 use crate::time::Instant;
@@ -88,6 +90,12 @@ pub struct Stream {
     pub(super) remuxed: Option<RemuxedStream>,
     /// What its publisher says about it.
     pub(super) programme: Programme,
+    /// Its bit rate and viewers in the last hour.
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub(super) history: History,
+    /// What it carries. It is looked for when somebody asks, until all is known.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    pub(super) tracks: OnceCell<Vec<TrackInfo>>,
 }
 
 impl Stream {
@@ -124,6 +132,8 @@ impl Stream {
             cast_again_at: None,
             remuxed: None,
             programme: Programme::default(),
+            history: History::default(),
+            tracks: OnceCell::new(),
         }
     }
 
@@ -163,6 +173,7 @@ impl Stream {
                 .sum::<usize>()
             + self.remuxed.as_ref().map_or(0, RemuxedStream::held_bytes)
             + self.programme.held_bytes()
+            + self.history.held_bytes()
     }
 
     /// Returns whether it has a viewer, over one response or by playlist.
@@ -192,7 +203,9 @@ impl Stream {
             Told::Undecided | Told::Known(Format::MpegTs) => None,
             Told::Known(format) if ctx.settings().remuxes && Remuxer::reads(format) => {
                 if self.cast_again_at.is_some() {
-                    return Some("to make it MPEG-TS takes one more --buffer than is left");
+                    return Some(
+                        "remuxing to MPEG-TS needs one more --buffer, and --buffers has none left",
+                    );
                 }
                 let target =
                     |remux_target: &&RemuxTarget| remux_target.target.format() == Format::MpegTs;
@@ -236,7 +249,7 @@ impl Stream {
 
 /// The reason in the log when a stream ends with the server.
 pub const SHUT_DOWN: &str = "the server shuts down";
-const ABORTED: &str = "it was aborted";
+const ABORTED: &str = "the operator has ended this stream";
 const TAKEN_OVER: &str = "another source took over";
 
 /// Logs what is wrong with a stream's media, and what to do about it.
@@ -245,11 +258,11 @@ fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
     let session = stream.session.digest();
     match notice {
         Notice::LargeGroup => ctx.log(Level::Warn, format_args!("event=group-larger-than-buffer session={session} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
-        Notice::NoJoin => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"nothing has come at which decoding can begin: viewers get the header and what comes\"")),
-        Notice::LongGroup => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={session} detail=\"segments end within groups of pictures, where players cannot begin; let the encoder make key frames at a fixed distance\"")),
-        Notice::NeedsFirstByte => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"its fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
+        Notice::NoJoin => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"there is no place where decoding can begin: viewers get the header and the newest bytes\"")),
+        Notice::LongGroup => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={session} detail=\"HLS segments end between key frames, where players cannot begin; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\"")),
+        Notice::NeedsFirstByte => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"the fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
         Notice::LetGo(format) => ctx.log(Level::Warn, format_args!(
-            "event=format-let-go session={session} format={} detail=\"not well-formed, or a header larger than is kept: viewers begin at the live edge\"",
+            "event=format-let-go session={session} format={} detail=\"the stream breaks its container's rules, or its header is too large: viewers begin at the newest byte\"",
             format.name()
         )),
     }
@@ -321,10 +334,10 @@ impl Streams {
         stream
     }
 
-    /// Notes whether a stream's source publishes over RTMP.
-    pub fn set_is_by_rtmp(&mut self, id: StreamId, is_by_rtmp: bool) {
+    /// Notes that a stream's source publishes over RTMP.
+    pub fn set_is_by_rtmp(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.is_by_rtmp = is_by_rtmp;
+            stream.is_by_rtmp = true;
         }
     }
 
@@ -353,10 +366,16 @@ impl Streams {
         let now = ctx.now();
         let stream = self.streams.get_mut(id)?;
         stream.buffer.count(bytes.len(), now);
+        if stream.history.is_due(now) {
+            self.take_sample(id, ctx);
+        }
+        let stream = self.streams.get_mut(id)?;
         let Some(splicer) = &mut stream.splicer else {
             self.pass_on(id, bytes, ctx);
             return None;
         };
+        // A longer unit would overwrite its own beginning before viewers could get it.
+        splicer.limit_units(stream.buffer.keepable_bytes(&self.pool));
         let mut spliced = std::mem::take(&mut self.spliced);
         let fed = splicer.feed(bytes, &mut spliced);
         self.scan_work += splicer.take_work();

@@ -29,13 +29,30 @@ const FRONT_BYTES_MAX: usize = 256;
 impl Setup<'_> {
     /// Reads the content of a TrackEntry.
     pub fn read(entry: &[u8]) -> Setup<'_> {
-        let codec_id = ebml::find(entry, 0x86).unwrap_or_default();
+        const FIELDS: [u32; 9] = [
+            0xd7, 0x86, 0x63a2, 0x83, 0xe0, 0xe1, 0x6d80, 0x23_e383, 0x56aa,
+        ];
+        let [
+            number,
+            codec_id,
+            private,
+            kind,
+            video,
+            audio,
+            encodings,
+            frame,
+            delay,
+        ] = ebml::fields(entry, FIELDS);
+        let codec_id = codec_id.unwrap_or_default();
         let codec_id = codec_id.split(|byte| *byte == 0).next().unwrap_or_default();
         let codec = codec(codec_id);
-        let shape = shape(entry);
-        let front = front(entry);
-        let signed = |id| unsigned(entry, id).and_then(|value| i64::try_from(value).ok());
-        let frame = signed(0x23_e383).filter(|frame| *frame > 0);
+        let shape = match kind.map(ebml::unsigned) {
+            Some(1) => shape_of_video(video.unwrap_or_default()),
+            _ => shape_of_audio(audio.unwrap_or_default()),
+        };
+        let front = encodings.map_or(Some(&[][..]), front);
+        let signed = |field: Option<&[u8]>| i64::try_from(ebml::unsigned(field?)).ok();
+        let frame = signed(frame).filter(|frame| *frame > 0);
         let lasts = match (codec, shape) {
             (Some(Codec::Aac), Shape::Sound { rate, .. }) => {
                 1_024_000_000_000i64.checked_div(i64::from(rate))
@@ -43,13 +60,13 @@ impl Setup<'_> {
             _ => None,
         };
         Setup {
-            number: unsigned(entry, 0xd7).unwrap_or(0),
+            number: number.map_or(0, ebml::unsigned),
             codec_id,
             codec: codec.filter(|_| front.is_some()),
-            private: ebml::find(entry, 0x63a2).unwrap_or_default(),
+            private: private.unwrap_or_default(),
             shape,
             frame: frame.or(lasts),
-            delay: signed(0x56aa)
+            delay: signed(delay)
                 .filter(|delay| *delay < 1_000_000_000)
                 .unwrap_or(0),
             front: front.unwrap_or_default(),
@@ -112,20 +129,17 @@ fn codec(codec_id: &[u8]) -> Option<Codec> {
     }
 }
 
-fn shape(entry: &[u8]) -> Shape {
-    if unsigned(entry, 0x83) == Some(1) {
-        let video = ebml::find(entry, 0xe0).unwrap_or_default();
-        let side = |id| u16::try_from(unsigned(video, id).unwrap_or(0)).unwrap_or(0);
-        Shape::Pictures {
-            width: side(0xb0),
-            height: side(0xba),
-        }
-    } else {
-        let audio = ebml::find(entry, 0xe1).unwrap_or_default();
-        Shape::Sound {
-            rate: float(ebml::find(audio, 0xb5).unwrap_or_default()) as u32,
-            channels: unsigned(audio, 0x9f).unwrap_or(1) as u8,
-        }
+fn shape_of_video(video: &[u8]) -> Shape {
+    let side = |side: Option<&[u8]>| u16::try_from(side.map_or(0, ebml::unsigned)).unwrap_or(0);
+    let [width, height] = ebml::fields(video, [0xb0, 0xba]).map(side);
+    Shape::Pictures { width, height }
+}
+
+fn shape_of_audio(audio: &[u8]) -> Shape {
+    let [rate, channels] = ebml::fields(audio, [0xb5, 0x9f]);
+    Shape::Sound {
+        rate: float(rate.unwrap_or_default()) as u32,
+        channels: channels.map_or(1, ebml::unsigned) as u8,
     }
 }
 
@@ -139,10 +153,7 @@ fn float(field: &[u8]) -> f64 {
 
 /// Returns the bytes that the track strips from each frame. `None` if it changes frames in any
 /// other way.
-fn front(entry: &[u8]) -> Option<&[u8]> {
-    let Some(encodings) = ebml::find(entry, 0x6d80) else {
-        return Some(&[]);
-    };
+fn front(encodings: &[u8]) -> Option<&[u8]> {
     let mut encodings = ebml::elements(encodings).filter(|(id, _)| *id == 0x6240);
     let Some((_, encoding)) = encodings.next() else {
         return Some(&[]);

@@ -233,6 +233,7 @@ fn write(
     scratch: &mut Vec<u8>,
 ) -> Result<UnitContent, MediaError> {
     let mut found = UnitContent::default();
+    pictures.count(unit.len());
     for nal in nals(unit) {
         found.may_begin |= may_begin(is_h265, nal);
         match pictures.kind(nal) {
@@ -249,7 +250,7 @@ fn write(
         }
         nal::push(nal, scratch);
         if scratch.len() > unit.len() + MORE_BYTES_MAX {
-            return Err(MediaError("a picture is made of too many NAL units"));
+            return Err(MediaError("a picture has too many NAL units"));
         }
     }
     Ok(found)

@@ -414,30 +414,32 @@ fn pictures_before_the_first_join_are_dropped() {
 
 #[test]
 fn a_track_with_a_late_setup_is_in_the_first_header() {
-    let mut unknown = tracks()[..2].to_vec();
-    unknown[1].setup = None;
-    let (mut pipeline, mut out) = (Pipeline::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
-    assert_eq!(
-        pipeline.handle(ReaderEvent::Tracks(&unknown), &mut out),
-        Ok(())
-    );
-    for at in 0..100 {
-        if at == 20 {
-            assert_eq!(
-                pipeline.handle(ReaderEvent::Tracks(&tracks()[..2]), &mut out),
-                Ok(())
-            );
+    for begin in [20, 90] {
+        let mut unknown = tracks()[..2].to_vec();
+        unknown[1].setup = None;
+        let (mut pipeline, mut out) = (Pipeline::new(Target::Mp4, UNIT_BYTES_MAX), Vec::new());
+        assert_eq!(
+            pipeline.handle(ReaderEvent::Tracks(&unknown), &mut out),
+            Ok(())
+        );
+        for at in 0..200 {
+            if at == begin {
+                assert_eq!(
+                    pipeline.handle(ReaderEvent::Tracks(&tracks()[..2]), &mut out),
+                    Ok(())
+                );
+            }
+            handle(&mut pipeline, (0, at * 40, at % 25 == 0), &mut out);
+            if at >= begin {
+                handle(&mut pipeline, (1, at * 40, true), &mut out);
+            }
         }
-        handle(&mut pipeline, (0, at * 40, at % 25 == 0), &mut out);
-        if at >= 20 {
-            handle(&mut pipeline, (1, at * 40, true), &mut out);
-        }
+        assert_eq!(pipeline.drain(&mut out), Ok(()));
+        assert_eq!(pipeline.writer.finish(&mut out), Ok(()));
+        let headers = out.windows(4).filter(|bytes| bytes == b"moov").count();
+        let sounds = out.windows(4).filter(|bytes| bytes == b"mp4a").count();
+        assert_eq!((headers, sounds), (1, 1));
     }
-    assert_eq!(pipeline.drain(&mut out), Ok(()));
-    assert_eq!(pipeline.writer.finish(&mut out), Ok(()));
-    let headers = out.windows(4).filter(|bytes| bytes == b"moov").count();
-    let sounds = out.windows(4).filter(|bytes| bytes == b"mp4a").count();
-    assert_eq!((headers, sounds), (1, 1));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! decoder's buffer in broadcasts. The output is interleaved. So a unit waits until each other
 //! track has come as far. If the source is interleaved itself, that is until the next unit of the
 //! other track. The wait is limited to the lag of that track so far, and a little more. For units
-//! that a fragment announces it ends with the fragment.
+//! that the source announces it ends when they have come.
 //!
 //! It owns the bytes of the units that wait: at most `bytes_max`, one unit more, and [`UNITS_MAX`]
 //! entries.
@@ -59,8 +59,8 @@ struct TrackQueue {
 const MILLISECOND: i64 = 1_000_000;
 /// Time that the others wait beyond the lag of a track.
 const GRACE: i64 = 200 * MILLISECOND;
-/// Time that the others wait for the first unit of a track.
-const FIRST_PATIENCE: i64 = 1_000 * MILLISECOND;
+/// Time that the others wait for the first unit of a track. Joins wait for video as long.
+const FIRST_PATIENCE: i64 = 4_000 * MILLISECOND;
 /// Longest lag. A track further back has another clock, and nothing waits for it.
 const BEHIND_MAX: i64 = 10_000 * MILLISECOND;
 /// Decode times of a track ascend. One further back belongs to another clock.

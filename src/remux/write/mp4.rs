@@ -25,9 +25,6 @@ use fragment::{Run, Sample};
 
 /// Longest fragment, in nanoseconds.
 pub const FRAGMENT_TIME: i64 = 500_000_000;
-/// Longest first fragment where video is named and has not come, in nanoseconds. Joins wait for
-/// video as long.
-const VIDEO_TIME: i64 = 4_000_000_000;
 /// Most samples of a fragment.
 const SAMPLES_MAX: usize = 2048;
 /// Most bytes around a unit: a fragment with this unit alone.
@@ -133,12 +130,8 @@ impl Mp4 {
             return Ok(());
         };
         let sample = queue.sample(unit.decode, unit.present, unit.is_join, unit.bytes);
-        let time_max = match self.awaits_video() {
-            true => VIDEO_TIME,
-            false => FRAGMENT_TIME,
-        };
         let is_over = self.since.is_some_and(|since| {
-            unit.decode.saturating_sub(since) >= time_max
+            unit.decode.saturating_sub(since) >= FRAGMENT_TIME
                 || self.leader == Some(unit.track) && sample.is_join
                 || self.bytes + sample.bytes.len() > self.bytes_max
                 || self.samples >= SAMPLES_MAX
@@ -152,12 +145,6 @@ impl Mp4 {
         self.samples += 1;
         self.queues[unit.track].samples.push(sample);
         Ok(())
-    }
-
-    /// Returns whether there is video without a setup, before the first header.
-    fn awaits_video(&self) -> bool {
-        let mut video = self.tracks.iter().filter(|track| track.codec.is_video());
-        self.header.is_empty() && video.any(|track| !track.is_known())
     }
 
     /// Ends the source: the fragment is whole.

@@ -74,7 +74,7 @@ impl TokenFile {
         let file = open(&place).map_err(failed)?;
         let unusable = |error: String| {
             format!(
-                "cannot use the token file '{}': {error}; nothing was changed in it",
+                "cannot use the token file '{}': {error}; the file was not changed",
                 path.display()
             )
         };
@@ -138,7 +138,7 @@ impl TokenFile {
             Ok(settled) if settled == place.path => {}
             Ok(_) | Err(_) => {
                 return Err(format!(
-                    "the token file is '{}' there, and '{}' here",
+                    "the other server's token file is '{}', and this one's is '{}'; give the same --token-file",
                     place.path.display(),
                     path.display()
                 ));
@@ -264,7 +264,7 @@ fn remove_unfinished(path: &Path) -> io::Result<()> {
     match is_file && journal::HEADER.starts_with(&beginning[..bytes]) {
         true => fs::remove_file(path),
         false => Err(io::Error::other(format!(
-            "'{}' is no journal of tokens, and was left as it is; move it away",
+            "'{}' is not a token file, and was not changed; move it away, or give another path",
             path.display()
         ))),
     }
@@ -274,7 +274,7 @@ fn remove_unfinished(path: &Path) -> io::Result<()> {
 /// another path it would have another lock, and replacing it would replace a link.
 fn settle(path: &Path) -> io::Result<PathBuf> {
     if !open(path)?.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     fs::canonicalize(path)
 }

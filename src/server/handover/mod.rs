@@ -63,7 +63,7 @@ fn peer_of_same_user(socket: &UnixStream) -> io::Result<u32> {
     match user == descriptors::own_user() {
         true => Ok(process),
         false => Err(io::Error::other(format!(
-            "user {user} is at the other side, and this server is user {}'s",
+            "the other server runs as user {user}, and this one as user {}; run both as one user",
             descriptors::own_user()
         ))),
     }

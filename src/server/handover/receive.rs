@@ -179,7 +179,7 @@ impl Predecessor {
     /// nothing.
     pub fn taken(mut self) -> Result<(), String> {
         let said = self.socket.write_all(&[TAKEN]);
-        said.map_err(|error| format!("the other server has gone on by itself: {error}"))
+        said.map_err(|error| format!("the other server continues: {error}"))
     }
 }
 
@@ -258,12 +258,11 @@ impl Receiver<'_> {
                 let ([id], _) = numbers(bytes)?;
                 self.successor.forget_media(StreamId::from_u64(id));
             }
-            Kind::Input => {
-                let ([id, from], input) = numbers(bytes)?;
+            Kind::Client(what) => {
+                let ([id, from], copied) = numbers(bytes)?;
                 let from = usize::try_from(from).map_err(io::Error::other)?;
-                let taken = self
-                    .successor
-                    .input(ConnectionId::from_u64(id), from, input);
+                let whose = (ConnectionId::from_u64(id), what);
+                let taken = self.successor.copy(whose, from, copied);
                 taken.map_err(io::Error::other)?;
             }
             Kind::Listener if predecessor.places.len() < PLACES_MAX => {
@@ -278,7 +277,9 @@ impl Receiver<'_> {
             }
             Kind::TokenFile => {
                 let Some(path) = &config.token_file else {
-                    return Err(io::Error::other("it has a token file, and this one none"));
+                    return Err(io::Error::other(
+                        "it has a token file; start this server with the same --token-file",
+                    ));
                 };
                 let descriptors = <[OwnedFd; 2]>::try_from(frame.descriptors);
                 let descriptors = descriptors.map_err(|_| missing())?;

@@ -17,7 +17,7 @@ use super::{Hello, Place, Port, Predecessor, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::relay::handover::{
-    begin, close_rtmp, connections, copy_input, hand_over, is_quiet, let_go, media, media_bytes,
+    begin, close_rtmp, connections, copy_client, hand_over, is_quiet, let_go, media, media_bytes,
     uncopied_bytes,
 };
 use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
@@ -50,8 +50,10 @@ struct Successor {
     clients: Vec<ConnectionId>,
     /// and of how many of these it has the sockets.
     passed: usize,
-    /// Clients whose input is to be copied yet.
-    inputs: Vec<ConnectionId>,
+    /// Clients of which the large bytes are to be copied yet.
+    uncopied: Vec<ConnectionId>,
+    /// How often they may be copied again.
+    passes_left: u32,
     /// What has not gone out yet of a frame.
     rest: Vec<u8>,
     /// Its socket takes bytes, as far as is known.
@@ -66,8 +68,10 @@ struct Successor {
 const COPIED_PER_TURN_MAX: usize = 256 * 1024;
 /// With so little left to copy, the rest can be copied while nobody is served.
 const LEFT_MAX: u64 = 4 * 1024 * 1024;
-/// The same for what clients have sent that waits to be read: each may add a little to it.
-const INPUT_LEFT_MAX: usize = 1024 * 1024;
+/// The same for what clients have made large: each may add a little to it.
+const CLIENTS_LEFT_MAX: usize = 1024 * 1024;
+/// Clients are copied at most this many times again: they must not prevent a hand-over.
+const PASSES_MAX: u32 = 16;
 /// How long nobody is served at the very most: what would take longer comes to nothing.
 const STILL_TIME: Duration = Duration::from_secs(1);
 /// After a failed hand-over, the next one may stop the server after this many times the failed
@@ -191,7 +195,8 @@ impl Handover {
             socket,
             process,
             copied: HashMap::new(),
-            inputs: clients.clone(),
+            uncopied: clients.clone(),
+            passes_left: PASSES_MAX,
             clients,
             passed: 0,
             rest: wire::frame((Kind::Hello, &json(&hello())?), 0),
@@ -221,7 +226,9 @@ impl Successor {
         let mut budget = COPIED_PER_TURN_MAX;
         while self.is_open && budget > 0 {
             if self.rest.is_empty() {
-                let frame = self.next_input(relay).or_else(|| self.next_frame(relay));
+                let frame = self
+                    .next_of_client(relay)
+                    .or_else(|| self.next_frame(relay));
                 self.rest = frame.unwrap_or_default();
             }
             let sent = match (self.rest.is_empty(), self.has_all_sockets()) {
@@ -241,11 +248,13 @@ impl Successor {
         }
         self.has_more = self.is_open && budget == 0;
         // The server does not stop for a successor that does not read.
-        if !self.has_all_sockets() || !descriptors::has_read_all(self.socket.as_fd())? {
+        let has_sent_all = self.has_all_sockets() && self.uncopied.is_empty();
+        if !has_sent_all || !descriptors::has_read_all(self.socket.as_fd())? {
             return Ok(false);
         }
-        if self.inputs.is_empty() && uncopied_bytes(relay) > INPUT_LEFT_MAX {
-            self.inputs = connections(relay).collect();
+        if self.passes_left > 0 && uncopied_bytes(relay) > CLIENTS_LEFT_MAX {
+            self.passes_left -= 1;
+            self.uncopied = connections(relay).collect();
             self.has_more = self.is_open;
             return Ok(false);
         }
@@ -279,16 +288,17 @@ impl Successor {
         self.copied.get(&id).copied().unwrap_or(0)
     }
 
-    /// What the next client has sent that waits to be read, unless that is little.
-    fn next_input(&mut self, relay: &mut Relay) -> Option<Vec<u8>> {
-        while let Some(id) = self.inputs.last().copied() {
-            if let Some((from, bytes)) = copy_input(relay, id, FRAME_BYTES_MAX - PLACE_BYTES) {
+    /// What the next client has made large.
+    fn next_of_client(&mut self, relay: &mut Relay) -> Option<Vec<u8>> {
+        while let Some(id) = self.uncopied.last().copied() {
+            let copy = copy_client(relay, id, FRAME_BYTES_MAX - PLACE_BYTES);
+            if let Some((what, from, bytes)) = copy {
                 let mut content = id.to_u64().to_le_bytes().to_vec();
                 content.extend_from_slice(&(from as u64).to_le_bytes());
                 content.extend_from_slice(bytes);
-                return Some(wire::frame((Kind::Input, &content), 0));
+                return Some(wire::frame((Kind::Client(what), &content), 0));
             }
-            self.inputs.pop();
+            self.uncopied.pop();
         }
         None
     }
@@ -341,7 +351,7 @@ impl Server {
 
     fn tell_of_none(&mut self, error: &io::Error) {
         self.console.tell(&format!(
-            "level=warn event=not-handed-over detail=\"{error}; all goes on here\""
+            "level=warn event=not-handed-over detail=\"{error}; this server continues\""
         ));
     }
 
@@ -491,8 +501,8 @@ impl Accepting {
             Listener::Tcp(listener) => {
                 let bound = listener.local_addr()?;
                 let place = match self.protocol {
-                    Protocol::Http { is_passed: true } => Place::Passed(bound),
-                    Protocol::Http { .. } | Protocol::Rtmp => Place::Tcp(bound),
+                    Protocol::HttpPassed => Place::Passed(bound),
+                    Protocol::Http | Protocol::Rtmp => Place::Tcp(bound),
                 };
                 (place, listener.as_fd())
             }
@@ -541,7 +551,8 @@ mod tests {
             copied: HashMap::new(),
             clients: Vec::new(),
             passed: 0,
-            inputs: Vec::new(),
+            uncopied: Vec::new(),
+            passes_left: 0,
             rest: Vec::new(),
             is_open: false,
             has_more: false,

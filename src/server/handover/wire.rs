@@ -3,7 +3,7 @@
 //! ```text
 //!   predecessor                                                  successor
 //!     Hello                                             ──▶        knows the format, or leaves
-//!     Media …, Clients …, Input … while it goes on      ──▶        keeps them
+//!     Media …, Clients …, Client … while it goes on      ──▶        keeps them
 //!     Media …, Listener …, Records …, Clients …, End    ──▶        has all, and is ready
 //!     leaves                                            ◀──      TAKEN
 //! ```
@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use crate::relay::handover::ClientBytes;
 use crate::server::sys::descriptors as passing;
 
 /// What a frame is about.
@@ -29,8 +30,8 @@ pub enum Kind {
     Media,
     /// A stream of which there was Media is no more: its id.
     Gone,
-    /// What a client has sent that waits to be read: its id, where that begins, and the bytes.
-    Input,
+    /// What a client has made large: its id, where these bytes begin, and they.
+    Client(ClientBytes),
     /// A socket at which clients are waited for.
     Listener,
     /// A socket for datagrams.
@@ -45,17 +46,19 @@ pub enum Kind {
     End,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 12] = [
     Kind::Hello,
     Kind::Media,
     Kind::Gone,
-    Kind::Input,
+    Kind::Client(ClientBytes::Input),
     Kind::Listener,
     Kind::Datagrams,
     Kind::TokenFile,
     Kind::Clients,
     Kind::Records,
     Kind::End,
+    Kind::Client(ClientBytes::Output),
+    Kind::Client(ClientBytes::Rest),
 ];
 
 /// Most bytes of a frame's content.
@@ -87,7 +90,9 @@ fn read_header(bytes: [u8; HEADER_BYTES]) -> io::Result<(Kind, usize, usize)> {
     let length = u32::from_le_bytes(length) as usize;
     match KINDS.get(usize::from(kind)) {
         Some(kind) if length <= FRAME_BYTES_MAX => Ok((*kind, usize::from(descriptors), length)),
-        Some(_) | None => Err(io::Error::other("it does not speak as servers do here")),
+        Some(_) | None => Err(io::Error::other(
+            "it does not speak the protocol of a hand-over",
+        )),
     }
 }
 
@@ -265,7 +270,11 @@ mod tests {
     fn what_is_no_frame_is_an_error() {
         let mut long = header(Kind::Media, 0, 0);
         long[2..].copy_from_slice(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
-        for bytes in [long, [10, 0, 0, 0, 0, 0], header(Kind::Listener, 1, 0)] {
+        for bytes in [
+            long,
+            [KINDS.len() as u8, 0, 0, 0, 0, 0],
+            header(Kind::Listener, 1, 0),
+        ] {
             let (mut ours, theirs) = UnixStream::pair().expect("a pair");
             ours.write_all(&bytes).expect("there is room");
             let mut inbox = Inbox::new(theirs, Duration::from_secs(10)).expect("an inbox");

@@ -123,9 +123,11 @@ impl Sandbox {
         let is_whole = !is_on || (self.has_filters && walls.iter().all(|wall| *wall != "open"));
         let level = if is_whole { "info" } else { "warn" };
         let detail = match (is_whole, is_on) {
-            (false, _) => "this kernel has no more",
-            (true, true) => "what no thread needs",
-            (true, false) => "nothing is refused; the kernel's audit log tells what would be",
+            (false, _) => "this kernel lacks the parts that are open",
+            (true, true) => "each thread gave up the rights that it does not need",
+            (true, false) => {
+                "nothing is refused; the kernel's audit log has the calls that --sandbox=on would refuse"
+            }
         };
         let [files, ports, processes] = walls;
         Some(format!(

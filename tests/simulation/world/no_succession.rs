@@ -2,6 +2,9 @@
 
 use super::World;
 
+/// Nothing is copied.
+pub(super) type Copy = ();
+
 impl World {
     pub(super) fn hand_over_within(&mut self) {}
 

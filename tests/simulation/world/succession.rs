@@ -1,10 +1,14 @@
 //! Other cores take over, at any step.
 
 use tollgate::relay::ConnectionId;
-use tollgate::relay::handover::{self, Successor};
+use tollgate::relay::handover::{self, ClientBytes, Successor};
 
 use super::{PORT, World};
 use crate::simulation::chance::Chance;
+
+/// What was copied of a client for the next core: whose it is and what, where it begins, and the
+/// bytes.
+pub(super) type Copy = ((ConnectionId, ClientBytes), usize, Vec<u8>);
 
 /// Steps of a turn behind which another core may take over.
 const STEPS_OF_A_TURN: usize = 4;
@@ -26,15 +30,15 @@ impl World {
         self.hand_over_perhaps();
     }
 
-    /// Clients' input is copied while the core runs.
+    /// What clients can make large is copied while the core runs.
     fn copy_inputs(&mut self) {
         if self.succession.copied.is_none() {
             handover::begin(&mut self.relay);
         }
         let copied = self.succession.copied.get_or_insert_default();
         for id in handover::connections(&self.relay).collect::<Vec<_>>() {
-            while let Some((from, bytes)) = handover::copy_input(&mut self.relay, id, 100) {
-                copied.push((id, from, bytes.to_vec()));
+            while let Some((what, from, bytes)) = handover::copy_client(&mut self.relay, id, 100) {
+                copied.push(((id, what), from, bytes.to_vec()));
             }
         }
     }
@@ -91,8 +95,10 @@ impl World {
                 at += piece.len() as u64;
             }
         }
-        for (id, from, bytes) in self.succession.copied.iter().flatten() {
-            successor.input(*id, *from, bytes).expect("it is in order");
+        for (whose, from, bytes) in self.succession.copied.iter().flatten() {
+            successor
+                .copy(*whose, *from, bytes)
+                .expect("it is in order");
         }
         let mut records = Vec::new();
         let mut out = |piece: &[u8]| records.extend_from_slice(piece);

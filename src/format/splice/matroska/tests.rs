@@ -232,9 +232,11 @@ fn elements_that_cannot_be_cut_fail() {
         cut(&mut blocks, &content.concat(), usize::MAX).is_none()
     };
     let segment = element(SEGMENT, &[]);
-    // An element of the header may have the length of a unit, and no more.
-    assert!(!is_let_go(&[segment.clone(), element(TRACKS, &[0; 94])]));
-    assert!(is_let_go(&[segment.clone(), element(TRACKS, &[0; 95])]));
+    // An element of the header may have the length of a header, however short units are.
+    for (bytes, is_too_long) in [(0x3_ff00, false), (0x4_0000, true)] {
+        let tracks = element(TRACKS, &vec![0; bytes]);
+        assert_eq!(is_let_go(&[segment.clone(), tracks]), is_too_long);
+    }
     // A block without a time, without a track, and without its head; an element of unknown size.
     let block = simple_block(1, 0, &[7]);
     let no_track = element(SIMPLE_BLOCK, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);

@@ -223,14 +223,13 @@ fn a_refusal_of_the_api_says_what_would_help() {
     let of_reader = detail(&[API], EntryPoint::Figures, Some("192.0.2.1:1"));
     let without_tokens = detail(&[], EntryPoint::Call, Some("10.0.0.1:1"));
     let reader_without_tokens = detail(&[], EntryPoint::Figures, Some("10.0.0.1:1"));
-    let begins = "only the hosts of the token server's subnet may call the API";
-    assert_eq!(of_stranger, begins);
+    let begins = "only hosts in the subnet of --token-server may call the API";
+    assert_eq!(of_stranger, format!("{begins}; your address is 192.0.2.1"));
     assert_eq!(
         of_nobody,
-        format!("{begins}; the proxy in front does not say whose request this is")
+        format!("{begins}; the proxy in front does not name the client")
     );
-    let give =
-        "this is 127.0.0.1, and --token-server says 10.0.0.0/8; give --token-server=127.0.0.1, too";
+    let give = "your address is 127.0.0.1, and --token-server=10.0.0.0/8 does not contain it; add --token-server=127.0.0.1";
     assert_eq!(of_host, format!("{begins}; {give}"));
     assert!(of_reader.contains("--metrics-from"), "{of_reader}");
     let asks_for_option = without_tokens.contains("--token-server=ADDR/MASK");
@@ -316,6 +315,10 @@ fn a_proxy_that_writes_the_servers_own_address_as_host_brings_no_calls() {
         ("[::]:8000", "[::1]:8000", 403),
         ("[::]:8000", "localhost:8000", 403),
         ("[::]:8000", "localhost:8080", 0),
+        ("[::]:8000", "192.0.2.1:8000", 403),
+        ("0.0.0.0:8000", "[2001:db8::1]:8000", 403),
+        ("[::]:8000", "192.0.2.1:8080", 0),
+        ("[::]:8000", "192.0.2.1", 0),
         ("", "127.0.0.1:8000", 0),
     ] {
         let mut table = Table::new(&[API, "--hostname=relay.example"]);
@@ -701,10 +704,10 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
         let verdict = table.gate().see(None, &session(name), &session(name), &own);
         verdict.expect_err("refused").detail
     };
-    assert!(words(&asks, "none").contains("the origin says who may watch"));
-    assert!(words(&asks, "in").contains("the origin says who may watch"));
-    assert!(words(&local, "none").contains("adds one with add-token"));
-    assert!(words(&local, "in").contains("for a source only"));
+    assert!(words(&asks, "none").contains("the origin decides who may watch"));
+    assert!(words(&asks, "in").contains("the origin decides who may watch"));
+    assert!(words(&local, "none").contains("adds one with POST"));
+    assert!(words(&local, "in").contains("for publishing only"));
     for (name, of_asking) in [
         ("none", false),
         ("in", false),

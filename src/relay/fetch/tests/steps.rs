@@ -52,7 +52,7 @@ impl Scene {
     }
 
     fn want(&mut self, name: &str) -> PullId {
-        self.fetch.want(&session(name), &mut self.ctx);
+        self.fetch.want(&session(name), None, &mut self.ctx);
         self.fetch.pulls.of(&session(name)).expect("it is fetched")
     }
 
@@ -152,7 +152,7 @@ impl Scene {
 fn a_session_is_fetched_once_and_only_where_there_are_origins() {
     let mut alone = Scene::new(&[]);
     assert!(!alone.fetch.has_origins() && !alone.fetch.has(&session("a")));
-    alone.fetch.want(&session("a"), &mut alone.ctx);
+    alone.fetch.want(&session("a"), None, &mut alone.ctx);
     assert_eq!((alone.fetch.len(), alone.said().len()), (0, 0));
     let mut scene = Scene::new(&[ONE]);
     assert!(scene.fetch.has_origins() && scene.said().is_empty());
@@ -193,20 +193,22 @@ fn a_viewer_waits_for_as_long_as_all_origins_may_take() {
     );
 }
 
-/// 256 that are without a stream are as many as may be when another is begun.
 #[test]
-fn there_is_room_for_so_many_pulls_without_a_stream() {
+fn a_network_gets_a_pull_only_while_more_are_free_than_it_has() {
     assert_eq!(WITHOUT_STREAM_MAX, 256);
     let mut scene = Scene::new(&[NAMED]);
+    let other = Some(host(1).ip());
     for number in 0..300 {
-        assert_eq!(scene.fetch.has_room(), number < 256, "{number}");
+        assert_eq!(scene.fetch.has_room(None), number < 128, "{number}");
+        assert_eq!(scene.fetch.has_room(other), number < 256, "{number}");
         assert_eq!(scene.fetch.without_stream(), number);
         assert_eq!(scene.fetch.len(), number);
         scene.want(&number.to_string());
     }
     let ids: Vec<PullId> = scene.fetch.pulls.entries.iter().map(|(id, _)| id).collect();
     for (number, id) in ids.into_iter().enumerate() {
-        assert_eq!(scene.fetch.has_room(), number > 44, "{number}");
+        assert_eq!(scene.fetch.has_room(None), number > 172, "{number}");
+        assert_eq!(scene.fetch.has_room(other), number > 44, "{number}");
         scene.fetch.runs(id, stream(1), at(0));
         assert_eq!(scene.fetch.without_stream(), 299 - number);
         assert_eq!(scene.fetch.len(), 300);

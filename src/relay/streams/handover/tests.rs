@@ -577,7 +577,7 @@ fn buffers_that_are_too_small_for_all_are_refused() {
         let options = ["--buffer=1M", &format!("--buffers={bytes}")];
         let why = told.taken_over(&options).err();
         assert_eq!(why.is_some(), is_refused, "{left}: {why:?}");
-        let words = "its buffers take more than --buffers says here";
+        let words = "its buffers take more than --buffers here; raise it";
         assert!(why.is_none_or(|why| why == words));
     }
 }

@@ -606,3 +606,28 @@ fn held_streams_are_counted_and_have_their_own_deadlines() {
     stage.wait_seconds(9);
     stage.assert_nothing_left();
 }
+
+/// Where `--buffers` leaves a stream less than a unit takes, the unit passes as it comes. Held until
+/// it is whole, it would overwrite its own beginning.
+#[test]
+fn viewers_get_units_that_are_longer_than_the_memory_left() {
+    let mut stage = Stage::new(&["--hold=30", "--buffer=8M", "--buffers=8M"]);
+    let publish = |name: &str| {
+        format!("PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Length: 99000000\r\n\r\n")
+    };
+    let other = stage.client(&publish("other"));
+    stage.send_media(other, &vec![b'x'; 9 << 20]);
+    let source = stage.client(&publish("a"));
+    stage.send(source, b"FLV\x01\x01\0\0\0\x09\0\0\0\0");
+    let size = 1_000_000u32.to_be_bytes();
+    let mut tag = vec![9, size[1], size[2], size[3], 0, 0, 0, 0, 0, 0, 0, 0x17, 1];
+    tag.resize(11 + 1_000_000, 0);
+    tag.extend(1_000_011u32.to_be_bytes());
+    let viewer = stage.viewer("a");
+    for _ in 0..3 {
+        tag.chunks(40_000).for_each(|piece| {
+            stage.send(source, piece);
+        });
+    }
+    assert_eq!(stage.media(viewer).0.len(), 13 + 3 * tag.len());
+}

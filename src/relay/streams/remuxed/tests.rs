@@ -335,7 +335,7 @@ fn remuxing_for_udp_clients_is_tried_again() {
     stage.send_media(other, &media);
     stage.wait_seconds(6);
     assert_eq!(faults(&stage).len(), 1);
-    assert!(faults(&stage)[0].contains("takes one more --buffer"));
+    assert!(faults(&stage)[0].contains("needs one more --buffer"));
     stage.lose(first);
     assert_eq!(stage.relay.streams.all_remuxed().count(), 0);
     stage.send_media(other, &group(9_000, 9_000).0);

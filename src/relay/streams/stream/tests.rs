@@ -201,7 +201,7 @@ fn why_a_stream_cannot_go_out_by_rtp() {
     assert_eq!(fault(&stage).as_deref(), Some("of MPEG-TS"));
     stream(&mut stage, id).cast_again_at = Some(Instant::START);
     let fault = fault(&stage).expect("there is no room");
-    assert!(fault.contains("takes one more --buffer"), "{fault}");
+    assert!(fault.contains("needs one more --buffer"), "{fault}");
 }
 
 /// Without one of its parts, the stream counts as much less as that part takes.

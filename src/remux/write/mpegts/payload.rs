@@ -125,12 +125,12 @@ impl StreamFormat {
 /// Returns why MPEG-TS cannot carry a track with a known setup, if it cannot.
 pub(in super::super) fn left_out(track: &Track) -> Option<&'static str> {
     match track.codec {
-        Codec::Av1 => Some("AV1 has no place in MPEG-TS"),
-        Codec::Vp8 => Some("VP8 has no place in MPEG-TS"),
-        Codec::Vp9 => Some("VP9 has no place in MPEG-TS"),
+        Codec::Av1 => Some("MPEG-TS cannot carry AV1"),
+        Codec::Vp8 => Some("MPEG-TS cannot carry VP8"),
+        Codec::Vp9 => Some("MPEG-TS cannot carry VP9"),
         Codec::Aac => match track.setup.as_deref() {
             Some(setup) if adts_head(setup).is_none() => {
-                Some("this kind of AAC has no place in ADTS, nor in MPEG-TS")
+                Some("neither ADTS nor MPEG-TS can carry this kind of AAC")
             }
             Some(_) | None => None,
         },
