@@ -16,7 +16,7 @@ use super::page::{Document, Page};
 use super::pass::Admission;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::StreamSource;
+use super::streams::{Agent, StreamSource};
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{

@@ -16,6 +16,7 @@
 
 use std::net::SocketAddr;
 
+use super::titles::Agent;
 use super::{Stream, StreamSource, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;

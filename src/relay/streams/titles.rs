@@ -42,7 +42,7 @@ pub(super) struct Programme {
 }
 
 /// A source's `User-Agent`.
-pub(super) type Agent = CleanText<128>;
+pub type Agent = CleanText<128>;
 
 /// What a session plays.
 #[derive(Serialize)]
