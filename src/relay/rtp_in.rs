@@ -84,8 +84,6 @@ const OWN_ADDRESS: &str = "this is the server's own RTP address, or its RTCP add
 /// packets with another SSRC from its address, so an attacker must guess the SSRC.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 
-impl RtpIn {}
-
 impl Sender {
     fn is_to_group(&self) -> bool {
         self.named != self.from

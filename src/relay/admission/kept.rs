@@ -33,8 +33,6 @@ impl AccessRequest<'_> {
     }
 }
 
-impl KeptClaim {}
-
 #[cfg(feature = "handover")]
 impl KeptClaim {
     /// Creates the record of a request for `localhost` without any of the fields.
