@@ -482,7 +482,7 @@ impl Gate<'_> {
         if !session_state.has_room {
             let streams_max = self.settings.limits.streams_max;
             return Err(busy(format!(
-                "{streams_max} streams run, the limit of --streams; end one, or raise the limit"
+                "{streams_max} streams run, which is the limit (--streams={streams_max}); end one, or raise it"
             )));
         }
         Ok(())

@@ -67,7 +67,7 @@ fn sources_are_told_why(server: &Server, proxy: SocketAddr) {
             source.try_send(&[0x47; 50_000]);
         }
         let answer = source.into_client().response("PUT");
-        answer.assert_problem(403, &["abort"]);
+        answer.assert_problem(403, &["has ended this stream"]);
     }
 }
 

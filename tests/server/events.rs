@@ -214,7 +214,7 @@ fn so_many_follow_and_no_more_and_who_may_not_call_does_not() {
     let server = Server::gated(&["--connections-per-host=1000"]);
     let readers: Vec<Follower> = (0..READERS_MAX).map(|_| follow(&server, "")).collect();
     let refused = server.request("GET", "/api/events");
-    refused.assert_problem(503, &["128 follow"]);
+    refused.assert_problem(503, &["128 clients read"]);
     drop(readers);
     until("there is room again", || {
         let follower = follow(&server, "");

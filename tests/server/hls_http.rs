@@ -478,7 +478,7 @@ fn who_waits_for_a_list_is_let_in_anew_when_it_is_there() {
     let mut answers = waiting.iter_mut().map(|client| client.response("GET"));
     let mut next = || answers.next().expect("an answer");
     next().assert_problem(403, &["the operator has disconnected"]);
-    next().assert_problem(429, &["kept out"]);
+    next().assert_problem(429, &["blocks its address"]);
     assert_eq!(next().status(), 200);
     let mut counted = [next(), next()];
     counted.sort_by_key(Response::status);

@@ -153,7 +153,7 @@ fn a_viewer_that_is_ended_is_gone_and_kept_out_for_its_time_by_its_key() {
         let list = server.request("GET", "/stream/one/index.m3u8");
         list.assert_problem(429, &["the operator has disconnected"]);
     }
-    kick(&server, &listed[0], "").assert_problem(404, &["not any more"]);
+    kick(&server, &listed[0], "").assert_problem(404, &["has no viewer with this id"]);
     source.send(b"second");
     assert_eq!(two.read(6), b"second");
     // Others from there watch by another key, and by one whose time is over.
@@ -200,7 +200,7 @@ fn who_waits_is_listed_and_can_be_ended() {
     assert_eq!(await_rows(&server, "", 1)[0]["sessionid"], "never");
     waiting
         .request("GET", "/stream/later", &[])
-        .assert_problem(429, &["kept out"]);
+        .assert_problem(429, &["blocks its address"]);
     drop(stays);
     await_rows(&server, "", 0);
 }

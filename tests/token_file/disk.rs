@@ -153,7 +153,7 @@ fn a_kill_before_any_system_call_opens_no_key_that_is_over() {
         if when == 2 {
             assert_eq!(found, ["key"], "{calls}");
             let refused = server.request("GET", "/stream/key");
-            refused.assert_problem(403, &["over"]);
+            refused.assert_problem(403, &["has expired"]);
         } else if found == ["key"] {
             until("it is over", || {
                 let refused = server.request("GET", "/stream/key");

@@ -373,7 +373,7 @@ fn fewer_tokens_than_there_have_been() {
     assert_refuses_with(
         &["--tokens=1"],
         &path,
-        &["at 1 tokens", "nothing was changed"],
+        &["at 1 tokens", "the file was not changed"],
     );
 }
 

@@ -30,7 +30,7 @@ fn key(name: &str, term: &str, time: u64) -> String {
 #[track_caller]
 fn assert_over(server: &Server, name: &str) {
     let response = server.request("GET", &format!("/stream/{name}"));
-    response.assert_problem(403, &["over"]);
+    response.assert_problem(403, &["has expired"]);
 }
 
 #[track_caller]
@@ -141,7 +141,7 @@ fn a_token_that_made_room_does_not_come_back_after_a_restart() {
         call(&server, "POST", &send, 201);
         until("it is over", || {
             let response = server.request("GET", "/stream/key");
-            response.text().contains("over").then_some(())
+            response.text().contains("has expired").then_some(())
         });
         let others = if at_start { 2 } else { 3 };
         for number in 0..others {

@@ -54,9 +54,7 @@ pub fn not_running() -> Refusal {
 
 /// 403: there is no token. The text is the same whether the session exists or not.
 pub fn no_token() -> Refusal {
-    forbidden(
-        "this sessionid has no http token; a host of --token-server adds one with POST /api/add-token?type=http&sessionid=ID",
-    )
+    forbidden("this sessionid has no http token; a host of --token-server adds one with add-token")
 }
 
 /// 403 for who had one.

@@ -706,7 +706,7 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
     };
     assert!(words(&asks, "none").contains("the origin decides who may watch"));
     assert!(words(&asks, "in").contains("the origin decides who may watch"));
-    assert!(words(&local, "none").contains("adds one with POST"));
+    assert!(words(&local, "none").contains("adds one with add-token"));
     assert!(words(&local, "in").contains("for publishing only"));
     for (name, of_asking) in [
         ("none", false),
