@@ -46,6 +46,8 @@ MADE = {
     ("av1.mkv", STATUS): "it has no CodecPrivate, as no AV1 may be without",
     ("dvb-multiplex.ts", STATUS): "every copy of its map is damaged",
     ("no-video-packets.ts", SEGMENTS): "its map names video, for which segments wait",
+    ("packets-204.ts", STATUS): "it has no tables",
+    ("mpegts-0162-iibbibb_editlist_videoonly.mp4.ts", SEGMENTS): "three pictures in an open group: ffmpeg shows none before the next group",
     ("partly.mp4", COMPLAINTS): "its only key picture is in no fragment",
     ("mpegts105-test-059.2.ts", UNITS): "packets are missing in its first key pictures",
     ("mpegts105-test-059.2.ts", COMPLAINTS): "packets are missing in its first key pictures",
@@ -537,10 +539,10 @@ def decoded(data):
 
 
 def begin_of_pictures(data):
-    """The decode time of the second picture: the first one may have its parameter sets in a PES packet without times."""
+    """The decode time of the first picture. In MPEG-TS of the second: the first may have its parameter sets in a PES packet without times."""
     found = run(data, "ffprobe", "-v", "quiet", "-select_streams", "v:0", "-show_entries", "packet=dts_time", "-of", "csv=p=0", "-read_intervals", "%+#2", "-")
     times = re.findall(rb"^-?[0-9.]+", found.stdout, re.M)
-    return float(times[-1]) if len(times) == 2 else None
+    return float(times[container(data) == "mpegts"]) if len(times) == 2 else None
 
 
 def playlist(address, names, viewer, data, codecs):
