@@ -64,6 +64,8 @@ pub struct Input {
     is_broken: bool,
     /// It is in one of the lists of clients to read.
     is_queued: bool,
+    /// Bytes that are read of it at once, if its bytes have cost much.
+    bytes_max: Option<usize>,
 }
 
 impl Input {
@@ -73,6 +75,16 @@ impl Input {
         self.is_readable = true;
         self.is_ending |= is_ending || is_broken;
         self.is_broken |= is_broken;
+    }
+
+    /// Notes what a read of this many bytes cost. One read should not cost more than a turn may.
+    fn note_cost(&mut self, bytes: usize, cost: usize, share: Share) {
+        self.bytes_max = match (cost / share.cost_max.max(1), self.bytes_max) {
+            (0, before) => before
+                .map(|before| before + before / 4)
+                .filter(|bytes_max| *bytes_max < share.bytes_max),
+            (turns, _) => Some((bytes / (turns + 1)).max(SHARE_BYTES_MIN)),
+        };
     }
 }
 
@@ -174,12 +186,14 @@ impl Readers {
         id: ConnectionId,
         relay: &mut Relay,
         inputs: &mut impl Inputs,
-        Share { bytes_max, now, .. }: Share,
+        share: Share,
     ) -> usize {
-        let wanted = relay.appetite(id).min(bytes_max);
+        let now = share.now;
+        let wanted = relay.appetite(id).min(share.bytes_max);
         let Some(input) = inputs.input(id) else {
             return 0;
         };
+        let wanted = wanted.min(input.bytes_max.unwrap_or(wanted));
         input.is_queued = false;
         if wanted == 0 && input.is_broken {
             relay.lost(id, now);
@@ -202,7 +216,11 @@ impl Readers {
                         self.more.push_back(id);
                     }
                 }
-                return relay.received(id, inputs.bytes(bytes), now);
+                let cost = relay.received(id, inputs.bytes(bytes), now);
+                if let Some(input) = inputs.input(id) {
+                    input.note_cost(bytes, cost, share);
+                }
+                return cost;
             }
             Incoming::Nothing => {
                 if let Some(input) = inputs.input(id) {
@@ -325,6 +343,30 @@ mod tests {
         fn waits(&self, id: ConnectionId) -> usize {
             self.sockets.all[&id].waits.len()
         }
+    }
+
+    /// Blocks of six bytes cost six times as much as their bytes take to copy.
+    #[test]
+    fn a_client_whose_bytes_cost_much_is_read_less_at_once() {
+        let cluster = b"\x1f\x43\xb6\x75\xff\xe7\x81\x00";
+        let header = [
+            &b"\x1a\x45\xdf\xa3\x87\x42\x82\x84webm\x18\x53\x80\x67\xff\x16\x54\xae\x6b\x88"[..],
+            b"\xae\x86\xd7\x81\x01\x83\x81\x01",
+            cluster,
+        ];
+        let blocks = b"\xa3\x84\x81\x00\x00\x80".repeat(50_000);
+        let mut turns = Turns::new(&[]);
+        let waits = [header.concat(), blocks, vec![0; 100_000]].concat();
+        let id = turns.client(&source("a"), &waits, Incoming::Nothing);
+        turns.note(id, false, false);
+        let mut sizes = Vec::new();
+        while turns.waits(id) > 0 {
+            sizes.extend(turns.turn(READ_ALL, 100_000).iter().map(|(_, size)| *size));
+            turns.stage.settle();
+        }
+        assert_eq!(sizes[..3], [100_000, 16_384, 16_384]);
+        // Zeros are no Matroska, and cost nothing any more.
+        assert!(sizes.last() > Some(&30_000), "{sizes:?}");
     }
 
     fn source(name: &str) -> String {

@@ -775,16 +775,3 @@ fn whatever_happens_nothing_is_left_of_it() {
         edge.assert_nothing_left();
     }
 }
-
-/// A client that asks for sessions that no origin answers about leaves places for others.
-#[test]
-fn a_client_that_asks_for_many_sessions_leaves_pulls_to_others() {
-    let mut edge = Stage::new(&[ORIGIN, "--connections=900"]);
-    let many: Vec<ConnectionId> = (0..200).map(|n| edge.viewer(&format!("s{n}"))).collect();
-    let refused = |id: &&ConnectionId| edge.text(**id).starts_with("HTTP/1.1 503 ");
-    assert_eq!(many.iter().filter(refused).count(), 72);
-    let peer = "10.0.0.77:1".parse().expect("an address");
-    let other = edge.relay.accepted(peer, edge.now).expect("room");
-    edge.send(other, "GET /stream/other HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert_eq!(edge.text(other), "", "it waits for its pull");
-}
