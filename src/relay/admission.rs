@@ -11,6 +11,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::api::Name;
 use super::lists::is_of_proxy;
 use super::pass::{Admission, Barred, Role};
 use super::{RETRY_AFTER_SECONDS, Settings};
@@ -285,12 +286,15 @@ impl Gate<'_> {
     fn check_caller(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
         let is_for_figures = access_request.way == EntryPoint::Figures;
         if self.tokens.is_none() {
-            return Err(match is_for_figures {
-                true => forbidden(
+            let from = access_request.from;
+            return match is_for_figures {
+                true => Err(forbidden(
                     "the figures are for certain hosts only; --metrics-from=ADDR/MASK names them",
-                ),
-                false => tokens_are_off(),
-            });
+                )),
+                // [`Gate::look`] decides about the call.
+                false if from.is_some_and(|from| from.ip().to_canonical().is_loopback()) => Ok(()),
+                false => Err(tokens_are_off()),
+            };
         }
         if self.is_from(access_request, &self.settings.token_servers) {
             return Ok(());
@@ -304,6 +308,16 @@ impl Gate<'_> {
             access_request.namelessness(),
             self.missed_by(access_request)
         )))
+    }
+
+    /// Refuses calls that change something, and those about tokens, while tokens are off. The host
+    /// that runs an open relay may see its streams and their viewers.
+    pub fn look(&self, call: Name) -> Result<(), Refusal> {
+        let is_look = matches!(call, Name::ListStreams | Name::ListViewers | Name::Events);
+        match self.tokens.is_some() || is_look {
+            true => Ok(()),
+            false => Err(tokens_are_off()),
+        }
     }
 
     /// Returns a hint for a request of this host itself: it came from another address of this host

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::page::Page;
-use super::parameters::{Parameters, bad, decoded, no_parameters};
+use super::parameters::{Parameters, bad, decoded};
 use super::playlist::Playlist;
 use super::terms;
 use super::viewer_id::ListedId;
@@ -136,6 +136,8 @@ pub(super) enum Rows {
     /// Tokens, with all their fields.
     Details,
     Streams,
+    /// Streams, with their histories.
+    Histories,
     /// Viewers. Of one session, if a session is given.
     Viewers(Option<SessionId>),
 }
@@ -275,7 +277,13 @@ impl Call {
                     false => Rows::Tokens,
                 }))
             }
-            Name::ListStreams => no_parameters(target).map(|()| Call::List(Rows::Streams)),
+            Name::ListStreams => {
+                let has_history = Parameters::read(target, &["history"])?.flag("history")?;
+                Ok(Call::List(match has_history {
+                    true => Rows::Histories,
+                    false => Rows::Streams,
+                }))
+            }
             Name::ListViewers => {
                 let of = Parameters::read(target, &["sessionid"])?.session_if_given()?;
                 Ok(Call::List(Rows::Viewers(of)))

@@ -42,8 +42,14 @@ impl Relay {
                 let reason = "the connection broke";
                 self.streams.source_lost(stream, source, reason, ctx);
             }
-            Event::ViewerClosed(stream, viewer) => {
-                let session = self.streams.leave((stream, viewer), ctx).cloned();
+            Event::ViewerClosed {
+                stream,
+                viewer,
+                key,
+                address,
+            } => {
+                let place = (stream, viewer);
+                let session = self.streams.leave(place, key, address, ctx).cloned();
                 if let Some(session) = session.filter(|_| self.fetch.len() > 0) {
                     self.tend_pull(&session);
                 }

@@ -11,7 +11,7 @@ use super::api::Rows;
 use super::cut_reason::CutReason;
 use super::origin_error::OriginError;
 use super::{ConnectionId, JobId, PullId, StreamId};
-use crate::gate::{SessionId, Tuple};
+use crate::gate::{Digest, SessionId, Tuple};
 use crate::http::{Refusal, Reply, Status};
 use crate::stream::{End, ViewerId};
 use crate::time::UnixTime;
@@ -24,8 +24,13 @@ pub(super) enum Event {
     Close(ConnectionId),
     /// The connection of a stream's source closed.
     SourceClosed { stream: StreamId, id: ConnectionId },
-    /// The connection of a viewer closed.
-    ViewerClosed(StreamId, ViewerId<ConnectionId>),
+    /// A viewer has stopped watching. `key`: digest of the session id that admitted it.
+    ViewerClosed {
+        stream: StreamId,
+        viewer: ViewerId<ConnectionId>,
+        key: Option<Digest>,
+        address: SocketAddr,
+    },
     /// A client that waited for this session closed its connection.
     WaiterClosed(SessionId),
     /// The connection to an origin closed before a stream came.

@@ -21,7 +21,8 @@ pub(super) struct Page {
     html: &'static Html,
     /// The start tag of its style, with the nonce of this answer.
     style_tag: String,
-    /// What is inserted in front of `rest`: the start tag of the script, or the words of a refusal.
+    /// What is inserted in front of `script`: the words of a refusal, if there is one, and the start
+    /// tag of the script.
     inserted: String,
     policy: String,
 }
@@ -37,9 +38,8 @@ struct Html {
 }
 
 const STYLE_LINK: &str = "<link rel=\"stylesheet\" href=\"style.css\">\n";
-const SCRIPT_END: &str = "</script>\n</body>\n</html>\n";
 
-static OPERATOR: Html = Html::with_script(
+static OPERATOR: Html = Html::new(
     include_str!("page/operator/index.html"),
     include_str!("page/operator/style.css"),
     concat!(
@@ -50,41 +50,37 @@ static OPERATOR: Html = Html::with_script(
         include_str!("page/operator/tokens.js"),
         include_str!("page/operator/updates.js"),
     ),
+    "</script>\n</body>",
 );
-static WATCH: Html = Html::with_script(
+static WATCH: Html = Html::new(
     include_str!("page/watch/index.html"),
     include_str!("page/watch/style.css"),
     concat!(
         include_str!("page/player.js"),
         include_str!("page/watch/watch.js")
     ),
+    "</script>\n</body>",
 );
-static REFUSED: Html = Html::cut(
+static REFUSED: Html = Html::new(
     include_str!("page/refused/index.html"),
     include_str!("page/refused/style.css"),
-    "<a id=",
+    include_str!("page/refused/refused.js"),
+    "</script>\n<a",
 );
 
 impl Html {
-    /// A document whose HTML ends with the tags of its scripts. `script` takes their place.
-    const fn with_script(html: &'static str, style: &'static str, script: &'static str) -> Html {
-        Html {
-            script,
-            rest: SCRIPT_END,
-            ..Html::cut(html, style, "<script")
-        }
-    }
-
-    /// A document that is cut at its link to the style sheet, and in front of `mark`.
-    const fn cut(html: &'static str, style: &'static str, mark: &str) -> Html {
+    /// Cuts a document at its link to the style sheet, and at the tags of its scripts, which `script`
+    /// replaces. `end`: the end of the last tag, and what follows.
+    const fn new(html: &'static str, style: &'static str, script: &'static str, end: &str) -> Html {
         let (head, linked) = html.split_at(find(html, STYLE_LINK));
         let (_, below) = linked.split_at(STYLE_LINK.len());
-        let (body, rest) = below.split_at(find(below, mark));
+        let (body, scripts) = below.split_at(find(below, "<script"));
+        let (_, rest) = scripts.split_at(find(scripts, end));
         Html {
             head,
             style,
             body,
-            script: "",
+            script,
             rest,
         }
     }
@@ -113,13 +109,16 @@ impl Page {
     /// is known.
     pub fn draw(document: Document<'_>, public_url: &str, random: &mut Random) -> Option<Page> {
         let nonce = format!("{:016x}{:016x}", random.draw(), random.draw());
-        let (html, inserted, of_script) = match document {
-            Document::Operator => script(&OPERATOR, &nonce, public_url),
-            Document::Watch => script(&WATCH, &nonce, public_url),
-            Document::Refused(refusal) => (&REFUSED, words(refusal), String::new()),
+        let (html, words) = match document {
+            Document::Operator => (&OPERATOR, String::new()),
+            Document::Watch => (&WATCH, String::new()),
+            Document::Refused(refusal) => (&REFUSED, words(refusal)),
         };
+        let inserted =
+            format!("{words}<script nonce=\"{nonce}\">\nconst PUBLIC_URL = \"{public_url}\";\n");
         let policy = format!(
-            "default-src 'none'; style-src 'nonce-{nonce}'; {of_script}form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+            "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; \
+             media-src 'self' blob:; img-src 'self' data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
         );
         Some(Page {
             html,
@@ -152,16 +151,6 @@ impl Page {
     }
 }
 
-/// Returns a document with a script, the start tag and first line of the script, and what the policy
-/// says of it.
-fn script(html: &'static Html, nonce: &str, public_url: &str) -> (&'static Html, String, String) {
-    let tag = format!("<script nonce=\"{nonce}\">\nconst PUBLIC_URL = \"{public_url}\";\n");
-    let policy = format!(
-        "script-src 'nonce-{nonce}'; connect-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
-    );
-    (html, tag, policy)
-}
-
 /// Returns what a refused viewer reads, as HTML.
 fn words(refusal: &Refusal) -> String {
     let (title, text) = match refusal.reason {
@@ -178,8 +167,15 @@ fn words(refusal: &Refusal) -> String {
             "It may be mistyped or withdrawn. Ask for a new one where you got it.",
         ),
     };
+    // Only an operator asks for that page.
+    let open = match refusal.status {
+        Status::NotFound => " open",
+        _ => "",
+    };
     let detail = refusal.detail.replace('&', "&amp;").replace('<', "&lt;");
-    format!("<h1>{title}</h1>\n<p>{text}</p>\n<small>The server says: {detail}</small>\n")
+    format!(
+        "<h1>{title}</h1>\n<p>{text}</p>\n<details{open}><summary>For the operator</summary><small>The server says: {detail}</small></details>\n"
+    )
 }
 
 #[cfg(test)]
@@ -236,8 +232,8 @@ mod tests {
         let html = String::from_utf8(page.body().concat()).expect("UTF-8");
         let shown = "<small>The server says: no &lt;script> &amp; no &lt;b>";
         assert!(html.contains(shown), "{html}");
-        assert!(!page.policy().contains("script-src"), "{}", page.policy());
+        assert_eq!(html.matches("<script").count(), 1, "its own: {html}");
         assert!(page.policy().contains("default-src 'none'"));
-        assert_eq!(html.matches(" nonce=\"").count(), 1, "of its style");
+        assert!(page.policy().contains("script-src 'nonce-"));
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn write_piece(
     // Two parts know the viewers, so their rows are made before the list is borrowed.
     let viewers = match &rows {
         Rows::Viewers(of) => Known::new(streams, clients, ctx).piece(after, of.as_ref()),
-        Rows::Tokens | Rows::Details | Rows::Streams => Vec::new(),
+        Rows::Tokens | Rows::Details | Rows::Streams | Rows::Histories => Vec::new(),
     };
     let piece = clients.due_listing(id).map(|listing| {
         let collecting = listing.collecting();
@@ -38,6 +38,7 @@ pub(super) fn write_piece(
                 listing.piece(tokens, block)
             }
             Rows::Streams => listing.piece(streams.rows(after, ctx), block),
+            Rows::Histories => listing.piece(streams.rows_with_history(after, ctx), block),
             Rows::Viewers(_) => listing.piece(viewers.into_iter(), block),
         }
     });

@@ -192,6 +192,8 @@ mod tests {
     fn goes(connection: u64) -> ServerEvent<'static> {
         ServerEvent::ViewerGoes {
             id: ListedId::Connection { run: 1, connection },
+            key: None,
+            address: SocketAddr::from(([10, 0, 0, 1], 7)),
             bytes: 0,
             skips: 0,
         }

@@ -167,6 +167,7 @@ impl<'a> RequestContext<'a> {
             _ => EntryPoint::Call,
         };
         self.gate.enter(&self.access_request(way))?;
+        self.gate.look(name)?;
         let udp_clients_max = self.settings.limits.tokens.udp_clients_per_session_max;
         let has_body = !matches!(self.framing, Framing::None | Framing::Length(0));
         let time = self.gate.time();

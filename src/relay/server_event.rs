@@ -75,6 +75,8 @@ pub enum ServerEvent<'a> {
     /// A viewer has stopped watching.
     ViewerGoes {
         id: ListedId,
+        key: Option<Digest>,
+        address: SocketAddr,
         bytes: u64,
         skips: u32,
     },
@@ -397,6 +399,8 @@ mod tests {
             (
                 ServerEvent::ViewerGoes {
                     id: viewer,
+                    key: None,
+                    address,
                     bytes: 9,
                     skips: 10,
                 },

@@ -63,7 +63,7 @@ fn piece(
             }
             (Rows::Details, Some(Rows::Streams))
         }
-        Rows::Streams => {
+        Rows::Streams | Rows::Histories => {
             for (its, row) in known.streams().rows(after, known.ctx()) {
                 if is_full(&text) {
                     is_over = false;

@@ -21,6 +21,14 @@ impl Target {
     }
 }
 
+/// Nothing is known of any track.
+#[derive(Clone, serde::Serialize)]
+pub enum TrackInfo {}
+
+pub fn tracks<'a>(_: Format, _: &[u8], _: impl FnMut() -> &'a [u8]) -> (Vec<TrackInfo>, bool) {
+    (Vec::new(), false)
+}
+
 pub struct MediaError(pub &'static str);
 
 /// There is none.

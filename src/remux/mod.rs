@@ -18,6 +18,7 @@ mod mp4;
 mod mpegts;
 mod nal;
 mod packets;
+mod probe;
 mod remuxer;
 mod sample_queue;
 mod sequence;
@@ -27,6 +28,7 @@ mod write;
 
 pub use medium::{Codec, MediaError, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 
+pub use probe::{TrackInfo, tracks};
 pub use remuxer::Remuxer;
 #[cfg(feature = "handover")]
 pub use remuxer::RemuxerState;

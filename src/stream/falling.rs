@@ -68,6 +68,16 @@ impl<C: Copy> StreamBuffer<C> {
         (lead, start.offset)
     }
 
+    /// Returns the header and the prelude in front of the oldest join point or unit in the buffer,
+    /// and its offset.
+    pub fn oldest_opening(&self) -> (Vec<u8>, u64) {
+        let start = self.points.oldest_start();
+        let start = start.unwrap_or_else(|| Start::at(self.buffer.newest()));
+        let mut lead = self.header().at(start.counter);
+        lead.extend_from_slice(start.prelude.as_slice());
+        (lead, start.offset)
+    }
+
     /// Returns the bytes in front of a start: the header if the viewer needs it, and the prelude.
     pub(super) fn lead(&mut self, start: &Start, needs_header: bool) -> Lead {
         if needs_header && self.versions.is_other(start.counter) {

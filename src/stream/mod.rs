@@ -230,6 +230,11 @@ impl<C: Copy> StreamBuffer<C> {
         self.points.joins()
     }
 
+    /// Returns the mean time between two join points in the buffer, by their arrival.
+    pub fn join_distance(&self) -> Option<Duration> {
+        self.points.join_distance()
+    }
+
     /// Returns why the buffer has no join point, or `None` if it has one.
     pub fn no_joins_reason(&self) -> Option<&'static str> {
         match self.points.told {

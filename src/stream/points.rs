@@ -4,6 +4,7 @@
 //! offsets are ascending. None is before the buffer's oldest byte.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::format::{Finding, Format, Start, UNIT_SPACING};
 use crate::time::Instant;
@@ -192,6 +193,19 @@ impl Points {
             .or((!self.joins.is_empty()).then_some(0));
         let join = chosen.and_then(|index| self.joins.get(index));
         join.map(|join| join.start).or(self.newest_unit)
+    }
+
+    /// Returns the oldest join point, or else the newest unit.
+    pub fn oldest_start(&self) -> Option<Start> {
+        let join = self.joins.front().map(|join| join.start);
+        join.or(self.newest_unit)
+    }
+
+    /// Returns the mean time between two join points.
+    pub fn join_distance(&self) -> Option<Duration> {
+        let (first, last) = (self.joins.front()?, self.joins.back()?);
+        let intervals = u32::try_from(self.joins.len() - 1).ok()?;
+        last.at.since(first.at).checked_div(intervals)
     }
 
     /// Returns the last unit boundary at or before `offset`.

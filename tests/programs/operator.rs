@@ -43,7 +43,7 @@ fn assert_sound(browser: &mut Browser, state: &str) {
             let name = format!("{state}-{width}-{}", if is_dark { "dark" } else { "light" });
             picture(browser, &name);
             // Colours that fade would be found half-way.
-            browser.await_true("document.getAnimations().length == 0");
+            browser.await_true("document.getAnimations().every((it) => it.effect.getTiming().iterations === Infinity)");
             let found = browser.evaluate(
                 "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
                  .then(({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 200) + ' ' + node.failureSummary).slice(0, 3).join(' | ')}`))",
@@ -117,6 +117,122 @@ fn source(server: &Server, name: &str) -> Source {
     let mut source = Source::open(server.address(), &format!("/stream/{name}"));
     source.send(&[7; 4096]);
     source
+}
+
+/// The viewers' page and the page for refused viewers, in each of their states.
+#[test]
+#[ignore = "needs Chromium, ffmpeg and npm"]
+fn axe_finds_nothing_wrong_with_what_viewers_see() {
+    let server = Server::gated(&["--hls=off", "--remux=off"]);
+    for name in ["waiting", "playing", "unplayable"] {
+        server.add_token(&format!("sessionid={name}"));
+    }
+    let url = |name: &str| format!("http://{}/stream/{name}", server.address());
+    let _webm = publish(
+        &url("playing"),
+        &["-c:v", "libvpx", "-g", "25", "-an"],
+        &["-f", "webm"],
+    );
+    let _ts = publish(&url("unplayable"), H264, &["-c:a", "aac", "-f", "mpegts"]);
+    await_media(&server, "playing", 8_000);
+    await_media(&server, "unplayable", 30_000);
+    let axe = from_npm("axe-core", "4.10.3", "axe.min.js");
+    for state in ["refused", "waiting", "playing", "unplayable"] {
+        let page = format!("http://{}/watch/{state}", server.address());
+        let mut browser = Browser::open(&format!("axe-{state}"), &page);
+        browser.await_true(&format!("document.body?.dataset.state == '{state}'"));
+        browser.evaluate(&format!("{axe}; true"));
+        assert_sound(&mut browser, &format!("watch-{state}"));
+    }
+}
+
+/// Streams are told apart by the notes of their tokens. Only session ids that open something are
+/// masked, and one button shows all of them.
+#[test]
+#[ignore = "needs Chromium"]
+fn thirty_streams_are_told_apart() {
+    let server = Server::gated(&["--source-idle-time=3600", "--body-rate=0"]);
+    let mut sources = Vec::new();
+    for number in 0..30 {
+        let key = format!("secret-key-{number}");
+        server.add_token(&format!(
+            "sessionid={key}&for=room-{number}&direction=in&note=studio%20{number}"
+        ));
+        sources.push(source(&server, &key));
+    }
+    let mut browser = open(&server, "thirty");
+    browser.await_true(&format!("{ROWS} == 30"));
+    let each = |of: &str, holds: &str| {
+        format!("[...document.querySelectorAll('{of}')].every((node) => {holds})")
+    };
+    browser.await_true(&each(
+        "tbody .names",
+        "/^studio [0-9]+$/.test(node.textContent)",
+    ));
+    browser.await_true(&each(
+        "tbody th bdi",
+        "/^room-[0-9]+$/.test(node.textContent)",
+    ));
+    browser.await_true(&each("#token-list bdi", "node.textContent.includes('…')"));
+    click(&mut browser, "#show-names");
+    browser.await_true(&each(
+        "#token-list bdi",
+        "/^secret-key-[0-9]+$/.test(node.textContent)",
+    ));
+    browser.evaluate("const filter = document.querySelector('#stream-filter'); filter.value = 'studio 17'; filter.oninput(); true");
+    await_text(&mut browser, "#stream-matches", "1 of 30");
+}
+
+/// The page says what a stream carries and which encoder sends it. Its curves are those of the
+/// server, so they are there when the page is loaded anew.
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn a_stream_is_described_and_its_curve_survives_a_reload() {
+    let server = Server::gated(&[]);
+    server.admit("tv");
+    let url = format!("http://{}/stream/tv", server.address());
+    let _encoder = publish(&url, H264, &["-c:a", "aac", "-f", "mpegts"]);
+    until("a sample has been taken", || {
+        let rows = server.request("GET", "/api/list-streams?history=1").json();
+        (rows[0]["history"].as_array()?.len() >= 2).then_some(())
+    });
+    let row = server.stream("tv").expect("it runs");
+    assert!(row.get("history").is_none());
+    assert_eq!(row["tracks"][0]["codec"], "h264");
+    assert_eq!(row["tracks"][0]["frame_rate"], 25.0);
+    assert_eq!(row["tracks"][1]["codec"], "aac");
+    let agent = row["source"]["user_agent"].as_str().expect("a name");
+    assert!(agent.starts_with("Lavf/"), "{agent}");
+    let mut browser = open(&server, "described");
+    await_text(&mut browser, ".type", "/s key frame every ");
+    await_text(&mut browser, ".source", agent);
+    let points =
+        "document.querySelector('.rate path + path').getAttribute('d').match(/L/g)?.length >= 2";
+    browser.await_true(points);
+    browser.evaluate("[...document.querySelectorAll('button.viewers')][0].click(); true");
+    await_text(&mut browser, ".crowd p", "Viewers, last ");
+}
+
+/// The host of an open relay sees its streams. It has no tokens and cannot end anything.
+#[test]
+#[ignore = "needs Chromium and npm"]
+fn an_open_relay_shows_its_streams_to_its_own_host() {
+    let server = Server::start(&[]);
+    let _source = source(&server, "tv");
+    let mut browser = open(&server, "open-relay");
+    browser.await_true(&format!("{ROWS} == 1"));
+    await_text(&mut browser, "#state", "open relay");
+    await_text(&mut browser, "#closed-title", "anyone may publish");
+    browser.await_true(
+        "['#tokens', '.abort'].every((it) => document.querySelector(it).offsetParent === null)",
+    );
+    let axe = from_npm("axe-core", "4.10.3", "axe.min.js");
+    browser.evaluate(&format!("{axe}; true"));
+    assert_sound(&mut browser, "open-relay");
+    let other = source(&server, "second");
+    browser.await_true(&format!("{ROWS} == 2"));
+    drop(other);
+    browser.await_true(&format!("{ROWS} == 1"));
 }
 
 /// What has happened elsewhere is there without being asked for: the list of tokens is asked for
@@ -253,12 +369,13 @@ fn links_begin_with_the_public_address() {
 fn the_form_says_what_key_it_makes() {
     let server = Server::gated(&[]);
     let mut browser = open(&server, "form");
+    browser.await_true("document.querySelector('#token-count').textContent == '0'");
     browser.evaluate(
         "document.querySelector('#add-id').value = 'w4tch'; document.querySelector('#add-for').value = 'show';
          document.querySelector('#add-expires').value = '2'; document.querySelector('#add-viewers').value = '9';
          document.querySelector('[name=add-direction][value=out]').click(); true",
     );
-    let says = "With this id viewers can watch session sh…, at most 9 at a time. It lets people in for 2 h 0 min.";
+    let says = "With this id viewers can watch session show, at most 9 at a time. It lets people in for 2 h 0 min.";
     await_text(&mut browser, "#add-sentence", says);
     click(&mut browser, "#add-button");
     await_text(&mut browser, "#event-list li", "token added");

@@ -233,7 +233,7 @@ fn who_may_not_watch_is_told_so() {
     let mut browser = Browser::open("refused", "about:blank");
     browser.go_to(&page(&server, "tv"));
     browser.await_state("refused");
-    let says = "document.body.innerText.includes('no http token')";
+    let says = "document.body.textContent.includes('no http token')";
     browser.await_page(says);
     server.admit("tv");
     browser.look("document.querySelector('#go').click()");
@@ -339,7 +339,9 @@ fn a_picture_without_a_decoder_is_named() {
 fn a_viewer_reads_why_there_is_no_picture() {
     let server = Server::gated(&[]);
     let mut browser = Browser::open("words", "about:blank");
-    let title = |text: &str| format!("document.querySelector('h1').textContent == '{text}'");
+    let title = |text: &str| {
+        format!("document.querySelector('#title, h1:not(.unseen)').textContent == '{text}'")
+    };
     browser.go_to(&page(&server, "tv"));
     browser.await_page(&title("This link does not work"));
     server.add_token("sessionid=tv");

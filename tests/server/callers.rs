@@ -3,7 +3,7 @@
 use crate::support::client::{Client, request};
 use crate::support::needs::lacks_ipv6;
 use crate::support::server::{LOOPBACK, Server};
-use crate::support::streaming::Source;
+use crate::support::streaming::{Source, Viewer};
 use serde_json::{Value, json};
 
 #[test]
@@ -126,14 +126,44 @@ fn without_a_token_server_every_call_says_how_to_turn_the_gate_on() {
         ("POST", "/api/add-token?type=http&sessionid=a"),
         ("DELETE", "/api/revoke-token?sessionid=a"),
         ("GET", "/api/list-tokens"),
-        ("GET", "/api/list-streams"),
         ("DELETE", "/api/abort-stream?sessionid=a"),
+        ("DELETE", "/api/kick-viewer?id=00000001-2"),
+        ("POST", "/api/set-title?sessionid=a&title=t"),
         ("GET", "/list-tokens"),
     ] {
         server
             .request(method, target)
             .assert_problem(403, &["tokens are off", "--token-server"]);
     }
+}
+
+/// The host that runs an open relay sees its streams and viewers. Other hosts, other sites' pages
+/// and requests through a proxy do not.
+#[test]
+fn an_open_relay_shows_its_streams_to_its_own_host() {
+    let server = Server::start(&["--forwarded-from=127.0.0.2"]);
+    let mut source = Source::open(server.address(), "/stream/tv");
+    source.send(b"hello");
+    let mut viewer = Viewer::ask(server.address(), "/stream/tv");
+    viewer.head();
+    for (target, rows) in [("/api/list-streams", 1), ("/api/list-viewers", 1)] {
+        let shown = server.request("GET", target);
+        assert_eq!(shown.status(), 200, "{target}");
+        let shown = shown.json();
+        assert_eq!(shown.as_array().map(Vec::len), Some(rows), "{target}");
+        for fields in [
+            &["Via: 1.1 proxy"][..],
+            &["X-Forwarded-For: 127.0.0.1"],
+            &["Origin: http://other.example"],
+            &["Sec-Fetch-Site: cross-site"],
+        ] {
+            let refused = request(server.address(), "GET", target, fields);
+            assert_eq!(refused.status(), 403, "{fields:?} {target}");
+        }
+    }
+    let mut rebound = Client::connect(server.address());
+    rebound.send("GET /api/list-streams HTTP/1.1\r\nHost: rebound.example\r\n\r\n");
+    assert_eq!(rebound.response("GET").status(), 403);
 }
 
 #[test]

@@ -82,6 +82,10 @@ fn what_there_is_comes_first_and_then_what_happens() {
     assert_eq!(units[1].data["reason"], "token");
     assert_eq!(units[1].data["id"], snapshot[4].data["id"]);
     assert_eq!(units[2].data["bytes"], 5);
+    for field in ["id", "key", "address"] {
+        assert_eq!(units[2].data[field], snapshot[4].data[field], "{field}");
+        assert!(units[2].data[field].is_string(), "{field}");
+    }
     server
         .request("PUT", "/stream/one")
         .assert_problem(403, &["no http token"]);
@@ -97,6 +101,9 @@ fn what_there_is_comes_first_and_then_what_happens() {
     let units = follower.until("stream-over");
     assert_eq!(names(&units), ["stream-ends", "viewer-goes", "stream-over"]);
     assert_eq!(units[0].data["bytes_received"], 5);
+    for field in ["id", "key", "address"] {
+        assert_eq!(units[1].data[field], comes.data[field], "{field}");
+    }
     server.add_token("sessionid=short&expires=1");
     let units = follower.until("token-over");
     assert_eq!(names(&units), ["token-added", "token-over"]);

@@ -25,6 +25,7 @@ use std::time::Duration;
 use super::access_log::Entry;
 use super::output::Output;
 use super::{Clients, Phase, WaitFor};
+use crate::gate::SessionId;
 use crate::http::HeadReader;
 use crate::relay::admission::{Beyond, Caller, KeptClaim};
 use crate::relay::context::Context;
@@ -354,6 +355,7 @@ impl Clients {
 
     /// Removes a connection. Other parts learn of it by an event at the end of this input.
     pub fn close(&mut self, id: ConnectionId, ctx: &mut Context) {
+        let key = self.came_by(id).map(SessionId::digest);
         self.leave(id);
         let Some(mut connection) = self.connections.remove(id) else {
             return;
@@ -374,7 +376,7 @@ impl Clients {
                 WaitFor::List => self.blocked.leave(&waiting.session, id),
             }
         }
-        if let Some(event) = connection.phase.closed(id) {
+        if let Some(event) = connection.phase.closed(id, key, connection.peer) {
             ctx.notify(event);
         }
     }

@@ -49,7 +49,7 @@ use wait_queue::Waiting;
 pub(super) use wait_queue::{WaitFor, WaitOutcome};
 pub(super) use writing::Due;
 
-use crate::gate::SessionId;
+use crate::gate::{Digest, SessionId};
 use crate::http::{Answer, Head, Reply};
 use crate::relay::JobId;
 use crate::relay::admission::Caller;
@@ -148,7 +148,7 @@ impl Phase {
     }
 
     /// Returns the event for other parts when the connection closes in this phase.
-    fn closed(&self, id: ConnectionId) -> Option<Event> {
+    fn closed(&self, id: ConnectionId, key: Option<Digest>, address: SocketAddr) -> Option<Event> {
         match self {
             Phase::Source(source) => Some(Event::SourceClosed {
                 stream: source.stream,
@@ -156,7 +156,12 @@ impl Phase {
             }),
             Phase::Viewer(viewing) => {
                 let (stream, viewer) = viewing.place();
-                Some(Event::ViewerClosed(stream, viewer))
+                Some(Event::ViewerClosed {
+                    stream,
+                    viewer,
+                    key,
+                    address,
+                })
             }
             Phase::Waiting(waiting) => Some(Event::WaiterClosed(waiting.session.clone())),
             Phase::OriginRequest(asking) => Some(Event::OriginClosed {

@@ -256,14 +256,24 @@ impl Clients {
     /// Ends a viewer's response: with the end of the stream, or with a refusal instead of the
     /// stream.
     pub fn end_viewer(&mut self, id: ConnectionId, end: Result<End, Refusal>, ctx: &mut Context) {
+        let key = self.came_by(id).map(SessionId::digest);
         let connection = self.connections.get_mut(id);
         let connection = connection.filter(|connection| connection.watches().is_some());
-        let phase = connection.map(|connection| {
-            std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()))
+        let left = connection.map(|connection| {
+            let head = Phase::Head(HeadReader::default());
+            (
+                std::mem::replace(&mut connection.phase, head),
+                connection.peer,
+            )
         });
-        if let Some(Phase::Viewer(viewing)) = phase {
+        if let Some((Phase::Viewer(viewing), address)) = left {
             let (stream, viewer) = viewing.place();
-            ctx.notify(Event::ViewerClosed(stream, viewer));
+            ctx.notify(Event::ViewerClosed {
+                stream,
+                viewer,
+                key,
+                address,
+            });
             let end = match end {
                 Ok(end) => end,
                 Err(refusal) => return self.refuse(id, &refusal, viewing.reply(), ctx),

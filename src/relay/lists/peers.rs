@@ -139,6 +139,7 @@ fn request(peer: &Peer, rows: &Rows) -> String {
         Rows::Tokens => "list-tokens".to_owned(),
         Rows::Details => "list-tokens?details=1".to_owned(),
         Rows::Streams => "list-streams".to_owned(),
+        Rows::Histories => "list-streams?history=1".to_owned(),
         Rows::Viewers(None) => "list-viewers".to_owned(),
         Rows::Viewers(Some(session)) => {
             format!(

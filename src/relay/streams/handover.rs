@@ -299,7 +299,8 @@ impl Stream {
         let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
         let splicer = self.splicer.as_ref();
         let ts_output = self.rtp_out.ts_output.as_ref();
-        let is_fit = splicer.is_none_or(|splicer| splicer.fits(spliced_max))
+        let is_fit = self.history.fits()
+            && splicer.is_none_or(|splicer| splicer.fits(spliced_max))
             && self.input.as_ref().is_none_or(|input| input.fits())
             && self.bare.as_ref().is_none_or(|bare| bare.fits())
             && self.quota.as_ref().is_none_or(Quota::fits)

@@ -114,6 +114,7 @@ impl Streams {
         stream.source = source;
         stream.source_address = source_address;
         stream.source_type = content_type;
+        stream.programme.agent = None;
         stream.is_paused = false;
         stream.buffer.begin_seam();
         (stream.input, stream.bare, stream.via) = (None, None, None);
@@ -135,6 +136,7 @@ impl Streams {
         let (input, bare) = (stream.input.take(), stream.bare.take());
         let quota = stream.quota.take();
         let station = std::mem::take(&mut stream.programme.station);
+        let agent = stream.programme.agent.take();
         let (session, address) = (stream.session.clone(), stream.source_address);
         let content_type = stream.source_type.take();
         self.end_stream(old, End::Lost, "its next source has other tracks", ctx);
@@ -142,7 +144,7 @@ impl Streams {
         let stream = self.streams.get_mut(id)?;
         (stream.pull, stream.via) = (pull, via);
         (stream.input, stream.bare, stream.quota) = (input, bare, quota);
-        stream.programme.station = station;
+        (stream.programme.station, stream.programme.agent) = (station, agent);
         Some(id)
     }
 

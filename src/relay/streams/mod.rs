@@ -10,6 +10,7 @@ mod excess;
 mod frame;
 #[cfg(feature = "handover")]
 mod handover;
+mod history;
 mod hls;
 mod hold;
 #[cfg_attr(not(feature = "icecast"), path = "icy/absent.rs")]
@@ -264,11 +265,16 @@ impl Streams {
         after: Mark,
         ctx: &'a Context,
     ) -> impl Iterator<Item = (Mark, Row<'a>)> {
+        let listed = self.listed(after);
+        listed.map(move |(mark, stream)| (mark, self.row_with_remuxed(stream, ctx)))
+    }
+
+    /// Returns the streams after this mark that are not remuxed, each with its own mark.
+    fn listed(&self, after: Mark) -> impl Iterator<Item = (Mark, &Stream)> {
         let streams = self.order.range(after.0 + 1..);
         let streams =
-            streams.filter_map(|(serial, stream)| Some((*serial, self.streams.get(*stream)?)));
-        let originals = streams.filter(|(_, stream)| stream.remuxed.is_none());
-        originals.map(move |(serial, stream)| ((serial, 0), self.row_with_remuxed(stream, ctx)))
+            streams.filter_map(|(serial, stream)| Some(((*serial, 0), self.streams.get(*stream)?)));
+        streams.filter(|(_, stream)| stream.remuxed.is_none())
     }
 
     /// Returns when a stream has something to do, if nothing arrives before.

@@ -1,9 +1,12 @@
 //! The rows of list-streams.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
+use super::history::Sample;
+use super::remux_target::GO_BYTES;
 use super::{Cuts, Stream, StreamSource, Streams};
 use crate::clean_text::Title;
 use crate::gate::{Digest, SessionId};
@@ -11,7 +14,8 @@ use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::metrics::OfStream;
 use crate::relay::quota::Quota;
-use crate::relay::viewer_id::PublicStreamId;
+use crate::relay::viewer_id::{Mark, PublicStreamId};
+use crate::remux::{self, TrackInfo};
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
 use crate::udp_out::ClientFigures;
@@ -32,6 +36,9 @@ pub struct Row<'a> {
     joins: usize,
     no_joins: Option<&'static str>,
     content_type: Option<&'a str>,
+    tracks: Tracks<'a>,
+    /// Mean distance of the buffered join points.
+    key_frame_seconds: Option<f64>,
     /// The title that holds.
     title: Option<&'a Title>,
     /// The name of the source's station.
@@ -53,6 +60,26 @@ pub struct Row<'a> {
     held_bytes: usize,
 }
 
+/// A row of list-streams with the stream's history.
+#[derive(Serialize)]
+pub struct RowWithHistory<'a> {
+    #[serde(flatten)]
+    row: Row<'a>,
+    history: &'a VecDeque<Sample>,
+}
+
+/// What a stream carries, as far as it is known. It is looked for only when a row is written.
+struct Tracks<'a>(&'a Stream);
+
+impl Serialize for Tracks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.tracks.get() {
+            Some(known) => known.serialize(serializer),
+            None => self.0.find_tracks().serialize(serializer),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct RowClient {
     address: SocketAddr,
@@ -64,6 +91,8 @@ struct RowClient {
 struct RowSource {
     protocol: &'static str,
     address: String,
+    /// `User-Agent` of the source's request.
+    user_agent: Option<String>,
     /// Lost and late packets, of RTP that carries MPEG-TS.
     #[serde(skip_serializing_if = "Option::is_none")]
     packets: Option<Disorder>,
@@ -111,6 +140,19 @@ impl Streams {
         Some(self.row_with_remuxed(stream, ctx))
     }
 
+    /// Returns the rows of list-streams after this mark, with their histories.
+    pub fn rows_with_history<'a>(
+        &'a self,
+        after: Mark,
+        ctx: &'a Context,
+    ) -> impl Iterator<Item = (Mark, RowWithHistory<'a>)> {
+        self.listed(after).map(move |(mark, stream)| {
+            let row = self.row_with_remuxed(stream, ctx);
+            let history = &stream.history.samples;
+            (mark, RowWithHistory { row, history })
+        })
+    }
+
     /// Returns the row of a stream, with the streams that are remuxed from it.
     pub(super) fn row_with_remuxed<'a>(&'a self, stream: &'a Stream, ctx: &Context) -> Row<'a> {
         let targets = stream.remux_targets.iter();
@@ -145,6 +187,11 @@ impl Stream {
                 (None, None) => "http",
             },
             address: self.source_address.to_string(),
+            user_agent: self
+                .programme
+                .agent
+                .as_ref()
+                .map(|agent| agent.as_str().to_owned()),
             packets: input
                 .filter(|input| input.is_transport())
                 .map(|input| input.disorder()),
@@ -153,6 +200,23 @@ impl Stream {
                 .as_ref()
                 .filter(|_| is_datagrams)
                 .map(Quota::refused),
+        }
+    }
+
+    /// Finds what the stream carries. Keeps it if more bytes can show no more.
+    fn find_tracks(&self) -> Vec<TrackInfo> {
+        let Told::Known(format) = self.buffer.told() else {
+            return Vec::new();
+        };
+        let (header, mut at) = self.buffer.oldest_opening();
+        let (tracks, may_show_more) = remux::tracks(format, &header, || {
+            let piece = self.buffer.slice(at, GO_BYTES);
+            at += piece.len() as u64;
+            piece
+        });
+        match may_show_more {
+            true => tracks,
+            false => self.tracks.get_or_init(|| tracks).clone(),
         }
     }
 
@@ -197,6 +261,11 @@ impl Stream {
             joins: self.buffer.joins(),
             no_joins: self.buffer.no_joins_reason(),
             content_type: self.buffer.media_type(),
+            tracks: Tracks(self),
+            key_frame_seconds: self
+                .buffer
+                .join_distance()
+                .map(|time| (time.as_secs_f64() * 100.0).round() / 100.0),
             title: self.programme.title(),
             name: self.programme.name(),
             bitrate: self.buffer.bit_rate(ctx.now()),

@@ -1,12 +1,14 @@
 //! One stream that is being relayed: its session, its source, its buffer and its outputs. How it
 //! begins, takes media, loses its source, ends, and is removed.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Streams;
 use super::bare::BareInput;
 use super::bundle::{Bundle, NewBytes};
+use super::history::History;
 use super::remux_target::{RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
@@ -28,7 +30,7 @@ use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::viewer_id::PublicStreamId;
 use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId};
-use crate::remux::Remuxer;
+use crate::remux::{Remuxer, TrackInfo};
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, StreamBuffer, Told};
 use crate::time::Instant;
@@ -88,6 +90,12 @@ pub struct Stream {
     pub(super) remuxed: Option<RemuxedStream>,
     /// What its publisher says about it.
     pub(super) programme: Programme,
+    /// Its bit rate and viewers in the last hour.
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub(super) history: History,
+    /// What it carries. It is looked for when somebody asks, until all is known.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    pub(super) tracks: OnceCell<Vec<TrackInfo>>,
 }
 
 impl Stream {
@@ -124,6 +132,8 @@ impl Stream {
             cast_again_at: None,
             remuxed: None,
             programme: Programme::default(),
+            history: History::default(),
+            tracks: OnceCell::new(),
         }
     }
 
@@ -163,6 +173,7 @@ impl Stream {
                 .sum::<usize>()
             + self.remuxed.as_ref().map_or(0, RemuxedStream::held_bytes)
             + self.programme.held_bytes()
+            + self.history.held_bytes()
     }
 
     /// Returns whether it has a viewer, over one response or by playlist.
@@ -334,6 +345,10 @@ impl Streams {
         let now = ctx.now();
         let stream = self.streams.get_mut(id)?;
         stream.buffer.count(bytes.len(), now);
+        if stream.history.is_due(now) {
+            self.take_sample(id, ctx);
+        }
+        let stream = self.streams.get_mut(id)?;
         let Some(splicer) = &mut stream.splicer else {
             self.pass_on(id, bytes, ctx);
             return None;

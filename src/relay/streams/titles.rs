@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::Streams;
-use crate::clean_text::Title;
+use crate::clean_text::{CleanText, Title};
 use crate::gate::SessionId;
 use crate::http::Station;
 use crate::relay::StreamId;
@@ -30,7 +30,13 @@ pub(super) struct Programme {
     next: Option<NextTitle>,
     /// What the source says about its station.
     pub station: Station,
+    /// `User-Agent` of the source.
+    #[cfg_attr(feature = "handover", serde(default))]
+    pub agent: Option<Agent>,
 }
+
+/// A source's `User-Agent`.
+pub(super) type Agent = CleanText<128>;
 
 /// A title that does not hold yet. `None` removes the title.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -46,6 +52,7 @@ impl Default for Programme {
             changed: None,
             next: None,
             station: Station::default(),
+            agent: None,
         }
     }
 }
@@ -96,7 +103,9 @@ impl Programme {
     pub fn held_bytes(&self) -> usize {
         let next = self.next.as_ref().and_then(|next| next.title.as_ref());
         let titles = self.title.iter().chain(next);
-        titles.map(Title::held_bytes).sum::<usize>() + self.station.held_bytes()
+        titles.map(Title::held_bytes).sum::<usize>()
+            + self.station.held_bytes()
+            + self.agent.as_ref().map_or(0, Agent::held_bytes)
     }
 }
 
@@ -116,10 +125,11 @@ impl Streams {
         Some(id)
     }
 
-    /// Sets what a stream's source says about its station.
-    pub fn set_station(&mut self, id: StreamId, station: Station) {
+    /// Sets what a stream's source says about its station, and its `User-Agent`.
+    pub fn set_publisher(&mut self, id: StreamId, station: Station, agent: Option<&str>) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.programme.station = station;
+            stream.programme.agent = agent.and_then(Agent::new);
         }
     }
 

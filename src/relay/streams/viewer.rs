@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use super::icy::{self, IcyPosition};
 use super::write_queue::Backlog;
 use super::{CutReason, Stream, Streams};
-use crate::gate::SessionId;
+use crate::gate::{Digest, SessionId};
 use crate::gather::Gather;
 use crate::http::{self, ChunkWriter, Refusal, Reply, Status, Version};
 use crate::relay::context::Context;
@@ -383,13 +383,21 @@ impl Streams {
         ctx.emit(&stream.session, &what);
     }
 
-    /// Removes a viewer. Returns the session that it watched.
-    pub fn leave(&mut self, (id, viewer): Place, ctx: &mut Context) -> Option<&SessionId> {
+    /// Removes a viewer, which came by this key. Returns the session that it watched.
+    pub fn leave(
+        &mut self,
+        (id, viewer): Place,
+        key: Option<Digest>,
+        address: SocketAddr,
+        ctx: &mut Context,
+    ) -> Option<&SessionId> {
         let stream = self.streams.get_mut(id)?;
         let seen = stream.buffer.seen(viewer, ctx.now());
         if let Some(seen) = seen.filter(|seen| !seen.is_of_segment) {
             let what = ServerEvent::ViewerGoes {
                 id: ListedId::of_connection(ctx.run(), seen.connection),
+                key,
+                address,
                 bytes: seen.bytes_sent,
                 skips: seen.skips,
             };

@@ -259,7 +259,7 @@ fn the_page_of_a_session_is_shown_to_who_may_watch_later() {
         let id = ask(&mut stage, &format!("GET {path}"), "");
         stage.assert_status(id, status);
         let text = stage.text(id);
-        assert_eq!(text.contains("<script"), is_page, "{path}: {text}");
+        assert_eq!(text.contains("<video"), is_page, "{path}: {text}");
         let says = text.contains("The server says: ");
         assert_eq!(says, !is_page, "{path}: {text}");
     }

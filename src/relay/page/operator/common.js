@@ -5,7 +5,8 @@
 // What a browser may be able to play, and the media type to ask it about.
 const PLAYABLE = { webm: "video/webm", mp4: "video/mp4", ogg: "application/ogg", mp3: "audio/mpeg", aac: "audio/aac" };
 const FORMATS = { webm: "WebM", matroska: "Matroska", mpegts: "MPEG-TS", ogg: "Ogg", mp4: "MP4", flv: "FLV", mp3: "MP3", aac: "AAC" };
-const WINDOW_SECONDS = 300;
+// A curve shows an hour, or as much as there is of it.
+const CURVE_SECONDS_MIN = 300, CURVE_SECONDS_MAX = 3600;
 // What a browser cannot play may be had as MP4, which it can.
 const REMUXED = ["mpegts", "flv", "matroska"];
 const TYPES = {
@@ -72,31 +73,45 @@ const elsewhere = (url) => $("share-base").value.replace(/\/*$/, "/") + url.slic
 $("share-base").value = PUBLIC_URL || root;
 const pictureCommand = (id) => `ffmpeg -re -f lavfi -i testsrc2=size=640x360:rate=25 -c:v libvpx -deadline realtime -b:v 1M -g 50 -cluster_time_limit 1000 -f webm -send_expect_100 1 -method PUT ${elsewhere(streamUrl(id))}`;
 
-// ---- Session ids: secrets, shown whole only on request
+// ---- Session ids: those that open something are secrets, shown whole only on request
 
 const shown = new Set();
+let showsAll = false;
 
 function shortened(id) {
 	const letters = Array.from(id);
 	return letters.slice(0, Math.min(4, Math.ceil(letters.length / 3))).join("") + "…" + (letters.length < 16 ? "" : letters.slice(-2).join(""));
 }
-const visibleName = (id) => (shown.has(id) ? id : shortened(id));
+// A session that only its keys open has a name, and no secret.
+const isSecret = (id) => !hasTokens || Boolean(sessions.get(id)?.http);
+const visibleName = (id) => (showsAll || shown.has(id) || !isSecret(id) ? id : shortened(id));
 function sessionName(id) {
 	const node = clone("sid-template"), [name, show, copying] = node.children;
 	node.repaint = () => {
 		write(name, visibleName(id));
+		show.hidden = showsAll || !isSecret(id);
 		show.ariaPressed = shown.has(id);
 	};
 	show.ariaLabel = show.title = `Show session id ${shortened(id)}`;
 	copying.ariaLabel = copying.title = `Copy session id ${shortened(id)}`;
 	show.onclick = () => {
 		if (!shown.delete(id)) shown.add(id);
-		for (const other of document.querySelectorAll("span.sid")) other.repaint();
+		repaintNames();
 	};
 	copying.onclick = () => copy(id, copying);
 	node.repaint();
 	return node;
 }
+
+function repaintNames() {
+	for (const name of document.querySelectorAll("span.sid")) name.repaint?.();
+	for (const stream of streams.values()) write(stream.part("names"), namesOf(stream.row));
+}
+$("show-names").onclick = () => {
+	showsAll = !showsAll;
+	$("show-names").ariaPressed = showsAll;
+	repaintNames();
+};
 
 async function copy(text, button) {
 	try {

@@ -4,17 +4,18 @@
 
 function remember(samples, sample) {
 	samples.push(sample);
-	while (samples[0].at < sample.at - WINDOW_SECONDS - FIGURES_EVERY_SECONDS) samples.shift();
+	while (samples[0].at < sample.at - CURVE_SECONDS_MAX) samples.shift();
 }
-const peakOf = (samples) => samples.reduce((peak, { value }) => Math.max(peak, value), 0);
+const peakOf = (samples, of = "value") => samples.reduce((peak, sample) => Math.max(peak, sample[of]), 0);
+const spanOf = (samples, now) => Math.max(CURVE_SECONDS_MIN, now - (samples[0]?.at ?? now));
 
-// A curve of `{at, value}` over the last minutes. Where nothing was asked for a while, it has a gap.
-function draw(svg, samples, now) {
-	const scale = 36 / Math.max(1, peakOf(samples) * 1.1);
+// A curve of `{at, value}`, or of another field. Where nothing was asked for a while, it has a gap.
+function draw(svg, samples, now, of = "value") {
+	const scale = 36 / Math.max(1, peakOf(samples, of) * 1.1), span = spanOf(samples, now);
 	let line = "", area = "", before = -Infinity;
-	for (const { at, value } of samples) {
-		const x = (WINDOW_SECONDS - (now - at)).toFixed(1), y = (39 - value * scale).toFixed(1);
-		const isFirst = at - before > 4 * FIGURES_EVERY_SECONDS;
+	for (const { at, [of]: value } of samples) {
+		const x = (300 * (1 - (now - at) / span)).toFixed(1), y = (39 - value * scale).toFixed(1);
+		const isFirst = at - before > 6 * FIGURES_EVERY_SECONDS;
 		if (isFirst && area) area += "V40Z";
 		line += `${isFirst ? "M" : "L"}${x} ${y}`;
 		area += isFirst ? `M${x} 40V${y}` : `L${x} ${y}`;
@@ -23,6 +24,30 @@ function draw(svg, samples, now) {
 	svg.children[0].setAttribute("d", area && area + "V40Z");
 	svg.children[1].setAttribute("d", line);
 }
+
+// ---- Words about a stream
+
+const PROTOCOLS = { http: "HTTP", rtmp: "RTMP", "rtp-udp": "RTP", udp: "UDP" };
+const CUTS = { stalled: "stalled", lost_unit: "too slow", token: "token over", kicked: "kicked" };
+const CODECS = { h264: "H.264", h265: "H.265", av1: "AV1", vp8: "VP8", vp9: "VP9", aac: "AAC", mp3: "MP3", ac3: "AC-3", eac3: "E-AC-3", opus: "Opus", vorbis: "Vorbis", theora: "Theora", flac: "FLAC" };
+const CHANNELS = [, "mono", "stereo"];
+
+// What tells a stream from others: the notes of its tokens, its station and its title.
+function namesOf({ sessionid, name, title }) {
+	const notes = [...sessions].filter(([id, { http }]) => http?.note && http.note !== "shared" && (http.for || id) === sessionid);
+	return [...new Set([...notes.map(([, { http }]) => http.note), name, title])].filter(Boolean).join(", ");
+}
+function tracksText({ tracks, key_frame_seconds: distance }) {
+	return tracks.map(({ codec, width, height, frame_rate: rate, sample_rate: samples, channels }) => [
+		CODECS[codec] || codec,
+		width && `${width}×${height}`,
+		rate && `${+rate.toFixed(1)}/s`,
+		width && distance && `key frame every ${+distance.toFixed(1)} s`,
+		samples && `${samples / 1000} kHz`,
+		channels && (CHANNELS[channels] || `${channels} channels`),
+	].filter(Boolean).join(" ")).join("\n");
+}
+const cutsText = ({ cuts }) => Object.entries(cuts).filter(([, count]) => count).map(([reason, count]) => `${count} ${CUTS[reason] || reason}`).join(", ");
 
 // ---- Streams
 
@@ -58,6 +83,7 @@ class Stream {
 		this.body.stream = this;
 		this.part("source").before(sessionName(row.sessionid));
 		this.part("bitrate").before(clone("curve-template"));
+		this.part("crowd").append(clone("curve-template"));
 		this.part("uptime").title = `Since ${new Date(row.started_at * 1000).toLocaleString()}`;
 		this.part("watch").onclick = () => this.toggle();
 		this.part("viewers").onclick = () => this.toggleAudience();
@@ -76,23 +102,21 @@ class Stream {
 	update(row, now, serverSeconds) {
 		this.row = row;
 		this.now = now;
-		// Of the time before this page only the average is known.
-		const age = serverSeconds - row.started_at;
-		if (this.samples.length === 0 && age > 2 * FIGURES_EVERY_SECONDS) {
-			const value = (row.bytes_received * 8) / age, from = now - Math.min(age, WINDOW_SECONDS);
-			for (let at = from; at < now - FIGURES_EVERY_SECONDS; at += FIGURES_EVERY_SECONDS) this.samples.push({ at, value, isMean: true });
-		}
-		remember(this.samples, { at: now, value: row.bitrate, sent: row.bytes_sent });
+		// What was before this page was opened.
+		if (row.history) this.samples = row.history.map(({ time, bitrate, viewers }) => ({ at: now - (serverSeconds - time), value: bitrate, viewers }));
+		remember(this.samples, { at: now, value: row.bitrate, viewers: row.viewers, sent: row.bytes_sent });
 		const texts = {
 			source: row.source
-				? `${row.source?.protocol} ${row.source?.address}${row.held ? ", broken: viewers wait" : ""}`
+				? [`${PROTOCOLS[row.source.protocol]} ${row.source.address}`, row.source.user_agent, row.held && "broken: viewers wait"].filter(Boolean).join(", ")
 				: "gone: the rest goes out",
+			names: namesOf(row),
 			bitrate: rateText(row.bitrate),
 			format: FORMATS[row.format] || row.format || "unknown",
-			type: [row.content_type, row.name, row.title].filter(Boolean).join(", "),
+			type: tracksText(row) || row.content_type || "",
 			udp: countText(row.udp_clients),
 			rtp: (row.udp_clients > 0 && row.rtp) || "",
 			skips: countText(row.skips),
+			cuts: cutsText(row),
 			uptime: durationText(serverSeconds - row.started_at),
 			received: `${bytesText(row.bytes_received)} in`,
 			sent: `${bytesText(row.bytes_sent)} out`,
@@ -106,12 +130,14 @@ class Stream {
 	}
 	draw() {
 		draw(this.part("curve"), this.samples, this.now);
-		const isMean = this.samples.some((sample) => sample.isMean);
-		this.part("rate").title = `Peak ${rateText(peakOf(this.samples))}${isMean ? "; flat where only the average is known, before this page was opened" : ""}`;
+		this.part("rate").title = `Peak ${rateText(peakOf(this.samples))} in ${durationText(spanOf(this.samples, this.now))}`;
+		if (!this.showsAudience) return;
+		draw(this.part("crowd").querySelector("svg"), this.samples, this.now, "viewers");
+		write(this.part("crowd").querySelector("p"), `Viewers, last ${durationText(spanOf(this.samples, this.now))}: peak ${countText(peakOf(this.samples, "viewers"))}`);
 	}
 	// Bits a second that went out, over the last few answers.
 	get rateOut() {
-		const known = this.samples.filter((sample) => !sample.isMean), last = known.at(-1), first = known.at(-3) || known[0];
+		const known = this.samples.filter((sample) => sample.sent !== undefined), last = known.at(-1), first = known.at(-3) || known[0];
 		return this.isEnded || last === first ? 0 : Math.max(0, ((last.sent - first.sent) * 8) / (last.at - first.at));
 	}
 	toggle() {
@@ -128,8 +154,9 @@ class Stream {
 		this.showsAudience = !this.showsAudience;
 		this.part("audience").hidden = !this.showsAudience;
 		this.part("viewers").ariaExpanded = this.showsAudience;
-		if (this.showsAudience) this.askAudience();
-		else this.part("who").replaceChildren();
+		if (!this.showsAudience) return this.part("who").replaceChildren();
+		this.draw();
+		this.askAudience();
 	}
 	async askAudience() {
 		const trouble = this.part("audience").querySelector(".trouble");
@@ -168,7 +195,7 @@ class Stream {
 	}
 	matches(words) {
 		const { sessionid, source, format, content_type } = this.row;
-		return [sessionid, source?.protocol, source?.address, FORMATS[format], content_type].join("\n").toLowerCase().includes(words);
+		return [sessionid, source?.protocol, source?.address, source?.user_agent, FORMATS[format], content_type, namesOf(this.row), tracksText(this.row)].join("\n").toLowerCase().includes(words);
 	}
 }
 

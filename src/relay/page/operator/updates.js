@@ -10,18 +10,30 @@ function setState(text, className, trouble) {
 	$("state").className = className;
 	write("failing", trouble);
 }
-function showSections(works, isOpenRelay) {
+// Where tokens are off, the server says how to turn them on. Its own host sees the streams, and can change nothing.
+let isOpenRelay = false, askedAt = 0;
+const tokensAreOff = (refusal) => refusal.status === 403 && refusal.message.includes("--token-server");
+function showSections(works) {
 	for (const part of document.querySelectorAll(".works")) part.hidden = !works;
-	$("closed").hidden = works;
+	for (const part of document.querySelectorAll(".gated")) part.hidden = !works || isOpenRelay;
+	document.body.classList.toggle("looks-only", isOpenRelay);
+	$("closed").hidden = works && !isOpenRelay;
 	$("open-relay").hidden = !isOpenRelay;
+}
+
+function describeRelay({ message }) {
+	write("closed-title", isOpenRelay ? "An open relay: anyone may publish and watch" : "The API is closed to this page");
+	write("closed-detail", message);
 }
 
 const askStreams = repeat(async () => {
 	try {
-		const response = await call("GET", "list-streams"), rows = await response.json(), now = Date.now() / 1000;
+		const isStale = Date.now() / 1000 - askedAt > 4 * UNTOLD_EVERY_SECONDS + NOTHING_EVERY_SECONDS;
+		const response = await call("GET", isStale ? "list-streams?history=1" : "list-streams"), rows = await response.json(), now = Date.now() / 1000;
+		askedAt = now;
 		failures = 0;
-		setState("live", "live", "");
-		showSections(true, false);
+		setState(isOpenRelay ? "open relay" : "live", "live", "");
+		showSections(true);
 		// Up-times go by the server's clock.
 		clockAhead = (Date.parse(response.headers.get("Date")) / 1000 || now) - now;
 		showStreams(rows, now, serverNow());
@@ -30,12 +42,10 @@ const askStreams = repeat(async () => {
 		return !isTold() ? UNTOLD_EVERY_SECONDS : rows.length ? FIGURES_EVERY_SECONDS : NOTHING_EVERY_SECONDS;
 	} catch (refusal) {
 		if (refusal.status === 403) {
-			// Where tokens are off, the server says how to turn them on.
-			const isOpenRelay = refusal.message.includes("--token-server");
+			isOpenRelay = tokensAreOff(refusal);
 			setState(isOpenRelay ? "open relay" : "closed", "", "");
-			write("closed-title", isOpenRelay ? "An open relay: anyone may publish and watch" : "The API is closed to this page");
-			write("closed-detail", refusal.message);
-			showSections(false, isOpenRelay);
+			describeRelay(refusal);
+			showSections(false);
 			return TOKENS_EVERY_SECONDS;
 		}
 		failures += 1;
@@ -45,18 +55,25 @@ const askStreams = repeat(async () => {
 });
 
 const askTokens = repeat(async () => {
-	if ($("tokens").hidden) return TOKENS_EVERY_SECONDS;
+	if ($("streams").hidden || isOpenRelay) return TOKENS_EVERY_SECONDS;
 	try {
 		const text = await (await call("GET", "list-tokens?details=1")).text();
 		write("token-trouble", "");
 		if (text !== tokensBefore) {
 			readTokens(JSON.parse(text));
 			showTokens();
+			repaintNames();
 			tokensBefore = text;
 		}
 		// Where it is told that it changes it is asked for then; a table of a hundred thousand not so often.
 		return isTold() ? 600 : Math.min(60, TOKENS_EVERY_SECONDS * Math.ceil(text.length / 1e6));
 	} catch (refusal) {
+		if (tokensAreOff(refusal)) {
+			isOpenRelay = true;
+			describeRelay(refusal);
+			askStreams();
+			return TOKENS_EVERY_SECONDS;
+		}
 		write("token-trouble", refusal.message);
 		return Math.max(refusal.retryAfter | 0, TOKENS_EVERY_SECONDS);
 	}

@@ -87,13 +87,16 @@ function show(next, instead, detail = "", whose = "server", heading = "") {
 	write("title", title);
 	write("text", instead || text);
 	write("detail", detail && `The ${whose} says: ${detail}`);
+	$("more").hidden = !detail;
 	write("go", BUTTONS[next] || "");
 	write("form", isPicture && current ? current.form : "");
 	$("go").hidden = !BUTTONS[next];
 	$("cover").hidden = isPicture;
 	$("elsewhere").hidden = look === "refused";
 	media.controls = isPicture;
-	document.title = isPicture ? "Live stream" : title;
+	if (!isPicture) write("now", "");
+	document.title = isPicture ? $("name").textContent : title;
+	if (isNew) askTitle();
 	if (isNew && next !== "late") write("said", title || chip);
 	if (isNew && next === "unplayable") $("elsewhere").open = true;
 	showSound();
@@ -340,10 +343,14 @@ look();
 // ---- What is playing
 
 // A stream that cannot be named by a path has no such file.
-if (!isFolder) setInterval(async () => {
-	if (page.dataset.state !== "playing") return write("now", "");
+async function askTitle() {
+	if (isFolder || page.dataset.state !== "playing") return;
 	const answer = await fetch(stream + "/now.json").catch(() => null);
 	if (!answer?.ok) return;
 	const { name, title } = await answer.json();
+	if (page.dataset.state !== "playing") return;
 	write("now", [name, title].filter(Boolean).join(": "));
-}, 5000);
+	write("name", $("now").textContent || "Live stream");
+	document.title = $("name").textContent;
+}
+setInterval(askTitle, 5000);
