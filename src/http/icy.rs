@@ -52,9 +52,10 @@ impl IcyFields {
         }
     }
 
-    /// Returns what the source says about its station.
-    pub fn station(&self) -> Station {
-        self.station.as_deref().cloned().unwrap_or_default()
+    /// Returns what the source says about its station. `is_on`: whether that counts.
+    pub fn station(&self, is_on: bool) -> Station {
+        let station = self.station.as_deref().filter(|_| is_on);
+        station.cloned().unwrap_or_default()
     }
 
     fn given(&mut self) -> &mut Station {
@@ -139,7 +140,7 @@ mod tests {
             let genre = format!("{prefix}-genre");
             let url = format!("{prefix}-url");
             let lines = [(&*name, "One"), (&*genre, "Jazz"), (&*url, "http://a")];
-            let station = fields(&lines).station();
+            let station = fields(&lines).station(true);
             assert_eq!(station.name().map(CleanText::as_str), Some("One"));
             let all: Vec<_> = station.fields().collect();
             let expected = [
@@ -152,13 +153,13 @@ mod tests {
         }
         let mut others = IcyFields::default();
         assert!(!others.take("ice-public", b"1") && others == IcyFields::default());
-        let long = fields(&[("ice-name", &"x".repeat(1000))]).station();
+        let long = fields(&[("ice-name", &"x".repeat(1000))]).station(true);
         assert_eq!(long.held_bytes(), 256);
     }
 
     #[test]
     fn a_bit_rate_is_a_number() {
-        let of = |lines: &[(&str, &str)]| fields(lines).station().bitrate();
+        let of = |lines: &[(&str, &str)]| fields(lines).station(true).bitrate();
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[("ice-bitrate", " 128 ")]), Some(128));
         assert_eq!(of(&[("icy-br", "Quality 3")]), None);

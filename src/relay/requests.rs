@@ -138,11 +138,10 @@ impl Relay {
                 framing,
             }) => {
                 let whose = (admission, &session);
+                let agent = head.fields.user_agent.as_deref();
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
-                let admits_icecast = self.ctx.settings().admits_icecast;
-                let station = admits_icecast.then(|| head.fields.icy.station());
-                self.streams
-                    .set_publisher(stream, station, head.fields.user_agent.as_deref());
+                let station = head.fields.icy.station(self.ctx.settings().admits_icecast);
+                self.streams.set_publisher(stream, station, agent);
                 self.clients
                     .publish(id, stream, (head, framing), reply, &self.ctx);
                 self.admit_waiting(&session);

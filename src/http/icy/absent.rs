@@ -21,7 +21,7 @@ impl IcyFields {
         IcyMetadata::Off
     }
 
-    pub fn station(&self) -> Station {
+    pub fn station(&self, _: bool) -> Station {
         Station {}
     }
 

@@ -125,10 +125,10 @@ impl Streams {
         Some(id)
     }
 
-    /// Sets what a stream's source says about its station, if that counts, and its `User-Agent`.
-    pub fn set_publisher(&mut self, id: StreamId, station: Option<Station>, agent: Option<&str>) {
+    /// Sets what a stream's source says about its station, and its `User-Agent`.
+    pub fn set_publisher(&mut self, id: StreamId, station: Station, agent: Option<&str>) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.programme.station = station.unwrap_or_default();
+            stream.programme.station = station;
             stream.programme.agent = agent.and_then(Agent::new);
         }
     }
