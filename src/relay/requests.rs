@@ -137,12 +137,15 @@ impl Relay {
                 framing,
             }) => {
                 let whose = (admission, &session);
+                let agent = head.fields.user_agent.as_deref();
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
                 let is_named = self.ctx.settings().admits_icecast;
                 let station = is_named.then(|| head.fields.icy.station.clone());
-                let agent = head.fields.user_agent.as_deref().unwrap_or_default();
-                self.streams
-                    .set_publisher(stream, station.unwrap_or_default(), Agent::new(agent));
+                self.streams.set_publisher(
+                    stream,
+                    station.unwrap_or_default(),
+                    Agent::new(agent.unwrap_or_default()),
+                );
                 self.clients
                     .publish(id, stream, (head, framing), reply, &self.ctx);
                 self.admit_waiting(&session);
