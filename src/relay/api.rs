@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::icecast::Panel;
 use super::page::Page;
 use super::parameters::{Parameters, bad, decoded, no_parameters};
 use super::playlist::Playlist;
@@ -125,7 +124,7 @@ impl Call {
             Call::Moved(address) => address.len(),
             Call::SetTitle { title, .. } => title.held_bytes(),
             Call::Playlist(playlist) => playlist.url.len(),
-            Call::Panel(panel) => panel.held_bytes(),
+            Call::Panel(panel) => panel.origin.len(),
             _ => 0,
         };
         size_of::<Call>() + grant + each.sum::<usize>()
@@ -142,6 +141,28 @@ pub(super) enum Rows {
     Streams,
     /// Viewers. Of one session, if a session is given.
     Viewers(Option<SessionId>),
+}
+
+/// A list that panels of radio stations read from Icecast (`--icecast`).
+#[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Panel {
+    pub list: PanelList,
+    /// The only session that is listed, if one is named.
+    pub mount: Option<SessionId>,
+    /// Scheme and authority by which the panel reached the server.
+    pub origin: Box<str>,
+}
+
+#[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) enum PanelList {
+    /// `/status-json.xsl`
+    Status,
+    /// `/admin/stats`
+    Stats,
+    /// `/admin/listclients`
+    Listeners,
 }
 
 /// Calls, by name below `/api/`.
@@ -169,6 +190,13 @@ pub(super) enum Outcome {
     Page(Page, Option<Box<Refusal>>),
     /// Status, media type, `Cache-Control` and body, where that is not in JSON or may be kept.
     Text(Status, &'static str, &'static str, Cow<'static, str>),
+}
+
+impl Outcome {
+    /// Makes a text of this media type, which no cache keeps.
+    pub fn text(content_type: &'static str, text: impl Into<Cow<'static, str>>) -> Outcome {
+        Outcome::Text(Status::Ok, content_type, "no-store", text.into())
+    }
 }
 
 /// Answer to `kick-viewer`.

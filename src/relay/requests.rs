@@ -1,7 +1,6 @@
 //! What the core does for a request, from part to part. Each part does its own share in its own
 //! file.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -20,9 +19,7 @@ use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::StreamSource;
 use super::viewer_id::ListedId;
 use super::viewers::Known;
-use super::{
-    ConnectionId, JobId, PullId, Relay, StreamId, icecast, metrics, pieces, shown, snapshot,
-};
+use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown, snapshot};
 use crate::format::Format;
 use crate::gate::SessionId;
 use crate::http::{self, Framing, Head, Refusal, Reply, Status};
@@ -352,31 +349,13 @@ impl Relay {
                 session,
                 title,
                 is_icecast,
-            } => {
-                let set = self.streams.set_title(&session, title, &mut self.ctx);
-                match (is_icecast, set) {
-                    (true, set) => Ok(icecast::title_answer(set.is_some())),
-                    (false, None) => Err(no_stream()),
-                    (false, Some(id)) => {
-                        let row = self.streams.row_of(id, &self.ctx);
-                        let row = serde_json::to_vec(&row).unwrap_or_default();
-                        Ok(Outcome::Json(Status::Ok, row))
-                    }
-                }
-            }
-            Call::NowPlaying(session) => match self.streams.now_playing(&session) {
-                Some(now) => {
-                    let now = serde_json::to_string(&now).unwrap_or_default();
-                    // Pages ask for it all the time.
-                    Ok(Outcome::Text(Status::Ok, json, "max-age=5", now.into()))
-                }
-                None => Err(no_stream()),
-            },
+            } => self.set_title(&session, title, is_icecast),
+            Call::NowPlaying(session) => self.now_playing(&session),
             Call::Playlist(playlist) => {
                 let now = self.streams.now_playing(&playlist.session);
                 let name = now.map_or("", |now| now.name.as_str());
                 let (content_type, text) = playlist.text(name);
-                Ok(text_of(content_type, text))
+                Ok(Outcome::text(content_type, text))
             }
             Call::Panel(panel) => {
                 let looks = self.clients.len() + self.streams.len();
@@ -384,17 +363,17 @@ impl Relay {
                 let known = Known::new(&self.streams, &self.clients, &self.ctx);
                 panel
                     .text(&known)
-                    .map(|(content_type, text)| text_of(content_type, text))
+                    .map(|(content_type, text)| Outcome::text(content_type, text))
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
                 let parts = (&self.streams, &self.clients, &self.fetch, &self.grants);
                 let seen = shown::seen(parts, self.held_bytes(), &self.ctx);
-                Ok(text_of(metrics::MEDIA_TYPE, seen.text()))
+                Ok(Outcome::text(metrics::MEDIA_TYPE, seen.text()))
             }
-            Call::Description => Ok(text_of(json, DESCRIPTION)),
-            Call::Health => Ok(text_of(json, "{\"status\":\"ok\"}")),
+            Call::Description => Ok(Outcome::text(json, DESCRIPTION)),
+            Call::Health => Ok(Outcome::text(json, "{\"status\":\"ok\"}")),
             Call::Moved(address) => Ok(Outcome::Moved(address)),
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
@@ -664,12 +643,7 @@ impl Relay {
     }
 }
 
-/// Returns an answer that no cache keeps.
-fn text_of(content_type: &'static str, text: impl Into<Cow<'static, str>>) -> Outcome {
-    Outcome::Text(Status::Ok, content_type, "no-store", text.into())
-}
-
-fn no_stream() -> Refusal {
+pub(super) fn no_stream() -> Refusal {
     let detail = "sessionid: this session has no running stream";
     Refusal::new(Status::NotFound, detail)
 }
