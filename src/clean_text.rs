@@ -6,9 +6,9 @@
 //! - an attribute in a playlist of HLS: [`CleanText::hls`],
 //! - a block of ICY metadata: [`CleanText::icy`].
 
-use serde::{Serialize, Serializer};
+use std::time::Duration;
 
-use crate::time::Instant;
+use serde::{Serialize, Serializer};
 
 /// Text without control characters and bidirectional controls, at most `MAX` bytes of UTF-8, and
 /// without blanks at its ends. It is empty where nothing is known.
@@ -24,8 +24,8 @@ pub type StationText = CleanText<256>;
 #[derive(Clone)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct TitleChange {
-    /// When it began.
-    pub began: Instant,
+    /// When it began, since the server started.
+    pub began: Duration,
     /// The title.
     pub title: Title,
 }

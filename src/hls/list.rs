@@ -157,7 +157,7 @@ fn push_head(list: &mut String, segment: &Segment, map: &mut Option<u64>, conten
 /// Appends the titles within the time of the list. The title that holds when the list begins begins
 /// there.
 fn push_titles(list: &mut String, content: &Content<'_>, times: Range<Duration>) {
-    let began = |change: &TitleChange| content.started + change.began.since_start();
+    let began = |change: &TitleChange| content.started.saturating_add(change.began);
     let before = content
         .titles
         .partition_point(|change| began(change) <= times.start);

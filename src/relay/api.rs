@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::icecast::Panel;
 use super::page::Page;
 use super::parameters::{Parameters, bad, decoded};
 use super::playlist::Playlist;
@@ -123,6 +122,28 @@ pub(super) enum Rows {
     Viewers(Option<SessionId>),
 }
 
+/// A list that panels of radio stations read from Icecast (`--icecast`).
+#[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Panel {
+    pub list: PanelList,
+    /// The only session that is listed, if one is named.
+    pub mount: Option<SessionId>,
+    /// Scheme and authority by which the panel reached the server.
+    pub origin: Box<str>,
+}
+
+#[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) enum PanelList {
+    /// `/status-json.xsl`
+    Status,
+    /// `/admin/stats`
+    Stats,
+    /// `/admin/listclients`
+    Listeners,
+}
+
 /// Calls, by name below `/api/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
@@ -170,6 +191,13 @@ impl Outcome {
             caching: "no-store",
             text: text.into(),
         }
+    }
+}
+
+impl Outcome {
+    /// Makes a text of this media type, which no cache keeps.
+    pub fn text(content_type: &'static str, text: impl Into<Cow<'static, str>>) -> Outcome {
+        Outcome::Text(Status::Ok, content_type, "no-store", text.into())
     }
 }
 

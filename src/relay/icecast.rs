@@ -5,10 +5,6 @@
 //! Off by default: behind a proxy that does not know such a body, its bytes could be taken for
 //! another client's request.
 
-mod panels;
-
-pub(super) use panels::Panel;
-
 use super::api::Outcome;
 use super::parameters::{bad, decoded, parse_session};
 use crate::clean_text::Title;

@@ -40,6 +40,8 @@ mod old_options;
 mod origin_error;
 #[cfg_attr(not(feature = "page"), path = "page/absent.rs")]
 mod page;
+#[cfg_attr(not(feature = "icecast"), path = "panels/absent.rs")]
+mod panels;
 mod parameters;
 mod pass;
 mod pieces;
@@ -66,6 +68,7 @@ mod terms;
 #[cfg(feature = "default")]
 mod tests;
 mod timers;
+mod titles;
 mod view;
 mod viewer_id;
 mod viewers;

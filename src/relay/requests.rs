@@ -19,9 +19,7 @@ use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::{Agent, StreamSource};
 use super::viewer_id::ListedId;
 use super::viewers::Known;
-use super::{
-    ConnectionId, JobId, PullId, Relay, StreamId, icecast, metrics, pieces, shown, snapshot,
-};
+use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown, snapshot};
 use crate::format::Format;
 use crate::gate::{SessionId, network_of};
 use crate::http::{self, Head, Refusal, Reply, Status};
@@ -341,30 +339,8 @@ impl Relay {
                 session,
                 title,
                 is_icecast,
-            } => {
-                let set = self.streams.set_title(&session, title, &mut self.ctx);
-                match (is_icecast, set) {
-                    (true, set) => Ok(icecast::title_answer(set.is_some())),
-                    (false, None) => Err(no_stream()),
-                    (false, Some(id)) => {
-                        let row = self.streams.row_of(id, &self.ctx);
-                        Ok(Outcome::json(Status::Ok, &row))
-                    }
-                }
-            }
-            Call::NowPlaying(session) => match self.streams.now_playing(&session) {
-                Some(now) => {
-                    let now = serde_json::to_string(&now).unwrap_or_default();
-                    // Pages ask for it all the time.
-                    Ok(Outcome::Text {
-                        status: Status::Ok,
-                        content_type: json,
-                        caching: "max-age=5",
-                        text: now.into(),
-                    })
-                }
-                None => Err(no_stream()),
-            },
+            } => self.set_title(&session, title, is_icecast),
+            Call::NowPlaying(session) => self.now_playing(&session),
             Call::Playlist(playlist) => {
                 let now = self.streams.now_playing(&playlist.session);
                 let name = now.map_or("", |now| now.name.as_str());
@@ -670,7 +646,7 @@ impl Relay {
     }
 }
 
-fn no_stream() -> Refusal {
+pub(super) fn no_stream() -> Refusal {
     let detail = "sessionid: this session has no running stream";
     Refusal::new(Status::NotFound, detail)
 }

@@ -6,7 +6,7 @@
 use super::admission::{
     AccessRequest, Caller, EntryPoint, Gate, KeptClaim, SessionState, not_found,
 };
-use super::api::{Call, Name};
+use super::api::{Call, Name, Panel};
 use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{bad, no_parameters, only_session, parse_session};
@@ -346,7 +346,7 @@ impl<'a> RequestContext<'a> {
     /// Routes a request for one of Icecast's lists.
     fn panel(&self, file: &[u8]) -> Result<Route, Refusal> {
         self.look_by(EntryPoint::Call, |_| {
-            let panel = icecast::Panel::of(file, &self.head.target, self.origin()?)?;
+            let panel = Panel::of(file, &self.head.target, self.origin()?)?;
             Ok(Route::Call(Call::Panel(panel)))
         })
     }

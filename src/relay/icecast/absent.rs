@@ -3,10 +3,9 @@
 
 use super::admission::not_found;
 use super::api::Outcome;
-use super::viewers::Known;
 use crate::clean_text::Title;
 use crate::gate::SessionId;
-use crate::http::{Head, Refusal, Status, Target};
+use crate::http::{Head, Refusal, Status};
 
 pub(super) const GO_ON: &[u8] = b"";
 
@@ -28,22 +27,4 @@ pub(super) fn title_update(_: &Head) -> Result<(SessionId, Title), Refusal> {
 
 pub(super) fn title_answer(_: bool) -> Outcome {
     Outcome::Json(Status::NotFound, Vec::new())
-}
-
-#[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) enum Panel {}
-
-impl Panel {
-    pub fn of(_: &[u8], _: &Target, _: String) -> Result<Panel, Refusal> {
-        Err(not_found())
-    }
-
-    pub fn held_bytes(&self) -> usize {
-        match *self {}
-    }
-
-    pub fn text(&self, _: &Known<'_>) -> Result<(&'static str, String), Refusal> {
-        match *self {}
-    }
 }

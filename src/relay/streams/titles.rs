@@ -14,6 +14,8 @@ use crate::clean_text::{
     CleanText, StationText, TITLES_MAX, Title, TitleChange, titles_held_bytes,
 };
 use crate::gate::SessionId;
+#[cfg(feature = "handover")]
+use crate::handover::are_spans;
 use crate::http::Station;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
@@ -83,7 +85,9 @@ impl Programme {
     pub fn deadline(&self) -> Option<Instant> {
         self.next.as_ref()?;
         let last = self.titles.last();
-        Some(last.map_or(Instant::START, |last| last.began + CHANGE_TIME))
+        Some(last.map_or(Instant::START, |last| {
+            Instant::after_start(last.began) + CHANGE_TIME
+        }))
     }
 
     /// Lets the next title hold, if its time has come. Returns whether the title has changed.
@@ -95,11 +99,10 @@ impl Programme {
         if titles.len() >= TITLES_MAX {
             titles.remove(0);
         }
-        titles.extend(
-            self.next
-                .take()
-                .map(|title| TitleChange { began: now, title }),
-        );
+        titles.extend(self.next.take().map(|title| TitleChange {
+            began: now.since_start(),
+            title,
+        }));
         self.serial = self.serial.saturating_add(1);
         true
     }
@@ -113,7 +116,8 @@ impl Programme {
     /// Returns whether the programme that another process sent is within its bound.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
-        self.titles.len() <= TITLES_MAX
+        let mut titles = self.titles.iter();
+        titles.len() <= TITLES_MAX && titles.all(|change| are_spans([change.began]))
     }
 }
 

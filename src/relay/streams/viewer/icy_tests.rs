@@ -1,3 +1,5 @@
+//! Titles within a viewer's media.
+
 use super::*;
 use crate::relay::Outgoing as Written;
 use crate::relay::stage::Stage;

@@ -7,41 +7,20 @@ use serde_json::{Map, Value};
 
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status, Target};
+use crate::relay::api::{Panel, PanelList};
 use crate::relay::parameters::{bad, decoded, parse_session};
 use crate::relay::playlist::stream_url;
 use crate::relay::streams::Row;
 use crate::relay::viewers::Known;
 use crate::time::UnixTime;
 
-/// A list that a panel asks for.
-#[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(in crate::relay) struct Panel {
-    list: List,
-    /// The only session that is listed, if one is named.
-    mount: Option<SessionId>,
-    /// Scheme and authority by which the panel reached the server.
-    origin: Box<str>,
-}
-
-#[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-enum List {
-    /// `/status-json.xsl`
-    Status,
-    /// `/admin/stats`
-    Stats,
-    /// `/admin/listclients`
-    Listeners,
-}
-
 impl Panel {
     /// Reads a request for the list with this file name.
     pub fn of(file: &[u8], target: &Target, origin: String) -> Result<Panel, Refusal> {
         let list = match file {
-            b"status-json.xsl" => List::Status,
-            b"stats" => List::Stats,
-            _ => List::Listeners,
+            b"status-json.xsl" => PanelList::Status,
+            b"stats" => PanelList::Stats,
+            _ => PanelList::Listeners,
         };
         let mut parameters = target.parameters();
         let mount = match parameters.find(|parameter| parameter.name == "mount") {
@@ -50,7 +29,7 @@ impl Panel {
                 let name = mount.strip_prefix(b"/stream").unwrap_or(&mount);
                 Some(parse_session(name.strip_prefix(b"/").unwrap_or(name))?)
             }
-            None if matches!(list, List::Listeners) => {
+            None if matches!(list, PanelList::Listeners) => {
                 return Err(bad("the parameter 'mount' is missing: /ID"));
             }
             None => None,
@@ -73,7 +52,7 @@ impl Panel {
         let mut rows = rows.filter(|row| mount.is_none_or(|mount| row.is_of(mount)));
         let mut text = String::new();
         match self.list {
-            List::Status => {
+            PanelList::Status => {
                 let mut sources: Vec<Value> = rows.map(|row| self.source(&row).into()).collect();
                 let source = match sources.len() {
                     0 | 1 => sources.pop(),
@@ -84,7 +63,7 @@ impl Panel {
                 let text = format!("{{\"icestats\":{}}}", Value::from(stats));
                 return Ok(("application/json", text));
             }
-            List::Stats => {
+            PanelList::Stats => {
                 for row in rows {
                     push_mount(&mut text, row.sessionid);
                     for (name, value) in self.source(&row) {
@@ -94,7 +73,7 @@ impl Panel {
                     text.push_str("</source>");
                 }
             }
-            List::Listeners => {
+            PanelList::Listeners => {
                 let row = rows.next().ok_or_else(|| {
                     Refusal::new(
                         Status::NotFound,
