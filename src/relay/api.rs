@@ -146,6 +146,10 @@ pub(super) enum Rows {
 /// A list that panels of radio stations read from Icecast (`--icecast`).
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    not(feature = "icecast"),
+    allow(dead_code, reason = "no panel asks for one")
+)]
 pub(super) struct Panel {
     pub list: PanelList,
     /// The only session that is listed, if one is named.
@@ -156,6 +160,10 @@ pub(super) struct Panel {
 
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    not(feature = "icecast"),
+    allow(dead_code, reason = "no panel asks for one")
+)]
 pub(super) enum PanelList {
     /// `/status-json.xsl`
     Status,
