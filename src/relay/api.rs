@@ -125,6 +125,10 @@ pub(super) enum Rows {
 /// A list that panels of radio stations read from Icecast (`--icecast`).
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    not(feature = "icecast"),
+    allow(dead_code, reason = "no panel asks for one")
+)]
 pub(super) struct Panel {
     pub list: PanelList,
     /// The only session that is listed, if one is named.
@@ -135,6 +139,10 @@ pub(super) struct Panel {
 
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    not(feature = "icecast"),
+    allow(dead_code, reason = "no panel asks for one")
+)]
 pub(super) enum PanelList {
     /// `/status-json.xsl`
     Status,
@@ -191,13 +199,6 @@ impl Outcome {
             caching: "no-store",
             text: text.into(),
         }
-    }
-}
-
-impl Outcome {
-    /// Makes a text of this media type, which no cache keeps.
-    pub fn text(content_type: &'static str, text: impl Into<Cow<'static, str>>) -> Outcome {
-        Outcome::Text(Status::Ok, content_type, "no-store", text.into())
     }
 }
 

@@ -21,8 +21,7 @@ impl Relay {
             return Ok(icecast::title_answer(set.is_some()));
         }
         let row = self.streams.row_of(set.ok_or_else(no_stream)?, &self.ctx);
-        let row = serde_json::to_vec(&row).unwrap_or_default();
-        Ok(Outcome::Json(Status::Ok, row))
+        Ok(Outcome::json(Status::Ok, &row))
     }
 
     /// Returns what a session plays.
@@ -30,11 +29,11 @@ impl Relay {
         let now = self.streams.now_playing(session).ok_or_else(no_stream)?;
         let now = serde_json::to_string(&now).unwrap_or_default();
         // Pages ask for it all the time.
-        Ok(Outcome::Text(
-            Status::Ok,
-            "application/json",
-            "max-age=5",
-            now.into(),
-        ))
+        Ok(Outcome::Text {
+            status: Status::Ok,
+            content_type: "application/json",
+            caching: "max-age=5",
+            text: now.into(),
+        })
     }
 }

@@ -403,7 +403,7 @@ mod tests {
     /// Each set is compared with all others, so there are few among the bytes of pictures.
     #[test]
     fn pictures_of_parameter_sets_are_an_error() {
-        let set = |number: u32| vec![0x68, 0xc0 | number as u8 % 2];
+        let set = |number: u32| vec![0x68, 0xc0 | (number as u8 % 2)];
         let slice = || vec![0x65; 60];
         for repeats in [false, true] {
             let sets = (0..100_000).map(|number| set(if repeats { 0 } else { number }));

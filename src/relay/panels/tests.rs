@@ -2,7 +2,7 @@ use crate::relay::ConnectionId;
 use crate::relay::stage::Stage;
 
 const OPTIONS: [&str; 3] = ["--token-server=10.0.0.0/24", "--icecast", "--hold=1m"];
-const MP3: &[u8] = include_bytes!("../../../../tests/media/sound.mp3");
+const MP3: &[u8] = include_bytes!("../../../tests/media/sound.mp3");
 
 fn ask(stage: &mut Stage, line: &str, fields: &str) -> String {
     let id = stage.client(&format!(
