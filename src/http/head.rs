@@ -104,9 +104,19 @@ impl Head {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadReader {
     scan: Scan,
+    has_begun: bool,
 }
 
 impl HeadReader {
+    /// Returns a reader of a head whose first bytes another process has read. They come again.
+    #[cfg(feature = "handover")]
+    pub fn begun() -> HeadReader {
+        HeadReader {
+            has_begun: true,
+            ..HeadReader::default()
+        }
+    }
+
     /// Continues in `bytes`, which begin with the head and contain at least the bytes of the call
     /// before. Returns the head and its length when it is complete.
     pub fn read(
@@ -119,6 +129,7 @@ impl HeadReader {
             first_line_bytes_max: limits.target_bytes_max() + REQUEST_LINE_REST_MAX,
             lf_after: limits.takes_old_sources.then_some(SOURCE),
         };
+        self.has_begun |= !bytes.is_empty();
         match self.scan.read(bytes, bounds) {
             Ok(None) => Ok(None),
             Ok(Some(length)) => Ok(Some((parse(&bytes[..length], limits)?, length))),
@@ -136,7 +147,7 @@ impl HeadReader {
 
     /// Returns whether the first byte of a request has arrived.
     pub fn has_begun(&self) -> bool {
-        self.scan.has_begun()
+        self.has_begun
     }
 }
 

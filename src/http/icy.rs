@@ -28,6 +28,7 @@ pub struct IcyFields {
 /// What a source says about its station.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(default))]
 pub struct Station {
     /// `Ice-Name`.
     pub name: StationText,

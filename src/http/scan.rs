@@ -92,11 +92,6 @@ impl Scan {
         Ok(None)
     }
 
-    /// Returns whether the first byte of a head has arrived.
-    pub fn has_begun(&self) -> bool {
-        self.scanned > 0
-    }
-
     fn too_large(&self) -> ScanFault {
         if self.past_first_line {
             ScanFault::TooLarge

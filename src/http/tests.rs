@@ -324,17 +324,17 @@ fn the_body_ends_as_the_fields_say_or_the_request_is_refused() {
         (
             "Transfer-Encoding: xchunked",
             Status::NotImplemented,
-            "'xchunked' is not known",
+            "'xchunked' is not supported",
         ),
         (
             "Transfer-Encoding: \"chunked\"",
             Status::NotImplemented,
-            "is not known",
+            "is not supported",
         ),
         (
             "Transfer-Encoding: identity",
             Status::NotImplemented,
-            "is not known",
+            "is not supported",
         ),
     ] {
         assert_refused(framing("HTTP/1.1", fields), status, why, fields);

@@ -98,10 +98,15 @@ impl Chunks {
             return Ok(None);
         };
         if self.current.id != id {
-            let mut others = self.others.iter_mut();
-            let stream = others.find(|stream| stream.id == id || stream.id == 0);
-            let stream = stream.ok_or(Fault("it has more than 8 chunk streams"))?;
-            std::mem::swap(&mut self.current, stream);
+            let place = |id| self.others.iter().position(|stream| stream.id == id);
+            // A header that comes in pieces has taken the free stream before.
+            let is_free = self.current.id == 0;
+            let found = place(id).or_else(|| place(0).filter(|_| !is_free));
+            match found.and_then(|index| self.others.get_mut(index)) {
+                Some(stream) => std::mem::swap(&mut self.current, stream),
+                None if is_free => {}
+                None => return Err(Fault("it has more than 8 chunk streams")),
+            }
         }
         let stream = &mut self.current;
         let is_open = stream.left > 0;

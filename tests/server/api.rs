@@ -128,7 +128,7 @@ fn list_streams_shows_what_runs() {
     });
     assert_eq!(
         stream["source"],
-        json!({"protocol": "http", "address": address})
+        json!({"protocol": "http", "address": address, "user_agent": null})
     );
     assert_eq!(stream["format"], Value::Null);
     assert_eq!(stream["content_type"], "audio/x-made-up");

@@ -139,7 +139,7 @@ fn the_end_counts_of_a_publisher_that_waits_for_its_bit_rate() {
     publisher.send(SENT);
     publisher.finish_sending();
     viewer.assert_rest(FLV);
-    server.await_line(&["stream-ends", "its source is complete"]);
+    server.await_line(&["stream-ends", "the source is complete"]);
 }
 
 #[test]

@@ -315,7 +315,7 @@ fn what_is_wrong_with_a_call_is_said() {
         response.assert_problem(status, words);
     }
     let open = Server::start(&[]);
-    open.request("GET", "/api/list-viewers")
+    open.request("DELETE", "/api/kick-viewer?id=00000000-1")
         .assert_problem(403, &["--token-server"]);
 }
 

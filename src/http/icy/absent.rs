@@ -14,6 +14,7 @@ pub struct IcyFields {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(default))]
 pub struct Station {
     pub name: StationText,
 }

@@ -57,6 +57,10 @@ pub struct Connection {
     /// Bytes that arrived and cannot be read yet: part of a head, or requests sent ahead.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) input: Copied,
+    /// A hand-over sends that the first bytes of a head have been read, and not how far.
+    #[cfg(feature = "handover")]
+    #[serde(default)]
+    pub(super) is_within_head: bool,
     /// The client sends no more.
     pub(super) input_ended: bool,
     pub(super) output: Output,
@@ -148,6 +152,8 @@ impl Connection {
             is_counted: false,
             phase: Phase::Head(HeadReader::default()),
             input: Copied::default(),
+            #[cfg(feature = "handover")]
+            is_within_head: false,
             input_ended: false,
             output: Output::default(),
             is_blocked: false,

@@ -13,7 +13,7 @@ use super::{Clients, Phase, WaitOutcome};
 use crate::copied::{ClientBytes, Copied, Copies};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
-use crate::http::Reply;
+use crate::http::{HeadReader, Reply};
 use crate::relay::admission::{Caller, Door, EntryPoint, KeptClaim};
 use crate::relay::context::Context;
 use crate::relay::old_options::OldOptions;
@@ -133,6 +133,8 @@ impl Clients {
                 {
                     return false;
                 }
+                connection.is_within_head =
+                    matches!(&connection.phase, Phase::Head(reader) if reader.has_begun());
                 let reply = connection.phase.reply_mut();
                 let fields = reply.map_or(&[][..], |reply| reply.fields);
                 let told = (fields, &connection.input, &*connection);
@@ -275,6 +277,7 @@ impl Connection {
     fn fit(&mut self, ctx: &Context) {
         let now = ctx.now();
         match &mut self.phase {
+            Phase::Head(reader) if self.is_within_head => *reader = HeadReader::begun(),
             Phase::Source(source) => source.fit(now),
             Phase::EventReader(following) => following.fit(ctx),
             _ => {}

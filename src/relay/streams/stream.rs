@@ -89,6 +89,7 @@ pub struct Stream {
     /// How it is remuxed, if it is remuxed from another stream.
     pub(super) remuxed: Option<RemuxedStream>,
     /// Most viewers at a time, with those of the streams that are remuxed from it.
+    #[cfg_attr(feature = "handover", serde(default))]
     pub(super) viewers_peak: usize,
     /// What its publisher says about it.
     pub(super) programme: Programme,

@@ -27,6 +27,7 @@ const CHANGE_TIME: Duration = Duration::from_secs(1);
 
 /// What is known of a stream's programme.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(default))]
 pub(super) struct Programme {
     /// The newest titles, at most [`TITLES_MAX`]. The last one holds. An empty one ends the title
     /// before it.

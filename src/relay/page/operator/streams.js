@@ -107,7 +107,7 @@ class Stream {
 		remember(this.samples, { at: now, value: row.bitrate, viewers: row.viewers, sent: row.bytes_sent });
 		const texts = {
 			source: row.source
-				? [`${PROTOCOLS[row.source.protocol]} ${row.source.address}`, row.source.user_agent, row.held && "broken: viewers wait"].filter(Boolean).join(", ")
+				? [`${PROTOCOLS[row.source?.protocol]} ${row.source?.address}`, row.source?.user_agent, row.held && "broken: viewers wait"].filter(Boolean).join(", ")
 				: "gone: the rest goes out",
 			names: namesOf(row),
 			bitrate: rateText(row.bitrate),
