@@ -107,6 +107,7 @@ pub(crate) fn fields<const N: usize>(body: &[u8], wanted: [u32; N]) -> [Option<&
 }
 
 /// Returns the body of the first element with this identifier in a whole body.
+#[cfg(any(feature = "hold", feature = "remux"))]
 pub(crate) fn find(body: &[u8], wanted: u32) -> Option<&[u8]> {
     let mut found = elements(body).filter(|(id, _)| *id == wanted);
     found.next().map(|(_, element)| element)
