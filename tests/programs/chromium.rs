@@ -213,7 +213,7 @@ fn the_page_goes_on_while_a_stream_drains() {
         (!server.draining("drain").is_empty()).then_some(())
     });
     browser.await_true(&format!("{ROWS} == 2"));
-    let plain_shows = "[...document.querySelectorAll('#stream-table .source')].some((place) => place.textContent.startsWith('http 127.0.0.1:'))";
+    let plain_shows = "[...document.querySelectorAll('#stream-table .source')].some((place) => place.textContent.startsWith('HTTP 127.0.0.1:'))";
     let drain_shows = "[...document.querySelectorAll('#stream-table .source')].some((place) => place.textContent.startsWith('gone'))";
     browser.await_true(&format!("{plain_shows} && {drain_shows}"));
     browser.await_true("document.querySelector('#state').className == 'live'");

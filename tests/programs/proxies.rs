@@ -142,12 +142,14 @@ fn nginx_that_replaces_the_host_brings_no_calls_whichever_address_it_calls() {
     let own = own.expect("it has one");
     for address in [own.to_string(), "127.0.0.1".to_owned()] {
         let proxy = format!("--forwarded-from={address}");
-        let server = Server::gated(&["--listen=0.0.0.0:0", &proxy]);
+        // The client is an operator's: only the Host is in its way.
+        let options = ["--token-server=192.0.2.7", "--listen=0.0.0.0:0", &proxy];
+        let server = Server::start(&options);
         let port = server.address().port();
         let location = format!(
             "location / {{
                proxy_pass http://{address}:{port}; proxy_bind {address};
-               proxy_set_header X-Forwarded-For 127.0.0.1;
+               proxy_set_header X-Forwarded-For 192.0.2.7;
              }}"
         );
         let (_nginx, front) = nginx(&location, None);
