@@ -377,7 +377,7 @@ impl Gate<'_> {
             let ip = own.ip().to_canonical();
             let takes_loopback = ip.is_loopback() || ip.is_unspecified();
             let is_its = match address {
-                // Of all its addresses, and those that lead to it by NAT, the server knows few.
+                // The server does not know all of its addresses, such as addresses that NAT translates.
                 Some(address) => address == ip || ip.is_unspecified(),
                 None => takes_loopback && name.eq_ignore_ascii_case("localhost"),
             };

@@ -88,7 +88,7 @@ pub struct Stream {
     pub(super) cast_again_at: Option<Instant>,
     /// How it is remuxed, if it is remuxed from another stream.
     pub(super) remuxed: Option<RemuxedStream>,
-    /// Most viewers at a time, with those of the streams that are remuxed from it.
+    /// Most viewers at a time, viewers of its remuxed streams included.
     #[cfg_attr(feature = "handover", serde(default))]
     pub(super) viewers_peak: usize,
     /// What its publisher says about it.
@@ -256,7 +256,7 @@ pub const SHUT_DOWN: &str = "the server shuts down";
 const ABORTED: &str = "the operator has ended this stream";
 const TAKEN_OVER: &str = "another source took over";
 
-/// Logs what is wrong with a stream's media, and what to do about it.
+/// Logs a fault of a stream's media, and its remedy.
 #[cold]
 fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
     let session = stream.session.digest();

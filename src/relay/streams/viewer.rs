@@ -394,7 +394,7 @@ impl Streams {
         ctx.emit(&stream.session, &what);
     }
 
-    /// Removes a viewer, which came by this key. Returns the session that it watched.
+    /// Removes a viewer that this key admitted. Returns the session that it watched.
     pub fn leave(
         &mut self,
         (id, viewer): Place,
