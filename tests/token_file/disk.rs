@@ -166,7 +166,7 @@ fn a_kill_before_any_system_call_opens_no_key_that_is_over() {
         let words = if found.is_empty() {
             "no http token"
         } else {
-            "over"
+            "has expired"
         };
         again.assert_problem(403, &[words]);
     }
