@@ -26,8 +26,6 @@ const FILES: [&[u8]; 4] = [
 ];
 /// Units are no longer in any film.
 const UNIT_BYTES_MAX: usize = 1 << 20;
-/// Most gaps that leave a part of a unit.
-const PARTS_MAX: usize = 2;
 /// Least number of random bytes in each unit. No two units of a film are equal, so a unit shows
 /// where in the film a viewer is.
 const UNIT_NOISE_MIN: usize = 8;
@@ -239,20 +237,20 @@ impl Given<'_> {
             self.to.format(),
             &remuxed(format_of(source), self.to, source),
         );
-        let is_clean = match knowledge.state(stream) {
-            State::Ended(ended) => ended.is_clean && !ended.is_cut_off,
-            State::Announced | State::Refused | State::Running => false,
+        let (is_clean, skips) = match knowledge.state(stream) {
+            State::Ended(ended) => (ended.is_clean && !ended.is_cut_off, ended.skips as usize),
+            State::Announced | State::Refused | State::Running => (false, usize::MAX),
         };
         let must_end = self.end == End::Complete && !self.is_segment && is_clean;
-        // A viewer that falls out of the buffer may have a part of a picture before the gap, be it
-        // the first.
+        // A viewer that falls out of the buffer may have a part of a picture before each gap, be it
+        // the first picture behind the last gap.
         let is_whole = self.is_prompt || self.is_segment;
-        let parts_max = if is_whole { 0 } else { PARTS_MAX };
+        let parts_max = if is_whole { 0 } else { skips };
         let mut gaps_max = 0;
         for given in given {
             // A viewer that came behind the last key frame has the sound alone, as the first track.
             let from = |first| whole.iter().find_map(|whole| behind(whole, first));
-            let firsts = given.iter().enumerate().take(parts_max + 1);
+            let firsts = given.iter().enumerate().take(parts_max.saturating_add(1));
             let mut firsts = firsts.filter_map(|(parts, first)| Some((parts, from(first)?)));
             let Some((mut parts, mut rest)) = firsts.next() else {
                 if given.len() > parts_max {
@@ -267,7 +265,8 @@ impl Given<'_> {
                         gaps += u64::from(at > 0);
                         rest = &rest[at + 1..];
                     }
-                    None => parts += 1,
+                    None if rest.iter().any(|other| other.starts_with(unit)) => parts += 1,
+                    None => return None,
                 }
             }
             if parts > parts_max || (is_whole && must_end && !rest.is_empty()) {
