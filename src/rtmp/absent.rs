@@ -2,6 +2,8 @@
 
 use std::convert::Infallible;
 
+use crate::clean_text::Agent;
+
 pub struct Fault(pub &'static str);
 
 pub enum Event {
@@ -22,7 +24,7 @@ impl Publisher {
         match self.0 {}
     }
 
-    pub fn admit(&mut self) {
+    pub fn admit(&mut self) -> Agent {
         match self.0 {}
     }
 
