@@ -196,7 +196,8 @@ class LiveEdge {
 
 	constructor(media) {
 		this.media = media;
-		// Whether the page reads the body itself. Otherwise the browser knows more about its gaps.
+		// Whether the page reads the body itself. Otherwise it only changes the speed: a browser shows what has come
+		// in large blocks, and not every one can jump.
 		this.isOwn = media.src.startsWith("blob:");
 		this.isStopped = new AbortController();
 		media.addEventListener("waiting", () => this.#stalled(), { signal: this.isStopped.signal });
@@ -236,13 +237,12 @@ class LiveEdge {
 			const starts = [...Array(buffered.length).keys()].map((n) => buffered.start(n));
 			return this.#jumpTo(starts.find((start) => start > here) ?? here + STUCK_SECONDS);
 		}
-		const span = Math.max(2, 2 * this.#longestWait);
+		const span = Math.max(this.isOwn ? 2 : 10, 2 * this.#longestWait);
 		this.#samples.push({ at: now, ahead: end - here });
 		this.#samples = this.#samples.filter(({ at }) => at > now - span);
 		const surplus = Math.min(...this.#samples.map(({ ahead }) => ahead)) - this.#reserve;
 		if (now - this.#samples[0].at < span / 2) return;
-		const { seekable } = media;
-		if (surplus > FAR_SECONDS && seekable.length > 0 && seekable.end(seekable.length - 1) >= here + surplus) return this.#jumpTo(here + surplus);
+		if (this.isOwn && surplus > FAR_SECONDS) return this.#jumpTo(here + surplus);
 		const wasFaster = media.playbackRate > 1;
 		media.playbackRate = surplus > (wasFaster ? 0.02 : 0.1) ? FASTER : surplus < -this.#reserve / 2 ? SLOWER : 1;
 	}
