@@ -3,8 +3,7 @@
 // Plays the body of a live stream close to its newest picture.
 //
 // A media element keeps several seconds in reserve. `LiveEdge` keeps a fraction of a second: it plays a little
-// faster when more has piled up, and jumps when it is far behind. `LivePlayer` has one, and reads the body
-// itself: so it also begins close to the newest picture.
+// faster when more has piled up, and jumps when it is far behind. `LivePlayer` reads the body itself.
 
 // ---- What a stream contains
 
@@ -196,8 +195,7 @@ class LiveEdge {
 
 	constructor(media) {
 		this.media = media;
-		// Whether the page reads the body itself. Otherwise it only changes the speed: a browser shows what has come
-		// in large blocks, and not every one can jump.
+		// Whether the page reads the body itself. Otherwise only the speed changes: browsers add large blocks.
 		this.isOwn = media.src.startsWith("blob:");
 		this.isStopped = new AbortController();
 		media.addEventListener("waiting", () => this.#stalled(), { signal: this.isStopped.signal });
