@@ -110,6 +110,7 @@ impl Browser {
 
     /// Runs a script in each page that it goes to, before the page's own.
     pub fn prepare(&mut self, script: &str) {
+        self.call("Page.enable", json!({}));
         let parameters = json!({ "source": script });
         self.call("Page.addScriptToEvaluateOnNewDocument", parameters);
     }
