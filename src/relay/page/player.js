@@ -2,8 +2,8 @@
 
 // Plays the body of a live stream close to its newest picture.
 //
-// A media element keeps several seconds in reserve. `LiveEdge` keeps a fraction of a second: it plays a little
-// faster when more has piled up, and jumps when it is far behind. `LivePlayer` reads the body itself.
+// `LiveEdge` keeps a fraction of a second in reserve: it plays a little faster when more has piled up, and jumps
+// when it is far behind. `LivePlayer` reads the body itself.
 
 // ---- What a stream contains
 
@@ -195,7 +195,7 @@ class LiveEdge {
 
 	constructor(media) {
 		this.media = media;
-		// Whether the page reads the body itself. Otherwise only the speed changes: browsers add large blocks.
+		// Whether the page reads the body itself. Otherwise only the speed changes.
 		this.isOwn = media.src.startsWith("blob:");
 		this.isStopped = new AbortController();
 		media.addEventListener("waiting", () => this.#stalled(), { signal: this.isStopped.signal });
@@ -216,7 +216,8 @@ class LiveEdge {
 
 	#keepUp() {
 		const { media } = this, { buffered } = media, now = performance.now() / 1000;
-		if (buffered.length === 0 || media.seeking) return;
+		// Music in <video src> keeps its tempo.
+		if (buffered.length === 0 || media.seeking || (!this.isOwn && media.videoWidth === 0)) return;
 		const end = buffered.end(buffered.length - 1);
 		if (end > this.#end) {
 			const isFirst = this.#end === 0;
