@@ -616,7 +616,7 @@ fn a_fragment_longer_than_the_target_raises_it_before_the_first_list_and_is_left
 fn fragments_of_varying_lengths_have_a_target_for_the_longest_group() {
     for (first, later, target) in [
         ([3.0, 4.2, 2.5, 3.4], 10.0, 10),
-        ([1.0, 4.0, 4.0, 4.0], 4.0, 4),
+        ([1.0, 4.0, 4.0, 4.0], 4.0, 5),
         // Two at the distance that the encoder allows.
         ([2.4, 1.2, 2.4, 1.4], 2.4, 4),
         ([2.0, 1.0, 0.6, 1.4], 2.0, 3),
