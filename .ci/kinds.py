@@ -13,7 +13,8 @@ SOUND = "-f lavfi -i sine=frequency=330:sample_rate=48000:duration={seconds}"
 
 def ffmpeg(arguments, data=None):
     command = ["ffmpeg", "-nostdin", "-v", "error", "-threads", "1", *arguments.split(), "-"]
-    return subprocess.run(command, input=data, stdout=subprocess.PIPE, check=True).stdout
+    # SVT-AV1 prints its settings unless it is told not to.
+    return subprocess.run(command, input=data, stdout=subprocess.PIPE, check=True, env={**os.environ, "SVT_LOG": "1"}).stdout
 
 
 def media(video, sound, container, rate="25", seconds=4, more=""):
@@ -205,6 +206,43 @@ def flv_without_first_key(data):
     return b"".join(out)
 
 
+def elements(data, at, end):
+    """The elements of Matroska there: the number, the first byte, the body and its end of each."""
+    def vint(at, keep):
+        length = 9 - data[at].bit_length()
+        number = int.from_bytes(data[at:at + length], "big")
+        return at + length, number if keep else number & (1 << 7 * length) - 1
+
+    while at < end:
+        first = at
+        at, number = vint(at, True)
+        at, size = vint(at, False)
+        yield number, first, at, min(at + size, end)
+        at += size
+
+
+def with_start_codes(data):
+    """Matroska whose pictures have start codes, and no CodecPrivate, as a browser's recorder wrote it."""
+    data = bytearray(data)
+
+    def walk(at, end):
+        for number, first, body, last in elements(data, at, end):
+            if number in (0x18538067, 0x1F43B675, 0x1654AE6B, 0xAE, 0xA0):
+                walk(body, last)
+            elif number == 0x63A2 and data[body] == 1:
+                # Void.
+                data[first:last] = b"\xec\x01" + (last - first - 9).to_bytes(7, "big") + bytes(last - first - 9)
+            elif number in (0xA3, 0xA1) and data[body] == 0x81:
+                body += 4
+                while body < last:
+                    length = int.from_bytes(data[body:body + 4], "big")
+                    data[body:body + 4] = b"\0\0\0\x01"
+                    body += 4 + length
+
+    walk(0, len(data))
+    return bytes(data)
+
+
 def with_cover(sound, video=None):
     """Ogg with a picture of 210,000 bytes among its comments: its header is longer than 256 KiB."""
     bytes_, seconds = 210_000, 10 if video else 30 if sound == "flac" else 90
@@ -275,6 +313,8 @@ MADE = {
     "10-h264-b.flv": lambda: flv_without_first_key(media(f"{X264_B} -g 50", "libmp3lame -ar 44100", "flv", seconds=7)),
     # Small.
     "11-hdr.mkv": lambda: media(x265("keyint=25:master-display=G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1):max-cll=1000,400:repeat-headers=0"), "aac", "matroska"),
+    "11-h264-start-codes.mkv": lambda: with_start_codes(media(f"{X264_B} -g 25", "libopus", "matroska", more="-bsf:v dump_extra")),
+    "11-h265-start-codes.mkv": lambda: with_start_codes(media(x265("keyint=25:bframes=2"), "aac", "matroska", more="-bsf:v dump_extra")),
     "11-vp8-opus.webm": lambda: media("libvpx -cpu-used 8 -deadline realtime -g 25", "libopus", "webm"),
     "11-av1-opus.mkv": lambda: media("libsvtav1 -preset 12 -g 25", "libopus", "matroska"),
 }

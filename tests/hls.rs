@@ -611,6 +611,33 @@ fn a_fragment_longer_than_the_target_raises_it_before_the_first_list_and_is_left
     }
 }
 
+/// As x264 makes them without a fixed distance of key frames: at most 250 pictures.
+#[test]
+fn fragments_of_varying_lengths_have_a_target_for_the_longest_group() {
+    for (first, later, target) in [
+        ([3.0, 4.2, 2.5, 3.4], 10.0, 10),
+        ([1.0, 4.0, 4.0, 4.0], 4.0, 5),
+        // Two at the distance that the encoder allows.
+        ([2.4, 1.2, 2.4, 1.4], 2.4, 4),
+        ([2.0, 1.0, 0.6, 1.4], 2.0, 3),
+    ] {
+        let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());
+        let mut encoder = Encoder::new(Kind::Mp4);
+        for seconds in first.into_iter().chain([2.0, 2.0]) {
+            fragments_of(&mut encoder, seconds);
+            rig.feed(&encoder.unit(), seconds);
+        }
+        assert_eq!(rig.playlist().target, target, "fragments of {first:?} s");
+        fragments_of(&mut encoder, later);
+        rig.watch(&mut encoder, 40.0, &mut checker);
+        assert_eq!(rig.playlist().target, target);
+        assert_eq!(
+            (rig.cutter.cuts_in_groups(), checker.discontinuities),
+            (0, 0)
+        );
+    }
+}
+
 #[test]
 fn another_header_of_mp4_has_its_own_map_and_the_same_again_has_not() {
     let (mut rig, mut checker) = (Rig::new(BUFFER_BYTES), Checker::default());

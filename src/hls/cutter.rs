@@ -3,10 +3,11 @@
 //! A segment ends at the first join point that is at least [`Plan::segment`] behind its start. The
 //! target duration is the longest that a segment may be. It goes by the first group of pictures,
 //! and rises if one of the first [`LISTED_MIN`] segments is longer. Before the first playlist,
-//! longer fragments of MP4 raise it, too. Then it never changes: if a group of pictures is longer,
-//! the segment ends within the group, at a join point or a picture before the target is reached. A
-//! fragment of MP4 that is longer is in no segment. After that, a jump of the times, a new header
-//! or another source, the next segment is marked as a discontinuity.
+//! longer fragments of MP4 raise it, too. If their lengths vary, it is at least 10 s. Then it never
+//! changes: if a group of pictures is longer, the segment ends within the group, at a join point or
+//! a picture before the target is reached. A fragment of MP4 that is longer is in no segment. After
+//! that, a jump of the times, a new header or another source, the next segment is marked as a
+//! discontinuity.
 //!
 //! Bounds: at most [`KEPT_MAX`] segments, each with a lead of at most [`LEAD_BYTES_MAX`]; at most
 //! [`MAPS_MAX`] maps of [`MAP_BYTES_MAX`]; a list of at most [`LISTED_MAX`] segments.
@@ -50,6 +51,8 @@ const GROUP_TICKS_MAX: i64 = 10 * TICKS;
 const LATE_MAX: Duration = Duration::from_secs(10);
 /// Longest fragment of MP4. A longer one means that its times are wrong.
 const FRAGMENT_TICKS_MAX: i64 = 60 * TICKS;
+/// Fragments of one length differ by at most this much. A target is rounded by as much.
+const VARIATION_TICKS: i64 = TICKS / 2;
 /// Duration of a picture until a gap is known.
 const PICTURE_TICKS: i64 = TICKS / 25;
 
@@ -78,6 +81,9 @@ pub struct Cutter {
     split: Option<u64>,
     /// Newest gap between two pictures, or duration of the newest fragment, in ticks.
     gap: i64,
+    /// Durations of the longest fragment of MP4 and the next longest one, in ticks.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    longest: [i64; 2],
     filling: Option<OpenSegment>,
     parts: Parts,
     /// Target duration in seconds.
@@ -156,6 +162,7 @@ impl Cutter {
             newest: None,
             split: None,
             gap: PICTURE_TICKS,
+            longest: [0; 2],
             filling: None,
             parts: Parts::new(),
             target: None,
@@ -203,7 +210,11 @@ impl Cutter {
                 );
             }
             // The last unit's duration can only be known in this way.
-            Finding::Lasts(ticks) => self.gap = (ticks as i64).clamp(1, FRAGMENT_TICKS_MAX),
+            Finding::Lasts(ticks) => {
+                self.gap = (ticks as i64).clamp(1, FRAGMENT_TICKS_MAX);
+                let [first, second] = self.longest;
+                self.longest = [first.max(self.gap), second.max(first.min(self.gap))];
+            }
             Finding::Split(offset) => self.split = Some(offset),
             Finding::Join(start) => self.join(start, header, now),
             Finding::Header => {
@@ -363,6 +374,17 @@ impl Cutter {
         let before = self.segments.iter().map(|segment| i64::from(segment.ticks));
         let longest = before.max().unwrap_or(0).max(groups * group);
         self.target.get_or_insert(seconds(longest));
+    }
+
+    /// Raises the target before the first playlist, if the source's fragments vary in length: each
+    /// is a group of pictures, and the longest one may be yet to come.
+    fn allow_longer_fragments(&mut self) {
+        let [first, second] = self.longest;
+        let are_long = first > self.segment_ticks() + ROUNDING_TICKS;
+        if are_long && second > 0 && first - second > VARIATION_TICKS {
+            let usual = seconds(GROUP_TICKS_MAX);
+            self.target = self.target.map(|target| target.max(usual));
+        }
     }
 
     /// Returns the target duration once it can only change for fragments of MP4.

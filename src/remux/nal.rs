@@ -5,13 +5,15 @@ use super::bits::Bits;
 use super::medium::{Codec, MediaError, Shape};
 use super::sample_queue::SETUP_BYTES_MAX;
 use super::sequence::{self, HIGH_PROFILES, Sequence};
+use crate::format::mpegts::may_begin;
 
-/// State of a track of pictures. Its units may come in either form.
+/// State of a track of pictures. Its units may come with lengths or with start codes.
 #[derive(Debug)]
 pub(super) struct Pictures {
     is_h265: bool,
-    /// Bytes of the lengths in front of NAL units, as they come: 1 to 4.
-    length_bytes: usize,
+    /// Bytes of the lengths in front of NAL units, as they come: 1 to 4. `None` if start codes are in
+    /// front of them.
+    length_bytes: Option<usize>,
     /// Parameter sets in force, in the order in which they first came.
     sets: Vec<Set>,
     /// Newest sequence parameter set.
@@ -22,6 +24,17 @@ pub(super) struct Pictures {
     bytes: usize,
     /// Cost of all parameter sets so far: 1 for each, and [`CHANGE_COST`] for each change.
     sets_cost: usize,
+}
+
+/// Content of a unit with start codes.
+#[derive(Default)]
+pub(super) struct UnitContent {
+    /// Whether it has a key picture.
+    pub is_key: bool,
+    /// Whether it has parameter sets.
+    pub has_sets: bool,
+    /// Whether decoding can begin with it if its encoder says so.
+    pub may_begin: bool,
 }
 
 /// A parameter set.
@@ -61,7 +74,8 @@ const CHANGE_COST: usize = 16;
 /// picture of tiny sets would take 45 ms.
 const SETS_COST: usize = 4096;
 const BYTES_PER_COST: usize = 16;
-const START_CODE: [u8; 4] = [0, 0, 0, 1];
+/// Length of the short form of a start code.
+pub(super) const START_BYTES: usize = 3;
 /// Length in front of each NAL unit of the medium.
 const LENGTH_BYTES: usize = 4;
 /// Bytes by which these lengths may exceed the lengths or start codes that came.
@@ -77,7 +91,7 @@ impl Pictures {
         };
         Some(Pictures {
             is_h265,
-            length_bytes: LENGTH_BYTES,
+            length_bytes: Some(LENGTH_BYTES),
             sets: Vec::new(),
             sequence: Sequence::default(),
             has_changed: false,
@@ -91,19 +105,24 @@ impl Pictures {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Takes an `avcC` or `hvcC`, and returns it in the form of the medium.
+    /// Takes an `avcC` or `hvcC`, or parameter sets behind start codes, and returns them in the form
+    /// of the medium.
     pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>, MediaError> {
         const ERROR: MediaError = MediaError("the configuration of H.264 or H.265 is not whole");
-        if is_annex_b(record) {
-            return Err(ANNEX_B);
-        }
         if record.len() > SETUP_BYTES_MAX {
             return Err(MediaError("a codec's setup is longer than 4096 bytes"));
+        }
+        if is_annex_b(record) {
+            self.length_bytes = None;
+            self.sets.clear();
+            self.write(record, &mut Vec::new())?;
+            self.has_changed = true;
+            return self.new_setup().ok_or(ERROR);
         }
         let at = if self.is_h265 { 21 } else { 4 };
         let mut setup = record.to_vec();
         let sizes = setup.get_mut(at).filter(|_| record[0] == 1).ok_or(ERROR)?;
-        self.length_bytes = usize::from(*sizes & 3) + 1;
+        self.length_bytes = Some(usize::from(*sizes & 3) + 1);
         self.count(record.len());
         *sizes |= 3;
         self.sets.clear();
@@ -181,24 +200,28 @@ impl Pictures {
         setup
     }
 
-    /// Turns a unit of NAL units with lengths into the form of the medium. Mostly it has that form
-    /// already. If not, it is written into `scratch`.
+    /// Turns a unit into the form of the medium. Mostly it has that form already. If not, it is
+    /// written into `scratch`.
     pub fn unit<'a>(
         &mut self,
         unit: &'a [u8],
         scratch: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], MediaError> {
+        if self.sets.is_empty() && is_annex_b(unit) {
+            self.length_bytes = None;
+        }
+        let Some(length_bytes) = self.length_bytes else {
+            self.write(unit, scratch)?;
+            return Ok(scratch);
+        };
         self.count(unit.len());
         let mut rest = unit;
-        if self.sets.is_empty() && is_annex_b(unit) {
-            return Err(ANNEX_B);
-        }
         // As long as nothing is left out except at the front.
-        let (mut front, mut is_plain) = (0, self.length_bytes == LENGTH_BYTES);
+        let (mut front, mut is_plain) = (0, length_bytes == LENGTH_BYTES);
         let mut length = 0;
         while !rest.is_empty() {
             let at = unit.len() - rest.len();
-            let nal = self.next(&mut rest)?;
+            let nal = next(length_bytes, &mut rest)?;
             length += LENGTH_BYTES + nal.len();
             match self.kind(nal) {
                 None | Some(NalKind::Delimiter) if at == front => front = unit.len() - rest.len(),
@@ -217,7 +240,7 @@ impl Pictures {
         scratch.reserve_exact(length);
         rest = unit;
         while !rest.is_empty() {
-            let nal = self.next(&mut rest)?;
+            let nal = next(length_bytes, &mut rest)?;
             if self
                 .kind(nal)
                 .is_some_and(|kind| kind != NalKind::Delimiter)
@@ -228,18 +251,33 @@ impl Pictures {
         Ok(scratch)
     }
 
-    fn next<'a>(&self, rest: &mut &'a [u8]) -> Result<&'a [u8], MediaError> {
-        let length = take(rest, self.length_bytes);
-        let length = length.map(|bytes| {
-            bytes
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
-        });
-        length
-            .and_then(|length| take(rest, length))
-            .ok_or(MediaError(
-                "a NAL unit is longer than the picture it belongs to",
-            ))
+    /// Writes a unit with start codes into `scratch` in the form of the medium, and takes its
+    /// parameter sets.
+    pub fn write(&mut self, unit: &[u8], scratch: &mut Vec<u8>) -> Result<UnitContent, MediaError> {
+        let mut content = UnitContent::default();
+        self.count(unit.len());
+        scratch.clear();
+        scratch.reserve_exact(unit.len());
+        for nal in nals(unit) {
+            content.may_begin |= may_begin(self.is_h265, nal);
+            match self.kind(nal) {
+                None | Some(NalKind::Delimiter) => continue,
+                Some(NalKind::Set) => {
+                    self.take_set(nal)?;
+                    content.has_sets = true;
+                }
+                Some(NalKind::Key) => content.is_key = true,
+                Some(NalKind::Picture | NalKind::Before | NalKind::Behind) => {}
+            }
+            if scratch.len() + nal.len() + LENGTH_BYTES > scratch.capacity() {
+                scratch.reserve_exact(nal.len() + MORE_BYTES_MAX / 4);
+            }
+            push(nal, scratch);
+            if scratch.len() > unit.len() + MORE_BYTES_MAX {
+                return Err(MediaError("a picture has too many NAL units"));
+            }
+        }
+        Ok(content)
     }
 
     /// Takes a parameter set. It may differ from the one in force.
@@ -362,14 +400,50 @@ impl Pictures {
     }
 }
 
-const ANNEX_B: MediaError = MediaError(
-    "its H.264 or H.265 has start codes (Annex B), where this container wants lengths and avcC or hvcC",
-);
+/// Removes the next NAL unit from `rest`, behind its length.
+fn next<'a>(length_bytes: usize, rest: &mut &'a [u8]) -> Result<&'a [u8], MediaError> {
+    let length = take(rest, length_bytes);
+    let length = length.map(|bytes| {
+        bytes
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
+    });
+    length
+        .and_then(|length| take(rest, length))
+        .ok_or(MediaError(
+            "a NAL unit is longer than the picture it belongs to",
+        ))
+}
+
+/// Returns the position of the next start code, from `from` on.
+pub(super) fn start(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        match *bytes.get(at..at + START_BYTES)? {
+            [0, 0, 1] => return Some(at),
+            [_, _, 2..=255] => at += 3,
+            [_, 1..=255, _] => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// Returns the NAL units behind start codes, without the padding after them.
+fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut at = start(unit, 0);
+    std::iter::from_fn(move || {
+        let from = at? + START_BYTES;
+        at = start(unit, from);
+        let nal = &unit[from..at.unwrap_or(unit.len())];
+        let zeros = nal.iter().rev().take_while(|byte| **byte == 0).count();
+        Some(&nal[..nal.len() - zeros])
+    })
+}
 
 /// Returns whether NAL units have start codes. Read as a length, a start code means a unit of 1
 /// byte, and no unit begins with one.
 fn is_annex_b(bytes: &[u8]) -> bool {
-    bytes.starts_with(&START_CODE) || bytes.starts_with(&START_CODE[1..])
+    bytes.starts_with(&[0, 0, 0, 1]) || bytes.starts_with(&[0, 0, 1])
 }
 
 /// Writes a NAL unit in the form of the medium.
@@ -398,6 +472,44 @@ mod tests {
         let mut unit = Vec::new();
         nals.for_each(|nal| push(&nal, &mut unit));
         unit
+    }
+
+    /// Matroska of some browsers' recorders has no CodecPrivate, or parameter sets in it.
+    #[test]
+    fn units_with_start_codes_have_the_form_of_the_medium() {
+        const SEQUENCE: &[u8] = &[
+            0x67, 0x42, 0xc0, 0x0b, 0xda, 0x0a, 0x11, 0xf9, 0x70, 0x11, 0, 0, 3, 0, 1, 0, 0, 3, 0,
+            0x32, 0x0f, 0x14, 0x2a, 0xa0,
+        ];
+        const PICTURE: &[u8] = &[0x68, 0xce, 0x0f, 0xc8];
+        let sets = [&[0, 0, 0, 1], SEQUENCE, &[0, 0, 1], PICTURE].concat();
+        let key = [&sets[..], &[0, 0, 0, 1, 0x65, 0x88, 0x84]].concat();
+        let other = [
+            0, 0, 1, 9, 0xf0, 0, 0, 0, 1, 0x41, 0x9a, 0, 0, 0, 1, 0x41, 0x77,
+        ];
+        for is_configured in [false, true] {
+            let mut pictures = Pictures::new(Codec::H264).expect("pictures");
+            let mut scratch = Vec::new();
+            let setup = match is_configured {
+                true => pictures.configure(&sets).ok(),
+                false => None,
+            };
+            let first = [SEQUENCE, PICTURE, &[0x65, 0x88, 0x84]].map(<[u8]>::to_vec);
+            let written = pictures.unit(&key, &mut scratch).map(<[u8]>::to_vec);
+            assert_eq!(written, Ok(unit(first.into_iter())));
+            let setup = setup.or_else(|| pictures.new_setup()).expect("a setup");
+            assert_eq!(setup[..9], [1, 0x42, 0xc0, 0x0b, 0xff, 0xe1, 0, 24, 0x67]);
+            assert_eq!(
+                pictures.shape(),
+                Shape::Pictures {
+                    width: 160,
+                    height: 120
+                }
+            );
+            let slices = [vec![0x41, 0x9a], vec![0x41, 0x77]];
+            let written = pictures.unit(&other, &mut scratch).map(<[u8]>::to_vec);
+            assert_eq!(written, Ok(unit(slices.into_iter())));
+        }
     }
 
     /// Each set is compared with all others, so there are few among the bytes of pictures.

@@ -14,6 +14,9 @@ impl Cutter {
     /// Returns the playlist. It is the same for all clients until the next segment is complete.
     pub fn list(&mut self) -> Result<Rc<[u8]>, NoPlaylist> {
         let first = self.first_listed()?;
+        if self.listed_from == 0 && !self.is_over() {
+            self.allow_longer_fragments();
+        }
         let number = self.segments.get(first).map(|segment| segment.number);
         self.listed_from = number.unwrap_or(self.listed_from);
         // The list is valid while all of its segments are kept.

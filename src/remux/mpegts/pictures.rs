@@ -4,11 +4,10 @@
 //! picture, or at the first slice of a picture.
 
 use super::super::medium::{Codec, MediaError, Time};
-use super::super::nal::{self, MORE_BYTES_MAX, NalKind, Pictures};
+use super::super::nal::{NalKind, Pictures, START_BYTES, start};
 use super::super::sample_queue::Times;
 use super::UnitOutput;
 use super::pes::{Mark, Marks};
-use crate::format::mpegts::may_begin;
 /// State of one stream.
 pub(super) struct PictureStream {
     is_h265: bool,
@@ -36,8 +35,6 @@ enum State {
     },
 }
 
-/// Length of a start code.
-const START_BYTES: usize = 3;
 /// Bytes of a NAL unit that tell where a picture begins.
 const TELLING_BYTES: usize = 3;
 /// Distance where nothing better is known.
@@ -163,9 +160,7 @@ impl PictureStream {
         };
         let unit = self.bytes.get(..length).unwrap_or_default();
         let scratch = &mut *output.scratch;
-        scratch.clear();
-        scratch.reserve_exact(length);
-        let found = write(&mut self.pictures, self.is_h265, unit, scratch)?;
+        let content = self.pictures.write(unit, scratch)?;
         let index = output.index;
         if let Some(setup) = self.pictures.new_setup() {
             output.queue.set_up(index, &setup, self.pictures.shape())?;
@@ -176,8 +171,8 @@ impl PictureStream {
         };
         self.note(times);
         let is_random_access = mark.is_some_and(|mark| mark.is_random_access);
-        let is_marked = is_random_access || found.has_sets;
-        let is_join = found.is_key || (is_marked && found.may_begin);
+        let is_marked = is_random_access || content.has_sets;
+        let is_join = content.is_key || (is_marked && content.may_begin);
         output
             .queue
             .emit(index, times, is_join, scratch, output.sink)
@@ -212,71 +207,4 @@ impl PictureStream {
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.marks.held_bytes() + self.pictures.held_bytes()
     }
-}
-
-/// Content of a unit.
-#[derive(Default)]
-struct UnitContent {
-    /// Whether it has a key picture.
-    is_key: bool,
-    /// Whether it has parameter sets.
-    has_sets: bool,
-    /// Whether decoding can begin with it if its encoder says so.
-    may_begin: bool,
-}
-
-/// Writes a unit in the form of the medium, and takes its parameter sets.
-fn write(
-    pictures: &mut Pictures,
-    is_h265: bool,
-    unit: &[u8],
-    scratch: &mut Vec<u8>,
-) -> Result<UnitContent, MediaError> {
-    let mut found = UnitContent::default();
-    pictures.count(unit.len());
-    for nal in nals(unit) {
-        found.may_begin |= may_begin(is_h265, nal);
-        match pictures.kind(nal) {
-            None | Some(NalKind::Delimiter) => continue,
-            Some(NalKind::Set) => {
-                pictures.take_set(nal)?;
-                found.has_sets = true;
-            }
-            Some(NalKind::Key) => found.is_key = true,
-            Some(NalKind::Picture | NalKind::Before | NalKind::Behind) => {}
-        }
-        if scratch.len() + nal.len() + 4 > scratch.capacity() {
-            scratch.reserve_exact(nal.len() + MORE_BYTES_MAX / 4);
-        }
-        nal::push(nal, scratch);
-        if scratch.len() > unit.len() + MORE_BYTES_MAX {
-            return Err(MediaError("a picture has too many NAL units"));
-        }
-    }
-    Ok(found)
-}
-
-/// Returns the position of the next start code, from `from` on.
-fn start(bytes: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    loop {
-        match *bytes.get(at..at + START_BYTES)? {
-            [0, 0, 1] => return Some(at),
-            [_, _, 2..=255] => at += 3,
-            [_, 1..=255, _] => at += 2,
-            _ => at += 1,
-        }
-    }
-}
-
-/// Returns the NAL units behind start codes, without the padding after them.
-fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut at = start(unit, 0);
-    std::iter::from_fn(move || {
-        let from = at? + START_BYTES;
-        at = start(unit, from);
-        let nal = &unit[from..at.unwrap_or(unit.len())];
-        let zeros = nal.iter().rev().take_while(|byte| **byte == 0).count();
-        Some(&nal[..nal.len() - zeros])
-    })
 }

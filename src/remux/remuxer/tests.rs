@@ -442,6 +442,34 @@ fn a_track_with_a_late_setup_is_in_the_first_header() {
     }
 }
 
+/// Encoders and RTMP promise sound in the head of FLV that they may not have.
+#[test]
+fn promised_sound_that_never_comes_delays_pictures_of_flv_by_a_second() {
+    let tag = |at: u32, body: &[u8]| {
+        let [_, size @ ..] = (body.len() as u32).to_be_bytes();
+        let [top, time @ ..] = at.to_be_bytes();
+        let previous = (body.len() as u32 + 11).to_be_bytes();
+        [&[9], &size[..], &time, &[top, 0, 0, 0], body, &previous].concat()
+    };
+    let mut remuxer = Remuxer::new(Format::Flv, Target::MpegTs, UNIT_BYTES_MAX).expect("FLV");
+    let mut out = Vec::new();
+    let head = [
+        b"FLV\x01\x05\0\0\0\x09\0\0\0\0",
+        &tag(0, &[&[0x17, 0, 0, 0, 0], AVC].concat())[..],
+    ];
+    assert_eq!(
+        remuxer.feed(&head.concat(), &mut (1 << 20), &mut out),
+        Ok(())
+    );
+    let pictures = (0..100).find(|picture| {
+        let body = [0x17, 1, 0, 0, 0, 0, 0, 0, 3, 0x65, 1, 2];
+        let fed = remuxer.feed(&tag(picture * 40, &body), &mut (1 << 20), &mut out);
+        assert_eq!(fed, Ok(()));
+        !out.is_empty()
+    });
+    assert_eq!(pictures, Some(25));
+}
+
 #[test]
 fn carries_nothing_counts_when_all_tracks_are_known() {
     let mut promised = tracks()[..2].to_vec();
