@@ -145,7 +145,8 @@ impl Context {
     /// Sets the owner's only deadline. A deadline in the past becomes due now, behind the ones that
     /// are due already, so that an owner that asks again and again delays no other.
     pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Instant) {
-        self.timers.arm(armed, owner, deadline.max(self.now));
+        self.timers
+            .arm(armed, owner, deadline.max(self.now), self.now);
     }
 
     /// Removes the owner's deadline.
