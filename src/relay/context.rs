@@ -242,10 +242,10 @@ impl Context {
     /// Notes that `bytes` of used memory were freed.
     pub fn freed(&mut self, bytes: usize) {
         self.freed_bytes = self.freed_bytes.saturating_add(bytes);
-        if self.freed_bytes >= RETURN_BYTES {
+        if self.freed_bytes >= RETURN_BYTES && !self.return_armed.is_armed() {
             let deadline = self.now + RETURN_AFTER;
             self.timers
-                .arm(&mut self.return_armed, Owner::Memory, deadline);
+                .arm(&mut self.return_armed, Owner::Memory, deadline, self.now);
         }
     }
 
