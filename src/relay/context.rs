@@ -145,7 +145,8 @@ impl Context {
     /// Sets the owner's only deadline. A deadline in the past becomes due now, behind the ones that
     /// are due already, so that an owner that asks again and again delays no other.
     pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Instant) {
-        self.timers.arm(armed, owner, deadline.max(self.now));
+        self.timers
+            .arm(armed, owner, deadline.max(self.now), self.now);
     }
 
     /// Removes the owner's deadline.
@@ -241,10 +242,10 @@ impl Context {
     /// Notes that `bytes` of used memory were freed.
     pub fn freed(&mut self, bytes: usize) {
         self.freed_bytes = self.freed_bytes.saturating_add(bytes);
-        if self.freed_bytes >= RETURN_BYTES {
+        if self.freed_bytes >= RETURN_BYTES && !self.return_armed.is_armed() {
             let deadline = self.now + RETURN_AFTER;
             self.timers
-                .arm(&mut self.return_armed, Owner::Memory, deadline);
+                .arm(&mut self.return_armed, Owner::Memory, deadline, self.now);
         }
     }
 

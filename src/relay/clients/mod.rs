@@ -87,7 +87,7 @@ pub(super) struct Clients {
     has_told_of_others: bool,
 }
 
-/// Phase of a connection.
+/// Phase of a connection. Rare ones are boxed, since each connection has space for the largest.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Phase {
     /// Reads a PROXY protocol header, or what a publisher by RTMP sends before it is admitted.
@@ -102,9 +102,9 @@ enum Phase {
     /// A viewer of a stream.
     Viewer(Viewing),
     /// A client that waits for its session, or for its playlist.
-    Waiting(Waiting),
+    Waiting(Box<Waiting>),
     /// Writes a list piece by piece.
-    ListResponse(ListResponse),
+    ListResponse(Box<ListResponse>),
     /// It reads `/api/events`.
     EventReader(EventReader),
     /// A call that waits for names, or for the lists of peers.
@@ -113,7 +113,7 @@ enum Phase {
     OriginRequest(OriginRequest),
     /// A connection to a peer, which is asked for its part of a list.
     #[cfg_attr(feature = "handover", serde(skip))]
-    PeerRequest(PeerRequest),
+    PeerRequest(Box<PeerRequest>),
     /// A call whose change is being written to the disk. The change stays if the client leaves.
     #[cfg_attr(feature = "handover", serde(skip))]
     AwaitingJournal,

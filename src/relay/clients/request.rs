@@ -342,7 +342,7 @@ impl Clients {
         }
         self.begin(
             id,
-            Phase::ListResponse(ListResponse::new(rows, collecting, reply)),
+            Phase::ListResponse(Box::new(ListResponse::new(rows, collecting, reply))),
             &head,
         );
     }

@@ -207,14 +207,14 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id) {
             let what = (&session, view.reach());
             self.waiting.enter(room, what, id, via);
-            connection.phase = Phase::Waiting(Waiting {
+            connection.phase = Phase::Waiting(Box::new(Waiting {
                 session,
                 room,
                 view,
                 reply,
                 until,
                 outcome: WaitOutcome::Open,
-            });
+            }));
         }
     }
 
@@ -226,6 +226,7 @@ impl Clients {
             connection.phase = phase;
             return None;
         };
+        let waiting = *waiting;
         self.waiting.leave(waiting.room, id);
         Some(ClientEvent::Waited {
             session: waiting.session,
