@@ -44,7 +44,7 @@ pub use rtp_out::Datagrams;
 pub(super) use stream::SHUT_DOWN;
 pub use stream::Stream;
 pub(super) use viewer::{Place, Viewing, WatchResponse};
-pub(super) use watchers::{Outlet, Watcher};
+pub(super) use watchers::ViewerRow;
 
 use super::metrics::Sums;
 use super::timers::Owner;
