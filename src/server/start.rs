@@ -10,6 +10,7 @@ use std::time::Instant;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
 
+use super::bound::Bound;
 use super::clock::since_1970;
 use super::disk::Disk;
 use super::handover::{Handover, Predecessor};
@@ -202,23 +203,24 @@ impl Server {
         }
         let mut inherited = Inherited::take()
             .map_err(|error| StartError(format!("cannot use what systemd passed: {error}")))?;
+        let mut bound = predecessor
+            .as_mut()
+            .map_or_else(Bound::default, Predecessor::bound);
         if inherited.listeners.is_empty() {
-            inherited.listeners = predecessor
-                .as_mut()
-                .map_or_else(Vec::new, Predecessor::passed);
+            inherited.listeners = bound.passed();
         }
-        self.listen(&config.listen, inherited.listeners, predecessor.as_mut())?;
+        self.listen(&config.listen, inherited.listeners, &mut bound)?;
         if let Some(bind) = &config.rtmp {
-            let had = predecessor
-                .as_mut()
-                .and_then(|predecessor| predecessor.tcp(bind));
-            let listener = had.map_or_else(|| bind_tcp(bind, "rtmp"), Ok)?;
+            let listener = bind_tcp(bind, "rtmp", &mut bound)?;
             self.accept_from(Listener::tcp(listener), Protocol::Rtmp)?;
         }
         if let (Some(bind), true) = (&config.rtp, is_gated) {
-            self.receive_rtp(config, bind, inherited.rtp, predecessor.as_mut())?;
+            self.receive_rtp(config, bind, inherited.rtp, &mut bound)?;
         }
-        let clients = self.take_over(config, predecessor)?;
+        let clients = match predecessor {
+            Some(predecessor) => self.take_over(config, predecessor, &mut bound)?,
+            None => 0,
+        };
         if let Some(tokens) = tokens {
             self.relay.restore(tokens, self.now());
         }
@@ -262,26 +264,18 @@ impl Server {
         &mut self,
         places: &[Listen],
         inherited: Vec<TcpListener>,
-        mut predecessor: Option<&mut Predecessor>,
+        bound: &mut Bound,
     ) -> Result<(), StartError> {
         if inherited.is_empty() {
             for place in places {
-                let predecessor = predecessor.as_mut();
                 let listener = match place {
-                    Listen::Tcp(bind) => {
-                        match predecessor.and_then(|predecessor| predecessor.tcp(bind)) {
-                            Some(listener) => Listener::tcp(listener),
-                            None => Listener::tcp(bind_tcp(bind, "listen")?),
-                        }
-                    }
-                    Listen::Unix(path) => {
-                        match predecessor.and_then(|predecessor| predecessor.unix(path)) {
-                            Some(listener) => Listener::unix_again(listener, path),
-                            None => Listener::unix(path).map_err(|error| {
-                                io::Error::other(format!("'{}': {error}", path.display()))
-                            }),
-                        }
-                    }
+                    Listen::Tcp(bind) => Listener::tcp(bind_tcp(bind, "listen", bound)?),
+                    Listen::Unix(path) => match bound.unix(path) {
+                        Some(listener) => Listener::unix_again(listener, path),
+                        None => Listener::unix(path).map_err(|error| {
+                            io::Error::other(format!("'{}': {error}", path.display()))
+                        }),
+                    },
                 };
                 self.accept_from(listener, Protocol::Http)?;
             }
@@ -292,19 +286,16 @@ impl Server {
         Ok(())
     }
 
-    /// Takes over from another server, if there is one, and waits for a successor. Returns the
-    /// number of clients.
+    /// Takes over from another server, and waits for a successor. Returns the number of clients.
     fn take_over(
         &mut self,
         config: &Config,
-        predecessor: Option<Predecessor>,
+        mut predecessor: Predecessor,
+        bound: &mut Bound,
     ) -> Result<usize, StartError> {
         let failed = |error: io::Error| StartError(format!("cannot wait for a successor: {error}"));
-        let Some(mut predecessor) = predecessor else {
-            return Ok(0);
-        };
         let registry = self.poll.registry();
-        let goes_on = self.handover.go_on(config, &mut predecessor, registry);
+        let goes_on = self.handover.go_on(config, bound.handover(), registry);
         goes_on.map_err(failed)?;
         self.sockets = predecessor.sockets();
         let connections = self.sockets.len();
@@ -346,13 +337,10 @@ impl Server {
         config: &Config,
         bind: &Bind,
         inherited: Option<UdpSocket>,
-        mut predecessor: Option<&mut Predecessor>,
+        passed: &mut Bound,
     ) -> Result<(), StartError> {
         let failed = |error: io::Error| StartError(format!("cannot wait for RTP: {error}"));
-        let had = predecessor
-            .as_mut()
-            .and_then(|predecessor| predecessor.rtp(bind));
-        let (socket, rtcp) = match (inherited, had) {
+        let (socket, rtcp) = match (inherited, passed.rtp(bind)) {
             (None, Some(had)) => had,
             (Some(socket), _) => (socket, None),
             (None, None) => (bind_udp(bind)?, None),
@@ -367,10 +355,7 @@ impl Server {
         })?;
         for (index, join) in config.core.joins.iter().enumerate() {
             let port = UdpPort::Group(index);
-            match predecessor
-                .as_mut()
-                .and_then(|predecessor| predecessor.group(join))
-            {
+            match passed.group(join) {
                 Some(socket) => udp.join_again(join, port, socket),
                 None => udp
                     .join(join, port)
@@ -395,8 +380,11 @@ impl Server {
     }
 }
 
-fn bind_tcp(bind: &Bind, option: &str) -> Result<TcpListener, StartError> {
-    first_that_binds(bind, TcpListener::bind)
+/// Takes the listener that another server bound, or binds one.
+fn bind_tcp(bind: &Bind, option: &str, bound: &mut Bound) -> Result<TcpListener, StartError> {
+    bound
+        .tcp(bind)
+        .map_or_else(|| first_that_binds(bind, TcpListener::bind), Ok)
         .map_err(|(address, error)| cannot("listen on", address, &error, option))
 }
 
