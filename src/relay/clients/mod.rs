@@ -65,6 +65,7 @@ use crate::slots::Slots;
 use reading::Reading;
 use wait_queue::WaitQueue;
 
+#[derive(Default)]
 pub(super) struct Clients {
     connections: Slots<Connection>,
     /// Number of connections of each host.
@@ -239,18 +240,8 @@ impl Clients {
     /// Makes an empty part.
     pub fn new() -> Clients {
         Clients {
-            connections: Slots::default(),
-            hosts: Hosts::default(),
-            unplaced: VecDeque::new(),
-            reading: Reading::default(),
-            queue: VecDeque::new(),
-            listing: VecDeque::new(),
             writes_since_piece: 1,
-            pieces: Vec::new(),
-            waiting: WaitQueue::default(),
-            inside: Admissions::default(),
-            readers: BTreeSet::new(),
-            has_told_of_others: false,
+            ..Clients::default()
         }
     }
 
