@@ -5,8 +5,7 @@ use std::net::IpAddr;
 
 use super::admission::{EntryPoint, SessionState};
 use super::api::Outcome;
-use super::clients::{Clients, Disconnected, WaitFor, WaitOutcome};
-use super::cut_reason::CutReason;
+use super::clients::{Clients, WaitFor, WaitOutcome};
 use super::event::Event;
 use super::origin_error::OriginError;
 use super::streams::{StreamSource, Streams, WatchResponse};
@@ -190,16 +189,8 @@ impl Relay {
     /// Disconnects an admitted client, because its token or the options do not admit it any more.
     /// Returns whether there was one.
     pub(super) fn disconnect(&mut self, id: ConnectionId, reason: &'static str) -> bool {
-        match self.clients.expel(id, reason, &mut self.ctx) {
-            Some(Disconnected::Viewer) => self.cut_viewer(id, CutReason::Token),
-            Some(Disconnected::Source(stream)) => {
-                let source = StreamSource::Http(id);
-                self.streams
-                    .source_lost(stream, source, reason, &mut self.ctx);
-            }
-            None => return false,
-        }
-        true
+        let expelled = self.clients.expel(id, reason, &mut self.ctx);
+        expelled.map(|event| self.act(id, event)).is_some()
     }
 
     /// Adjusts the pull of a session, if it has one, to whether clients still watch or wait.

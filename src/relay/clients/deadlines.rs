@@ -5,7 +5,7 @@
 
 use super::connection::Connection;
 use super::source::Lapse;
-use super::{ClientEvent, Clients, Disconnected, Phase};
+use super::{ClientEvent, Clients, Phase};
 use crate::http::{Refusal, Status};
 use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
@@ -132,13 +132,7 @@ impl Clients {
         ctx: &mut Context,
     ) -> Option<ClientEvent> {
         match (&self.connections.get(id)?.phase, reason) {
-            (_, Reason::Over) => {
-                let reason = reason.words();
-                return self.expel(id, reason, ctx).map(|expelled| match expelled {
-                    Disconnected::Viewer => ClientEvent::Cut(CutReason::Token),
-                    Disconnected::Source(stream) => ClientEvent::SourceLost { stream, reason },
-                });
-            }
+            (_, Reason::Over) => return self.expel(id, reason.words(), ctx),
             (Phase::Viewer(_), Reason::Stalled) => {
                 return Some(ClientEvent::Cut(CutReason::Stalled));
             }

@@ -30,7 +30,6 @@ use std::net::SocketAddr;
 use crate::http::HeadReader;
 use crate::relay::streams::Viewing;
 use admissions::Admissions;
-pub(super) use admissions::Disconnected;
 pub use connection::Connection;
 use connection::Lingering;
 use event_reader::EventReader;
