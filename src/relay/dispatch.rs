@@ -54,9 +54,7 @@ impl Relay {
                 }
                 self.streams.tend(stream, &mut self.ctx);
             }
-            Event::WaiterClosed(session) | Event::PlaylistAbandoned(session) => {
-                self.tend_pull(&session);
-            }
+            Event::SessionLeft(session) => self.tend_pull(&session),
             Event::OriginClosed { pull, id, error } => {
                 let came_through =
                     |session: &SessionId| came_through(&self.streams, &self.clients, session);
@@ -189,8 +187,11 @@ impl Relay {
     /// Disconnects an admitted client, because its token or the options do not admit it any more.
     /// Returns whether there was one.
     pub(super) fn disconnect(&mut self, id: ConnectionId, reason: &'static str) -> bool {
-        let expelled = self.clients.expel(id, reason, &mut self.ctx);
-        expelled.map(|event| self.act(id, event)).is_some()
+        let Some(event) = self.clients.expel(id, reason, &mut self.ctx) else {
+            return false;
+        };
+        self.act(id, event);
+        true
     }
 
     /// Adjusts the pull of a session, if it has one, to whether clients still watch or wait.

@@ -157,7 +157,7 @@ impl Phase {
                     address,
                 })
             }
-            Phase::Waiting(waiting) => Some(Event::WaiterClosed(waiting.session.clone())),
+            Phase::Waiting(waiting) => Some(Event::SessionLeft(waiting.session.clone())),
             Phase::OriginRequest(asking) => Some(Event::OriginClosed {
                 pull: asking.pull,
                 id,
