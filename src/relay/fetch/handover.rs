@@ -78,9 +78,9 @@ impl Fetch {
         for (id, pull) in &told {
             let has_one = pulls.by_session.insert(pull.session.clone(), *id).is_some();
             let has_origin = match pull.stage {
-                Stage::Asking { origin, .. } => has_other_origins || origin < origins,
+                Stage::Asking { attempt, .. } => has_other_origins || attempt.origin < origins,
                 Stage::Running { .. } | Stage::Resolving { .. } | Stage::Pausing { .. } => true,
-                Stage::Calling { .. } | Stage::Failed => false,
+                Stage::Calling(_) | Stage::Failed => false,
             };
             must(!has_one && has_origin, || {
                 format!("pull {id:?} has another's place")
