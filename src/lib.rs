@@ -179,6 +179,26 @@
     )
 )]
 
+/// Defines methods of a type that has no value, for the twin of a part that is left out.
+#[allow(unused_macros, reason = "with all features nothing is left out")]
+macro_rules! no_value {
+    ($($(#[$attribute:meta])* fn $name:ident $arguments:tt $(-> $result:ty)?;)*) => {
+        $(no_value!(@ $(#[$attribute])* $name $arguments $(-> $result)?);)*
+    };
+    (@ $(#[$attribute:meta])* $name:ident (&mut $self:ident $($rest:tt)*) $(-> $result:ty)?) => {
+        $(#[$attribute])*
+        pub fn $name(&mut $self $($rest)*) $(-> $result)? { match *$self {} }
+    };
+    (@ $(#[$attribute:meta])* $name:ident (&$self:ident $($rest:tt)*) $(-> $result:ty)?) => {
+        $(#[$attribute])*
+        pub fn $name(&$self $($rest)*) $(-> $result)? { match *$self {} }
+    };
+    (@ $(#[$attribute:meta])* $name:ident ($self:ident $($rest:tt)*) $(-> $result:ty)?) => {
+        $(#[$attribute])*
+        pub fn $name($self $($rest)*) $(-> $result)? { match $self {} }
+    };
+}
+
 pub mod clean_text;
 pub mod config;
 pub mod copied;

@@ -20,7 +20,7 @@ use super::counts::Count;
 use super::grants::SESSIONS_TRIED_MAX;
 use super::timers::{Armed, Owner};
 use super::{Settings, StreamId};
-use crate::gate::{Join, Tokens, Transport, Tuple};
+use crate::gate::{Join, Tokens, Transport, Tuple, canonical};
 use crate::rtp::{self, Bare, Beginnings, Candidates, Control, Named, Packet};
 use crate::time::Instant;
 
@@ -336,9 +336,7 @@ impl RtpIn {
     pub fn forget_candidates(&mut self, removed: &[std::rc::Rc<Tuple>]) {
         let clients = removed.iter().filter_map(|tuple| tuple.rtp());
         let addresses = clients.flat_map(|rtp| &rtp.addresses);
-        let gone: HashSet<SocketAddr> = addresses
-            .map(|address| SocketAddr::new(address.ip().to_canonical(), address.port()))
-            .collect();
+        let gone: HashSet<SocketAddr> = addresses.copied().map(canonical).collect();
         self.candidates
             .forget(|sender| gone.contains(&sender.named));
     }

@@ -189,10 +189,6 @@ impl Clients {
     }
 }
 
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv6Addr, SocketAddr};

@@ -182,7 +182,7 @@ impl Grants {
             .flat_map(|tokens| tokens.udp_destinations(session))
             .filter(|(_, rtp)| (rtp.transport == Transport::Bare) == is_bare);
         let mut named = named.flat_map(|(_, rtp)| &rtp.addresses);
-        named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
+        named.any(|named| canonical(*named) == address)
     }
 
     /// Returns the session whose source the sender of RTP or of MPEG-TS alone may become: `its`, if
@@ -381,7 +381,7 @@ impl Grants {
             Change::Addition { session, http, rtp } => {
                 tokens
                     .check_key(session, http.as_ref(), !rtp.is_empty())
-                    .map_err(|bad| Refusal::new(Status::Conflict, bad.to_string()))?;
+                    .map_err(|bad| Refusal::new(Status::Conflict, bad))?;
                 let (http, rtp) = (http.clone(), rtp.clone());
                 let addition = tokens.try_add(session, http, rtp, ctx.date());
                 addition.map_err(|full| {

@@ -49,23 +49,11 @@ impl Server {
 }
 
 impl Predecessor {
-    pub fn relay(&mut self) -> Result<(Relay, std::time::Instant), String> {
-        match *self {}
-    }
-
-    pub fn bound(&mut self) -> Bound {
-        match *self {}
-    }
-
-    pub fn token_file(&mut self) -> Option<TokenFile> {
-        match *self {}
-    }
-
-    pub fn sockets(&mut self) -> Sockets {
-        match *self {}
-    }
-
-    pub fn taken(self) -> Result<(), String> {
-        match self {}
+    no_value! {
+        fn relay(&mut self) -> Result<(Relay, std::time::Instant), String>;
+        fn bound(&mut self) -> Bound;
+        fn token_file(&mut self) -> Option<TokenFile>;
+        fn sockets(&mut self) -> Sockets;
+        fn taken(self) -> Result<(), String>;
     }
 }
