@@ -67,8 +67,8 @@ pub fn media_bytes(relay: &Relay, stream: StreamId, from: u64) -> &[u8] {
     relay.streams.media_bytes(stream, from)
 }
 
-/// Most bytes of a copy, or those of a stream's buffer if they are more. A head, requests that were
-/// sent ahead and answers are shorter.
+/// Largest copy in bytes, unless a stream's buffer is larger. Heads, pipelined requests and answers
+/// are smaller.
 const COPY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 fn large_bytes(
