@@ -40,7 +40,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clients::{Clients, ClientsState, Concern};
 use super::context::Context;
-use super::cut_reason::CutReason;
 use super::fetch::{self, Fetch, PullsState};
 use super::grants::Grants;
 use super::lists::{Lists, PendingCallState, pending_call};
@@ -299,9 +298,7 @@ impl RelayState {
                 self.old = self.ctx.hear(line)?;
                 Ok(())
             }
-            "counts" => self
-                .ctx
-                .hear_counts(line, &CutReason::ALL.map(CutReason::name)),
+            "counts" => self.ctx.hear_counts(line),
             "events" => {
                 self.ctx.events = line.read()?;
                 Ok(())

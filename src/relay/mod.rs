@@ -86,7 +86,6 @@ use clients::{Appetite, Clients, Connection, Known, Step};
 use context::Context;
 use counts::Count;
 pub use counts::{Counts, Files, Process};
-use cut_reason::CutReason;
 use fetch::{Fetch, Pull};
 use grants::Grants;
 pub use job::{ADDRESSES_MAX, Done, Job, JobId};
@@ -162,7 +161,6 @@ impl Relay {
     /// Makes a server without clients.
     pub fn new(settings: Settings) -> Relay {
         let mut ctx = Context::new(settings);
-        ctx.counts.know_cuts(CutReason::ALL.map(CutReason::name));
         Relay {
             clients: Clients::new(),
             streams: Streams::new(&ctx.settings().limits),

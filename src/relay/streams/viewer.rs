@@ -383,7 +383,7 @@ impl Streams {
         };
         stream.cuts.count(cut);
         let (bytes, time) = stream.buffer.behind(viewer, ctx.now());
-        ctx.counts.cut(cut.name());
+        ctx.counts.cuts.count(cut);
         let what = ServerEvent::ViewerCut {
             id: ListedId::of_connection(ctx.run, connection),
             address: peer,
