@@ -7,8 +7,8 @@
 //! 3550, RFC 5761.)
 //!
 //! Bounds: a datagram costs a look-up by its address, and another if a token names that. A source
-//! keeps early packets (0.7 MiB, [`Reorder`]), all other senders together 0.75 MiB ([`Candidates`],
-//! [`Beginnings`]), and each source's address has an entry here.
+//! keeps early packets (0.7 MiB, [`Reorder`]), all other senders together 0.75 MiB ([`Candidates`], and
+//! [`BEGINNINGS_MAX`] addresses), and each source's address has an entry here.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +21,9 @@ use super::grants::SESSIONS_TRIED_MAX;
 use super::timers::{Armed, Owner};
 use super::{Settings, StreamId};
 use crate::gate::{Join, Tokens, Transport, Tuple, canonical};
-use crate::rtp::{self, Bare, Beginnings, Candidates, Control, Named, Packet};
+use crate::rtp::{self, Bare, Candidates, Control, Named, Packet};
 use crate::time::Instant;
+use crate::token_bucket::{Rate, TokenBuckets};
 
 /// Socket that received a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +53,8 @@ pub(super) struct RtpIn {
     /// First packets of senders. The second packet in sequence makes a sender the source.
     candidates: Candidates<Sender>,
     /// Addresses at which a source began lately.
-    beginnings: Beginnings<SocketAddr>,
-    /// Timer for the earlier deadline of `candidates` and `beginnings`.
+    beginnings: TokenBuckets<SocketAddr, BEGINNINGS_MAX>,
+    /// Timer for the deadline of `candidates`.
     armed: Armed,
 }
 
@@ -83,6 +84,11 @@ const OWN_ADDRESS: &str = "this is the server's own RTP address, or its RTCP add
 /// Time after its newest datagram at which a source counts as silent. Until then the server drops
 /// packets with another SSRC from its address, so an attacker must guess the SSRC.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
+
+/// Sources that begin by one address or group. Starting a stream costs more than a packet.
+const BEGINNINGS: Rate = Rate::per_second(1);
+/// Addresses at which a source began within the last second. If there are more, no source begins.
+const BEGINNINGS_MAX: usize = 448;
 
 impl Sender {
     fn is_to_group(&self) -> bool {
@@ -240,7 +246,7 @@ impl RtpIn {
             (_, None) if !begins() => Err(Count::Malformed),
             (Some((_, its)), _) if now.since(its.heard) < SILENT_AFTER => Err(Count::SecondSource),
             // Its next packets would belong to another source.
-            _ if !self.beginnings.may_begin(sender.named, now) => Err(Count::Refused),
+            _ if !self.beginnings.has_token(&sender.named, BEGINNINGS, now) => Err(Count::Refused),
             (_, packet) => Ok(Came::Newcomer(Newcomer {
                 sender,
                 silent: running,
@@ -278,10 +284,16 @@ impl RtpIn {
             None => Some(Box::default()),
         };
         if first.is_some() {
-            self.beginnings.begin(sender.named, now);
+            self.note_beginning(sender.named, now);
         }
         self.rearm_candidates(ctx);
         first
+    }
+
+    fn note_beginning(&mut self, named: SocketAddr, now: Instant) {
+        let mut bucket = self.beginnings.remove(&named);
+        bucket.take(1, BEGINNINGS, now);
+        self.beginnings.insert(named, bucket, now);
     }
 
     /// Records the address or group of a stream's new source.
@@ -310,18 +322,15 @@ impl RtpIn {
     }
 
     fn rearm_candidates(&mut self, ctx: &mut Context) {
-        let deadlines = [self.candidates.deadline(), self.beginnings.deadline()];
-        if let Some(deadline) = deadlines.into_iter().flatten().min() {
+        if let Some(deadline) = self.candidates.deadline() {
             ctx.arm(&mut self.armed, Owner::Candidates, deadline);
         }
     }
 
-    /// Drops first packets that have waited too long, and lets sources begin again.
+    /// Drops first packets that have waited too long.
     pub fn candidates_due(&mut self, ctx: &mut Context) {
-        let now = ctx.now();
         self.armed.fired();
-        self.candidates.expire(now);
-        self.beginnings.expire(now);
+        self.candidates.expire(ctx.now());
         self.rearm_candidates(ctx);
     }
 
@@ -824,11 +833,8 @@ mod tests {
         }
         // By this name one has begun: another may a second later.
         let began = Instant::after_start(Duration::from_secs(20));
-        stage
-            .relay
-            .rtp_in
-            .beginnings
-            .begin(address("10.2.0.3:6000"), began);
+        let rtp_in = &mut stage.relay.rtp_in;
+        rtp_in.note_beginning(address("10.2.0.3:6000"), began);
         let newcomer = "newcomer rtp of nobody named 10.2.0.3:6000";
         for (milliseconds, expected) in
             [(20_000, "refused"), (20_999, "refused"), (21_000, newcomer)]

@@ -85,7 +85,7 @@ pub(super) struct Streams {
     /// The stream that sent datagrams last.
     posted: Option<StreamId>,
     /// The `max-bitrate` buckets of sessions without a source.
-    buckets: TokenBuckets<SessionId>,
+    buckets: TokenBuckets<SessionId, BUCKETS_MAX>,
 }
 
 /// Where a stream's media comes from.
@@ -144,7 +144,7 @@ impl Streams {
             scan_work: 0,
             posting: VecDeque::new(),
             posted: None,
-            buckets: TokenBuckets::new(BUCKETS_MAX),
+            buckets: TokenBuckets::default(),
         }
     }
 
