@@ -16,14 +16,6 @@ use crate::time::Instant;
 #[derive(Default)]
 pub struct PullsState(Vec<(PullId, Pull)>);
 
-/// Whom else a pull concerns.
-pub enum Concern {
-    /// A connection asks for its stream.
-    Asks,
-    /// This is its stream.
-    Runs(StreamId),
-}
-
 impl Fetch {
     /// Writes the state of each pull and of the origins.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
@@ -101,12 +93,18 @@ impl Fetch {
         Ok(())
     }
 
-    /// Whom else each of them concerns.
-    pub fn concerns(&self) -> impl Iterator<Item = (PullId, Concern)> {
+    /// Returns how many of them ask an origin.
+    pub fn asking(&self) -> usize {
+        let pulls = self.pulls.entries.iter();
+        let asking = pulls.filter(|(_, pull)| matches!(pull.stage, Stage::Asking { .. }));
+        asking.count()
+    }
+
+    /// Returns those whose streams run.
+    pub fn running(&self) -> impl Iterator<Item = (PullId, StreamId)> {
         let pulls = self.pulls.entries.iter();
         pulls.filter_map(|(id, pull)| match pull.stage {
-            Stage::Asking { .. } => Some((id, Concern::Asks)),
-            Stage::Running { stream, .. } => Some((id, Concern::Runs(stream))),
+            Stage::Running { stream, .. } => Some((id, stream)),
             _ => None,
         })
     }

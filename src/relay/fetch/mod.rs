@@ -26,7 +26,7 @@ use crate::http::Refusal;
 use crate::stream::End;
 use crate::time::Instant;
 #[cfg(feature = "handover")]
-pub(super) use handover::{Concern, PullsState};
+pub(super) use handover::PullsState;
 pub(super) use origins::common;
 use origins::{Origins, Whereabouts};
 pub(super) use pull::Pull;
