@@ -26,7 +26,7 @@ use super::viewer_id::Mark;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{
     self, Addition, BLOCKS_MAX, Blocks, Destination, GrantChange, Record, RtpTuple, SessionId,
-    Tokens, Transport,
+    Tokens, Transport, canonical,
 };
 use crate::http::{Framing, Refusal, Reply, Status};
 use crate::time::UnixTime;
