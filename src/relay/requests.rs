@@ -374,10 +374,7 @@ impl Relay {
     /// Changes the token table, now or when the change is on disk. The other parts handle the
     /// consequences before the next input.
     fn change(&mut self, id: ConnectionId, change: Change, reply: Reply) {
-        let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
-        let changed = self
-            .grants
-            .change((id, reply), change, &fault, &mut self.ctx);
+        let changed = self.grants.change((id, reply), change, &mut self.ctx);
         match changed {
             Ok(None) => self.clients.await_disk(id),
             Ok(Some((status, body))) => {
@@ -537,12 +534,12 @@ impl Relay {
 
     /// Sets a stream's UDP clients by the tokens, but never its own source.
     pub(super) fn refresh_clients(&mut self, id: StreamId) {
-        let settings = &self.ctx.settings();
+        let (settings, socket) = (self.ctx.settings(), &self.ctx.rtp_socket);
         let reaches = |address: SocketAddr, transport| {
             let may_receive = settings.may_receive(address.ip().to_canonical());
-            may_receive && self.rtp_in.destination_fault(address, transport).is_none()
+            may_receive && socket.destination_fault(address, transport).is_none()
         };
-        if self.rtp_in.is_bound()
+        if socket.bound.is_some()
             && let Some(session) = self.streams.session(id)
             && let Some(clients) = self.grants.destinations(&session, reaches)
         {

@@ -40,14 +40,6 @@ pub enum UdpPort {
 /// State of RTP that no single stream owns.
 #[derive(Default)]
 pub(super) struct RtpIn {
-    /// Address of the RTP socket. `None`: there is none.
-    bound: Option<SocketAddr>,
-    /// Whether there is a socket for RTCP at the port above.
-    has_rtcp: bool,
-    /// Returns whether an address is this machine's. The shell sets it.
-    is_own: Option<fn(SocketAddr) -> bool>,
-    /// Joined groups to which `--rtp-to` allows no datagrams.
-    listened: Vec<IpAddr>,
     /// Streams with a source that sends datagrams, by the address or group that a token names.
     sources: HashMap<SocketAddr, StreamId>,
     /// First packets of senders. The second packet in sequence makes a sender the source.
@@ -77,9 +69,6 @@ pub(super) struct Known {
     /// Arrival time of its newest datagram.
     pub heard: Instant,
 }
-
-/// Refusal of a UDP client at the server's own address.
-const OWN_ADDRESS: &str = "this is the server's own RTP address, or its RTCP address, one port above; give the client's address";
 
 /// Time after its newest datagram at which a source counts as silent. Until then the server drops
 /// packets with another SSRC from its address, so an attacker must guess the SSRC.
@@ -148,30 +137,6 @@ pub(super) enum Came<'a> {
 }
 
 impl RtpIn {
-    /// Sets the address of the RTP socket.
-    pub fn set_bound(&mut self, bound: SocketAddr, settings: &Settings) {
-        self.bound = Some(bound);
-        let groups = settings.joins.iter().map(|join| join.group);
-        self.listened = groups
-            .filter(|group| !settings.may_receive(*group))
-            .collect();
-    }
-
-    /// Records that the port above the RTP socket's is bound for RTCP.
-    pub fn set_has_rtcp(&mut self) {
-        self.has_rtcp = true;
-    }
-
-    /// Sets the function that tells whether an address is this machine's.
-    pub fn set_own_addresses(&mut self, is_own: fn(SocketAddr) -> bool) {
-        self.is_own = Some(is_own);
-    }
-
-    /// Returns whether there is an RTP socket.
-    pub fn is_bound(&self) -> bool {
-        self.bound.is_some()
-    }
-
     /// Classifies a datagram, by its sender. Drops and counts a datagram that no stream takes.
     /// `known` returns the source of a stream.
     pub fn sort<'a>(
@@ -182,37 +147,13 @@ impl RtpIn {
         known: impl FnOnce(StreamId) -> Option<Known>,
         ctx: &mut Context,
     ) -> Came<'a> {
-        let came = self
-            .sender(from, port, &ctx.settings().joins)
+        let came = sender(from, port, ctx)
             .ok_or(Count::Stranger)
             .and_then(|sender| self.whose((sender, port), bytes, tokens, known, ctx.now()));
         came.unwrap_or_else(|dropped| {
             ctx.count(dropped, 1);
             Came::Nothing
         })
-    }
-
-    /// Returns the sender of a datagram at this socket. `None` if the datagram does not count.
-    /// Tokens cannot name the zone of an IPv6 address, so the zone is used only to detect the
-    /// server's own datagrams.
-    fn sender(&self, from: SocketAddr, port: UdpPort, joins: &[Join]) -> Option<Sender> {
-        let address = SocketAddr::new(from.ip(), from.port());
-        let UdpPort::Group(number) = port else {
-            let sender = Sender {
-                named: address,
-                from: address,
-            };
-            return (!address.ip().is_multicast()).then_some(sender);
-        };
-        let (join, bound) = (joins.get(number)?, self.bound?);
-        let is_other = join.source.is_some_and(|source| source != from.ip());
-        // What this server sends to the group itself comes back.
-        let is_own = from.port() == bound.port() && self.is_here(bound.ip(), from);
-        let sender = Sender {
-            named: SocketAddr::new(join.group, bound.port()),
-            from: address,
-        };
-        (!is_other && !is_own).then_some(sender)
     }
 
     /// Classifies a datagram of this sender. An error is the counter for the dropped datagram.
@@ -349,44 +290,29 @@ impl RtpIn {
         self.candidates
             .forget(|sender| gone.contains(&sender.named));
     }
+}
 
-    /// Returns why the server cannot send to this UDP client, if it cannot.
-    pub fn destination_fault(
-        &self,
-        address: SocketAddr,
-        transport: Transport,
-    ) -> Option<&'static str> {
-        let Some(bound) = self.bound else {
-            return Some(
-                "RTP is off here, so it would get nothing; start the server with --rtp=[::]:5004",
-            );
+/// Returns the sender of a datagram at this socket. `None` if the datagram does not count.
+/// Tokens cannot name the zone of an IPv6 address, so the zone is used only to detect the
+/// server's own datagrams.
+fn sender(from: SocketAddr, port: UdpPort, ctx: &Context) -> Option<Sender> {
+    let address = SocketAddr::new(from.ip(), from.port());
+    let UdpPort::Group(number) = port else {
+        let sender = Sender {
+            named: address,
+            from: address,
         };
-        let mut ports = transport.ports(address.port()).into_iter().flatten();
-        let rtcp = bound.port().checked_add(1).filter(|_| self.has_rtcp);
-        let is_own_port = ports.any(|port| port == bound.port() || Some(port) == rtcp);
-        let is_listened = || self.listened.contains(&address.ip().to_canonical());
-        if !is_reachable(bound, address.ip()) {
-            Some(
-                "the RTP socket has the other IP version and cannot reach it; start the server with --rtp=[::]:5004",
-            )
-        } else if is_own_port && self.is_here(bound.ip(), address) {
-            Some(OWN_ADDRESS)
-        } else if address.port() != bound.port() && is_listened() {
-            Some(
-                "--rtp-to does not allow sending to this group, and to receive it, give the port of --rtp",
-            )
-        } else {
-            None
-        }
-    }
-
-    /// Returns whether datagrams to an address arrive at a socket of this machine that is bound
-    /// there.
-    fn is_here(&self, bound: IpAddr, address: SocketAddr) -> bool {
-        let (bound, ip) = (bound.to_canonical(), address.ip().to_canonical());
-        let is_own = || self.is_own.is_some_and(|is_own| is_own(address));
-        ip == bound || (bound.is_unspecified() && (ip.is_loopback() || is_own()))
-    }
+        return (!address.ip().is_multicast()).then_some(sender);
+    };
+    let (join, bound) = (ctx.settings().joins.get(number)?, ctx.rtp_socket.bound?);
+    let is_other = join.source.is_some_and(|source| source != from.ip());
+    // What this server sends to the group itself comes back.
+    let is_own = from.port() == bound.port() && ctx.rtp_socket.is_here(bound.ip(), from);
+    let sender = Sender {
+        named: SocketAddr::new(join.group, bound.port()),
+        from: address,
+    };
+    (!is_other && !is_own).then_some(sender)
 }
 
 /// Returns whether a token that names this address is for MPEG-TS without RTP. `None` if no token
@@ -396,16 +322,6 @@ fn may_be_bare(tokens: &Tokens, named: SocketAddr) -> Option<bool> {
     sessions
         .map(|(_, transport)| transport == Transport::Bare)
         .reduce(|one, other| one || other)
-}
-
-/// Returns whether a socket with this address can send to the other: both need the same IP version,
-/// unless the socket takes both.
-fn is_reachable(bound: SocketAddr, address: IpAddr) -> bool {
-    match (bound.ip(), address.to_canonical()) {
-        (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => true,
-        (IpAddr::V6(bound), IpAddr::V4(_)) => bound.is_unspecified(),
-        (IpAddr::V4(_), IpAddr::V6(_)) => false,
-    }
 }
 
 #[cfg(test)]
@@ -859,9 +775,9 @@ mod tests {
     #[test]
     fn without_tokens_no_datagram_is_for_anybody() {
         let mut stage = Stage::new(&[]);
-        assert!(!stage.relay.rtp_in.is_bound());
+        assert!(!stage.relay.ctx.rtp_socket.bound.is_some());
         stage.relay.set_rtp(address("0.0.0.0:5004"));
-        assert!(stage.relay.rtp_in.is_bound());
+        assert!(stage.relay.ctx.rtp_socket.bound.is_some());
         for bytes in [&rtp(1, 7)[..], &[0x47; 188], b"x"] {
             assert_eq!(
                 sorted(&mut stage, "10.2.0.1:6000", UdpPort::Rtp, bytes, &[]),
@@ -886,45 +802,6 @@ mod tests {
                 (access_request.way, access_request.to, access_request.from),
                 (way, Some(named), Some(one))
             );
-        }
-    }
-
-    /// Where no datagram would arrive, nobody is a client.
-    #[test]
-    fn who_cannot_be_reached_or_would_be_heard_is_no_client() {
-        let none =
-            "RTP is off here, so it would get nothing; start the server with --rtp=[::]:5004";
-        let version = "the RTP socket has the other IP version and cannot reach it; start the server with --rtp=[::]:5004";
-        let own = OWN_ADDRESS;
-        let group = "--rtp-to does not allow sending to this group, and to receive it, give the port of --rtp";
-        for (bound, client, fault) in [
-            (None, "10.2.0.1:6000", Some(none)),
-            (Some("0.0.0.0:5004"), "10.2.0.1:6000", None),
-            (Some("0.0.0.0:5004"), "[2001:db8::1]:6000", Some(version)),
-            (Some("0.0.0.0:5004"), "[::ffff:10.2.0.1]:6000", None),
-            (Some("[::]:5004"), "10.2.0.1:6000", None),
-            (Some("[::]:5004"), "[2001:db8::1]:6000", None),
-            (Some("[2001:db8::9]:5004"), "[2001:db8::1]:6000", None),
-            (Some("[2001:db8::9]:5004"), "10.2.0.1:6000", Some(version)),
-            (Some("10.9.0.1:5004"), "10.9.0.1:5004", Some(own)),
-            (Some("10.9.0.1:5004"), "10.9.0.1:5005", None),
-            (Some("10.9.0.1:5004"), "127.0.0.1:5004", None),
-            (Some("0.0.0.0:5004"), "127.0.0.1:5004", Some(own)),
-            (Some("0.0.0.0:5004"), "127.0.0.1:5006", None),
-            (Some("0.0.0.0:5004"), "10.2.0.1:5004", None),
-            (Some("0.0.0.0:5004"), "239.1.2.3:5004", None),
-            (Some("0.0.0.0:5004"), "239.1.2.3:6000", Some(group)),
-            (Some("0.0.0.0:5004"), "239.1.2.4:6000", None),
-        ] {
-            let mut stage = Stage::new(&["--token-server=10.0.0.0/8", "--join=239.1.2.3"]);
-            if let Some(bound) = bound {
-                stage.relay.set_rtp(address(bound));
-            }
-            let rtp_in = &stage.relay.rtp_in;
-            for transport in [Transport::Bare, Transport::Rtp(None)] {
-                let found = rtp_in.destination_fault(address(client), transport);
-                assert_eq!(found, fault, "{bound:?} {client}");
-            }
         }
     }
 
