@@ -165,7 +165,7 @@ impl Clients {
                 let refusal = Refusal::new(Status::RequestTimeout, reason);
                 self.refuse(id, &refusal, ctx.unread_reply(), ctx);
             }
-            Phase::Waiting(_) => return self.end_wait(id),
+            Phase::Waiting(_) => return self.end_wait(id).map(ClientEvent::Waited),
             Phase::OriginRequest(_) => self.give_up_asking(id, OriginError::TimedOut, ctx),
             Phase::EventReader(_) => self.comment(id, ctx),
             Phase::PendingCall(job_id) => return Some(ClientEvent::TimedOut(*job_id)),

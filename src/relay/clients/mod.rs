@@ -44,8 +44,7 @@ pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
 use request::Payload;
 use source::Source;
-use wait_queue::Waiting;
-pub(super) use wait_queue::{WaitFor, WaitOutcome};
+pub(super) use wait_queue::{WaitFor, WaitOutcome, Waiting};
 pub(super) use writing::Due;
 
 use crate::gate::{Digest, SessionId};
@@ -210,16 +209,7 @@ pub(super) enum ClientEvent {
     /// A viewer has to be disconnected.
     Cut(CutReason),
     /// A viewer has waited: too long, or until its outcome is known.
-    Waited {
-        session: SessionId,
-        /// The part of the session that it asked for.
-        view: View,
-        reply: Reply,
-        /// It has waited in vain until its deadline.
-        is_late: bool,
-        /// Why no origin has the session, if that is the reason.
-        fault: Option<OriginError>,
-    },
+    Waited(Waiting),
     /// The job of a call has taken too long.
     TimedOut(JobId),
 }
