@@ -119,7 +119,8 @@
 //!
 //! - `relay::Relay::read_ahead` takes the next client of that list,
 //! - `relay::clients::reading::Clients::next_ahead` ends its wait,
-//! - `relay::requests::Relay::act` decides about it anew, and calls `watch` as above.
+//! - `relay::requests::Relay::act` handles the end of the wait,
+//! - `relay::requests::Relay::decide_waited` decides about it anew, and calls `watch` as above.
 //!
 //! # The life of a hand-over
 //!
