@@ -89,6 +89,19 @@ mod tests {
         text.parse().expect("an address")
     }
 
+    /// Adds a token with this client. Returns the status and the answer.
+    fn add(stage: &mut Stage, client: &str) -> (u16, String) {
+        let call = stage.client(&format!(
+            "POST /api/add-token?type=rtp-udp&sessionid=a&udp-clients={client} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ));
+        let text = stage.text(call);
+        let status = text
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        (status.expect("a status"), text)
+    }
+
     /// Where no datagram would arrive, nobody is a client.
     #[test]
     fn who_cannot_be_reached_or_would_be_heard_is_no_client() {
@@ -126,5 +139,43 @@ mod tests {
                 assert_eq!(found, fault, "{bound:?} {client}");
             }
         }
+    }
+
+    /// What is sent there would come back, and be taken for a source's.
+    #[test]
+    fn no_address_of_this_machine_is_a_client_at_the_servers_udp_ports() {
+        let own = OWN_ADDRESS;
+        for (bound, client, is_refused) in [
+            ("0.0.0.0:5004", "10.9.0.7:5004", true),
+            ("0.0.0.0:5004", "127.0.0.1:5004", true),
+            ("0.0.0.0:5004", "10.9.0.7:5005", true),
+            ("0.0.0.0:5004", "10.9.0.8:5005", false),
+            ("0.0.0.0:5004", "10.9.0.7:5006", false),
+            ("[::]:5004", "127.0.0.1:5005", true),
+            ("10.9.0.7:5004", "10.9.0.7:5005", true),
+            ("10.9.0.6:5004", "10.9.0.7:5005", false),
+            ("0.0.0.0:5004", "10.9.0.8:5004", false),
+            ("[::]:5004", "10.9.0.7:5004", true),
+            ("[::]:5004", "[::ffff:10.9.0.7]:5004", true),
+            ("[::]:5004", "[::1]:5004", true),
+            ("10.9.0.7:5004", "10.9.0.7:5004", true),
+            // Another program's socket.
+            ("10.9.0.6:5004", "10.9.0.7:5004", false),
+        ] {
+            let mut stage = Stage::new(&["--token-server=10.0.0.0/8"]);
+            stage.relay.set_rtp(bound.parse().expect("an address"));
+            let is_own =
+                |address: SocketAddr| address.ip().to_canonical() == IpAddr::from([10, 9, 0, 7]);
+            stage.relay.set_own_addresses(is_own);
+            stage.relay.set_has_rtcp();
+            let (status, text) = add(&mut stage, client);
+            assert_eq!(status, if is_refused { 400 } else { 201 }, "{client}");
+            assert_eq!(text.contains(own), is_refused, "{client}");
+        }
+        // Where another program has the port above, that is no address of the server's.
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/8"]);
+        stage.relay.set_rtp(address("0.0.0.0:5004"));
+        assert_eq!(add(&mut stage, "127.0.0.1:5005").0, 201);
+        assert_eq!(add(&mut stage, "127.0.0.1:5004").0, 400);
     }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Caller, Change, Done, Fault, Grants};
+use super::{Caller, Change, Done, Grants};
 use crate::gate::{Addition, Entry, Record};
 use crate::http::{Refusal, Status, quoted};
 use crate::relay::context::Context;

@@ -4,7 +4,7 @@
 //! server is down would make it valid again. So the time is written to the disk whenever a token
 //! expires.
 
-use super::{Fault, Grants};
+use super::Grants;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::Owner;
