@@ -56,8 +56,6 @@ use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
 use crate::relay::event::Event;
 use crate::relay::lists::{PeerRequest, Share};
-use crate::relay::origin_error::OriginError;
-use crate::relay::view::View;
 use crate::relay::{ConnectionId, PullId, RETRY_AFTER_SECONDS, StreamId};
 use crate::slots::Slots;
 use reading::Reading;

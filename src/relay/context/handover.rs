@@ -65,7 +65,8 @@ impl Context {
         must(cuts.fit(), || {
             "more viewers were cut than can be".to_owned()
         })?;
-        self.counts.go_on_from(Counts { cuts, ..counts });
+        self.counts.go_on_from(counts);
+        self.counts.cuts = cuts;
         Ok(())
     }
 }
