@@ -34,7 +34,7 @@ use crate::remux::{MediaError, Remuxer, Target};
 use crate::stream::{End, StreamBuffer, Told};
 
 /// Bytes of the shared output buffer that stay allocated.
-const ROOM_BYTES: usize = 256 * 1024;
+pub(super) const ROOM_BYTES: usize = 256 * 1024;
 
 /// A new stream reads this fraction of `--buffer` at once. It is more than a block.
 const BEGIN_PART: usize = 8;
@@ -362,6 +362,7 @@ impl Streams {
                 }
             }
         }
+        self.remuxed.shrink_to(ROOM_BYTES);
     }
 
     /// Appends the output of a piece to a remuxed stream.
@@ -375,7 +376,6 @@ impl Streams {
         self.work += fed.work;
         self.give(id, &out, ctx);
         out.clear();
-        out.shrink_to(ROOM_BYTES);
         self.remuxed = out;
         let stream = self
             .streams
