@@ -69,12 +69,21 @@ pub struct Row<'a> {
 #[derive(Serialize)]
 pub struct RowWithHistory<'a> {
     #[serde(flatten)]
-    row: Row<'a>,
+    pub row: Row<'a>,
     history: &'a VecDeque<Sample>,
 }
 
 /// What a stream carries, as far as it is known. It is looked for only when a row is written.
 struct Tracks<'a>(&'a Stream);
+
+impl Row<'_> {
+    /// Returns whether many bytes of the stream are read when the row is written.
+    pub fn is_costly(&self) -> bool {
+        let Tracks(stream) = self.tracks;
+        let bytes = stream.buffer.newest() - stream.buffer.oldest();
+        stream.tracks.get().is_none() && bytes > GO_BYTES as u64
+    }
+}
 
 impl Serialize for Tracks<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
