@@ -50,8 +50,7 @@ fn an_hour_of_figures_and_a_search_for_tracks_are_bounded() {
     let tag = |body: &[u8]| {
         let length = (body.len() as u32).to_be_bytes();
         let whole = (body.len() as u32 + 11).to_be_bytes();
-        let parts = [&[9], &length[1..], &[0; 7], body, &whole];
-        parts.concat()
+        [&[9][..], &length[1..], &[0; 7], body, &whole].concat()
     };
     let picture = [&b"\x17\x01\0\0\0\0\x06\xdd\xd0\x65"[..], &vec![7; 449_999]].concat();
     let setup = b"\x17\0\0\0\0\x01\x42\0\x1e\xff\xe1\0\x04\x67\x42\0\x1e\x01\0\x02\x68\xce";
