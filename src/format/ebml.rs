@@ -81,10 +81,14 @@ pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
     (value != mask).then_some(value)
 }
 
-/// Returns the elements in a whole body, as far as they are well-formed.
+/// Most elements of a body that are read. Files have fewer than a hundred. Many small ones cost more
+/// than their bytes.
+const ELEMENTS_MAX: usize = 4096;
+
+/// Returns the elements in a whole body, as far as they are well-formed, up to a maximum.
 pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut rest = body;
-    std::iter::from_fn(move || {
+    let each = std::iter::from_fn(move || {
         let Read::Whole(head) = head(rest) else {
             return None;
         };
@@ -92,7 +96,8 @@ pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
         let (element, behind) = rest.get(head.bytes()..)?.split_at_checked(size)?;
         rest = behind;
         Some((head.id, element))
-    })
+    });
+    each.take(ELEMENTS_MAX)
 }
 
 /// Returns the bodies of the first elements with these identifiers in a whole body, in one pass.
@@ -242,6 +247,8 @@ mod tests {
         }
         assert_eq!(elements(&[0xec, 0xff, 1]).count(), 0, "of an unknown size");
         assert_eq!(elements(&[0xec, 0x80, 0, 0]).count(), 1, "then no element");
+        let many = [0xec, 0x80].repeat(2 * ELEMENTS_MAX);
+        assert_eq!(elements(&many).count(), ELEMENTS_MAX);
     }
 
     #[test]

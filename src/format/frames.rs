@@ -58,8 +58,9 @@ const HEAD_BYTES: usize = 6;
 
 const TAG_HEAD_BYTES: usize = 10;
 
-/// Bytes that look like heads and are none, at most, in one look of a walker.
-const HEADS_AT_ONCE: usize = 16;
+/// Bytes that look like heads and are none, at most, in one look of a walker. Each costs some looks
+/// of other walkers, because several heads in a row are read.
+const HEADS_AT_ONCE: usize = 8;
 
 /// A frame may be marked as statistics up to this position.
 const STATISTICS_BYTES: usize = 40;

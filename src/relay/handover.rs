@@ -7,7 +7,6 @@
 //!   begin               once, when a successor comes
 //!   copy_client         ── unread input, answers ─▶ Successor::copy       again and again
 //!   (it stops)
-//!   close_rtmp          their state is not handed over
 //!   is_quiet?           until no change is being written to the disk
 //!   media, media_bytes  ── newer bytes ───────────▶ Successor::media      once
 //!   hand_over           ── records ───────────────▶ Successor::hear       as they are made
@@ -31,7 +30,8 @@
 //!
 //! Connections that [`hand_over`] does not return stay with the old process until it has served
 //! them: calls that wait for other relays' lists, and for a change that is being written to the disk
-//! (none if the core [`is_quiet`]).
+//! (none if the core [`is_quiet`]). Connections by RTMP are closed by [`let_go`]. Their sources are
+//! lost for the new process, and publish there again.
 
 use std::ops::Range;
 
@@ -111,13 +111,6 @@ pub fn uncopied_bytes(relay: &mut Relay) -> usize {
     ids.into_iter().map(of).sum()
 }
 
-/// Closes all connections by RTMP: their sources break here, and come back to the successor.
-pub fn close_rtmp(relay: &mut Relay, now: Instant) {
-    relay.ctx.set_now(now);
-    relay.clients.close_rtmp(&mut relay.ctx);
-    relay.dispatch_events();
-}
-
 /// Whether no change is on its way to the disk.
 pub fn is_quiet(relay: &Relay) -> bool {
     relay.grants.is_quiet()
@@ -159,6 +152,7 @@ pub fn let_go(relay: &mut Relay, going: &[ConnectionId]) {
     let ctx = &mut relay.ctx;
     relay.clients.let_go(going, ctx);
     relay.streams.let_go(ctx);
+    relay.clients.close_rtmp(ctx);
     relay.fetch.let_go(ctx);
     relay.rtp_in.let_go();
 }
@@ -356,6 +350,13 @@ impl RelayState {
             let job_id = relay.lists.resolve(id, reply, add, ctx);
             relay.clients.await_ticket(id, job_id, ctx);
         }
+        for (id, source) in relay.streams.sources_by_rtmp() {
+            let reason = "the connection broke";
+            relay
+                .streams
+                .source_lost(id, source, reason, &mut relay.ctx);
+        }
+        relay.dispatch_events();
         agree(&mut relay)?;
         let feeds: Vec<(StreamId, StreamSource)> = relay.streams.feeds().collect();
         for (id, feed) in feeds {

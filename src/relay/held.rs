@@ -4,6 +4,7 @@
 use super::{CONNECTIONS_BEYOND_MAX, SEATS_MAX, Settings};
 use crate::events;
 use crate::format::splice::Splicer;
+use crate::remux::TRACKS_BYTES_MAX;
 
 /// For each connection, besides its head: its entries in tables, and its answers.
 const CONNECTION_BYTES: usize = 85 * 1024;
@@ -11,6 +12,9 @@ const CONNECTION_BYTES: usize = 85 * 1024;
 const ANSWERED_CLIENT_BYTES: usize = 640;
 /// For each stream, besides `--buffers`.
 pub(super) const GRANTED_BYTES: usize = 192 * 1024;
+/// For each stream: its titles, what its source says about its station, its tracks, and an hour of
+/// its bit rate and viewers.
+const ABOUT_BYTES: usize = 20 * 1024;
 /// For each stream with RTP: packets that came early, datagrams on their way, what corrections are
 /// made of.
 pub(super) const RTP_BYTES: usize = 1536 * 1024;
@@ -50,6 +54,7 @@ impl Settings {
             + FIRST_PACKETS_BYTES
             + self.tokens_bytes_max()
             + EVENTS_BYTES
+            + TRACKS_BYTES_MAX
             + self.peers.len() * PEER_BYTES
             + OTHER_BYTES
     }
@@ -64,6 +69,7 @@ impl Settings {
         };
         let each = limits.stream.held_beside_buffer_max()
             + GRANTED_BYTES
+            + ABOUT_BYTES
             + RTP_BYTES
             + udp_clients * UDP_CLIENT_BYTES
             + splicer;
@@ -101,6 +107,7 @@ mod tests {
             // Events: 3.1 MiB.
             + 3 * MIB
             + 64 * KIB
+            + TRACKS_BYTES_MAX
             + 15 * MIB;
         assert_eq!(settings.held_bytes_max(), expected, "nothing");
         let connections = CONNECTIONS_BEYOND_MAX + 10;
@@ -132,7 +139,7 @@ mod tests {
             (
                 "3 streams",
                 |it| it.limits.streams_max = 3,
-                3 * (beside + 192 * KIB + 1536 * KIB + 5 * 64),
+                3 * (beside + 192 * KIB + 20 * KIB + 1536 * KIB + 5 * 64),
             ),
             (
                 "streams are held",

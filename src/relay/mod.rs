@@ -340,9 +340,13 @@ impl Relay {
     pub fn expire(&mut self, now: Instant) {
         self.ctx.set_now(now);
         // Each deadline is handled once in a turn. A deadline that is set to the past waits for the
-        // next turn, and so do the deadlines beyond the maximum.
+        // next turn, and so do the deadlines beyond the maximum. Packets that waited for others may
+        // cost as much as those that are read.
         self.ctx.call_due(DUE_PER_TURN_MAX);
-        while let Some(owner) = self.ctx.next_called() {
+        self.clients.begin_go(0);
+        while self.clients.cost_of_go() < READ_COST_MAX
+            && let Some(owner) = self.ctx.next_called()
+        {
             match owner {
                 Owner::Connection(id) => {
                     let is_slowed = |stream| self.streams.take_slowed(stream);
@@ -365,6 +369,7 @@ impl Relay {
             }
             self.dispatch_events();
         }
+        self.ctx.timers.end_turn();
     }
 
     /// Shuts down: accepts no clients, ends the sources, and sends buffered media to viewers.

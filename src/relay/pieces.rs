@@ -6,7 +6,7 @@ use super::clients::Clients;
 use super::context::Context;
 use super::grants::Grants;
 use super::lists::Lists;
-use super::streams::Streams;
+use super::streams::{Row, Streams};
 use super::viewers::Known;
 use crate::gate::Detailed;
 
@@ -32,14 +32,17 @@ pub(super) fn write_piece(
         let block = || lists.next_block(collecting?);
         let tokens = grants.rows(after);
         match rows {
-            Rows::Tokens => listing.piece(tokens, block),
+            Rows::Tokens => listing.piece(tokens, |_| false, block),
             Rows::Details => {
                 let tokens = tokens.map(|(mark, tuple)| (mark, Detailed(tuple)));
-                listing.piece(tokens, block)
+                listing.piece(tokens, |_| false, block)
             }
-            Rows::Streams => listing.piece(streams.rows(after, ctx), block),
-            Rows::Histories => listing.piece(streams.rows_with_history(after, ctx), block),
-            Rows::Viewers(_) => listing.piece(viewers.into_iter(), block),
+            Rows::Streams => listing.piece(streams.rows(after, ctx), Row::is_costly, block),
+            Rows::Histories => {
+                let rows = streams.rows_with_history(after, ctx);
+                listing.piece(rows, |row| row.row.is_costly(), block)
+            }
+            Rows::Viewers(_) => listing.piece(viewers.into_iter(), |_| false, block),
         }
     });
     if let Some(piece) = piece {

@@ -9,7 +9,7 @@ use super::clients::{Clients, DueToReader, Snapshot};
 use super::context::Context;
 use super::grants::Grants;
 use super::server_event::{begin_unit, end_unit};
-use super::streams::Streams;
+use super::streams::{Row, Streams};
 use super::viewer_id::Mark;
 use super::viewers::Known;
 use crate::gate::{Detailed, SessionId, Tuple};
@@ -50,7 +50,7 @@ fn piece(
             let rows = grants
                 .rows(after)
                 .map(|(mark, tuple)| (mark, of_session(tuple).then_some(Detailed(tuple))));
-            let mark = write_rows(&mut text, "token", rows);
+            let mark = write_rows(&mut text, "token", rows, |_| false);
             (Rows::Details, mark, Some(Rows::Streams))
         }
         Rows::Streams | Rows::Histories => {
@@ -59,7 +59,7 @@ fn piece(
                 let is_shown = rations.reports_stream(row.id) && of.is_none_or(|of| row.is_of(of));
                 (mark, is_shown.then_some(row))
             });
-            let mark = write_rows(&mut text, "stream", rows);
+            let mark = write_rows(&mut text, "stream", rows, Row::is_costly);
             (Rows::Streams, mark, Some(Rows::Viewers(None)))
         }
         Rows::Viewers(_) => {
@@ -87,13 +87,15 @@ fn write_rows<R: Serialize>(
     text: &mut Vec<u8>,
     name: &str,
     rows: impl Iterator<Item = (Mark, Option<R>)>,
+    is_costly: impl Fn(&R) -> bool,
 ) -> Option<Mark> {
-    let mut last = None;
+    let (mut last, mut was_costly) = (None, false);
     for (looks, (mark, row)) in rows.enumerate() {
-        if text.len() >= PIECE_BYTES || looks >= LOOKS_MAX {
+        if text.len() >= PIECE_BYTES || looks >= LOOKS_MAX || was_costly {
             return last;
         }
         if let Some(row) = row {
+            was_costly |= is_costly(&row);
             begin_unit(text, name, None);
             end_unit(text, &row);
         }

@@ -90,6 +90,11 @@ impl Timers {
         self.called.pop_first().map(|(_, owner)| owner)
     }
 
+    /// Ends a turn. The owners that it has not called are called in the next one.
+    pub fn end_turn(&mut self) {
+        self.due.append(&mut self.called);
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.due.len() + self.called.len()

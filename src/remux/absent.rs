@@ -21,6 +21,8 @@ impl Target {
     }
 }
 
+pub const TRACKS_BYTES_MAX: usize = 0;
+
 /// Nothing is known of any track.
 #[derive(Clone, serde::Serialize)]
 pub enum TrackInfo {}

@@ -28,7 +28,7 @@ mod write;
 
 pub use medium::{Codec, MediaError, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 
-pub use probe::{TrackInfo, tracks};
+pub use probe::{TRACKS_BYTES_MAX, TrackInfo, tracks};
 pub use remuxer::Remuxer;
 #[cfg(feature = "handover")]
 pub use remuxer::RemuxerState;
@@ -42,10 +42,15 @@ use mp4::Mp4;
 use mpegts::MpegTs;
 use packets::Handler;
 
+/// Work of a byte of MPEG-TS beside that of units: PES packets are searched for units.
+const TRANSPORT_WORK: usize = 4;
+
 /// Reader of one stream.
 pub struct Reader {
     container: Container,
     window: Window,
+    /// Work since [`Reader::take_work`], beside that of the window.
+    work: usize,
     /// Offset of the next byte.
     offset: u64,
 }
@@ -73,6 +78,7 @@ impl Reader {
         Some(Reader {
             container,
             window: Window::default(),
+            work: 0,
             offset: 0,
         })
     }
@@ -85,7 +91,10 @@ impl Reader {
             Container::Flv(reader) => walk(&mut **reader, window, bytes, offset, sink),
             Container::Matroska(reader) => walk(&mut **reader, window, bytes, offset, sink),
             Container::Mp4(reader) => walk(&mut **reader, window, bytes, offset, sink),
-            Container::MpegTs(reader) => reader.feed(bytes, offset, sink),
+            Container::MpegTs(reader) => {
+                self.work += TRANSPORT_WORK * bytes.len();
+                reader.feed(bytes, offset, sink)
+            }
         }
     }
 
@@ -97,9 +106,9 @@ impl Reader {
         }
     }
 
-    /// Returns the work since the last call for bytes that made no unit ([`ReaderEvent::work`]).
+    /// Returns the work since the last call, beside that of events ([`ReaderEvent::work`]).
     pub fn take_work(&mut self) -> usize {
-        self.window.take_work()
+        self.window.take_work() + std::mem::take(&mut self.work)
     }
 
     /// Returns how far the current times of the stream are moved, in nanoseconds.

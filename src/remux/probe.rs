@@ -9,6 +9,8 @@ use crate::format::Format;
 
 /// Most bytes that are read: a large key frame and some pictures. A longer unit ends the search.
 const BYTES_MAX: usize = 512 * 1024;
+/// Most bytes that are held while a stream is read.
+pub const TRACKS_BYTES_MAX: usize = Reader::held_bytes_max(BYTES_MAX);
 /// Pictures by which the frame rate is known.
 const PICTURES: u32 = 12;
 /// Longest name of a codec in letters, if the container names it.

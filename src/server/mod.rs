@@ -72,7 +72,8 @@ use udp::Udp;
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 const WRITES_PER_TURN_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
-const READ_BUFFER_BYTES: usize = 256 * 1024;
+/// Room for any datagram. More bytes of a source at once could cost more than a turn may.
+const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// Without free file descriptors, accepting is tried again after this time, or when a client
 /// leaves.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);

@@ -39,6 +39,49 @@ fn streams_that_have_ended_are_bounded_too() {
     hall.turn(Duration::ZERO);
 }
 
+/// The sum for operators has a term for an hour of a stream's figures, and one for the reader that
+/// finds tracks.
+#[test]
+#[cfg(feature = "remux")]
+fn an_hour_of_figures_and_a_search_for_tracks_are_bounded() {
+    let mut hall = Hall::new(&["--buffer=4M"]);
+    let head = b"PUT /stream/one HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n";
+    let source = hall.connect(HOST, usize::MAX, head);
+    let tag = |body: &[u8]| {
+        let length = (body.len() as u32).to_be_bytes();
+        let whole = (body.len() as u32 + 11).to_be_bytes();
+        [&[9][..], &length[1..], &[0; 7], body, &whole].concat()
+    };
+    let picture = [&b"\x17\x01\0\0\0\0\x06\xdd\xd0\x65"[..], &vec![7; 449_999]].concat();
+    let setup = b"\x17\0\0\0\0\x01\x42\0\x1e\xff\xe1\0\x04\x67\x42\0\x1e\x01\0\x02\x68\xce";
+    let header = b"FLV\x01\x01\0\0\0\x09\0\0\0\0";
+    let media = [&header[..], &tag(setup), &tag(&picture)].concat();
+    hall.send(source, &media);
+    hall.turns(40, Duration::from_secs(1));
+    let before = meter::held();
+    meter::take_peak();
+    let call = b"GET /api/list-streams HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let caller = hall.connect([127, 0, 0, 1], usize::MAX, call);
+    hall.turns(2, Duration::ZERO);
+    let more = meter::take_peak() - before;
+    let connection = CONNECTION_BYTES_MAX;
+    assert!(more > 900_000, "the picture is read: {more}");
+    assert!(
+        more <= tollgate::remux::TRACKS_BYTES_MAX + connection,
+        "{more}"
+    );
+    hall.leave(caller);
+    let before = meter::held();
+    for _ in 0..400 {
+        hall.send(source, b"x");
+        hall.turn(Duration::from_secs(10));
+    }
+    let more = meter::held() - before;
+    assert!((4_000..20 << 10).contains(&more), "{more}");
+    hall.leave_all();
+    hall.turn(Duration::ZERO);
+}
+
 /// What a call does to a session does not grow with its streams that drain: they have nothing for
 /// UDP clients.
 #[test]

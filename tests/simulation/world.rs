@@ -30,7 +30,7 @@ use super::wire::{Edge, Socket, Wire};
 mod succession;
 
 /// What the shell reads at once, and how much it does in a turn.
-const READ_BUFFER_BYTES: usize = 256 * 1024;
+const READ_BUFFER_BYTES: usize = 64 * 1024;
 const WRITES_PER_TURN_MAX: usize = 256;
 /// Without a byte of a source. In a calm world a turn takes a tenth of a millisecond: longer than
 /// any call that nobody answers.

@@ -57,9 +57,9 @@ pub struct MpegTs {
     told_shape: (usize, usize),
     /// Continuity counter of the video's last packet.
     counter: u8,
-    /// Number of packets with tables since [`MpegTs::take_work`].
+    /// Work since [`MpegTs::take_work`].
     #[cfg_attr(feature = "handover", serde(skip))]
-    table_packets: usize,
+    work: usize,
     /// Whether the newest join point is a scrambled packet.
     is_scrambled: bool,
     /// PES packets beside the video that have begun and are not whole.
@@ -94,10 +94,12 @@ impl Default for Arrival {
 const SOUND_ONLY_TICKS: i64 = 4 * MediaTime::TICKS_PER_SECOND as i64;
 /// Smallest distance between join points of sound.
 const AUDIO_SPACING: u64 = 1024;
-/// Longest stretch without a packet. After it the stream is no transport stream any more.
 /// Work of a packet with tables: they have checksums, a packet may have eleven, and each may change
 /// the header.
 const TABLE_WORK: usize = 2048;
+/// Work of a byte in which a picture is searched.
+const SEARCH_WORK: usize = 8;
+/// Longest stretch without a packet. After it the stream is no transport stream any more.
 pub(crate) const OUT_OF_STEP_BYTES_MAX: u64 = 64 * 1024;
 
 impl MpegTs {
@@ -123,7 +125,7 @@ impl MpegTs {
 
     /// Returns the work since the last call.
     pub fn take_work(&mut self) -> usize {
-        TABLE_WORK * std::mem::take(&mut self.table_packets)
+        std::mem::take(&mut self.work)
     }
 
     /// Returns the header in force.
@@ -196,7 +198,7 @@ impl MpegTs {
         packet: Packet<'_>,
         findings: &mut Findings<'_>,
     ) -> Result<(), Unsupported> {
-        self.table_packets += 1;
+        self.work += TABLE_WORK;
         let video = self.tables.streams().video;
         let had_streams = !self.tables.streams().is_empty();
         if !self.tables.read(packet)? {
@@ -278,6 +280,7 @@ impl MpegTs {
             // The previous PES packet had no picture. Its mark belongs to this one.
             let was_marked = self.search.take().is_some_and(|search| search.is_marked());
             if is_readable && (codec.is_read() || !self.has_indicator) {
+                self.work += SEARCH_WORK * packet.payload().len();
                 let is_marked = has_flag || was_marked;
                 self.search = Some(Search::begin(
                     codec,
@@ -291,6 +294,7 @@ impl MpegTs {
                 return Some((at, packet.counter()));
             }
         } else if let Some(search) = &mut self.search {
+            self.work += SEARCH_WORK * packet.payload().len();
             search.feed(packet.payload(), sets);
         }
         let (is_join, begin, counter) = self.search.as_ref()?.verdict()?;

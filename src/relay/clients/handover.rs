@@ -2,7 +2,7 @@
 //! counters again from them.
 //!
 //! A client stays with this process if only this process can answer it: a client that waits for
-//! peers' lists, or for a change that is being written to the disk.
+//! peers' lists, or for a change that is being written to the disk. So does a client of RTMP.
 
 use super::admissions::seat_time;
 use super::connection::Connection;
@@ -126,11 +126,8 @@ impl Clients {
         let goes = |id: &ConnectionId| {
             let connection = self.connections.get_mut(*id);
             let told = |connection: &mut Connection| {
-                if connection
-                    .phase
-                    .job_id()
-                    .is_some_and(|job_id| !is_told(job_id))
-                {
+                let job_id = connection.phase.job_id();
+                if connection.is_rtmp || job_id.is_some_and(|job_id| !is_told(job_id)) {
                     return false;
                 }
                 connection.is_within_head =

@@ -49,20 +49,23 @@ impl ListResponse {
 
     /// Returns the next piece of the array, which is not empty, and whether it is the last. `rows`:
     /// the rows behind [`ListResponse::after`], with their marks; rows of one mark stay together.
-    /// `block` takes the next block of other relays' rows, each with the comma before it.
+    /// `is_costly`: whether writing a row takes as long as a whole piece. `block` takes the next block of other relays' rows, each with the comma before it.
     pub fn piece<R: Serialize>(
         &mut self,
         rows: impl Iterator<Item = (Mark, R)>,
+        is_costly: impl Fn(&R) -> bool,
         block: impl FnOnce() -> Option<Vec<u8>>,
     ) -> (Vec<u8>, bool) {
         let mut piece = Vec::new();
         if !self.is_own_over {
+            let mut was_costly = false;
             for (count, (mark, row)) in rows.enumerate() {
-                let is_full = piece.len() >= PIECE_BYTES || count >= PIECE_ROWS;
+                let is_full = piece.len() >= PIECE_BYTES || count >= PIECE_ROWS || was_costly;
                 if is_full && mark != self.after {
                     return (piece, false);
                 }
                 piece.push(if self.has_rows { b',' } else { b'[' });
+                was_costly |= is_costly(&row);
                 // Rows are structs of strings and numbers, which have no way to fail.
                 let _ = serde_json::to_writer(&mut piece, &row);
                 self.has_rows = true;
@@ -139,7 +142,7 @@ mod tests {
             let rows = marks.iter().filter(|mark| (0, **mark) > after);
             let rows = rows.map(|mark| ((0, *mark), format!("{mark}{}", "x".repeat(bytes))));
             let block = || blocks.next().map(|block| block.as_bytes().to_vec());
-            let (piece, is_last) = listing.piece(rows, block);
+            let (piece, is_last) = listing.piece(rows, |_| false, block);
             assert!(!piece.is_empty(), "an empty chunk would be the last");
             pieces.push(String::from_utf8(piece).expect("JSON"));
             if is_last {

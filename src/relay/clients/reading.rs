@@ -15,14 +15,14 @@ use crate::http::Part;
 use crate::relay::context::Context;
 use crate::relay::{Action, ConnectionId, StreamId};
 
-/// Maximal cost of reading in a turn of the loop. The unit is the cost of a byte of media: some
-/// nanoseconds.
-pub const READ_COST_MAX: usize = 1024 * 1024;
+/// Maximal cost of reading new input in a turn of the loop, and of reading on. The unit is the cost
+/// of a byte of media: at most some nanoseconds.
+pub const READ_COST_MAX: usize = 512 * 1024;
 /// Maximal cost of reading pipelined input in a turn. It is lower, because these clients can wait.
-pub const AHEAD_COST_MAX: usize = READ_COST_MAX / 4;
+pub const AHEAD_COST_MAX: usize = READ_COST_MAX / 2;
 /// Maximal cost of reading datagrams in a turn. A source that begins or ends costs as much as a
 /// head.
-pub const DATAGRAMS_COST_MAX: usize = READ_COST_MAX / 4;
+pub const DATAGRAMS_COST_MAX: usize = READ_COST_MAX / 2;
 
 /// Maximal number of heads in one read of a client.
 const HEADS_AT_ONCE_MAX: usize = 2;

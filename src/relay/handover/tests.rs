@@ -319,3 +319,40 @@ fn more_streams_than_may_run_are_not_taken_over() {
         }
     }
 }
+
+/// If nobody takes over, a publisher by RTMP goes on. A successor has its stream without a source.
+#[cfg(feature = "rtmp")]
+#[test]
+fn a_publisher_by_rtmp_stays_until_another_has_taken_over() {
+    let options = ["--rtmp=127.0.0.1:1935", "--hold=60"];
+    let mut stage = Stage::new(&options);
+    let sent = include_bytes!("../../../tests/rtmp/ffmpeg.rtmp");
+    let peer = "10.0.0.9:9".parse().expect("an address");
+    let id = stage.relay.accepted_rtmp(peer, stage.now).expect("room");
+    let (first, rest) = sent.split_at(sent.len() / 2);
+    first
+        .chunks(4096)
+        .for_each(|piece| _ = stage.send(id, piece));
+    let viewer = stage.viewer("demo");
+    let had = stage.media(viewer).0.len();
+    let (_, going) = tell(&mut stage, &options);
+    assert!(!going.contains(&id) && going.contains(&viewer));
+    rest.chunks(4096)
+        .for_each(|piece| _ = stage.send(id, piece));
+    assert!(stage.media(viewer).0.len() > had + 1000);
+    let (successor, going) = tell(&mut stage, &options);
+    let (relay, _) = successor.take_over().expect("it fits");
+    let mut old = std::mem::replace(&mut stage.relay, relay);
+    stage.relay.check();
+    assert!(
+        stage
+            .relay
+            .streams
+            .feeds()
+            .all(|(_, feed)| feed.connection().is_none())
+    );
+    assert!(stage.relay.clients.has(viewer), "it is held");
+    let_go(&mut old, &going);
+    old.check();
+    assert_eq!((old.clients.len(), old.streams.len()), (0, 0));
+}

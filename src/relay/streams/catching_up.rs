@@ -15,6 +15,7 @@
 
 use super::Streams;
 use super::remux_target::{GO_BYTES, GO_WORK, LARGER, PIECE_BYTES, READ_PER_BYTE};
+use super::remuxed::ROOM_BYTES;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::event::Event;
@@ -75,6 +76,7 @@ impl Streams {
         {
             bytes_left -= bytes;
         }
+        self.remuxed.shrink_to(ROOM_BYTES);
     }
 
     /// Reads one piece of the original's buffer. Returns its length; `None`: the stream is not

@@ -293,6 +293,15 @@ impl Streams {
     pub fn feeds(&self) -> impl Iterator<Item = (StreamId, StreamSource)> {
         self.streams.iter().map(|(id, stream)| (id, stream.source))
     }
+
+    /// Returns the streams whose sources publish over RTMP.
+    pub fn sources_by_rtmp(&self) -> Vec<(StreamId, StreamSource)> {
+        let by_rtmp = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.is_by_rtmp && stream.source.connection().is_some());
+        by_rtmp.map(|(id, stream)| (id, stream.source)).collect()
+    }
 }
 
 impl Stream {

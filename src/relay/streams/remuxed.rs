@@ -35,7 +35,7 @@ use crate::stream::{End, StreamBuffer, Told};
 
 /// Bytes of the shared output buffer that stay allocated: a fragment of MP4 of 16 Mbit/s. Larger
 /// ones take new pages from the kernel each time.
-const ROOM_BYTES: usize = 1024 * 1024;
+pub(super) const ROOM_BYTES: usize = 1024 * 1024;
 
 /// A new stream reads this fraction of `--buffer` at once. It is more than a block.
 const BEGIN_PART: usize = 8;
@@ -363,6 +363,7 @@ impl Streams {
                 }
             }
         }
+        self.remuxed.shrink_to(ROOM_BYTES);
     }
 
     /// Appends the output of a piece to a remuxed stream.
@@ -376,7 +377,6 @@ impl Streams {
         self.work += fed.work;
         self.give(id, &out, ctx);
         out.clear();
-        out.shrink_to(ROOM_BYTES);
         self.remuxed = out;
         let stream = self
             .streams

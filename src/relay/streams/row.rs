@@ -69,19 +69,38 @@ pub struct Row<'a> {
 #[derive(Serialize)]
 pub struct RowWithHistory<'a> {
     #[serde(flatten)]
-    row: Row<'a>,
+    pub row: Row<'a>,
     history: &'a VecDeque<Sample>,
 }
 
-/// What a stream carries, as far as it is known. It is looked for only when a row is written.
+/// What a stream carries, as far as it is known.
+#[derive(Default)]
+pub struct FoundTracks {
+    rows: Vec<TrackInfo>,
+    /// Length of the stream when it was searched.
+    searched: u64,
+    /// Whether more bytes can show no more.
+    is_final: bool,
+}
+
+/// The tracks of a stream. They are looked for only when a row is written.
 struct Tracks<'a>(&'a Stream);
+
+impl Row<'_> {
+    /// Returns whether many bytes of the stream are read when the row is written.
+    pub fn is_costly(&self) -> bool {
+        let Tracks(stream) = self.tracks;
+        stream.is_to_be_searched() && stream.buffer.newest() > GO_BYTES as u64
+    }
+}
 
 impl Serialize for Tracks<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0.tracks.get() {
-            Some(known) => known.serialize(serializer),
-            None => self.0.find_tracks().serialize(serializer),
+        let Tracks(stream) = self;
+        if stream.is_to_be_searched() {
+            stream.find_tracks();
         }
+        stream.tracks.borrow().rows.serialize(serializer)
     }
 }
 
@@ -203,21 +222,28 @@ impl Stream {
         }
     }
 
-    /// Finds what the stream carries. Keeps it if more bytes can show no more.
-    fn find_tracks(&self) -> Vec<TrackInfo> {
+    /// Returns whether bytes have come that may show more of what the stream carries.
+    fn is_to_be_searched(&self) -> bool {
+        let found = self.tracks.borrow();
+        !found.is_final && found.searched < self.buffer.newest()
+    }
+
+    /// Finds what the stream carries.
+    fn find_tracks(&self) {
         let Told::Known(format) = self.buffer.told() else {
-            return Vec::new();
+            return;
         };
         let (header, mut at) = self.buffer.oldest_opening();
-        let (tracks, may_show_more) = remux::tracks(format, &header, || {
+        let (rows, may_show_more) = remux::tracks(format, &header, || {
             let piece = self.buffer.slice(at, GO_BYTES);
             at += piece.len() as u64;
             piece
         });
-        match may_show_more {
-            true => tracks,
-            false => self.tracks.get_or_init(|| tracks).clone(),
-        }
+        *self.tracks.borrow_mut() = FoundTracks {
+            rows,
+            searched: self.buffer.newest(),
+            is_final: !may_show_more,
+        };
     }
 
     fn row_clients(&self) -> impl Iterator<Item = RowClient> {

@@ -271,6 +271,35 @@ mod tests {
         }
     }
 
+    /// Packets that came early may be half a megabyte of each source.
+    #[test]
+    fn a_turn_releases_the_early_packets_of_few_sources() {
+        let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
+        stage.relay.set_rtp(address("10.0.0.9:5004"));
+        // A packet of the PAT's PID.
+        let mut payload = [0xff; 188];
+        payload[..4].copy_from_slice(&[SYNC_BYTE, 0x40, 0, 0x10]);
+        for session in 0..4 {
+            let camera = format!("10.2.0.2:600{session}");
+            let call = stage.client(&format!(
+                "POST /api/add-token?type=rtp-udp&sessionid=s{session}&udp-clients={camera} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            ));
+            stage.assert_status(call, 201);
+            for number in [1, 2].into_iter().chain(4..304) {
+                arrive(&mut stage, &camera, &packet(33, number, session, &payload));
+            }
+        }
+        stage.now = stage.now + std::time::Duration::from_millis(100);
+        let released = [(); 5].map(|()| {
+            stage.relay.expire(stage.now);
+            let streams = stage.relay.streams.streams.iter();
+            streams
+                .filter(|(_, stream)| stream.buffer.newest() > 50_000)
+                .count()
+        });
+        assert_eq!(released, [1, 2, 3, 4, 4]);
+    }
+
     fn count(stage: &Stage, what: Count) -> u64 {
         stage.relay.ctx.counts.of(what)
     }

@@ -1,7 +1,7 @@
 //! One stream that is being relayed: its session, its source, its buffer and its outputs. How it
 //! begins, takes media, loses its source, ends, and is removed.
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use super::bare::BareInput;
 use super::bundle::{Bundle, NewBytes};
 use super::history::History;
 use super::remux_target::{RemuxTarget, RemuxedStream};
+use super::row::FoundTracks;
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
 use super::titles::Programme;
@@ -30,7 +31,7 @@ use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::viewer_id::PublicStreamId;
 use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId};
-use crate::remux::{Remuxer, TrackInfo};
+use crate::remux::Remuxer;
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, StreamBuffer, Told};
 use crate::time::Instant;
@@ -98,7 +99,7 @@ pub struct Stream {
     pub(super) history: History,
     /// What it carries. It is looked for when somebody asks, until all is known.
     #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) tracks: OnceCell<Vec<TrackInfo>>,
+    pub(super) tracks: RefCell<FoundTracks>,
 }
 
 impl Stream {
@@ -137,7 +138,7 @@ impl Stream {
             viewers_peak: 0,
             programme: Programme::default(),
             history: History::default(),
-            tracks: OnceCell::new(),
+            tracks: RefCell::default(),
         }
     }
 

@@ -855,3 +855,33 @@ fn sums_count_draining_streams_and_datagrams_of_ended_ones() {
         before = over.udp_bytes;
     }
 }
+
+/// A search for tracks reads up to half a megabyte. There is one in a piece of a list.
+#[cfg(feature = "remux")]
+#[test]
+fn a_piece_of_a_list_searches_one_stream_for_tracks() {
+    let mut stage = stage(&["--buffer=1M"]);
+    let tag = [
+        &[18, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0][..],
+        &[7; 1024],
+        &[0, 0, 4, 11],
+    ]
+    .concat();
+    let media = [&b"FLV\x01\x05\0\0\0\x09\0\0\0\0"[..], &tag.repeat(100)].concat();
+    for name in ["a", "b", "c", "d"] {
+        add(&mut stage, &format!("type=http&sessionid={name}"));
+        put(&mut stage, name, &media);
+    }
+    for path in ["/api/list-streams", "/api/events"] {
+        let reader = stage.client("");
+        let call = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stage.relay.received(reader, call.as_bytes(), stage.now);
+        let (mut rows, mut most) = (0, 0);
+        for _ in 0..100 {
+            stage.write_next();
+            let now = stage.text(reader).matches("\"tracks\"").count();
+            (rows, most) = (now, most.max(now - rows));
+        }
+        assert_eq!((rows, most), (4, 1), "{path}");
+    }
+}

@@ -18,7 +18,7 @@ mod tables;
 use super::super::medium::{MediaError, Track};
 use super::interleave::OwnedUnit;
 use clock::{MARGIN, MILLISECOND, MultiplexClock, packet_time};
-use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, PES_HEAD_BYTES_MAX, Sending, pes_head};
+use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, Sending, pes_head};
 pub(super) use payload::left_out;
 use payload::{Framing, Nal, StreamFormat};
 use sound_buffer::SoundBuffer;
@@ -307,13 +307,15 @@ impl MpegTs {
         let mut gathered = std::mem::take(&mut stream.gathered);
         let since = stream.since;
         let stream_id = stream.format.stream_id;
-        let mut head = Vec::with_capacity(PES_HEAD_BYTES_MAX);
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
         pes_head(stream_id, (since, since), gathered.len(), &mut head);
         let timed = Timed {
             decode: since,
             is_join: self.leader == Some(index),
         };
         self.send(index, &timed, &head, &gathered, out);
+        self.head = head;
         gathered.clear();
         if let Some(Some(stream)) = self.streams.get_mut(index) {
             stream.gathered = gathered;

@@ -17,7 +17,7 @@ use super::{Hello, Predecessor, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::relay::handover::{
-    begin, close_rtmp, connections, copy_client, hand_over, is_quiet, let_go, media, media_bytes,
+    begin, connections, copy_client, hand_over, is_quiet, let_go, media, media_bytes,
     uncopied_bytes,
 };
 use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
@@ -380,7 +380,6 @@ impl Server {
             return Ok(());
         }
         let stopped = std::time::Instant::now();
-        close_rtmp(&mut self.relay, now);
         self.act(now);
         while self.sockets.close_some() {}
         let Some(mut successor) = self.handover.successor.take() else {

@@ -11,8 +11,6 @@ const HEAD_BYTES: usize = 4;
 const REFERENCE_BYTES: usize = 8;
 /// Longest PES packet whose length field can say its length. A longer one, of video, has 0 there.
 const LENGTH_MAX: usize = 0xffff;
-/// Longest head of a PES packet, so that sound fits.
-pub(super) const PES_HEAD_BYTES_MAX: usize = 19;
 
 /// Continuity counter of the next packet with a payload, for one PID.
 #[derive(Clone, Copy, Debug, Default)]

@@ -25,6 +25,8 @@ pub(super) struct Tables {
     clock_pid: u16,
     /// Version of the map: five bits.
     version: u8,
+    /// Section of the PAT.
+    association: Vec<u8>,
     /// Section of the map.
     map: Vec<u8>,
     /// Counters of the PAT's and the map's packets.
@@ -34,7 +36,10 @@ pub(super) struct Tables {
 impl Tables {
     /// Returns the tables of an empty program.
     pub fn new() -> Tables {
+        let mut body = PROGRAM.to_be_bytes().to_vec();
+        body.extend_from_slice(&(0xe000 | MAP_PID).to_be_bytes());
         Tables {
+            association: section(0, 1, 0, &body),
             entries: Vec::new(),
             clock_pid: 0x1fff,
             version: 0x1f,
@@ -70,10 +75,8 @@ impl Tables {
 
     /// Writes both tables.
     pub fn write(&mut self, out: &mut Vec<u8>) {
-        let mut body = PROGRAM.to_be_bytes().to_vec();
-        body.extend_from_slice(&(0xe000 | MAP_PID).to_be_bytes());
         let [first, second] = &mut self.counters;
-        write_section(0, &section(0, 1, 0, &body), first, out);
+        write_section(0, &self.association, first, out);
         write_section(MAP_PID, &self.map, second, out);
     }
 
@@ -81,7 +84,10 @@ impl Tables {
     pub fn held_bytes(&self) -> usize {
         let entries = self.entries.iter();
         let descriptors: usize = entries.map(|entry| entry.descriptors.capacity()).sum();
-        self.entries.capacity() * size_of::<Entry>() + self.map.capacity() + descriptors
+        self.entries.capacity() * size_of::<Entry>()
+            + self.association.capacity()
+            + self.map.capacity()
+            + descriptors
     }
 }
 
