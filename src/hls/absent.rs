@@ -112,10 +112,6 @@ impl Cutter {
         match *self {}
     }
 
-    pub fn set_titles(&mut self, _: Rc<Vec<TitleChange>>) {
-        match *self {}
-    }
-
     pub fn seam(&mut self, _: u64) {
         match *self {}
     }
@@ -128,7 +124,7 @@ impl Cutter {
         match *self {}
     }
 
-    pub fn find(&mut self, _: &HlsRequest, _: bool) -> Option<HlsResponse> {
+    pub fn find(&mut self, _: &HlsRequest, _: bool, _: &[TitleChange]) -> Option<HlsResponse> {
         match *self {}
     }
 
