@@ -34,14 +34,8 @@ pub struct TitleChange {
 
 /// Most titles that are kept of a stream, for its playlists.
 pub const TITLES_MAX: usize = 8;
-/// Most bytes that the allocations of a stream's titles take.
-pub const TITLES_BYTES_MAX: usize = TITLES_MAX * (size_of::<TitleChange>() + 512);
-
-/// Returns the bytes that the allocations of a stream's titles take.
-pub fn titles_held_bytes(titles: &Vec<TitleChange>) -> usize {
-    let texts = titles.iter().map(|change| change.title.held_bytes());
-    titles.capacity() * size_of::<TitleChange>() + texts.sum::<usize>()
-}
+/// Most bytes of these titles together. The longest title has as many.
+pub const TITLES_BYTES_MAX: usize = 512;
 
 impl<const MAX: usize> CleanText<MAX> {
     /// No text.

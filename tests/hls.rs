@@ -63,7 +63,7 @@ impl Rig {
     }
 
     fn list(&mut self) -> Result<String, NoPlaylist> {
-        let list = self.cutter.list()?;
+        let list = self.cutter.list(&[])?;
         Ok(String::from_utf8(list.to_vec()).unwrap())
     }
 
@@ -73,7 +73,10 @@ impl Rig {
 
     /// A segment or a map.
     fn fetch(&mut self, name: &str) -> Option<Vec<u8>> {
-        match self.cutter.find(&HlsRequest::Named(name.into()), false)? {
+        match self
+            .cutter
+            .find(&HlsRequest::Named(name.into()), false, &[])?
+        {
             HlsResponse::Object(object) => Some(match object.content {
                 Content::Bytes(bytes) => bytes.to_vec(),
                 Content::Range { lead, from, to } => {
@@ -497,7 +500,7 @@ fn what_comes_next_is_waited_for_and_nothing_else() {
     let parts = list.parts[&(newest + 1)].len() as u64;
     assert_eq!(parts, 2);
     let hint = list.hint.unwrap();
-    let mut find = |wanted: HlsRequest| match rig.cutter.find(&wanted, true) {
+    let mut find = |wanted: HlsRequest| match rig.cutter.find(&wanted, true, &[]) {
         None => "nothing",
         Some(HlsResponse::Object(_)) => "an object",
         Some(HlsResponse::NotYet(_)) => "not yet",
@@ -904,7 +907,7 @@ fn who_asks_for_a_segment_is_lent_it_and_no_byte_more() {
         let source = Encoder::new(kind).run(20.0);
         stream.append(&source, &mut pool, Instant::START);
         let cutter = stream.segments().unwrap();
-        let list = String::from_utf8(cutter.list().unwrap().to_vec()).unwrap();
+        let list = String::from_utf8(cutter.list(&[]).unwrap().to_vec()).unwrap();
         for entry in Playlist::read(&list).segments {
             let segment = stream
                 .segments()
@@ -935,7 +938,7 @@ fn who_is_overtaken_within_a_segment_is_cut_and_gets_nothing_else() {
     let (mut stream, mut pool) = stream(256 << 10);
     let mut encoder = Encoder::new(Kind::Ts);
     stream.append(&encoder.run(6.5), &mut pool, Instant::START);
-    let list = stream.segments().unwrap().list().unwrap().to_vec();
+    let list = stream.segments().unwrap().list(&[]).unwrap().to_vec();
     let list = Playlist::read(&String::from_utf8(list).unwrap());
     let name = &list.segments[0].name;
     let segment = stream.segments().unwrap().segment(name).unwrap().clone();

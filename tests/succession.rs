@@ -680,23 +680,6 @@ fn a_successor_that_is_killed_changes_nothing() {
     assert!(killed > 30, "{killed} were killed");
 }
 
-/// Takes a body with ICY metadata apart: the media, and the titles with the media bytes before each.
-fn without_titles(mut body: &[u8]) -> (Vec<u8>, Vec<(usize, String)>) {
-    let (mut media, mut titles) = (Vec::new(), Vec::new());
-    while body.len() > 16_000 {
-        media.extend_from_slice(&body[..16_000]);
-        let length = 16 * usize::from(body[16_000]);
-        let block = &body[16_001..16_001 + length];
-        if length > 0 {
-            let text = String::from_utf8(block.to_vec()).expect("UTF-8");
-            titles.push((media.len(), text.trim_end_matches('\0').to_owned()));
-        }
-        body = &body[16_001 + length..];
-    }
-    media.extend_from_slice(body);
-    (media, titles)
-}
-
 /// A listener with titles gets the bytes of one without, over a source that goes on after another, one
 /// that takes over, and a hand-over. The titles stand every 16,000 bytes.
 #[test]
@@ -765,7 +748,7 @@ fn titles_stand_every_16_000_bytes_whatever_happens() {
         for (listener, body) in listeners.iter_mut().zip(&mut bodies) {
             body.extend(listener.read_to_end().0);
         }
-        let (media, titles) = without_titles(&bodies[0]);
+        let (media, titles) = support::streaming::without_titles(&bodies[0]);
         assert!(
             media == bodies[1] && media.len() > 7 * song.len(),
             "{}",

@@ -95,11 +95,10 @@ impl Cutter {
         fn fit(&mut self, _: u64, _: u64) -> Result<(), crate::handover::HandoverError>;
         fn take(&mut self, _: Finding, _: Header<'_>, _: Instant);
         fn refuse(&mut self, _: &'static str);
-        fn set_titles(&mut self, _: Rc<Vec<TitleChange>>);
         fn seam(&mut self, _: u64);
         fn finish(&mut self, _: u64, _: bool);
         fn forget_before(&mut self, _: u64);
-        fn find(&mut self, _: &HlsRequest, _: bool) -> Option<HlsResponse>;
+        fn find(&mut self, _: &HlsRequest, _: bool, _: &[TitleChange]) -> Option<HlsResponse>;
         fn reached(&self) -> PlaylistPosition;
         fn next_number(&self) -> u64;
         fn attendance(&self) -> Duration;

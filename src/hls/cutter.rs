@@ -24,7 +24,6 @@ use super::plan::{NUMBERS_AHEAD_MAX, Plan};
 use super::point::Point;
 use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
 use super::{LISTED_MAX, LISTED_MIN, lead};
-use crate::clean_text::TitleChange;
 use crate::format::{Finding, Header, Start};
 use crate::time::{Instant, MediaTime};
 
@@ -97,18 +96,18 @@ pub struct Cutter {
     segments: VecDeque<Segment>,
     /// Whether the stream was complete when it ended. `None` while it runs.
     end: Option<bool>,
-    /// Number of the first segment in the newest playlist, and the playlist.
+    /// Newest playlist.
     #[cfg_attr(feature = "handover", serde(skip))]
-    list: Option<(u64, Rc<[u8]>)>,
+    list: Option<(Beginnings, Rc<[u8]>)>,
     /// Number of the first segment in the newest playlist. A later playlist begins with no lower one.
     listed_from: u64,
     /// Whether the playlist has grown since it was last asked.
     has_grown: bool,
     cuts_in_groups: u64,
-    /// The stream's newest titles.
-    #[cfg_attr(feature = "handover", serde(skip))]
-    titles: Rc<Vec<TitleChange>>,
 }
+
+/// Number of a playlist's first segment, and when its newest title began.
+type Beginnings = (u64, Option<Duration>);
 
 /// Whether segments can begin with the current header. Each header is looked at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -176,7 +175,6 @@ impl Cutter {
             listed_from: 0,
             has_grown: false,
             cuts_in_groups: 0,
-            titles: Rc::default(),
         }
     }
 
@@ -608,13 +606,6 @@ impl Cutter {
     /// Returns whether the playlist has grown or the stream has ended since the last call.
     pub fn take_grown(&mut self) -> bool {
         std::mem::take(&mut self.has_grown)
-    }
-
-    /// Sets the stream's newest titles, for the next playlist.
-    pub fn set_titles(&mut self, titles: Rc<Vec<TitleChange>>) {
-        if !Rc::ptr_eq(&self.titles, &titles) {
-            (self.titles, self.list) = (titles, None);
-        }
     }
 
     /// Returns a number above all numbers of this stream's segments.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::parts::{PARTS_MAX, Part};
 use super::segment::{MAP_EXTENSION, Name, Segment};
-use crate::clean_text::{TITLES_MAX, TitleChange};
+use crate::clean_text::{TITLES_BYTES_MAX, TITLES_MAX, TitleChange};
 use crate::time::{MediaTime, UnixTime};
 
 /// Media type of a playlist.
@@ -36,8 +36,11 @@ pub(super) struct Content<'a> {
 }
 
 /// Most bytes of a playlist: every tag in front of each segment, with the longest numbers.
-pub(super) const BYTES_MAX: usize =
-    512 + super::LISTED_MAX * 256 + (PARTS_LISTED + 1) * PARTS_MAX * 128 + TITLES_MAX * (192 + 512);
+pub(super) const BYTES_MAX: usize = 512
+    + super::LISTED_MAX * 256
+    + (PARTS_LISTED + 1) * PARTS_MAX * 128
+    + TITLES_MAX * 192
+    + TITLES_BYTES_MAX;
 
 /// Number of the newest segments whose parts are listed: players begin there (section 6.2.2).
 const PARTS_LISTED: usize = 3;

@@ -40,11 +40,13 @@ const DISCONTINUITY_NUMBERS: u64 = 4 * NUMBERS_PER_SECOND;
 const DISCONTINUITIES: u64 = 16_384;
 
 impl Plan {
-    /// Returns the number of the first segment.
+    /// Returns the number of the first segment. If the machine's clock is wrong and says a year before
+    /// 2025, numbers count from the start of the server.
     pub(super) fn first_number(&self) -> u64 {
-        let date = self.started + self.began.since_start();
-        let since = date.saturating_sub(Duration::from_secs(NUMBERS_FROM));
-        self.number_min.max(since.as_secs() * NUMBERS_PER_SECOND)
+        let since_start = self.began.since_start();
+        let since = (self.started + since_start).saturating_sub(Duration::from_secs(NUMBERS_FROM));
+        let seconds = since.max(since_start).as_secs();
+        self.number_min.max(seconds * NUMBERS_PER_SECOND)
     }
 
     /// Returns the first discontinuity number. It differs from that of a stream some seconds before,

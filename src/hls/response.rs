@@ -8,6 +8,7 @@ use super::list::MEDIA_TYPE;
 use super::parts::PARTS_MAX;
 use super::request::{BlockingReload, HlsRequest, PlaylistPosition, wrong};
 use super::{LISTED_MIN, NoPlaylist};
+use crate::clean_text::TitleChange;
 use crate::http::{Refusal, Status};
 
 /// The answer to an [`HlsRequest`].
@@ -74,11 +75,17 @@ const ATTENDANCE: u32 = 6;
 const WAITS: u32 = 3;
 
 impl Cutter {
-    /// Finds the requested object. Returns `None` if nothing has this name, or not any more.
-    pub fn find(&mut self, wanted: &HlsRequest, may_wait: bool) -> Option<HlsResponse> {
+    /// Finds the requested object. Returns `None` if nothing has this name, or not any more. `titles`: the
+    /// stream's newest ones.
+    pub fn find(
+        &mut self,
+        wanted: &HlsRequest,
+        may_wait: bool,
+        titles: &[TitleChange],
+    ) -> Option<HlsResponse> {
         match wanted {
             HlsRequest::List(ahead) => Some(
-                self.find_list(*ahead, may_wait)
+                self.find_list(*ahead, may_wait, titles)
                     .unwrap_or_else(|otherwise| otherwise),
             ),
             HlsRequest::Named(name) => self.find_named(name, may_wait),
@@ -110,6 +117,7 @@ impl Cutter {
         &mut self,
         ahead: Option<BlockingReload>,
         may_wait: bool,
+        titles: &[TitleChange],
     ) -> Result<HlsResponse, HlsResponse> {
         let wait = |cutter: &Cutter| match (cutter.is_over(), may_wait) {
             (true, _) => HlsResponse::Refused(Refusal::new(
@@ -135,7 +143,7 @@ impl Cutter {
                 return Err(wait(self));
             }
         }
-        let list = self.list();
+        let list = self.list(titles);
         let list = list.map_err(|unlisted| HlsResponse::Refused(self.refusal(unlisted)))?;
         Ok(HlsResponse::Object(Object {
             media_type: MEDIA_TYPE,

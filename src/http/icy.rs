@@ -80,10 +80,13 @@ impl IcyFields {
 }
 
 impl Station {
-    /// Adds the fields that a listener with titles gets.
-    pub fn describe(&self, head: ResponseHead) -> ResponseHead {
+    /// Adds the fields that listeners get, and the one for titles. Some, such as VLC, only ask for
+    /// titles if an answer without them names the station.
+    pub fn describe(&self, head: ResponseHead, gets_titles: bool) -> ResponseHead {
+        let interval = gets_titles.then(|| INTERVAL.to_string());
         let bitrate = self.bitrate.map(|bitrate| bitrate.to_string());
         let fields = [
+            ("icy-metaint", interval.as_deref().unwrap_or_default()),
             ("icy-name", self.name.as_str()),
             ("icy-genre", self.genre.as_str()),
             ("icy-url", self.url.as_str()),
@@ -91,7 +94,6 @@ impl Station {
             ("icy-br", bitrate.as_deref().unwrap_or_default()),
         ];
         let known = fields.into_iter().filter(|(_, value)| !value.is_empty());
-        let head = head.field("icy-metaint", &INTERVAL.to_string());
         known.fold(head, |head, (name, value)| head.field(name, value))
     }
 

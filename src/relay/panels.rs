@@ -137,8 +137,9 @@ fn push_mount(xml: &mut String, session: &SessionId) {
     let _ = write!(xml, "<source mount=\"/{}\">", escaped(session.as_str()));
 }
 
-/// Returns a text for XML.
+/// Returns a text for XML, in which two characters of a session id may not be.
 fn escaped(text: &str) -> String {
+    let text = text.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}");
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;")
         .replace('"', "&quot;")

@@ -25,8 +25,9 @@ pub struct Chunks {
     others: [ChunkStream; STREAMS_MAX - 1],
     /// The largest payload of a chunk, in bytes.
     pub size: u32,
-    /// Bytes of the chunk's payload that have not come. At most `left` of its stream.
-    chunk_left: u32,
+    /// Bytes of the chunk's payload that have not come. At most `left` of its stream. 0: a header
+    /// comes next.
+    pub chunk_left: u32,
 }
 
 /// One chunk stream, and its newest message.
@@ -74,11 +75,6 @@ impl Chunks {
     pub fn sum(&self, number: impl Fn(&Vec<u8>) -> usize) -> usize {
         let others = self.others.iter().map(|stream| number(&stream.part));
         number(&self.current.part) + others.sum::<usize>()
-    }
-
-    /// Returns whether a header comes next.
-    pub fn is_between(&self) -> bool {
-        self.chunk_left == 0
     }
 
     /// Returns the payload of the chunk in the input, or its part that has come.

@@ -14,13 +14,11 @@ use crate::percent::{percent_decoded, percent_encoded};
 const ACKNOWLEDGEMENT: u8 = 3;
 const USER_CONTROL: u8 = 4;
 const PEER_BANDWIDTH: u8 = 6;
-/// Chunk streams and message streams of the answers.
-const BY_CONTROL: (u8, u8) = (2, 0);
-const BY_COMMANDS: (u8, u8) = (3, 0);
-const BY_STATUS: (u8, u8) = (5, STREAM);
 /// The message stream that `createStream` names.
 const STREAM: u8 = 1;
 
+/// Code of a stream that begins.
+const START: &str = "NetStream.Publish.Start";
 /// The server's chunk size. No answer is longer.
 const OWN_CHUNK_BYTES: u32 = 65_536;
 /// A shorter description fits into any publisher's line.
@@ -65,16 +63,12 @@ impl Session {
             b"publish" if self.is_admitted => {
                 return Err(Fault("it asks for a second stream; a connection has one"));
             }
-            b"publish" | b"play" => {
-                let text = values.skip(DEPTH_MAX).and_then(|()| values.string());
-                let text = text.ok_or(Fault("it names no stream"))?;
-                let key = self.key(text);
-                if name == b"publish" {
-                    return Ok(Some(Event::Publish(key)));
-                }
-                let key = percent_encoded(&String::from_utf8_lossy(&key.unwrap_or_default()));
+            b"publish" => return Ok(Some(Event::Publish(self.key(&mut values)?))),
+            b"play" => {
+                let key = self.key(&mut values)?.unwrap_or_default();
+                let key = percent_encoded(&String::from_utf8_lossy(&key));
                 let watched_at = format!("http://{}:{}/stream/{key}", self.host, self.http_port);
-                push_status("error", "NetStream.Play.Failed", &watched_at, out);
+                push_error("NetStream.Play.Failed", &watched_at, out);
                 return Err(Fault("it asks to play; streams are watched over HTTP"));
             }
             b"FCUnpublish" | b"deleteStream" | b"closeStream" => {
@@ -86,17 +80,7 @@ impl Session {
             _ => push_result(id, Value::Undefined, out),
         }
         if name == b"FCPublish" {
-            let status = [
-                ("code", Value::Text("NetStream.Publish.Start")),
-                ("description", Value::Text("FCPublish")),
-            ];
-            push_command(
-                BY_COMMANDS,
-                "onFCPublish",
-                0.0,
-                [Value::Null, Value::Object(&status)],
-                out,
-            );
+            push_status(0, "onFCPublish", ["status", START, "FCPublish"], out);
         }
         Ok(None)
     }
@@ -122,22 +106,22 @@ impl Session {
         Some(())
     }
 
-    /// Returns the name of a stream: what `publish` names, or else the last part of the app.
-    fn key(&self, text: &[u8]) -> Result<Vec<u8>, &'static str> {
-        let text = std::str::from_utf8(text).map_err(|_| "the stream key is not UTF-8")?;
-        let key = match without_query(text) {
-            "" => &*self.app,
-            key => key,
-        };
-        if key.is_empty() {
-            return Err(
-                "there is no stream key; it is the sessionid, as in rtmp://HOST/live/SESSIONID",
-            );
-        }
-        if key.contains('/') {
-            return Err("the stream key has a '/'; a sessionid with one is written with %2F");
-        }
-        percent_decoded(key).ok_or("two hexadecimal digits do not follow a '%' of the stream key")
+    /// Returns the name of a stream, or why it is none: what the command names, or else the last part
+    /// of the app.
+    fn key(&self, values: &mut Values<'_>) -> Result<Result<Vec<u8>, &'static str>, Fault> {
+        let text = values.skip(DEPTH_MAX).and_then(|()| values.string());
+        let text = std::str::from_utf8(text.ok_or(Fault("it names no stream"))?);
+        Ok(match text.map(without_query) {
+            Err(_) => Err("the stream key is not UTF-8"),
+            Ok("") if self.app.is_empty() => {
+                Err("there is no stream key; it is the sessionid, as in rtmp://HOST/live/SESSIONID")
+            }
+            Ok("") => decoded(&self.app),
+            Ok(key) if key.contains('/') => {
+                Err("the stream key has a '/'; a sessionid with one is written with %2F")
+            }
+            Ok(key) => decoded(key),
+        })
     }
 }
 
@@ -154,19 +138,18 @@ fn host(url: &str) -> &str {
     in_front.strip_suffix(':').unwrap_or(host)
 }
 
+fn decoded(key: &str) -> Result<Vec<u8>, &'static str> {
+    percent_decoded(key).ok_or("two hexadecimal digits do not follow a '%' of the stream key")
+}
+
 /// Appends the answer to `connect`. The chunk size comes before the first answer that is longer
 /// than a chunk was.
 fn push_connected(id: f64, out: &mut Vec<u8>) {
     let window = WINDOW_BYTES.to_be_bytes();
-    let dynamic = [&window[..], &[2]].concat();
-    push_message(BY_CONTROL, ACKNOWLEDGEMENT_SIZE, &window, out);
-    push_message(BY_CONTROL, PEER_BANDWIDTH, &dynamic, out);
-    push_message(
-        BY_CONTROL,
-        SET_CHUNK_SIZE,
-        &OWN_CHUNK_BYTES.to_be_bytes(),
-        out,
-    );
+    push_message(ACKNOWLEDGEMENT_SIZE, 0, &window, out);
+    // Dynamic.
+    push_message(PEER_BANDWIDTH, 0, &[&window[..], &[2]].concat(), out);
+    push_message(SET_CHUNK_SIZE, 0, &OWN_CHUNK_BYTES.to_be_bytes(), out);
     let server = [
         ("fmsVer", Value::Text("FMS/3,0,1,123")),
         ("capabilities", Value::Number(31.0)),
@@ -178,57 +161,53 @@ fn push_connected(id: f64, out: &mut Vec<u8>) {
         ("objectEncoding", Value::Number(0.0)),
     ];
     let values = [Value::Object(&server), Value::Object(&status)];
-    push_command(BY_COMMANDS, "_result", id, values, out);
+    push_command(0, ("_result", id), values, out);
 }
 
 /// Appends the answer to a command.
 fn push_result(id: f64, result: Value<'_>, out: &mut Vec<u8>) {
-    push_command(BY_COMMANDS, "_result", id, [Value::Null, result], out);
+    push_command(0, ("_result", id), [Value::Null, result], out);
 }
 
 /// Appends that the stream begins.
 pub fn push_start(out: &mut Vec<u8>) {
-    push_message(BY_CONTROL, USER_CONTROL, &[0, 0, 0, 0, 0, STREAM], out);
-    push_status("status", "NetStream.Publish.Start", "the stream runs", out);
+    push_message(USER_CONTROL, 0, &[0, 0, 0, 0, 0, STREAM], out);
+    let status = ["status", START, "the stream runs"];
+    push_status(STREAM, "onStatus", status, out);
 }
 
-/// Appends a status of the stream. Publishers show an error's description.
-pub fn push_status(level: &str, code: &str, description: &str, out: &mut Vec<u8>) {
+/// Appends that the stream is refused. Publishers show the description.
+pub fn push_error(code: &str, description: &str, out: &mut Vec<u8>) {
     let description: String = description.chars().take(DESCRIPTION_CHARS_MAX).collect();
-    let status = [
-        ("level", Value::Text(level)),
-        ("code", Value::Text(code)),
-        ("description", Value::Text(&description)),
-    ];
-    push_command(
-        BY_STATUS,
-        "onStatus",
-        0.0,
-        [Value::Null, Value::Object(&status)],
-        out,
-    );
+    push_status(STREAM, "onStatus", ["error", code, &description], out);
 }
 
 /// Appends how many bytes have come, modulo 2^32.
 pub fn push_acknowledgement(bytes: u32, out: &mut Vec<u8>) {
-    push_message(BY_CONTROL, ACKNOWLEDGEMENT, &bytes.to_be_bytes(), out);
+    push_message(ACKNOWLEDGEMENT, 0, &bytes.to_be_bytes(), out);
 }
 
-/// Appends a command: its name, its transaction id, and two values.
-fn push_command(by: (u8, u8), name: &str, id: f64, values: [Value<'_>; 2], out: &mut Vec<u8>) {
+/// Appends a status: its level, its code and its description.
+fn push_status(stream: u8, name: &str, status: [&str; 3], out: &mut Vec<u8>) {
+    let [level, code, text] = status.map(Value::Text);
+    let status = [("level", level), ("code", code), ("description", text)];
+    let values = [Value::Null, Value::Object(&status)];
+    push_command(stream, (name, 0.0), values, out);
+}
+
+/// Appends a command of a message stream: its name, its transaction id, and two values.
+fn push_command(stream: u8, (name, id): (&str, f64), values: [Value<'_>; 2], out: &mut Vec<u8>) {
     let mut body = Vec::new();
     let head = [Value::Text(name), Value::Number(id)];
-    head.iter()
-        .chain(&values)
-        .for_each(|value| value.push(&mut body));
-    push_message(by, COMMAND, &body, out);
+    let all = head.iter().chain(&values);
+    all.for_each(|value| value.push(&mut body));
+    push_message(COMMAND, stream, &body, out);
 }
 
 /// Appends a message in one chunk.
-fn push_message((chunk_stream, stream): (u8, u8), kind: u8, body: &[u8], out: &mut Vec<u8>) {
-    let [_, length @ ..] = (body.len() as u32).to_be_bytes();
-    out.extend_from_slice(&[chunk_stream, 0, 0, 0]);
-    out.extend_from_slice(&length);
-    out.extend_from_slice(&[kind, stream, 0, 0, 0]);
+fn push_message(kind: u8, stream: u8, body: &[u8], out: &mut Vec<u8>) {
+    let chunk_stream = if kind == COMMAND { 3 } else { 2 };
+    let [_, l0, l1, l2] = (body.len() as u32).to_be_bytes();
+    out.extend_from_slice(&[chunk_stream, 0, 0, 0, l0, l1, l2, kind, stream, 0, 0, 0]);
     out.extend_from_slice(body);
 }

@@ -20,7 +20,7 @@ mod command;
 mod tag;
 
 use chunk::{Chunks, Goes, big_endian};
-use command::{Session, push_acknowledgement, push_start, push_status};
+use command::{Session, push_acknowledgement, push_error, push_start};
 use tag::{FlvWriter, script};
 
 use crate::clean_text::Agent;
@@ -28,6 +28,7 @@ use crate::format::flv::{AUDIO, SCRIPT, VIDEO};
 
 /// The handshake is a version and then twice this number of bytes, in each direction.
 const HANDSHAKE_BYTES: usize = 1536;
+const HANDSHAKE_END: usize = 1 + 2 * HANDSHAKE_BYTES;
 const VERSION: u8 = 3;
 /// Commands of a connection. Publishers send five to seven.
 const COMMANDS_MAX: usize = 32;
@@ -55,6 +56,9 @@ const COMMAND: u8 = 20;
 /// The same in AMF3: a byte, and then as in AMF0.
 const DATA_AMF3: u8 = 15;
 const COMMAND_AMF3: u8 = 17;
+
+const NOT_OF_FLV: &str =
+    "a message is of no type that a publisher sends; its encoder must write FLV";
 
 /// Why a connection cannot be read on, in the log's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,12 +141,12 @@ impl Publisher {
             return next;
         }
         self.shake_hands(input)?;
-        if self.handshake <= 2 * HANDSHAKE_BYTES {
+        if self.handshake < HANDSHAKE_END {
             return Ok(Event::More);
         }
         let mut chunks_left = CHUNKS_MAX;
         while chunks_left > 0 && media.len() < MEDIA_BYTES_MAX {
-            if self.chunks.is_between() {
+            if self.chunks.chunk_left == 0 {
                 chunks_left -= 1;
                 match self.chunks.take_head(input)? {
                     None => return Ok(Event::More),
@@ -166,31 +170,22 @@ impl Publisher {
         if self.handshake == 0
             && let Some((version, rest)) = input.split_first()
         {
-            match *version {
-                VERSION => {}
-                0x16 => {
-                    return Err(Fault(
-                        "it speaks TLS; for rtmps, put a proxy with TLS in front",
-                    ));
-                }
-                b'A'..=b'Z' => {
-                    return Err(Fault("it speaks HTTP; send that to the port of --listen"));
-                }
-                _ => return Err(Fault("it does not speak RTMP")),
-            }
+            let spoken = match *version {
+                VERSION => Ok(()),
+                0x16 => Err("it speaks TLS; for rtmps, put a proxy with TLS in front"),
+                b'A'..=b'Z' => Err("it speaks HTTP; send that to the port of --listen"),
+                _ => Err("it does not speak RTMP"),
+            };
+            spoken.map_err(Fault)?;
             (self.handshake, *input) = (1, rest);
             self.answers.push(VERSION);
             // Time and version 0, and bytes that are the same for everybody: they prove nothing.
             self.answers.extend_from_slice(&[0; HANDSHAKE_BYTES]);
         }
-        for end in [1 + HANDSHAKE_BYTES, 1 + 2 * HANDSHAKE_BYTES] {
-            let count = input.len().min(end.saturating_sub(self.handshake));
-            let (bytes, rest) = input.split_at(count);
-            if end == 1 + HANDSHAKE_BYTES {
-                self.answers.extend_from_slice(bytes);
-            }
-            (self.handshake, *input) = (self.handshake + count, rest);
-        }
+        let echoed = (1 + HANDSHAKE_BYTES).saturating_sub(self.handshake);
+        let (bytes, rest) = input.split_at(input.len().min(HANDSHAKE_END - self.handshake));
+        self.answers.extend(bytes.iter().take(echoed));
+        (self.handshake, *input) = (self.handshake + bytes.len(), rest);
         Ok(())
     }
 
@@ -207,15 +202,12 @@ impl Publisher {
             (AUDIO | VIDEO | DATA | DATA_AMF3, _) if !self.session.is_admitted => Goes::Nowhere,
             (AUDIO | VIDEO, length) if !self.is_passing => {
                 self.is_passing = true;
-                self.flv.begin((stream.kind, length, stream.time), media);
+                let head = (stream.kind, length, stream.time);
+                self.flv.begin(head, &[], media);
                 Goes::Out
             }
             (AUDIO | VIDEO | DATA | DATA_AMF3, _) => Goes::Part,
-            _ => {
-                return Err(Fault(
-                    "a message is of no type that a publisher sends; its encoder must write FLV",
-                ));
-            }
+            _ => return Err(Fault(NOT_OF_FLV)),
         };
         Ok(())
     }
@@ -226,31 +218,35 @@ impl Publisher {
         payload: &[u8],
         media: &mut Vec<u8>,
     ) -> Result<Option<Event>, Fault> {
-        let collected = self.chunks.sum(Vec::len) + self.waiting.len() + payload.len();
-        let stream = &mut self.chunks.current;
-        match stream.goes {
+        match self.chunks.current.goes {
             Goes::Nowhere => {}
             Goes::Out => media.extend_from_slice(payload),
-            // Publishers send one command after the other.
-            Goes::Part if collected > COMMAND_BYTES_MAX as usize && !self.session.is_admitted => {
-                return Err(Fault("more than 8 KiB of its commands are not whole"));
-            }
-            Goes::Part if collected > COLLECTED_BYTES_MAX => {
-                return Err(Fault("more than 256 KiB of its messages are not whole"));
-            }
-            Goes::Part => stream.collect(payload),
+            Goes::Part => self.collect(payload)?,
         }
-        match stream.goes {
-            _ if stream.left > 0 => Ok(None),
-            Goes::Nowhere => Ok(None),
-            Goes::Part => self.take_message(media),
-            Goes::Out => {
+        let stream = &self.chunks.current;
+        match (&stream.goes, stream.left) {
+            (Goes::Part, 0) => return self.take_message(media),
+            (Goes::Out, 0) => {
                 FlvWriter::end(stream.length, media);
                 media.extend_from_slice(&std::mem::take(&mut self.waiting));
                 self.is_passing = false;
-                Ok(None)
             }
+            _ => {}
         }
+        Ok(None)
+    }
+
+    /// Collects a piece of a message, within the bound. Publishers send one command after the other.
+    fn collect(&mut self, piece: &[u8]) -> Result<(), Fault> {
+        let bytes = self.chunks.sum(Vec::len) + self.waiting.len() + piece.len();
+        if bytes > COLLECTED_BYTES_MAX {
+            return Err(Fault("more than 256 KiB of its messages are not whole"));
+        }
+        if bytes > COMMAND_BYTES_MAX as usize && !self.session.is_admitted {
+            return Err(Fault("more than 8 KiB of its commands are not whole"));
+        }
+        self.chunks.current.collect(piece);
+        Ok(())
     }
 
     /// Takes a message that was collected.
@@ -272,22 +268,23 @@ impl Publisher {
                 true => &mut self.waiting,
                 false => media,
             };
-            self.flv.tag(kind, time, body, out);
+            // A message has at most 24 bits of length.
+            let length = body.len() as u32;
+            self.flv.begin((kind, length, time), body, out);
+            out.extend_from_slice(body);
+            FlvWriter::end(length, out);
         }
         Ok(None)
     }
 
     fn take_control(&mut self, kind: u8, message: &[u8]) -> Result<(), Fault> {
-        let Some(number) = message.get(..4).map(big_endian) else {
-            return Ok(());
-        };
-        match kind {
-            SET_CHUNK_SIZE if number < CHUNK_BYTES_MIN => {
+        match (kind, message.get(..4).map(big_endian)) {
+            (SET_CHUNK_SIZE, Some(..CHUNK_BYTES_MIN)) => {
                 return Err(Fault("its chunk size is less than 128 bytes"));
             }
-            SET_CHUNK_SIZE => self.chunks.size = number,
-            ACKNOWLEDGEMENT_SIZE => self.window = number.max(WINDOW_BYTES_MIN),
-            ABORT => {
+            (SET_CHUNK_SIZE, Some(size)) => self.chunks.size = size,
+            (ACKNOWLEDGEMENT_SIZE, Some(size)) => self.window = size.max(WINDOW_BYTES_MIN),
+            (ABORT, Some(number)) => {
                 if let Some(stream) = self.chunks.stream(number) {
                     if stream.goes == Goes::Out && stream.left > 0 {
                         return Err(Fault("it aborts a message of which a part has gone out"));
@@ -309,7 +306,7 @@ impl Publisher {
 
     /// Refuses the publisher. `code`: as `NetStream.Publish.Denied`.
     pub fn refuse(&mut self, code: &str, description: &str) {
-        push_status("error", code, description, &mut self.answers);
+        push_error(code, description, &mut self.answers);
     }
 
     /// Takes the answers, with the acknowledgement that is due. `is_full`: earlier answers wait

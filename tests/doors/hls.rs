@@ -57,11 +57,11 @@ fn lists(
 
 /// What it names is there.
 fn list(cutter: &mut Cutter, bytes: &[u8]) -> Option<Vec<u8>> {
-    let list = cutter.list().ok()?;
+    let list = cutter.list(&[]).ok()?;
     let text = std::str::from_utf8(&list).expect("a list is text");
     for part in text.split("#EXT-X-PART:").skip(1) {
         let name = part.split('"').nth(1).expect("an address");
-        let found = cutter.find(&HlsRequest::Named(name.into()), false);
+        let found = cutter.find(&HlsRequest::Named(name.into()), false, &[]);
         assert!(matches!(found, Some(HlsResponse::Object(_))), "{text}");
     }
     for line in text.lines() {

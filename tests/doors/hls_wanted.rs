@@ -49,7 +49,7 @@ pub fn address(data: &[u8]) {
     };
     check_reading(&wanted, &target);
     let may_wait = how & 4 == 0;
-    match cutter.find(&wanted, may_wait) {
+    match cutter.find(&wanted, may_wait, &[]) {
         Some(HlsResponse::Object(object)) => {
             assert!(object.content.bytes() > 0);
             if let Content::Range { from, to, .. } = object.content {
@@ -115,7 +115,7 @@ fn stream(kind: Kind) -> (Box<Cutter>, u64) {
 
 /// Returns all listed objects, and the unlisted parts of listed segments.
 fn names(cutter: &mut Cutter) -> HashSet<String> {
-    let list = cutter.list().expect("there is a list");
+    let list = cutter.list(&[]).expect("there is a list");
     let list = String::from_utf8(list.to_vec()).expect("it is text");
     let of_line = |line: &str| match line.strip_prefix('#') {
         Some(tag) => tag

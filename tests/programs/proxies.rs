@@ -197,13 +197,11 @@ fn below_a_path_of_nginx_a_stream_of_any_name_plays() {
     }
 }
 
-#[test]
-#[ignore = "needs haproxy"]
-fn haproxy_passes_the_answer_to_an_aborted_source_on() {
-    let server = Server::gated(&["--proxy-protocol=127.0.0.2"]);
+/// HAProxy in front of a server that knows it as 127.0.0.2.
+pub fn haproxy(server: &Server) -> (Background, SocketAddr) {
     let address = free_address();
     let path = written(
-        "haproxy",
+        &format!("haproxy-{}", address.port()),
         &format!(
             "defaults
     mode http
@@ -222,6 +220,14 @@ backend relay
         ),
     );
     let path = path.to_str().expect("a path in UTF-8");
-    let _haproxy = await_proxy(Background::start("haproxy", &["-db", "-f", path]), address);
+    let program = Background::start("haproxy", &["-db", "-f", path]);
+    (await_proxy(program, address), address)
+}
+
+#[test]
+#[ignore = "needs haproxy"]
+fn haproxy_passes_the_answer_to_an_aborted_source_on() {
+    let server = Server::gated(&["--proxy-protocol=127.0.0.2"]);
+    let (_haproxy, address) = haproxy(&server);
     sources_are_told_why(&server, address);
 }

@@ -10,9 +10,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::proxies::{haproxy, nginx};
+use super::support::client::Client;
 use super::support::server::Server;
+use super::support::streaming::{Source, Viewer, without_titles};
 use super::support::until;
 use super::tools::*;
+use super::vlc;
 
 /// What the song's tags say. The title that goes out has an apostrophe of its own.
 const ARTIST: &str = "Ä & \"B\"";
@@ -126,7 +130,7 @@ fn sources_send_the_titles_of_songs() {
 }
 
 #[test]
-#[ignore = "needs ffmpeg, mpv, npm, node and python3 with pip"]
+#[ignore = "needs ffmpeg, mpv, VLC, npm, node and python3 with pip"]
 fn players_read_the_titles() {
     let server = Server::gated(&["--icecast"]);
     server.admit("s");
@@ -183,6 +187,11 @@ fn players_read_the_titles() {
     ];
     let mpv = output("mpv", &mpv);
     assert!(mpv.contains(&format!("icy-title: {title}")), "{mpv}");
+
+    // VLC asks again, with the field, when an answer names the station.
+    let (vlc, home) = vlc::play("radio", "-vv --aout=dummy", &url);
+    assert!(vlc.contains(&format!("New Icy-Title={title}")), "{vlc}");
+    let _ = std::fs::remove_dir_all(home);
 
     let folder = folder("radio-readers");
     let place = folder.to_str().expect("a path in UTF-8");
@@ -263,6 +272,66 @@ while not reader.icy_streamtitle and time.monotonic() < end:
 reader.thread_should_be_running = False
 print(reader.icy_streamtitle)
 ";
+
+/// Proxies pass on the field that asks for titles, and the blocks where they stand. nginx asks by
+/// HTTP/1.0 unless it is told otherwise.
+#[test]
+#[ignore = "needs nginx and haproxy"]
+fn titles_come_through_proxies() {
+    let server = Server::gated(&["--icecast", "--proxy-protocol=127.0.0.2"]);
+    let relay = server.address();
+    let location = |version: &str| {
+        format!("location / {{ proxy_pass http://{relay}; proxy_buffering off; {version} }}")
+    };
+    let fronts = [
+        nginx(&location(""), None),
+        nginx(&location("proxy_http_version 1.1;"), None),
+        haproxy(&server),
+    ];
+    server.admit("s");
+    let fields = ["Content-Type: audio/mpeg", "Ice-Name: One"];
+    let mut source = Source::open_with(relay, "PUT", "/stream/s", &fields);
+    let fronts = fronts.iter().map(|(_, front)| (*front, "Icy-MetaData: 1"));
+    let listeners = [(relay, "X: 1")].into_iter().chain(fronts);
+    let mut listeners: Vec<(Viewer, Vec<u8>)> = listeners
+        .map(|(address, field)| {
+            let mut client = Client::connect(address);
+            client.send(format!(
+                "GET /stream/s HTTP/1.1\r\nHost: localhost\r\n{field}\r\n\r\n"
+            ));
+            (Viewer::of(client), Vec::new())
+        })
+        .collect();
+    server.await_viewers("s", listeners.len());
+    let song = include_bytes!("../media/sound.mp3").repeat(20);
+    for (title, sent) in ["a", "b", ""].into_iter().zip(1..) {
+        source.send(&song);
+        for (listener, body) in &mut listeners {
+            // Some of it waits for the end of its frame.
+            body.extend(listener.read((sent * song.len()).saturating_sub(body.len() + 50_000)));
+        }
+        let line = format!("/api/set-title?sessionid=s&title={title}");
+        until("it holds", || {
+            let row = server.request("POST", &line).json();
+            (row["title"].as_str().unwrap_or_default() == title).then_some(())
+        });
+    }
+    assert_eq!(source.finish().status(), 200);
+    let mut bodies = Vec::new();
+    for (mut listener, mut body) in listeners {
+        body.extend(listener.read_to_end().0);
+        bodies.push((listener.head(), body));
+    }
+    let (_, plain) = bodies.remove(0);
+    for (head, body) in bodies {
+        assert_eq!(head.field("icy-metaint"), Some("16000"));
+        assert_eq!(head.field("icy-name"), Some("One"));
+        let (media, titles) = without_titles(&body);
+        assert!(media == plain, "{} of {}", media.len(), plain.len());
+        let titles: Vec<&str> = titles.iter().map(|(_, title)| title.as_str()).collect();
+        assert_eq!(titles, ["StreamTitle='a';", "StreamTitle='b';"]);
+    }
+}
 
 /// Icecast, on a port of its own.
 fn icecast(folder: &Path) -> (Background, u16) {

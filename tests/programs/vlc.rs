@@ -8,21 +8,25 @@ use super::support::until;
 use super::tools::*;
 use super::udp;
 
-/// What VLC makes of some seconds of `url`, written by it as MPEG-TS. It does not run as root.
-fn watch(name: &str, url: &str) -> PathBuf {
+/// Lets VLC play some seconds of `url`. It does not run as root. Returns what it says, and its folder.
+pub fn play(name: &str, options: &str, url: &str) -> (String, PathBuf) {
     let home = std::env::temp_dir().join(format!("tollgate-vlc-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&home).expect("a folder");
     std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o777)).expect("its owner");
-    let path = home.join("watched.ts");
     let script = format!(
         "vlc=; [ \"$(id -u)\" = 0 ] && vlc='setpriv --reuid=65534 --clear-groups'; \
-         export HOME={home}; exec $vlc timeout 60 cvlc --intf=dummy --run-time=4 --miface=lo \
-         --sout='#standard{{access=file,mux=ts,dst={path}}}' '{url}' vlc://quit",
+         export HOME={home}; cd; \
+         exec $vlc timeout 60 cvlc --intf=dummy --run-time=4 {options} '{url}' vlc://quit 2>&1",
         home = home.display(),
-        path = path.display(),
     );
-    run("sh", &["-c", &script]);
-    path
+    let output = run("sh", &["-c", &script]).stdout;
+    (String::from_utf8_lossy(&output).into_owned(), home)
+}
+
+/// What VLC makes of some seconds of `url`, written by it as MPEG-TS.
+fn watch(name: &str, url: &str) -> PathBuf {
+    let options = "--miface=lo --sout='#standard{access=file,mux=ts,dst=watched.ts}'";
+    play(name, options, url).1.join("watched.ts")
 }
 
 #[test]

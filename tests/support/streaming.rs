@@ -171,3 +171,20 @@ impl Viewer {
         self.client
     }
 }
+
+/// Takes a body with ICY metadata apart: the media, and the titles with the media bytes before each.
+pub fn without_titles(mut body: &[u8]) -> (Vec<u8>, Vec<(usize, String)>) {
+    let (mut media, mut titles) = (Vec::new(), Vec::new());
+    while body.len() > 16_000 {
+        media.extend_from_slice(&body[..16_000]);
+        let length = 16 * usize::from(body[16_000]);
+        let block = &body[16_001..16_001 + length];
+        if length > 0 {
+            let text = String::from_utf8(block.to_vec()).expect("UTF-8");
+            titles.push((media.len(), text.trim_end_matches('\0').to_owned()));
+        }
+        body = &body[16_001 + length..];
+    }
+    media.extend_from_slice(body);
+    (media, titles)
+}

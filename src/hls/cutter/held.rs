@@ -6,7 +6,6 @@ use std::rc::Rc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Cutter, KEPT_MAX, MAP_BYTES_MAX, MAPS_MAX, PARTS_KEPT};
-use crate::clean_text::{TITLES_BYTES_MAX, titles_held_bytes};
 use crate::hls::parts::{PARTS_MAX, Part};
 use crate::hls::segment::{Map, Segment};
 use crate::hls::{LEAD_BYTES_MAX, list};
@@ -47,7 +46,6 @@ impl Cutter {
                 .as_ref()
                 .map_or(0, |(_, list)| list.len() + RC_BYTES)
             + maps
-            + titles_held_bytes(&self.titles)
     }
 
     /// Room for segments doubles as it is needed.
@@ -57,7 +55,6 @@ impl Cutter {
         + (PARTS_KEPT + 2) * PARTS_MAX * size_of::<Part>()
         + (MAPS_MAX + 1) * (MAP_BYTES_MAX + size_of::<Map>() + 2 * RC_BYTES)
         + list::BYTES_MAX
-        + TITLES_BYTES_MAX
         + RC_BYTES;
 
     /// Checks a cutter that another process sent, for a stream with this newest byte and this buffer.

@@ -5,23 +5,26 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Cutter;
+use crate::clean_text::TitleChange;
 use crate::hls::parts::Part;
 use crate::hls::request::BlockingReload;
 use crate::hls::segment::{Kind, Name, Segment};
 use crate::hls::{LISTED_MAX, LISTED_MIN, NoPlaylist, list};
 
 impl Cutter {
-    /// Returns the playlist. It is the same for all clients until the next segment is complete.
-    pub fn list(&mut self) -> Result<Rc<[u8]>, NoPlaylist> {
+    /// Returns the playlist. It is the same for all clients until the next segment is complete, or the
+    /// next title holds. `titles`: the stream's newest ones.
+    pub fn list(&mut self, titles: &[TitleChange]) -> Result<Rc<[u8]>, NoPlaylist> {
         let first = self.first_listed()?;
         if self.listed_from == 0 && !self.is_over() {
             self.allow_longer_fragments();
         }
         let number = self.segments.get(first).map(|segment| segment.number);
         self.listed_from = number.unwrap_or(self.listed_from);
+        let beginnings = number.map(|number| (number, titles.last().map(|last| last.began)));
         // The list is valid while all of its segments are kept.
         if let Some((of, list)) = &self.list
-            && Some(*of) == number
+            && Some(*of) == beginnings
         {
             return Ok(list.clone());
         }
@@ -33,11 +36,11 @@ impl Cutter {
             parts: self.parts.ticks_max().filter(|_| !self.is_over()),
             filling: self.filling_segment(),
             is_over: self.end == Some(true),
-            titles: &self.titles,
+            titles,
             started: self.plan.started,
         });
         let list: Rc<[u8]> = written.into_bytes().into();
-        self.list = number.map(|number| (number, list.clone()));
+        self.list = beginnings.map(|beginnings| (beginnings, list.clone()));
         Ok(list)
     }
 

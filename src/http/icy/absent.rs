@@ -30,7 +30,7 @@ impl IcyFields {
 }
 
 impl Station {
-    pub fn describe(&self, head: ResponseHead) -> ResponseHead {
+    pub fn describe(&self, head: ResponseHead, _: bool) -> ResponseHead {
         head
     }
 

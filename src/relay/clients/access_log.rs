@@ -217,6 +217,14 @@ impl Clients {
         self.note(id, |host, date| Entry::rtmp(host, date, name), ctx);
     }
 
+    /// Notes the status of a request's answer, where requests are logged.
+    pub(super) fn note_status(&mut self, id: ConnectionId, status: Status) {
+        let connection = self.connections.get_mut(id);
+        if let Some(entry) = connection.and_then(|connection| connection.access.as_mut()) {
+            entry.status = Some(status);
+        }
+    }
+
     /// The request has been answered, or never will be.
     pub(super) fn end_access(&mut self, entry: &Entry, ctx: &mut Context) {
         ctx.act(Action::LogAccess(entry.line()));

@@ -148,11 +148,7 @@ impl Clients {
         if resumed.is_none() {
             first.extend(opening(has_missed, ctx));
         }
-        if let Some(connection) = self.connections.get_mut(id)
-            && let Some(entry) = &mut connection.access
-        {
-            entry.status = Some(Status::Ok);
-        }
+        self.note_status(id, Status::Ok);
         self.readers.insert(id);
         self.begin(id, Phase::EventReader(following), &first);
         self.rearm(id, ctx);

@@ -131,11 +131,7 @@ impl Clients {
         self.push_answers(id);
         self.leave(id);
         ctx.counts.refused(refusal.status);
-        if let Some(connection) = self.connections.get_mut(id)
-            && let Some(entry) = &mut connection.access
-        {
-            entry.status = Some(refusal.status);
-        }
+        self.note_status(id, refusal.status);
         self.linger(id, ctx);
     }
 
@@ -144,10 +140,8 @@ impl Clients {
     pub(super) fn complete_rtmp(&mut self, id: ConnectionId, ctx: &mut Context) {
         self.push_answers(id);
         self.leave(id);
+        self.note_status(id, Status::Ok);
         if let Some(connection) = self.connections.get_mut(id) {
-            if let Some(entry) = &mut connection.access {
-                entry.status = Some(Status::Ok);
-            }
             connection.publisher = None;
             connection.phase = Phase::Lingering(Lingering::new(true, ctx.now()));
         }

@@ -215,13 +215,9 @@ impl Clients {
         match reply {
             Some(reply) => self.refuse(id, refusal, reply.closing(), ctx),
             None => {
-                if let Some(connection) = self.connections.get_mut(id)
-                    && connection.is_rtmp
-                {
+                if self.is_rtmp(id) {
                     ctx.counts.refused(refusal.status);
-                    if let Some(entry) = &mut connection.access {
-                        entry.status = Some(refusal.status);
-                    }
+                    self.note_status(id, refusal.status);
                 }
                 self.close(id, ctx);
             }

@@ -144,10 +144,8 @@ impl Clients {
     pub fn push_head(&mut self, id: ConnectionId, head: &[u8]) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.output.push(head);
-            if let Some(entry) = &mut connection.access {
-                entry.status = Some(Status::Ok);
-            }
         }
+        self.note_status(id, Status::Ok);
     }
 
     /// Lends a client's own output. Returns its viewer, if media of a stream follows.

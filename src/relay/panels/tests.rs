@@ -116,6 +116,10 @@ fn streams_are_listed_as_icecast_does_in_xml() {
         body(&mut stage, "/admin/stats?mount=x"),
         "<?xml version=\"1.0\"?>\n<icestats></icestats>\n"
     );
+    // XML has no such characters.
+    let (mut stage, _) = self::stage(&["%EF%BF%BE%EF%BF%BF"]);
+    let seen = body(&mut stage, "/admin/stats");
+    assert!(seen.contains("mount=\"/\u{fffd}\u{fffd}\""), "{seen}");
 }
 
 /// The listeners of a stream, by its mount point or by its path.

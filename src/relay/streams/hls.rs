@@ -64,8 +64,7 @@ impl Streams {
         let titles = self.streams.get(newest)?.programme.titles().clone();
         let found = streams.into_iter().find_map(|id| {
             let cutter = self.streams.get_mut(id)?.buffer.segments()?;
-            cutter.set_titles(titles.clone());
-            Some((id, cutter.find(wanted, may_wait)?))
+            Some((id, cutter.find(wanted, may_wait, &titles)?))
         });
         // A request that waits is counted when it is answered.
         if !matches!(found, Some((_, HlsResponse::NotYet(_)))) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Streams;
-use crate::clean_text::{Agent, StationText, TITLES_MAX, Title, TitleChange, titles_held_bytes};
+use crate::clean_text::{Agent, StationText, TITLES_BYTES_MAX, TITLES_MAX, Title, TitleChange};
 use crate::gate::SessionId;
 #[cfg(feature = "handover")]
 use crate::handover::are_spans;
@@ -27,8 +27,8 @@ const CHANGE_TIME: Duration = Duration::from_secs(1);
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "handover", serde(default))]
 pub(super) struct Programme {
-    /// The newest titles, at most [`TITLES_MAX`]. The last one holds. An empty one ends the title
-    /// before it.
+    /// The newest titles, at most [`TITLES_MAX`] and [`TITLES_BYTES_MAX`]. The last one holds. An empty
+    /// one ends the title before it.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     titles: Rc<Vec<TitleChange>>,
     /// Number of the title that holds. It is 1 before the first.
@@ -92,13 +92,15 @@ impl Programme {
             return false;
         }
         let titles = Rc::make_mut(&mut self.titles);
-        if titles.len() >= TITLES_MAX {
-            titles.remove(0);
+        titles.reserve_exact(TITLES_MAX - titles.len());
+        if let Some(title) = self.next.take() {
+            let bytes_max = TITLES_BYTES_MAX - title.held_bytes();
+            while titles.len() == TITLES_MAX || text_bytes(titles) > bytes_max {
+                titles.remove(0);
+            }
+            let began = now.since_start();
+            titles.push(TitleChange { began, title });
         }
-        titles.extend(self.next.take().map(|title| TitleChange {
-            began: now.since_start(),
-            title,
-        }));
         self.serial = self.serial.saturating_add(1);
         true
     }
@@ -106,15 +108,23 @@ impl Programme {
     /// Returns the bytes that its allocations take.
     pub fn held_bytes(&self) -> usize {
         let next = self.next.as_ref().map_or(0, Title::held_bytes);
-        titles_held_bytes(&self.titles) + next + self.station.held_bytes() + self.agent.held_bytes()
+        let titles = self.titles.capacity() * size_of::<TitleChange>() + text_bytes(&self.titles);
+        titles + next + self.station.held_bytes() + self.agent.held_bytes()
     }
 
     /// Returns whether the programme that another process sent is within its bound.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         let mut titles = self.titles.iter();
-        titles.len() <= TITLES_MAX && titles.all(|change| are_spans([change.began]))
+        titles.len() <= TITLES_MAX
+            && text_bytes(&self.titles) <= TITLES_BYTES_MAX
+            && titles.all(|change| are_spans([change.began]))
     }
+}
+
+/// Returns the bytes that the texts of titles take.
+fn text_bytes(titles: &[TitleChange]) -> usize {
+    titles.iter().map(|change| change.title.held_bytes()).sum()
 }
 
 impl Streams {

@@ -494,10 +494,8 @@ fn viewer_head(media_type: &str, is_chunked: bool, stream: &Stream, reply: &Repl
     if let Some(wants_titles) = reply.wants_titles
         && carries_titles(&stream.buffer)
     {
-        head = head.field("Vary", "Icy-MetaData");
-        if wants_titles {
-            head = stream.programme.station.describe(head);
-        }
+        let station = &stream.programme.station;
+        head = station.describe(head.field("Vary", "Icy-MetaData"), wants_titles);
     }
     if is_chunked {
         head.field("Transfer-Encoding", "chunked").finish()

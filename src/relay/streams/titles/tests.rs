@@ -168,7 +168,8 @@ fn a_playlist_has_the_title_that_holds() {
     let (first, ranges) = dated(&mut stage);
     let began = stage.relay.ctx.calendar.at(Instant::START).unix_seconds;
     assert_eq!(ranges, [range(began, &first, "a'b' #EXT")]);
-    // The next one begins in its time, and ends the one before. One behind the list is not in it.
+    // The next one begins in its time, and ends the one before. One that ended before the list is not
+    // in it.
     let mut times = Vec::new();
     for (title, seconds) in [("b", 8), ("", 15)] {
         let now = stage.relay.ctx.calendar.at(stage.now);
@@ -181,11 +182,54 @@ fn a_playlist_has_the_title_that_holds() {
     }
     let (first, ranges) = dated(&mut stage);
     let expected = [
-        range(began, &first, "a'b' #EXT"),
-        range(times[0].0, &times[0].1, "b"),
+        range(times[0].0, &first, "b"),
+        range(times[1].0, &times[1].1, ""),
     ];
     assert_eq!(ranges, expected);
+    // Of many titles it has the newest ones.
+    for second in 0..120 {
+        set(&mut stage, &second.min(19).to_string());
+        stage.wait_seconds(1);
+        stage.send_media(source, AAC);
+    }
+    let (_, ranges) = dated(&mut stage);
+    let last = ranges.last().expect("a title");
+    assert!(
+        ranges.len() <= 8 && last.contains("X-TITLE=\"19\""),
+        "{ranges:?}"
+    );
     stage.relay.check();
+}
+
+/// What a publisher says takes at most 2.5 KiB, however long it is. Of long titles fewer are kept.
+#[test]
+fn what_a_publisher_says_takes_little() {
+    for (length, kept) in [(600, 1), (100, 5), (10, 8)] {
+        let mut stage = Stage::new(&OPTIONS);
+        let token = "POST /api/add-token?type=http&sessionid=s&direction=both";
+        assert!(api(&mut stage, token).starts_with("HTTP/1.1 201 "));
+        let long = "x".repeat(1_000);
+        let says =
+            ["Name", "Genre", "Description", "Url"].map(|of| format!("Ice-{of}: {long}\r\n"));
+        stage.client(&format!(
+            "SOURCE /s HTTP/1.0\r\nAuthorization: Basic OnM=\r\nUser-Agent: {long}\r\n{}\r\n",
+            says.concat()
+        ));
+        for number in 0..12 {
+            set(&mut stage, &format!("{number:x<length$}"));
+            stage.wait_seconds(1);
+        }
+        for next in ["y", "z"] {
+            set(&mut stage, &next.repeat(length));
+        }
+        let streams = &stage.relay.streams;
+        let id = streams.running[&SessionId::parse(b"s").expect("a session")];
+        let programme = &streams.streams.get(id).expect("it runs").programme;
+        assert_eq!(programme.titles.len(), kept, "{length}");
+        let bytes = programme.held_bytes();
+        assert!(bytes <= 2_560, "{length}: {bytes}");
+        stage.relay.check();
+    }
 }
 
 /// Sources of Icecast and SHOUTcast set titles by their own requests.

@@ -112,14 +112,13 @@ fn titles_stand_every_16_000_bytes() {
             set(&mut stage, "c");
             stage.send_media(source, &media[50_000..]);
             let (head, body) = response(&stage, with);
-            let fields = "Vary: Icy-MetaData\r\nicy-metaint: 16000\r\nicy-name: One\r\nicy-genre: Jazz\r\nicy-url: http://one.example\r\nicy-description: It's one\r\nicy-br: 96\r\n";
-            assert!(head.contains(fields), "{head}");
+            let fields = "icy-name: One\r\nicy-genre: Jazz\r\nicy-url: http://one.example\r\nicy-description: It's one\r\nicy-br: 96\r\n";
+            let asked = format!("Vary: Icy-MetaData\r\nicy-metaint: 16000\r\n{fields}");
+            assert!(head.contains(&asked), "{head}");
             let (of_with, titles) = split(&body);
             let (head, of_without) = response(&stage, without);
-            assert!(
-                head.contains("Vary: Icy-MetaData\r\n") && !head.contains("icy-"),
-                "{head}"
-            );
+            let unasked = format!("Vary: Icy-MetaData\r\n{fields}");
+            assert!(head.contains(&unasked), "{head}");
             assert!(of_with == of_without && media.ends_with(&of_with));
             let behind = media.len() - of_with.len();
             let next = (50_000 - behind).div_ceil(16_000) * 16_000;
