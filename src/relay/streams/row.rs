@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::history::Sample;
 use super::remux_target::GO_BYTES;
+use super::stream::FoundTracks;
 use super::{Cuts, Stream, StreamSource, Streams};
 use crate::clean_text::{Agent, Title};
 use crate::gate::{Digest, SessionId};
@@ -16,7 +17,7 @@ use crate::relay::context::Context;
 use crate::relay::metrics::OfStream;
 use crate::relay::quota::Quota;
 use crate::relay::viewer_id::{Mark, PublicStreamId};
-use crate::remux::{self, TrackInfo};
+use crate::remux;
 use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
 use crate::udp_out::ClientFigures;
@@ -71,16 +72,6 @@ pub struct RowWithHistory<'a> {
     #[serde(flatten)]
     pub row: Row<'a>,
     history: &'a VecDeque<Sample>,
-}
-
-/// What a stream carries, as far as it is known.
-#[derive(Default)]
-pub struct FoundTracks {
-    rows: Vec<TrackInfo>,
-    /// Length of the stream when it was searched.
-    searched: u64,
-    /// Whether more bytes can show no more.
-    is_final: bool,
 }
 
 /// The tracks of a stream. They are looked for only when a row is written.

@@ -10,7 +10,6 @@ use super::bare::BareInput;
 use super::bundle::{Bundle, NewBytes};
 use super::history::History;
 use super::remux_target::{RemuxTarget, RemuxedStream};
-use super::row::FoundTracks;
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
 use super::titles::Programme;
@@ -31,10 +30,20 @@ use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::viewer_id::PublicStreamId;
 use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId};
-use crate::remux::Remuxer;
+use crate::remux::{Remuxer, TrackInfo};
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, StreamBuffer, Told};
 use crate::time::Instant;
+
+/// What a stream carries, as far as it is known.
+#[derive(Default)]
+pub struct FoundTracks {
+    pub(super) rows: Vec<TrackInfo>,
+    /// Length of the stream when it was searched.
+    pub(super) searched: u64,
+    /// Whether more bytes can show no more.
+    pub(super) is_final: bool,
+}
 
 /// A stream. It is removed when its source and its last output are gone.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
