@@ -39,11 +39,10 @@ fn streams_that_have_ended_are_bounded_too() {
     hall.turn(Duration::ZERO);
 }
 
-/// The sum for operators has a term for an hour of a stream's figures, and one for the reader that
-/// finds tracks.
+/// The sum for operators has a term for the reader that finds tracks.
 #[test]
 #[cfg(feature = "remux")]
-fn an_hour_of_figures_and_a_search_for_tracks_are_bounded() {
+fn a_search_for_tracks_is_bounded() {
     let mut hall = Hall::new(&["--buffer=4M"]);
     let head = b"PUT /stream/one HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n\r\n";
     let source = hall.connect(HOST, usize::MAX, head);
@@ -61,23 +60,15 @@ fn an_hour_of_figures_and_a_search_for_tracks_are_bounded() {
     let before = meter::held();
     meter::take_peak();
     let call = b"GET /api/list-streams HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let caller = hall.connect([127, 0, 0, 1], usize::MAX, call);
+    hall.connect([127, 0, 0, 1], usize::MAX, call);
     hall.turns(2, Duration::ZERO);
     let more = meter::take_peak() - before;
     let connection = CONNECTION_BYTES_MAX;
-    assert!(more > 900_000, "the picture is read: {more}");
+    assert!(more > 400_000, "the picture is read: {more}");
     assert!(
         more <= tollgate::remux::TRACKS_BYTES_MAX + connection,
         "{more}"
     );
-    hall.leave(caller);
-    let before = meter::held();
-    for _ in 0..400 {
-        hall.send(source, b"x");
-        hall.turn(Duration::from_secs(10));
-    }
-    let more = meter::held() - before;
-    assert!((4_000..20 << 10).contains(&more), "{more}");
     hall.leave_all();
     hall.turn(Duration::ZERO);
 }
