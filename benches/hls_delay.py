@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How far behind live a viewer is, by EXT-X-PROGRAM-DATE-TIME: prints the table of docs/hls.md.
+"""How far behind live a viewer is, by EXT-X-PROGRAM-DATE-TIME: prints the table of docs/hls-details.md.
 
     benches/hls_delay.py [SECONDS] [PLAYERS]        needs ffmpeg, and a build (cargo build --release)
 

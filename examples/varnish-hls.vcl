@@ -3,7 +3,7 @@
 #   tollgate --token-server=… --listen=127.0.0.1:8000
 #   varnishd -a :80 -s malloc,256m -f …/varnish-hls.vcl
 #
-# Players use http://HOST/stream/ID/index.m3u8. Tollgate decides how long the cache keeps each answer (docs/hls.md). So a revoked token ends
+# Players use http://HOST/stream/ID/index.m3u8. Tollgate decides how long the cache keeps each answer (docs/hls-details.md). So a revoked token ends
 # here, too: with the next playlist, and within a minute for a viewer that knows a segment's name. Sources, API calls and viewers of
 # the stream itself do not use this cache.
 

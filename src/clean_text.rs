@@ -19,6 +19,8 @@ pub struct CleanText<const MAX: usize>(String);
 pub type Title = CleanText<512>;
 /// What a source says about its station, such as its name.
 pub type StationText = CleanText<256>;
+/// The program that a source says it is: `User-Agent`, or `flashVer` over RTMP.
+pub type Agent = CleanText<128>;
 
 /// A title of a stream. An empty one ends the title before it.
 #[derive(Clone)]

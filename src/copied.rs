@@ -158,7 +158,7 @@ mod tests {
         bytes.bytes.extend_from_slice(b"more");
         let expected = bytes.bytes.clone();
         assert_eq!(sent(&bytes, &copy), Ok(expected));
-        // What the other process has may be longer than what is relied on.
+        // The other process may have more bytes than count here.
         let longer = [&copy[..], b"else"].concat();
         assert_eq!(sent(&bytes, &longer), Ok(bytes.bytes.clone()));
         assert!(sent(&bytes, &copy[1..]).is_err());

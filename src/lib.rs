@@ -119,7 +119,8 @@
 //!
 //! - `relay::Relay::read_ahead` takes the next client of that list,
 //! - `relay::clients::reading::Clients::next_ahead` ends its wait,
-//! - `relay::requests::Relay::act` decides about it anew, and calls `watch` as above.
+//! - `relay::requests::Relay::act` handles the end of the wait,
+//! - `relay::requests::Relay::decide_waited` decides about it anew, and calls `watch` as above.
 //!
 //! # The life of a hand-over
 //!
@@ -178,6 +179,26 @@
         clippy::disallowed_types
     )
 )]
+
+/// Defines methods of a type that has no value, for the twin of a part that is left out.
+#[allow(unused_macros, reason = "with all features nothing is left out")]
+macro_rules! no_value {
+    ($($(#[$attribute:meta])* fn $name:ident $arguments:tt $(-> $result:ty)?;)*) => {
+        $(no_value!(@ $(#[$attribute])* $name $arguments $(-> $result)?);)*
+    };
+    (@ $(#[$attribute:meta])* $name:ident (&mut $self:ident $($rest:tt)*) $(-> $result:ty)?) => {
+        $(#[$attribute])*
+        pub fn $name(&mut $self $($rest)*) $(-> $result)? { match *$self {} }
+    };
+    (@ $(#[$attribute:meta])* $name:ident (&$self:ident $($rest:tt)*) $(-> $result:ty)?) => {
+        $(#[$attribute])*
+        pub fn $name(&$self $($rest)*) $(-> $result)? { match *$self {} }
+    };
+    (@ $(#[$attribute:meta])* $name:ident ($self:ident $($rest:tt)*) $(-> $result:ty)?) => {
+        $(#[$attribute])*
+        pub fn $name($self $($rest)*) $(-> $result)? { match $self {} }
+    };
+}
 
 pub mod clean_text;
 pub mod config;

@@ -73,26 +73,28 @@ impl TokenBucket {
     }
 }
 
-/// Token buckets by name. A full bucket is removed when its place is needed.
-///
-/// Holds at most as many names as [`TokenBuckets::new`] allows.
-pub struct TokenBuckets<Name> {
-    buckets: HashMap<Name, TokenBucket>,
-    names_max: usize,
+/// Token buckets by name, all full at the beginning. A full bucket is removed when its place is
+/// needed.
+pub struct TokenBuckets<Name, const NAMES_MAX: usize>(HashMap<Name, TokenBucket>);
+
+impl<Name, const NAMES_MAX: usize> Default for TokenBuckets<Name, NAMES_MAX> {
+    fn default() -> Self {
+        TokenBuckets(HashMap::new())
+    }
 }
 
-impl<Name: Eq + Hash> TokenBuckets<Name> {
-    /// Returns buckets that are all full.
-    pub fn new(names_max: usize) -> TokenBuckets<Name> {
-        TokenBuckets {
-            buckets: HashMap::new(),
-            names_max,
-        }
+impl<Name: Eq + Hash, const NAMES_MAX: usize> TokenBuckets<Name, NAMES_MAX> {
+    /// Returns whether the bucket of this name has a token, and a place.
+    pub fn has_token(&self, name: &Name, rate: Rate, now: Instant) -> bool {
+        let is_full = |bucket: &TokenBucket| bucket.fill_time(now).is_zero();
+        let has_place = self.0.len() < NAMES_MAX || self.0.values().any(is_full);
+        let bucket = self.0.get(name).copied().unwrap_or_default();
+        has_place && bucket.tokens(rate, now) > 0
     }
 
     /// Removes and returns the bucket of this name. Returns a full bucket if there is none.
     pub fn remove(&mut self, name: &Name) -> TokenBucket {
-        self.buckets.remove(name).unwrap_or_default()
+        self.0.remove(name).unwrap_or_default()
     }
 
     /// Stores a bucket until it is full. Returns whether there was space.
@@ -100,21 +102,20 @@ impl<Name: Eq + Hash> TokenBuckets<Name> {
         if bucket.fill_time(now).is_zero() {
             return true;
         }
-        if self.buckets.len() >= self.names_max {
-            self.buckets
-                .retain(|_, bucket| !bucket.fill_time(now).is_zero());
-            self.buckets.shrink_to(2 * self.buckets.len());
+        if self.0.len() >= NAMES_MAX {
+            self.0.retain(|_, bucket| !bucket.fill_time(now).is_zero());
+            self.0.shrink_to(2 * self.0.len());
         }
-        let has_place = self.buckets.len() < self.names_max;
+        let has_place = self.0.len() < NAMES_MAX;
         if has_place {
-            self.buckets.insert(name, bucket);
+            self.0.insert(name, bucket);
         }
         has_place
     }
 
     /// Returns the stored buckets, each with its name.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &TokenBucket)> {
-        self.buckets.iter()
+        self.0.iter()
     }
 }
 
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_bucket_is_kept_until_it_is_full() {
-        let mut buckets = TokenBuckets::new(100);
+        let mut buckets = TokenBuckets::<_, 100>::default();
         let rate = Rate::per_second(1);
         let mut bucket = TokenBucket::default();
         assert!(buckets.insert(0, bucket, at(0)));
@@ -192,5 +193,12 @@ mod tests {
         bucket.take(9, rate, at(1_000));
         assert!((200..300).all(|name| buckets.insert(name, bucket, at(1_000))));
         assert_eq!(buckets.iter().count(), 100);
+        for (name, seconds, has_token) in [(1, 2, false), (200, 2, false), (1, 10, true)] {
+            let now = at(1_000 * seconds);
+            assert_eq!(buckets.has_token(&name, rate, now), has_token, "{name}");
+        }
+        buckets.remove(&201);
+        assert!(buckets.has_token(&1, rate, at(2_000)));
+        assert!(!buckets.has_token(&200, rate, at(2_000)));
     }
 }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt::{self, Display, Formatter};
 
 use lexopt::{Arg, Parser};
 
@@ -22,11 +21,12 @@ const VARIABLE_PREFIX: &str = "TOLLGATE_";
 /// The values of each option that is given, by name. Options without a value have an empty list.
 type Given = BTreeMap<&'static str, Vec<OsString>>;
 
-/// Parses the arguments after the program's name, and the environment.
+/// Parses the arguments after the program's name, and the environment. The error is one line. It
+/// names the option or the variable, and what would be right.
 pub fn parse(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<Command, BadArgument> {
+) -> Result<Command, String> {
     let (given, asked) = match read_arguments(Parser::from_args(arguments))? {
         (_, Some(OtherCommand::Help)) => return Ok(Command::Help),
         (_, Some(OtherCommand::Version)) => return Ok(Command::Version),
@@ -81,38 +81,42 @@ fn blank() -> Config {
 }
 
 /// Reads all arguments, or up to `--help` or `--version`.
-fn read_arguments(mut parser: Parser) -> Result<(Given, Option<OtherCommand>), BadArgument> {
+fn read_arguments(mut parser: Parser) -> Result<(Given, Option<OtherCommand>), String> {
     let mut given = Given::new();
     let mut later = None;
     // The parser only fails if a value was not fetched.
     while let Some(argument) = parser.next().expect("every value is fetched") {
         let row = match argument {
-            Arg::Long(name) => row_named(name).ok_or_else(|| BadArgument::unknown(name))?,
-            Arg::Short('h') => row_named("help").ok_or(BadArgument::Short { letter: 'h' })?,
-            Arg::Short('V') => row_named("version").ok_or(BadArgument::Short { letter: 'V' })?,
-            Arg::Short(letter) => return Err(BadArgument::Short { letter }),
-            Arg::Value(value) => return Err(BadArgument::Stray { value }),
-        };
-        let value = match row.placeholder() {
-            None => match parser.optional_value() {
-                Some(value) => {
-                    return Err(BadArgument::Unwanted {
-                        name: row.name,
-                        value,
-                    });
-                }
-                None => None,
-            },
-            Some(placeholder) => {
-                let missing = BadArgument::Missing {
-                    name: row.name,
-                    placeholder,
-                };
-                Some(next_value(&mut parser).ok_or(missing)?)
+            Arg::Long(name) => row_named(name).ok_or_else(|| unknown(name))?,
+            Arg::Short('h') => row_named("help").ok_or_else(|| unknown_letter('h'))?,
+            Arg::Short('V') => row_named("version").ok_or_else(|| unknown_letter('V'))?,
+            Arg::Short(letter) => return Err(unknown_letter(letter)),
+            Arg::Value(value) => {
+                let shown = Quoted(value.as_encoded_bytes());
+                return Err(format!(
+                    "{shown} is not an option; options begin with two dashes, see --help"
+                ));
             }
         };
-        if given.contains_key(row.name) && !row.is_repeatable() {
-            return Err(BadArgument::Repeated { name: row.name });
+        let name = row.name;
+        let value = match row.placeholder() {
+            None => parser.optional_value().map_or(Ok(None), |value| {
+                let shown = Quoted(value.as_encoded_bytes());
+                Err(format!(
+                    "--{name}: it takes no value, and {shown} is one; give --{name} alone"
+                ))
+            })?,
+            Some(placeholder) => match next_value(&mut parser) {
+                None => {
+                    return Err(format!(
+                        "--{name}: it has no value; give --{name}={placeholder}"
+                    ));
+                }
+                value => value,
+            },
+        };
+        if given.contains_key(name) && !row.is_repeatable() {
+            return Err(format!("--{name}: it is given twice; give it once"));
         }
         given.entry(row.name).or_default().extend(value);
         if let Takes::Command(command) = row.takes {
@@ -142,7 +146,7 @@ fn next_value(parser: &mut Parser) -> Option<OsString> {
 /// an error: a typing error in `TOLLGATE_TOKEN_SERVER` would open the relay to everyone.
 fn read_environment(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<BTreeMap<&'static str, OsString>, BadArgument> {
+) -> Result<BTreeMap<&'static str, OsString>, String> {
     let mut variables = BTreeMap::new();
     let mut unknown = None;
     for (name, value) in environment {
@@ -160,7 +164,7 @@ fn read_environment(
         }
     }
     match unknown {
-        Some(name) => Err(BadArgument::unknown_variable(&name)),
+        Some(name) => Err(unknown_variable(&name)),
         None => Ok(variables),
     }
 }
@@ -175,8 +179,8 @@ fn set_from_arguments(
     config: &mut Config,
     row: &'static Row,
     values: &[OsString],
-) -> Result<(), BadArgument> {
-    let bad = |why: String| BadArgument::value(format!("--{}", row.name), why);
+) -> Result<(), String> {
+    let bad = |why: String| format!("--{}: {why}", row.name);
     if let Takes::Nothing(set) = row.takes {
         set(config);
     }
@@ -187,12 +191,8 @@ fn set_from_arguments(
     Ok(())
 }
 
-fn set_from_variable(
-    config: &mut Config,
-    row: &'static Row,
-    value: &OsStr,
-) -> Result<(), BadArgument> {
-    let bad = |why: String| BadArgument::value(variable(row.name), why);
+fn set_from_variable(config: &mut Config, row: &'static Row, value: &OsStr) -> Result<(), String> {
+    let bad = |why: String| format!("{}: {why}", variable(row.name));
     let text = text_of(value).map_err(bad)?;
     if !row.is_repeatable() {
         return row.read(config, text).map_err(bad);
@@ -221,215 +221,91 @@ fn set_default(config: &mut Config, row: &Row) {
 }
 
 /// Checks combinations of options.
-fn check_together(config: &Config) -> Result<(), BadArgument> {
-    if config.token_file.is_some() && config.core.token_servers.is_empty() {
-        return Err(BadArgument::Alone {
-            name: "token-file",
-            needs: "token-server",
-        });
-    }
-    let needed = [
-        ("token-server", config.core.token_servers.is_empty()),
-        ("rtp", config.rtp.is_none()),
-    ];
-    if let Some((needs, _)) = needed.into_iter().find(|(_, is_missing)| *is_missing)
-        && !config.core.joins.is_empty()
-    {
-        return Err(BadArgument::Alone {
-            name: "join",
-            needs,
-        });
-    }
-    if config.core.asks_origin && config.core.origins.is_empty() {
-        return Err(BadArgument::Alone {
-            name: "origin-tokens",
-            needs: "origin",
-        });
-    }
-    let limits = &config.core.limits;
+fn check_together(config: &Config) -> Result<(), String> {
+    let core = &config.core;
+    let has_joins = !core.joins.is_empty();
     let pairs = [
         (
-            "buffer",
-            limits.stream.buffer_bytes,
-            "buffers",
-            limits.buffers_bytes_max,
+            "token-file",
+            config.token_file.is_some(),
+            "token-server",
+            !core.token_servers.is_empty(),
         ),
         (
-            "join-back-bytes",
-            limits.stream.join_back_bytes as usize,
-            "buffer",
-            limits.stream.buffer_bytes,
+            "join",
+            has_joins,
+            "token-server",
+            !core.token_servers.is_empty(),
+        ),
+        ("join", has_joins, "rtp", config.rtp.is_some()),
+        (
+            "origin-tokens",
+            core.asks_origin,
+            "origin",
+            !core.origins.is_empty(),
         ),
     ];
-    let apart = pairs.into_iter().find(|(_, low, _, high)| low > high);
-    match apart {
-        Some((low, low_value, high, high_value)) => Err(BadArgument::Order {
-            low,
-            low_value,
-            high,
-            high_value,
-        }),
-        None => Ok(()),
-    }
-}
-
-/// Errors in the arguments or the environment. Prints as one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadArgument {
-    /// There is no such option. `nearest` is the option that was probably meant.
-    Unknown {
-        name: String,
-        nearest: Option<&'static str>,
-    },
-    /// The program was built without the feature of this option or variable.
-    LeftOut {
-        origin: String,
-        feature: &'static str,
-    },
-    /// No option has this variable.
-    UnknownVariable {
-        name: OsString,
-        nearest: Option<&'static str>,
-    },
-    Short {
-        letter: char,
-    },
-    Stray {
-        value: OsString,
-    },
-    Unwanted {
-        name: &'static str,
-        value: OsString,
-    },
-    Missing {
-        name: &'static str,
-        placeholder: &'static str,
-    },
-    Repeated {
-        name: &'static str,
-    },
-    /// The value of `origin`, an option or a variable, is wrong; `why` says how.
-    Value {
-        origin: String,
-        why: String,
-    },
-    /// The option needs another one.
-    Alone {
-        name: &'static str,
-        needs: &'static str,
-    },
-    /// The option must be at most the other one.
-    Order {
-        low: &'static str,
-        low_value: usize,
-        high: &'static str,
-        high_value: usize,
-    },
-}
-
-impl BadArgument {
-    fn unknown(name: &str) -> BadArgument {
-        if let Some(feature) = left_out(name) {
-            let origin = format!("--{name}");
-            return BadArgument::LeftOut { origin, feature };
-        }
-        BadArgument::Unknown {
-            name: name.to_owned(),
-            nearest: nearest(name),
+    for (name, is_given, needed, has_needed) in pairs {
+        if is_given && !has_needed {
+            return Err(format!(
+                "--{name} has no meaning without --{needed}; give both"
+            ));
         }
     }
-
-    fn unknown_variable(name: &OsStr) -> BadArgument {
-        let origin = name.to_string_lossy().into_owned();
-        let typed = origin.strip_prefix(VARIABLE_PREFIX).unwrap_or_default();
-        let option = typed.to_ascii_lowercase().replace('_', "-");
-        if let Some(feature) = left_out(&option) {
-            return BadArgument::LeftOut { origin, feature };
-        }
-        BadArgument::UnknownVariable {
-            name: name.to_owned(),
-            nearest: nearest(typed).filter(|near| row_named(near).is_some_and(Row::has_variable)),
-        }
-    }
-
-    fn value(origin: String, why: String) -> BadArgument {
-        BadArgument::Value { origin, why }
-    }
-}
-
-impl Display for BadArgument {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            BadArgument::Unknown { name, nearest } => {
-                let shown = Quoted(name.as_bytes());
-                let meant = nearest.map(|nearest| format!("--{nearest}"));
-                let meant = suggestion(meant, "see --help");
-                write!(formatter, "there is no option {shown}; {meant}")
-            }
-            BadArgument::LeftOut { origin, feature } => write!(
-                formatter,
-                "{origin}: this program is built without `{feature}`; build one with it"
-            ),
-            BadArgument::UnknownVariable { name, nearest } => {
-                let shown = Quoted(name.as_encoded_bytes());
-                let meant = suggestion(
-                    nearest.map(variable),
-                    "unset it, or see --help for the options",
-                );
-                write!(formatter, "no option has the variable {shown}; {meant}")
-            }
-            BadArgument::Short { letter } => {
-                let mut bytes = [0; 4];
-                let shown = Quoted(letter.encode_utf8(&mut bytes).as_bytes());
-                let meant = suggestion(meant_by(*letter), "see --help");
-                write!(
-                    formatter,
-                    "there is no option {shown} with one dash; {meant}"
-                )
-            }
-            BadArgument::Stray { value } => {
-                let shown = Quoted(value.as_encoded_bytes());
-                write!(
-                    formatter,
-                    "{shown} is not an option; options begin with two dashes, see --help"
-                )
-            }
-            BadArgument::Unwanted { name, value } => {
-                let shown = Quoted(value.as_encoded_bytes());
-                write!(
-                    formatter,
-                    "--{name}: it takes no value, and {shown} is one; give --{name} alone"
-                )
-            }
-            BadArgument::Missing { name, placeholder } => {
-                write!(
-                    formatter,
-                    "--{name}: it has no value; give --{name}={placeholder}"
-                )
-            }
-            BadArgument::Repeated { name } => {
-                write!(formatter, "--{name}: it is given twice; give it once")
-            }
-            BadArgument::Value { origin, why } => write!(formatter, "{origin}: {why}"),
-            BadArgument::Alone { name, needs } => write!(
-                formatter,
-                "--{name} has no meaning without --{needs}; give both"
-            ),
-            BadArgument::Order {
-                low,
-                low_value,
-                high,
-                high_value,
-            } => write!(
-                formatter,
+    let limits = &core.limits;
+    let buffer = limits.stream.buffer_bytes;
+    let join_back = limits.stream.join_back_bytes as usize;
+    for (low, low_value, high, high_value) in [
+        ("buffer", buffer, "buffers", limits.buffers_bytes_max),
+        ("join-back-bytes", join_back, "buffer", buffer),
+    ] {
+        if low_value > high_value {
+            return Err(format!(
                 "--{low}: {low_value} is above --{high}, {high_value}; give at most that, or raise \
                  --{high}"
-            ),
+            ));
         }
     }
+    Ok(())
 }
 
-impl std::error::Error for BadArgument {}
+fn unknown(name: &str) -> String {
+    if let Some(feature) = left_out(name) {
+        return without_feature(&format!("--{name}"), feature);
+    }
+    let shown = Quoted(name.as_bytes());
+    let meant = nearest(name).map(|nearest| format!("--{nearest}"));
+    let meant = suggestion(meant, "see --help");
+    format!("there is no option {shown}; {meant}")
+}
+
+fn unknown_variable(name: &OsStr) -> String {
+    let origin = name.to_string_lossy();
+    let typed = origin.strip_prefix(VARIABLE_PREFIX).unwrap_or_default();
+    let option = typed.to_ascii_lowercase().replace('_', "-");
+    if let Some(feature) = left_out(&option) {
+        return without_feature(&origin, feature);
+    }
+    let shown = Quoted(name.as_encoded_bytes());
+    let nearest = nearest(typed).filter(|near| row_named(near).is_some_and(Row::has_variable));
+    let meant = suggestion(
+        nearest.map(variable),
+        "unset it, or see --help for the options",
+    );
+    format!("no option has the variable {shown}; {meant}")
+}
+
+/// `origin`: the option or the variable.
+fn without_feature(origin: &str, feature: &str) -> String {
+    format!("{origin}: this program is built without `{feature}`; build one with it")
+}
+
+fn unknown_letter(letter: char) -> String {
+    let text = letter.to_string();
+    let shown = Quoted(text.as_bytes());
+    let meant = suggestion(meant_by(letter), "see --help");
+    format!("there is no option {shown} with one dash; {meant}")
+}
 
 /// Returns the option for letters that other programs use.
 fn meant_by(letter: char) -> Option<String> {

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use crate::gate::InterfaceName;
 use crate::relay::{Fields, Limits, Settings, VARIES};
 
-pub use arguments::{BadArgument, parse};
+pub use arguments::parse;
 pub use features::{FEATURES, Feature, compiled_in};
 pub use help::{Listed, help, listed};
 

@@ -39,31 +39,17 @@ const MOMENT: f64 = 0.01;
 
 /// The headings, in the order of `--help` and `docs/options.md`.
 pub(super) const GROUPS: [Group; 6] = [
-    Group {
-        title: "Main",
-        rows: MAIN,
-    },
-    Group {
-        title: "Access",
-        rows: GATE,
-    },
-    Group {
-        title: "Limits",
-        rows: bounds::LIMITS,
-    },
-    Group {
-        title: "Times",
-        rows: bounds::TIMES,
-    },
-    Group {
-        title: "Buffers",
-        rows: bounds::BUFFERS,
-    },
-    Group {
-        title: "Operation",
-        rows: OPERATION,
-    },
+    group("Main", MAIN),
+    group("Access", GATE),
+    group("Limits", bounds::LIMITS),
+    group("Times", bounds::TIMES),
+    group("Buffers", bounds::BUFFERS),
+    group("Operation", OPERATION),
 ];
+
+const fn group(title: &'static str, rows: &'static [Row]) -> Group {
+    Group { title, rows }
+}
 
 /// Returns all options, in the order of `--help`.
 pub(super) fn options() -> impl Iterator<Item = &'static Row> + Clone {

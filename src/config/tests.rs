@@ -11,7 +11,7 @@ use super::*;
 use crate::gate::Subnet;
 use crate::relay::Level;
 
-fn read(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Command, BadArgument> {
+fn read(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Command, String> {
     let environment = environment
         .iter()
         .map(|(name, value)| (name.into(), value.into()));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{AccessLog, Bind, CorsOrigin, Listen};
-use crate::gate::host::{BadHost, host_and_port};
+use crate::gate::host::{BAD_IPV4, host_and_port};
 use crate::gate::{HostName, InterfaceName, Join, Quoted, Subnet};
 use crate::relay::{Level, OriginUrl, Peer};
 
@@ -178,7 +178,7 @@ pub(super) fn multicast(text: &str) -> Read<(u8, Option<InterfaceName>)> {
 }
 
 pub(super) fn subnet(text: &str) -> Read<Subnet> {
-    text.parse::<Subnet>().map_err(|bad| bad.to_string())
+    text.parse()
 }
 
 pub(super) fn hostname(text: &str) -> Read<String> {
@@ -186,7 +186,7 @@ pub(super) fn hostname(text: &str) -> Read<String> {
     name.map(|name| name.as_str().to_owned()).map_err(|bad| {
         let shown = Quoted(text.as_bytes());
         match bad {
-            BadHost::BadIpv4 => format!(
+            BAD_IPV4 => format!(
                 "{shown} is not a name; give one such as relay.example (addresses need no option)"
             ),
             _ => format!("{shown}: {bad}"),

@@ -2,8 +2,6 @@
 //!
 //! A tuple without terms allows both directions for its own session, until it is revoked.
 
-use std::fmt::{self, Display, Formatter};
-
 use super::session_id::SessionId;
 use crate::time::UnixTime;
 
@@ -202,41 +200,6 @@ pub enum Denied {
     Direction,
 }
 
-/// Reasons why a session id cannot be a key, or a session's name. It cannot be both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadKey {
-    /// The key would open itself.
-    Itself,
-    /// The session that it would open is a key.
-    OfKey,
-    /// It has tokens of its own, or keys.
-    IsSession,
-    /// It is a key to another session.
-    IsKey,
-    /// It has UDP clients.
-    Rtp,
-}
-
-impl Display for BadKey {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            BadKey::Itself => "for: a sessionid is no key to itself; name another session",
-            BadKey::OfKey => "for: that is a key itself; name the session that it is for",
-            BadKey::IsSession => {
-                "sessionid: it has tokens of its own, or keys, and cannot become a key; take another, or revoke them"
-            }
-            BadKey::IsKey => {
-                "sessionid: it is a key to another session; say so with for, or revoke it first"
-            }
-            BadKey::Rtp => {
-                "sessionid: it is a key, and keys are for HTTP; UDP clients are added to the session"
-            }
-        })
-    }
-}
-
-impl std::error::Error for BadKey {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,19 +214,6 @@ mod tests {
         assert_eq!(words("  ").as_deref(), Some(""));
         for bad in ["", "a\nb", "a\u{7f}", &"é".repeat(129)] {
             assert_eq!(Note::parse(bad), None);
-        }
-    }
-
-    #[test]
-    fn a_wrong_key_is_refused_with_its_parameter() {
-        for (bad, parameter) in [
-            (BadKey::Itself, "for: "),
-            (BadKey::OfKey, "for: "),
-            (BadKey::IsSession, "sessionid: "),
-            (BadKey::IsKey, "sessionid: "),
-            (BadKey::Rtp, "sessionid: "),
-        ] {
-            assert!(bad.to_string().starts_with(parameter), "{bad:?}");
         }
     }
 

@@ -33,5 +33,5 @@ pub use session_id::{Digest, SessionId};
 pub use subnet::{Subnet, network_of};
 pub use tokens::{Addition, Destination, Tokens};
 pub use transport::{FecMatrix, Transport};
-pub use tuple::{ADDRESSES_MAX, Detailed, RtpTuple, Tuple};
+pub use tuple::{ADDRESSES_MAX, Detailed, RtpTuple, Tuple, canonical};
 pub use udp_clients::UdpClient;

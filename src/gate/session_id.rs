@@ -17,21 +17,24 @@ impl SessionId {
     /// Length of the longest session id, in bytes after percent-decoding.
     pub const BYTES_MAX: usize = 256;
 
-    /// Parses bytes that are percent-decoded.
-    pub fn parse(bytes: &[u8]) -> Result<SessionId, BadSessionId> {
-        if bytes.is_empty() {
-            return Err(BadSessionId::Empty);
-        }
-        if bytes.len() > Self::BYTES_MAX {
-            return Err(BadSessionId::TooLong { bytes: bytes.len() });
-        }
-        let text = std::str::from_utf8(bytes).map_err(|error| BadSessionId::NotUtf8 {
-            offset: error.valid_up_to(),
-        })?;
-        match text.find(char::is_control) {
-            Some(offset) => Err(BadSessionId::ControlCharacter { offset }),
-            None => Ok(SessionId(Rc::from(text))),
-        }
+    /// Parses bytes that are percent-decoded. The error counts decoded bytes from 0.
+    pub fn parse(bytes: &[u8]) -> Result<SessionId, String> {
+        let count = bytes.len();
+        let text = match std::str::from_utf8(bytes) {
+            _ if bytes.is_empty() => Err("is empty".to_owned()),
+            _ if count > Self::BYTES_MAX => Err(format!("has {count} bytes")),
+            Err(error) => Err(format!("is not UTF-8 at byte {}", error.valid_up_to())),
+            Ok(text) => match text.find(char::is_control) {
+                Some(offset) => Err(format!("has a control character at byte {offset}")),
+                None => Ok(text),
+            },
+        };
+        text.map(|text| SessionId(Rc::from(text))).map_err(|fault| {
+            format!(
+                "it {fault}; it must be 1 to {} bytes of UTF-8 without control characters",
+                Self::BYTES_MAX
+            )
+        })
     }
 
     /// Returns the decoded text.
@@ -88,37 +91,6 @@ impl Serialize for Digest {
     }
 }
 
-/// Reasons why a session id is not valid. Offsets count decoded bytes from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadSessionId {
-    Empty,
-    TooLong { bytes: usize },
-    NotUtf8 { offset: usize },
-    ControlCharacter { offset: usize },
-}
-
-impl Display for BadSessionId {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            BadSessionId::Empty => write!(formatter, "it is empty")?,
-            BadSessionId::TooLong { bytes } => write!(formatter, "it has {bytes} bytes")?,
-            BadSessionId::NotUtf8 { offset } => {
-                write!(formatter, "it is not UTF-8 at byte {offset}")?;
-            }
-            BadSessionId::ControlCharacter { offset } => {
-                write!(formatter, "it has a control character at byte {offset}")?;
-            }
-        }
-        write!(
-            formatter,
-            "; it must be 1 to {} bytes of UTF-8 without control characters",
-            SessionId::BYTES_MAX
-        )
-    }
-}
-
-impl std::error::Error for BadSessionId {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,23 +117,19 @@ mod tests {
     #[test]
     fn each_error_has_its_own_reason() {
         let long = "é".repeat(129);
-        let cases: [(&[u8], BadSessionId); 8] = [
-            (b"", BadSessionId::Empty),
-            (long.as_bytes(), BadSessionId::TooLong { bytes: 258 }),
-            (&[b'x'; 257], BadSessionId::TooLong { bytes: 257 }),
-            (b"ab\xff", BadSessionId::NotUtf8 { offset: 2 }),
-            (b"\xc3", BadSessionId::NotUtf8 { offset: 0 }),
-            (b"a\0", BadSessionId::ControlCharacter { offset: 1 }),
-            (b"a\x7fb", BadSessionId::ControlCharacter { offset: 1 }),
-            (
-                "aé\u{85}".as_bytes(),
-                BadSessionId::ControlCharacter { offset: 3 },
-            ),
+        let cases: [(&[u8], &str); 8] = [
+            (b"", "is empty"),
+            (long.as_bytes(), "has 258 bytes"),
+            (&[b'x'; 257], "has 257 bytes"),
+            (b"ab\xff", "is not UTF-8 at byte 2"),
+            (b"\xc3", "is not UTF-8 at byte 0"),
+            (b"a\0", "has a control character at byte 1"),
+            (b"a\x7fb", "has a control character at byte 1"),
+            ("aé\u{85}".as_bytes(), "has a control character at byte 3"),
         ];
         for (bytes, fault) in cases {
-            assert_eq!(SessionId::parse(bytes), Err(fault));
-            let said = fault.to_string();
-            assert!(said.ends_with("must be 1 to 256 bytes of UTF-8 without control characters"));
+            let right = "it must be 1 to 256 bytes of UTF-8 without control characters";
+            assert_eq!(SessionId::parse(bytes), Err(format!("it {fault}; {right}")));
         }
     }
 

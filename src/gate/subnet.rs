@@ -45,56 +45,69 @@ impl Display for Subnet {
 }
 
 impl FromStr for Subnet {
-    type Err = BadSubnet;
+    /// Names the text, and what would be right.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Subnet, BadSubnet> {
-        parse(text).map_err(|fault| BadSubnet {
-            written: Quoted(text.as_bytes()).to_string().into(),
-            fault,
-        })
+    fn from_str(text: &str) -> Result<Subnet, String> {
+        parse(text).map_err(|fault| format!("{} {fault}", Quoted(text.as_bytes())))
     }
 }
 
-fn parse(text: &str) -> Result<Subnet, SubnetError> {
+fn parse(text: &str) -> Result<Subnet, String> {
     let (address, mask) = match text.split_once('/') {
         Some((address, mask)) => (address, Some(mask)),
         None => (text, None),
     };
     if address.starts_with('[') {
-        return Err(SubnetError::Brackets);
+        return Err("has brackets; give the address without them".to_owned());
     }
-    let written: IpAddr = address.parse().map_err(|_| SubnetError::Address)?;
+    let written: IpAddr = address.parse().map_err(|_| {
+        "is not a subnet; give ADDR/MASK, such as 10.0.0.0/8, 10.0.0.0/255.0.0.0 or fd00::/8, or \
+         one bare ADDR"
+    })?;
     let address = written.to_canonical();
     let mapped_bits = if address == written { 0 } else { MAPPED_BITS };
     let length = match mask {
-        None => length_max(address),
+        None if address.is_ipv4() => 32,
+        None => 128,
         Some(mask) => mask_length(mask, written)?
             .checked_sub(mapped_bits)
-            .ok_or(SubnetError::MappedLength { address })?,
+            .ok_or_else(|| {
+                format!(
+                    "is IPv4-mapped, with a prefix length below 96; give one from 96 to 128, or \
+                     write {address} with one from 0 to 32"
+                )
+            })?,
     };
-    let subnet = IpNet::new(address, length).map_err(|_| SubnetError::length_of(written))?;
+    let subnet = IpNet::new(address, length).map_err(|_| bad_length(written))?;
     let meant = subnet.trunc();
     match meant == subnet {
         true => Ok(Subnet(subnet)),
-        false => Err(SubnetError::BeyondMask { meant, address }),
+        false => Err(format!(
+            "has bits set beyond its mask; {meant} was probably meant, or {address} for that one \
+             host"
+        )),
     }
 }
 
-const fn length_max(address: IpAddr) -> u8 {
-    match address {
-        IpAddr::V4(_) => 32,
-        IpAddr::V6(_) => 128,
-    }
+fn bad_length(address: IpAddr) -> String {
+    let (length_max, or) = match address {
+        IpAddr::V4(_) => (32, " or a dotted mask such as 255.0.0.0"),
+        IpAddr::V6(_) => (128, ""),
+    };
+    format!("has a bad mask; give a prefix length from 0 to {length_max}{or}")
 }
 
 /// Parses a prefix length or, for an IPv4 address, a dotted mask.
-fn mask_length(mask: &str, address: IpAddr) -> Result<u8, SubnetError> {
+fn mask_length(mask: &str, address: IpAddr) -> Result<u8, String> {
     match (mask.parse::<Ipv4Addr>(), address) {
         (Ok(mask), IpAddr::V4(_)) => dotted_mask_length(mask),
-        (Ok(_), IpAddr::V6(_)) => Err(SubnetError::DottedMaskOfIpv6),
+        (Ok(_), IpAddr::V6(_)) => {
+            Err("has a dotted mask behind an IPv6 address; give a prefix length".to_owned())
+        }
         // The caller checks the length against the address, since an IPv4-mapped address has fewer
         // bits left.
-        (Err(_), _) => prefix_length(mask).ok_or(SubnetError::length_of(address)),
+        (Err(_), _) => prefix_length(mask).ok_or_else(|| bad_length(address)),
     }
 }
 
@@ -108,106 +121,23 @@ fn prefix_length(text: &str) -> Option<u8> {
     }
 }
 
-fn dotted_mask_length(mask: Ipv4Addr) -> Result<u8, SubnetError> {
+fn dotted_mask_length(mask: Ipv4Addr) -> Result<u8, String> {
     let bits = mask.to_bits();
     if is_mask(bits) {
         return Ok(bits.count_ones() as u8);
     }
     // Routers often use masks with inverted bits.
-    let meant = is_mask(!bits).then_some(Ipv4Addr::from_bits(!bits));
-    Err(SubnetError::Gap { mask, meant })
+    let right = match is_mask(!bits) {
+        true => format!("{} was probably meant", Ipv4Addr::from_bits(!bits)),
+        false => "give ones and then zeros, such as 255.255.0.0".to_owned(),
+    };
+    Err(format!("has a mask with a gap, {mask}; {right}"))
 }
 
 /// Returns whether all ones come in front of all zeros.
 fn is_mask(bits: u32) -> bool {
     bits.leading_ones() == bits.count_ones()
 }
-
-/// Text that is no subnet. Prints as one line with what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadSubnet {
-    /// The text, as [`Quoted`] prints it.
-    written: Box<str>,
-    fault: SubnetError,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum SubnetError {
-    Address,
-    Brackets,
-    Length {
-        length_max: u8,
-    },
-    MappedLength {
-        address: IpAddr,
-    },
-    DottedMaskOfIpv6,
-    Gap {
-        mask: Ipv4Addr,
-        meant: Option<Ipv4Addr>,
-    },
-    BeyondMask {
-        meant: IpNet,
-        address: IpAddr,
-    },
-}
-
-impl SubnetError {
-    fn length_of(address: IpAddr) -> SubnetError {
-        SubnetError::Length {
-            length_max: length_max(address),
-        }
-    }
-}
-
-impl Display for BadSubnet {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} ", self.written)?;
-        match &self.fault {
-            SubnetError::Address => formatter.write_str(
-                "is not a subnet; give ADDR/MASK, such as 10.0.0.0/8, 10.0.0.0/255.0.0.0 or \
-                 fd00::/8, or one bare ADDR",
-            ),
-            SubnetError::Brackets => {
-                formatter.write_str("has brackets; give the address without them")
-            }
-            SubnetError::Length { length_max } => write!(
-                formatter,
-                "has a bad mask; give a prefix length from 0 to {length_max}{}",
-                if *length_max == 32 {
-                    " or a dotted mask such as 255.0.0.0"
-                } else {
-                    ""
-                }
-            ),
-            SubnetError::MappedLength { address } => write!(
-                formatter,
-                "is IPv4-mapped, with a prefix length below 96; give one from 96 to 128, or write \
-                 {address} with one from 0 to 32"
-            ),
-            SubnetError::DottedMaskOfIpv6 => formatter
-                .write_str("has a dotted mask behind an IPv6 address; give a prefix length"),
-            SubnetError::Gap { mask, meant: None } => write!(
-                formatter,
-                "has a mask with a gap, {mask}; give ones and then zeros, such as 255.255.0.0"
-            ),
-            SubnetError::Gap {
-                mask,
-                meant: Some(meant),
-            } => write!(
-                formatter,
-                "has a mask with a gap, {mask}; {meant} was probably meant"
-            ),
-            SubnetError::BeyondMask { meant, address } => write!(
-                formatter,
-                "has bits set beyond its mask; {meant} was probably meant, or {address} for that \
-                 one host"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for BadSubnet {}
 
 #[cfg(test)]
 mod tests {

@@ -17,12 +17,12 @@ use std::net::SocketAddr;
 use std::ops::Bound;
 use std::rc::Rc;
 
-use super::grant::{BadKey, Denied, Direction, Grant, GrantChange};
+use super::grant::{Denied, Direction, Grant, GrantChange};
 use super::limits::{Full, Limits, MATRICES_MAX};
 use super::record::{Entry, Record};
 use super::session_id::SessionId;
 use super::transport::{FecMatrix, Transport};
-use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple, Tuple, inbound_key};
+use super::tuple::{ADDRESSES_MAX, Kind, RtpTuple, Tuple, canonical};
 use super::udp_clients::UdpClient;
 use crate::held::{hash_map_bytes, tree_map_bytes};
 use crate::time::UnixTime;
@@ -384,24 +384,34 @@ impl Tokens {
     }
 
     /// Checks whether a session id can be a key, or a session with tuples, as an addition asks for.
-    /// It cannot be both.
+    /// It cannot be both. The error names the parameter that is wrong.
     pub fn check_key(
         &self,
         name: &SessionId,
         http: Option<&GrantChange>,
         has_rtp: bool,
-    ) -> Result<(), BadKey> {
+    ) -> Result<(), &'static str> {
         let asked = http.and_then(|change| change.terms.opens.as_ref());
         let known = self
             .grant(name)
             .and_then(|grant| grant.terms.opens.as_ref());
         let is_session = self.sessions.contains_key(name) || self.has_keys(name);
         match asked {
-            _ if has_rtp && (asked.is_some() || known.is_some()) => Err(BadKey::Rtp),
-            Some(session) if session == name => Err(BadKey::Itself),
-            Some(session) if self.opened_by(session) != session => Err(BadKey::OfKey),
-            Some(_) if known.is_none() && is_session => Err(BadKey::IsSession),
-            _ if known.is_some() && known != asked => Err(BadKey::IsKey),
+            _ if has_rtp && (asked.is_some() || known.is_some()) => Err(
+                "sessionid: it is a key, and keys are for HTTP; UDP clients are added to the session",
+            ),
+            Some(session) if session == name => {
+                Err("for: a sessionid is no key to itself; name another session")
+            }
+            Some(session) if self.opened_by(session) != session => {
+                Err("for: that is a key itself; name the session that it is for")
+            }
+            Some(_) if known.is_none() && is_session => Err(
+                "sessionid: it has tokens of its own, or keys, and cannot become a key; take another, or revoke them",
+            ),
+            _ if known.is_some() && known != asked => Err(
+                "sessionid: it is a key to another session; say so with for, or revoke it first",
+            ),
             Some(_) | None => Ok(()),
         }
     }
@@ -426,7 +436,7 @@ impl Tokens {
         &self,
         address: SocketAddr,
     ) -> impl Iterator<Item = (&SessionId, Transport)> {
-        let tuples = self.inbound.get(&inbound_key(address)).into_iter();
+        let tuples = self.inbound.get(&canonical(address)).into_iter();
         let tuples = tuples.flatten();
         tuples.filter_map(|tuple| Some((&tuple.session, tuple.rtp()?.transport)))
     }

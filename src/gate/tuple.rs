@@ -95,7 +95,7 @@ impl Tuple {
     /// or the group that the datagrams go to.
     pub(super) fn inbound(&self) -> Vec<SocketAddr> {
         let addresses = self.rtp().map_or(&[][..], |rtp| &rtp.addresses);
-        let mut keys: Vec<SocketAddr> = addresses.iter().copied().map(inbound_key).collect();
+        let mut keys: Vec<SocketAddr> = addresses.iter().copied().map(canonical).collect();
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -143,6 +143,6 @@ impl Serialize for Detailed<'_> {
 
 /// Returns an address in the form of the look-up table: IPv4-mapped as IPv4, and IPv6 without zone
 /// and flow label, which tokens cannot name.
-pub(super) fn inbound_key(address: SocketAddr) -> SocketAddr {
+pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

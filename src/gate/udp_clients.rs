@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 
-use super::host::{BadHost, Host, host_and_port};
+use super::host::{Host, host_and_port};
 use super::quoted::Quoted;
 use crate::percent::percent_decoded;
 
@@ -28,12 +28,12 @@ impl UdpClient {
     }
 
     /// Parses one decoded entry.
-    pub(super) fn parse(entry: &[u8]) -> Result<UdpClient, EntryError> {
+    pub(super) fn parse(entry: &[u8]) -> Result<UdpClient, &'static str> {
         if entry.is_empty() {
-            return Err(EntryError::Empty);
+            return Err("it is empty; give HOST:PORT, such as 192.0.2.7:5004");
         }
-        let text = std::str::from_utf8(entry).map_err(|_| EntryError::NotUtf8)?;
-        let (host, port) = host_and_port(text).map_err(EntryError::Host)?;
+        let text = std::str::from_utf8(entry).map_err(|_| "not UTF-8; give HOST:PORT")?;
+        let (host, port) = host_and_port(text)?;
         if let Host::Address { address, .. } = &host {
             check_destination(*address)?;
         }
@@ -59,31 +59,38 @@ impl Display for UdpClient {
 
 /// Checks whether datagrams can be sent to an address: not to the unspecified address, nor to the
 /// broadcast address. Also checks addresses of names.
-pub fn check_destination(address: IpAddr) -> Result<(), EntryError> {
+pub fn check_destination(address: IpAddr) -> Result<(), &'static str> {
     let address = address.to_canonical();
     if address.is_unspecified() {
-        return Err(EntryError::Unspecified);
+        return Err("the unspecified address is no destination; give the host's own");
     }
     match address {
-        IpAddr::V4(address) if address.is_broadcast() => Err(EntryError::Broadcast),
+        IpAddr::V4(address) if address.is_broadcast() => {
+            Err("the broadcast address is no destination; give a host or a group")
+        }
         IpAddr::V4(_) | IpAddr::V6(_) => Ok(()),
     }
 }
 
-/// Parses the raw value of the parameter, with at most `entries_max` entries. Removes repeats.
-pub fn parse(raw: &str, entries_max: usize) -> Result<Vec<UdpClient>, BadEntry> {
+/// Parses the raw value of the parameter, with at most `entries_max` entries. Removes repeats. The
+/// error names the parameter, the first wrong entry and what would be right.
+pub fn parse(raw: &str, entries_max: usize) -> Result<Vec<UdpClient>, String> {
     let mut clients = Vec::new();
     for (index, entry) in raw.split(',').enumerate() {
-        let bad = |shown: &[u8], fault| BadEntry {
-            number: index + 1,
-            entry: Quoted(shown).to_string().into(),
-            fault,
+        let bad = |shown: &[u8], fault: &str| {
+            let (number, entry) = (index + 1, Quoted(shown));
+            format!("udp-clients: entry {number}, {entry}: {fault}")
         };
         if index >= entries_max {
-            return Err(bad(entry.as_bytes(), EntryError::TooMany { entries_max }));
+            let fault = format!("too many entries; give at most {entries_max}");
+            return Err(bad(entry.as_bytes(), &fault));
         }
-        let decoded =
-            percent_decoded(entry).ok_or_else(|| bad(entry.as_bytes(), EntryError::Percent))?;
+        let decoded = percent_decoded(entry).ok_or_else(|| {
+            bad(
+                entry.as_bytes(),
+                "% without two hexadecimal digits after it",
+            )
+        })?;
         clients.push(UdpClient::parse(&decoded).map_err(|fault| bad(&decoded, fault))?);
     }
     Ok(without_repeats(clients))
@@ -98,62 +105,6 @@ fn without_repeats(clients: Vec<UdpClient>) -> Vec<UdpClient> {
         .collect()
 }
 
-/// The first wrong entry of a list. Prints the parameter, the entry and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadEntry {
-    /// Number of the entry, from 1.
-    pub number: usize,
-    /// The entry, decoded if possible, as [`Quoted`] prints it.
-    pub entry: Box<str>,
-    /// The error in the entry.
-    pub fault: EntryError,
-}
-
-impl Display for BadEntry {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let BadEntry {
-            number,
-            entry,
-            fault,
-        } = self;
-        write!(formatter, "udp-clients: entry {number}, {entry}: {fault}")
-    }
-}
-
-impl std::error::Error for BadEntry {}
-
-/// Errors in an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryError {
-    Empty,
-    TooMany { entries_max: usize },
-    Percent,
-    NotUtf8,
-    Host(BadHost),
-    Unspecified,
-    Broadcast,
-}
-
-impl Display for EntryError {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            EntryError::Empty => {
-                formatter.write_str("it is empty; give HOST:PORT, such as 192.0.2.7:5004")
-            }
-            EntryError::TooMany { entries_max } => {
-                write!(formatter, "too many entries; give at most {entries_max}")
-            }
-            EntryError::Percent => formatter.write_str("% without two hexadecimal digits after it"),
-            EntryError::NotUtf8 => formatter.write_str("not UTF-8; give HOST:PORT"),
-            EntryError::Host(bad) => Display::fmt(bad, formatter),
-            EntryError::Unspecified => formatter
-                .write_str("the unspecified address is no destination; give the host's own"),
-            EntryError::Broadcast => formatter
-                .write_str("the broadcast address is no destination; give a host or a group"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,9 +114,12 @@ mod tests {
         clients.iter().map(UdpClient::to_string).collect()
     }
 
-    fn fault(raw: &str) -> (usize, EntryError) {
-        let bad = parse(raw, 100).expect_err(raw);
-        (bad.number, bad.fault)
+    /// Asserts that the error names this entry and begins with this fault.
+    fn assert_fault(raw: &str, number: usize, fault: &str) {
+        let error = parse(raw, 100).expect_err(raw);
+        let after = error.strip_prefix(&format!("udp-clients: entry {number}, '"));
+        let (_, printed) = after.and_then(|after| after.split_once("': ")).expect(raw);
+        assert!(printed.starts_with(fault), "{raw}: {error}");
     }
 
     #[test]
@@ -181,8 +135,7 @@ mod tests {
     fn entries_are_decoded_after_splitting() {
         assert_eq!(printed("%5B%3a%3A1%5d:5,ho%73t%3a7"), ["[::1]:5", "host:7"]);
         let comma = parse("a:1%2Cb:2", 100).expect_err("a comma inside an entry");
-        assert_eq!(comma.fault, EntryError::Host(BadHost::Colons));
-        assert_eq!(&*comma.entry, "'a:1,b:2'");
+        assert!(comma.contains(" 'a:1,b:2': more than one colon"));
     }
 
     #[test]
@@ -201,27 +154,24 @@ mod tests {
 
     #[test]
     fn faults_name_the_entry() {
-        let unspecified = (1, EntryError::Unspecified);
-        assert_eq!(fault(""), (1, EntryError::Empty));
-        assert_eq!(fault("a:1,"), (2, EntryError::Empty));
-        assert_eq!(fault("a:1,,b:2"), (2, EntryError::Empty));
-        assert_eq!(fault("a:1,b"), (2, EntryError::Host(BadHost::NoPort)));
-        assert_eq!(
-            fault("a:1,b:2,c:0"),
-            (3, EntryError::Host(BadHost::PortZero))
-        );
-        assert_eq!(fault("a:1+"), (1, EntryError::Host(BadHost::PortNotNumber)));
-        assert_eq!(fault("0.0.0.0:1"), unspecified);
-        assert_eq!(fault("[::]:1"), unspecified);
-        assert_eq!(fault("[::ffff:0.0.0.0]:1"), unspecified);
-        assert_eq!(fault("255.255.255.255:1"), (1, EntryError::Broadcast));
-        assert_eq!(
-            fault("[::ffff:255.255.255.255]:1"),
-            (1, EntryError::Broadcast)
-        );
-        assert_eq!(fault("%ff:1"), (1, EntryError::NotUtf8));
+        for (raw, number, fault) in [
+            ("", 1, "it is empty"),
+            ("a:1,", 2, "it is empty"),
+            ("a:1,,b:2", 2, "it is empty"),
+            ("a:1,b", 2, "no port"),
+            ("a:1,b:2,c:0", 3, "port 0"),
+            ("a:1+", 1, "the port is not a number"),
+            ("0.0.0.0:1", 1, "the unspecified address"),
+            ("[::]:1", 1, "the unspecified address"),
+            ("[::ffff:0.0.0.0]:1", 1, "the unspecified address"),
+            ("255.255.255.255:1", 1, "the broadcast address"),
+            ("[::ffff:255.255.255.255]:1", 1, "the broadcast address"),
+            ("%ff:1", 1, "not UTF-8"),
+        ] {
+            assert_fault(raw, number, fault);
+        }
         for raw in ["a%", "a%4", "a%4x:1", "%+1:1", "a%é:1"] {
-            assert_eq!(fault(raw), (1, EntryError::Percent), "{raw}");
+            assert_fault(raw, 1, "% without two");
         }
     }
 
@@ -229,10 +179,7 @@ mod tests {
     fn the_list_is_bounded() {
         assert_eq!(parse("a:1,b:2", 2).map(|clients| clients.len()), Ok(2));
         let bad = parse("a:1,b:2,c:3", 2).expect_err("one too many");
-        assert_eq!(
-            (bad.number, bad.fault),
-            (3, EntryError::TooMany { entries_max: 2 })
-        );
+        assert!(bad.contains("entry 3, 'c:3': too many entries; give at most 2"));
     }
 
     #[test]
@@ -240,8 +187,8 @@ mod tests {
         let bad = parse("a:1,b%0d%0a:0", 100).expect_err("a line break");
         let line = "udp-clients: entry 2, 'b\\u{d}\\u{a}:0': bad name; give letters, digits, \
                     hyphens, underscores and dots (other scripts as xn--...)";
-        assert_eq!(bad.to_string(), line);
+        assert_eq!(bad, line);
         let long = parse(&"x".repeat(100_000), 100).expect_err("no port");
-        assert!(long.to_string().len() < 300);
+        assert!(long.len() < 300);
     }
 }

@@ -44,20 +44,11 @@ impl HlsRequest {
         false
     }
 
-    pub fn is_list(&self) -> bool {
-        match *self {}
-    }
-
-    pub fn reach(&self) -> PlaylistPosition {
-        match *self {}
-    }
-
-    pub fn is_addressed_by(&self, _: &Target) -> bool {
-        match *self {}
-    }
-
-    pub fn query(&self) -> Option<String> {
-        match *self {}
+    no_value! {
+        fn is_list(&self) -> bool;
+        fn reach(&self) -> PlaylistPosition;
+        fn is_addressed_by(&self, _: &Target) -> bool;
+        fn query(&self) -> Option<String>;
     }
 }
 
@@ -99,64 +90,22 @@ impl Cutter {
         None
     }
 
-    #[cfg(feature = "handover")]
-    pub fn fit(&mut self, _: u64, _: u64) -> Result<(), crate::handover::HandoverError> {
-        match *self {}
-    }
-
-    pub fn take(&mut self, _: Finding, _: Header<'_>, _: Instant) {
-        match *self {}
-    }
-
-    pub fn refuse(&mut self, _: &'static str) {
-        match *self {}
-    }
-
-    pub fn set_titles(&mut self, _: Rc<Vec<TitleChange>>) {
-        match *self {}
-    }
-
-    pub fn seam(&mut self, _: u64) {
-        match *self {}
-    }
-
-    pub fn finish(&mut self, _: u64, _: bool) {
-        match *self {}
-    }
-
-    pub fn forget_before(&mut self, _: u64) {
-        match *self {}
-    }
-
-    pub fn find(&mut self, _: &HlsRequest, _: bool) -> Option<HlsResponse> {
-        match *self {}
-    }
-
-    pub fn reached(&self) -> PlaylistPosition {
-        match *self {}
-    }
-
-    pub fn next_number(&self) -> u64 {
-        match *self {}
-    }
-
-    pub fn attendance(&self) -> Duration {
-        match *self {}
-    }
-
-    pub fn take_grown(&mut self) -> bool {
-        match *self {}
-    }
-
-    pub fn cuts_in_groups(&self) -> u64 {
-        match *self {}
-    }
-
-    pub fn held_bytes(&self) -> usize {
-        match *self {}
-    }
-
-    pub fn check(&self) {
-        match *self {}
+    no_value! {
+        #[cfg(feature = "handover")]
+        fn fit(&mut self, _: u64, _: u64) -> Result<(), crate::handover::HandoverError>;
+        fn take(&mut self, _: Finding, _: Header<'_>, _: Instant);
+        fn refuse(&mut self, _: &'static str);
+        fn set_titles(&mut self, _: Rc<Vec<TitleChange>>);
+        fn seam(&mut self, _: u64);
+        fn finish(&mut self, _: u64, _: bool);
+        fn forget_before(&mut self, _: u64);
+        fn find(&mut self, _: &HlsRequest, _: bool) -> Option<HlsResponse>;
+        fn reached(&self) -> PlaylistPosition;
+        fn next_number(&self) -> u64;
+        fn attendance(&self) -> Duration;
+        fn take_grown(&mut self) -> bool;
+        fn cuts_in_groups(&self) -> u64;
+        fn held_bytes(&self) -> usize;
+        fn check(&self);
     }
 }

@@ -38,6 +38,14 @@ impl Reply {
         }
     }
 
+    /// Closes the connection after the response, unless this holds.
+    pub fn open_if(self, may_stay_open: bool) -> Reply {
+        Reply {
+            keep_alive: self.keep_alive && may_stay_open,
+            ..self
+        }
+    }
+
     /// Closes the connection after the response.
     pub fn closing(self) -> Reply {
         Reply {

@@ -340,8 +340,7 @@ fn parse_add_token(
     let types = Types::parse(parameters.raw("type"))?;
     let session = parameters.session()?;
     let clients = match (parameters.raw("udp-clients"), types.transport) {
-        (Some(raw), Some(_)) => gate::udp_clients::parse(raw, udp_clients_max)
-            .map_err(|error| bad(error.to_string()))?,
+        (Some(raw), Some(_)) => gate::udp_clients::parse(raw, udp_clients_max).map_err(bad)?,
         (None, None) => Vec::new(),
         (Some(_), None) => {
             return Err(bad(

@@ -6,6 +6,7 @@ mod handover;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::cut_reason::Cuts;
 use crate::http::Status;
 
 /// One counter.
@@ -69,7 +70,7 @@ pub struct Counts {
     pub(super) refusals: BTreeMap<Status, u64>,
     /// Cut viewers, by reason.
     #[cfg_attr(feature = "handover", serde(skip))]
-    pub(super) cuts: BTreeMap<&'static str, u64>,
+    pub(super) cuts: Cuts,
     #[cfg_attr(feature = "handover", serde(skip))]
     pub files: Files,
     #[cfg_attr(feature = "handover", serde(skip))]
@@ -152,17 +153,6 @@ impl Counts {
     pub(super) fn refused(&mut self, status: Status) {
         *self.refusals.entry(status).or_insert(0) += 1;
     }
-
-    /// Adds these reasons for cuts, each with the count 0.
-    pub(super) fn know_cuts(&mut self, reasons: impl IntoIterator<Item = &'static str>) {
-        self.cuts
-            .extend(reasons.into_iter().map(|reason| (reason, 0)));
-    }
-
-    /// Counts a viewer that was cut for this reason.
-    pub(super) fn cut(&mut self, reason: &'static str) {
-        *self.cuts.entry(reason).or_insert(0) += 1;
-    }
 }
 
 impl Turns {
@@ -221,16 +211,6 @@ mod tests {
         }
         let refusals: Vec<_> = counts.refusals.iter().collect();
         assert!(refusals.contains(&(&Status::NotFound, &2)) && refusals.len() == 2);
-        counts.know_cuts(["slow", "kicked"]);
-        counts.cut("slow");
-        counts.cut("slow");
-        counts.cut("other");
-        let cuts: Vec<_> = counts
-            .cuts
-            .iter()
-            .map(|(why, number)| (*why, *number))
-            .collect();
-        assert_eq!(cuts, [("kicked", 0), ("other", 1), ("slow", 2)]);
         counts.files = Files { own: 3, max: 9 };
         let cpu = Duration::from_secs(4);
         counts.set_process(Process {

@@ -21,6 +21,7 @@ pub(super) enum CutReason {
 
 impl CutReason {
     /// All reasons.
+    #[cfg(test)]
     pub const ALL: [CutReason; 4] = [
         CutReason::Stalled,
         CutReason::LostUnit,
@@ -28,7 +29,7 @@ impl CutReason {
         CutReason::Kicked,
     ];
 
-    /// Returns the value of the label `reason` in `/metrics`.
+    /// Returns the name of the reason in events and in the log.
     pub fn name(self) -> &'static str {
         match self {
             CutReason::Stalled => "stalled",
@@ -41,7 +42,7 @@ impl CutReason {
 
 /// Number of disconnected viewers for each reason.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[cfg_attr(feature = "handover", derive(serde::Deserialize))]
+#[cfg_attr(feature = "handover", derive(serde::Deserialize), serde(default))]
 pub(super) struct Cuts {
     stalled: u64,
     lost_unit: u64,
@@ -58,10 +59,20 @@ impl Cuts {
         self.kicked += other.kicked;
     }
 
+    /// Returns the counters, each with the value of the label `reason` in `/metrics`.
+    pub fn rows(&self) -> [(&'static str, u64); 4] {
+        [
+            ("kicked", self.kicked),
+            ("lost_unit", self.lost_unit),
+            ("stalled", self.stalled),
+            ("token", self.token),
+        ]
+    }
+
     /// Returns whether no counter of a hand-over is impossibly high.
     #[cfg(feature = "handover")]
     pub fn fit(&self) -> bool {
-        are_counts([self.stalled, self.lost_unit, self.token, self.kicked])
+        are_counts(self.rows().map(|(_, count)| count))
     }
 
     /// Counts a viewer that is disconnected for this reason.

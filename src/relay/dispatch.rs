@@ -5,8 +5,7 @@ use std::net::IpAddr;
 
 use super::admission::{EntryPoint, SessionState};
 use super::api::Outcome;
-use super::clients::{Clients, Disconnected, WaitFor, WaitOutcome};
-use super::cut_reason::CutReason;
+use super::clients::{Clients, WaitFor, WaitOutcome};
 use super::event::Event;
 use super::origin_error::OriginError;
 use super::streams::{StreamSource, Streams, WatchResponse};
@@ -55,9 +54,7 @@ impl Relay {
                 }
                 self.streams.tend(stream, &mut self.ctx);
             }
-            Event::WaiterClosed(session) | Event::PlaylistAbandoned(session) => {
-                self.tend_pull(&session);
-            }
+            Event::SessionLeft(session) => self.tend_pull(&session),
             Event::OriginClosed { pull, id, error } => {
                 let came_through =
                     |session: &SessionId| came_through(&self.streams, &self.clients, session);
@@ -190,15 +187,10 @@ impl Relay {
     /// Disconnects an admitted client, because its token or the options do not admit it any more.
     /// Returns whether there was one.
     pub(super) fn disconnect(&mut self, id: ConnectionId, reason: &'static str) -> bool {
-        match self.clients.expel(id, reason, &mut self.ctx) {
-            Some(Disconnected::Viewer) => self.cut_viewer(id, CutReason::Token),
-            Some(Disconnected::Source(stream)) => {
-                let source = StreamSource::Http(id);
-                self.streams
-                    .source_lost(stream, source, reason, &mut self.ctx);
-            }
-            None => return false,
-        }
+        let Some(event) = self.clients.expel(id, reason, &mut self.ctx) else {
+            return false;
+        };
+        self.act(id, event);
         true
     }
 

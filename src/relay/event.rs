@@ -31,8 +31,9 @@ pub(super) enum Event {
         key: Option<Digest>,
         address: SocketAddr,
     },
-    /// A client that waited for this session closed its connection.
-    WaiterClosed(SessionId),
+    /// A client no longer waits for this session, or asks for its playlist. It may have been the
+    /// last one.
+    SessionLeft(SessionId),
     /// The connection to an origin closed before a stream came.
     OriginClosed {
         pull: PullId,
@@ -61,8 +62,6 @@ pub(super) enum Event {
     RemuxCaughtUp(StreamId),
     /// This remuxed stream cannot go on.
     RemuxFailed { id: StreamId, why: String },
-    /// No client has asked for a playlist of this session for long.
-    PlaylistAbandoned(SessionId),
     /// A stream has lost its source, which sent RTP from this address.
     RtpSourceLeft { address: SocketAddr, id: StreamId },
     /// A fetched stream has ended, or has lost its source and is held.

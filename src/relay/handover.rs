@@ -40,8 +40,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clients::{Clients, ClientsState, Concern};
 use super::context::Context;
-use super::cut_reason::CutReason;
-use super::fetch::{self, Fetch, PullsState};
+use super::fetch::{Fetch, PullsState};
 use super::grants::Grants;
 use super::lists::{Lists, PendingCallState, pending_call};
 use super::old_options::OldOptions;
@@ -67,8 +66,8 @@ pub fn media_bytes(relay: &Relay, stream: StreamId, from: u64) -> &[u8] {
     relay.streams.media_bytes(stream, from)
 }
 
-/// Most bytes of a copy, or those of a stream's buffer if they are more. A head, requests that were
-/// sent ahead and answers are shorter.
+/// Largest copy in bytes, unless a stream's buffer is larger. Heads, pipelined requests and answers
+/// are smaller.
 const COPY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 fn large_bytes(
@@ -299,9 +298,7 @@ impl RelayState {
                 self.old = self.ctx.hear(line)?;
                 Ok(())
             }
-            "counts" => self
-                .ctx
-                .hear_counts(line, &CutReason::ALL.map(CutReason::name)),
+            "counts" => self.ctx.hear_counts(line),
             "events" => {
                 self.ctx.events = line.read()?;
                 Ok(())
@@ -397,20 +394,15 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
         };
         must(is_so, || format!("{id:?} is in a place that is another's"))?;
     }
-    let mut asked = 0;
-    for (pull, concern) in relay.fetch.concerns() {
-        match concern {
-            fetch::Concern::Asks => asked += 1,
-            fetch::Concern::Runs(stream) => {
-                let its = relay.streams.source_of(stream).map(|(_, pull)| pull);
-                must(its == Some(Some(pull)), || {
-                    format!("pull {pull:?} is another's")
-                })?;
-            }
-        }
+    for (pull, stream) in relay.fetch.running() {
+        let its = relay.streams.source_of(stream).map(|(_, pull)| pull);
+        must(its == Some(Some(pull)), || {
+            format!("pull {pull:?} is another's")
+        })?;
     }
     let feeds = relay.streams.feeds();
     let by_http = feeds.filter(|(_, feed)| feed.connection().is_some());
+    let asked = relay.fetch.asking();
     let known = (relay.streams.viewer_places(), by_http.count(), asked);
     must((viewers, sources, asking) == known, || {
         "a viewer, a source or an origin is not there".to_owned()

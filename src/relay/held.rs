@@ -33,7 +33,7 @@ const EVENTS_BYTES: usize = events::BYTES_MAX * 5 / 2 + events::UNITS_MAX * 32 +
 const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;
 
 impl Settings {
-    /// Returns the largest memory of the core in bytes, whatever clients send.
+    /// Returns the largest memory of the core in bytes, for any input.
     pub fn held_bytes_max(&self) -> usize {
         let limits = &self.limits;
         let udp_clients = limits.tokens.udp_clients_per_session_max;

@@ -154,7 +154,7 @@ const FAMILIES: &[Family] = &[
         labelled("status", Status::REFUSALS.map(|status| (status.code(), so_many(status))))
     }),
     counter("tollgate_cuts_total", "Viewers that the server disconnected, by reason.", |seen| {
-        labelled("reason", seen.counts.cuts.iter().map(|(reason, count)| (reason, *count)))
+        labelled("reason", seen.counts.cuts.rows())
     }),
     counter("tollgate_token_file_writes_total", "Writes to the token file, each with all changes that waited for it.", |seen| {
         labelled("result", [("written", seen.counts.of(Count::TokenWrites)), ("failed", seen.counts.of(Count::TokenWritesFailed))])
@@ -297,6 +297,7 @@ mod tests {
     use super::*;
     use crate::gate::SessionId;
     use crate::relay::counts::{Files, Process};
+    use crate::relay::cut_reason::CutReason;
 
     fn figures(number: u64) -> Figures {
         Figures {
@@ -383,8 +384,7 @@ mod tests {
         {
             counts.add(what, 1000 + number as u64);
         }
-        counts.know_cuts(["slow", "kicked"]);
-        counts.cut("slow");
+        counts.cuts.count(CutReason::Stalled);
         counts.refused(Status::NotFound);
         counts.files = Files { own: 8, max: 99 };
         counts.set_process(Process {
@@ -453,7 +453,7 @@ mod tests {
             "tollgate_rtp_disorder_total{kind=\"lost\"} 1018",
             "tollgate_refusals_total{status=\"404\"} 1",
             "tollgate_refusals_total{status=\"403\"} 0",
-            "tollgate_cuts_total{reason=\"slow\"} 1",
+            "tollgate_cuts_total{reason=\"stalled\"} 1",
             "tollgate_cuts_total{reason=\"kicked\"} 0",
             "tollgate_turn_seconds_bucket{le=\"0.0001\"} 1",
             "tollgate_turn_seconds_bucket{le=\"0.00025\"} 2",

@@ -55,6 +55,7 @@ mod requests;
 mod route;
 mod rtmp_in;
 mod rtp_in;
+mod rtp_socket;
 mod server_event;
 mod settings;
 mod shell;
@@ -86,7 +87,6 @@ use clients::{Appetite, Clients, Connection, Known, Step};
 use context::Context;
 use counts::Count;
 pub use counts::{Counts, Files, Process};
-use cut_reason::CutReason;
 use fetch::{Fetch, Pull};
 use grants::Grants;
 pub use job::{ADDRESSES_MAX, Done, Job, JobId};
@@ -162,7 +162,6 @@ impl Relay {
     /// Makes a server without clients.
     pub fn new(settings: Settings) -> Relay {
         let mut ctx = Context::new(settings);
-        ctx.counts.know_cuts(CutReason::ALL.map(CutReason::name));
         Relay {
             clients: Clients::new(),
             streams: Streams::new(&ctx.settings().limits),
@@ -179,8 +178,7 @@ impl Relay {
     /// Sets the token table that the token file has, after the RTP socket is bound.
     pub fn restore(&mut self, tokens: gate::Tokens, now: Instant) {
         self.ctx.set_now(now);
-        let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
-        self.grants.restore(tokens, &fault, &mut self.ctx);
+        self.grants.restore(tokens, &mut self.ctx);
     }
 
     /// Returns the limits of the token table.
@@ -195,7 +193,12 @@ impl Relay {
 
     /// Sets the address of the RTP socket. Tokens may then name UDP clients that it can reach.
     pub fn set_rtp(&mut self, bound: SocketAddr) {
-        self.rtp_in.set_bound(bound, self.ctx.settings());
+        let Context {
+            rtp_socket,
+            settings,
+            ..
+        } = &mut self.ctx;
+        rtp_socket.set_bound(bound, settings);
         // Streams of a predecessor have UDP clients that its options admitted.
         for id in self.streams.originals() {
             self.refresh_clients(id);
@@ -204,13 +207,13 @@ impl Relay {
 
     /// Notes that the port above the RTP socket's is bound for RTCP.
     pub fn set_has_rtcp(&mut self) {
-        self.rtp_in.set_has_rtcp();
+        self.ctx.rtp_socket.has_rtcp = true;
     }
 
     /// Sets the function that knows the addresses of this machine. It is called for UDP clients at
     /// the RTP socket's port only: datagrams to such an address would come back as a source's.
     pub fn set_own_addresses(&mut self, is_own: fn(SocketAddr) -> bool) {
-        self.rtp_in.set_own_addresses(is_own);
+        self.ctx.rtp_socket.is_own = Some(is_own);
     }
 
     // ---- What happened
@@ -358,11 +361,7 @@ impl Relay {
                 Owner::Pull(id) => self.fetch.due(id, &mut self.ctx),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.ctx),
                 Owner::Memory => self.ctx.memory_due(),
-                Owner::Tokens => {
-                    let fault =
-                        |address, transport| self.rtp_in.destination_fault(address, transport);
-                    self.grants.due(&fault, &mut self.ctx);
-                }
+                Owner::Tokens => self.grants.due(&mut self.ctx),
             }
             self.dispatch_events();
         }
@@ -391,8 +390,7 @@ impl Relay {
                 }
             }
             Done::Appended(result) => {
-                let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
-                self.grants.appended(job_id, &result, &fault, &mut self.ctx);
+                self.grants.appended(job_id, &result, &mut self.ctx);
             }
             Done::NotCompacted(error) => self.grants.not_compacted(&error, &mut self.ctx),
         }
@@ -402,8 +400,7 @@ impl Relay {
     /// Handles the refusal of a job, because too many are waiting.
     pub fn not_helped(&mut self, job_id: JobId, now: Instant) {
         self.ctx.set_now(now);
-        let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
-        let is_anothers = self.grants.not_appended(job_id, &fault, &mut self.ctx)
+        let is_anothers = self.grants.not_appended(job_id, &mut self.ctx)
             || self.fetch.resolved(job_id, &[], &mut self.ctx);
         if !is_anothers {
             self.looked_up(job_id, LookUp::Refused);

@@ -49,6 +49,11 @@ impl<'a> Parameters<'a> {
             .map(|parameter| parameter.value)
     }
 
+    /// A value with its percent-encoding undone.
+    pub fn decoded(&self, name: &str) -> Result<Option<Vec<u8>>, Refusal> {
+        self.raw(name).map(|raw| decoded(name, raw)).transpose()
+    }
+
     /// `true`, `false` or nothing, which is false; 1 and 0 do, too.
     pub fn flag(&self, name: &str) -> Result<bool, Refusal> {
         match self.raw(name) {
@@ -66,12 +71,7 @@ impl<'a> Parameters<'a> {
         let Some(raw) = self.raw(name) else {
             return Ok(None);
         };
-        let seconds = if raw.bytes().all(|byte| byte.is_ascii_digit()) {
-            raw.parse().ok()
-        } else {
-            None
-        };
-        match seconds {
+        match plain(raw) {
             Some(seconds @ 1..=BLOCK_SECONDS_MAX) => Ok(Some(Duration::from_secs(seconds))),
             Some(_) | None => Err(bad(format!(
                 "{name}: '{}' is not a number of seconds from 1 to {BLOCK_SECONDS_MAX}",
@@ -102,11 +102,17 @@ impl<'a> Parameters<'a> {
 
     /// The session that is meant.
     pub fn session(&self) -> Result<SessionId, Refusal> {
-        let raw = self
-            .raw("sessionid")
-            .ok_or_else(|| bad("the parameter 'sessionid' is missing; give sessionid=ID"))?;
-        parse_session(&decoded("sessionid", raw)?)
+        let name = self.decoded("sessionid")?;
+        let name =
+            name.ok_or_else(|| bad("the parameter 'sessionid' is missing; give sessionid=ID"))?;
+        parse_session(&name)
     }
+}
+
+/// Parses a number of digits, without a sign.
+pub(super) fn plain(digits: &str) -> Option<u64> {
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_plain)
 }
 
 /// Decodes the value of a parameter.

@@ -35,10 +35,11 @@ enum Kind {
 }
 
 /// What clients may cause still.
+#[derive(Default)]
 pub(super) struct Rations {
-    sessions: TokenBuckets<(Kind, SessionId)>,
+    sessions: TokenBuckets<(Kind, SessionId), NAMES_MAX>,
     /// Of refused sources.
-    hosts: TokenBuckets<IpAddr>,
+    hosts: TokenBuckets<IpAddr, NAMES_MAX>,
     unreported: BTreeSet<Subject>,
 }
 
@@ -60,16 +61,6 @@ const REFUSALS: Rate = Rate {
     per_second: 4,
     burst: 16,
 };
-
-impl Default for Rations {
-    fn default() -> Rations {
-        Rations {
-            sessions: TokenBuckets::new(NAMES_MAX),
-            hosts: TokenBuckets::new(NAMES_MAX),
-            unreported: BTreeSet::new(),
-        }
-    }
-}
 
 impl Rations {
     /// Returns whether an event of a session is reported.

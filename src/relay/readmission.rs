@@ -9,7 +9,7 @@
 use std::net::IpAddr;
 
 use super::admission::{EntryPoint, Gate, KeptClaim};
-use super::clients::{ClientEvent, Stand};
+use super::clients::{Stand, Waiting};
 use super::old_options::OldOptions;
 use super::rtp_in::Sender;
 use super::streams::StreamSource;
@@ -102,7 +102,7 @@ impl Relay {
     fn end_client(&mut self, id: ConnectionId, refusal: &Refusal) {
         let from = self.clients.peer(id).map(|peer| peer.ip());
         self.tell_of_end(from, &refusal.detail);
-        if let Some(ClientEvent::Waited { session, reply, .. }) = self.clients.end_wait(id) {
+        if let Some(Waiting { session, reply, .. }) = self.clients.end_wait(id) {
             self.clients.refuse(id, refusal, reply, &mut self.ctx);
             return self.tend_pull(&session);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::admission::{AccessRequest, Caller, EntryPoint, SessionState, kicked, not_found};
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
-use super::clients::{ClientEvent, Due, HEAD_COST, LOOK_COST, Received};
+use super::clients::{ClientEvent, Due, HEAD_COST, LOOK_COST, Received, WaitOutcome, Waiting};
 use super::context::Context;
 use super::cut_reason::CutReason;
 use super::grants::Change;
@@ -16,10 +16,11 @@ use super::page::{Document, Page};
 use super::pass::Admission;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::{Agent, StreamSource};
+use super::streams::StreamSource;
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown, snapshot};
+use crate::clean_text::Agent;
 use crate::format::Format;
 use crate::gate::{SessionId, network_of};
 use crate::http::{self, Head, Refusal, Reply, Status};
@@ -59,44 +60,49 @@ impl Relay {
             }
             ClientEvent::Told(of, rows) => self.lists.told(of, rows, &mut self.ctx),
             ClientEvent::Cut(cut) => self.cut_viewer(id, cut),
-            ClientEvent::Waited {
-                session,
-                view,
-                reply,
-                is_late,
-                fault,
-            } => {
-                self.clients.clear_seats(&self.ctx);
-                let name = self.clients.came_by(id).unwrap_or(&session).clone();
-                let from = self.clients.peer(id).map(|peer| peer.ip());
-                let session_state = self.session_state(&session);
-                let session_state =
-                    self.clients
-                        .session_state(&session, (&name, from), session_state);
-                let gate = self.grants.gate(&self.ctx);
-                let verdict = match fault {
-                    None => gate.go_on_late(
-                        (&name, &session),
-                        (view.way(), from),
-                        &session_state,
-                        || self.fetch.absence(&session),
-                    ),
-                    Some(fault) => Err(gate.turned_away(fault)),
-                };
-                match verdict {
-                    Ok(()) => {
-                        if view.is_of_segments() {
-                            let admission = gate.admission(name, &session, view.way());
-                            self.clients.admit(id, admission, &mut self.ctx);
-                        }
-                        self.watch(id, (session.clone(), view), None, (reply, !is_late));
-                    }
-                    Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),
-                }
-                self.tend_pull(&session);
-            }
+            ClientEvent::Waited(waiting) => self.decide_waited(id, waiting),
             ClientEvent::TimedOut(job_id) => self.looked_up(job_id, LookUp::TimedOut),
         }
+    }
+
+    /// Decides about a viewer that has waited, by the same rules as when it came.
+    fn decide_waited(&mut self, id: ConnectionId, waiting: Waiting) {
+        let Waiting {
+            session,
+            view,
+            reply,
+            outcome,
+            ..
+        } = waiting;
+        self.clients.clear_seats(&self.ctx);
+        let name = self.clients.came_by(id).unwrap_or(&session).clone();
+        let from = self.clients.peer(id).map(|peer| peer.ip());
+        let session_state = self.session_state(&session);
+        let session_state = self
+            .clients
+            .session_state(&session, (&name, from), session_state);
+        let gate = self.grants.gate(&self.ctx);
+        let verdict = match outcome {
+            WaitOutcome::TurnedAway(fault) => Err(gate.turned_away(fault)),
+            WaitOutcome::Open | WaitOutcome::Called => gate.go_on_late(
+                (&name, &session),
+                (view.way(), from),
+                &session_state,
+                || self.fetch.absence(&session),
+            ),
+        };
+        match verdict {
+            Ok(()) => {
+                if view.is_of_segments() {
+                    let admission = gate.admission(name, &session, view.way());
+                    self.clients.admit(id, admission, &mut self.ctx);
+                }
+                let may_wait = outcome != WaitOutcome::Open;
+                self.watch(id, (session.clone(), view), None, (reply, may_wait));
+            }
+            Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),
+        }
+        self.tend_pull(&session);
     }
 
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
@@ -373,10 +379,7 @@ impl Relay {
     /// Changes the token table, now or when the change is on disk. The other parts handle the
     /// consequences before the next input.
     fn change(&mut self, id: ConnectionId, change: Change, reply: Reply) {
-        let fault = |address, transport| self.rtp_in.destination_fault(address, transport);
-        let changed = self
-            .grants
-            .change((id, reply), change, &fault, &mut self.ctx);
+        let changed = self.grants.change((id, reply), change, &mut self.ctx);
         match changed {
             Ok(None) => self.clients.await_disk(id),
             Ok(Some((status, body))) => {
@@ -422,8 +425,10 @@ impl Relay {
         if let Some(block) = block {
             self.grants.bar(&whom, block, &self.ctx)?;
         }
-        if let Some(ClientEvent::Waited { reply, .. }) = self.clients.end_wait(id) {
-            self.clients.refuse(id, &kicked(), reply, &mut self.ctx);
+        if let Some(waiting) = self.clients.end_wait(id) {
+            let refusal = kicked();
+            self.clients
+                .refuse(id, &refusal, waiting.reply, &mut self.ctx);
             self.tend_pull(&session);
         }
         self.cut_viewer(id, CutReason::Kicked);
@@ -536,12 +541,12 @@ impl Relay {
 
     /// Sets a stream's UDP clients by the tokens, but never its own source.
     pub(super) fn refresh_clients(&mut self, id: StreamId) {
-        let settings = &self.ctx.settings();
+        let (settings, socket) = (self.ctx.settings(), &self.ctx.rtp_socket);
         let reaches = |address: SocketAddr, transport| {
             let may_receive = settings.may_receive(address.ip().to_canonical());
-            may_receive && self.rtp_in.destination_fault(address, transport).is_none()
+            may_receive && socket.destination_fault(address, transport).is_none()
         };
-        if self.rtp_in.is_bound()
+        if socket.bound.is_some()
             && let Some(session) = self.streams.session(id)
             && let Some(clients) = self.grants.destinations(&session, reaches)
         {

@@ -7,7 +7,7 @@ use super::pass::Admission;
 use super::{ConnectionId, Relay};
 use crate::format::Format;
 use crate::gate::SessionId;
-use crate::http::{Framing, Refusal, Status};
+use crate::http::{Framing, Refusal, Station, Status};
 
 impl Relay {
     /// Admits or refuses a client that asks to publish a stream.
@@ -26,7 +26,9 @@ impl Relay {
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, Some(media_type));
                 self.streams.set_is_by_rtmp(stream);
-                self.clients.admit_rtmp(id, stream, &self.ctx);
+                let agent = self.clients.admit_rtmp(id, stream, &self.ctx);
+                self.streams
+                    .set_publisher(stream, Station::default(), agent.unwrap_or_default());
                 self.admit_waiting(&session);
             }
             Err(refusal) => {

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::parameters::{Parameters, bad};
+use super::parameters::{Parameters, bad, plain};
 use crate::gate::{Direction, GrantChange, Note, SessionId, Terms};
-use crate::http::{Refusal, percent_decoded, quoted};
+use crate::http::{Refusal, quoted};
 use crate::time::UnixTime;
 
 /// The parameters about permissions over HTTP.
@@ -42,13 +42,10 @@ pub(super) fn read(
             ))),
         };
     }
-    let opens = match parameters.raw("for") {
-        None => None,
-        Some(_) => Some(
-            SessionId::parse(&decoded(parameters, "for")?)
-                .map_err(|error| bad(format!("for: {error}")))?,
-        ),
-    };
+    let opens = parameters
+        .decoded("for")?
+        .map(|name| SessionId::parse(&name).map_err(|error| bad(format!("for: {error}"))));
+    let opens = opens.transpose()?;
     let direction = match parameters.raw("direction") {
         None if opens.is_some() => {
             return Err(bad("direction is missing; a key needs in, out or both"));
@@ -78,21 +75,12 @@ pub(super) fn read(
     Ok(Some(GrantChange { direction, terms }))
 }
 
-fn decoded(parameters: &Parameters<'_>, name: &str) -> Result<Vec<u8>, Refusal> {
-    let raw = parameters.raw(name).unwrap_or_default();
-    percent_decoded(raw).ok_or_else(|| {
-        bad(format!(
-            "the parameter '{name}' has a % that two hexadecimal digits do not follow"
-        ))
-    })
-}
-
 fn note(parameters: &Parameters<'_>) -> Result<Option<Note>, Refusal> {
-    if parameters.raw("note").is_none() {
+    let Some(bytes) = parameters.decoded("note")? else {
         return Ok(None);
-    }
-    let text = String::from_utf8(decoded(parameters, "note")?).ok();
-    let note = text.and_then(|text| Note::parse(&text));
+    };
+    let note = String::from_utf8(bytes).ok();
+    let note = note.and_then(|text| Note::parse(&text));
     note.map(Some).ok_or_else(|| {
         let bytes_max = Note::BYTES_MAX;
         bad(format!(
@@ -130,25 +118,16 @@ fn read_number(raw: &str, (least, most): (u64, u64)) -> Option<u64> {
     number.filter(|number| (least..=most).contains(number))
 }
 
-fn plain(digits: &str) -> Option<u64> {
-    let mut digits = digits.bytes().peekable();
-    digits.peek()?;
-    digits.try_fold(0_u64, |number, digit| {
-        let digit = char::from(digit).to_digit(10)?;
-        number.checked_mul(10)?.checked_add(u64::from(digit))
-    })
-}
-
 /// So many seconds from now, and never less; or a second of the calendar.
 fn time(
     parameters: &Parameters<'_>,
     name: &str,
     now: UnixTime,
 ) -> Result<Option<UnixTime>, Refusal> {
-    if parameters.raw(name).is_none() {
+    let Some(bytes) = parameters.decoded(name)? else {
         return Ok(None);
-    }
-    let text = String::from_utf8(decoded(parameters, name)?).unwrap_or_default();
+    };
+    let text = String::from_utf8(bytes).unwrap_or_default();
     let of_calendar = UnixTime::parse(&text).filter(|stamp| *stamp <= UnixTime::MAX);
     match (plain(&text), of_calendar) {
         // A part of this second is over.

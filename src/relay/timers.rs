@@ -1,13 +1,15 @@
 //! What is due, and when: one deadline for each owner, ordered.
 //!
-//! A deadline that moves away is not touched: it fires at its old time, its owner finds that
-//! nothing is due yet, and arms the new one. So progress costs nothing here, an owner has one entry
-//! at most, and an idle server has none.
+//! A deadline that moves away is not touched while its old time is not [`SOON`]: it fires at its old
+//! time, its owner finds that nothing is due yet, and arms the new one. So progress costs nothing
+//! here, an owner has one entry at most, and an idle server has none. A deadline that is soon moves,
+//! as that costs less than a wake-up of the server.
 //!
 //! A turn calls those whose time had come when it began, each once: who then asks for a time that
 //! has come already takes nobody's place, and is called in the next turn.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::{ConnectionId, PullId, StreamId};
 use crate::time::Instant;
@@ -33,6 +35,9 @@ pub(super) enum Owner {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Armed(Option<Instant>);
 
+/// An entry is soon if it fires within this time.
+const SOON: Duration = Duration::from_secs(1);
+
 /// All deadlines.
 #[derive(Default)]
 pub(super) struct Timers {
@@ -43,9 +48,12 @@ pub(super) struct Timers {
 
 impl Timers {
     /// Wakes the owner at `deadline` at the latest.
-    pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Instant) {
-        let is_early = |armed: Instant| armed <= deadline || self.called.contains(&(armed, owner));
-        if armed.0.is_some_and(is_early) {
+    pub fn arm(&mut self, armed: &mut Armed, owner: Owner, deadline: Instant, now: Instant) {
+        let is_kept = |at: Instant| {
+            let is_early = at < deadline && now + SOON < at;
+            at == deadline || is_early || self.called.contains(&(at, owner))
+        };
+        if armed.0.is_some_and(is_kept) {
             return;
         }
         self.disarm(armed, owner);
@@ -107,8 +115,6 @@ impl Armed {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn at(seconds: u64) -> Instant {
@@ -123,15 +129,15 @@ mod tests {
     fn who_asks_for_a_time_that_has_come_is_called_in_the_next_turn_and_takes_nobodys_place() {
         let mut timers = Timers::default();
         let [mut tokens, mut memory, mut candidates] = [Armed::default(); 3];
-        timers.arm(&mut tokens, Owner::Tokens, at(1));
-        timers.arm(&mut memory, Owner::Memory, at(2));
-        timers.arm(&mut candidates, Owner::Candidates, at(9));
+        timers.arm(&mut tokens, Owner::Tokens, at(1), at(0));
+        timers.arm(&mut memory, Owner::Memory, at(2), at(0));
+        timers.arm(&mut candidates, Owner::Candidates, at(9), at(0));
         timers.call_due(at(5), 256);
         assert_eq!(timers.next_called(), Some(Owner::Tokens));
         tokens.fired();
-        timers.arm(&mut tokens, Owner::Tokens, at(0));
+        timers.arm(&mut tokens, Owner::Tokens, at(0), at(0));
         // It is about to be called as it is.
-        timers.arm(&mut memory, Owner::Memory, at(0));
+        timers.arm(&mut memory, Owner::Memory, at(0), at(0));
         assert_eq!(called(&mut timers), [Owner::Memory]);
         memory.fired();
         assert_eq!((timers.next(), timers.len()), (Some(at(0)), 2));
@@ -144,8 +150,8 @@ mod tests {
     fn whom_another_has_disarmed_meanwhile_is_not_called() {
         let mut timers = Timers::default();
         let [mut tokens, mut memory] = [Armed::default(); 2];
-        timers.arm(&mut tokens, Owner::Tokens, at(1));
-        timers.arm(&mut memory, Owner::Memory, at(2));
+        timers.arm(&mut tokens, Owner::Tokens, at(1), at(0));
+        timers.arm(&mut memory, Owner::Memory, at(2), at(0));
         timers.call_due(at(5), 256);
         assert_eq!(timers.next_called(), Some(Owner::Tokens));
         timers.disarm(&mut memory, Owner::Memory);
@@ -156,27 +162,31 @@ mod tests {
     fn a_turn_calls_so_many_and_leaves_the_others_to_the_next() {
         let mut timers = Timers::default();
         let [mut tokens, mut memory] = [Armed::default(); 2];
-        timers.arm(&mut tokens, Owner::Tokens, at(1));
-        timers.arm(&mut memory, Owner::Memory, at(2));
+        timers.arm(&mut tokens, Owner::Tokens, at(1), at(0));
+        timers.arm(&mut memory, Owner::Memory, at(2), at(0));
         timers.call_due(at(5), 1);
         assert_eq!(called(&mut timers), [Owner::Tokens]);
         timers.call_due(at(5), 1);
         assert_eq!(called(&mut timers), [Owner::Memory]);
     }
 
-    /// A deadline that moves away costs nothing: it fires at its old time. One that comes nearer
-    /// takes the other's place.
+    /// A deadline that moves away costs nothing: it fires at its old time, unless that is soon. One
+    /// that comes nearer takes the other's place.
     #[test]
     fn an_owner_has_one_entry_the_earliest_for_which_it_has_asked() {
         let mut timers = Timers::default();
         let mut armed = Armed::default();
         assert!(!armed.is_armed() && !armed.is_armed_by(at(9)));
         for (asked, due) in [(5, 5), (5, 5), (7, 5), (4, 4), (3, 3), (9, 3)] {
-            timers.arm(&mut armed, Owner::Tokens, at(asked));
+            timers.arm(&mut armed, Owner::Tokens, at(asked), at(0));
             assert_eq!((timers.next(), timers.len()), (Some(at(due)), 1), "{asked}");
             assert!(armed.is_armed());
             let by = [due - 1, due, due + 1].map(|seconds| armed.is_armed_by(at(seconds)));
             assert_eq!(by, [false, true, true]);
+        }
+        for (now, asked, due) in [(1, 9, 3), (2, 9, 9), (2, 3, 3)] {
+            timers.arm(&mut armed, Owner::Tokens, at(asked), at(now));
+            assert_eq!((timers.next(), timers.len()), (Some(at(due)), 1), "{now}");
         }
         timers.call_due(at(2), 256);
         assert_eq!(timers.next_called(), None, "it is not due yet");

@@ -4,45 +4,19 @@
 //! playlist. An HLS player is listed while it gets a segment, and while it waits for a playlist,
 //! but not between two requests.
 
-use std::net::SocketAddr;
-
-use serde::Serialize;
-
 use super::ConnectionId;
 use super::admission::no_viewer;
 use super::clients::{Clients, PIECE_ROWS, WaitFor};
 use super::context::Context;
 use super::pass::Barred;
-use super::streams::{Outlet, Streams, Watcher};
+use super::streams::{Streams, ViewerRow};
 use super::viewer_id::{ListedId, Mark};
-use crate::gate::{Digest, SessionId, Transport, network_of};
+use crate::gate::{SessionId, network_of};
 use crate::http::{Refusal, Status};
-use crate::time::Instant;
 
 /// Marks of the waiting clients, behind all streams: for a session, and for a playlist.
 const WAITING: u64 = u64::MAX - 1;
 const BLOCKED: u64 = u64::MAX;
-
-/// A row of list-viewers. A null field does not apply, or is not known.
-#[derive(Serialize)]
-pub struct Row {
-    /// The viewer's id.
-    pub id: ListedId,
-    sessionid: SessionId,
-    session: Digest,
-    /// Digest of the session id that admitted it.
-    key: Option<Digest>,
-    pub address: Option<SocketAddr>,
-    way: &'static str,
-    pub state: &'static str,
-    pub since: Option<u64>,
-    bytes: Option<u64>,
-    behind_bytes: Option<u64>,
-    behind_ms: Option<u64>,
-    skips: Option<u32>,
-    datagrams_sent: Option<u64>,
-    datagrams_dropped: Option<u64>,
-}
 
 /// The parts that know viewers.
 pub struct Known<'a> {
@@ -66,17 +40,21 @@ impl<'a> Known<'a> {
 
     /// Returns the rows behind this mark, each with its own mark; of one session, if one is given.
     /// Rows of one mark are adjacent.
-    pub fn rows(&self, after: Mark, of: Option<&SessionId>) -> impl Iterator<Item = (Mark, Row)> {
-        let watchers = self.streams.watchers(after, of, self.ctx.now());
-        let watchers = watchers.map(|(mark, watcher)| (mark, self.row(watcher)));
+    pub fn rows(
+        &self,
+        after: Mark,
+        of: Option<&SessionId>,
+    ) -> impl Iterator<Item = (Mark, ViewerRow)> {
+        let watchers = self.streams.watchers(after, of, self.ctx);
+        let watchers = watchers.map(|(mark, row)| (mark, self.with_peer(row)));
         let waiting = self.waiting(WaitFor::Session, WAITING, after, of);
         let blocked = self.waiting(WaitFor::List, BLOCKED, after, of);
         watchers.chain(waiting).chain(blocked)
     }
 
     /// Returns the next rows: more than fit into a piece of a list, if there are as many.
-    pub fn piece(&self, after: Mark, of: Option<&SessionId>) -> Vec<(Mark, Row)> {
-        let mut rows: Vec<(Mark, Row)> = Vec::new();
+    pub fn piece(&self, after: Mark, of: Option<&SessionId>) -> Vec<(Mark, ViewerRow)> {
+        let mut rows: Vec<(Mark, ViewerRow)> = Vec::new();
         for row in self.rows(after, of) {
             let is_enough = rows.len() > PIECE_ROWS;
             if is_enough && rows.last().is_some_and(|last| last.0 != row.0) {
@@ -114,58 +92,16 @@ impl<'a> Known<'a> {
         Ok((id, session, (name, network_of(peer.ip()))))
     }
 
-    fn row(&self, watcher: Watcher<'_>) -> Row {
-        let run = self.ctx.run;
-        match watcher.outlet {
-            Outlet::Http(seen) => {
-                let way = if seen.is_of_segment { "hls" } else { "http" };
-                let row = self.of_connection(seen.connection, watcher.session, way, seen.since);
-                Row {
-                    bytes: Some(seen.bytes_sent),
-                    behind_bytes: Some(seen.behind_bytes),
-                    behind_ms: Some(u64::try_from(seen.behind.as_millis()).unwrap_or(u64::MAX)),
-                    skips: Some(seen.skips),
-                    ..row
-                }
-            }
-            Outlet::Udp {
-                to,
-                transport,
-                figures,
-            } => {
-                let id = ListedId::Client {
-                    run,
-                    stream: watcher.stream,
-                    to,
-                };
-                let way = match transport {
-                    Transport::Rtp(_) => "rtp-udp",
-                    Transport::Bare => "udp",
-                };
-                Row {
-                    address: Some(to),
-                    datagrams_sent: Some(figures.sent),
-                    datagrams_dropped: Some(figures.dropped),
-                    ..Row::new(id, watcher.session, way)
-                }
-            }
-        }
-    }
-
-    fn of_connection(
-        &self,
-        connection: ConnectionId,
-        session: &SessionId,
-        way: &'static str,
-        since: Instant,
-    ) -> Row {
-        let id = ListedId::of_connection(self.ctx.run, connection);
-        let key = self.clients.came_by(connection).map(SessionId::digest);
-        Row {
-            key,
-            address: self.clients.peer(connection),
-            since: Some(self.ctx.calendar.at(since).unix_seconds),
-            ..Row::new(id, session, way)
+    /// Adds the address and key of the connection that the row is of, if it is of one.
+    fn with_peer(&self, row: ViewerRow) -> ViewerRow {
+        let ListedId::Connection { connection, .. } = row.id else {
+            return row;
+        };
+        let id = ConnectionId::from_u64(connection);
+        ViewerRow {
+            key: self.clients.came_by(id).map(SessionId::digest),
+            address: self.clients.peer(id),
+            ..row
         }
     }
 
@@ -176,7 +112,7 @@ impl<'a> Known<'a> {
         first: u64,
         after: Mark,
         of: Option<&SessionId>,
-    ) -> impl Iterator<Item = (Mark, Row)> {
+    ) -> impl Iterator<Item = (Mark, ViewerRow)> {
         let from = match after.0 == first {
             true => after.1.saturating_add(1),
             false => 0,
@@ -190,45 +126,19 @@ impl<'a> Known<'a> {
             those.filter(move |(_, session)| !is_over && of.is_none_or(|of| *session == of));
         those.filter_map(move |(id, session)| {
             let (wants_part, since) = self.clients.waits(id)?;
-            let way = if wants_part { "hls" } else { "http" };
-            let row = Row {
+            let row = ViewerRow {
                 state: "waiting",
-                ..self.of_connection(id, session, way, since)
+                ..ViewerRow::of_connection(id, session, wants_part, since, self.ctx)
             };
-            Some(((first, id.to_u64()), row))
+            Some(((first, id.to_u64()), self.with_peer(row)))
         })
-    }
-}
-
-impl Row {
-    /// Returns whether `/api/events` reports this viewer. It does not report HLS players, which
-    /// have no connection between two requests, nor UDP clients, which tokens name.
-    pub fn is_told_of(&self) -> bool {
-        self.way == "http" && self.state == "watching"
-    }
-
-    fn new(id: ListedId, session: &SessionId, way: &'static str) -> Row {
-        Row {
-            id,
-            sessionid: session.clone(),
-            session: session.digest(),
-            key: None,
-            address: None,
-            way,
-            state: "watching",
-            since: None,
-            bytes: None,
-            behind_bytes: None,
-            behind_ms: None,
-            skips: None,
-            datagrams_sent: None,
-            datagrams_dropped: None,
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
     use crate::relay::Relay;
     use crate::relay::stage::Stage;
@@ -443,7 +353,7 @@ mod tests {
         let known = Known::new(&relay.streams, &relay.clients, &relay.ctx);
         let first = known.piece((0, 0), None);
         assert_eq!(first.len(), own + clients.len());
-        let is_udp = |row: &Row| row.way == "udp";
+        let is_udp = |row: &ViewerRow| row.way == "udp";
         assert_eq!(first.iter().filter(|(_, row)| is_udp(row)).count(), 60);
         for (_, row) in &first {
             assert_eq!(row.is_told_of(), !is_udp(row));
@@ -471,25 +381,6 @@ mod tests {
         let third = known.piece(second.last().expect("rows").0, None);
         assert_eq!(third.len(), PIECE_ROWS - 1);
         assert_eq!(known.piece((0, 0), Some(&session("a"))).len(), first.len());
-    }
-
-    #[test]
-    fn events_tell_of_who_watches_over_http_alone() {
-        let id = ListedId::of_text("00000007-1a").expect("an id");
-        for (way, state, is_told_of) in [
-            ("http", "watching", true),
-            ("http", "waiting", false),
-            ("hls", "watching", false),
-            ("hls", "waiting", false),
-            ("udp", "watching", false),
-            ("rtp-udp", "watching", false),
-        ] {
-            let row = Row {
-                state,
-                ..Row::new(id, &session("s"), way)
-            };
-            assert_eq!(row.is_told_of(), is_told_of, "{way} {state}");
-        }
     }
 
     /// An id of another run is not found. A UDP client cannot be disconnected by its id.

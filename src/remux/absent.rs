@@ -43,32 +43,17 @@ impl Remuxer {
         None
     }
 
-    pub fn feed(&mut self, _: &[u8], _: &mut usize, _: &mut Vec<u8>) -> Result<(), MediaError> {
-        match *self {}
-    }
-
-    pub fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), MediaError> {
-        match *self {}
-    }
-
-    pub fn carries_any(&self) -> bool {
-        match *self {}
-    }
-
-    pub fn carries_nothing(&self) -> bool {
-        match *self {}
-    }
-
-    pub fn left_out(&self) -> &[String] {
-        match *self {}
-    }
-
-    pub fn held_bytes(&self) -> usize {
-        match *self {}
-    }
-
     pub const fn held_bytes_max(_: usize) -> usize {
         0
+    }
+
+    no_value! {
+        fn feed(&mut self, _: &[u8], _: &mut usize, _: &mut Vec<u8>) -> Result<(), MediaError>;
+        fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), MediaError>;
+        fn carries_any(&self) -> bool;
+        fn carries_nothing(&self) -> bool;
+        fn left_out(&self) -> &[String];
+        fn held_bytes(&self) -> usize;
     }
 }
 

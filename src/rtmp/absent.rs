@@ -1,6 +1,6 @@
 //! In the place of `rtmp` in a program that is built without it: there is no publisher.
 
-use std::convert::Infallible;
+use crate::clean_text::Agent;
 
 pub struct Fault(pub &'static str);
 
@@ -11,30 +11,18 @@ pub enum Event {
     End,
 }
 
-pub struct Publisher(Infallible);
+pub enum Publisher {}
 
 impl Publisher {
     pub fn new(_: u16) -> Option<Publisher> {
         None
     }
 
-    pub fn read(&mut self, _: &mut &[u8], _: &mut Vec<u8>) -> Result<Event, Fault> {
-        match self.0 {}
-    }
-
-    pub fn admit(&mut self) {
-        match self.0 {}
-    }
-
-    pub fn refuse(&mut self, _: &str, _: &str) {
-        match self.0 {}
-    }
-
-    pub fn take_answers(&mut self, _: bool) -> Vec<u8> {
-        match self.0 {}
-    }
-
-    pub fn has_begun(&self) -> bool {
-        match self.0 {}
+    no_value! {
+        fn read(&mut self, _: &mut &[u8], _: &mut Vec<u8>) -> Result<Event, Fault>;
+        fn admit(&mut self) -> Agent;
+        fn refuse(&mut self, _: &str, _: &str);
+        fn take_answers(&mut self, _: bool) -> Vec<u8>;
+        fn has_begun(&self) -> bool;
     }
 }

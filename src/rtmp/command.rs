@@ -7,6 +7,7 @@ use super::amf::{DEPTH_MAX, Value, Values};
 use super::{
     ACKNOWLEDGEMENT_SIZE, COMMAND, COMMANDS_MAX, Event, Fault, SET_CHUNK_SIZE, WINDOW_BYTES,
 };
+use crate::clean_text::Agent;
 use crate::percent::{percent_decoded, percent_encoded};
 
 /// Message types of the answers.
@@ -34,6 +35,8 @@ pub struct Session {
     pub app: Box<str>,
     /// Host of `tcUrl`, without a port.
     pub host: Box<str>,
+    /// `flashVer`: what it says which program it is.
+    pub agent: Agent,
     /// The server's port for viewers.
     pub http_port: u16,
     /// Whether its media is taken.
@@ -100,11 +103,12 @@ impl Session {
 
     /// Takes the properties of `connect` that are needed.
     fn connect(&mut self, values: &mut Values<'_>) -> Option<()> {
-        let (mut app, mut url) = (None, None);
+        let (mut app, mut url, mut agent) = (None, None, None);
         values.object(|name, values| {
             match name {
                 b"app" => app = Some(values.string()?),
                 b"tcUrl" => url = Some(values.string()?),
+                b"flashVer" => agent = Some(values.string()?),
                 _ => values.skip(DEPTH_MAX)?,
             }
             Some(())
@@ -113,6 +117,7 @@ impl Session {
         let app = without_query(&app).trim_end_matches('/').rsplit('/').next();
         self.app = app.unwrap_or_default().into();
         self.host = host(&String::from_utf8_lossy(url.unwrap_or_default())).into();
+        self.agent = Agent::decode(agent.unwrap_or_default(), None);
         self.is_connected = true;
         Some(())
     }

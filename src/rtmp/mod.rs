@@ -23,6 +23,7 @@ use chunk::{Chunks, Goes, big_endian};
 use command::{Session, push_acknowledgement, push_start, push_status};
 use tag::{FlvWriter, script};
 
+use crate::clean_text::Agent;
 use crate::format::flv::{AUDIO, SCRIPT, VIDEO};
 
 /// The handshake is a version and then twice this number of bytes, in each direction.
@@ -110,7 +111,8 @@ impl Publisher {
     /// Returns the bytes that are allocated, its own included.
     pub fn memory_bytes(&self) -> usize {
         let queued = self.waiting.capacity() + self.answers.capacity();
-        let named = self.session.app.len() + self.session.host.len();
+        let session = &self.session;
+        let named = session.app.len() + session.host.len() + session.agent.held_bytes();
         size_of::<Publisher>() + self.chunks.sum(Vec::capacity) + queued + named
     }
 
@@ -298,10 +300,11 @@ impl Publisher {
         Ok(())
     }
 
-    /// Admits the publisher. Sound and pictures are media from now on.
-    pub fn admit(&mut self) {
+    /// Admits the publisher. Sound and pictures are media from now on. Returns its `flashVer`.
+    pub fn admit(&mut self) -> Agent {
         self.session.is_admitted = true;
         push_start(&mut self.answers);
+        std::mem::take(&mut self.session.agent)
     }
 
     /// Refuses the publisher. `code`: as `NetStream.Publish.Denied`.

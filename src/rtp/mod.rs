@@ -5,7 +5,6 @@
 //! states the memory that it can use.
 
 mod bare;
-mod beginnings;
 mod candidates;
 mod fec;
 mod pacing;
@@ -15,7 +14,6 @@ mod reorder;
 mod sequence;
 
 pub use bare::Bare;
-pub use beginnings::Beginnings;
 pub use candidates::{Candidates, Named};
 pub use fec::{Fec, Side};
 pub use pacing::Pacing;

@@ -24,8 +24,8 @@ pub(super) struct Disk {
     /// Space for two: the core writes one line at a time, and asks for the file once at a time.
     orders: SyncSender<Order>,
     results: Receiver<Message>,
-    /// Bytes of the line that is being written.
-    held_bytes: usize,
+    /// Whether a line is being written.
+    is_writing: bool,
     /// The file for a successor, if it was asked for and nothing was written since.
     shared: Option<TokenFile>,
     /// Whether the file was asked for and has not come.
@@ -77,7 +77,7 @@ impl Disk {
         Ok(Disk {
             orders,
             results,
-            held_bytes: 0,
+            is_writing: false,
             shared: None,
             is_asked: false,
         })
@@ -97,10 +97,9 @@ impl Disk {
     #[must_use]
     pub fn append(&mut self, job_id: JobId, entry: &Entry) -> bool {
         let line = journal::encode(&entry.records, entry.time);
-        let bytes = line.capacity();
         self.shared = None;
         let is_taken = self.orders.try_send(Order::Append(job_id, line)).is_ok();
-        self.held_bytes += if is_taken { bytes } else { 0 };
+        self.is_writing |= is_taken;
         is_taken
     }
 
@@ -110,14 +109,14 @@ impl Disk {
             match self.results.try_recv().ok()? {
                 Message::Done(job_id, done) => {
                     if let Done::Appended(_) = done {
-                        self.held_bytes = 0;
+                        self.is_writing = false;
                     }
                     return Some((job_id, done));
                 }
                 // Later orders change the file.
                 Message::Shared(file) => {
                     self.is_asked = false;
-                    self.shared = file.filter(|_| self.held_bytes == 0);
+                    self.shared = file.filter(|_| !self.is_writing);
                 }
             }
         }

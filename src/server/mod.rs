@@ -22,6 +22,7 @@
 //! A turn costs one wait, one read for each source that has sent something, and one write for each
 //! viewer that gets something. Idle connections cost nothing.
 
+mod bound;
 mod clock;
 #[cfg_attr(not(feature = "token-file"), path = "disk/absent.rs")]
 mod disk;

@@ -1,6 +1,5 @@
 //! The start: opens everything that the options name, and runs the loop.
 
-use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -10,6 +9,7 @@ use std::time::Instant;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
 
+use super::bound::Bound;
 use super::clock::since_1970;
 use super::disk::Disk;
 use super::handover::{Handover, Predecessor};
@@ -29,35 +29,24 @@ use crate::gate::{HostName, InterfaceName, Tokens};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, Files, Readers, Relay, Settings, UdpPort};
 use crate::time::UnixTime;
 
-/// Why the server did not start, in one line.
-#[derive(Debug)]
-pub struct StartError(String);
-
-impl fmt::Display for StartError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
 /// File descriptors that are not for clients: standard streams, poll, listeners, signals, files.
 const FILES_KEPT: usize = 32;
 
-/// Runs the server until a signal ends it.
-pub fn run(config: &Config) -> Result<(), StartError> {
-    let failed = |error: io::Error| StartError(format!("cannot start the event loop: {error}"));
+/// Runs the server until a signal ends it. The error says in one line why it did not start.
+pub fn run(config: &Config) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot start the event loop: {error}");
     let signals = Signals::take().map_err(failed)?;
     let sandbox = Sandbox::new(config.sandbox).map_err(failed)?;
     let files_max = sys::process::raise_file_limit()
-        .map_err(|error| StartError(format!("cannot read the limit on open files: {error}")))?;
+        .map_err(|error| format!("cannot read the limit on open files: {error}"))?;
     let poll = Poll::new().map_err(failed)?;
     let waker = Waker::new(poll.registry(), THREADS).map_err(failed)?;
     // All threads use it, and a hanging one may outlive the loop.
     let waker: &'static Waker = Box::leak(Box::new(waker));
     let settings = settings(config, files_max)?;
-    let (handover, mut predecessor) =
-        Handover::start(config, &settings, poll.registry()).map_err(StartError)?;
+    let (handover, mut predecessor) = Handover::start(config, &settings, poll.registry())?;
     let (relay, began) = match &mut predecessor {
-        Some(predecessor) => predecessor.relay().map_err(StartError)?,
+        Some(predecessor) => predecessor.relay()?,
         None => (Relay::new(settings), Instant::now()),
     };
     let mut server = Server {
@@ -107,10 +96,10 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     server.manager.notify("READY=1");
     server
         .run()
-        .map_err(|error| StartError(format!("the event loop failed: {error}")))
+        .map_err(|error| format!("the event loop failed: {error}"))
 }
 
-fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
+fn settings(config: &Config, files_max: u64) -> Result<Settings, String> {
     let started = since_1970();
     let kept = FILES_KEPT + CONNECTIONS_BEYOND_MAX;
     let room = usize::try_from(files_max)
@@ -121,7 +110,7 @@ fn settings(config: &Config, files_max: u64) -> Result<Settings, StartError> {
             "the limit on open files is {files_max}; at least {} are needed",
             kept + 1
         );
-        return Err(StartError(detail));
+        return Err(detail);
     }
     // The only random source of std: the keys of its hash tables, 128 bits from the kernel. Each
     // hash gives half of our key.
@@ -160,24 +149,24 @@ fn start_access_log(
     config: &Config,
     waker: &'static Waker,
     sandbox: Sandbox,
-) -> Result<Option<AccessLog>, StartError> {
+) -> Result<Option<AccessLog>, String> {
     let Some(place) = &config.access_log else {
         return Ok(None);
     };
     AccessLog::start(place, waker, sandbox)
         .map(Some)
-        .map_err(|error| StartError(format!("cannot write the access log to {place}: {error}")))
+        .map_err(|error| format!("cannot write the access log to {place}: {error}"))
 }
 
 impl Server {
     /// Enters the sandbox, since everything is open now.
-    fn enter(&mut self, sandbox: Sandbox, config: &Config) -> Result<(), StartError> {
+    fn enter(&mut self, sandbox: Sandbox, config: &Config) -> Result<(), String> {
         if let Some(line) = sandbox.report() {
             self.console.tell(&line);
         }
         let role = Role::Loop(LoopNeeds::of(config));
         let entered = sandbox.enter(&role);
-        entered.map_err(|error| StartError(error.to_string()))
+        entered.map_err(|error| error.to_string())
     }
 
     /// Opens, binds and starts what the options name, or takes it over from another server. Returns
@@ -187,8 +176,8 @@ impl Server {
         config: &Config,
         mut predecessor: Option<Predecessor>,
         (waker, sandbox): (&'static Waker, Sandbox),
-    ) -> Result<usize, StartError> {
-        let failed = |error: io::Error| StartError(format!("cannot start a thread: {error}"));
+    ) -> Result<usize, String> {
+        let failed = |error: io::Error| format!("cannot start a thread: {error}");
         let is_gated = !config.core.token_servers.is_empty();
         let mut origins = config.core.origins.iter();
         if is_gated || origins.any(|origin| origin.address().is_none()) {
@@ -201,24 +190,25 @@ impl Server {
             );
         }
         let mut inherited = Inherited::take()
-            .map_err(|error| StartError(format!("cannot use what systemd passed: {error}")))?;
+            .map_err(|error| format!("cannot use what systemd passed: {error}"))?;
+        let mut bound = predecessor
+            .as_mut()
+            .map_or_else(Bound::default, Predecessor::bound);
         if inherited.listeners.is_empty() {
-            inherited.listeners = predecessor
-                .as_mut()
-                .map_or_else(Vec::new, Predecessor::passed);
+            inherited.listeners = bound.passed();
         }
-        self.listen(&config.listen, inherited.listeners, predecessor.as_mut())?;
+        self.listen(&config.listen, inherited.listeners, &mut bound)?;
         if let Some(bind) = &config.rtmp {
-            let had = predecessor
-                .as_mut()
-                .and_then(|predecessor| predecessor.tcp(bind));
-            let listener = had.map_or_else(|| bind_tcp(bind, "rtmp"), Ok)?;
+            let listener = bind_tcp(bind, "rtmp", &mut bound)?;
             self.accept_from(Listener::tcp(listener), Protocol::Rtmp)?;
         }
         if let (Some(bind), true) = (&config.rtp, is_gated) {
-            self.receive_rtp(config, bind, inherited.rtp, predecessor.as_mut())?;
+            self.receive_rtp(config, bind, inherited.rtp, &mut bound)?;
         }
-        let clients = self.take_over(config, predecessor)?;
+        let clients = match predecessor {
+            Some(predecessor) => self.take_over(config, predecessor, &mut bound)?,
+            None => 0,
+        };
         if let Some(tokens) = tokens {
             self.relay.restore(tokens, self.now());
         }
@@ -231,20 +221,18 @@ impl Server {
         config: &Config,
         predecessor: Option<&mut Predecessor>,
         (waker, sandbox): (&'static Waker, Sandbox),
-    ) -> Result<Option<Tokens>, StartError> {
+    ) -> Result<Option<Tokens>, String> {
         if let Some(file) = predecessor.and_then(Predecessor::token_file) {
             let disk = Disk::start(file, (waker, sandbox));
             self.disk =
-                Some(disk.map_err(|error| {
-                    StartError(format!("cannot start the disk's thread: {error}"))
-                })?);
+                Some(disk.map_err(|error| format!("cannot start the disk's thread: {error}"))?);
             return Ok(None);
         }
         let limits = self.relay.token_limits();
         let now = UnixTime {
             unix_seconds: since_1970().as_secs(),
         };
-        let opened = Disk::open(config, limits, now, (waker, sandbox)).map_err(StartError)?;
+        let opened = Disk::open(config, limits, now, (waker, sandbox))?;
         let Some((disk, tokens, torn_bytes)) = opened else {
             return Ok(None);
         };
@@ -262,26 +250,18 @@ impl Server {
         &mut self,
         places: &[Listen],
         inherited: Vec<TcpListener>,
-        mut predecessor: Option<&mut Predecessor>,
-    ) -> Result<(), StartError> {
+        bound: &mut Bound,
+    ) -> Result<(), String> {
         if inherited.is_empty() {
             for place in places {
-                let predecessor = predecessor.as_mut();
                 let listener = match place {
-                    Listen::Tcp(bind) => {
-                        match predecessor.and_then(|predecessor| predecessor.tcp(bind)) {
-                            Some(listener) => Listener::tcp(listener),
-                            None => Listener::tcp(bind_tcp(bind, "listen")?),
-                        }
-                    }
-                    Listen::Unix(path) => {
-                        match predecessor.and_then(|predecessor| predecessor.unix(path)) {
-                            Some(listener) => Listener::unix_again(listener, path),
-                            None => Listener::unix(path).map_err(|error| {
-                                io::Error::other(format!("'{}': {error}", path.display()))
-                            }),
-                        }
-                    }
+                    Listen::Tcp(bind) => Listener::tcp(bind_tcp(bind, "listen", bound)?),
+                    Listen::Unix(path) => match bound.unix(path) {
+                        Some(listener) => Listener::unix_again(listener, path),
+                        None => Listener::unix(path).map_err(|error| {
+                            io::Error::other(format!("'{}': {error}", path.display()))
+                        }),
+                    },
                 };
                 self.accept_from(listener, Protocol::Http)?;
             }
@@ -292,23 +272,20 @@ impl Server {
         Ok(())
     }
 
-    /// Takes over from another server, if there is one, and waits for a successor. Returns the
-    /// number of clients.
+    /// Takes over from another server, and waits for a successor. Returns the number of clients.
     fn take_over(
         &mut self,
         config: &Config,
-        predecessor: Option<Predecessor>,
-    ) -> Result<usize, StartError> {
-        let failed = |error: io::Error| StartError(format!("cannot wait for a successor: {error}"));
-        let Some(mut predecessor) = predecessor else {
-            return Ok(0);
-        };
+        mut predecessor: Predecessor,
+        bound: &mut Bound,
+    ) -> Result<usize, String> {
+        let failed = |error: io::Error| format!("cannot wait for a successor: {error}");
         let registry = self.poll.registry();
-        let goes_on = self.handover.go_on(config, &mut predecessor, registry);
+        let goes_on = self.handover.go_on(config, bound.handover(), registry);
         goes_on.map_err(failed)?;
         self.sockets = predecessor.sockets();
         let connections = self.sockets.len();
-        predecessor.taken().map_err(StartError)?;
+        predecessor.taken()?;
         self.console.tell(&format!(
             "level=info event=taken-over connections={connections}"
         ));
@@ -319,8 +296,8 @@ impl Server {
         &mut self,
         listener: io::Result<Listener>,
         protocol: Protocol,
-    ) -> Result<(), StartError> {
-        let failed = |error: io::Error| StartError(format!("cannot listen: {error}"));
+    ) -> Result<(), String> {
+        let failed = |error: io::Error| format!("cannot listen: {error}");
         let mut listener = listener.map_err(failed)?;
         let token = Token(LISTENERS_FROM + self.listeners.len());
         listener
@@ -346,13 +323,10 @@ impl Server {
         config: &Config,
         bind: &Bind,
         inherited: Option<UdpSocket>,
-        mut predecessor: Option<&mut Predecessor>,
-    ) -> Result<(), StartError> {
-        let failed = |error: io::Error| StartError(format!("cannot wait for RTP: {error}"));
-        let had = predecessor
-            .as_mut()
-            .and_then(|predecessor| predecessor.rtp(bind));
-        let (socket, rtcp) = match (inherited, had) {
+        passed: &mut Bound,
+    ) -> Result<(), String> {
+        let failed = |error: io::Error| format!("cannot wait for RTP: {error}");
+        let (socket, rtcp) = match (inherited, passed.rtp(bind)) {
             (None, Some(had)) => had,
             (Some(socket), _) => (socket, None),
             (None, None) => (bind_udp(bind)?, None),
@@ -361,20 +335,15 @@ impl Server {
         udp.set_outgoing(&config.outgoing).map_err(|error| {
             let interface = &config.outgoing.interface;
             let interface = interface.as_ref().map_or("any", InterfaceName::as_str);
-            StartError(format!(
-                "cannot send to groups by the interface {interface}: {error}"
-            ))
+            format!("cannot send to groups by the interface {interface}: {error}")
         })?;
         for (index, join) in config.core.joins.iter().enumerate() {
             let port = UdpPort::Group(index);
-            match predecessor
-                .as_mut()
-                .and_then(|predecessor| predecessor.group(join))
-            {
+            match passed.group(join) {
                 Some(socket) => udp.join_again(join, port, socket),
                 None => udp
                     .join(join, port)
-                    .map_err(|error| StartError(format!("cannot join {join}: {error}")))?,
+                    .map_err(|error| format!("cannot join {join}: {error}"))?,
             }
         }
         let registry = self.poll.registry();
@@ -395,18 +364,21 @@ impl Server {
     }
 }
 
-fn bind_tcp(bind: &Bind, option: &str) -> Result<TcpListener, StartError> {
-    first_that_binds(bind, TcpListener::bind)
+/// Takes the listener that another server bound, or binds one.
+fn bind_tcp(bind: &Bind, option: &str, bound: &mut Bound) -> Result<TcpListener, String> {
+    bound
+        .tcp(bind)
+        .map_or_else(|| first_that_binds(bind, TcpListener::bind), Ok)
         .map_err(|(address, error)| cannot("listen on", address, &error, option))
 }
 
-fn bind_udp(bind: &Bind) -> Result<UdpSocket, StartError> {
+fn bind_udp(bind: &Bind) -> Result<UdpSocket, String> {
     first_that_binds(bind, UdpSocket::bind)
         .map_err(|(address, error)| cannot("bind the RTP socket to", address, &error, "rtp"))
 }
 
 /// Returns the error for an address that cannot be bound, with advice if another program has it.
-fn cannot(what: &str, address: SocketAddr, error: &io::Error, option: &str) -> StartError {
+fn cannot(what: &str, address: SocketAddr, error: &io::Error, option: &str) -> String {
     let instead = match error.kind() {
         io::ErrorKind::AddrInUse if cfg!(feature = "handover") => format!(
             "; another program uses it: give --{option}=ADDR:PORT with a free port, or have both take --handover"
@@ -416,7 +388,7 @@ fn cannot(what: &str, address: SocketAddr, error: &io::Error, option: &str) -> S
         }
         _ => String::new(),
     };
-    StartError(format!("cannot {what} {address}: {error}{instead}"))
+    format!("cannot {what} {address}: {error}{instead}")
 }
 
 /// Binds the address, or the one for machines without IPv6.

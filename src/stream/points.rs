@@ -10,10 +10,11 @@ use crate::format::{Finding, Format, Start, UNIT_SPACING};
 use crate::time::Instant;
 
 /// What a stream's bytes have shown of their format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub enum Told {
     /// Too few bytes have arrived to recognise a format.
+    #[default]
     Undecided,
     /// The stream has a format with join points.
     Known(Format),
@@ -22,6 +23,7 @@ pub enum Told {
 }
 
 /// Offsets where viewers may begin or be cut off. The newest is last.
+#[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Points {
     /// Format that the bytes show.
@@ -47,21 +49,6 @@ pub(super) struct Points {
 pub(super) struct Join {
     pub(super) start: Start,
     at: Instant,
-}
-
-impl Default for Points {
-    fn default() -> Points {
-        Points {
-            told: Told::Undecided,
-            shown: None,
-            header_serial: 0,
-            header_end: None,
-            joins: VecDeque::new(),
-            has_had_joins: false,
-            units: VecDeque::new(),
-            newest_unit: None,
-        }
-    }
 }
 
 impl Points {

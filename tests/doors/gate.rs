@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 
-use tollgate::config::{self, BadArgument, Command};
+use tollgate::config::{self, Command};
 use tollgate::gate::Entry;
 use tollgate::gate::journal::{self, Damage, End, Replay};
 use tollgate::gate::udp_clients::{self, UdpClient};
@@ -53,10 +53,7 @@ pub fn udp_clients(data: &[u8]) {
     };
     let clients = match udp_clients::parse(raw, ENTRIES_MAX) {
         Ok(clients) => clients,
-        Err(bad) => {
-            assert!((1..=ENTRIES_MAX + 1).contains(&bad.number));
-            return assert_line(&bad.to_string());
-        }
+        Err(bad) => return assert_line(&bad),
     };
     assert!((1..=ENTRIES_MAX).contains(&clients.len()));
     let entries: Vec<String> = clients.iter().map(UdpClient::to_string).collect();
@@ -132,7 +129,7 @@ pub fn options(data: &[u8]) {
 fn read(
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
-) -> Result<Command, BadArgument> {
+) -> Result<Command, String> {
     config::parse(arguments, environment)
 }
 

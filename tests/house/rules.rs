@@ -55,7 +55,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("events", &["gate", "gather"]),
     ("hls", &["format", "http", "clean_text", "time", "handover"]),
     ("remux", &["format", "time", "handover"]),
-    ("rtmp", &["format", "percent"]),
+    ("rtmp", &["format", "clean_text", "percent"]),
     ("rtp", &["format", "time", "handover"]),
     ("format", &["time", "handover"]),
     ("http", &["clean_text", "percent", "time"]),

@@ -108,6 +108,13 @@ impl Browser {
         result["errorText"].as_str().map(str::to_owned)
     }
 
+    /// Runs a script in each page that it goes to, before the page's own.
+    pub fn prepare(&mut self, script: &str) {
+        self.call("Page.enable", json!({}));
+        let parameters = json!({ "source": script });
+        self.call("Page.addScriptToEvaluateOnNewDocument", parameters);
+    }
+
     /// The user presses the space bar.
     pub fn press_space(&mut self) {
         for kind in ["keyDown", "keyUp"] {

@@ -143,6 +143,33 @@ fn axe_finds_nothing_wrong_with_what_viewers_see() {
         browser.await_true(&format!("document.body?.dataset.state == '{state}'"));
         browser.evaluate(&format!("{axe}; true"));
         assert_sound(&mut browser, &format!("watch-{state}"));
+        if state == "unplayable" {
+            // Nothing changes its state by itself any more.
+            browser.evaluate("turn += 1, stop(), clearTimeout(timer), look = () => {}, true");
+            for state in [
+                "busy", "full", "halted", "ended", "lost", "expired", "ready", "paused", "late",
+            ] {
+                browser.evaluate(&format!("show('{state}', '', 'it is so'), true"));
+                assert_sound(&mut browser, &format!("watch-{state}"));
+            }
+        }
+    }
+    server.add_token("sessionid=short&ends=1");
+    until("the token ends", || {
+        (server.request("HEAD", "/watch/short").status() == 403).then_some(())
+    });
+    let other = Server::start(&["--token-server=192.0.2.0/24"]);
+    for (name, page) in [
+        (
+            "refused-expired",
+            format!("http://{}/watch/short", server.address()),
+        ),
+        ("refused-operator", format!("http://{}/", other.address())),
+    ] {
+        let mut browser = Browser::open(name, &page);
+        browser.await_true("document.querySelector('h1') !== null");
+        browser.evaluate(&format!("{axe}; true"));
+        assert_sound(&mut browser, name);
     }
 }
 
@@ -248,6 +275,9 @@ fn the_page_shows_what_happens_elsewhere() {
     let source = source(&server, "tv");
     browser.await_true(&format!("{ROWS} == 1"));
     await_text(&mut browser, "#token-list .live", "live");
+    // It has no length.
+    assert_eq!(server.request("PUT", "/stream/tv").status(), 411);
+    await_text(&mut browser, "tbody .refused", "1 source refused lately: ");
     drop(source);
     browser.await_true(&format!("{ROWS} == 0"));
     let revoked = server.request("DELETE", "/api/revoke-token?sessionid=tv");

@@ -151,7 +151,17 @@ fn chromium_plays_by_itself_what_it_can() {
 #[ignore = "needs Firefox and ffmpeg"]
 fn firefox_plays_by_itself_what_it_can() {
     let server = Server::gated(&[]);
-    plays_all(&server, &mut Firefox::open("watch"));
+    let mut browser = Firefox::open("watch");
+    plays_all(&server, &mut browser);
+    // It drops pictures of WebM in MediaSource, so it gets VP9 as MP4.
+    server.admit("vp9");
+    let codecs = [&["-c:v", "libvpx-vp9"], &VP8[2..8], &["-c:a", "libopus"]].concat();
+    let _encoder = publish(&stream(&server, "vp9"), &codecs, WEBM);
+    await_media(&server, "vp9", 8_000);
+    browser.go_to(&page(&server, "vp9"));
+    browser.await_playing();
+    let played = browser.look(&format!("{VIDEO}.dataset.url"));
+    assert_eq!(played, format!("{}/live.mp4", stream(&server, "vp9")));
 }
 
 /// A waiting page plays the next stream, shows its end, and plays the one after. So does a page
@@ -221,6 +231,65 @@ fn a_remuxed_stream_is_played_over_its_seam() {
         browser.await_page(&format!(
             "document.body.className.indexOf('late') < 0 && !{VIDEO}.paused"
         ));
+    }
+}
+
+/// A browser like an iPhone's has no MediaSource, and takes HLS. Chromium plays HLS, too.
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn without_media_source_a_stream_is_played_as_hls() {
+    let server = Server::gated(&[]);
+    let mut browser = Browser::open("iphone", "about:blank");
+    browser.prepare(
+        "delete window.MediaSource; HTMLMediaElement.prototype.webkitShowPlaybackTargetPicker = () => {};",
+    );
+    for (session, container) in [("ts", TRANSPORT), ("mp4", FRAGMENTS), ("flv", FLV)] {
+        server.admit(session);
+        let _encoder = publish(&stream(&server, session), H264, container);
+        browser.go_to(&page(&server, session));
+        browser.await_playing();
+        let source = browser.look(&format!("{VIDEO}.src"));
+        assert!(
+            source
+                .as_str()
+                .expect("an address")
+                .ends_with("/index.m3u8")
+        );
+    }
+}
+
+/// A page that gets nothing for a while plays a little faster afterwards. After a longer while it
+/// jumps. Either way it is back at the live edge.
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn a_page_catches_up_after_a_stall() {
+    let server = Server::gated(&[]);
+    server.admit("ts");
+    let _encoder = publish(&stream(&server, "ts"), H264, TRANSPORT);
+    let mut browser = Browser::open("stall", "about:blank");
+    browser.go_to(&page(&server, "ts"));
+    browser.await_playing();
+    browser.look(&format!(
+        "window.seeks = 0, {VIDEO}.onseeking = () => {{ window.seeks += 1; }}, \
+         {VIDEO}.onwaiting = () => {{ window.stalled ??= performance.now(); }}, \
+         window.lasts = (ms) => performance.now() - window.stalled > ms, \
+         window.ahead = () => {VIDEO}.buffered.end({VIDEO}.buffered.length - 1) - {VIDEO}.currentTime, true"
+    ));
+    for (milliseconds, has_caught_up) in [
+        (
+            1500,
+            format!("{VIDEO}.playbackRate > 1 && window.seeks == 0"),
+        ),
+        (5000, "window.seeks > 0".to_owned()),
+    ] {
+        browser.look("window.stalled = undefined, true");
+        server.signal("STOP");
+        browser.await_page(&format!("window.lasts({milliseconds})"));
+        server.signal("CONT");
+        browser.await_page("window.ahead() > 1.2");
+        browser.await_page(&has_caught_up);
+        browser.await_page("window.ahead() < 1.2");
+        browser.await_state("playing");
     }
 }
 

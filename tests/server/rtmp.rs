@@ -37,6 +37,10 @@ fn a_stream_by_rtmp_is_the_flv_that_a_put_would_be() {
     publisher.send(&SENT[..MEDIA_END]);
     let row = until("it runs", || server.stream("demo"));
     assert_eq!(row["source"]["protocol"], "rtmp");
+    assert_eq!(
+        row["source"]["user_agent"],
+        "FMLE/3.0 (compatible; Lavf59.27.100)"
+    );
     assert_eq!(row["content_type"], "video/x-flv");
     assert_eq!(row["format"], "flv");
     publisher.send(&SENT[MEDIA_END..]);

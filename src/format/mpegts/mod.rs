@@ -149,20 +149,8 @@ impl MpegTs {
         if packet.is_damaged() {
             return Ok(());
         }
-        self.table_packets += usize::from(self.tables.has_pid(packet.pid()));
-        let video = self.tables.streams().video;
-        let had_streams = !self.tables.streams().is_empty();
-        if self.tables.read(packet)? {
-            if had_streams {
-                findings(Finding::Break(at), self.header());
-            }
-            findings(Finding::Header, self.header());
-            (self.last_unit, self.last_join, self.search) = (None, None, None);
-            self.open = OpenPes::default();
-            if self.tables.streams().video != video {
-                self.video = Arrival::default();
-                (self.sets, self.told_sets) = (Sets::default(), Vec::new());
-            }
+        if self.tables.has_pid(packet.pid()) {
+            self.read_table(at, packet, findings)?;
         }
         if self.last_unit.is_none_or(|last| at >= last + UNIT_SPACING) {
             self.last_unit = Some(at);
@@ -197,6 +185,32 @@ impl MpegTs {
                 findings(Finding::Split(join), self.header());
             }
             findings(Finding::Join(self.start(join, counter)), self.header());
+        }
+        Ok(())
+    }
+
+    /// Reads a packet of a table. Changed tables are another header.
+    fn read_table(
+        &mut self,
+        at: u64,
+        packet: Packet<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Result<(), Unsupported> {
+        self.table_packets += 1;
+        let video = self.tables.streams().video;
+        let had_streams = !self.tables.streams().is_empty();
+        if !self.tables.read(packet)? {
+            return Ok(());
+        }
+        if had_streams {
+            findings(Finding::Break(at), self.header());
+        }
+        findings(Finding::Header, self.header());
+        (self.last_unit, self.last_join, self.search) = (None, None, None);
+        self.open = OpenPes::default();
+        if self.tables.streams().video != video {
+            self.video = Arrival::default();
+            (self.sets, self.told_sets) = (Sets::default(), Vec::new());
         }
         Ok(())
     }

@@ -111,8 +111,7 @@ impl Serialize for UdpClient {
 impl<'de> Deserialize<'de> for UdpClient {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<UdpClient, D::Error> {
         let text = String::deserialize(deserializer)?;
-        UdpClient::parse(text.as_bytes())
-            .map_err(|fault| serde::de::Error::custom(fault.to_string()))
+        UdpClient::parse(text.as_bytes()).map_err(serde::de::Error::custom)
     }
 }
 

@@ -519,21 +519,45 @@ fn a_name_is_a_sessions_or_a_keys() {
         let http = http.clone().map(GrantChange::from);
         tokens.check_key(name, http.as_ref(), has_rtp)
     };
-    assert_eq!(check(&key, &to_show, false), Ok(()));
-    assert_eq!(check(&show, &plain, true), Ok(()));
-    assert_eq!(check(&own, &plain, true), Ok(()));
-    assert_eq!(check(&show, &to_show, false), Err(BadKey::Itself));
-    assert_eq!(check(&own, &to_show, false), Err(BadKey::IsSession));
-    assert_eq!(check(&key, &plain, false), Err(BadKey::IsKey));
-    assert_eq!(check(&key, &None, true), Err(BadKey::Rtp));
-    assert_eq!(check(&session("new"), &to_show, true), Err(BadKey::Rtp));
-    let to_key = grant(Direction::Out, key_to("key"));
-    assert_eq!(check(&session("new"), &to_key, false), Err(BadKey::OfKey));
-    let elsewhere = grant(Direction::Out, key_to("elsewhere"));
-    assert_eq!(check(&key, &elsewhere, false), Err(BadKey::IsKey));
-    // A key makes its target a session.
-    let elsewhere = grant(Direction::Out, key_to("own"));
-    assert_eq!(check(&show, &elsewhere, false), Err(BadKey::IsSession));
+    let to = |name| grant(Direction::Out, key_to(name));
+    for (name, http, has_rtp, fault) in [
+        (&key, &to_show, false, ""),
+        (&show, &plain, true, ""),
+        (&own, &plain, true, ""),
+        (
+            &show,
+            &to_show,
+            false,
+            "for: a sessionid is no key to itself",
+        ),
+        (&own, &to_show, false, "sessionid: it has tokens of its own"),
+        (&key, &plain, false, "sessionid: it is a key to another"),
+        (&key, &None, true, "sessionid: it is a key, and"),
+        (
+            &session("new"),
+            &to_show,
+            true,
+            "sessionid: it is a key, and",
+        ),
+        (&session("new"), &to("key"), false, "for: that is a key"),
+        (
+            &key,
+            &to("elsewhere"),
+            false,
+            "sessionid: it is a key to another",
+        ),
+        // A key makes its target a session.
+        (
+            &show,
+            &to("own"),
+            false,
+            "sessionid: it has tokens of its own",
+        ),
+    ] {
+        let printed = check(name, http, has_rtp).err().unwrap_or_default();
+        assert!(printed.starts_with(fault), "{fault}: {printed}");
+        assert_eq!(printed.is_empty(), fault.is_empty(), "{printed}");
+    }
 }
 
 #[test]

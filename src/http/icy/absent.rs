@@ -44,19 +44,10 @@ impl IcyPosition {
         None
     }
 
-    pub fn take_block(&mut self, _: (NonZeroU32, &Title), _: bool) -> Option<Vec<u8>> {
-        match *self {}
-    }
-
-    pub fn content_bytes(self, _: usize, _: NonZeroU32) -> usize {
-        match self {}
-    }
-
-    pub fn media(self, _: usize) -> (usize, usize) {
-        match self {}
-    }
-
-    pub fn sent(&mut self, _: usize) -> usize {
-        match *self {}
+    no_value! {
+        fn take_block(&mut self, _: (NonZeroU32, &Title), _: bool) -> Option<Vec<u8>>;
+        fn content_bytes(self, _: usize, _: NonZeroU32) -> usize;
+        fn media(self, _: usize) -> (usize, usize);
+        fn sent(&mut self, _: usize) -> usize;
     }
 }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 
 use super::connection::Connection;
 use super::{Clients, Phase, Step};
+use crate::gate::canonical;
 use crate::http::{Forwarded, Refusal, Status};
 use crate::proxy_header;
 use crate::relay::admission::{Beyond, Door};
@@ -187,10 +188,6 @@ impl Clients {
             self.hosts.enter(host);
         }
     }
-}
-
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 #[cfg(test)]

@@ -8,13 +8,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::viewer_counts::ViewerCounts;
-use super::{Clients, Phase};
+use super::{ClientEvent, Clients, Phase};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
+use crate::relay::ConnectionId;
 use crate::relay::admission::SessionState;
 use crate::relay::context::Context;
+use crate::relay::cut_reason::CutReason;
 use crate::relay::pass::Admission;
-use crate::relay::{ConnectionId, StreamId};
 use crate::time::UnixTime;
 
 /// Connections admitted by each session id.
@@ -23,14 +24,6 @@ pub(super) struct Admissions {
     by_name: HashMap<SessionId, BTreeSet<ConnectionId>>,
     /// Number of viewers among them, and HLS addresses.
     pub(super) heads: ViewerCounts,
-}
-
-/// The client that was disconnected.
-pub enum Disconnected {
-    /// A viewer. The caller has to remove it from its stream.
-    Viewer,
-    /// The source of this stream. It was answered.
-    Source(StreamId),
 }
 
 /// Returns how long a client that asked for a playlist or a segment counts as a viewer. Players ask
@@ -170,20 +163,18 @@ impl Clients {
         ids.flatten().copied().collect()
     }
 
-    /// Disconnects a client for this reason. Returns what the caller still has to disconnect.
+    /// Disconnects a client for this reason. Returns what the caller still has to do.
     pub fn expel(
         &mut self,
         id: ConnectionId,
         reason: &'static str,
         ctx: &mut Context,
-    ) -> Option<Disconnected> {
+    ) -> Option<ClientEvent> {
         match &self.connections.get(id)?.phase {
-            Phase::Viewer(_) => Some(Disconnected::Viewer),
-            Phase::Source(source) => {
-                let stream = source.stream;
+            Phase::Viewer(_) => Some(ClientEvent::Cut(CutReason::Token)),
+            Phase::Source(_) => {
                 let refusal = Refusal::new(Status::Forbidden, reason);
-                self.lose_source(id, &refusal, reason, ctx)?;
-                Some(Disconnected::Source(stream))
+                self.lose_source(id, &refusal, reason, ctx)
             }
             // It is asked about again in its turn, and refused.
             Phase::Waiting(_) => {
@@ -398,7 +389,7 @@ mod tests {
                 .is_none()
         );
         let expelled = relay.clients.expel(source, "for a reason", &mut relay.ctx);
-        let Some(Disconnected::Source(stream)) = expelled else {
+        let Some(ClientEvent::SourceLost { stream, .. }) = expelled else {
             panic!("it was a source");
         };
         relay.streams.source_lost(

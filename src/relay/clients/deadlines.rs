@@ -4,12 +4,12 @@
 //! [`crate::relay::timers`] explains why moving a deadline is cheap.
 
 use super::connection::Connection;
-use super::source::Lapse;
-use super::{ClientEvent, Clients, Disconnected, Phase};
+use super::{ClientEvent, Clients, Phase};
 use crate::http::{Refusal, Status};
 use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
 use crate::relay::origin_error::OriginError;
+use crate::relay::streams::SILENT;
 use crate::relay::timers::Owner;
 use crate::relay::{ConnectionId, ERRAND_TIME, StreamId};
 use crate::time::Instant;
@@ -21,18 +21,22 @@ pub(super) enum Reason {
     Over,
     /// Its socket has taken no bytes for too long.
     Stalled,
-    /// It is a source, and this is about that.
-    Source(Lapse),
+    /// It is a source that sent nothing.
+    Silent,
+    /// It is a source that sent too little.
+    TooSlow,
     /// The time of its phase is over, in the log's words.
     Phase(&'static str),
 }
 
 impl Reason {
-    fn words(self) -> &'static str {
+    /// Describes the reason, for the log and for the client.
+    pub(super) fn words(self) -> &'static str {
         match self {
             Reason::Over => "its token has ended",
             Reason::Stalled => "it read nothing for --viewer-stall-time",
-            Reason::Source(lapse) => lapse.words(),
+            Reason::Silent => SILENT,
+            Reason::TooSlow => "the source was slower than --body-rate",
             Reason::Phase(words) => words,
         }
     }
@@ -59,10 +63,7 @@ impl Connection {
     fn phase_deadline(&self, ctx: &Context) -> Option<(Instant, Reason)> {
         let limits = &ctx.settings().limits;
         let (deadline, words) = match &self.phase {
-            Phase::Source(source) => {
-                let (deadline, lapse) = source.deadline(self.progress, ctx);
-                return Some((deadline, Reason::Source(lapse)));
-            }
+            Phase::Source(source) => return Some(source.deadline(self.progress, ctx)),
             // The rest of it is not read before it takes the answers that it has asked for.
             Phase::Head(_) if self.output.is_full() => None,
             Phase::Head(reader) if reader.has_begun() => Some((
@@ -132,13 +133,7 @@ impl Clients {
         ctx: &mut Context,
     ) -> Option<ClientEvent> {
         match (&self.connections.get(id)?.phase, reason) {
-            (_, Reason::Over) => {
-                let reason = reason.words();
-                return self.expel(id, reason, ctx).map(|expelled| match expelled {
-                    Disconnected::Viewer => ClientEvent::Cut(CutReason::Token),
-                    Disconnected::Source(stream) => ClientEvent::SourceLost { stream, reason },
-                });
-            }
+            (_, Reason::Over) => return self.expel(id, reason.words(), ctx),
             (Phase::Viewer(_), Reason::Stalled) => {
                 return Some(ClientEvent::Cut(CutReason::Stalled));
             }
@@ -149,7 +144,9 @@ impl Clients {
             }
             // What else there would be to say it would not take either.
             (_, Reason::Stalled) => self.close(id, ctx),
-            (_, Reason::Source(lapse)) => return self.source_due(id, lapse, is_slowed, ctx),
+            (_, Reason::Silent | Reason::TooSlow) => {
+                return self.source_due(id, reason, is_slowed, ctx);
+            }
             (_, Reason::Phase(words)) => return self.phase_over(id, words, ctx),
         }
         None
@@ -168,7 +165,7 @@ impl Clients {
                 let refusal = Refusal::new(Status::RequestTimeout, reason);
                 self.refuse(id, &refusal, ctx.unread_reply(), ctx);
             }
-            Phase::Waiting(_) => return self.end_wait(id),
+            Phase::Waiting(_) => return self.end_wait(id).map(ClientEvent::Waited),
             Phase::OriginRequest(_) => self.give_up_asking(id, OriginError::TimedOut, ctx),
             Phase::EventReader(_) => self.comment(id, ctx),
             Phase::PendingCall(job_id) => return Some(ClientEvent::TimedOut(*job_id)),

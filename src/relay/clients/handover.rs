@@ -292,7 +292,7 @@ impl ClientsState {
         Ok(())
     }
 
-    /// One of them, with what was copied of it before.
+    /// Receives a connection. Adds the bytes of it that were copied before.
     pub fn hear(
         &mut self,
         line: Line<'_>,

@@ -4,6 +4,7 @@
 //! Bounds: an entry for each connection, and one for its network.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 
 use crate::gate::network_of;
@@ -28,9 +29,9 @@ impl Hosts {
 
     /// One less.
     pub fn leave(&mut self, host: IpAddr) {
-        take(&mut self.each, host);
+        take(&mut self.each, &host);
         if let Some(network) = others_too(host) {
-            take(&mut self.networks, network);
+            take(&mut self.networks, &network);
         }
     }
 
@@ -55,11 +56,12 @@ fn others_too(host: IpAddr) -> Option<IpAddr> {
     Some(network_of(host)).filter(|network| *network != host)
 }
 
-fn take(counts: &mut HashMap<IpAddr, usize>, key: IpAddr) {
-    if let Some(count) = counts.get_mut(&key) {
+/// Subtracts one from the count of this key. The last count of all frees the memory.
+pub(super) fn take<Key: Eq + Hash>(counts: &mut HashMap<Key, usize>, key: &Key) {
+    if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(&key);
+            counts.remove(key);
         }
     }
     if counts.is_empty() {

@@ -30,7 +30,6 @@ use std::net::SocketAddr;
 use crate::http::HeadReader;
 use crate::relay::streams::Viewing;
 use admissions::Admissions;
-pub(super) use admissions::Disconnected;
 pub use connection::Connection;
 use connection::Lingering;
 use event_reader::EventReader;
@@ -45,8 +44,7 @@ pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
 use request::Payload;
 use source::Source;
-use wait_queue::Waiting;
-pub(super) use wait_queue::{WaitFor, WaitOutcome};
+pub(super) use wait_queue::{WaitFor, WaitOutcome, Waiting};
 pub(super) use writing::Due;
 
 use crate::gate::{Digest, SessionId};
@@ -58,13 +56,12 @@ use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
 use crate::relay::event::Event;
 use crate::relay::lists::{PeerRequest, Share};
-use crate::relay::origin_error::OriginError;
-use crate::relay::view::View;
 use crate::relay::{ConnectionId, PullId, RETRY_AFTER_SECONDS, StreamId};
 use crate::slots::Slots;
 use reading::Reading;
 use wait_queue::WaitQueue;
 
+#[derive(Default)]
 pub(super) struct Clients {
     connections: Slots<Connection>,
     /// Number of connections of each host.
@@ -87,7 +84,7 @@ pub(super) struct Clients {
     has_told_of_others: bool,
 }
 
-/// Phase of a connection.
+/// Phase of a connection. Rare ones are boxed, since each connection has space for the largest.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Phase {
     /// Reads a PROXY protocol header, or what a publisher by RTMP sends before it is admitted.
@@ -102,9 +99,9 @@ enum Phase {
     /// A viewer of a stream.
     Viewer(Viewing),
     /// A client that waits for its session, or for its playlist.
-    Waiting(Waiting),
+    Waiting(Box<Waiting>),
     /// Writes a list piece by piece.
-    ListResponse(ListResponse),
+    ListResponse(Box<ListResponse>),
     /// It reads `/api/events`.
     EventReader(EventReader),
     /// A call that waits for names, or for the lists of peers.
@@ -113,7 +110,7 @@ enum Phase {
     OriginRequest(OriginRequest),
     /// A connection to a peer, which is asked for its part of a list.
     #[cfg_attr(feature = "handover", serde(skip))]
-    PeerRequest(PeerRequest),
+    PeerRequest(Box<PeerRequest>),
     /// A call whose change is being written to the disk. The change stays if the client leaves.
     #[cfg_attr(feature = "handover", serde(skip))]
     AwaitingJournal,
@@ -157,7 +154,7 @@ impl Phase {
                     address,
                 })
             }
-            Phase::Waiting(waiting) => Some(Event::WaiterClosed(waiting.session.clone())),
+            Phase::Waiting(waiting) => Some(Event::SessionLeft(waiting.session.clone())),
             Phase::OriginRequest(asking) => Some(Event::OriginClosed {
                 pull: asking.pull,
                 id,
@@ -210,16 +207,7 @@ pub(super) enum ClientEvent {
     /// A viewer has to be disconnected.
     Cut(CutReason),
     /// A viewer has waited: too long, or until its outcome is known.
-    Waited {
-        session: SessionId,
-        /// The part of the session that it asked for.
-        view: View,
-        reply: Reply,
-        /// It has waited in vain until its deadline.
-        is_late: bool,
-        /// Why no origin has the session, if that is the reason.
-        fault: Option<OriginError>,
-    },
+    Waited(Waiting),
     /// The job of a call has taken too long.
     TimedOut(JobId),
 }
@@ -239,18 +227,8 @@ impl Clients {
     /// Makes an empty part.
     pub fn new() -> Clients {
         Clients {
-            connections: Slots::default(),
-            hosts: Hosts::default(),
-            unplaced: VecDeque::new(),
-            reading: Reading::default(),
-            queue: VecDeque::new(),
-            listing: VecDeque::new(),
             writes_since_piece: 1,
-            pieces: Vec::new(),
-            waiting: WaitQueue::default(),
-            inside: Admissions::default(),
-            readers: BTreeSet::new(),
-            has_told_of_others: false,
+            ..Clients::default()
         }
     }
 

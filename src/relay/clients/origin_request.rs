@@ -64,7 +64,7 @@ impl Clients {
         telling: PeerRequest,
         ctx: &mut Context,
     ) -> Option<ConnectionId> {
-        self.call(call, Phase::PeerRequest(telling), ctx)
+        self.call(call, Phase::PeerRequest(Box::new(telling)), ctx)
     }
 
     /// A peer has told this.

@@ -151,7 +151,7 @@ impl Clients {
             self.reading.count(HEAD_COST);
         }
         let waited = is_called.then(|| self.end_wait(id)).flatten();
-        Some((id, waited))
+        Some((id, waited.map(ClientEvent::Waited)))
     }
 
     /// Lets the shell read a client's socket again, once its pipelined input is read.

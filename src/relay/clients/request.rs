@@ -314,10 +314,7 @@ impl Clients {
         reply: Reply,
         ctx: &mut Context,
     ) {
-        let reply = Reply {
-            keep_alive: reply.keep_alive && reply.version == Version::Http11,
-            ..reply
-        };
+        let reply = reply.open_if(reply.version == Version::Http11);
         let head = http::ResponseHead::new(Status::Ok, &reply)
             .field("Content-Type", "application/json")
             .field("X-Content-Type-Options", "nosniff")
@@ -342,7 +339,7 @@ impl Clients {
         }
         self.begin(
             id,
-            Phase::ListResponse(ListResponse::new(rows, collecting, reply)),
+            Phase::ListResponse(Box::new(ListResponse::new(rows, collecting, reply))),
             &head,
         );
     }
@@ -350,15 +347,9 @@ impl Clients {
     /// An error reaches the client; the connection can be used on only where `reply` says so.
     pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, ctx: &mut Context) {
         ctx.counts.refused(refusal.status);
-        let keep_alive = reply.keep_alive && !refusal.ends_connection;
-        let bytes = http::refused(
-            refusal,
-            &Reply {
-                keep_alive,
-                ..reply
-            },
-        );
-        self.respond(id, Some(refusal.status), bytes, keep_alive, ctx);
+        let reply = reply.open_if(!refusal.ends_connection);
+        let bytes = http::refused(refusal, &reply);
+        self.respond(id, Some(refusal.status), bytes, reply.keep_alive, ctx);
     }
 
     /// The same for a request: what follows its head is not read.
@@ -371,11 +362,7 @@ impl Clients {
         ctx: &mut Context,
     ) {
         let has_payload = !matches!(head.framing_of_media(), Framing::None | Framing::Length(0));
-        let reply = Reply {
-            keep_alive: reply.keep_alive && !has_payload,
-            ..reply
-        };
-        self.refuse(id, refusal, reply, ctx);
+        self.refuse(id, refusal, reply.open_if(!has_payload), ctx);
     }
 
     /// Lets a call wait for this job.

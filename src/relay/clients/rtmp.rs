@@ -5,6 +5,7 @@ use super::connection::Lingering;
 use super::reading::PIECE_COST;
 use super::source::Source;
 use super::{ClientEvent, Clients, Phase, Step};
+use crate::clean_text::Agent;
 use crate::http::{Framing, Refusal, Status};
 use crate::relay::admission::Caller;
 use crate::relay::context::Context;
@@ -101,16 +102,19 @@ impl Clients {
         all.into_iter().for_each(|id| self.close(id, ctx));
     }
 
-    /// Makes an admitted publisher the source of this stream.
-    pub fn admit_rtmp(&mut self, id: ConnectionId, stream: StreamId, ctx: &Context) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && let Some(publisher) = &mut connection.publisher
-        {
-            publisher.admit();
-            connection.progress = ctx.now();
-            let source = Source::new(stream, (Framing::None, None), ctx.now());
-            connection.phase = Phase::Source(source);
-        }
+    /// Makes an admitted publisher the source of this stream. Returns which program it says it is.
+    pub fn admit_rtmp(
+        &mut self,
+        id: ConnectionId,
+        stream: StreamId,
+        ctx: &Context,
+    ) -> Option<Agent> {
+        let connection = self.connections.get_mut(id)?;
+        let agent = connection.publisher.as_mut()?.admit();
+        connection.progress = ctx.now();
+        let source = Source::new(stream, (Framing::None, None), ctx.now());
+        connection.phase = Phase::Source(source);
+        Some(agent)
     }
 
     /// Refuses a client, with a code and in words.

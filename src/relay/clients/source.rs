@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
+use super::deadlines::Reason;
 use super::reading::READ_BYTES_MAX;
 use super::request::CONTINUE;
 use super::{ClientEvent, Clients, Phase, Received};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::relay::context::Context;
-use crate::relay::streams::SILENT;
 use crate::relay::{ConnectionId, StreamId, icecast};
 use crate::time::Instant;
 
@@ -32,25 +32,6 @@ pub(super) struct Source {
 struct Receipt<'a> {
     sessionid: &'a SessionId,
     bytes_received: u64,
-}
-
-/// What a source's time may be over for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lapse {
-    /// Nothing has come.
-    Silent,
-    /// Too little has come.
-    TooSlow,
-}
-
-impl Lapse {
-    /// Describes the reason, for the log and for the source.
-    pub fn words(self) -> &'static str {
-        match self {
-            Lapse::Silent => SILENT,
-            Lapse::TooSlow => "the source was slower than --body-rate",
-        }
-    }
 }
 
 impl Source {
@@ -140,14 +121,14 @@ impl Source {
 
     /// Silence, and slowness: over each window of the idle time a source must reach the slowest
     /// rate.
-    pub fn deadline(&self, progress: Instant, ctx: &Context) -> (Instant, Lapse) {
+    pub fn deadline(&self, progress: Instant, ctx: &Context) -> (Instant, Reason) {
         let idle_time = ctx.settings().limits.source_idle_time;
         let silent = progress + idle_time;
         let window_ends = self.window_began + idle_time;
         if silent <= window_ends {
-            (silent, Lapse::Silent)
+            (silent, Reason::Silent)
         } else {
-            (window_ends, Lapse::TooSlow)
+            (window_ends, Reason::TooSlow)
         }
     }
 
@@ -267,7 +248,7 @@ impl Clients {
     pub(super) fn source_due(
         &mut self,
         id: ConnectionId,
-        lapse: Lapse,
+        reason: Reason,
         is_slowed: impl FnOnce(StreamId) -> bool,
         ctx: &mut Context,
     ) -> Option<ClientEvent> {
@@ -280,10 +261,10 @@ impl Clients {
         if is_slowed {
             connection.progress = ctx.now();
         }
-        if is_slowed || !(lapse == Lapse::Silent || is_too_slow) {
+        if is_slowed || !(matches!(reason, Reason::Silent) || is_too_slow) {
             return None;
         }
-        let reason = lapse.words();
+        let reason = reason.words();
         let refusal = Refusal::new(Status::RequestTimeout, reason);
         self.lose_source(id, &refusal, reason, ctx)
     }

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
+use super::hosts::take;
 use crate::gate::{SessionId, network_of};
 use crate::relay::SEATS_MAX;
 use crate::relay::pass::Admission;
@@ -109,7 +110,7 @@ impl ViewerCounts {
         if let Some(Seat { session, until }) = self.seats.remove(sitter) {
             self.due.remove(&(until, sitter.clone()));
             self.take(&sitter.0, &session);
-            take_one(&mut self.of_sessions, &session);
+            take(&mut self.of_sessions, &session);
         }
     }
 
@@ -121,9 +122,6 @@ impl ViewerCounts {
                 self.remove_seat(&sitter);
             }
         }
-        if self.seats.is_empty() {
-            self.of_sessions = HashMap::new();
-        }
     }
 
     fn add(&mut self, name: &SessionId, session: &SessionId) {
@@ -134,12 +132,9 @@ impl ViewerCounts {
     }
 
     fn take(&mut self, name: &SessionId, session: &SessionId) {
-        take_one(&mut self.counts, name);
+        take(&mut self.counts, name);
         if name != session {
-            take_one(&mut self.counts, session);
-        }
-        if self.counts.is_empty() {
-            self.counts = HashMap::new();
+            take(&mut self.counts, session);
         }
     }
 
@@ -168,16 +163,6 @@ impl ViewerCounts {
         );
         for (name, count) in counts {
             assert_eq!(self.of(name), count, "{name:?}");
-        }
-    }
-}
-
-/// Subtracts one from the count of this name.
-fn take_one(counts: &mut HashMap<SessionId, usize>, name: &SessionId) {
-    if let Some(count) = counts.get_mut(name) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(name);
         }
     }
 }

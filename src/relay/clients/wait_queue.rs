@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use super::{ClientEvent, Clients, Phase};
+use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::hls::PlaylistPosition;
 use crate::http::{HeadReader, Reply};
@@ -22,7 +22,7 @@ use crate::time::Instant;
 
 /// A viewer whose session does not run yet, or has not come far enough.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Waiting {
+pub struct Waiting {
     /// Session that the viewer waits for.
     pub session: SessionId,
     /// Waits for the session to start, or for its playlist to grow.
@@ -207,36 +207,28 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id) {
             let what = (&session, view.reach());
             self.waiting.enter(room, what, id, via);
-            connection.phase = Phase::Waiting(Waiting {
+            connection.phase = Phase::Waiting(Box::new(Waiting {
                 session,
                 room,
                 view,
                 reply,
                 until,
                 outcome: WaitOutcome::Open,
-            });
+            }));
         }
     }
 
     /// Ends the wait of a client. Returns what it waited for.
-    pub fn end_wait(&mut self, id: ConnectionId) -> Option<ClientEvent> {
+    pub fn end_wait(&mut self, id: ConnectionId) -> Option<Waiting> {
         let connection = self.connections.get_mut(id)?;
         let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
         let Phase::Waiting(waiting) = phase else {
             connection.phase = phase;
             return None;
         };
+        let waiting = *waiting;
         self.waiting.leave(waiting.room, id);
-        Some(ClientEvent::Waited {
-            session: waiting.session,
-            view: waiting.view,
-            reply: waiting.reply,
-            is_late: waiting.outcome == WaitOutcome::Open,
-            fault: match waiting.outcome {
-                WaitOutcome::Open | WaitOutcome::Called => None,
-                WaitOutcome::TurnedAway(fault) => Some(fault),
-            },
-        })
+        Some(waiting)
     }
 
     /// Ends all waits for a session. Returns each client with its view and its reply.
@@ -244,11 +236,12 @@ impl Clients {
         let ids = self
             .waiting
             .take(WaitFor::Session, session, PlaylistPosition::ALL);
-        let waiting = ids.into_iter().filter_map(|id| match self.end_wait(id)? {
-            ClientEvent::Waited { view, reply, .. } => Some((id, view, reply)),
-            _ => None,
-        });
-        waiting.collect()
+        let waiting = ids
+            .into_iter()
+            .filter_map(|id| Some((id, self.end_wait(id)?)));
+        waiting
+            .map(|(id, waiting)| (id, waiting.view, waiting.reply))
+            .collect()
     }
 
     /// Calls the clients that wait for a session and may not watch it. Each gets its answer in its
@@ -477,14 +470,12 @@ mod tests {
         assert_eq!(stage.relay.clients.waits_for(viewer), None);
     }
 
-    /// Only a client that is still in the queue has waited in vain.
     #[test]
-    fn who_is_called_has_not_waited_in_vain() {
-        let fault = OriginError::NotFound;
-        for (outcome, is_late, known) in [
-            (WaitOutcome::Open, true, None),
-            (WaitOutcome::Called, false, None),
-            (WaitOutcome::TurnedAway(fault), false, Some(fault)),
+    fn the_outcome_is_known_at_the_end_of_the_wait() {
+        for outcome in [
+            WaitOutcome::Open,
+            WaitOutcome::Called,
+            WaitOutcome::TurnedAway(OriginError::NotFound),
         ] {
             let mut stage = Stage::new(&["--wait=60"]);
             let viewer = stage.viewer("s");
@@ -492,16 +483,8 @@ mod tests {
             if outcome != WaitOutcome::Open {
                 clients.call_waiting(WaitFor::Session, &session("s"), outcome);
             }
-            match clients.end_wait(viewer) {
-                Some(ClientEvent::Waited {
-                    is_late: seen,
-                    fault,
-                    ..
-                }) => {
-                    assert_eq!((seen, fault), (is_late, known), "{outcome:?}");
-                }
-                _ => panic!("it waited"),
-            }
+            let waited = clients.end_wait(viewer).expect("it waited");
+            assert_eq!(waited.outcome, outcome);
             assert!(clients.end_wait(viewer).is_none(), "it waits no more");
             assert_eq!(clients.waiting.len(WaitFor::Session), 0);
         }

@@ -1,11 +1,12 @@
 //! The hand-over of the context: the new process continues its clock, its names and its counters.
 
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Context, Counts};
-use crate::handover::{HandoverError, Line, Writer};
+use crate::handover::{HandoverError, Line, Writer, must};
+use crate::relay::cut_reason::Cuts;
 use crate::relay::old_options::OldOptions;
 use crate::time::Calendar;
 use crate::time::Instant;
@@ -58,15 +59,14 @@ impl Context {
         Ok(told.options)
     }
 
-    /// What has been counted; viewers are cut for reasons of these names.
-    pub fn hear_counts(
-        &mut self,
-        line: Line<'_>,
-        names: &[&'static str],
-    ) -> Result<(), HandoverError> {
-        let (counts, cuts): (Counts, BTreeMap<String, u64>) = line.read()?;
+    /// Receives the counters.
+    pub fn hear_counts(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+        let (counts, cuts): (Counts, Cuts) = line.read()?;
+        must(cuts.fit(), || {
+            "more viewers were cut than can be".to_owned()
+        })?;
         self.counts.go_on_from(counts);
-        self.counts.take_over_cuts(&cuts, names);
+        self.counts.cuts = cuts;
         Ok(())
     }
 }

@@ -1,7 +1,5 @@
 //! The counts go on in another process, whose version may count more than this one, or less.
 
-use std::collections::BTreeMap;
-
 use super::Counts;
 
 /// Counters by their index. Missing ones are zero.
@@ -37,16 +35,6 @@ impl Counts {
     pub fn go_on_from(&mut self, told: Counts) {
         *self = told;
         self.cpu_before = self.cpu;
-    }
-
-    /// Viewers were cut so often for each reason that has a name here.
-    pub fn take_over_cuts(&mut self, told: &BTreeMap<String, u64>, names: &[&'static str]) {
-        let cuts = names
-            .iter()
-            .filter_map(|name| Some((*name, *told.get(*name)?)));
-        self.cuts = cuts
-            .map(|(name, count)| (name, count.min(u64::MAX / 2)))
-            .collect();
     }
 }
 

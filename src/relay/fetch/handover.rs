@@ -16,14 +16,6 @@ use crate::time::Instant;
 #[derive(Default)]
 pub struct PullsState(Vec<(PullId, Pull)>);
 
-/// Whom else a pull concerns.
-pub enum Concern {
-    /// A connection asks for its stream.
-    Asks,
-    /// This is its stream.
-    Runs(StreamId),
-}
-
 impl Fetch {
     /// Writes the state of each pull and of the origins.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
@@ -78,9 +70,9 @@ impl Fetch {
         for (id, pull) in &told {
             let has_one = pulls.by_session.insert(pull.session.clone(), *id).is_some();
             let has_origin = match pull.stage {
-                Stage::Asking { origin, .. } => has_other_origins || origin < origins,
+                Stage::Asking { attempt, .. } => has_other_origins || attempt.origin < origins,
                 Stage::Running { .. } | Stage::Resolving { .. } | Stage::Pausing { .. } => true,
-                Stage::Calling { .. } | Stage::Failed => false,
+                Stage::Calling(_) | Stage::Failed => false,
             };
             must(!has_one && has_origin, || {
                 format!("pull {id:?} has another's place")
@@ -101,12 +93,18 @@ impl Fetch {
         Ok(())
     }
 
-    /// Whom else each of them concerns.
-    pub fn concerns(&self) -> impl Iterator<Item = (PullId, Concern)> {
+    /// Returns how many of them ask an origin.
+    pub fn asking(&self) -> usize {
+        let pulls = self.pulls.entries.iter();
+        let asking = pulls.filter(|(_, pull)| matches!(pull.stage, Stage::Asking { .. }));
+        asking.count()
+    }
+
+    /// Returns those whose streams run.
+    pub fn running(&self) -> impl Iterator<Item = (PullId, StreamId)> {
         let pulls = self.pulls.entries.iter();
         pulls.filter_map(|(id, pull)| match pull.stage {
-            Stage::Asking { .. } => Some((id, Concern::Asks)),
-            Stage::Running { stream, .. } => Some((id, Concern::Runs(stream))),
+            Stage::Running { stream, .. } => Some((id, stream)),
             _ => None,
         })
     }

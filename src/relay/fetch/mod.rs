@@ -26,11 +26,11 @@ use crate::http::Refusal;
 use crate::stream::End;
 use crate::time::Instant;
 #[cfg(feature = "handover")]
-pub(super) use handover::{Concern, PullsState};
+pub(super) use handover::PullsState;
 pub(super) use origins::common;
 use origins::{Origins, Whereabouts};
 pub(super) use pull::Pull;
-use pull::{Pulls, Stage};
+use pull::{Attempt, Pulls, Stage};
 
 /// Pulls without a stream; while there are as many, no other begins.
 const WITHOUT_STREAM_MAX: usize = 256;
@@ -162,7 +162,14 @@ impl Fetch {
                 self.pulls.enter(id, Stage::Failed);
                 return ctx.notify(Event::OriginsExhausted(id));
             }
-            Some(Whereabouts::Known) => return self.ask_address(id, (origin, 0), until, ctx),
+            Some(Whereabouts::Known) => {
+                let attempt = Attempt {
+                    origin,
+                    address: 0,
+                    until,
+                };
+                return self.ask_address(id, attempt, ctx);
+            }
             Some(Whereabouts::Sought) => {}
             Some(Whereabouts::Unknown(name, port)) => {
                 let job_id = ctx.draw_ticket();
@@ -175,20 +182,12 @@ impl Fetch {
         self.rearm(id, ctx);
     }
 
-    fn ask_address(
-        &mut self,
-        id: PullId,
-        (origin, address): (usize, usize),
-        until: Instant,
-        ctx: &mut Context,
-    ) {
+    fn ask_address(&mut self, id: PullId, attempt: Attempt, ctx: &mut Context) {
+        let Attempt {
+            origin, address, ..
+        } = attempt;
         if self.origins.address(origin, address).is_some() {
-            let stage = Stage::Calling {
-                origin,
-                address,
-                until,
-            };
-            self.pulls.enter(id, stage);
+            self.pulls.enter(id, Stage::Calling(attempt));
             return ctx.notify(Event::CallOrigin(id));
         }
         if address == 0 {
@@ -205,20 +204,15 @@ impl Fetch {
         came_through: impl FnOnce(&SessionId) -> Option<&'a str>,
     ) -> Option<Call> {
         let pull = self.pulls.entries.get_mut(id)?;
-        let Stage::Calling {
-            origin,
-            address,
-            until,
-        } = pull.stage
-        else {
+        let Stage::Calling(attempt) = pull.stage else {
             return None;
         };
         let via = came_through(&pull.session);
         pull.asked_via = via.map(str::to_owned);
         Some(Call {
-            to: self.origins.address(origin, address)?,
-            request: self.origins.request(origin, &pull.session, via)?,
-            until,
+            to: self.origins.address(attempt.origin, attempt.address)?,
+            request: self.origins.request(attempt.origin, &pull.session, via)?,
+            until: attempt.until,
         })
     }
 
@@ -226,28 +220,19 @@ impl Fetch {
     pub fn called(&mut self, id: PullId, connection: Option<ConnectionId>, ctx: &mut Context) {
         let stage = self.pulls.entries.get(id).map(|pull| pull.stage);
         match (stage, connection) {
-            (
-                Some(Stage::Calling {
-                    origin,
-                    address,
-                    until,
-                }),
-                Some(connection),
-            ) => {
+            (Some(Stage::Calling(attempt)), Some(connection)) => {
                 let stage = Stage::Asking {
-                    origin,
-                    address,
-                    until,
+                    attempt,
                     connection,
                 };
                 self.pulls.enter(id, stage);
                 self.rearm(id, ctx);
             }
-            (Some(Stage::Calling { origin, .. }), None) => {
+            (Some(Stage::Calling(attempt)), None) => {
                 self.note_fault(id, OriginError::Busy);
-                self.ask_origin(id, origin + 1, ctx);
+                self.ask_origin(id, attempt.origin + 1, ctx);
             }
-            (Some(_) | None, _) => {}
+            _ => {}
         }
     }
 
@@ -269,7 +254,12 @@ impl Fetch {
             _ => None,
         });
         for (id, until) in waiting.collect::<Vec<_>>() {
-            self.ask_address(id, (found, 0), until, ctx);
+            let attempt = Attempt {
+                origin: found,
+                address: 0,
+                until,
+            };
+            self.ask_address(id, attempt, ctx);
         }
         true
     }
@@ -316,27 +306,25 @@ impl Fetch {
         let Some(pull) = self.pulls.entries.get(id) else {
             return;
         };
-        let Stage::Asking {
-            origin,
-            address,
-            until,
-            connection,
-        } = pull.stage
-        else {
-            return;
+        let attempt = match pull.stage {
+            Stage::Asking {
+                attempt,
+                connection,
+            } if connection == over => attempt,
+            _ => return,
         };
-        if connection != over {
-            return;
-        }
         // The loop goes through the relays of the clients that waited when the origin was asked.
         // Clients that have come since may have come another way.
         if fault == OriginError::Loop && came_through(&pull.session) != pull.asked_via.as_deref() {
-            return self.ask_address(id, (origin, address), until, ctx);
+            return self.ask_address(id, attempt, ctx);
         }
         self.note_fault(id, fault);
         match fault {
             // The origin may answer at its next address.
-            OriginError::Broken(_) => self.ask_address(id, (origin, address + 1), until, ctx),
+            OriginError::Broken(_) => {
+                let address = attempt.address + 1;
+                self.ask_address(id, Attempt { address, ..attempt }, ctx)
+            }
             // Other origins would refuse, too.
             OriginError::Forbidden => {
                 self.pulls.enter(id, Stage::Failed);
@@ -345,7 +333,7 @@ impl Fetch {
             OriginError::NotFound
             | OriginError::TimedOut
             | OriginError::Busy
-            | OriginError::Loop => self.ask_origin(id, origin + 1, ctx),
+            | OriginError::Loop => self.ask_origin(id, attempt.origin + 1, ctx),
         }
     }
 
@@ -444,13 +432,7 @@ impl Fetch {
                 Some(Stage::Running { stream, .. }) => {
                     ctx.notify(Event::EndPulled { stream, pull })
                 }
-                Some(
-                    Stage::Resolving { .. }
-                    | Stage::Calling { .. }
-                    | Stage::Failed
-                    | Stage::Pausing { .. },
-                )
-                | None => {}
+                _ => {}
             }
         }
     }
@@ -509,12 +491,7 @@ impl Fetch {
                 pull.fault = None;
                 self.ask_origin(id, 0, ctx);
             }
-            Stage::Resolving { .. }
-            | Stage::Pausing { .. }
-            | Stage::Calling { .. }
-            | Stage::Failed
-            | Stage::Asking { .. }
-            | Stage::Running { .. } => {}
+            _ => {}
         }
         self.rearm(id, ctx);
     }
@@ -539,8 +516,7 @@ impl Pull {
         let of_stage = match self.stage {
             Stage::Resolving { until, .. } | Stage::Pausing { until } => Some(until),
             // Its connection has the deadline, or it is moved on when this input is settled.
-            Stage::Asking { .. } | Stage::Running { .. } => None,
-            Stage::Calling { .. } | Stage::Failed => None,
+            _ => None,
         };
         of_stage.into_iter().chain(self.idle_deadline(ctx)).min()
     }

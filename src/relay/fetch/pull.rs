@@ -56,16 +56,11 @@ pub(super) enum Stage {
     /// The origin's name is looked up.
     Resolving { origin: usize, until: Instant },
     /// One address of the origin is to be connected to, which is done when this input is settled.
-    Calling {
-        origin: usize,
-        address: usize,
-        until: Instant,
-    },
+    Calling(Attempt),
     /// It is connected to, and asked.
     Asking {
-        origin: usize,
-        address: usize,
-        until: Instant,
+        #[cfg_attr(feature = "handover", serde(flatten))]
+        attempt: Attempt,
         connection: ConnectionId,
     },
     /// The stream comes.
@@ -74,6 +69,15 @@ pub(super) enum Stage {
     Failed,
     /// Another round comes.
     Pausing { until: Instant },
+}
+
+/// An address of an origin, and the deadline of the origin's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Attempt {
+    pub origin: usize,
+    pub address: usize,
+    pub until: Instant,
 }
 
 /// All pulls.
@@ -152,7 +156,7 @@ impl Pulls {
                         "a pull outlives its stream: {id:?}"
                     );
                 }
-                Stage::Calling { .. } | Stage::Failed => panic!("nobody moves it on: {id:?}"),
+                Stage::Calling(_) | Stage::Failed => panic!("nobody moves it on: {id:?}"),
                 Stage::Resolving { .. } | Stage::Asking { .. } | Stage::Pausing { .. } => {}
             }
             assert!(
@@ -168,11 +172,7 @@ impl Pulls {
 impl Stage {
     /// Returns whether its stream runs.
     pub fn is_running(self) -> bool {
-        match self {
-            Stage::Running { .. } => true,
-            Stage::Resolving { .. } | Stage::Calling { .. } | Stage::Asking { .. } => false,
-            Stage::Failed | Stage::Pausing { .. } => false,
-        }
+        matches!(self, Stage::Running { .. })
     }
 }
 
@@ -263,11 +263,15 @@ mod tests {
             [Some(a), Some(b), Some(c), None]
         });
         let until = Instant::START;
-        let asking = Stage::Asking {
+        let attempt = Attempt {
             origin: 0,
             address: 0,
             until,
-            connection: ConnectionId::from_u64(7),
+        };
+        let connection = ConnectionId::from_u64(7);
+        let asking = Stage::Asking {
+            attempt,
+            connection,
         };
         // Who enters which stage, and how many are without a stream then.
         for (id, stage, without) in [

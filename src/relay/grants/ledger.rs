@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Caller, Change, Done, Fault, Grants};
+use super::{Caller, Change, Done, Grants};
 use crate::gate::{Addition, Entry, Record};
 use crate::http::{Refusal, Status, quoted};
 use crate::relay::context::Context;
@@ -89,7 +89,6 @@ impl Grants {
         &mut self,
         caller: Caller,
         change: Change,
-        fault: Fault<'_>,
         ctx: &mut Context,
     ) -> Result<(), Refusal> {
         match &mut self.ledger {
@@ -97,7 +96,7 @@ impl Grants {
                 if ledger.queue.len() < QUEUE_MAX && ledger.held_bytes() < QUEUE_BYTES_MAX =>
             {
                 ledger.queue.push_back(Asked { caller, change });
-                self.write_changes(fault, ctx);
+                self.write_changes(ctx);
                 Ok(())
             }
             Some(_) | None => Err(Refusal::busy(
@@ -109,21 +108,21 @@ impl Grants {
     }
 
     /// Writes the time to the disk.
-    pub(super) fn write_time(&mut self, fault: Fault<'_>, ctx: &mut Context) {
+    pub(super) fn write_time(&mut self, ctx: &mut Context) {
         if let Some(ledger) = &mut self.ledger {
             ledger.owes_time = true;
-            self.write_changes(fault, ctx);
+            self.write_changes(ctx);
         }
     }
 
     /// Begins a write of the waiting changes, unless one is under way.
-    fn write_changes(&mut self, fault: Fault<'_>, ctx: &mut Context) {
+    fn write_changes(&mut self, ctx: &mut Context) {
         let mut batch: Vec<Judged> = Vec::new();
         let mut tuples = 0;
         let mut at_once = Vec::new();
         self.begin_trial();
         while let Some(asked) = self.ledger.as_mut().and_then(|ledger| ledger.next(tuples)) {
-            let judged = self.decide(&asked.change, fault, ctx);
+            let judged = self.decide(&asked.change, ctx);
             let records = judged.as_ref().map(|addition| &addition.records[..]);
             let records = records.unwrap_or_default();
             if records.is_empty() && batch.is_empty() {
@@ -161,16 +160,10 @@ impl Grants {
     }
 
     /// Handles the result of a write.
-    pub fn appended(
-        &mut self,
-        job_id: JobId,
-        result: &Result<(), String>,
-        fault: Fault<'_>,
-        ctx: &mut Context,
-    ) {
+    pub fn appended(&mut self, job_id: JobId, result: &Result<(), String>, ctx: &mut Context) {
         if let Some(batch) = self.take_written(job_id) {
             self.written(batch, result, ctx);
-            self.write_changes(fault, ctx);
+            self.write_changes(ctx);
         }
     }
 
@@ -212,7 +205,7 @@ impl Grants {
     }
 
     /// Handles the refusal of a job. Returns whether it was a write.
-    pub fn not_appended(&mut self, job_id: JobId, fault: Fault<'_>, ctx: &mut Context) -> bool {
+    pub fn not_appended(&mut self, job_id: JobId, ctx: &mut Context) -> bool {
         let batch = self.take_written(job_id);
         let is_write = batch.is_some();
         for (asked, _) in batch.into_iter().flatten() {
@@ -224,7 +217,7 @@ impl Grants {
             Asked::answer(asked.caller, Err(refusal), ctx);
         }
         if is_write {
-            self.write_changes(fault, ctx);
+            self.write_changes(ctx);
         }
         is_write
     }

@@ -26,7 +26,7 @@ use super::viewer_id::Mark;
 use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{
     self, Addition, BLOCKS_MAX, Blocks, Destination, GrantChange, Record, RtpTuple, SessionId,
-    Tokens, Transport,
+    Tokens, Transport, canonical,
 };
 use crate::http::{Framing, Refusal, Reply, Status};
 use crate::time::UnixTime;
@@ -75,8 +75,6 @@ pub(super) enum Change {
 pub(super) type Caller = (ConnectionId, Reply);
 /// Answer to a change: the status, and a body in JSON.
 pub(super) type Done = (Status, Vec<u8>);
-/// Returns why a UDP client cannot have an address, if it cannot.
-pub(super) type Fault<'a> = &'a dyn Fn(SocketAddr, Transport) -> Option<&'static str>;
 
 /// Sessions that are tried for a sender. Every session may name its address.
 pub(super) const SESSIONS_TRIED_MAX: usize = 64;
@@ -182,7 +180,7 @@ impl Grants {
             .flat_map(|tokens| tokens.udp_destinations(session))
             .filter(|(_, rtp)| (rtp.transport == Transport::Bare) == is_bare);
         let mut named = named.flat_map(|(_, rtp)| &rtp.addresses);
-        named.any(|named| SocketAddr::new(named.ip().to_canonical(), named.port()) == address)
+        named.any(|named| canonical(*named) == address)
     }
 
     /// Returns the session whose source the sender of RTP or of MPEG-TS alone may become: `its`, if
@@ -307,16 +305,15 @@ impl Grants {
         &mut self,
         caller: Caller,
         change: Change,
-        fault: Fault<'_>,
         ctx: &mut Context,
     ) -> Result<Option<Done>, Refusal> {
         self.gate(ctx).change()?;
         if self.ledger.is_some() {
-            self.record(caller, change, fault, ctx)?;
+            self.record(caller, change, ctx)?;
             return Ok(None);
         }
         self.begin_trial();
-        let decided = self.decide(&change, fault, ctx);
+        let decided = self.decide(&change, ctx);
         self.end_trial();
         self.carry_out(change, decided?, ctx).map(Some)
     }
@@ -324,7 +321,7 @@ impl Grants {
     /// The table of a token file, at the start. From now on changes are written. Options may be
     /// stricter than they were: addresses that no client could be given now do not count, though
     /// the client stays listed, and its file as it is.
-    pub fn restore(&mut self, mut tokens: Tokens, fault: Fault<'_>, ctx: &mut Context) {
+    pub fn restore(&mut self, mut tokens: Tokens, ctx: &mut Context) {
         let expected = ctx.date().after(CLOCKS_DIFFER_MAX);
         ctx.hear_time(Duration::from_secs(tokens.time().unix_seconds));
         if tokens.time() > expected {
@@ -337,12 +334,14 @@ impl Grants {
             );
         }
         let gate = self.gate(ctx);
-        let may_stay =
-            |address, transport| gate.may_be_named(&address) && fault(address, transport).is_none();
+        let may_stay = |address, transport| {
+            let fault = ctx.rtp_socket.destination_fault(address, transport);
+            gate.may_be_named(&address) && fault.is_none()
+        };
         let silenced = tokens.retain_addresses(may_stay);
         self.tokens = Some(tokens);
         self.ledger = Some(Ledger::default());
-        self.take_over(fault, ctx);
+        self.take_over(ctx);
         if silenced > 0 {
             ctx.log(
                 Level::Warn,
@@ -363,15 +362,10 @@ impl Grants {
 
     /// Decides about a change, and makes it in the table until the trial ends, so that the next
     /// change is judged by the table that it will change. Returns the records that make the change.
-    fn decide(
-        &mut self,
-        change: &Change,
-        fault: Fault<'_>,
-        ctx: &Context,
-    ) -> Result<Addition, Refusal> {
+    fn decide(&mut self, change: &Change, ctx: &Context) -> Result<Addition, Refusal> {
         let gate = self.gate(ctx);
         match change {
-            Change::Addition { rtp, .. } => check_destinations(rtp, fault, &gate)?,
+            Change::Addition { rtp, .. } => check_destinations(rtp, &gate, ctx)?,
             Change::Revocation { .. } => {}
         }
         let Some(tokens) = &mut self.tokens else {
@@ -381,7 +375,7 @@ impl Grants {
             Change::Addition { session, http, rtp } => {
                 tokens
                     .check_key(session, http.as_ref(), !rtp.is_empty())
-                    .map_err(|bad| Refusal::new(Status::Conflict, bad.to_string()))?;
+                    .map_err(|bad| Refusal::new(Status::Conflict, bad))?;
                 let (http, rtp) = (http.clone(), rtp.clone());
                 let addition = tokens.try_add(session, http, rtp, ctx.date());
                 addition.map_err(|full| {
@@ -498,16 +492,13 @@ fn json(body: &impl Serialize) -> Vec<u8> {
 
 /// Refuses addresses outside the configured subnets, so that the API cannot turn the relay on a
 /// stranger.
-fn check_destinations(
-    clients: &[RtpTuple],
-    fault: Fault<'_>,
-    gate: &Gate<'_>,
-) -> Result<(), Refusal> {
+fn check_destinations(clients: &[RtpTuple], gate: &Gate<'_>, ctx: &Context) -> Result<(), Refusal> {
     for tuple in clients {
         // The first address that can be reached is used. A name is refused if all of its addresses
         // have the same fault.
         let addresses = tuple.addresses.iter();
-        let faults = addresses.map(|address| fault(*address, tuple.transport));
+        let faults =
+            addresses.map(|address| ctx.rtp_socket.destination_fault(*address, tuple.transport));
         if let Some(fault) = faults.reduce(|first, next| first.and(next)).flatten() {
             let detail = format!("udp-clients: '{}': {fault}", tuple.client);
             return Err(Refusal::new(Status::BadRequest, detail));

@@ -4,7 +4,7 @@
 //! server is down would make it valid again. So the time is written to the disk whenever a token
 //! expires.
 
-use super::{Fault, Grants};
+use super::Grants;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::Owner;
@@ -25,20 +25,20 @@ impl Grants {
 
     /// Begins with the table of a token file. Tokens that have expired before are not reported
     /// again. The time is written, since it may not be on disk.
-    pub(super) fn take_over(&mut self, fault: Fault<'_>, ctx: &mut Context) {
+    pub(super) fn take_over(&mut self, ctx: &mut Context) {
         self.told = ctx.date();
         let is_any_over = self.tokens.as_ref().is_some_and(|tokens| {
             let mut over = tokens.shut_since(UnixTime::default(), self.told);
             over.next().is_some()
         });
         if is_any_over {
-            self.write_time(fault, ctx);
+            self.write_time(ctx);
         }
         self.rearm(ctx);
     }
 
     /// Reports the tokens that have expired.
-    pub fn due(&mut self, fault: Fault<'_>, ctx: &mut Context) {
+    pub fn due(&mut self, ctx: &mut Context) {
         self.armed.fired();
         let now = ctx.date();
         let mut count = 0;
@@ -60,7 +60,7 @@ impl Grants {
         }
         self.told = now;
         if count > 0 {
-            self.write_time(fault, ctx);
+            self.write_time(ctx);
         }
         self.rearm(ctx);
     }

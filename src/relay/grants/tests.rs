@@ -49,10 +49,6 @@ fn plain(name: &str) -> Change {
     addition(name, http(None), Vec::new())
 }
 
-fn lacks_nothing(_: SocketAddr, _: Transport) -> Option<&'static str> {
-    None
-}
-
 /// The grants of a server, what they say and what they have the shell do.
 struct Table {
     stage: Stage,
@@ -62,6 +58,9 @@ struct Table {
 impl Table {
     fn new(options: &[&str]) -> Table {
         let mut stage = Stage::new(options);
+        // Port 9 is the server's own at any address.
+        stage.relay.set_rtp(SocketAddr::from(([0_u16; 8], 9)));
+        stage.relay.set_own_addresses(|_| true);
         let caller = (stage.client(""), stage.relay.ctx.unread_reply());
         Table { stage, caller }
     }
@@ -80,7 +79,7 @@ impl Table {
 
     fn restore(&mut self, tokens: Tokens) {
         let relay = &mut self.stage.relay;
-        relay.grants.restore(tokens, &lacks_nothing, &mut relay.ctx);
+        relay.grants.restore(tokens, &mut relay.ctx);
     }
 
     fn grants(&mut self) -> &mut Grants {
@@ -90,9 +89,7 @@ impl Table {
     /// The status of a change, or 0 if it waits for the disk.
     fn change(&mut self, change: Change) -> u16 {
         let relay = &mut self.stage.relay;
-        let done = relay
-            .grants
-            .change(self.caller, change, &lacks_nothing, &mut relay.ctx);
+        let done = relay.grants.change(self.caller, change, &mut relay.ctx);
         match done {
             Ok(Some((status, _))) => status.code(),
             Ok(None) => 0,
@@ -125,9 +122,7 @@ impl Table {
 
     fn appended(&mut self, job_id: JobId, result: &Result<(), String>) {
         let relay = &mut self.stage.relay;
-        relay
-            .grants
-            .appended(job_id, result, &lacks_nothing, &mut relay.ctx);
+        relay.grants.appended(job_id, result, &mut relay.ctx);
     }
 
     /// What has been said, and the statuses of the answers among it.
@@ -386,7 +381,7 @@ fn a_change_says_whom_it_concerns_and_answers_with_what_is_there() {
     let body = |table: &mut Table, change| {
         let relay = &mut table.stage.relay;
         let (caller, ctx) = (table.caller, &mut relay.ctx);
-        let done = relay.grants.change(caller, change, &lacks_nothing, ctx);
+        let done = relay.grants.change(caller, change, ctx);
         let (_, body) = done.expect("it can be done").expect("at once");
         String::from_utf8(body).expect("JSON")
     };
@@ -403,7 +398,6 @@ fn a_change_says_whom_it_concerns_and_answers_with_what_is_there() {
 #[test]
 fn a_client_is_refused_whose_addresses_cannot_be_reached() {
     let mut table = Table::new(&[API, "--rtp-to=10.0.0.0/8"]);
-    let fault = |address: SocketAddr, _| (address.port() == 9).then_some("no port");
     for (addresses, expected) in [
         (&["10.0.0.1:1"][..], 201),
         (&["10.0.0.1:9"], 400),
@@ -417,7 +411,7 @@ fn a_client_is_refused_whose_addresses_cannot_be_reached() {
         client.addresses = addresses.iter().map(|text| at(text)).collect();
         let relay = &mut table.stage.relay;
         let (change, ctx) = (addition("a", None, vec![client]), &mut relay.ctx);
-        let done = relay.grants.change(table.caller, change, &fault, ctx);
+        let done = relay.grants.change(table.caller, change, ctx);
         let status = match done {
             Ok(done) => done.expect("at once").0,
             Err(refusal) => refusal.status,
@@ -661,7 +655,7 @@ impl Kept {
         let seconds = Duration::from_secs(self.below(3));
         let relay = &mut self.table.stage.relay;
         relay.ctx.set_now(relay.ctx.now() + seconds);
-        relay.grants.due(&lacks_nothing, &mut relay.ctx);
+        relay.grants.due(&mut relay.ctx);
     }
 
     /// The disk has what it was given, or has no room for it.
@@ -836,9 +830,7 @@ fn a_disk_with_too_much_to_do_changes_nothing() {
     let (job_id, _) = table.write();
     let not_appended = |table: &mut Table, job_id| {
         let relay = &mut table.stage.relay;
-        relay
-            .grants
-            .not_appended(job_id, &lacks_nothing, &mut relay.ctx)
+        relay.grants.not_appended(job_id, &mut relay.ctx)
     };
     assert!(!not_appended(&mut table, JobId(job_id.0 + 9)), "another's");
     assert!(table.said().1.is_empty());
@@ -919,8 +911,7 @@ fn clients_of_the_file_that_may_not_be_there_now_are_silent() {
         let added = tokens.add(&id("a"), None, tuples.collect());
         assert_eq!(added, Ok(clients.len()));
         let relay = &mut table.stage.relay;
-        let fault = |address: SocketAddr, _| (address.port() == 9).then_some("no port");
-        relay.grants.restore(tokens, &fault, &mut relay.ctx);
+        relay.grants.restore(tokens, &mut relay.ctx);
         let (_, lines) = table.acts();
         let line = format!("level=warn event=token-file-clients-silenced count={silenced} ");
         let told = lines.iter().filter(|told| told.starts_with(&line)).count();
@@ -996,7 +987,7 @@ fn tokens_that_are_over_at_once_are_told_of_in_bounds() {
         assert!(matches!(writes.as_slice(), [(_, entry)] if entry.time == time));
         // Nothing is reported twice, and without an expired token nothing is written.
         let relay = &mut table.stage.relay;
-        relay.grants.due(&lacks_nothing, &mut relay.ctx);
+        relay.grants.due(&mut relay.ctx);
         assert_eq!(table.acts(), (vec![], vec![]));
         (0..8).for_each(|_| table.stage.settle());
         let told = table.stage.text(reader);
@@ -1062,7 +1053,7 @@ fn nothing_is_due_before_a_token_is_over() {
     let grants = table.grants().table().expect("a table");
     assert_eq!(grants.add(&id("a"), over_at(10), Vec::new()), Ok(1));
     let relay = &mut table.stage.relay;
-    relay.grants.due(&lacks_nothing, &mut relay.ctx);
+    relay.grants.due(&mut relay.ctx);
     assert_eq!(table.acts(), (vec![], vec![]), "it is not over yet");
     assert_eq!(table.grants().check(), 1, "and is waited for");
 }

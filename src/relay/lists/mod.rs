@@ -158,7 +158,7 @@ fn with_addresses(
         addresses.truncate(crate::gate::ADDRESSES_MAX);
         addresses.shrink_to_fit();
         for address in &addresses {
-            udp_clients::check_destination(address.ip()).map_err(|fault| bad(fault.to_string()))?;
+            udp_clients::check_destination(address.ip()).map_err(|fault| bad(fault.to_owned()))?;
         }
         tuples.push(add.tuple(client, addresses));
     }

@@ -2,9 +2,8 @@
 
 // Plays the body of a live stream close to its newest picture.
 //
-// A media element that loads a live body itself keeps several seconds in reserve. With MediaSource the page
-// decides: it keeps a fraction of a second, plays a little faster when more has piled up, and jumps when it
-// is far behind.
+// `LiveEdge` keeps a fraction of a second in reserve: it plays a little faster when more has piled up, and jumps
+// when it is far behind. `LivePlayer` reads the body itself.
 
 // ---- What a stream contains
 
@@ -127,14 +126,6 @@ const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 // where no decoder is there for the pictures, `codec` of the error names it.
 class LivePlayer {
 	#stop = new AbortController();
-	#reserve = RESERVE_SECONDS;
-	// How much was ahead, and when: the least of it is the reserve.
-	#samples = [];
-	#end = 0;
-	#grownAt = 0;
-	#longestWait = 0;
-	#at = 0;
-	#movedAt = 0;
 
 	constructor(media, url, fail, bareType = "") {
 		this.media = media;
@@ -143,8 +134,7 @@ class LivePlayer {
 		const address = URL.createObjectURL(this.source);
 		this.source.addEventListener("sourceopen", () => URL.revokeObjectURL(address), { once: true });
 		media.src = address;
-		media.addEventListener("waiting", () => this.#stalled(), { signal: this.#stop.signal });
-		this.timer = setInterval(() => this.#keepUp(), 100);
+		this.edge = new LiveEdge(media);
 		this.#run(url).catch((error) => {
 			if (this.#stop.signal.aborted) return;
 			this.stop();
@@ -154,8 +144,7 @@ class LivePlayer {
 
 	stop() {
 		this.#stop.abort();
-		clearInterval(this.timer);
-		this.media.playbackRate = 1;
+		this.edge.stop();
 	}
 
 	async #run(url) {
@@ -172,8 +161,7 @@ class LivePlayer {
 			await this.#append(buffer, value);
 		}
 		if (this.source.readyState === "open") this.source.endOfStream();
-		clearInterval(this.timer);
-		this.media.playbackRate = 1;
+		this.edge.stop();
 	}
 
 	async #append(buffer, chunk) {
@@ -192,6 +180,33 @@ class LivePlayer {
 		const { buffered, currentTime } = this.media;
 		return buffered.length === 0 ? 0 : buffered.end(buffered.length - 1) - currentTime;
 	}
+}
+
+// Keeps what a media element plays close to the newest picture that it has.
+class LiveEdge {
+	#reserve = RESERVE_SECONDS;
+	// How much was ahead, and when: the least of it is the reserve.
+	#samples = [];
+	#end = 0;
+	#grownAt = 0;
+	#longestWait = 0;
+	#at = 0;
+	#movedAt = 0;
+
+	constructor(media) {
+		this.media = media;
+		// Whether the page reads the body itself. Otherwise only the speed changes.
+		this.isOwn = media.src.startsWith("blob:");
+		this.isStopped = new AbortController();
+		media.addEventListener("waiting", () => this.#stalled(), { signal: this.isStopped.signal });
+		this.timer = setInterval(() => this.#keepUp(), 100);
+	}
+
+	stop() {
+		this.isStopped.abort();
+		clearInterval(this.timer);
+		this.media.playbackRate = 1;
+	}
 
 	#stalled() {
 		// A jump waits, too.
@@ -201,31 +216,32 @@ class LivePlayer {
 
 	#keepUp() {
 		const { media } = this, { buffered } = media, now = performance.now() / 1000;
-		if (buffered.length === 0 || media.seeking) return;
+		// Music in <video src> keeps its tempo.
+		if (buffered.length === 0 || media.seeking || (!this.isOwn && media.videoWidth === 0)) return;
 		const end = buffered.end(buffered.length - 1);
 		if (end > this.#end) {
 			const isFirst = this.#end === 0;
 			if (!isFirst) this.#longestWait = Math.max(this.#longestWait, now - this.#grownAt);
 			this.#end = end;
 			this.#grownAt = now;
-			if (isFirst) return this.#jumpTo(end - this.#reserve - FRAGMENT_SECONDS);
+			if (isFirst && this.isOwn) return this.#jumpTo(end - this.#reserve - FRAGMENT_SECONDS);
 		}
 		if (media.paused) return void (this.#samples = []);
 		const here = media.currentTime;
 		if (here !== this.#at || end - here <= this.#reserve) {
 			this.#at = here;
 			this.#movedAt = now;
-		} else if (now - this.#movedAt > STUCK_SECONDS) {
+		} else if (this.isOwn && now - this.#movedAt > STUCK_SECONDS) {
 			// Pictures are missing here. Browsers pass short gaps by themselves, so this waits a moment.
 			const starts = [...Array(buffered.length).keys()].map((n) => buffered.start(n));
 			return this.#jumpTo(starts.find((start) => start > here) ?? here + STUCK_SECONDS);
 		}
-		const span = Math.max(2, 2 * this.#longestWait);
+		const span = Math.max(this.isOwn ? 2 : 10, 2 * this.#longestWait);
 		this.#samples.push({ at: now, ahead: end - here });
 		this.#samples = this.#samples.filter(({ at }) => at > now - span);
 		const surplus = Math.min(...this.#samples.map(({ ahead }) => ahead)) - this.#reserve;
 		if (now - this.#samples[0].at < span / 2) return;
-		if (surplus > FAR_SECONDS) return this.#jumpTo(here + surplus);
+		if (this.isOwn && surplus > FAR_SECONDS) return this.#jumpTo(here + surplus);
 		const wasFaster = media.playbackRate > 1;
 		media.playbackRate = surplus > (wasFaster ? 0.02 : 0.1) ? FASTER : surplus < -this.#reserve / 2 ? SLOWER : 1;
 	}

@@ -375,7 +375,7 @@ impl StreamsState {
         Ok(())
     }
 
-    /// A viewer of a stream, with what was copied of it before.
+    /// Receives a viewer of a stream. Adds the bytes of it that were copied before.
     pub fn hear_viewer(
         &mut self,
         line: Line<'_>,

@@ -118,7 +118,7 @@ impl Streams {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.attended_until = None;
             let session = stream.session.clone();
-            ctx.notify(Event::PlaylistAbandoned(session));
+            ctx.notify(Event::SessionLeft(session));
         }
         self.tend(id, ctx);
     }

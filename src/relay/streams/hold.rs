@@ -16,8 +16,8 @@
 
 use std::net::SocketAddr;
 
-use super::titles::Agent;
 use super::{Stream, StreamSource, Streams};
+use crate::clean_text::Agent;
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::relay::StreamId;

@@ -43,9 +43,8 @@ pub(super) use row::Row;
 pub use rtp_out::Datagrams;
 pub(super) use stream::SHUT_DOWN;
 pub use stream::Stream;
-pub(super) use titles::Agent;
 pub(super) use viewer::{Place, Viewing, WatchResponse};
-pub(super) use watchers::{Outlet, Watcher};
+pub(super) use watchers::ViewerRow;
 
 use super::metrics::Sums;
 use super::timers::Owner;
@@ -86,7 +85,7 @@ pub(super) struct Streams {
     /// The stream that sent datagrams last.
     posted: Option<StreamId>,
     /// The `max-bitrate` buckets of sessions without a source.
-    buckets: TokenBuckets<SessionId>,
+    buckets: TokenBuckets<SessionId, BUCKETS_MAX>,
 }
 
 /// Where a stream's media comes from.
@@ -145,7 +144,7 @@ impl Streams {
             scan_work: 0,
             posting: VecDeque::new(),
             posted: None,
-            buckets: TokenBuckets::new(BUCKETS_MAX),
+            buckets: TokenBuckets::default(),
         }
     }
 

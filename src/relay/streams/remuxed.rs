@@ -33,8 +33,9 @@ use crate::relay::{ConnectionId, Level, RETRY_AFTER_SECONDS, StreamId};
 use crate::remux::{MediaError, Remuxer, Target};
 use crate::stream::{End, StreamBuffer, Told};
 
-/// Bytes of the shared output buffer that stay allocated.
-const ROOM_BYTES: usize = 256 * 1024;
+/// Bytes of the shared output buffer that stay allocated: a fragment of MP4 of 16 Mbit/s. Larger
+/// ones take new pages from the kernel each time.
+const ROOM_BYTES: usize = 1024 * 1024;
 
 /// A new stream reads this fraction of `--buffer` at once. It is more than a block.
 const BEGIN_PART: usize = 8;

@@ -7,9 +7,8 @@ use serde::{Serialize, Serializer};
 
 use super::history::Sample;
 use super::remux_target::GO_BYTES;
-use super::titles::Agent;
 use super::{Cuts, Stream, StreamSource, Streams};
-use crate::clean_text::Title;
+use crate::clean_text::{Agent, Title};
 use crate::gate::{Digest, SessionId};
 use crate::http::Station;
 use crate::relay::StreamId;

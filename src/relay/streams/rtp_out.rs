@@ -62,6 +62,9 @@ pub(super) struct TsOutput {
     /// No datagrams are made until then, as all due bytes are out. So a source that sends small
     /// pieces costs no more system calls than one that sends large ones.
     rests_until: Option<Instant>,
+    /// When the source's newest bytes came.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    fed_at: Instant,
     timestamp_offset: u32,
 }
 
@@ -143,7 +146,19 @@ impl TsOutput {
             cursor,
             waiting_since: None,
             rests_until: None,
+            fed_at: Instant::START,
             timestamp_offset: (random >> 16) as u32,
+        }
+    }
+
+    /// Adds the next bytes of the stream. If the source sends less often than groups go out, a group
+    /// that is half over leaves with these bytes. So the read and the timer are one wake-up.
+    fn feed(&mut self, bytes: &[u8], now: Instant) {
+        self.pacing.feed(bytes, now);
+        let elapsed = now.since(self.fed_at);
+        self.fed_at = now;
+        if let Some(group) = self.pacing.group_time().filter(|group| elapsed >= *group) {
+            self.rests_until = self.rests_until.filter(|until| *until > now + group / 2);
         }
     }
 
@@ -277,7 +292,7 @@ impl Streams {
             return;
         };
         if let Some(ts_output) = &mut stream.rtp_out.ts_output {
-            ts_output.pacing.feed(bytes, now);
+            ts_output.feed(bytes, now);
             self.pump(id, ctx);
         }
     }
@@ -427,7 +442,7 @@ mod tests {
                 let end = bytes
                     .len()
                     .min((step + 1) * PACKETS_PER_MS / pieces_per_ms * PACKET_BYTES);
-                ts_output.pacing.feed(&bytes[newest..end], now);
+                ts_output.feed(&bytes[newest..end], now);
                 newest = end;
                 if step == 1000 * pieces_per_ms {
                     ts_output.pacing.finish();
@@ -447,6 +462,27 @@ mod tests {
             assert_eq!(sent, bytes.len() / (DATAGRAM_BYTES - 12));
             assert!((95..=110).contains(&letters), "{letters}");
         }
+    }
+
+    /// A source that sends every 20 ms wakes the server twice in that time: one group leaves with its
+    /// bytes, and one by the timer, which is up to a millisecond late.
+    #[test]
+    fn a_group_leaves_with_the_bytes_of_a_source_that_sends_seldom() {
+        let bytes = second();
+        let mut pieces = bytes.chunks(20 * PACKETS_PER_MS * PACKET_BYTES);
+        let (mut way, mut now, mut wakes, mut number) = (Way::new(), at(0), 0, 0);
+        while pieces.len() > 0 {
+            let arrival = at(20 * number + number % 3);
+            let timer = way.deadline(now).map(|at| at + Duration::from_millis(1));
+            now = timer.map_or(arrival, |timer| timer.min(arrival));
+            if now == arrival {
+                way.feed(pieces.next().expect("a piece"), now);
+                number += 1;
+            }
+            way.write(now);
+            wakes += 1;
+        }
+        assert!((95..=110).contains(&wakes), "{wakes}");
     }
 
     /// Returns MPEG-TS without a clock, which is due at once.
@@ -478,7 +514,7 @@ mod tests {
 
         fn feed(&mut self, media: &[u8], now: Instant) {
             self.media.extend_from_slice(media);
-            self.ts_output.pacing.feed(media, now);
+            self.ts_output.feed(media, now);
         }
 
         fn finish(&mut self) {
@@ -615,7 +651,7 @@ mod tests {
         ] {
             let mut ts_output = TsOutput::new(0, random);
             let media = packets(7);
-            ts_output.pacing.feed(&media, at(milliseconds));
+            ts_output.feed(&media, at(milliseconds));
             let mut batch = Batch::default();
             ts_output.write(at(milliseconds), false, false, &mut batch, |_, _| &media);
             let packet = crate::rtp::Packet::parse(&batch.bytes).expect("good RTP");
@@ -665,15 +701,11 @@ mod tests {
     fn overwritten_bytes_are_skipped() {
         let mut ts_output = TsOutput::new(0, 7);
         let media = packets(100);
-        ts_output
-            .pacing
-            .feed(&media[..50 * PACKET_BYTES + 60], at(0));
+        ts_output.feed(&media[..50 * PACKET_BYTES + 60], at(0));
         let mut batch = Batch::default();
         ts_output.write(at(0), false, false, &mut batch, |_, _| &[]);
         assert_eq!((ts_output.cursor, batch.bytes.len()), (50 * 188 + 60, 0));
-        ts_output
-            .pacing
-            .feed(&media[50 * PACKET_BYTES + 60..], at(1));
+        ts_output.feed(&media[50 * PACKET_BYTES + 60..], at(1));
         ts_output.write(at(1), false, false, &mut batch, |from, most| {
             let rest = &media[from as usize..];
             &rest[..rest.len().min(most)]
@@ -759,7 +791,7 @@ mod tests {
         let mut out = rtp_out(Some(TsOutput::new(0, 7)));
         assert!(out.is_empty() && !out.is_over(0));
         let ts_output = out.ts_output.as_mut().expect("it is there");
-        ts_output.pacing.feed(&media, at(0));
+        ts_output.feed(&media, at(0));
         let lend = |from: u64, _: usize| &media[from as usize..];
         out.write(at(0), false, lend);
         assert!(!out.is_empty() && !out.is_over(newest));
@@ -796,9 +828,7 @@ mod tests {
         assert!(of_post > 0);
         assert_eq!(out.held_bytes(), of_post);
         let mut ts_output = TsOutput::new(0, 7);
-        ts_output
-            .pacing
-            .feed(&second()[..150 * PACKET_BYTES], at(0));
+        ts_output.feed(&second()[..150 * PACKET_BYTES], at(0));
         let (pacing, packetiser) = (
             ts_output.pacing.held_bytes(),
             ts_output.packetiser.held_bytes(),

@@ -351,8 +351,8 @@ fn lists_continue_after_their_marks() {
     }
     let streams = &stage.relay.streams;
     let list = |after: Mark, of: Option<&SessionId>| -> Vec<(Mark, String)> {
-        let watchers = streams.watchers(after, of, stage.now);
-        let watchers = watchers.map(|(mark, its)| (mark, its.session.as_str().to_owned()));
+        let watchers = streams.watchers(after, of, &stage.relay.ctx);
+        let watchers = watchers.map(|(mark, its)| (mark, its.sessionid.as_str().to_owned()));
         watchers.collect()
     };
     let all = list((0, 0), None);

@@ -10,9 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Streams;
-use crate::clean_text::{
-    CleanText, StationText, TITLES_MAX, Title, TitleChange, titles_held_bytes,
-};
+use crate::clean_text::{Agent, StationText, TITLES_MAX, Title, TitleChange, titles_held_bytes};
 use crate::gate::SessionId;
 #[cfg(feature = "handover")]
 use crate::handover::are_spans;
@@ -39,13 +37,10 @@ pub(super) struct Programme {
     next: Option<Title>,
     /// What the source says about its station.
     pub station: Station,
-    /// `User-Agent` of the source.
+    /// What the source says which program it is.
     #[cfg_attr(feature = "handover", serde(default))]
     pub agent: Agent,
 }
-
-/// A source's `User-Agent`.
-pub type Agent = CleanText<128>;
 
 /// What a session plays.
 #[derive(Serialize)]

@@ -383,7 +383,7 @@ impl Streams {
         };
         stream.cuts.count(cut);
         let (bytes, time) = stream.buffer.behind(viewer, ctx.now());
-        ctx.counts.cut(cut.name());
+        ctx.counts.cuts.count(cut);
         let what = ServerEvent::ViewerCut {
             id: ListedId::of_connection(ctx.run, connection),
             address: peer,
@@ -478,14 +478,7 @@ fn carries_titles(buffer: &StreamBuffer<ConnectionId>) -> bool {
 /// Returns whether a viewer's body is chunked. Only then may another request follow.
 fn framing(reply: Reply, ctx: &Context) -> (bool, Reply) {
     let is_chunked = reply.version == Version::Http11 && !ctx.settings().is_close_delimited;
-    let keep_alive = reply.keep_alive && is_chunked;
-    (
-        is_chunked,
-        Reply {
-            keep_alive,
-            ..reply
-        },
-    )
+    (is_chunked, reply.open_if(is_chunked))
 }
 
 /// Builds the head of a viewer's response.

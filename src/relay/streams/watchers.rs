@@ -2,52 +2,107 @@
 
 use std::net::SocketAddr;
 
+use serde::Serialize;
+
 use super::{Stream, Streams};
-use crate::gate::{SessionId, Transport};
+use crate::gate::{Digest, SessionId, Transport};
 use crate::relay::ConnectionId;
-use crate::relay::viewer_id::Mark;
+use crate::relay::context::Context;
+use crate::relay::viewer_id::{ListedId, Mark};
 use crate::stream::Seen;
 use crate::time::Instant;
-use crate::udp_out::ClientFigures;
 
-/// A viewer or UDP client of a stream.
-pub struct Watcher<'a> {
-    /// Session of the stream.
-    pub session: &'a SessionId,
-    /// Serial number of the stream.
-    pub stream: u64,
-    /// Where the stream goes.
-    pub outlet: Outlet,
-}
-
-/// Where a stream goes.
-pub enum Outlet {
-    /// An HTTP viewer.
-    Http(Seen<ConnectionId>),
-    /// A UDP client.
-    Udp {
-        /// Address of the client.
-        to: SocketAddr,
-        /// What its datagrams carry.
-        transport: Transport,
-        /// How many it was sent.
-        figures: ClientFigures,
-    },
+/// A row of list-viewers. A null field does not apply, or is not known.
+#[derive(Serialize)]
+pub struct ViewerRow {
+    /// The viewer's id.
+    pub id: ListedId,
+    /// Session that it watches or waits for.
+    pub sessionid: SessionId,
+    pub session: Digest,
+    /// Digest of the session id that admitted it.
+    pub key: Option<Digest>,
+    /// Its address.
+    pub address: Option<SocketAddr>,
+    pub way: &'static str,
+    /// Whether it watches or waits.
+    pub state: &'static str,
+    pub since: Option<u64>,
+    pub bytes: Option<u64>,
+    pub behind_bytes: Option<u64>,
+    pub behind_ms: Option<u64>,
+    pub skips: Option<u32>,
+    pub datagrams_sent: Option<u64>,
+    pub datagrams_dropped: Option<u64>,
 }
 
 /// Mark of a stream's UDP clients, after the marks of all its viewers. The clients share one mark,
 /// as their order may change.
 const UDP_CLIENTS: u64 = u64::MAX;
 
+impl ViewerRow {
+    /// Makes the row of a connection without its address and key.
+    pub fn of_connection(
+        connection: ConnectionId,
+        session: &SessionId,
+        is_of_hls: bool,
+        since: Instant,
+        ctx: &Context,
+    ) -> ViewerRow {
+        let id = ListedId::of_connection(ctx.run, connection);
+        let way = if is_of_hls { "hls" } else { "http" };
+        ViewerRow {
+            since: Some(ctx.calendar.at(since).unix_seconds),
+            ..ViewerRow::new(id, session, way)
+        }
+    }
+
+    /// Returns whether `/api/events` reports this viewer. It does not report HLS players, which
+    /// have no connection between two requests, nor UDP clients, which tokens name.
+    pub fn is_told_of(&self) -> bool {
+        self.way == "http" && self.state == "watching"
+    }
+
+    fn of_seen(seen: &Seen<ConnectionId>, session: &SessionId, ctx: &Context) -> ViewerRow {
+        let (id, is_of_hls) = (seen.connection, seen.is_of_segment);
+        ViewerRow {
+            bytes: Some(seen.bytes_sent),
+            behind_bytes: Some(seen.behind_bytes),
+            behind_ms: Some(u64::try_from(seen.behind.as_millis()).unwrap_or(u64::MAX)),
+            skips: Some(seen.skips),
+            ..ViewerRow::of_connection(id, session, is_of_hls, seen.since, ctx)
+        }
+    }
+
+    fn new(id: ListedId, session: &SessionId, way: &'static str) -> ViewerRow {
+        ViewerRow {
+            id,
+            sessionid: session.clone(),
+            session: session.digest(),
+            key: None,
+            address: None,
+            way,
+            state: "watching",
+            since: None,
+            bytes: None,
+            behind_bytes: None,
+            behind_ms: None,
+            skips: None,
+            datagrams_sent: None,
+            datagrams_dropped: None,
+        }
+    }
+}
+
 impl Streams {
-    /// Returns viewers and UDP clients after this mark, each with its own mark. `of` selects one
-    /// session.
-    pub fn watchers(
-        &self,
+    /// Returns the rows of viewers and UDP clients after this mark, each with its own mark. `of`
+    /// selects one session.
+    pub fn watchers<'a>(
+        &'a self,
         (serial, place): Mark,
         of: Option<&SessionId>,
-        now: Instant,
-    ) -> impl Iterator<Item = (Mark, Watcher<'_>)> {
+        ctx: &'a Context,
+    ) -> impl Iterator<Item = (Mark, ViewerRow)> {
         let streams = self.order.range(serial..);
         let streams =
             streams.filter_map(|(serial, stream)| Some((*serial, self.streams.get(*stream)?)));
@@ -57,7 +112,7 @@ impl Streams {
                 true => place.saturating_add(1),
                 false => 0,
             };
-            stream.watchers(its, from, place == UDP_CLIENTS && its == serial, now)
+            stream.watchers(its, from, place == UDP_CLIENTS && its == serial, ctx)
         })
     }
 }
@@ -68,26 +123,57 @@ impl Stream {
         serial: u64,
         from: u64,
         is_over: bool,
-        now: Instant,
-    ) -> impl Iterator<Item = (Mark, Watcher<'_>)> {
-        let watcher = move |outlet| Watcher {
-            session: &self.session,
-            stream: self.listed_serial(),
-            outlet,
-        };
+        ctx: &Context,
+    ) -> impl Iterator<Item = (Mark, ViewerRow)> {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
-        let viewers = self.buffer.seen_from(from, now);
-        let viewers =
-            viewers.map(move |seen| ((serial, seen.place as u64), watcher(Outlet::Http(seen))));
+        let viewers = self.buffer.seen_from(from, ctx.now()).map(move |seen| {
+            let row = ViewerRow::of_seen(&seen, &self.session, ctx);
+            ((serial, seen.place as u64), row)
+        });
         let clients = self.rtp_out.udp_out.figures().filter(move |_| !is_over);
         let clients = clients.map(move |(client, figures)| {
-            let outlet = Outlet::Udp {
+            let id = ListedId::Client {
+                run: ctx.run,
+                stream: self.listed_serial(),
                 to: client.address,
-                transport: client.transport,
-                figures,
             };
-            ((serial, UDP_CLIENTS), watcher(outlet))
+            let way = match client.transport {
+                Transport::Rtp(_) => "rtp-udp",
+                Transport::Bare => "udp",
+            };
+            let row = ViewerRow {
+                address: Some(client.address),
+                datagrams_sent: Some(figures.sent),
+                datagrams_dropped: Some(figures.dropped),
+                ..ViewerRow::new(id, &self.session, way)
+            };
+            ((serial, UDP_CLIENTS), row)
         });
         viewers.chain(clients)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_tell_of_who_watches_over_http_alone() {
+        let id = ListedId::of_text("00000007-1a").expect("an id");
+        let session = SessionId::parse(b"s").expect("a good sessionid");
+        for (way, state, is_told_of) in [
+            ("http", "watching", true),
+            ("http", "waiting", false),
+            ("hls", "watching", false),
+            ("hls", "waiting", false),
+            ("udp", "watching", false),
+            ("rtp-udp", "watching", false),
+        ] {
+            let row = ViewerRow {
+                state,
+                ..ViewerRow::new(id, &session, way)
+            };
+            assert_eq!(row.is_told_of(), is_told_of, "{way} {state}");
+        }
     }
 }

@@ -36,20 +36,11 @@ impl Disk {
         match token_file {}
     }
 
-    pub fn share(&mut self) {
-        match *self {}
-    }
-
-    pub fn shared(&self) -> Option<&TokenFile> {
-        match *self {}
-    }
-
-    pub fn append(&mut self, _: JobId, _: &Entry) -> bool {
-        match *self {}
-    }
-
-    pub fn next_result(&mut self) -> Option<(JobId, Done)> {
-        match *self {}
+    no_value! {
+        fn share(&mut self);
+        fn shared(&self) -> Option<&TokenFile>;
+        fn append(&mut self, _: JobId, _: &Entry) -> bool;
+        fn next_result(&mut self) -> Option<(JobId, Done)>;
     }
 }
 

@@ -2,17 +2,15 @@
 //! anybody.
 
 use std::io;
-use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
 
 use mio::Registry;
 
 use super::Server;
+use super::bound::Bound;
 use super::disk::TokenFile;
 use super::tcp::Sockets;
-use crate::config::{Bind, Config};
-use crate::gate::Join;
+use crate::config::Config;
 use crate::relay::{Relay, Settings};
 use crate::time::Instant;
 
@@ -31,13 +29,8 @@ impl Handover {
         Ok((Handover {}, None))
     }
 
-    pub fn go_on(
-        &mut self,
-        _: &Config,
-        predecessor: &mut Predecessor,
-        _: &Registry,
-    ) -> io::Result<()> {
-        match *predecessor {}
+    pub fn go_on(&mut self, _: &Config, _: Option<UnixListener>, _: &Registry) -> io::Result<()> {
+        Ok(())
     }
 
     pub fn has_more(&self) -> bool {
@@ -56,39 +49,11 @@ impl Server {
 }
 
 impl Predecessor {
-    pub fn relay(&mut self) -> Result<(Relay, std::time::Instant), String> {
-        match *self {}
-    }
-
-    pub fn passed(&mut self) -> Vec<TcpListener> {
-        match *self {}
-    }
-
-    pub fn tcp(&mut self, _: &Bind) -> Option<TcpListener> {
-        match *self {}
-    }
-
-    pub fn unix(&mut self, _: &Path) -> Option<UnixListener> {
-        match *self {}
-    }
-
-    pub fn rtp(&mut self, _: &Bind) -> Option<(UdpSocket, Option<UdpSocket>)> {
-        match *self {}
-    }
-
-    pub fn group(&mut self, _: &Join) -> Option<UdpSocket> {
-        match *self {}
-    }
-
-    pub fn token_file(&mut self) -> Option<TokenFile> {
-        match *self {}
-    }
-
-    pub fn sockets(&mut self) -> Sockets {
-        match *self {}
-    }
-
-    pub fn taken(self) -> Result<(), String> {
-        match self {}
+    no_value! {
+        fn relay(&mut self) -> Result<(Relay, std::time::Instant), String>;
+        fn bound(&mut self) -> Bound;
+        fn token_file(&mut self) -> Option<TokenFile>;
+        fn sockets(&mut self) -> Sockets;
+        fn taken(self) -> Result<(), String>;
     }
 }

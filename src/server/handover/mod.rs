@@ -14,10 +14,8 @@ mod send;
 mod wire;
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,28 +31,6 @@ struct Hello {
     format: u64,
     /// Of the program.
     version: String,
-}
-
-/// Where clients are waited for.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Place {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-    /// Where the service manager says.
-    Passed(SocketAddr),
-    /// Those who come there would take over.
-    Handover,
-}
-
-/// What comes to a socket for datagrams.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Port {
-    Rtp,
-    Rtcp,
-    /// What this option says.
-    Group(String),
 }
 
 /// The number of the process at the other side, which must be this user's.

@@ -2,9 +2,9 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::net::{self, SocketAddr, TcpListener, UdpSocket};
+use std::net;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use mio::net::TcpStream;
 use serde::de::DeserializeOwned;
 
 use super::wire::{Frame, Inbox, Kind, TAKEN};
-use super::{Hello, Place, Port, peer_of_same_user};
-use crate::config::{Bind, Config};
-use crate::gate::Join;
+use super::{Hello, peer_of_same_user};
+use crate::config::Config;
 use crate::handover::is_known;
 use crate::relay::handover::{Successor, connections};
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Relay, Settings, StreamId};
+use crate::server::bound::Bound;
 use crate::server::disk::TokenFile;
 use crate::server::sys::process::await_end;
 use crate::server::tcp::{Listener, Sockets};
@@ -31,8 +31,7 @@ pub struct Predecessor {
     now: Instant,
     heard: std::time::Instant,
     sockets: Sockets,
-    places: Vec<(Place, OwnedFd)>,
-    ports: Vec<(Port, OwnedFd)>,
+    bound: Bound,
     token_file: Option<TokenFile>,
 }
 
@@ -41,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a process may take to end when it has closed its sockets.
 const EXIT_TIME: Duration = Duration::from_secs(2);
 /// More sockets at which clients are waited for, or for datagrams, are none of a server's.
-const PLACES_MAX: usize = 4096;
+const BOUND_MAX: usize = 8192;
 
 /// What comes, piece by piece.
 struct Receiver<'a> {
@@ -114,55 +113,9 @@ impl Predecessor {
         })
     }
 
-    /// The listeners that the service manager had opened.
-    pub fn passed(&mut self) -> Vec<TcpListener> {
-        let places = std::mem::take(&mut self.places);
-        let is_passed = |(place, _): &(Place, _)| matches!(place, Place::Passed(_));
-        let (passed, others) = places.into_iter().partition(is_passed);
-        self.places = others;
-        let sockets = Vec::into_iter(passed).map(|(_, socket): (Place, OwnedFd)| socket.into());
-        sockets.collect()
-    }
-
-    /// The listener that was bound here.
-    pub fn tcp(&mut self, bind: &Bind) -> Option<TcpListener> {
-        self.place(|place| matches!(place, Place::Tcp(bound) if is_bound(bind, *bound)))
-            .map(TcpListener::from)
-    }
-
-    /// The listener of this path.
-    pub fn unix(&mut self, path: &Path) -> Option<UnixListener> {
-        self.place(|place| matches!(place, Place::Unix(other) if other == path))
-            .map(UnixListener::from)
-    }
-
-    /// The socket at which the next successor comes.
-    pub fn handover(&mut self) -> Option<UnixListener> {
-        self.place(|place| *place == Place::Handover)
-            .map(UnixListener::from)
-    }
-
-    fn place(&mut self, is_it: impl Fn(&Place) -> bool) -> Option<OwnedFd> {
-        let index = self.places.iter().position(|(place, _)| is_it(place))?;
-        Some(self.places.swap_remove(index).1)
-    }
-
-    /// The RTP socket, if it was bound here, and that for RTCP.
-    pub fn rtp(&mut self, bind: &Bind) -> Option<(UdpSocket, Option<UdpSocket>)> {
-        let rtp = UdpSocket::from(self.port(&Port::Rtp)?);
-        let is_it = rtp.local_addr().is_ok_and(|bound| is_bound(bind, bound));
-        is_it.then(|| (rtp, self.port(&Port::Rtcp).map(UdpSocket::from)))
-    }
-
-    /// The socket of a group.
-    pub fn group(&mut self, join: &Join) -> Option<UdpSocket> {
-        self.port(&Port::Group(join.to_string()))
-            .map(UdpSocket::from)
-    }
-
-    fn port(&mut self, port: &Port) -> Option<OwnedFd> {
-        let index = self.ports.iter().position(|(other, _)| other == port)?;
-        Some(self.ports.swap_remove(index).1)
+    /// The sockets that are no clients' sockets.
+    pub fn bound(&mut self) -> Bound {
+        std::mem::take(&mut self.bound)
     }
 
     /// The token file, with its lock.
@@ -190,14 +143,6 @@ fn is_nobody(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a socket that is bound there is what the option asks for.
-fn is_bound(bind: &Bind, bound: SocketAddr) -> bool {
-    let mut asked = [Some(bind.address), bind.without_ipv6]
-        .into_iter()
-        .flatten();
-    asked.any(|asked| asked.ip() == bound.ip() && [0, bound.port()].contains(&asked.port()))
-}
-
 impl Receiver<'_> {
     fn of(
         socket: UnixStream,
@@ -214,8 +159,7 @@ impl Receiver<'_> {
                 now: Instant::START,
                 heard: std::time::Instant::now(),
                 sockets: Sockets::default(),
-                places: Vec::new(),
-                ports: Vec::new(),
+                bound: Bound::default(),
                 token_file: None,
             },
         }
@@ -265,15 +209,10 @@ impl Receiver<'_> {
                 let taken = self.successor.copy(whose, from, copied);
                 taken.map_err(io::Error::other)?;
             }
-            Kind::Listener if predecessor.places.len() < PLACES_MAX => {
-                predecessor
-                    .places
-                    .push((of_json(bytes)?, only(frame.descriptors)?));
-            }
-            Kind::Datagrams if predecessor.ports.len() < PLACES_MAX => {
-                predecessor
-                    .ports
-                    .push((of_json(bytes)?, only(frame.descriptors)?));
+            Kind::Listener | Kind::Datagrams if predecessor.bound.0.len() < BOUND_MAX => {
+                let descriptor = frame.descriptors.into_iter().next();
+                let socket = (of_json(bytes)?, descriptor.ok_or_else(missing)?);
+                predecessor.bound.0.push(socket);
             }
             Kind::TokenFile => {
                 let Some(path) = &config.token_file else {
@@ -316,10 +255,6 @@ fn numbers<const COUNT: usize>(mut bytes: &[u8]) -> io::Result<([u64; COUNT], &[
         (*number, bytes) = (u64::from_le_bytes(*first), rest);
     }
     Ok((numbers, bytes))
-}
-
-fn only(descriptors: Vec<OwnedFd>) -> io::Result<OwnedFd> {
-    descriptors.into_iter().next().ok_or_else(missing)
 }
 
 fn missing() -> io::Error {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use mio::unix::SourceFd;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::receive::{self, PathState};
 use super::wire::{self, FRAME_BYTES_MAX, Kind, TAKEN};
-use super::{Hello, Place, Port, Predecessor, peer_of_same_user};
+use super::{Hello, Predecessor, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::relay::handover::{
@@ -21,6 +21,7 @@ use crate::relay::handover::{
     uncopied_bytes,
 };
 use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
+use crate::server::bound::Place;
 use crate::server::disk::Disk;
 use crate::server::sys::descriptors::{self, AT_ONCE_MAX};
 use crate::server::tcp::{Listener, Sockets};
@@ -109,10 +110,10 @@ impl Handover {
     pub fn go_on(
         &mut self,
         config: &Config,
-        predecessor: &mut Predecessor,
+        listener: Option<UnixListener>,
         registry: &Registry,
     ) -> io::Result<()> {
-        match (&config.handover, predecessor.handover()) {
+        match (&config.handover, listener) {
             (Some(path), Some(listener)) => {
                 self.wait_at(Listener::unix_again(listener, path)?, registry)
             }
@@ -453,12 +454,12 @@ impl Server {
             )?;
         }
         for (port, group, descriptor) in self.udp.iter().flat_map(Udp::descriptors) {
-            let port = match port {
-                UdpPort::Rtp => Port::Rtp,
-                UdpPort::Rtcp => Port::Rtcp,
-                UdpPort::Group(_) => Port::Group(group.to_owned()),
+            let place = match port {
+                UdpPort::Rtp => Place::Rtp,
+                UdpPort::Rtcp => Place::Rtcp,
+                UdpPort::Group(_) => Place::Group(group.to_owned()),
             };
-            tell(Kind::Datagrams, &json(&port)?, &[descriptor])?;
+            tell(Kind::Datagrams, &json(&place)?, &[descriptor])?;
         }
         if let Some(file) = self.disk.as_ref().and_then(Disk::shared) {
             let (descriptors, place) = file.parts();

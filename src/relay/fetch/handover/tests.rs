@@ -266,25 +266,20 @@ fn what_cannot_be_so_of_pulls_is_refused() {
 fn who_asks_and_what_runs_is_said_of_each_pull() {
     let (stage, _, [_, asked]) = all_stages();
     let fetch = &stage.relay.fetch;
-    let (mut asks, mut runs) = (0, 0);
-    for (id, concern) in fetch.concerns() {
-        let session = &fetch.pulls.entries.get(id).expect("it is there").session;
-        match concern {
-            Concern::Asks => {
-                asks += 1;
-                assert_eq!(session.as_str(), "asking");
-                assert!(fetch.is_asked_by(id, asked));
-                assert!(!fetch.is_asked_by(id, ConnectionId::from_u64(999)));
-            }
-            Concern::Runs(stream) => {
-                runs += 1;
-                assert_eq!(session.as_str(), "running");
-                assert!(stage.relay.streams.is_pulls(session, stream, id));
-                assert!(!fetch.is_asked_by(id, asked));
-            }
-        }
-    }
-    assert_eq!((asks, runs), (1, 1));
+    assert_eq!(fetch.asking(), 1);
+    let running: Vec<_> = fetch.running().collect();
+    let [(id, stream)] = running[..] else {
+        panic!("one runs: {running:?}");
+    };
+    let session = &fetch.pulls.entries.get(id).expect("it is there").session;
+    assert_eq!(session.as_str(), "running");
+    assert!(stage.relay.streams.is_pulls(session, stream, id));
+    assert!(!fetch.is_asked_by(id, asked));
+    let mut pulls = fetch.pulls.entries.iter();
+    let asking = pulls.find(|(_, pull)| pull.session.as_str() == "asking");
+    let (asking, _) = asking.expect("it is there");
+    assert!(fetch.is_asked_by(asking, asked));
+    assert!(!fetch.is_asked_by(asking, ConnectionId::from_u64(999)));
     assert!(!fetch.is_asked_by(PullId::from_u64(99), asked));
 }
 
@@ -294,7 +289,7 @@ fn those_that_run_are_counted_on() {
     let (mut stage, ..) = all_stages();
     stage.change_hands(OPTIONS);
     assert_eq!(stage.relay.fetch.without_stream(), 3);
-    let running = stage.relay.fetch.concerns();
+    let running = stage.relay.fetch.running();
     let ids: Vec<PullId> = running.map(|(id, _)| id).collect();
     let ctx = &mut stage.relay.ctx;
     for id in ids {

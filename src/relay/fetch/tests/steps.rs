@@ -65,12 +65,12 @@ impl Scene {
         match self.stage(id) {
             None => "gone".to_owned(),
             Some(Stage::Resolving { origin, .. }) => format!("resolving {origin}"),
-            Some(Stage::Calling {
-                origin, address, ..
-            }) => format!("calling {origin}.{address}"),
-            Some(Stage::Asking {
-                origin, address, ..
-            }) => format!("asking {origin}.{address}"),
+            Some(Stage::Calling(attempt)) => {
+                format!("calling {}.{}", attempt.origin, attempt.address)
+            }
+            Some(Stage::Asking { attempt, .. }) => {
+                format!("asking {}.{}", attempt.origin, attempt.address)
+            }
             Some(Stage::Running { .. }) => "running".to_owned(),
             Some(Stage::Failed) => "failed".to_owned(),
             Some(Stage::Pausing { .. }) => "pausing".to_owned(),

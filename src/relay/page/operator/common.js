@@ -9,10 +9,6 @@ const FORMATS = { webm: "WebM", matroska: "Matroska", mpegts: "MPEG-TS", ogg: "O
 const CURVE_SECONDS_MIN = 300, CURVE_SECONDS_MAX = 3600;
 // What a browser cannot play may be had as MP4, which it can.
 const REMUXED = ["mpegts", "flv", "matroska"];
-const TYPES = {
-	"video/webm": "webm", "audio/webm": "webm", "video/x-matroska": "matroska", "audio/x-matroska": "matroska", "video/matroska": "matroska", "video/mp2t": "mpegts",
-	"video/mp4": "mp4", "audio/mp4": "mp4", "video/x-flv": "flv", "video/ogg": "ogg", "audio/ogg": "ogg", "application/ogg": "ogg", "audio/mpeg": "mp3", "audio/aac": "aac", "audio/aacp": "aac",
-};
 // What has happened is told; figures are asked for, and everything where nobody tells.
 const FIGURES_EVERY_SECONDS = 5;
 const NOTHING_EVERY_SECONDS = 30;

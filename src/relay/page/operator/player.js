@@ -3,20 +3,16 @@
 // Where a browser gets the stream of this session, and as what, or in words why it cannot.
 async function playable(url, format, media) {
 	const ask = async (url) => {
-		const stop = new AbortController();
-		// Nothing is read of a live body, and only of that is there a HEAD without words.
-		const head = await get(url, { method: "HEAD" }).catch((refusal) => refusal);
-		if (!(head instanceof Error)) return head;
-		const refusal = await get(url, { signal: stop.signal }).catch((refusal) => refusal);
+		const stop = new AbortController(), head = await get(url, { method: "HEAD" }).catch(() => null);
+		// Only the answer to GET says why.
+		if (!head) await get(url, { signal: stop.signal });
 		stop.abort();
-		if (refusal instanceof Error) throw refusal;
-		return refusal;
 	};
-	const type = ((await ask(url)).headers.get("Content-Type") || "").split(";")[0].trim().toLowerCase();
-	const known = format || TYPES[type], name = FORMATS[known] || type || "an unknown format";
-	if (PLAYABLE[known] && media.canPlayType(PLAYABLE[known])) return { url, isSound: PLAYABLE[known].startsWith("audio") };
+	await ask(url);
+	const name = FORMATS[format] || "an unknown format";
+	if (PLAYABLE[format] && media.canPlayType(PLAYABLE[format])) return { url, isSound: PLAYABLE[format].startsWith("audio") };
 	const words = `A browser does not play ${name}`;
-	if (!REMUXED.includes(known) || url.includes("?") || !media.canPlayType("video/mp4")) throw problem(`${words}; ffplay, mpv or VLC may.`);
+	if (!REMUXED.includes(format) || url.includes("?") || !media.canPlayType("video/mp4")) throw problem(`${words}; ffplay, mpv or VLC may.`);
 	try {
 		await ask(url + "/live.mp4");
 	} catch (refusal) {

@@ -47,7 +47,16 @@ function tracksText({ tracks, key_frame_seconds: distance }) {
 		channels && (CHANNELS[channels] || `${channels} channels`),
 	].filter(Boolean).join(" ")).join("\n");
 }
-const cutsText = ({ cuts }) => Object.entries(cuts).filter(([, count]) => count).map(([reason, count]) => `${count} ${CUTS[reason] || reason}`).join(", ");
+function skipsText({ skips, cuts }) {
+	const reasons = Object.entries(cuts).filter(([, count]) => count).map(([reason, count]) => `${count} ${CUTS[reason] || reason}`);
+	return [skips > 0 && "slow viewers missed some", ...reasons].filter(Boolean).join(", ");
+}
+// Refused sources that named this session, or a key to it.
+function refusedText({ sessionid, session }) {
+	const digests = [session, ...[...sessions.values()].filter(({ http }) => http?.for === sessionid).map(({ http }) => http.session)];
+	const found = [...$("refusal-list").children].filter((row) => digests.includes(row.session));
+	return found.length > 0 ? `${plural(found.length, "source")} refused lately: ${found[0].reason}` : "";
+}
 
 // ---- Streams
 
@@ -116,7 +125,8 @@ class Stream {
 			udp: countText(row.udp_clients),
 			rtp: (row.udp_clients > 0 && row.rtp) || "",
 			skips: countText(row.skips),
-			cuts: cutsText(row),
+			cuts: skipsText(row),
+			refused: refusedText(row),
 			uptime: durationText(serverSeconds - row.started_at),
 			received: `${bytesText(row.bytes_received)} in`,
 			sent: `${bytesText(row.bytes_sent)} out`,

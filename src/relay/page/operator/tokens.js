@@ -192,11 +192,9 @@ function howToPublish(place, title, ...first) {
 howToPublish("stream-empty", "No stream is running", make("p", "", "To publish one, give its session an HTTP token first; the form is below."));
 howToPublish("open-publish", "Publish a session");
 
-let closeWatch = () => {};
 $("watch-form").onsubmit = (event) => {
 	event.preventDefault();
-	closeWatch();
-	closeWatch = openPlayer($("watch-panel"), $("watch-id").value, null);
+	location.href = watchUrl($("watch-id").value);
 };
 
 // Narrow screens show cards: say the table's roles.

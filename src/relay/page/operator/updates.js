@@ -102,8 +102,9 @@ HEARD.refusal = HEARD["publisher-refused"] = ({ type, data }) => {
 	const { time, address, session, status, detail } = JSON.parse(data), list = $("refusal-list"), key = time + address;
 	if ([...list.children].some((row) => row.key === key)) return;
 	const row = make("li", "small", make("span", "quiet", clockTime(time)), make("span", "", `a source at ${address}, session ${session}`), make("span", "quiet", `${status}: ${detail}`));
-	row.key = key;
+	Object.assign(row, { key, session, reason: detail });
 	list[type === "refusal" ? "append" : "prepend"](row);
+	streamsSoon();
 	if (list.children.length > REFUSALS_SHOWN_MAX) list.lastChild.remove();
 	$("refusals").hidden = false;
 };

@@ -26,9 +26,11 @@ const NAMES = {
 const SEGMENTED = ["MPEG-TS", "MP4", "MP3", "AAC", "FLV", "Matroska"];
 // these as MP4, which every browser plays,
 const REMUXED = ["MPEG-TS", "FLV", "Matroska"];
-// these MediaSource takes as they are (Firefox 153 drops the pictures of a cluster that begins without a key frame),
-const FOR_MEDIA_SOURCE = "mozInnerScreenX" in window ? ["MP4"] : ["MP4", "WebM"];
-// and these no browser plays unless it says so itself. With others a trial costs little.
+// and these MediaSource takes as they are. Firefox 153 drops the pictures of a cluster of WebM that begins without a
+// key frame, so it gets WebM as MP4, if it takes the codecs there.
+const isFirefox = "mozInnerScreenX" in window;
+const FOR_MEDIA_SOURCE = isFirefox ? ["MP4"] : ["MP4", "WebM"];
+// No browser plays these unless it says so itself. With others a trial costs little.
 const HOPELESS = ["MPEG-TS", "FLV"];
 // Apple's players take a live stream as HLS, and of a body they want ranges, which a live one has not.
 const isApple = "WebKitMediaKeys" in window || "webkitShowPlaybackTargetPicker" in media;
@@ -46,6 +48,7 @@ function candidates(type) {
 	// At the live edge: the body where MediaSource takes it, else what is remuxed from it.
 	const bareType = BARE_SOUND[name], isForMediaSource = isRemuxed || FOR_MEDIA_SOURCE.includes(name) || (bareType && window.MediaSource?.isTypeSupported(bareType));
 	const live = { ...(isRemuxed ? remuxed : body), isLive: true, bareType, isWanted: Boolean(window.MediaSource && isForMediaSource) };
+	if (isFirefox && name === "WebM" && !isFolder && window.MediaSource) body.inMp4 = { ...remuxed, isLive: true };
 	return [live, ...(isApple ? [segments, body, remuxed] : [body, remuxed, segments])].filter((candidate) => candidate.isWanted);
 }
 
@@ -206,7 +209,12 @@ async function playBody(candidate) {
 	once.abort();
 	if (current !== candidate) return;
 	if (!canShow(tracks, media)) return failLive({ codec: codecName(tracks.video) });
+	if (candidate.inMp4 && MediaSource.isTypeSupported(typeOf({ type: "video/mp4" }, tracks.video, tracks.audio))) {
+		rest.unshift({ ...candidate, inMp4: null });
+		return play(candidate.inMp4);
+	}
 	media.src = candidate.url;
+	player = new LiveEdge(media);
 	start();
 }
 // Without a decoder for the pictures no other way would show them.

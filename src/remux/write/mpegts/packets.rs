@@ -117,8 +117,13 @@ impl Sending<'_> {
             let control = if field.is_empty() { 0x10 } else { 0x30 };
             let start = u8::from(is_first) << 6;
             out.extend_from_slice(&[SYNC_BYTE, start | high, low, control | self.counter.next()]);
-            field.write(out);
+            if !field.is_empty() {
+                field.write(out);
+            }
             for piece in [&mut head, &mut body] {
+                if piece.is_empty() {
+                    continue;
+                }
                 let (now, later) = piece.split_at(piece.len().min(end - out.len()));
                 out.extend_from_slice(now);
                 *piece = later;
@@ -173,12 +178,11 @@ impl Adaptation {
         self.bytes == 0
     }
 
+    /// Writes the field, which is not empty.
     fn write(&self, out: &mut Vec<u8>) {
         let end = out.len() + self.bytes;
-        if self.bytes > 0 {
-            // Below 184.
-            out.push((self.bytes - 1) as u8);
-        }
+        // Below 184.
+        out.push((self.bytes - 1) as u8);
         if self.bytes > 1 {
             out.push(self.flags);
             out.extend_from_slice(self.reference.as_ref().map_or(&[], |field| &field[..]));

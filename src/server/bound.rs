@@ -1,0 +1,88 @@
+//! Sockets that another server bound, for the one that takes over from it.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use crate::config::Bind;
+use crate::gate::Join;
+
+/// What a socket is for.
+#[derive(Debug, PartialEq)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "handover", serde(rename_all = "kebab-case"))]
+#[cfg_attr(not(feature = "handover"), allow(dead_code))]
+pub(super) enum Place {
+    /// Clients come there.
+    Tcp(SocketAddr),
+    /// They come to this file.
+    Unix(PathBuf),
+    /// They come where the service manager says.
+    Passed(SocketAddr),
+    /// Those who come there would take over.
+    Handover,
+    /// Datagrams of RTP.
+    Rtp,
+    /// Those of RTCP.
+    Rtcp,
+    /// Those of the group of this option.
+    Group(String),
+}
+
+/// Sockets that nothing uses yet.
+#[derive(Default)]
+pub(super) struct Bound(pub Vec<(Place, OwnedFd)>);
+
+impl Bound {
+    /// Takes the listeners that the service manager had opened.
+    pub fn passed(&mut self) -> Vec<TcpListener> {
+        let next = || self.take(|place| matches!(place, Place::Passed(_)));
+        std::iter::from_fn(next).map(TcpListener::from).collect()
+    }
+
+    /// Takes the listener that was bound here.
+    pub fn tcp(&mut self, bind: &Bind) -> Option<TcpListener> {
+        self.take(|place| matches!(place, Place::Tcp(bound) if is_bound(bind, *bound)))
+            .map(TcpListener::from)
+    }
+
+    /// Takes the listener of this path.
+    pub fn unix(&mut self, path: &Path) -> Option<UnixListener> {
+        self.take(|place| matches!(place, Place::Unix(other) if other == path))
+            .map(UnixListener::from)
+    }
+
+    /// Takes the socket at which the next successor comes.
+    pub fn handover(&mut self) -> Option<UnixListener> {
+        self.take(|place| *place == Place::Handover)
+            .map(UnixListener::from)
+    }
+
+    /// Takes the RTP socket, if it was bound here, and that for RTCP.
+    pub fn rtp(&mut self, bind: &Bind) -> Option<(UdpSocket, Option<UdpSocket>)> {
+        let rtp = UdpSocket::from(self.take(|place| *place == Place::Rtp)?);
+        let is_it = rtp.local_addr().is_ok_and(|bound| is_bound(bind, bound));
+        let rtcp = self.take(|place| is_it && *place == Place::Rtcp);
+        is_it.then(|| (rtp, rtcp.map(UdpSocket::from)))
+    }
+
+    /// Takes the socket of a group.
+    pub fn group(&mut self, join: &Join) -> Option<UdpSocket> {
+        self.take(|place| matches!(place, Place::Group(other) if *other == join.to_string()))
+            .map(UdpSocket::from)
+    }
+
+    fn take(&mut self, is_it: impl Fn(&Place) -> bool) -> Option<OwnedFd> {
+        let index = self.0.iter().position(|(place, _)| is_it(place))?;
+        Some(self.0.remove(index).1)
+    }
+}
+
+/// Whether a socket that is bound there is what the option asks for.
+fn is_bound(bind: &Bind, bound: SocketAddr) -> bool {
+    let mut asked = [Some(bind.address), bind.without_ipv6]
+        .into_iter()
+        .flatten();
+    asked.any(|asked| asked.ip() == bound.ip() && [0, bound.port()].contains(&asked.port()))
+}
