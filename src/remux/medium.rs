@@ -142,13 +142,19 @@ impl Time {
         self.0
     }
 
-    /// Returns the time in ticks of a clock, rounded to the nearest. 0 if the clock has no ticks.
+    /// Returns the time in ticks of a clock: see [`ticks`].
     pub fn ticks(self, ticks_per_second: u32) -> i64 {
-        let doubled = 2 * i128::from(self.0) * i128::from(ticks_per_second);
-        let second = i128::from(Time::SECOND);
-        // Below 2^61 seconds-of-nanoseconds times 2^32 over 2^29.
-        i64::try_from((doubled + second).div_euclid(2 * second)).unwrap_or(i64::MAX)
+        ticks(self.0, ticks_per_second)
     }
+}
+
+/// Converts nanoseconds to ticks of a clock, rounded to the nearest. 0 if the clock has no ticks.
+pub fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
+    let doubled = 2 * i128::from(nanoseconds) * i128::from(ticks_per_second);
+    let second = i128::from(Time::SECOND);
+    let nearest = (doubled + second).div_euclid(2 * second);
+    // Only a clock of some gigahertz gets there, in some hundred years.
+    nearest.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
 /// A picture or a frame of sound.

@@ -207,7 +207,8 @@ impl Pictures {
         unit: &'a [u8],
         scratch: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], MediaError> {
-        if self.sets.is_empty() && is_annex_b(unit) {
+        // Without a setup the first unit tells.
+        if self.bytes == 0 && is_annex_b(unit) {
             self.length_bytes = None;
         }
         let Some(length_bytes) = self.length_bytes else {

@@ -198,11 +198,6 @@ impl Pipeline {
             ReaderEvent::Tracks(tracks) => self.set_tracks(tracks, out),
             ReaderEvent::Unit(unit) if !self.begins(&unit) || self.is_written(&unit) => Ok(()),
             ReaderEvent::Unit(unit) => {
-                if self.interleave.is_seam(&unit) {
-                    self.drain(out)?;
-                    self.interleave.seam();
-                    self.interleave.begin(self.tracks.len());
-                }
                 self.interleave.push(&unit);
                 self.pass_on(out)
             }

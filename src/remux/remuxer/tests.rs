@@ -1,6 +1,7 @@
 //! A hostile source cannot do harm through the remuxer.
 
 use super::super::medium::{Codec, Shape, Time, UNIT_WORK, Unit};
+use super::super::sample_queue::{SampleQueue, Times};
 use super::super::write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT};
 use super::*;
 use crate::random::Random;
@@ -115,21 +116,19 @@ fn senseless_times_do_no_harm() {
 fn times_of(to: Target, units: impl Iterator<Item = (usize, i64)>) -> Vec<Vec<i64>> {
     let (mut pipeline, mut out) = (Pipeline::new(to, UNIT_BYTES_MAX), Vec::new());
     let tracks = [1, 2].map(|number| track(number, Codec::Aac, &[0x11, 0x90]));
-    pipeline
-        .handle(ReaderEvent::Tracks(&tracks), &mut out)
-        .expect("no fault");
+    let mut queue = SampleQueue::default();
+    for track in &tracks {
+        assert!(queue.add(track.clone()).is_some());
+    }
     for (track, millisecond) in units {
-        let decode = Time::from_nanoseconds(millisecond * 1_000_000).expect("a time");
-        let unit = Unit {
-            track,
-            decode,
-            present: decode,
-            is_join: true,
-            bytes: &[0x21; 40],
+        let time = Time::from_nanoseconds(millisecond * 1_000_000).expect("a time");
+        let times = Times {
+            decode: time,
+            present: time,
         };
-        pipeline
-            .handle(ReaderEvent::Unit(unit), &mut out)
-            .expect("no fault");
+        let mut handle = |event: ReaderEvent<'_>| pipeline.handle(event, &mut out);
+        let emitted = queue.emit(track, times, true, &[0x21; 40], &mut handle);
+        assert_eq!(emitted, Ok(()));
     }
     pipeline.drain(&mut out).expect("no fault");
     pipeline.writer.finish(&mut out).expect("no fault");

@@ -67,8 +67,6 @@ const FIRST_PATIENCE: i64 = 4_000 * MILLISECOND;
 const SHORT_PATIENCE: i64 = 1_000 * MILLISECOND;
 /// Longest lag. A track further back has another clock, and nothing waits for it.
 const BEHIND_MAX: i64 = 10_000 * MILLISECOND;
-/// Decode times of a track ascend. One further back belongs to another clock.
-pub(super) const BACK_MAX: i64 = 1_000 * MILLISECOND;
 /// A 600th part of a lag is forgotten every second. Within the ten seconds of the longest lag that
 /// is less than the grace.
 const MEMORY_SECONDS: i64 = 600;
@@ -95,19 +93,6 @@ impl Interleave {
     /// Sets the number of tracks. If tracks disappear or are replaced, no unit may wait.
     pub fn begin(&mut self, tracks: usize) {
         self.queues.resize_with(tracks, TrackQueue::default);
-    }
-
-    /// Begins a source with a clock of its own. No unit may wait.
-    pub fn seam(&mut self) {
-        self.queues.clear();
-        (self.bytes, self.units, self.newest) = (0, 0, i64::MIN);
-    }
-
-    /// Returns whether a unit belongs to a clock that has begun again. Waiting units go out before
-    /// it.
-    pub fn is_seam(&self, unit: &Unit<'_>) -> bool {
-        let newest = self.queues.get(unit.track).and_then(|queue| queue.newest);
-        newest.is_some_and(|newest| newest.saturating_sub(unit.decode.nanoseconds()) > BACK_MAX)
     }
 
     /// Sets the tracks whose units are announced.

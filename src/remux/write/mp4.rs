@@ -18,9 +18,8 @@ mod header;
 
 #[cfg(feature = "handover")]
 use super::super::medium::Time;
-use super::super::medium::{Codec, MediaError, Shape, Track};
+use super::super::medium::{Codec, MediaError, Shape, Track, ticks};
 use super::interleave::OwnedUnit;
-use super::timeline::ticks;
 use fragment::{Run, Sample};
 
 /// Longest fragment, in nanoseconds.

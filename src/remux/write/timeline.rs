@@ -1,19 +1,10 @@
 //! Makes one timeline of clocks that jump: within a source, or where sources follow each other.
 //!
 //! All tracks move by the same amount, so that sound stays with its pictures. A time belongs to
-//! another clock if it is further than [`JUMP`] from the end of the timeline, or more than
-//! [`BACK_MAX`] before the previous unit of its track. From there on all times move, so that they
-//! continue at the end. A shorter gap stays a gap.
+//! another clock if it is further than [`JUMP`] from the end of the timeline. From there on all
+//! times move, so that they continue at the end. A shorter gap stays a gap.
 
-use super::interleave::{BACK_MAX, OwnedUnit};
-/// Converts nanoseconds to ticks of a clock, rounded to the nearest.
-pub(super) fn ticks(nanoseconds: i64, ticks_per_second: u32) -> i64 {
-    let doubled = 2 * i128::from(nanoseconds) * i128::from(ticks_per_second);
-    let second = 1_000 * i128::from(MILLISECOND);
-    let nearest = (doubled + second).div_euclid(2 * second);
-    // Only a clock of some gigahertz gets there, in some hundred years.
-    nearest.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
-}
+use super::interleave::OwnedUnit;
 
 /// State of the timeline.
 #[derive(Debug, Default)]
@@ -55,11 +46,7 @@ impl Timeline {
         let moved = self.moved(unit.decode);
         let shift = match self.newest {
             None => self.begin(BEGIN.saturating_sub(unit.decode).div_euclid(STEP)),
-            Some(newest)
-                if moved.abs_diff(newest) <= JUMP as u64 && !self.runs_back(unit.track, moved) =>
-            {
-                self.shift
-            }
+            Some(newest) if moved.abs_diff(newest) <= JUMP as u64 => self.shift,
             Some(newest) => {
                 // After all tracks, so that no key picture is dropped.
                 let end = self.tracks.iter().map(Track::end).fold(newest, i64::max);
@@ -108,12 +95,6 @@ impl Timeline {
     /// Returns the bytes of its allocations.
     pub fn held_bytes(&self) -> usize {
         self.tracks.capacity() * size_of::<Track>()
-    }
-
-    /// Returns whether a track is past this time by more than [`BACK_MAX`].
-    fn runs_back(&self, track: usize, decode: i64) -> bool {
-        let track = self.tracks.get(track);
-        track.is_some_and(|track| track.newest.saturating_sub(decode) > BACK_MAX)
     }
 
     /// Moves everything from here on by this many steps.

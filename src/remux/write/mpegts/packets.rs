@@ -1,6 +1,6 @@
 //! Writes PES packets into transport packets (ISO/IEC 13818-1 sections 2.4.3.2 and 2.4.3.7).
 
-use super::super::timeline::ticks;
+use super::super::super::medium::ticks;
 use super::clock::MultiplexClock;
 pub(super) use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 
