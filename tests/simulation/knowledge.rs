@@ -70,8 +70,7 @@ pub struct Ended {
     /// Its rest was not sent to everybody.
     pub is_cut_off: bool,
     pub bytes: u64,
-    /// By viewers of it in any container.
-    pub skips: u64,
+    skips: u64,
 }
 
 impl Session {
