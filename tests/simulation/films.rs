@@ -237,28 +237,27 @@ impl Given<'_> {
             self.to.format(),
             &remuxed(format_of(source), self.to, source),
         );
-        let is_clean = match knowledge.state(stream) {
-            State::Ended(ended) => ended.is_clean && !ended.is_cut_off,
-            State::Announced | State::Refused | State::Running => false,
+        let (is_clean, skips) = match knowledge.state(stream) {
+            State::Ended(ended) => (ended.is_clean && !ended.is_cut_off, ended.skips as usize),
+            State::Announced | State::Refused | State::Running => (false, usize::MAX),
         };
         let must_end = self.end == End::Complete && !self.is_segment && is_clean;
         // A viewer that falls out of the buffer may have a part of a picture before each gap, be it
         // the first picture behind the last gap.
         let is_whole = self.is_prompt || self.is_segment;
-        let is_part = |track: &[Vec<u8>], part: &Vec<u8>| {
-            !is_whole && track.iter().any(|unit| unit.starts_with(part))
-        };
+        let parts_max = if is_whole { 0 } else { skips };
         let mut gaps_max = 0;
         for given in given {
             // A viewer that came behind the last key frame has the sound alone, as the first track.
             let from = |first| whole.iter().find_map(|whole| behind(whole, first));
-            let mut firsts = given.iter().enumerate();
-            let first = firsts.find_map(|(parts, first)| Some((parts, from(first)?)));
-            let (parts, mut rest) = first.unwrap_or((given.len(), &[]));
-            let mut before = given[..parts].iter();
-            if !before.all(|part| whole.iter().any(|track| is_part(track, part))) {
-                return None;
-            }
+            let firsts = given.iter().enumerate().take(parts_max.saturating_add(1));
+            let mut firsts = firsts.filter_map(|(parts, first)| Some((parts, from(first)?)));
+            let Some((mut parts, mut rest)) = firsts.next() else {
+                if given.len() > parts_max {
+                    return None;
+                }
+                continue;
+            };
             let mut gaps = 0;
             for unit in &given[parts..] {
                 match rest.iter().position(|other| other == unit) {
@@ -266,11 +265,11 @@ impl Given<'_> {
                         gaps += u64::from(at > 0);
                         rest = &rest[at + 1..];
                     }
-                    None if is_part(rest, unit) => {}
+                    None if rest.iter().any(|other| other.starts_with(unit)) => parts += 1,
                     None => return None,
                 }
             }
-            if is_whole && must_end && !rest.is_empty() {
+            if parts > parts_max || (is_whole && must_end && !rest.is_empty()) {
                 return None;
             }
             gaps_max = gaps.max(gaps_max);

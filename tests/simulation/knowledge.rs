@@ -70,7 +70,8 @@ pub struct Ended {
     /// Its rest was not sent to everybody.
     pub is_cut_off: bool,
     pub bytes: u64,
-    skips: u64,
+    /// By viewers of it in any container.
+    pub skips: u64,
 }
 
 impl Session {
