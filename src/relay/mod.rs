@@ -340,8 +340,8 @@ impl Relay {
     pub fn expire(&mut self, now: Instant) {
         self.ctx.set_now(now);
         // Each deadline is handled once in a turn. A deadline that is set to the past waits for the
-        // next turn, and so do the deadlines beyond the maximum. Packets that waited for others may
-        // cost as much as those that are read.
+        // next turn, and so do the deadlines beyond the maximum. Early packets of RTP cost as much here
+        // as packets that the socket brings.
         self.ctx.call_due(DUE_PER_TURN_MAX);
         self.clients.begin_go(0);
         while self.clients.cost_of_go() < READ_COST_MAX

@@ -16,8 +16,8 @@ pub struct FlvWriter {
 }
 
 impl FlvWriter {
-    /// Begins a tag: its type, the length of its body, and its time in milliseconds. `body`: what is
-    /// known of it. The file's head comes in front of the first tag. It names what the metadata in
+    /// Begins a tag: its type, the length of its body, and its time in milliseconds. `body`: the part of
+    /// the body that is known. The file's head comes in front of the first tag. It names what the metadata in
     /// the body describe; sound and pictures if they say nothing of that.
     pub fn begin(&mut self, (kind, length, time): (u8, u32, u32), body: &[u8], out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.has_begun, true) {

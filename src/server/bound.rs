@@ -8,29 +8,29 @@ use std::path::{Path, PathBuf};
 use crate::config::Bind;
 use crate::gate::Join;
 
-/// What a socket is for.
+/// The purpose of a socket.
 #[derive(Debug, PartialEq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "handover", serde(rename_all = "kebab-case"))]
 #[cfg_attr(not(feature = "handover"), allow(dead_code))]
 pub(super) enum Place {
-    /// Clients come there.
+    /// A TCP listener for clients.
     Tcp(SocketAddr),
-    /// They come to this file.
+    /// A listener for clients at this path.
     Unix(PathBuf),
-    /// They come where the service manager says.
+    /// A listener for clients that the service manager opened.
     Passed(SocketAddr),
-    /// Those who come there would take over.
+    /// The listener at which the next server asks to take over.
     Handover,
-    /// Datagrams of RTP.
+    /// The RTP socket.
     Rtp,
-    /// Those of RTCP.
+    /// The RTCP socket.
     Rtcp,
-    /// Those of the group of this option.
+    /// The socket of a multicast group, with the value of its `--join`.
     Group(String),
 }
 
-/// Sockets that nothing uses yet.
+/// Sockets of the server before, each with its purpose. They leave this list when they are used.
 #[derive(Default)]
 pub(super) struct Bound(pub Vec<(Place, OwnedFd)>);
 
@@ -53,7 +53,7 @@ impl Bound {
             .map(UnixListener::from)
     }
 
-    /// Takes the socket at which the next successor comes.
+    /// Takes the listener of the next hand-over.
     pub fn handover(&mut self) -> Option<UnixListener> {
         self.take(|place| *place == Place::Handover)
             .map(UnixListener::from)
@@ -79,7 +79,7 @@ impl Bound {
     }
 }
 
-/// Whether a socket that is bound there is what the option asks for.
+/// Returns whether a socket that is bound to this address is the one that the option asks for.
 fn is_bound(bind: &Bind, bound: SocketAddr) -> bool {
     let mut asked = [Some(bind.address), bind.without_ipv6]
         .into_iter()

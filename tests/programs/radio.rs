@@ -274,7 +274,7 @@ print(reader.icy_streamtitle)
 ";
 
 /// Proxies pass on the field that asks for titles, and the blocks where they stand. nginx asks by
-/// HTTP/1.0 unless it is told otherwise.
+/// HTTP/1.0 unless its configuration has `proxy_http_version`.
 #[test]
 #[ignore = "needs nginx and haproxy"]
 fn titles_come_through_proxies() {

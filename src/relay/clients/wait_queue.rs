@@ -236,12 +236,11 @@ impl Clients {
         let ids = self
             .waiting
             .take(WaitFor::Session, session, PlaylistPosition::ALL);
-        let waiting = ids
-            .into_iter()
-            .filter_map(|id| Some((id, self.end_wait(id)?)));
-        waiting
-            .map(|(id, waiting)| (id, waiting.view, waiting.reply))
-            .collect()
+        let ended = |id| {
+            let waiting = self.end_wait(id)?;
+            Some((id, waiting.view, waiting.reply))
+        };
+        ids.into_iter().filter_map(ended).collect()
     }
 
     /// Calls the clients that wait for a session and may not watch it. Each gets its answer in its
