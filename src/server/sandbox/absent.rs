@@ -4,6 +4,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::mpsc::channel;
 use std::thread;
 
 use crate::config::{Config, SandboxMode};
@@ -41,10 +42,15 @@ impl Sandbox {
         _: Role,
         work: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
-        thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(work)
-            .map(drop)
+        let (tell, begun) = channel();
+        let begin = move || {
+            // This is the thread's first allocation. For one, the C library opens a file for a
+            // moment, and open files are counted when all threads have begun.
+            let _ = tell.send(());
+            work();
+        };
+        thread::Builder::new().name(name.to_owned()).spawn(begin)?;
+        begun.recv().map_err(io::Error::other)
     }
 
     pub fn enter(self, _: &Role) -> io::Result<()> {
