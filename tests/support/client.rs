@@ -108,11 +108,12 @@ impl Client {
         self.response(method)
     }
 
-    /// Says that nothing more will be sent.
+    /// Says that nothing more will be sent. A server that refused what was sent may have closed the
+    /// connection; its answer can be read all the same.
     pub fn finish_sending(&self) {
-        self.stream
-            .shutdown(Shutdown::Write)
-            .expect("the connection is open");
+        if let Err(error) = self.stream.shutdown(Shutdown::Write) {
+            assert_eq!(error.kind(), ErrorKind::NotConnected, "{error}");
+        }
     }
 
     /// Resets the connection. The kernel does so when it is closed with bytes received and unread:
