@@ -20,10 +20,10 @@ pub(super) struct Pictures {
     sequence: Sequence,
     /// Whether the sets have changed since the setup was made.
     has_changed: bool,
-    /// Bytes of all units and setups so far.
-    bytes: usize,
-    /// Cost of all parameter sets so far: 1 for each, and [`CHANGE_COST`] for each change.
-    sets_cost: usize,
+    /// Whether a unit or a setup has come.
+    has_begun: bool,
+    /// What parameter sets cost: at most [`SPENT_MAX`]. Each byte of a unit takes 1 off.
+    spent: usize,
 }
 
 /// Content of a unit with start codes.
@@ -69,11 +69,13 @@ pub(super) enum NalKind {
 
 /// Most parameter sets. Each new one is compared with all of them.
 const SETS_MAX: usize = 64;
-const CHANGE_COST: usize = 16;
-/// The cost that sets may have in any case. Each [`BYTES_PER_COST`] bytes allow 1 more. Otherwise a
-/// picture of tiny sets would take 45 ms.
-const SETS_COST: usize = 4096;
-const BYTES_PER_COST: usize = 16;
+/// Cost of a set that is compared.
+const SET_COST: usize = 16;
+/// Cost of a set that differs from the one in force.
+const CHANGE_COST: usize = 256;
+/// The most that the sets of a unit can cost, however many ordinary units came before. All of them
+/// are taken in one turn.
+const SPENT_MAX: usize = 64 * 1024;
 /// Length of the short form of a start code.
 pub(super) const START_BYTES: usize = 3;
 /// Length in front of each NAL unit of the medium.
@@ -95,14 +97,15 @@ impl Pictures {
             sets: Vec::new(),
             sequence: Sequence::default(),
             has_changed: false,
-            bytes: 0,
-            sets_cost: 0,
+            has_begun: false,
+            spent: 0,
         })
     }
 
     /// Counts the bytes of a unit or a setup before its parameter sets are taken.
     pub fn count(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_add(bytes);
+        self.has_begun = true;
+        self.spent = self.spent.saturating_sub(bytes);
     }
 
     /// Takes an `avcC` or `hvcC`, or parameter sets behind start codes, and returns them in the form
@@ -208,7 +211,7 @@ impl Pictures {
         scratch: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], MediaError> {
         // Without a setup the first unit tells.
-        if self.bytes == 0 && is_annex_b(unit) {
+        if !self.has_begun && is_annex_b(unit) {
             self.length_bytes = None;
         }
         let Some(length_bytes) = self.length_bytes else {
@@ -283,10 +286,7 @@ impl Pictures {
 
     /// Takes a parameter set. It may differ from the one in force.
     pub fn take_set(&mut self, nal: &[u8]) -> Result<(), MediaError> {
-        self.sets_cost += 1;
-        if self.sets_cost > SETS_COST + self.bytes / BYTES_PER_COST {
-            return Err(MediaError("parameter sets take the place of pictures"));
-        }
+        self.spend(SET_COST)?;
         // A set that repeats is not parsed again.
         if let Some(known) = self.sets.iter().find(|set| set.nal == nal) {
             self.sequence = known.sequence.unwrap_or(self.sequence);
@@ -295,7 +295,7 @@ impl Pictures {
         let Some(set) = self.parse_set(nal) else {
             return Ok(());
         };
-        self.sets_cost += CHANGE_COST;
+        self.spend(CHANGE_COST)?;
         self.sequence = set.sequence.unwrap_or(self.sequence);
         let mut sets = self.sets.iter_mut();
         match sets.find(|known| (known.kind, known.number) == (set.kind, set.number)) {
@@ -309,6 +309,14 @@ impl Pictures {
         let bytes = self.sets.iter().map(|set| set.nal.len() + 2);
         if bytes.sum::<usize>() > SETUP_BYTES_MAX - 128 {
             return Err(MediaError("parameter sets are longer than 4 KiB together"));
+        }
+        Ok(())
+    }
+
+    fn spend(&mut self, cost: usize) -> Result<(), MediaError> {
+        self.spent += cost;
+        if self.spent > SPENT_MAX {
+            return Err(MediaError("parameter sets take the place of pictures"));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 //! [`OUT_ONCE`](super::OUT_ONCE).
 
 use super::Reader;
-use super::medium::{MediaError, ReaderEvent, TRACKS_MAX, Time, Track, Unit};
+use super::medium::{MediaError, ReaderEvent, TRACKS_MAX, Time, Track, UNIT_WORK, Unit};
 use super::sample_queue::START_MAX;
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
@@ -21,6 +21,10 @@ use crate::handover::{HandoverError, are_times, must};
 pub struct Remuxer {
     reader: Reader,
     pipeline: Pipeline,
+    unit_bytes_max: usize,
+    /// Bytes that came and are in no unit yet, at most those of the longest unit. A unit may have as
+    /// many without further cost: they were paid for as they came.
+    unread: usize,
     /// The error that has ended it.
     error: Option<MediaError>,
 }
@@ -92,6 +96,8 @@ impl Remuxer {
         Some(Remuxer {
             reader: Reader::new(from, unit_bytes_max)?,
             pipeline,
+            unit_bytes_max,
+            unread: 0,
             error: None,
         })
     }
@@ -114,8 +120,12 @@ impl Remuxer {
             return Err(error);
         }
         let pipeline = &mut self.pipeline;
+        let unread = &mut self.unread;
+        *unread = unread.saturating_add(bytes.len()).min(self.unit_bytes_max);
         let fed = self.reader.feed(bytes, &mut |event| {
-            spend(work_left, event.work())?;
+            let of_unread = (event.work() - UNIT_WORK).min(*unread);
+            *unread -= of_unread;
+            spend(work_left, event.work() - of_unread)?;
             pipeline.handle(event, out)
         });
         let fed = fed.and_then(|()| spend(work_left, self.reader.take_work()));

@@ -16,10 +16,9 @@ pub(super) struct SampleQueue {
     clocks: Vec<TrackClock>,
     /// Whether the tracks differ from the newest event.
     has_changed: bool,
-    /// Number of changes. A hostile source changes a setup with every unit.
-    changes: u64,
-    /// Bytes of all units. They bound the number of changes.
-    unit_bytes: u64,
+    /// What changes cost: [`CHANGE_COST`] each, at most [`SPENT_MAX`]. Each byte of a unit takes 1 off.
+    /// A hostile source changes a setup with every unit.
+    spent: usize,
     /// Nanoseconds by which the newest clock is moved.
     shift: i64,
     /// Newest time on that clock.
@@ -58,8 +57,8 @@ const SEAM: i64 = Time::SECOND / 25;
 pub(super) const START_MAX: i64 = 20 * Time::SECOND;
 /// Longest setup, with parameter sets.
 pub(super) const SETUP_BYTES_MAX: usize = 4096;
-const CHANGES_FREE: u64 = 256;
-const BYTES_PER_CHANGE: u64 = 256;
+const SPENT_MAX: usize = 64 * 1024;
+const CHANGE_COST: usize = 256;
 
 impl SampleQueue {
     /// Begins the source again, perhaps with other tracks. Returns the old tracks.
@@ -100,7 +99,7 @@ impl SampleQueue {
     pub fn replace(&mut self, index: usize, track: Track) -> Option<usize> {
         *self.tracks.get_mut(index)? = track;
         self.has_changed = true;
-        self.changes += 1;
+        self.spent += CHANGE_COST;
         Some(index)
     }
 
@@ -110,8 +109,8 @@ impl SampleQueue {
             return Ok(());
         };
         // The caller has made a setup, whether it differs or not.
-        self.changes += 1;
-        if self.changes > CHANGES_FREE + self.unit_bytes / BYTES_PER_CHANGE {
+        self.spent += CHANGE_COST;
+        if self.spent > SPENT_MAX {
             return Err(MediaError("a codec's setup changes too often"));
         }
         if setup.len() > SETUP_BYTES_MAX {
@@ -149,7 +148,7 @@ impl SampleQueue {
             return Ok(());
         }
         self.emit_tracks(sink)?;
-        self.unit_bytes += bytes.len() as u64;
+        self.spent = self.spent.saturating_sub(bytes.len());
         let Some((decode, present)) = self.place(index, times) else {
             return Ok(());
         };

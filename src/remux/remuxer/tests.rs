@@ -1,6 +1,7 @@
 //! A hostile source cannot do harm through the remuxer.
 
 use super::super::medium::{Codec, Shape, Time, UNIT_WORK, Unit};
+use super::super::nal::Pictures;
 use super::super::sample_queue::{SampleQueue, Times};
 use super::super::write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT};
 use super::*;
@@ -303,6 +304,51 @@ fn the_output_is_bounded_while_it_is_made() {
         let units = stream.len() * work_per_byte / UNIT_WORK;
         assert!(out <= units * (OUT_PER_UNIT + 205 * OUT_PER_BYTE) + OUT_ONCE);
         assert_eq!((fed.is_err(), left), (true, 0), "{work_per_byte}");
+    }
+}
+
+/// A picture comes in many pieces, and is a unit with the last of them.
+#[test]
+fn a_picture_may_be_as_long_as_a_unit() {
+    let tag = |body: &[u8]| {
+        let length = &(body.len() as u32).to_be_bytes()[1..];
+        let end = (body.len() as u32 + 11).to_be_bytes();
+        [&[9], length, &[0; 7], body, &end].concat()
+    };
+    let picture = |kind: u8, bytes: usize| {
+        let nal = [&(bytes as u32).to_be_bytes()[..], &vec![kind; bytes]].concat();
+        tag(&[&[0x17, 1, 0, 0, 0][..], &nal].concat())
+    };
+    let setup = tag(&[&[0x17, 0, 0, 0, 0], AVC].concat());
+    let long = picture(0x65, UNIT_BYTES_MAX - 64);
+    let stream = [b"FLV\x01\x01\0\0\0\x09\0\0\0\0", &setup[..], &long, &long].concat();
+    let mut remuxer = Remuxer::new(Format::Flv, Target::MpegTs, UNIT_BYTES_MAX).expect("it is");
+    let mut out = Vec::new();
+    for piece in stream.chunks(1400) {
+        assert_eq!(
+            remuxer.feed(piece, &mut (32 * piece.len()), &mut out),
+            Ok(())
+        );
+    }
+    remuxer.finish(&mut out).expect("it is whole");
+    assert!(out.len() > 2 * UNIT_BYTES_MAX, "{}", out.len());
+}
+
+/// However many bytes came before.
+#[test]
+fn a_unit_has_few_parameter_sets() {
+    let mut pictures = Pictures::new(Codec::H264).expect("it has them");
+    let mut scratch = Vec::new();
+    let set = |number: u8| [&[0, 0, 0, 3, 0x68][..], &[0x80 | number, 0x80]].concat();
+    let plain = [&(1u32 << 20).to_be_bytes()[..], &vec![0x65; 1 << 20]].concat();
+    for _ in 0..100 {
+        pictures.unit(&plain, &mut scratch).expect("a picture");
+    }
+    for (sets, is_sound) in [(100, true), (1000, false)] {
+        let unit: Vec<u8> = (0..sets).flat_map(|index| set(index as u8 & 1)).collect();
+        let unit = [unit, plain.clone()].concat();
+        let done = pictures.unit(&unit, &mut scratch);
+        assert_eq!(done.is_ok(), is_sound, "{sets}");
     }
 }
 
