@@ -5,7 +5,7 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -411,6 +411,31 @@ fn clients_that_the_new_options_do_not_admit_are_ended() {
     half.assert_closed();
     drop(reader);
     idle.assert_usable();
+}
+
+/// A reload changes the origin, whoever waits meanwhile. The new one is asked after the sockets have
+/// come.
+#[test]
+fn another_origin_is_asked_for_who_waits() {
+    let folder = Folder::new("origin");
+    let origins = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("an origin"));
+    let [before, after] = origins.each_ref().map(|origin| {
+        origin.set_nonblocking(true).expect("it does not block");
+        format!(
+            "--origin=http://{}",
+            origin.local_addr().expect("an address")
+        )
+    });
+    let is_asked = |origin: &TcpListener| until("it is asked", || origin.accept().ok());
+    let options = |origin| [LOOPBACK, "--origin-tokens", "--wait=60", origin];
+    let handover = folder.option();
+    let with = |origin| [&options(origin)[..], &[&handover]].concat();
+    let old = Server::start(&with(&before));
+    let mut viewer = Client::connect(old.address());
+    viewer.send_head("GET", "/stream/tv", &[]);
+    let _asked = is_asked(&origins[0]);
+    let _new = succeed(old, &with(&after));
+    let _asked = is_asked(&origins[1]);
 }
 
 /// Two servers that are started with one command each, at once: either of them takes over from

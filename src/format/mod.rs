@@ -339,7 +339,7 @@ impl Scanner {
             State::Known(_) | State::Undecided(_) | State::Unknown => 0,
         };
         let of_search = SEARCH_WORK * std::mem::take(&mut self.searched);
-        self.window.take_work() + of_container + of_search
+        self.window.take_work() + self.window.take_held_work() + of_container + of_search
     }
 
     /// Returns the newest header. It fits all points that were reported since.

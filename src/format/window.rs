@@ -63,6 +63,9 @@ pub(crate) struct Window {
     /// Number of elements passed since [`Window::take_work`].
     #[cfg_attr(feature = "handover", serde(skip))]
     passes: usize,
+    /// Number of held bytes that were looked at, whole, since [`Window::take_held_work`].
+    #[cfg_attr(feature = "handover", serde(skip))]
+    held_seen: usize,
 }
 
 impl Window {
@@ -117,6 +120,7 @@ impl Window {
                     if held == 0 {
                         self.skip = length;
                     } else {
+                        self.held_seen += seen_bytes;
                         self.pass_held(length);
                     }
                 }
@@ -134,6 +138,13 @@ impl Window {
     /// cut.
     pub(crate) fn take_work(&mut self) -> usize {
         LOOK_WORK * std::mem::take(&mut self.passes)
+    }
+
+    /// Returns the work of the bytes that were looked at long after they had come, since the last
+    /// call. The last byte of an element causes it, in one turn. It depends on how the bytes were
+    /// cut.
+    pub(crate) fn take_held_work(&mut self) -> usize {
+        std::mem::take(&mut self.held_seen) / 2
     }
 
     /// Returns the bytes that no walker has passed: the held ones and, after a walker gave up, the

@@ -145,7 +145,7 @@ impl Tokens {
     }
 
     /// Returns the table with other limits. If it has too many tuples, tuples that have expired at
-    /// the latest time are removed first.
+    /// the latest time are removed first, except those that limit keys.
     pub fn with_limits(mut self, limits: Limits) -> Result<Tokens, Full> {
         let Limits {
             tokens_max,
@@ -158,11 +158,8 @@ impl Tokens {
             });
         }
         self.limits = limits;
-        // Tuples that limit keys go last, and only if no other tuple can.
-        for spares_limits in [true, false] {
-            for record in self.to_forget(self.time, spares_limits) {
-                self.carry_out(&record);
-            }
+        for record in self.to_forget(self.time) {
+            self.carry_out(&record);
         }
         if self.len() > tokens_max {
             return Err(Full::Tokens { tokens_max });
@@ -238,7 +235,7 @@ impl Tokens {
         records
             .iter()
             .for_each(|record| drop(self.carry_out(record)));
-        let room = self.to_forget(now, true);
+        let room = self.to_forget(now);
         room.iter().for_each(|record| drop(self.carry_out(record)));
         if let Err(full) = self.check_limits(session) {
             self.take_back(kept);

@@ -326,8 +326,8 @@ impl Gate<'_> {
         let Some(from) = access_request.from.map(|from| from.ip()) else {
             return String::new();
         };
-        // The subnets are nobody else's business.
-        if !from.is_loopback() {
+        // The subnets are nobody else's business. Behind a proxy it may be anybody.
+        if !from.is_loopback() || access_request.is_forwarded || access_request.is_proxied {
             return format!("; your address is {from}");
         }
         let subnets = self.settings.token_servers.iter().map(Subnet::to_string);
@@ -619,6 +619,10 @@ impl Gate<'_> {
             .tokens
             .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
         match token {
+            // Without a table, the origin alone decides.
+            Ok(()) if self.tokens.is_none() && session_state.runs && session_state.is_forbidden => {
+                return Err(no_token_of_origin());
+            }
             Ok(()) => {}
             Err(Denied::Over) => return Err(token_is_over()),
             // The origin is asked about the session, and knows nothing of a key to it here.

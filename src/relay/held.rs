@@ -77,7 +77,12 @@ impl Settings {
             true => limits.remuxed_held_bytes_max(),
             false => 0,
         };
-        limits.buffers_bytes_max + limits.streams_max * each + all_remuxed
+        // A splicer's output is copied at once, a unit at a time.
+        let spliced = match limits.hold_time.is_zero() {
+            true => 0,
+            false => limits.stream.buffer_bytes,
+        };
+        limits.buffers_bytes_max + limits.streams_max * each + all_remuxed + spliced
     }
 
     /// Returns the largest memory of the token table in bytes.
@@ -144,7 +149,7 @@ mod tests {
             (
                 "streams are held",
                 |it| it.limits.hold_time = Duration::from_secs(1),
-                3 * splicer,
+                3 * splicer + MIB,
             ),
             (
                 "buffers of 8 MiB",

@@ -260,9 +260,19 @@ impl Relay {
             if stream.is_some_and(|stream| self.streams.rests(stream)) {
                 break;
             }
-            match self.clients.read_on(id, &mut rest, &mut self.ctx) {
+            let before = rest.len();
+            let step = self.clients.read_on(id, &mut rest, &mut self.ctx);
+            // Of RTMP, all that the source sends draws from its rate, whatever becomes of it.
+            let rtmp = stream.filter(|stream| self.streams.is_by_rtmp(*stream));
+            if let Some(stream) = rtmp {
+                self.streams
+                    .draw(stream, before - rest.len(), &mut self.ctx);
+            }
+            match step {
                 Step::Media(stream, content) => {
-                    self.streams.draw(stream, content.len(), &mut self.ctx);
+                    if rtmp.is_none() {
+                        self.streams.draw(stream, content.len(), &mut self.ctx);
+                    }
                     let anew = self.streams.append(stream, content, &mut self.ctx);
                     self.follow(anew);
                 }
@@ -306,20 +316,24 @@ impl Relay {
     }
 
     /// Handles the end of a client's input. `has_unread`: some bytes are still in the socket,
-    /// because the core did not want them yet.
-    pub fn input_ended(&mut self, id: ConnectionId, has_unread: bool, now: Instant) {
+    /// because the core did not want them yet. Returns the cost.
+    pub fn input_ended(&mut self, id: ConnectionId, has_unread: bool, now: Instant) -> usize {
         self.ctx.set_now(now);
+        self.clients.begin_go(END_COST);
         if let Some(event) = self.clients.input_ended(id, has_unread, &mut self.ctx) {
             self.act(id, event);
         }
         self.dispatch_events();
+        self.clients.cost_of_go()
     }
 
-    /// Handles a broken connection.
-    pub fn lost(&mut self, id: ConnectionId, now: Instant) {
+    /// Handles a broken connection. Returns the cost.
+    pub fn lost(&mut self, id: ConnectionId, now: Instant) -> usize {
         self.ctx.set_now(now);
+        self.clients.begin_go(END_COST);
         self.clients.close(id, &mut self.ctx);
         self.dispatch_events();
+        self.clients.cost_of_go()
     }
 
     /// Notes that the client's socket takes bytes again.

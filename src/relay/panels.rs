@@ -26,8 +26,10 @@ impl Panel {
         let mount = match parameters.find(|parameter| parameter.name == "mount") {
             Some(mount) => {
                 let mount = decoded("mount", mount.value)?;
-                let name = mount.strip_prefix(b"/stream").unwrap_or(&mount);
-                Some(parse_session(name.strip_prefix(b"/").unwrap_or(name))?)
+                let name = [&b"/stream/"[..], b"/"].map(|front| mount.strip_prefix(front));
+                Some(parse_session(
+                    name.into_iter().flatten().next().unwrap_or(&mount),
+                )?)
             }
             None if matches!(list, PanelList::Listeners) => {
                 return Err(bad("the parameter 'mount' is missing: /ID"));

@@ -159,7 +159,7 @@ impl Relay {
             self.fetch.drop(&session, &mut self.ctx);
             self.streams.abort(&session, &mut self.ctx);
             if self.fetch.has_origins() && self.clients.waiting().is_awaited(&session) {
-                self.fetch.want(&session, None, &mut self.ctx);
+                self.fetch.want_later(&session, &mut self.ctx);
             }
         }
     }

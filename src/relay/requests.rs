@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::admission::{AccessRequest, Caller, EntryPoint, SessionState, kicked, not_found};
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
-use super::clients::{ClientEvent, Due, HEAD_COST, LOOK_COST, Received, WaitOutcome, Waiting};
+use super::clients::{
+    ClientEvent, Due, HEAD_COST, LOOK_COST, READ_COST_MAX, Received, WaitOutcome, Waiting,
+};
 use super::context::Context;
 use super::cut_reason::CutReason;
 use super::grants::Change;
@@ -26,6 +28,9 @@ use crate::gate::{SessionId, network_of};
 use crate::http::{self, Head, Refusal, Reply, Status};
 use crate::rtp::{PAYLOAD_TYPE_MPEG_TS, Packet};
 use crate::stream::End;
+
+/// The cost after which packets in order wait for the next turn.
+const IN_ORDER_COST_MAX: usize = READ_COST_MAX / 8;
 
 impl Relay {
     /// Handles the event of a client.
@@ -286,12 +291,19 @@ impl Relay {
         }
     }
 
-    /// Appends the media of packets that are in order now.
+    /// Appends the media of packets that are in order now. When that has cost much, the rest waits for
+    /// the next turn.
     pub(super) fn go_on_in_order(&mut self, id: StreamId) {
-        while let Some(media) = self.streams.next_in_order(id, &mut self.ctx) {
+        let (before, mut bytes) = (self.streams.work(), 0);
+        while bytes + self.streams.work().saturating_sub(before) < IN_ORDER_COST_MAX {
+            let Some(media) = self.streams.next_in_order(id, &mut self.ctx) else {
+                return;
+            };
+            bytes += media.len();
             let anew = self.streams.append(id, &media, &mut self.ctx);
             self.follow(anew);
         }
+        self.streams.rearm(id, &mut self.ctx);
     }
 
     // ---- Calls

@@ -110,7 +110,11 @@ impl<'a> RequestContext<'a> {
             Route::Call(Call::Health) => EntryPoint::Health,
             Route::Call(Call::Options { .. }) => EntryPoint::Options,
             Route::Call(_) => EntryPoint::Call,
-            Route::Publish { .. } if icecast::is_source(self.head) => EntryPoint::Icecast,
+            Route::Publish { .. }
+                if self.settings.admits_icecast && icecast::is_source(self.head) =>
+            {
+                EntryPoint::Icecast
+            }
             Route::Publish { .. } if self.head.method == Method::Post => EntryPoint::Post,
             Route::Publish { .. } => EntryPoint::Put,
             Route::Watch { view, .. } => view.way(),

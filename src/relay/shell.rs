@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{AHEAD_COST_MAX, ConnectionId, END_COST, Relay};
+use super::{AHEAD_COST_MAX, ConnectionId, Relay};
 use crate::gather::Gather;
 use crate::stream::Outcome;
 use crate::time::Instant;
@@ -196,12 +196,10 @@ impl Readers {
         let wanted = wanted.min(input.bytes_max.unwrap_or(wanted));
         input.is_queued = false;
         if wanted == 0 && input.is_broken {
-            relay.lost(id, now);
-            return END_COST;
+            return relay.lost(id, now);
         }
         if wanted == 0 && input.is_ending {
-            relay.input_ended(id, true, now);
-            return END_COST;
+            return relay.input_ended(id, true, now);
         }
         if wanted == 0 || !input.is_readable {
             return 0;
@@ -220,18 +218,17 @@ impl Readers {
                 if let Some(input) = inputs.input(id) {
                     input.note_cost(bytes, cost, share);
                 }
-                return cost;
+                cost
             }
             Incoming::Nothing => {
                 if let Some(input) = inputs.input(id) {
                     input.is_readable = false;
                 }
-                return 0;
+                0
             }
             Incoming::End => relay.input_ended(id, false, now),
             Incoming::Broken => relay.lost(id, now),
         }
-        END_COST
     }
 }
 

@@ -80,8 +80,9 @@ const SPENT_MAX: usize = 64 * 1024;
 pub(super) const START_BYTES: usize = 3;
 /// Length in front of each NAL unit of the medium.
 const LENGTH_BYTES: usize = 4;
-/// Bytes by which these lengths may exceed the lengths or start codes that came.
-pub(super) const MORE_BYTES_MAX: usize = 64 * 1024;
+/// Most NAL units of a picture, empty ones included. Each costs a look.
+const NALS_MAX: usize = 4096;
+const TOO_MANY_NALS: MediaError = MediaError("a picture has more than 4096 NAL units");
 
 impl Pictures {
     /// Returns the state without parameter sets. `None` for another codec.
@@ -222,11 +223,15 @@ impl Pictures {
         let mut rest = unit;
         // As long as nothing is left out except at the front.
         let (mut front, mut is_plain) = (0, length_bytes == LENGTH_BYTES);
-        let mut length = 0;
+        let (mut length, mut nals) = (0, 0);
         while !rest.is_empty() {
             let at = unit.len() - rest.len();
             let nal = next(length_bytes, &mut rest)?;
             length += LENGTH_BYTES + nal.len();
+            nals += 1;
+            if nals > NALS_MAX {
+                return Err(TOO_MANY_NALS);
+            }
             match self.kind(nal) {
                 None | Some(NalKind::Delimiter) if at == front => front = unit.len() - rest.len(),
                 None | Some(NalKind::Delimiter) => is_plain = false,
@@ -236,9 +241,6 @@ impl Pictures {
         }
         if is_plain {
             return Ok(&unit[front..]);
-        }
-        if length > unit.len() + MORE_BYTES_MAX {
-            return Err(MediaError("a picture has too many NAL units"));
         }
         scratch.clear();
         scratch.reserve_exact(length);
@@ -262,7 +264,10 @@ impl Pictures {
         self.count(unit.len());
         scratch.clear();
         scratch.reserve_exact(unit.len());
-        for nal in nals(unit) {
+        for (index, nal) in nals(unit).enumerate() {
+            if index == NALS_MAX {
+                return Err(TOO_MANY_NALS);
+            }
             content.may_begin |= may_begin(self.is_h265, nal);
             match self.kind(nal) {
                 None | Some(NalKind::Delimiter) => continue,
@@ -274,12 +279,9 @@ impl Pictures {
                 Some(NalKind::Picture | NalKind::Before | NalKind::Behind) => {}
             }
             if scratch.len() + nal.len() + LENGTH_BYTES > scratch.capacity() {
-                scratch.reserve_exact(nal.len() + MORE_BYTES_MAX / 4);
+                scratch.reserve_exact(nal.len() + NALS_MAX * LENGTH_BYTES);
             }
             push(nal, scratch);
-            if scratch.len() > unit.len() + MORE_BYTES_MAX {
-                return Err(MediaError("a picture has too many NAL units"));
-            }
         }
         Ok(content)
     }
@@ -522,6 +524,27 @@ mod tests {
     }
 
     /// Each set is compared with all others, so there are few among the bytes of pictures.
+    /// Each costs a look, and the last byte of a picture causes them all.
+    #[test]
+    fn a_picture_has_few_nal_units() {
+        for (nals, is_sound) in [(NALS_MAX, true), (NALS_MAX + 1, false)] {
+            for nal in [vec![], vec![9, 0xf0], vec![0x65, 1]] {
+                let mut pictures = Pictures::new(Codec::H264).expect("pictures");
+                pictures.count(1);
+                let nals = std::iter::repeat_n(nal.clone(), nals);
+                let done = pictures
+                    .unit(&unit(nals.clone()), &mut Vec::new())
+                    .map(|_| ());
+                assert_eq!(done.is_ok(), is_sound, "{nal:?}");
+                let coded: Vec<u8> = nals
+                    .flat_map(|nal| [&[0, 0, 1], &nal[..]].concat())
+                    .collect();
+                let done = pictures.write(&coded, &mut Vec::new());
+                assert_eq!(done.is_ok(), is_sound, "{nal:?}");
+            }
+        }
+    }
+
     #[test]
     fn pictures_of_parameter_sets_are_an_error() {
         let set = |number: u32| vec![0x68, 0xc0 | (number as u8 % 2)];

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use super::remuxer::spend;
 use super::{Codec, Reader, ReaderEvent, Shape, TRACKS_MAX, Time, Track, Unit};
 use crate::format::Format;
 
@@ -11,6 +12,8 @@ use crate::format::Format;
 const BYTES_MAX: usize = 512 * 1024;
 /// Most bytes that are held while a stream is read.
 pub const TRACKS_BYTES_MAX: usize = Reader::held_bytes_max(BYTES_MAX);
+/// Most work, as of [`ReaderEvent::work`]. Small units and elements cost more than their bytes.
+const WORK_MAX: usize = 4 * BYTES_MAX;
 /// Pictures by which the frame rate is known.
 const PICTURES: u32 = 12;
 /// Longest name of a codec in letters, if the container names it.
@@ -68,13 +71,15 @@ pub fn tracks<'a>(
         return (tracks_of_header(format, header), false);
     };
     let mut findings = Findings::default();
-    let mut bytes_left = BYTES_MAX;
+    let (mut bytes_left, mut work_left) = (BYTES_MAX, WORK_MAX);
     let mut piece = header;
     loop {
         let fed = reader.feed(piece, &mut |event| {
+            spend(&mut work_left, event.work())?;
             findings.take(event);
             Ok(())
         });
+        let fed = fed.and_then(|()| spend(&mut work_left, reader.take_work()));
         bytes_left = bytes_left.saturating_sub(piece.len());
         if fed.is_err() || bytes_left == 0 || findings.is_complete() {
             return (findings.rows(), false);

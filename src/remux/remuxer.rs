@@ -182,7 +182,7 @@ impl Remuxer {
 }
 
 /// Takes `work` from `work_left`.
-fn spend(work_left: &mut usize, work: usize) -> Result<(), MediaError> {
+pub(super) fn spend(work_left: &mut usize, work: usize) -> Result<(), MediaError> {
     let left = work_left.checked_sub(work);
     *work_left = left.unwrap_or(0);
     left.map(|_| ())

@@ -62,7 +62,7 @@ const EARLY_MAX: usize = 1024;
 
 impl Reorder {
     /// Adds a packet. Returns its payload if it is the next one and none waits. Then call
-    /// [`Reorder::next`] until it returns `None`.
+    /// [`Reorder::next`] until it returns `None`, or again at [`Reorder::deadline`].
     pub fn insert<'a>(&mut self, number: u64, payload: &'a [u8], now: Instant) -> Option<&'a [u8]> {
         let next = *self.next.get_or_insert(number);
         if number == next && self.early.is_empty() {
@@ -70,6 +70,8 @@ impl Reorder {
             return Some(payload);
         }
         match self.place_of(number) {
+            // It counts as lost when its turn has come.
+            Some(_) if number >= next && self.is_full() => {}
             Some(place) if number >= next => {
                 self.gap_since.get_or_insert(now);
                 self.early_bytes += payload.len();
@@ -95,11 +97,14 @@ impl Reorder {
     pub fn next(&mut self, now: Instant) -> Option<Vec<u8>> {
         let missing = self.missing()?;
         let is_late = self.deadline().is_some_and(|deadline| deadline <= now);
-        let is_full = self.early_bytes > EARLY_BYTES_MAX || self.early.len() >= EARLY_MAX;
-        if (1..ANEW).contains(&missing) && !is_late && !is_full {
+        if (1..ANEW).contains(&missing) && !is_late && !self.is_full() {
             return None;
         }
         self.finish()
+    }
+
+    fn is_full(&self) -> bool {
+        self.early_bytes > EARLY_BYTES_MAX || self.early.len() >= EARLY_MAX
     }
 
     /// Returns the number of packets missing in front of the first early one.
@@ -120,9 +125,13 @@ impl Reorder {
         Some(early.payload)
     }
 
-    /// Returns when the oldest gap is given up.
+    /// Returns when the oldest gap is given up. It is in the past if a packet is in order.
     pub fn deadline(&self) -> Option<Instant> {
-        self.gap_since.map(|since| since + WAIT)
+        let wait = match self.missing() {
+            Some(0) => Duration::ZERO,
+            _ => WAIT,
+        };
+        self.gap_since.map(|since| since + wait)
     }
 
     /// Returns the counters.
@@ -260,6 +269,39 @@ mod tests {
             let payload = reorder.next(at(0));
             assert_eq!(payload.is_none(), waits, "{packets} of {payload_bytes}");
         }
+    }
+
+    /// The caller may leave packets that are in order for later.
+    #[test]
+    fn what_is_in_order_is_due_at_once() {
+        let mut reorder = Reorder::default();
+        reorder.insert(1, b"1", at(0));
+        reorder.insert(3, b"3", at(1));
+        reorder.insert(4, b"4", at(2));
+        assert_eq!(reorder.deadline(), Some(at(51)));
+        reorder.insert(2, b"2", at(3));
+        for expected in [b"2", b"3", b"4"] {
+            assert!(reorder.deadline() <= Some(at(3)));
+            assert_eq!(reorder.next(at(3)).as_deref(), Some(&expected[..]));
+        }
+        assert_eq!((reorder.deadline(), reorder.next(at(3))), (None, None));
+    }
+
+    /// Also if the caller takes none.
+    #[test]
+    fn what_has_no_room_is_lost() {
+        let payload = vec![7; 60_000];
+        let mut reorder = Reorder::default();
+        reorder.insert(1, &payload, at(0));
+        for number in 3..100 {
+            reorder.insert(number, &payload, at(0));
+            assert!(reorder.early_bytes <= EARLY_BYTES_MAX + payload.len());
+        }
+        while reorder.next(at(50)).is_some() {}
+        reorder.insert(100, &payload, at(50));
+        reorder.insert(101, &payload, at(50));
+        while reorder.next(at(100)).is_some() {}
+        assert_eq!(reorder.disorder().lost, 1 + 100 - 3 - 9);
     }
 
     /// States at the limits are valid, and states beyond them are not.

@@ -133,6 +133,42 @@ fn a_revoked_token_ends_its_publisher() {
     assert!(server.stream("demo").is_none());
 }
 
+#[test]
+fn a_publisher_that_asks_to_play_is_told_where_the_stream_is() {
+    let server = server(&[]);
+    let mut publisher = publisher(&server);
+    // To the end of a message.
+    publisher.send(&SENT[..MEDIA_END + 6]);
+    until("it runs", || server.stream("demo"));
+    let play = b"\x02\0\x04play\0\0\0\0\0\0\0\0\0\x05\x02\0\x04demo";
+    let head = [3, 0, 0, 0, 0, 0, play.len() as u8, 20, 1, 0, 0, 0];
+    publisher.send([&head[..], play].concat());
+    let told = told(&mut publisher);
+    assert!(told.contains("NetStream.Play.Failed"), "{told}");
+    server.await_line(&["stream-ends"]);
+}
+
+/// Clients that break the rules do not push other lines out of the log.
+#[test]
+fn a_host_has_few_lines_about_its_broken_connections() {
+    let server = server(&[]);
+    for _ in 0..40 {
+        let mut client = publisher(&server);
+        client.send(
+            [
+                &SENT[..1 + 1536 + 1536],
+                &[2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 0, 1],
+            ]
+            .concat(),
+        );
+        client.rest();
+    }
+    server.await_line(&["rtmp-failed", "chunk"]);
+    let lines = server.stderr();
+    let told = lines.iter().filter(|line| line.contains("rtmp-failed"));
+    assert!(told.count() < 40);
+}
+
 /// A publisher beyond its bit rate is read later. It may have closed its connection by then.
 #[test]
 fn the_end_counts_of_a_publisher_that_waits_for_its_bit_rate() {

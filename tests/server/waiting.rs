@@ -61,6 +61,17 @@ fn a_token_that_is_revoked_meanwhile_ends_the_wait_badly() {
 }
 
 #[test]
+fn a_revocation_that_aborts_ends_the_wait_at_once() {
+    let server = Server::gated(&["--wait=60"]);
+    server.admit("demo");
+    let mut viewer = Client::connect(server.address());
+    viewer.send_head("GET", "/stream/demo", &[]);
+    await_waiting(&server, 1);
+    server.request("DELETE", "/api/revoke-token?sessionid=demo&abort=true");
+    viewer.response("GET").assert_problem(403, &["token"]);
+}
+
+#[test]
 fn nothing_is_held_for_those_who_give_up() {
     let server = Server::gated(&["--wait=60"]);
     server.admit("demo");

@@ -51,6 +51,9 @@ pub struct Splicer {
 /// distance on the splicer joins the source again at the second one. Below it the source is
 /// incompatible.
 const BEGINNINGS_APART: u64 = 64 * 1024;
+/// Most work before a source's first join point. If there is none, another stream reads all of it
+/// again in one turn. Ordinary sources of some megabytes cause half of it.
+const JOINING_WORK_MAX: usize = 1024 * 1024;
 
 /// The source cannot continue the stream. Another stream begins with these bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -115,6 +118,9 @@ struct Joining {
     /// Header at the join point.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     shown_header: Vec<u8>,
+    /// Work of the scanner so far: at most [`JOINING_WORK_MAX`] and that of a piece.
+    #[cfg_attr(feature = "handover", serde(skip))]
+    work: usize,
 }
 
 /// Cuts a container into units. It has nothing to do with [`crate::hls::Cutter`].
@@ -177,7 +183,11 @@ impl Splicer {
                 grow(&mut joining.bytes, bytes.len(), self.unit_bytes_max);
                 joining.bytes.extend_from_slice(bytes);
                 let verdict = joining.look(bytes);
-                let is_too_long = joining.bytes.len() > self.unit_bytes_max;
+                let work = joining.scanner.take_work();
+                self.work += work;
+                joining.work += work;
+                let is_too_long =
+                    joining.bytes.len() > self.unit_bytes_max || joining.work > JOINING_WORK_MAX;
                 match verdict {
                     Ok(Some(join)) => return self.continue_at(join, out),
                     Ok(None) if !is_too_long => {}
@@ -221,9 +231,8 @@ impl Splicer {
     pub fn take_work(&mut self) -> usize {
         let work = match &mut self.stage {
             Phase::Opening(opening) => opening.scanner.take_work(),
-            Phase::Running(running) => running.window.take_work(),
-            Phase::Joining(joining) => joining.scanner.take_work(),
-            Phase::Through => 0,
+            Phase::Running(running) => running.window.take_work() + running.window.take_held_work(),
+            Phase::Joining(_) | Phase::Through => 0,
         };
         work + std::mem::take(&mut self.work)
     }
@@ -399,6 +408,7 @@ impl Joining {
             bytes: Vec::new(),
             shown: None,
             shown_header: Vec::new(),
+            work: 0,
         }
     }
 

@@ -85,6 +85,20 @@ fn a_source_without_a_join_point_is_incompatible_after_a_unit() {
     }
 }
 
+/// What does not fit is read again at once. Small elements make that slow.
+#[test]
+fn a_source_of_tiny_units_is_incompatible_after_little_work() {
+    let (mut splicer, mut out) = begun(&flv(0, 3), 16 << 20);
+    assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+    let source = [FLV_HEAD, &tag(18, 0, &[]).repeat(100_000)].concat();
+    let mut fed = source
+        .chunks(4096)
+        .map(|piece| splicer.feed(piece, &mut out));
+    let told = fed.find_map(Result::err).expect("it has no join point");
+    assert!(told.0.len() < 512 * 1024, "{}", told.0.len());
+    assert!(splicer.take_work() >= JOINING_WORK_MAX);
+}
+
 /// At most: a unit, two headers, the scanner, and some more.
 #[test]
 fn the_memory_bound_follows_from_the_length_of_a_unit() {
@@ -264,6 +278,7 @@ fn the_search_for_a_format_is_work() {
     let (mut splicer, _) = begun(&[0; 100], 1_000);
     assert_eq!((splicer.take_work(), splicer.take_work()), (100 * 32, 0));
     let (mut splicer, _) = begun(FLV_HEAD, 1_000);
-    // Four bytes show it. Then the head is passed.
-    assert_eq!(splicer.take_work(), 4 * 32 + 32);
+    // Four bytes show it. Then the head is passed, whole.
+    let held = FLV_HEAD.len() / 2;
+    assert_eq!(splicer.take_work(), 4 * 32 + 32 + held);
 }

@@ -278,3 +278,18 @@ fn only_bytes_of_earlier_input_are_held() {
         [(0, 12), (0, 20), (10, 10), (11, 9), (12, 601), (13, 600)]
     );
 }
+
+/// The last byte of a record causes the work of all.
+#[test]
+fn what_waited_for_its_last_byte_is_work_with_it() {
+    let mut window = Window::default();
+    let record = record(200, 1);
+    let walk = |window: &mut Window, bytes: &[u8], offset| {
+        let read = window.walk(&mut Records::default(), bytes, offset, &mut ());
+        assert!(read.is_ok());
+        window.take_held_work()
+    };
+    assert_eq!(walk(&mut window, &record, 0), 0);
+    assert_eq!(walk(&mut window, &record[..199], 200), 0);
+    assert_eq!(walk(&mut window, &record[199..], 399), 100);
+}

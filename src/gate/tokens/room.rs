@@ -9,12 +9,12 @@ use crate::time::UnixTime;
 
 impl Tokens {
     /// Returns changes that remove expired `http` tuples while there are too many tuples, those
-    /// that expired first in front. `spares_limits` leaves out tuples that limit keys.
-    pub(super) fn to_forget(&self, now: UnixTime, spares_limits: bool) -> Vec<Record> {
+    /// that expired first in front. It spares tuples that limit keys.
+    pub(super) fn to_forget(&self, now: UnixTime) -> Vec<Record> {
         let excess = self.len().saturating_sub(self.limits.tokens_max);
         let over = self.shuts.range(..=(now, u64::MAX));
         let over = over.filter_map(|((_, serial), ())| self.in_order.get(serial));
-        let over = over.filter(|tuple| !spares_limits || !self.limits_keys(tuple));
+        let over = over.filter(|tuple| !self.limits_keys(tuple));
         let session = |tuple: &Rc<Tuple>| Record::Forget {
             session: tuple.session.clone(),
         };

@@ -389,6 +389,28 @@ fn connect_rtmp(stage: &mut Stage) -> Option<ConnectionId> {
     Some(id)
 }
 
+/// Whatever becomes of it.
+#[test]
+#[cfg(feature = "rtmp")]
+fn all_that_a_publisher_by_rtmp_sends_draws_from_its_rate() {
+    let mut stage = Stage::new(&["--token-server=10.0.0.0/8", "--rtmp=127.0.0.1:1935"]);
+    let call = "POST /api/add-token?type=http&sessionid=demo&max-bitrate=8000000";
+    stage.client(&format!("{call} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    let peer = CLIENT.parse().expect("an address");
+    let id = stage.relay.accepted_rtmp(peer, stage.now).expect("room");
+    let sent = include_bytes!("../../../tests/rtmp/ffmpeg.rtmp");
+    stage.send(id, &sent[..sent.len() - 94]);
+    assert_eq!(stage.relay.streams.running(), 1);
+    assert!(stage.relay.appetite(id) > 0);
+    // A data message whose name nobody knows.
+    let body = [&b"\x02\0\x60"[..], &[b'x'; 97]].concat();
+    let ignored = [&[4, 0, 0, 0, 0, 0, 100, 18, 1, 0, 0, 0][..], &body].concat();
+    for _ in 0..20 {
+        stage.send(id, &ignored.repeat(1_000));
+    }
+    assert_eq!(stage.relay.appetite(id), 0);
+}
+
 /// Somebody whose answer is not written yet.
 fn unanswered(stage: &mut Stage) -> ConnectionId {
     let peer = CLIENT.parse().expect("an address");

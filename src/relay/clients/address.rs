@@ -18,6 +18,11 @@ use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId};
 
+/// Returns whether a proxy names a loopback address of its own machine, which is not this one.
+pub(super) fn is_of_another_machine(client: SocketAddr, proxy: SocketAddr) -> bool {
+    client.ip().is_loopback() && !proxy.ip().is_loopback()
+}
+
 impl Clients {
     /// A connection of a proxy's came beyond the limit: it has its place until somebody may need it
     /// more.
@@ -126,7 +131,8 @@ impl Clients {
         };
         let peer = canonical(client);
         // A proxy that another one introduces is nobody, as one that speaks for itself.
-        let is_nobody = ctx.settings().is_proxy(peer.ip());
+        let is_nobody =
+            ctx.settings().is_proxy(peer.ip()) || is_of_another_machine(peer, connection.peer);
         let introducer = std::mem::replace(&mut connection.peer, peer);
         connection.introducer = Some(Box::new(introducer));
         connection.is_proxied = true;
@@ -163,6 +169,7 @@ impl Clients {
         };
         let client = forwarded.client(|address| ctx.settings().is_proxy(address));
         let named = client.as_ref().ok().copied().flatten();
+        let named = named.filter(|named| !is_of_another_machine(*named, forwarder));
         let before = std::mem::replace(&mut connection.peer, named.unwrap_or(forwarder));
         connection.is_proxied |= named.is_some();
         connection.is_named = named.is_some();
@@ -399,6 +406,14 @@ mod tests {
             ("", "10.5.0.1", false, true, 403),
             (
                 "X-Forwarded-For: 10.5.0.1\r\n",
+                "10.5.0.1",
+                false,
+                true,
+                403,
+            ),
+            // The proxy's own machine is another one.
+            (
+                "X-Forwarded-For: 127.0.0.1\r\n",
                 "10.5.0.1",
                 false,
                 true,

@@ -4,6 +4,7 @@
 //! A client stays with this process if only this process can answer it: a client that waits for
 //! peers' lists, or for a change that is being written to the disk. So does a client of RTMP.
 
+use super::address::is_of_another_machine;
 use super::admissions::seat_time;
 use super::connection::Connection;
 use super::viewer_counts::Sitter;
@@ -110,7 +111,10 @@ impl Clients {
         let is_a_proxy = connection.is_named && settings.is_proxy(peer.ip());
         // Which proxies a request came through is not kept. The next request says so again.
         let is_by_others = forwarder.is_some() && !is_idle && old.had_other_proxies(settings);
-        by_door && !is_a_proxy && !is_by_others
+        let proxy = forwarder.or(connection.introducer.as_deref());
+        let is_elsewhere =
+            connection.is_named && proxy.is_some_and(|proxy| is_of_another_machine(*peer, *proxy));
+        by_door && !is_a_proxy && !is_by_others && !is_elsewhere
     }
 
     /// Writes the state of each client that can go, and returns these clients. The others stay, such

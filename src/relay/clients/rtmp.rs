@@ -55,8 +55,9 @@ impl Clients {
             (Err(Fault(reason)), _) => {
                 // Scanners come to every port.
                 let is_other = !publisher.has_begun();
-                if !(is_other && std::mem::replace(&mut self.has_told_of_others, true)) {
-                    let source = connection.peer;
+                let source = connection.peer;
+                let is_told = is_other && std::mem::replace(&mut self.has_told_of_others, true);
+                if !is_told && ctx.rations.admit_refusal(source.ip(), ctx.now()) {
                     let line =
                         format_args!("event=rtmp-failed source={source} detail=\"{reason}\"");
                     ctx.log(Level::Warn, line);
@@ -128,10 +129,15 @@ impl Clients {
             };
             publisher.refuse(code, &refusal.detail);
         }
+        self.dismiss_rtmp(id, refusal.status, ctx);
+    }
+
+    /// Ends a client's turn. It gets the answers that it has been given.
+    pub(super) fn dismiss_rtmp(&mut self, id: ConnectionId, status: Status, ctx: &mut Context) {
         self.push_answers(id);
         self.leave(id);
-        ctx.counts.refused(refusal.status);
-        self.note_status(id, refusal.status);
+        ctx.counts.refused(status);
+        self.note_status(id, status);
         self.linger(id, ctx);
     }
 

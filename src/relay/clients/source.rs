@@ -214,13 +214,8 @@ impl Clients {
     ) {
         match reply {
             Some(reply) => self.refuse(id, refusal, reply.closing(), ctx),
-            None => {
-                if self.is_rtmp(id) {
-                    ctx.counts.refused(refusal.status);
-                    self.note_status(id, refusal.status);
-                }
-                self.close(id, ctx);
-            }
+            None if self.is_rtmp(id) => self.dismiss_rtmp(id, refusal.status, ctx),
+            None => self.close(id, ctx),
         }
     }
 

@@ -93,6 +93,14 @@ impl Fetch {
         Ok(())
     }
 
+    /// Begins a pull for a session, unless it has one. It asks in the next turn: whoever takes over
+    /// opens no connections before it has taken all sockets.
+    pub fn want_later(&mut self, session: &SessionId, ctx: &mut Context) {
+        if let Some(id) = self.insert(session, None, ctx) {
+            self.rearm(id, ctx);
+        }
+    }
+
     /// Returns how many of them ask an origin.
     pub fn asking(&self) -> usize {
         let pulls = self.pulls.entries.iter();

@@ -136,10 +136,22 @@ impl Fetch {
     /// Begins a pull for a session, unless it has one. The first client that waits for it has an
     /// address in `network`.
     pub fn want(&mut self, session: &SessionId, network: Option<IpAddr>, ctx: &mut Context) {
-        if self.origins.is_empty() || self.has(session) {
-            return;
+        if let Some(id) = self.insert(session, network, ctx) {
+            self.ask_origin(id, 0, ctx);
         }
-        let id = self.pulls.insert(Pull {
+    }
+
+    /// Inserts a pull that has asked nobody. `None`: there is no origin, or the session has a pull.
+    fn insert(
+        &mut self,
+        session: &SessionId,
+        network: Option<IpAddr>,
+        ctx: &Context,
+    ) -> Option<PullId> {
+        if self.origins.is_empty() || self.has(session) {
+            return None;
+        }
+        Some(self.pulls.insert(Pull {
             session: session.clone(),
             network,
             asked_via: None,
@@ -150,8 +162,7 @@ impl Fetch {
             fault: None,
             unwatched_since: None,
             armed: Armed::default(),
-        });
-        self.ask_origin(id, 0, ctx);
+        }))
     }
 
     /// Asks the next origin of a round. Ends the round if none is left.

@@ -51,6 +51,11 @@ impl Asked {
 }
 
 impl Ledger {
+    /// Returns whether the time waits for a write that may succeed.
+    pub fn owes_time(&self) -> bool {
+        self.owes_time && self.writing.is_none()
+    }
+
     /// Returns whether no change waits or is being written.
     #[cfg(feature = "handover")]
     pub fn is_empty(&self) -> bool {
@@ -164,7 +169,18 @@ impl Grants {
         if let Some(batch) = self.take_written(job_id) {
             self.written(batch, result, ctx);
             self.write_changes(ctx);
+            if result.is_err() {
+                self.owe_time(ctx);
+            }
         }
+    }
+
+    /// Notes that the time could not be written. It goes with the next write, or after a while.
+    fn owe_time(&mut self, ctx: &mut Context) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.owes_time = true;
+        }
+        self.rearm(ctx);
     }
 
     fn written(&mut self, batch: Vec<Judged>, result: &Result<(), String>, ctx: &mut Context) {
@@ -218,6 +234,7 @@ impl Grants {
         }
         if is_write {
             self.write_changes(ctx);
+            self.owe_time(ctx);
         }
         is_write
     }

@@ -465,10 +465,11 @@ impl Grants {
                 ctx.notify(Event::TokensRemoved(removed));
                 ctx.notify(Event::TokensChanged(session.clone()));
                 if aborts {
-                    ctx.notify(match of == session {
-                        true => Event::EndSession(session),
-                        false => Event::DisconnectKey(session),
-                    });
+                    if of == session {
+                        ctx.notify(Event::EndSession(session.clone()));
+                    }
+                    // Some of its clients may wait, or have come when it was a key to another session.
+                    ctx.notify(Event::DisconnectKey(session));
                 }
                 Ok((Status::Ok, body))
             }

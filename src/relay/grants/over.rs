@@ -4,7 +4,10 @@
 //! server is down would make it valid again. So the time is written to the disk whenever a token
 //! expires.
 
+use std::time::Duration;
+
 use super::Grants;
+use super::ledger::Ledger;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::Owner;
@@ -13,14 +16,23 @@ use crate::time::UnixTime;
 /// Tokens that expire at the same time and have an event each. The others share one.
 const LINES_MAX: usize = 16;
 
+/// A time that could not be written is written again after this long.
+const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(30);
+
 impl Grants {
-    /// Sets the deadline for the next token that expires.
+    /// Sets the deadline for the next token that expires, or for a time that is not on disk.
     pub fn rearm(&mut self, ctx: &mut Context) {
         let tokens = self.tokens.as_ref();
-        if let Some(shuts) = tokens.and_then(|tokens| tokens.next_shut(self.told)) {
-            let deadline = ctx.calendar.instant_of(shuts);
+        let shuts = tokens.and_then(|tokens| tokens.next_shut(self.told));
+        let shuts = shuts.map(|shuts| ctx.calendar.instant_of(shuts));
+        let owed = self.owes_time().then(|| ctx.now() + WRITE_AGAIN_AFTER);
+        if let Some(deadline) = shuts.into_iter().chain(owed).min() {
             ctx.arm(&mut self.armed, Owner::Tokens, deadline);
         }
+    }
+
+    fn owes_time(&self) -> bool {
+        self.ledger.as_ref().is_some_and(Ledger::owes_time)
     }
 
     /// Begins with the table of a token file. Tokens that have expired before are not reported
@@ -59,7 +71,7 @@ impl Grants {
             ctx.emit_about(None, &what);
         }
         self.told = now;
-        if count > 0 {
+        if count > 0 || self.owes_time() {
             self.write_time(ctx);
         }
         self.rearm(ctx);

@@ -370,7 +370,7 @@ fn a_change_says_whom_it_concerns_and_answers_with_what_is_there() {
         (
             revocation("a", true),
             200,
-            &["removed 2", "changed a", "aborted a"],
+            &["removed 2", "changed a", "aborted a", "key aborted a"],
         ),
         (revocation("a", true), 404, &[]),
     ] {
@@ -841,6 +841,41 @@ fn a_disk_with_too_much_to_do_changes_nothing() {
     table.appended(job_id, &Ok(()));
     assert_eq!((table.said().1, table.has("b")), (vec![201], true));
     assert!(!not_appended(&mut table, job_id), "it is over");
+}
+
+/// Or a token that has expired is valid again after a restart with a clock that is set back.
+#[test]
+fn a_time_that_could_not_be_written_is_written_later() {
+    for is_refused in [false, true] {
+        let mut table = Table::with_file(&[API]);
+        let grants = table.grants().table().expect("a table");
+        assert_eq!(grants.add(&id("a"), over_at(10), Vec::new()), Ok(1));
+        let relay = &mut table.stage.relay;
+        relay.grants.rearm(&mut relay.ctx);
+        // The client's own deadlines come between.
+        let next = |table: &mut Table| {
+            while let Some(due) = table.stage.relay.next_deadline() {
+                table.stage.relay.expire(due);
+                if let Some(write) = table.acts().0.pop() {
+                    return Some(write);
+                }
+            }
+            None
+        };
+        let (job_id, entry) = next(&mut table).expect("the time is written");
+        assert!(entry.records.is_empty() && entry.time.is_some());
+        if is_refused {
+            let relay = &mut table.stage.relay;
+            assert!(relay.grants.not_appended(job_id, &mut relay.ctx));
+        } else {
+            table.appended(job_id, &Err("full".to_owned()));
+        }
+        assert!(table.acts().0.is_empty(), "not at once");
+        let (job_id, entry) = next(&mut table).expect("the time is written");
+        assert!(entry.records.is_empty() && entry.time.is_some());
+        table.appended(job_id, &Ok(()));
+        assert!(next(&mut table).is_none(), "it is on disk");
+    }
 }
 
 #[cfg(feature = "handover")]

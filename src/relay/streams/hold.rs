@@ -20,6 +20,7 @@ use super::{Stream, StreamSource, Streams};
 use crate::clean_text::Agent;
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
+use crate::http::Station;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::event::Event;
@@ -117,6 +118,7 @@ impl Streams {
         stream.source_type = content_type;
         (stream.is_paused, stream.is_by_rtmp) = (false, false);
         stream.programme.agent = Agent::NONE;
+        stream.programme.station = Station::default();
         stream.buffer.begin_seam();
         (stream.input, stream.bare, stream.via) = (None, None, None);
         let what = ServerEvent::StreamGoesOn {

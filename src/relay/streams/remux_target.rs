@@ -113,13 +113,13 @@ impl RemuxedStream {
         self.behind.filter(|_| self.remuxer.is_some())
     }
 
-    /// Returns the factor by which less of the original's source is read at once than this stream's
-    /// buffer could take. Small units grow in some containers, and a stream that is behind reads
-    /// more than arrives.
-    pub fn part_wanted(&self) -> usize {
+    /// Returns how many bytes of the original's source may be read at once, if this stream's buffer
+    /// has room for `room` bytes. Small units grow in some containers. A stream that is behind reads
+    /// more than arrives, in the same turn and whatever that costs.
+    pub fn wanted_of(&self, room: usize) -> usize {
         match self.behind() {
-            Some(_) => LARGER * (1 + READ_PER_BYTE),
-            None => LARGER,
+            Some(_) => (room / LARGER / (1 + READ_PER_BYTE)).min(PIECE_BYTES),
+            None => room / LARGER,
         }
     }
 
@@ -170,7 +170,8 @@ impl RemuxedStream {
             let allowed = self.allowance.min(WORK_SAVED_MAX) + allowed;
             let mut left = allowed;
             result = remuxer.feed(bytes, &mut left, out);
-            work = bytes.len() + (allowed - left) + (out.len() - before);
+            // Each byte is looked for, and belongs to a unit.
+            work = 2 * bytes.len() + (allowed - left) + (out.len() - before);
             self.allowance = left.min(WORK_SAVED_MAX);
         }
         if result.is_err() {
@@ -266,12 +267,16 @@ mod tests {
     #[test]
     fn a_remuxed_stream_that_is_behind_lets_a_third_be_read() {
         let mut remuxed = remuxed(Format::Flv, ts_output());
-        assert_eq!(remuxed.part_wanted(), LARGER);
+        assert_eq!(remuxed.wanted_of(12_000), 3000);
         remuxed.behind = Some(7);
         assert_eq!(remuxed.behind(), Some(7));
-        assert_eq!(remuxed.part_wanted(), 3 * LARGER);
+        assert_eq!(remuxed.wanted_of(12_000), 1000);
+        assert_eq!(remuxed.wanted_of(1 << 20), PIECE_BYTES);
         remuxed.behind = None;
-        assert_eq!((remuxed.behind(), remuxed.part_wanted()), (None, LARGER));
+        assert_eq!(
+            (remuxed.behind(), remuxed.wanted_of(1 << 20)),
+            (None, 1 << 18)
+        );
     }
 
     /// The length of the output buffer before the call does not count.

@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use super::remux_target::{Fed, GO_BYTES, PIECE_BYTES, RemuxTarget, RemuxedStream};
+use super::remux_target::{Fed, GO_BYTES, GO_WORK, PIECE_BYTES, RemuxTarget, RemuxedStream};
 use super::stream::plan;
 use super::viewer::WatchResponse;
 use super::{Stream, Streams};
@@ -317,22 +317,23 @@ impl Streams {
         let mut piece: &[u8] = &lead;
         // Only a fraction of the new stream's buffer, or its beginning would be overwritten.
         let mut bytes_left = GO_BYTES.min(limits.stream.buffer_bytes / BEGIN_PART);
-        let mut fed = Ok(());
+        let (mut fed, mut work) = (Ok(()), 0);
         loop {
             for piece in piece.chunks(PIECE_BYTES) {
                 let of_piece = remuxed.feed(piece, &mut out);
                 buffer.append(&out, &mut self.pool, now);
                 out.clear();
-                self.work += of_piece.work;
+                work += of_piece.work;
                 fed = fed.and(of_piece.result);
             }
-            piece = stream.buffer.slice(at, bytes_left);
-            at += piece.len() as u64;
-            bytes_left -= piece.len();
-            if piece.is_empty() || fed.is_err() {
+            piece = stream.buffer.slice(at, bytes_left.min(PIECE_BYTES));
+            if piece.is_empty() || fed.is_err() || work >= GO_WORK {
                 break;
             }
+            at += piece.len() as u64;
+            bytes_left -= piece.len();
         }
+        self.work += work;
         remuxed.behind = Some(at);
         self.remuxed = out;
         let fault = fed.map_or_else(|fault| Some(fault.0.to_owned()), |()| remuxed.emptiness());
@@ -348,10 +349,22 @@ impl Streams {
         Ok(id)
     }
 
-    /// Feeds new bytes to the remuxed streams that keep up.
+    /// Feeds new bytes to the remuxed streams that keep up. They read a long unit, which a splicer lets
+    /// go at once, from the buffer, over several turns.
     pub(super) fn feed_remuxed(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
+        let newest = self.streams.get(id).map(|stream| stream.buffer.newest());
+        let begin = newest.map(|newest| newest - bytes.len() as u64);
         for id in self.all_remuxed_of(id) {
             if self.is_behind(id) {
+                continue;
+            }
+            if bytes.len() > GO_BYTES
+                && let Some(stream) = self.streams.get_mut(id)
+                && let Some(remuxed) = &mut stream.remuxed
+            {
+                remuxed.behind = begin;
+                self.behind.push_back(id);
+                self.catch_up(id, GO_BYTES, GO_WORK, ctx);
                 continue;
             }
             for piece in bytes.chunks(PIECE_BYTES) {
@@ -416,7 +429,14 @@ impl Streams {
     /// Returns the work of scanning, splicing and remuxing since the last call, as the number of
     /// bytes that take as long to pass on.
     pub fn take_work(&mut self) -> usize {
-        std::mem::take(&mut self.work) + std::mem::take(&mut self.scan_work)
+        let work = self.work();
+        (self.work, self.scan_work) = (0, 0);
+        work
+    }
+
+    /// Returns the work since the last call of [`Streams::take_work`].
+    pub fn work(&self) -> usize {
+        self.work + self.scan_work
     }
 
     /// Ends a remuxed stream after an error. Its original goes on.
@@ -544,7 +564,7 @@ impl Streams {
         let wanted = self.with_remuxed(id).filter_map(|id| {
             let wanted = self.streams.get(id)?.buffer.wanted_bytes(&self.pool);
             let remuxed = self.streams.get(id)?.remuxed.as_ref();
-            Some(wanted / remuxed.map_or(1, RemuxedStream::part_wanted))
+            Some(remuxed.map_or(wanted, |remuxed| remuxed.wanted_of(wanted)))
         });
         wanted.min().unwrap_or(0)
     }

@@ -22,6 +22,9 @@ use crate::rtp::Disorder;
 use crate::stream::{Figures, Told};
 use crate::udp_out::ClientFigures;
 
+/// A search of as many bytes costs about as much as the row.
+const FEW_BYTES: u64 = 4096;
+
 /// A row of list-streams. It covers the streams that are remuxed from the stream.
 #[derive(Serialize)]
 pub struct Row<'a> {
@@ -81,7 +84,7 @@ impl Row<'_> {
     /// Returns whether many bytes of the stream are read when the row is written.
     pub fn is_costly(&self) -> bool {
         let Tracks(stream) = self.tracks;
-        stream.is_to_be_searched() && stream.buffer.newest() > GO_BYTES as u64
+        stream.is_to_be_searched() && stream.buffer.newest() > FEW_BYTES
     }
 }
 

@@ -271,9 +271,9 @@ mod tests {
         }
     }
 
-    /// Packets that came early may be half a megabyte of each source.
+    /// Packets that came early may be half a megabyte of each source. A turn appends some of them.
     #[test]
-    fn a_turn_releases_the_early_packets_of_few_sources() {
+    fn early_packets_are_released_over_several_turns() {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
         stage.relay.set_rtp(address("10.0.0.9:5004"));
         // A packet of the PAT's PID.
@@ -290,14 +290,14 @@ mod tests {
             }
         }
         stage.now = stage.now + std::time::Duration::from_millis(100);
-        let released = [(); 5].map(|()| {
+        let mut released = Vec::new();
+        while released.last() < Some(&(4 * 302 * 188)) {
             stage.relay.expire(stage.now);
+            assert!(stage.relay.clients.cost_of_go() < crate::relay::READ_COST_MAX);
             let streams = stage.relay.streams.streams.iter();
-            streams
-                .filter(|(_, stream)| stream.buffer.newest() > 50_000)
-                .count()
-        });
-        assert_eq!(released, [1, 2, 3, 4, 4]);
+            released.push(streams.map(|(_, stream)| stream.buffer.newest()).sum());
+        }
+        assert!(released.len() > 4 && released.is_sorted(), "{released:?}");
     }
 
     fn count(stage: &Stage, what: Count) -> u64 {

@@ -263,6 +263,10 @@ impl Stream {
 
 /// The reason in the log when a stream ends with the server.
 pub const SHUT_DOWN: &str = "the server shuts down";
+/// Most bytes of RTMP that are read at once: a message of 4 bytes is a tag of 18.
+const RTMP_READ_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a buffer whose release costs 1.
+const BYTES_RELEASED_PER_COST: usize = 64;
 const ABORTED: &str = "the operator has ended this stream";
 const TAKEN_OVER: &str = "another source took over";
 
@@ -353,6 +357,11 @@ impl Streams {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.is_by_rtmp = true;
         }
+    }
+
+    /// Returns whether a stream's source publishes over RTMP.
+    pub fn is_by_rtmp(&self, id: StreamId) -> bool {
+        self.streams.get(id).is_some_and(|stream| stream.is_by_rtmp)
     }
 
     /// Takes media from a stream's source. If it does not fit the stream, another stream begins:
@@ -582,6 +591,7 @@ impl Streams {
             ctx.count(Count::Skips, figures.skips);
             ctx.count(Count::UdpBytesSent, stream.rtp_out.udp_out.bytes_sent());
             ctx.freed(stream.buffer.filled_bytes());
+            self.work += stream.buffer.filled_bytes() / BYTES_RELEASED_PER_COST;
             stream.buffer.release(&mut self.pool);
             ctx.disarm(&mut stream.armed, Owner::Stream(id));
             self.order.remove(&stream.serial);
@@ -622,7 +632,10 @@ impl Streams {
         if stream.is_paused {
             0
         } else {
-            let wanted_bytes = SOURCE_READ_BYTES_MAX.min(wanted_bytes);
+            let wanted_bytes = match stream.is_by_rtmp {
+                true => RTMP_READ_BYTES_MAX.min(wanted_bytes),
+                false => SOURCE_READ_BYTES_MAX.min(wanted_bytes),
+            };
             wanted_bytes.min(stream.bytes_left(ctx.now()))
         }
     }

@@ -140,8 +140,12 @@ impl Viewing {
             return None;
         }
         let media_type = stream.buffer.media_type().filter(|_| self.owes_head)?;
-        self.owes_head = false;
         let wants_titles = self.reply.wants_titles == Some(true);
+        // Sources declare what they like.
+        if wants_titles && matches!(stream.buffer.told(), Told::Undecided) {
+            return None;
+        }
+        self.owes_head = false;
         self.icy = IcyPosition::begin(wants_titles && carries_titles(&stream.buffer));
         let is_chunked = matches!(self.framing, Outgoing::Chunked(_));
         Some(viewer_head(media_type, is_chunked, stream, &self.reply))
@@ -463,16 +467,9 @@ fn is_media(icy: Option<IcyPosition>, chunk: &ChunkWriter) -> bool {
     icy.is_none_or(|icy| icy.media(bytes).0 == bytes)
 }
 
-/// Returns whether players know titles within a stream's media. A format that is not known yet may
-/// be what the source declares.
+/// Returns whether players know titles within a stream's media.
 fn carries_titles(buffer: &StreamBuffer<ConnectionId>) -> bool {
-    match buffer.told() {
-        Told::Known(format) => matches!(format, Format::Mp3 | Format::Aac),
-        Told::Undecided | Told::Unknown => matches!(
-            buffer.media_type(),
-            Some("audio/mpeg" | "audio/mp3" | "audio/aac" | "audio/aacp")
-        ),
-    }
+    matches!(buffer.told(), Told::Known(Format::Mp3 | Format::Aac))
 }
 
 /// Returns whether a viewer's body is chunked. Only then may another request follow.

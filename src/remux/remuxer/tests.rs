@@ -2,6 +2,7 @@
 
 use super::super::medium::{Codec, Shape, Time, UNIT_WORK, Unit};
 use super::super::nal::Pictures;
+use super::super::probe;
 use super::super::sample_queue::{SampleQueue, Times};
 use super::super::write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT};
 use super::*;
@@ -350,6 +351,20 @@ fn a_unit_has_few_parameter_sets() {
         let done = pictures.unit(&unit, &mut scratch);
         assert_eq!(done.is_ok(), is_sound, "{sets}");
     }
+}
+
+/// list-streams reads the beginning of each stream.
+#[test]
+fn the_search_for_tracks_is_bounded_by_its_work() {
+    let stream = laced(0x04, &[0, 0, 0, 1, 0x65].repeat(256));
+    let mut pieces = stream.chunks(4096).cycle();
+    let mut bytes = 0;
+    let (_, may_show_more) = probe::tracks(Format::Matroska, &[], || {
+        let piece = pieces.next().expect("without end");
+        bytes += piece.len();
+        piece
+    });
+    assert!(!may_show_more && bytes <= 64 * 1024, "{bytes}");
 }
 
 /// Elements without units are work, too.

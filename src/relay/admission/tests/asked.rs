@@ -699,6 +699,13 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
             assert_eq!(status(seen), here, "{name:?} {session_state:?}");
         }
     }
+    // Without a table of its own.
+    let open = Table::new(&[origin, "--origin-tokens"]);
+    let seen = standings.each_ref().map(|session_state| {
+        let name = session("none");
+        status(open.gate().see(None, &name, &name, session_state))
+    });
+    assert_eq!(seen, [0, 0, 403, 0, 0]);
     let words = |table: &Table, name: &str| {
         let own = session_state(true, false, false);
         let verdict = table.gate().see(None, &session(name), &session(name), &own);

@@ -82,6 +82,25 @@ fn split(mut body: &[u8]) -> (Vec<u8>, Vec<(usize, String)>) {
     (media, titles)
 }
 
+/// Sources declare their media in many ways.
+#[test]
+fn a_listener_that_waits_gets_titles_whatever_the_source_declares() {
+    for (media_type, media, has_titles) in [
+        ("Audio/MPEG; charset=utf-8", MP3, true),
+        ("audio/x-aac", AAC, true),
+        ("audio/mpeg", &b"OggS is no frame of MP3"[..], false),
+    ] {
+        let mut stage = stage(&["--wait=60"]);
+        let listener = listen(&mut stage, "1.1", "Icy-MetaData: 1\r\n");
+        let source = publish(&mut stage, media_type);
+        let (begin, rest) = media.split_at(2);
+        stage.send(source, begin);
+        stage.send(source, &rest.repeat(20_000 / rest.len() + 1));
+        let (head, _) = response(&stage, listener);
+        assert_eq!(head.contains("icy-metaint: 16000"), has_titles, "{head}");
+    }
+}
+
 /// Media bytes between two blocks.
 const INTERVAL: u16 = 16_000;
 
