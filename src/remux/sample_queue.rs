@@ -16,9 +16,9 @@ pub(super) struct SampleQueue {
     clocks: Vec<TrackClock>,
     /// Whether the tracks differ from the newest event.
     has_changed: bool,
-    /// Number of changes. A hostile source changes a setup with every unit.
-    changes: u64,
-    /// Bytes of all units. They bound the number of changes.
+    /// Cost of all changes of the tracks, in bytes. A hostile source changes them with every unit.
+    change_bytes: u64,
+    /// Bytes of all units. They bound the cost of changes.
     unit_bytes: u64,
     /// Nanoseconds by which the newest clock is moved.
     shift: i64,
@@ -58,12 +58,15 @@ const SEAM: i64 = Time::SECOND / 25;
 pub(super) const START_MAX: i64 = 20 * Time::SECOND;
 /// Longest setup, with parameter sets.
 pub(super) const SETUP_BYTES_MAX: usize = 4096;
-const CHANGES_FREE: u64 = 256;
-const BYTES_PER_CHANGE: u64 = 256;
+/// Cost of changes in bytes, beyond the bytes of the units.
+const CHANGE_BYTES_FREE: u64 = 256 * 1024;
+/// Cost of a change of a track in bytes, besides its setup.
+const CHANGE_BYTES: u64 = 256;
 
 impl SampleQueue {
     /// Begins the source again, perhaps with other tracks. Returns the old tracks.
     pub fn clear(&mut self) -> Vec<Track> {
+        self.count_change();
         // Tracks that have changed since the newest event were never passed on.
         if !self.has_changed {
             self.last_tracks = self.tracks.clone();
@@ -100,20 +103,18 @@ impl SampleQueue {
     pub fn replace(&mut self, index: usize, track: Track) -> Option<usize> {
         *self.tracks.get_mut(index)? = track;
         self.has_changed = true;
-        self.changes += 1;
+        self.change_bytes += CHANGE_BYTES;
         Some(index)
     }
 
     /// Sets a track up, if its setup is new or has changed.
     pub fn set_up(&mut self, index: usize, setup: &[u8], shape: Shape) -> Result<(), MediaError> {
+        // The caller has made a setup, whether it differs or not.
+        self.change_bytes += CHANGE_BYTES;
+        self.check_changes()?;
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
-        // The caller has made a setup, whether it differs or not.
-        self.changes += 1;
-        if self.changes > CHANGES_FREE + self.unit_bytes / BYTES_PER_CHANGE {
-            return Err(MediaError("a codec's setup changes too often"));
-        }
         if setup.len() > SETUP_BYTES_MAX {
             return Err(MediaError("a codec's setup is longer than 4096 bytes"));
         }
@@ -129,10 +130,29 @@ impl SampleQueue {
     /// Passes on the tracks, if they differ from the newest event.
     pub fn emit_tracks(&mut self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         let last_tracks = std::mem::take(&mut self.last_tracks);
-        match std::mem::take(&mut self.has_changed) && last_tracks != self.tracks {
+        let has_changed = std::mem::take(&mut self.has_changed) && last_tracks != self.tracks;
+        if has_changed {
+            self.count_change();
+        }
+        self.check_changes()?;
+        match has_changed {
             true => sink(ReaderEvent::Tracks(&self.tracks)),
             false => Ok(()),
         }
+    }
+
+    fn check_changes(&self) -> Result<(), MediaError> {
+        match self.change_bytes > CHANGE_BYTES_FREE + self.unit_bytes {
+            true => Err(MediaError("its tracks or their setups change too often")),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts the cost of a change of all tracks: they are copied, with their setups.
+    fn count_change(&mut self) {
+        let setups = self.tracks.iter().map(|track| track.setup.as_ref());
+        let bytes = setups.map(|setup| CHANGE_BYTES + setup.map_or(0, |setup| setup.len() as u64));
+        self.change_bytes += bytes.sum::<u64>();
     }
 
     /// Passes on a unit. Leaves out empty units, and units of a track without a setup.
@@ -144,6 +164,7 @@ impl SampleQueue {
         bytes: &[u8],
         sink: &mut Sink<'_>,
     ) -> Result<(), MediaError> {
+        self.check_changes()?;
         let track = self.tracks.get(index);
         if bytes.is_empty() || track.is_none_or(|track| track.setup.is_none()) {
             return Ok(());
