@@ -625,7 +625,11 @@ fn a_held_stream_goes_on_behind_a_seam() {
 fn a_group_longer_than_a_segment_is_told_of_once() {
     for (kind, segments, says) in [
         (Kind::Ts, 15, "HLS segments end between key frames"),
-        (Kind::Mp4, 6, "a fragment of MP4 lasts 12 s, and an HLS segment at most 2 s"),
+        (
+            Kind::Mp4,
+            6,
+            "a fragment of MP4 lasts 12 s, and an HLS segment at most 2 s",
+        ),
     ] {
         let server = Server::gated(&[]);
         let mut encoder = Encoder::new(kind);

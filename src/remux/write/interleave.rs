@@ -134,8 +134,8 @@ impl Interleave {
         let (announced, newest) = (self.announced, self.newest);
         let is_announced = |place: usize| announced >> place & 1 == 1;
         let mut queues = self.queues.iter_mut().enumerate();
-        let may_go = is_full
-            || queues.all(|(place, queue)| queue.lets(decode, newest, is_announced(place)));
+        let may_go =
+            is_full || queues.all(|(place, queue)| queue.lets(decode, newest, is_announced(place)));
         if may_go { self.take(first) } else { None }
     }
 
