@@ -104,6 +104,8 @@ impl Cutter {
         fn attendance(&self) -> Duration;
         fn take_grown(&mut self) -> bool;
         fn cuts_in_groups(&self) -> u64;
+        fn longest_fragment(&self) -> u64;
+        fn target(&self) -> Duration;
         fn held_bytes(&self) -> usize;
         fn check(&self);
     }

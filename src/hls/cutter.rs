@@ -618,9 +618,14 @@ impl Cutter {
         self.end.is_some()
     }
 
-    /// Returns how often a segment ended within a group of pictures.
+    /// Returns how often a segment ended within a group of pictures, or a fragment was left out.
     pub fn cuts_in_groups(&self) -> u64 {
         self.cuts_in_groups
+    }
+
+    /// Returns the rounded duration of the longest fragment of MP4 in seconds.
+    pub fn longest_fragment(&self) -> u64 {
+        seconds(self.longest[0]).into()
     }
 
     /// Returns the target duration.

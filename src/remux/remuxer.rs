@@ -89,13 +89,9 @@ impl Remuxer {
     /// cannot be read. A longer unit is an error. Units that wait for other tracks have at most
     /// `unit_bytes_max` bytes together, and so has a fragment.
     pub fn new(from: Format, to: Target, unit_bytes_max: usize) -> Option<Remuxer> {
-        let mut pipeline = Pipeline::new(to, unit_bytes_max);
-        if from == Format::Flv {
-            pipeline.interleave.wait_shortly();
-        }
         Some(Remuxer {
             reader: Reader::new(from, unit_bytes_max)?,
-            pipeline,
+            pipeline: Pipeline::new(to, unit_bytes_max),
             unit_bytes_max,
             unread: 0,
             error: None,

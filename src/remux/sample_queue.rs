@@ -16,9 +16,9 @@ pub(super) struct SampleQueue {
     clocks: Vec<TrackClock>,
     /// Whether the tracks differ from the newest event.
     has_changed: bool,
-    /// What changes cost: [`CHANGE_COST`] each, at most [`SPENT_MAX`]. Each byte of a unit takes 1 off.
-    /// A hostile source changes a setup with every unit.
-    spent: usize,
+    /// Cost of changes of the tracks, in bytes: at most [`CHANGE_BYTES_MAX`]. Each byte of a unit takes
+    /// 1 off. A hostile source changes the tracks with every unit.
+    change_bytes: usize,
     /// Nanoseconds by which the newest clock is moved.
     shift: i64,
     /// Newest time on that clock.
@@ -57,12 +57,15 @@ const SEAM: i64 = Time::SECOND / 25;
 pub(super) const START_MAX: i64 = 20 * Time::SECOND;
 /// Longest setup, with parameter sets.
 pub(super) const SETUP_BYTES_MAX: usize = 4096;
-const SPENT_MAX: usize = 64 * 1024;
-const CHANGE_COST: usize = 256;
+/// Most cost of changes that units have not paid for, however many units came before.
+const CHANGE_BYTES_MAX: usize = 256 * 1024;
+/// Cost of a change of a track in bytes, besides its setup.
+const CHANGE_BYTES: usize = 256;
 
 impl SampleQueue {
     /// Begins the source again, perhaps with other tracks. Returns the old tracks.
     pub fn clear(&mut self) -> Vec<Track> {
+        self.count_change();
         // Tracks that have changed since the newest event were never passed on.
         if !self.has_changed {
             self.last_tracks = self.tracks.clone();
@@ -99,20 +102,18 @@ impl SampleQueue {
     pub fn replace(&mut self, index: usize, track: Track) -> Option<usize> {
         *self.tracks.get_mut(index)? = track;
         self.has_changed = true;
-        self.spent += CHANGE_COST;
+        self.change_bytes += CHANGE_BYTES;
         Some(index)
     }
 
     /// Sets a track up, if its setup is new or has changed.
     pub fn set_up(&mut self, index: usize, setup: &[u8], shape: Shape) -> Result<(), MediaError> {
+        // The caller has made a setup, whether it differs or not.
+        self.change_bytes += CHANGE_BYTES;
+        self.check_changes()?;
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
-        // The caller has made a setup, whether it differs or not.
-        self.spent += CHANGE_COST;
-        if self.spent > SPENT_MAX {
-            return Err(MediaError("a codec's setup changes too often"));
-        }
         if setup.len() > SETUP_BYTES_MAX {
             return Err(MediaError("a codec's setup is longer than 4096 bytes"));
         }
@@ -128,10 +129,29 @@ impl SampleQueue {
     /// Passes on the tracks, if they differ from the newest event.
     pub fn emit_tracks(&mut self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         let last_tracks = std::mem::take(&mut self.last_tracks);
-        match std::mem::take(&mut self.has_changed) && last_tracks != self.tracks {
+        let has_changed = std::mem::take(&mut self.has_changed) && last_tracks != self.tracks;
+        if has_changed {
+            self.count_change();
+        }
+        self.check_changes()?;
+        match has_changed {
             true => sink(ReaderEvent::Tracks(&self.tracks)),
             false => Ok(()),
         }
+    }
+
+    fn check_changes(&self) -> Result<(), MediaError> {
+        match self.change_bytes > CHANGE_BYTES_MAX {
+            true => Err(MediaError("its tracks or their setups change too often")),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts the cost of a change of all tracks: they are copied, with their setups.
+    fn count_change(&mut self) {
+        let setups = self.tracks.iter().map(|track| track.setup.as_ref());
+        let bytes = setups.map(|setup| CHANGE_BYTES + setup.map_or(0, |setup| setup.len()));
+        self.change_bytes += bytes.sum::<usize>();
     }
 
     /// Passes on a unit. Leaves out empty units, and units of a track without a setup.
@@ -143,12 +163,13 @@ impl SampleQueue {
         bytes: &[u8],
         sink: &mut Sink<'_>,
     ) -> Result<(), MediaError> {
+        self.check_changes()?;
         let track = self.tracks.get(index);
         if bytes.is_empty() || track.is_none_or(|track| track.setup.is_none()) {
             return Ok(());
         }
         self.emit_tracks(sink)?;
-        self.spent = self.spent.saturating_sub(bytes.len());
+        self.change_bytes = self.change_bytes.saturating_sub(bytes.len());
         let Some((decode, present)) = self.place(index, times) else {
             return Ok(());
         };

@@ -17,6 +17,8 @@ pub enum Notice {
     LetGo(Format),
     /// A group of pictures lasts longer than a segment may.
     LongGroup,
+    /// A fragment of MP4 lasts longer than a segment may. Both durations are in seconds.
+    LongFragment { fragment: u64, segment: u64 },
 }
 
 impl<C: Copy> StreamBuffer<C> {
@@ -37,12 +39,15 @@ impl<C: Copy> StreamBuffer<C> {
                 Notice::NoJoin
             });
         }
-        let is_long = self
-            .cutter
-            .as_ref()
-            .is_some_and(|cutter| cutter.cuts_in_groups() > 0);
-        if is_long && !std::mem::replace(&mut self.told_of_long_group, true) {
-            return Some(Notice::LongGroup);
+        if let Some(cutter) = &self.cutter
+            && cutter.cuts_in_groups() > 0
+            && !std::mem::replace(&mut self.told_of_long_group, true)
+        {
+            let (fragment, segment) = (cutter.longest_fragment(), cutter.target().as_secs());
+            return Some(match fragment > segment {
+                true => Notice::LongFragment { fragment, segment },
+                false => Notice::LongGroup,
+            });
         }
         let let_go = self
             .points

@@ -104,6 +104,20 @@ fn mpegts() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
         (
+            "TS, maps that name other streams each time",
+            fill(ts_pat_on(0x101, 1), |round, out| {
+                let maps = (round * 40..).take(40).flat_map(|map| ts_pmt_anew(map, 16));
+                out.extend(ts_packets(0x101, &maps.collect::<Vec<_>>()));
+            }),
+        ),
+        (
+            "TS, maps of one stream that is another each time",
+            fill(ts_pat_on(0x101, 1), |round, out| {
+                let maps = (round * 40..).take(40).flat_map(|map| ts_pmt_anew(map, 1));
+                out.extend(ts_packets(0x101, &maps.collect::<Vec<_>>()));
+            }),
+        ),
+        (
             "TS that is out of step at each packet",
             fill(ts_pat(1, 1).repeat(3), |_, out| {
                 out.extend([0x47; 376]);
@@ -161,6 +175,14 @@ fn ts_pmt(number: u16, version: usize, streams: usize) -> Vec<u8> {
     let streams = [0x1b, 0xe5, 0, 0xf0, 0].repeat(streams);
     let body = [&[0xe0, version as u8, 0xf0, 0], &streams[..]].concat();
     ts_section(2, number, version, &body)
+}
+
+/// Returns a map of `count` streams. The map before it has none of them.
+fn ts_pmt_anew(number: usize, count: u8) -> Vec<u8> {
+    let of = |stream| [0x1b, 0xe2 + (number % 16) as u8, stream, 0xf0, 0];
+    let streams: Vec<u8> = (0..count).flat_map(of).collect();
+    let body = [&[0xe0, number as u8, 0xf0, 0], &streams[..]].concat();
+    ts_section(2, 1, number, &body)
 }
 
 fn ts_key_frame(pid: u16) -> Vec<u8> {

@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use tollgate::format::{Finding, Scanner};
+use tollgate::remux::{Remuxer, Target};
+
 use super::counted::assert_bounded;
 use super::hall::Hall;
 use super::media;
@@ -16,8 +19,8 @@ const TS: &[u8] = include_bytes!("../media/h264.ts");
 /// So many bytes of each.
 const BYTES: usize = 1 << 19;
 /// Over its life, in both containers, with playlists, for a byte that comes.
-const ALLOCATED_PER_BYTE: u64 = 32;
-const ALLOCATED_ONCE: u64 = 20 << 20;
+const ALLOCATED_PER_BYTE: u64 = 16;
+const ALLOCATED_ONCE: u64 = 2 << 20;
 
 fn fill(mut bytes: Vec<u8>, mut round: impl FnMut(u32, &mut Vec<u8>)) -> Vec<u8> {
     let mut number = 0;
@@ -284,6 +287,43 @@ fn who_publishes_what_costs_most_holds_what_is_counted() {
             );
             hall.leave_all();
             hall.turns(3, Duration::from_millis(5));
+        }
+    }
+}
+
+/// Once, for a remuxer: what changes of tracks may take beyond the media, and its buffers.
+const REMUXER_ALLOCATED_ONCE: u64 = 1 << 20;
+const REMUXER_ALLOCATED_PER_BYTE: u64 = 8;
+
+#[test]
+fn a_remuxer_allocates_at_most_eight_bytes_for_a_byte() {
+    for (name, source) in sources() {
+        let mut format = None;
+        Scanner::new().feed(&source, &mut |finding, _| {
+            if let Finding::Format(known) = finding {
+                format = Some(known);
+            }
+        });
+        let Some(format) = format else { continue };
+        for to in Target::ALL {
+            let mut remuxer = Remuxer::new(format, to, 256 << 10).expect("a container");
+            let (mut out, mut read, mut saved) = (Vec::with_capacity(4 << 20), 0, 256 << 10);
+            let before = meter::allocated();
+            for piece in source.chunks(16 << 10) {
+                out.clear();
+                let mut work_left = saved + 32 * piece.len();
+                let fed = meter::counted(|| remuxer.feed(piece, &mut work_left, &mut out));
+                saved = work_left.min(256 << 10);
+                read += piece.len() as u64;
+                if fed.is_err() {
+                    break;
+                }
+            }
+            let cost = meter::allocated() - before;
+            assert!(
+                cost <= REMUXER_ALLOCATED_PER_BYTE * read + REMUXER_ALLOCATED_ONCE,
+                "{name} to {to:?}: {read} bytes cost {cost}"
+            );
         }
     }
 }

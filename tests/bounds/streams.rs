@@ -73,6 +73,35 @@ fn a_search_for_tracks_is_bounded() {
     hall.turn(Duration::ZERO);
 }
 
+/// The sum for operators has a term for what `list-streams?history=1` shows. After an hour it does
+/// not grow.
+#[test]
+fn an_hour_of_history_is_bounded() {
+    const STREAMS: usize = 20;
+    let mut hall = Hall::new(&["--body-rate=0"]);
+    let put = |number| {
+        format!("PUT /stream/{number} HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n")
+    };
+    let publish = |number| hall.connect(HOST, usize::MAX, put(number).as_bytes());
+    let sources: Vec<_> = (0..STREAMS).map(publish).collect();
+    let mut run = |samples: usize| {
+        for _ in 0..samples {
+            for source in &sources {
+                hall.send(*source, b"x");
+            }
+            hall.turn(Duration::from_secs(10));
+        }
+        meter::held()
+    };
+    let before = run(2);
+    let hour = run(400);
+    let each = (hour - before) / STREAMS;
+    assert!((360 * 12..=12 << 10).contains(&each), "{each}");
+    assert!(run(400) <= hour);
+    hall.leave_all();
+    hall.turn(Duration::ZERO);
+}
+
 /// What a call does to a session does not grow with its streams that drain: they have nothing for
 /// UDP clients.
 #[test]

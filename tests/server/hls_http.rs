@@ -623,15 +623,31 @@ fn a_held_stream_goes_on_behind_a_seam() {
 
 #[test]
 fn a_group_longer_than_a_segment_is_told_of_once() {
-    let server = Server::gated(&[]);
-    let mut encoder = Encoder::new(Kind::Ts);
-    let (mut source, _) = source_of(&server, &mut encoder, 9.0);
-    encoder.group = 12.0;
-    source.send(&encoder.run(40.0));
-    await_segments(&server, 15);
-    let told = server.await_line(&["event=group-longer-than-segment"]);
-    let lines = server.stderr();
-    assert_eq!(lines.iter().filter(|line| **line == told).count(), 1);
+    for (kind, segments, says) in [
+        (Kind::Ts, 15, "HLS segments end between key frames"),
+        (
+            Kind::Mp4,
+            6,
+            "a fragment of MP4 lasts 12 s, and an HLS segment at most 2 s",
+        ),
+    ] {
+        let server = Server::gated(&[]);
+        let mut encoder = Encoder::new(kind);
+        let (mut source, _) = source_of(&server, &mut encoder, 9.0);
+        await_segments(&server, 3);
+        encoder.group = 12.0;
+        if kind == Kind::Mp4 {
+            encoder.fragment_seconds = 12.0;
+        }
+        source.send(&encoder.run(40.0));
+        encoder.group = 2.0;
+        encoder.fragment_seconds = 0.5;
+        source.send(&encoder.run(9.0));
+        await_segments(&server, segments);
+        let told = server.await_line(&["event=group-longer-than-segment", says]);
+        let lines = server.stderr();
+        assert_eq!(lines.iter().filter(|line| **line == told).count(), 1);
+    }
 }
 
 #[test]

@@ -6,6 +6,10 @@
 //! front. That packet has no payload and the counter before. The packets between the two stay as
 //! they are.
 //!
+//! In front of H.265 the extra packet has a NAL unit that ends the sequence. Without it, a decoder
+//! counts the pictures of an open group on from the previous source, and loses some of both (Rec.
+//! ITU-T H.265 section 8.3.1).
+//!
 //! A seam takes two bits for each PID: 2 KiB.
 
 use super::super::mpegts::{PACKET_BYTES, Packet, SYNC_BYTE};
@@ -31,6 +35,8 @@ struct Pids(
 const NULL_PID: u16 = 0x1fff;
 /// The flag that marks a jump.
 const DISCONTINUITY: u8 = 0x80;
+/// A PES packet of video without times: the end of a sequence of H.265.
+const END_OF_SEQUENCE: [u8; 15] = *b"\0\0\x01\xe0\0\x09\x80\0\0\0\0\0\x01\x48\x01";
 /// The byte that fills up a packet.
 const STUFFING: u8 = 0xff;
 
@@ -62,14 +68,18 @@ impl Seam {
                 .into_iter()
                 .for_each(&mut hand_on);
         };
+        let payload = match jumps && begins_h265(packet) {
+            true => &END_OF_SEQUENCE[..],
+            false => &[],
+        };
+        let mut marked = *packet.bytes();
         if packet.has_flags() {
-            let mut marked = *packet.bytes();
             marked[5] |= DISCONTINUITY;
-            hand_on_as(&marked);
-        } else {
-            hand_on_as(&mark(pid, packet.counter_before()));
-            hand_on_as(packet.bytes());
         }
+        if !packet.has_flags() || !payload.is_empty() {
+            hand_on_as(&mark(pid, packet.counter_before(), payload));
+        }
+        hand_on_as(&marked);
     }
 }
 
@@ -86,12 +96,33 @@ impl Pids {
     }
 }
 
-/// Returns a packet that only says that the next packet of its PID jumps.
-fn mark(pid: u16, counter: u8) -> [u8; PACKET_BYTES] {
+/// Returns whether a picture of H.265 begins in a packet: with its delimiter or parameter sets.
+fn begins_h265(packet: Packet<'_>) -> bool {
+    let [0, 0, 1, 0xe0..=0xef, _, _, _, _, length, rest @ ..] = packet.payload() else {
+        return false;
+    };
+    let content = rest.get(usize::from(*length)..).unwrap_or(&[]);
+    let content = content.strip_prefix(&[0]).unwrap_or(content);
+    packet.unit_starts()
+        && matches!(
+            content,
+            [0, 1, 0x40 | 0x46, 1, ..] | [0, 0, 1, 0x40 | 0x46, 1, ..]
+        )
+}
+
+/// Returns a packet that says that its PID jumps here. It begins a PES packet if it has a payload.
+fn mark(pid: u16, counter: u8, payload: &[u8]) -> [u8; PACKET_BYTES] {
     let [high, low] = pid.to_be_bytes();
     let mut packet = [STUFFING; PACKET_BYTES];
-    let rest = (PACKET_BYTES - 5) as u8;
-    packet[..6].copy_from_slice(&[SYNC_BYTE, high, low, 0x20 | counter, rest, DISCONTINUITY]);
+    let begin = PACKET_BYTES - payload.len();
+    let (start, has_payload) = match payload.is_empty() {
+        true => (0, 0),
+        false => (0x40, 0x10),
+    };
+    let control = 0x20 | has_payload | counter;
+    let rest = (begin - 5) as u8;
+    packet[..6].copy_from_slice(&[SYNC_BYTE, start | high, low, control, rest, DISCONTINUITY]);
+    packet[begin..].copy_from_slice(payload);
     packet
 }
 
@@ -183,6 +214,44 @@ mod tests {
         let first = pids().flat_map(|pid| [(pid, 15, false, true), (pid, 0, true, false)]);
         let again = pids().map(|pid| (pid, 0, true, false));
         assert!(passed.into_iter().eq(first.chain(again)));
+    }
+
+    /// Tried with ffmpeg: it says "Duplicate POC in a sequence" of an open group without this.
+    #[test]
+    fn h265_begins_behind_the_end_of_a_sequence() {
+        let delimiter = b"\0\0\x01\xe0\0\0\x80\x80\x05\x21\0\x01\0\x01\0\0\0\x01\x46\x01\x50";
+        let sets = b"\0\0\x01\xe3\0\0\x80\0\0\0\0\x01\x40\x01\x0c";
+        let h264 = b"\0\0\x01\xe0\0\0\x80\0\0\0\0\0\x01\x09\xf0";
+        for (content, ends) in [(&delimiter[..], true), (sets, true), (h264, false)] {
+            for flags in [None, Some(0x40)] {
+                let mut key = packet(0x100, 5, flags);
+                key[1] |= 0x40;
+                let begin = if flags.is_some() { 12 } else { 4 };
+                key[begin..begin + content.len()].copy_from_slice(content);
+                let (mut seam, mut out) = (Seam::default(), Vec::new());
+                for _ in 0..2 {
+                    let whole = Packet::within(&key, 0).expect("a sync byte");
+                    seam.pass(whole, |packet| out.extend_from_slice(packet.whole()));
+                }
+                if flags.is_some() {
+                    key[5] |= DISCONTINUITY;
+                }
+                let at = if ends || flags.is_none() {
+                    PACKET_BYTES
+                } else {
+                    0
+                };
+                assert_eq!(out[at..at + PACKET_BYTES], key);
+                assert_eq!(out.len(), at + 2 * PACKET_BYTES);
+                let front = Packet::within(&out, 0).expect("a sync byte");
+                let is_end = front.payload() == END_OF_SEQUENCE && front.unit_starts();
+                assert_eq!(is_end, ends, "{content:?}");
+                assert!(front.is_discontinuous());
+                if ends {
+                    assert_eq!((front.bytes()[3], front.bytes()[4]), (0x34, 168));
+                }
+            }
+        }
     }
 
     #[test]

@@ -278,6 +278,7 @@ fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
         Notice::LargeGroup => ctx.log(Level::Warn, format_args!("event=group-larger-than-buffer session={session} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
         Notice::NoJoin => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"there is no place where decoding can begin: viewers get the header and the newest bytes\"")),
         Notice::LongGroup => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={session} detail=\"HLS segments end between key frames, where players cannot begin; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\"")),
+        Notice::LongFragment { fragment, segment } => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={session} detail=\"a fragment of MP4 lasts {fragment} s, and an HLS segment at most {segment} s: HLS leaves it out; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\"")),
         Notice::NeedsFirstByte => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"the fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
         Notice::LetGo(format) => ctx.log(Level::Warn, format_args!(
             "event=format-let-go session={session} format={} detail=\"the stream breaks its container's rules, or its header is too large: viewers begin at the newest byte\"",

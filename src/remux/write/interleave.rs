@@ -42,8 +42,6 @@ pub struct Interleave {
     newest: i64,
     /// Tracks whose units are announced: see [`ReaderEvent::Announced`](super::super::ReaderEvent).
     announced: u16,
-    /// Longest wait for the first unit of a track.
-    first_patience: i64,
 }
 
 /// Units of a track that wait.
@@ -61,10 +59,9 @@ struct TrackQueue {
 const MILLISECOND: i64 = 1_000_000;
 /// Time that the others wait beyond the lag of a track.
 const GRACE: i64 = 200 * MILLISECOND;
-/// Time that the others wait for the first unit of a track. Joins wait for video as long.
-const FIRST_PATIENCE: i64 = 4_000 * MILLISECOND;
-/// The same if the source is in the order of time and promises tracks that need not come.
-const SHORT_PATIENCE: i64 = 1_000 * MILLISECOND;
+/// Time that the others wait for the first unit of a track. The header of FLV may name a track that
+/// never comes.
+const FIRST_PATIENCE: i64 = 2_000 * MILLISECOND;
 /// Longest lag. A track further back has another clock, and nothing waits for it.
 const BEHIND_MAX: i64 = 10_000 * MILLISECOND;
 /// A 600th part of a lag is forgotten every second. Within the ten seconds of the longest lag that
@@ -79,15 +76,8 @@ impl Interleave {
         Interleave {
             bytes_max,
             newest: i64::MIN,
-            first_patience: FIRST_PATIENCE,
             ..Interleave::default()
         }
-    }
-
-    /// Makes the others wait only shortly for the first unit of a track, as in FLV: its tags are in
-    /// the order of time, and many encoders promise sound that they do not have.
-    pub fn wait_shortly(&mut self) {
-        self.first_patience = SHORT_PATIENCE;
     }
 
     /// Sets the number of tracks. If tracks disappear or are replaced, no unit may wait.
@@ -141,12 +131,11 @@ impl Interleave {
         let first = self.first()?;
         let decode = self.queues[first].waiting.front()?.decode;
         let is_full = self.bytes > self.bytes_max || self.units > UNITS_MAX;
-        let (announced, newest, patience) = (self.announced, self.newest, self.first_patience);
+        let (announced, newest) = (self.announced, self.newest);
         let is_announced = |place: usize| announced >> place & 1 == 1;
         let mut queues = self.queues.iter_mut().enumerate();
-        let may_go = is_full
-            || queues
-                .all(|(place, queue)| queue.lets(decode, newest, patience, is_announced(place)));
+        let may_go =
+            is_full || queues.all(|(place, queue)| queue.lets(decode, newest, is_announced(place)));
         if may_go { self.take(first) } else { None }
     }
 
@@ -183,9 +172,8 @@ impl Interleave {
 
 impl TrackQueue {
     /// Returns whether a unit of this time need not wait for the track. After one wait in vain the
-    /// others do not wait for it again: their output is not any later from then on. `first` is the
-    /// longest wait for its first unit.
-    fn lets(&mut self, decode: i64, newest: i64, first: i64, is_announced: bool) -> bool {
+    /// others do not wait for it again: their output is not any later from then on.
+    fn lets(&mut self, decode: i64, newest: i64, is_announced: bool) -> bool {
         let has_come = self.newest.is_some_and(|own| own >= decode);
         if has_come || !self.waiting.is_empty() {
             return true;
@@ -194,7 +182,7 @@ impl TrackQueue {
             return !is_announced;
         }
         let patience = match self.newest {
-            None => first,
+            None => FIRST_PATIENCE,
             Some(_) => self.behind + GRACE,
         };
         self.is_missing = decode.saturating_add(patience) <= newest;
