@@ -343,6 +343,15 @@ impl Client {
         self.handed
     }
 
+    /// The server reads what it has been handed later: it has read many heads in this turn, or has
+    /// taken over within this one.
+    pub fn is_kept_waiting(&mut self) {
+        let tracks = self.requests.iter_mut();
+        tracks
+            .filter_map(|asking| asking.track.as_mut())
+            .for_each(Track::is_kept_waiting);
+    }
+
     /// So many more of its bytes have been handed to the server.
     pub fn handed(&mut self, bytes: usize, knowledge: &mut Knowledge) {
         self.handed += bytes;

@@ -628,6 +628,7 @@ impl World {
             by_id: &self.by_id,
             knowledge: &mut self.knowledge,
             buffer: Vec::new(),
+            read_last: 0,
         };
         let is_short = !self.is_compared && self.chance.percent(10);
         let share = Share {
@@ -1097,6 +1098,8 @@ struct Ends<'a> {
     by_id: &'a BTreeMap<ConnectionId, usize>,
     knowledge: &'a mut Knowledge,
     buffer: Vec<u8>,
+    /// Whose bytes were handed to the server last.
+    read_last: usize,
 }
 
 impl Inputs for Ends<'_> {
@@ -1112,6 +1115,7 @@ impl Inputs for Ends<'_> {
         let incoming = client.wire.read(bytes_max, &mut self.buffer);
         if let Incoming::Bytes(bytes) = incoming {
             client.handed(bytes, self.knowledge);
+            self.read_last = *index;
         }
         incoming
     }
@@ -1122,5 +1126,8 @@ impl Inputs for Ends<'_> {
 
     fn heard(&mut self, relay: &Relay) {
         relay.check();
+        if relay.has_ahead() {
+            self.clients[self.read_last].is_kept_waiting();
+        }
     }
 }
