@@ -374,7 +374,10 @@ impl Remuxer {
                 && state.written.len() <= 2 * TRACKS_MAX
                 && state.counters.len() <= TRACKS_MAX
                 && state.setups.len() <= TRACKS_MAX
-                && state.setups.values().all(|setup| setup.len() <= SETUP_BYTES_MAX),
+                && state
+                    .setups
+                    .values()
+                    .all(|setup| setup.len() <= SETUP_BYTES_MAX),
             || "times out of all reason in a remuxed stream".to_owned(),
         )?;
         self.pipeline.timeline = Timeline::resume(state.shift, state.newest);

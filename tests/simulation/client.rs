@@ -343,8 +343,8 @@ impl Client {
         self.handed
     }
 
-    /// The server reads what it has been handed later: it has read many heads in this turn, or has
-    /// taken over within this one.
+    /// The server may read its requests later than it was handed them: after many heads in this turn,
+    /// after the end of a list, or in another core, which has taken over.
     pub fn is_kept_waiting(&mut self) {
         let tracks = self.requests.iter_mut();
         tracks

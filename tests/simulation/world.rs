@@ -463,6 +463,7 @@ impl World {
         self.relay.check();
         self.hand_over_within();
         self.write();
+        note_who_waits(&self.relay, &mut self.clients);
         self.send();
         self.act();
         self.hand_over_behind();
@@ -628,7 +629,6 @@ impl World {
             by_id: &self.by_id,
             knowledge: &mut self.knowledge,
             buffer: Vec::new(),
-            read_last: 0,
         };
         let is_short = !self.is_compared && self.chance.percent(10);
         let share = Share {
@@ -1092,14 +1092,19 @@ impl World {
     }
 }
 
+/// Requests that the server reads later are not served at once.
+fn note_who_waits(relay: &Relay, clients: &mut [Client]) {
+    if relay.has_ahead() {
+        clients.iter_mut().for_each(Client::is_kept_waiting);
+    }
+}
+
 /// The server's ends of all connections.
 struct Ends<'a> {
     clients: &'a mut Vec<Client>,
     by_id: &'a BTreeMap<ConnectionId, usize>,
     knowledge: &'a mut Knowledge,
     buffer: Vec<u8>,
-    /// Whose bytes were handed to the server last.
-    read_last: usize,
 }
 
 impl Inputs for Ends<'_> {
@@ -1115,7 +1120,6 @@ impl Inputs for Ends<'_> {
         let incoming = client.wire.read(bytes_max, &mut self.buffer);
         if let Incoming::Bytes(bytes) = incoming {
             client.handed(bytes, self.knowledge);
-            self.read_last = *index;
         }
         incoming
     }
@@ -1126,8 +1130,6 @@ impl Inputs for Ends<'_> {
 
     fn heard(&mut self, relay: &Relay) {
         relay.check();
-        if relay.has_ahead() {
-            self.clients[self.read_last].is_kept_waiting();
-        }
+        note_who_waits(relay, self.clients);
     }
 }
