@@ -6,6 +6,8 @@ mod pes;
 mod pictures;
 mod sound;
 
+use std::collections::BTreeMap;
+
 use super::medium::{Codec, MediaError, ReaderEvent, Time, Track};
 use super::sample_queue::{START_MAX, SampleQueue};
 use crate::format::Unsupported;
@@ -44,6 +46,8 @@ pub(super) struct MpegTs {
     in_step_until: u64,
     /// Buffer for units that cannot be lent as they came.
     scratch: Vec<u8>,
+    /// Setups of pictures that another reader knew, by PID. They count until the map names the PID.
+    pub(super) setups_before: BTreeMap<u64, Vec<u8>>,
 }
 
 /// An elementary stream that is carried. It has the same index in the queue.
@@ -245,7 +249,7 @@ impl MpegTs {
         let before = had_tracks
             .iter()
             .find(|track| known.is_some() && track.number == number);
-        let track = match before {
+        let mut track = match before {
             Some(track) => track.clone(),
             None => Track {
                 number,
@@ -255,14 +259,19 @@ impl MpegTs {
                 shape: named.shape(),
             },
         };
-        if self.queue.add(track).is_none() {
-            return false;
-        }
-        self.streams.push(match known {
+        let mut stream = match known {
             Some(place) => had.swap_remove(place),
             None => Stream::new(named.pid, codec),
-        });
-        true
+        };
+        let setup_before = self.setups_before.remove(&number);
+        if let (Content::Pictures(pictures), Some(setup)) = (&mut stream.content, setup_before) {
+            pictures.resume(&setup, &mut track);
+        }
+        let is_added = self.queue.add(track).is_some();
+        if is_added {
+            self.streams.push(stream);
+        }
+        is_added
     }
 
     /// Reads a packet of a stream that is carried.
@@ -350,6 +359,11 @@ impl MpegTs {
             + self.streams.capacity() * size_of::<Stream>()
             + streams.sum::<usize>()
             + self.scratch.capacity()
+            + self
+                .setups_before
+                .values()
+                .map(Vec::capacity)
+                .sum::<usize>()
     }
 }
 

@@ -9,8 +9,13 @@
 //! times the input, [`OUT_PER_UNIT`](super::OUT_PER_UNIT) for each unit, and
 //! [`OUT_ONCE`](super::OUT_ONCE).
 
+#[cfg(feature = "handover")]
+use std::collections::BTreeMap;
+
 use super::Reader;
 use super::medium::{MediaError, ReaderEvent, TRACKS_MAX, Time, Track, UNIT_WORK, Unit};
+#[cfg(feature = "handover")]
+use super::sample_queue::SETUP_BYTES_MAX;
 use super::sample_queue::START_MAX;
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
@@ -61,6 +66,10 @@ pub struct RemuxerState {
     counters: Vec<u8>,
     /// Number of the newest fragment of MP4.
     fragments: u32,
+    /// Setups of pictures, by the number of the track. A source may repeat its parameter sets with
+    /// key pictures only.
+    #[serde(default)]
+    setups: BTreeMap<u64, Vec<u8>>,
 }
 
 /// Longest distance, in nanoseconds, of a written unit before the first unwritten one. A longer one
@@ -202,7 +211,7 @@ impl Pipeline {
     fn handle(&mut self, event: ReaderEvent<'_>, out: &mut Vec<u8>) -> Result<(), MediaError> {
         match event {
             ReaderEvent::Tracks(tracks) => self.set_tracks(tracks, out),
-            ReaderEvent::Unit(unit) if !self.begins(&unit) || self.is_written(&unit) => Ok(()),
+            ReaderEvent::Unit(unit) if self.is_written(&unit) || !self.begins(&unit) => Ok(()),
             ReaderEvent::Unit(unit) => {
                 self.interleave.push(&unit);
                 self.pass_on(out)
@@ -260,13 +269,18 @@ impl Pipeline {
         matches!(start, Start::Passed)
     }
 
-    /// Returns whether another process has written this unit.
-    fn is_written(&self, unit: &Unit<'_>) -> bool {
+    /// Returns whether another process has written this unit. Then decoding of its track has begun.
+    fn is_written(&mut self, unit: &Unit<'_>) -> bool {
         let number = self.tracks.get(unit.track).map(|track| track.number);
         let moved = self.timeline.moved(unit.decode.nanoseconds());
         let mut written = self.written.iter();
         let until = written.find(|(track, _)| Some(*track) == number);
-        until.is_some_and(|(_, until)| (until - WRITTEN_AGO_MAX..*until).contains(&moved))
+        let is_written =
+            until.is_some_and(|(_, until)| (until - WRITTEN_AGO_MAX..*until).contains(&moved));
+        if is_written && let Some(start) = self.starts.get_mut(unit.track) {
+            *start = Start::Passed;
+        }
+        is_written
     }
 
     /// Writes the units that need not wait any more.
@@ -340,12 +354,17 @@ impl Remuxer {
             }
         }
         written.truncate(2 * TRACKS_MAX);
+        let setup_of = |track: &Track| {
+            let setup = track.setup.as_ref().filter(|_| track.codec.is_video())?;
+            Some((track.number, setup.to_vec()))
+        };
         RemuxerState {
             shift: shift.saturating_add(self.reader.shift()),
             newest,
             written,
             counters: writer.counters(),
             fragments: writer.fragments(),
+            setups: tracks.iter().filter_map(setup_of).collect(),
         }
     }
 
@@ -359,11 +378,17 @@ impl Remuxer {
         must(
             times_fit
                 && state.written.len() <= 2 * TRACKS_MAX
-                && state.counters.len() <= TRACKS_MAX,
+                && state.counters.len() <= TRACKS_MAX
+                && state.setups.len() <= TRACKS_MAX
+                && state
+                    .setups
+                    .values()
+                    .all(|setup| setup.len() <= SETUP_BYTES_MAX),
             || "times out of all reason in a remuxed stream".to_owned(),
         )?;
         self.pipeline.timeline = Timeline::resume(state.shift, state.newest);
         self.pipeline.written = state.written;
+        self.reader.resume(state.setups);
         let writer = &mut self.pipeline.writer;
         writer.resume(&state.counters, state.fragments, header);
         Ok(())

@@ -38,6 +38,15 @@ impl<C: Copy> StreamBuffer<C> {
                 "a viewer waits that has bytes to get"
             );
         }
+        let ready = self.lines.ready();
+        for viewer in ready.filter_map(|place| self.viewers.get(self.viewers.id_at(place)?)) {
+            let is_in_index = viewer.lag_key.is_some();
+            assert!(
+                is_in_index
+                    || !matches!(viewer.position, Position::At(cursor) if cursor < self.pace_floor),
+                "a viewer is ready whose bytes are overwritten unnoticed"
+            );
+        }
         let shared = self.viewers.iter().map(|(_, viewer)| viewer.shared_bytes());
         assert_eq!(
             shared.sum::<usize>(),

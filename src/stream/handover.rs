@@ -6,12 +6,13 @@ use std::rc::{Rc, Weak};
 
 use super::buffer::Buffer;
 use super::lines::Lines;
-use super::points::Points;
+use super::points::{Points, Told};
 use super::versions::{REPLACED_MAX, Version, Versions};
 use super::viewer::{Front, Lead, Position};
 use super::{Figures, Limits, Pool, StreamBuffer, Viewer, ViewerId};
 use crate::copied::Copied;
-use crate::format::{HEADER_BYTES_MAX, Start};
+use crate::format::matroska::CLUSTER_HEAD;
+use crate::format::{Format, HEADER_BYTES_MAX, Start};
 use crate::handover::{COUNT_MAX, HandoverError, must};
 use crate::slots::Slots;
 use crate::time::Instant;
@@ -49,23 +50,45 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Returns where a remuxer reads again that has read up to `offset`, and what it reads first:
-    /// [`RESUME_JOINS`] join points back, but within the bytes of the newest source.
+    /// [`RESUME_JOINS`] join points back, or else at the first byte of the newest source, or at the
+    /// oldest unit in the buffer.
     pub fn opening_before(&self, offset: u64, now: Instant) -> (Vec<u8>, u64) {
         let joins = self.points.joins.iter().map(|join| join.start);
         let is_before = |start: &Start| (self.seam..=offset).contains(&start.offset);
         let before: Vec<Start> = joins.filter(is_before).collect();
-        let place = before.len().saturating_sub(RESUME_JOINS);
         if before.len() < RESUME_JOINS && self.buffer.oldest() <= self.seam {
             let has_header = self.seam > 0;
             let header = has_header.then(|| self.header().to_vec());
             return (header.unwrap_or_default(), self.seam);
         }
-        let Some(start) = before.get(place) else {
+        let start = match before.len().checked_sub(RESUME_JOINS) {
+            Some(place) => before.get(place).copied(),
+            None => {
+                let mut units = self.points.units.iter().map(|unit| Start::at(*unit));
+                let unit = units.find(|unit| is_before(unit) && self.is_complete_at(unit.offset));
+                let join = before.first().copied();
+                [unit, join]
+                    .into_iter()
+                    .flatten()
+                    .min_by_key(|start| start.offset)
+            }
+        };
+        let Some(start) = start else {
             return self.opening(now);
         };
         let mut lead = self.header().at(start.counter);
         lead.extend_from_slice(start.prelude.as_slice());
         (lead, start.offset)
+    }
+
+    /// Returns whether the unit at this offset needs no prelude. A block of Matroska needs the head of
+    /// its Cluster.
+    fn is_complete_at(&self, offset: u64) -> bool {
+        let is_matroska = matches!(
+            self.points.told,
+            Told::Known(Format::Matroska | Format::WebM)
+        );
+        !is_matroska || self.slice(offset, 1) == [CLUSTER_HEAD[0]]
     }
 
     /// Returns the viewers to send, each with its id.
@@ -91,12 +114,9 @@ impl<C: Copy> StreamBuffer<C> {
         self.buffer = buffer;
         self.limits = *limits;
         let newest = self.buffer.newest();
-        must(
-            [self.pace_floor, self.newest_piece, self.seam]
-                .iter()
-                .all(|place| *place <= newest),
-            || "places that lie ahead of its newest byte".to_owned(),
-        )?;
+        must(self.newest_piece.max(self.seam) <= newest, || {
+            "places that lie ahead of its newest byte".to_owned()
+        })?;
         self.points.fit(self.buffer.oldest(), newest)?;
         must(self.scanner.fits(newest), || {
             "what reads its container has read other bytes".to_owned()
@@ -145,6 +165,7 @@ impl<C: Copy> StreamBuffer<C> {
         let (oldest, newest) = (self.buffer.oldest(), self.buffer.newest());
         (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
         (self.rest_bytes, self.shared_bytes) = (0, 0);
+        self.pace_floor = newest;
         let current = self.scanner.header().to_vec();
         let ids: Vec<ViewerId<C>> = self.viewers.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -160,6 +181,10 @@ impl<C: Copy> StreamBuffer<C> {
             }
             self.lines.be_ready(id.index());
             self.lagging.extend(viewer.lag_key.map(|key| (key, id)));
+            if let (Position::At(cursor), None) = (viewer.position, viewer.lag_key) {
+                // Also of one that waited, for which newer bytes were kept back.
+                self.pace_floor = self.pace_floor.min(cursor);
+            }
             self.shared_bytes += viewer.shared_bytes();
             if viewer.position == (Position::Fallen { holds_rest: true }) {
                 self.rest_bytes += viewer.lead.held_bytes();

@@ -343,6 +343,15 @@ impl Client {
         self.handed
     }
 
+    /// The server may read its requests later than it was handed them: after many heads in this turn,
+    /// after the end of a list, or in another core, which has taken over.
+    pub fn is_kept_waiting(&mut self) {
+        let tracks = self.requests.iter_mut();
+        tracks
+            .filter_map(|asking| asking.track.as_mut())
+            .for_each(Track::is_kept_waiting);
+    }
+
     /// So many more of its bytes have been handed to the server.
     pub fn handed(&mut self, bytes: usize, knowledge: &mut Knowledge) {
         self.handed += bytes;

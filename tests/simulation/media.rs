@@ -102,6 +102,11 @@ impl Track {
         }
     }
 
+    /// It is served later than it asked.
+    pub fn is_kept_waiting(&mut self) {
+        self.is_exact = false;
+    }
+
     pub fn place(&self) -> Option<Place> {
         self.place
     }

@@ -463,6 +463,7 @@ impl World {
         self.relay.check();
         self.hand_over_within();
         self.write();
+        note_who_waits(&self.relay, &mut self.clients);
         self.send();
         self.act();
         self.hand_over_behind();
@@ -1091,6 +1092,13 @@ impl World {
     }
 }
 
+/// Requests that the server reads later are not served at once.
+fn note_who_waits(relay: &Relay, clients: &mut [Client]) {
+    if relay.has_ahead() {
+        clients.iter_mut().for_each(Client::is_kept_waiting);
+    }
+}
+
 /// The server's ends of all connections.
 struct Ends<'a> {
     clients: &'a mut Vec<Client>,
@@ -1122,5 +1130,6 @@ impl Inputs for Ends<'_> {
 
     fn heard(&mut self, relay: &Relay) {
         relay.check();
+        note_who_waits(relay, self.clients);
     }
 }

@@ -3,7 +3,7 @@
 //! A unit ends where the next one begins: at a delimiter, at a parameter set or a message after a
 //! picture, or at the first slice of a picture.
 
-use super::super::medium::{Codec, MediaError, Time};
+use super::super::medium::{Codec, MediaError, Time, Track};
 use super::super::nal::{NalKind, Pictures, START_BYTES, start};
 use super::super::sample_queue::Times;
 use super::UnitOutput;
@@ -53,6 +53,13 @@ impl PictureStream {
             last: None,
             gap: USUAL_GAP,
         })
+    }
+
+    /// Sets up the stream and its track as another reader has. A wrong setup changes nothing.
+    pub fn resume(&mut self, setup: &[u8], track: &mut Track) {
+        if let Ok(setup) = self.pictures.configure(setup) {
+            (track.setup, track.shape) = (Some(setup.into()), self.pictures.shape());
+        }
     }
 
     /// Drops the current unit, since packets are missing.

@@ -91,6 +91,17 @@ fn pictures(format: Format, media: &[u8]) -> usize {
     count
 }
 
+/// Returns what becomes of FLV in this container.
+#[cfg(feature = "handover")]
+fn remuxed(flv: &[u8], format: Format) -> Vec<u8> {
+    let remuxer = crate::remux::Remuxer::new(Format::Flv, target(format), 1 << 20);
+    let (mut remuxer, mut out) = (remuxer.expect("it is read"), Vec::new());
+    let fed = remuxer.feed(flv, &mut (1 << 30), &mut out);
+    fed.and_then(|()| remuxer.finish(&mut out))
+        .expect("no fault");
+    out
+}
+
 /// Begins a source that has sent this.
 fn source(stage: &mut Stage, media: &[u8]) -> ConnectionId {
     let source = stage.client(PUT);
@@ -215,6 +226,41 @@ fn unread_bytes_are_not_overwritten() {
         let (got, _) = stage.media(viewer);
         assert_eq!(pictures(Format::MpegTs, &got), count, "by {pieces}");
         stage.assert_nothing_left();
+    }
+}
+
+/// Seed 302358 of the simulation: no join point is left in the buffer when another process takes
+/// over.
+#[cfg(feature = "handover")]
+#[test]
+fn a_group_that_is_longer_than_the_buffer_goes_on_in_another_process() {
+    let options = ["--buffer=64K", "--buffers=1M"];
+    let (media, count) = group(0, 400_000);
+    let flv = [&silent_head()[..], &media].concat();
+    let ts = remuxed(&flv, Format::MpegTs);
+    let mp4 = remuxed(&flv, Format::Mp4);
+    for (media, path, format) in [
+        (&flv, "live.ts", Format::MpegTs),
+        (&flv, "live.mp4", Format::Mp4),
+        (&mp4, "live.ts", Format::MpegTs),
+        (&ts, "live.mp4", Format::Mp4),
+    ] {
+        for at in [120_000, 150_500, 203_000] {
+            let mut stage = Stage::new(&options);
+            let source = source(&mut stage, &media[..20_000]);
+            let (viewer, _) = ask(&mut stage, 1, path);
+            let (before, behind) = media[20_000..].split_at(at);
+            for piece in before.chunks(4_000) {
+                stage.send(source, piece);
+            }
+            stage.change_hands(&options);
+            for piece in behind.chunks(4_000) {
+                stage.send(source, piece);
+            }
+            stage.lose(source);
+            let (got, _) = stage.media(viewer);
+            assert_eq!(pictures(format, &got), count, "{path} at {at}");
+        }
     }
 }
 
