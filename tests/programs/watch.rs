@@ -272,7 +272,7 @@ fn a_page_catches_up_after_a_stall() {
     browser.look(&format!(
         "window.seeks = 0, {VIDEO}.onseeking = () => {{ window.seeks += 1; }}, \
          {VIDEO}.onwaiting = () => {{ window.stalled ??= performance.now(); }}, \
-         {VIDEO}.onratechange = () => {{ window.wasSlower ||= {VIDEO}.playbackRate < 1; }}, \
+         {VIDEO}.addEventListener('timeupdate', () => {{ window.wasSlower ||= {VIDEO}.playbackRate < 1; }}), \
          window.lasts = (ms) => performance.now() - window.stalled > ms, \
          window.ahead = () => {VIDEO}.buffered.end({VIDEO}.buffered.length - 1) - {VIDEO}.currentTime, true"
     ));
@@ -283,9 +283,10 @@ fn a_page_catches_up_after_a_stall() {
         ),
         (5000, "window.seeks > 0".to_owned()),
     ] {
-        browser.look("window.stalled = window.wasSlower = undefined, true");
+        browser.look("window.stalled = undefined, true");
         server.signal("STOP");
         browser.await_page(&format!("window.lasts({milliseconds})"));
+        browser.look("window.wasSlower = false, true");
         server.signal("CONT");
         browser.await_page("window.ahead() > 1.2");
         browser.await_page(&has_caught_up);
