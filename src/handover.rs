@@ -40,7 +40,7 @@ pub fn is_known(format: u64, version: &str) -> Result<(), HandoverError> {
     must((OLDEST..=FORMAT).contains(&format), || {
         let version: String = version.chars().take(32).collect();
         format!(
-            "it is told in format {format}, by version {version:?}; this one reads {OLDEST} to \
+            "it is in format {format}, by version {version:?}; this one reads {OLDEST} to \
              {FORMAT}"
         )
     })
@@ -227,7 +227,10 @@ impl Reader {
         }
         self.has_ended = true;
         must(line.number == before, || {
-            format!("{before} lines have come, and not all that were told")
+            format!(
+                "{before} lines have come; the sender counts {}",
+                line.number
+            )
         })
     }
 
@@ -437,7 +440,7 @@ mod tests {
         };
         assert_eq!(
             why,
-            "it is told in format 4, by version \"9.1\"; this one reads 2 to 3"
+            "it is in format 4, by version \"9.1\"; this one reads 2 to 3"
         );
     }
 

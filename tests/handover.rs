@@ -350,7 +350,7 @@ fn another_format_is_refused_in_words() {
     let why = take_over(later.as_bytes()).err().expect("it is refused");
     assert_eq!(
         why,
-        "it is told in format 4, by version \"0.9.0\"; this one reads 2 to 3"
+        "it is in format 4, by version \"0.9.0\"; this one reads 2 to 3"
     );
 }
 

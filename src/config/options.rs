@@ -63,9 +63,11 @@ const MAIN: &[Row] = &[
     .unset("off")
     .help("require tokens; this subnet may call the API")
     .more(
-        "MASK is a prefix length (`10.0.0.0/8`, `fd00::/8`) or a dotted mask \
-             (`10.0.0.0/255.0.0.0`). An ADDR without MASK is one host. \
-             127.0.0.1 and ::1 are the same host. Without this option anyone may publish and watch, there is no RTP, and API calls get 403.",
+        "A host of this subnet adds a token for each session. Without this option anyone may \
+             publish and watch, there is neither RTP nor UDP, and the API only lists streams and \
+             viewers, for this host. An ADDR without MASK is one host; 127.0.0.1 and ::1 are the \
+             same host. MASK is a prefix length (`10.0.0.0/8`, `fd00::/8`) or a dotted mask \
+             (`10.0.0.0/255.0.0.0`).",
     ),
     many("listen", "ADDR:PORT", |c, text| {
         push(&mut c.listen, values::listen(text))
@@ -75,10 +77,10 @@ const MAIN: &[Row] = &[
     })
     .help("listen for HTTP here")
     .more(
-        "Port 0 picks a free port. Without IPv6 the default is `0.0.0.0:8000`. `unix:PATH` \
-             is a socket in the file system, for a proxy on this host. A client that connects \
-             to it counts as 127.0.0.1, so the permissions of its folder decide about \
-             access.",
+        "The default takes IPv4 and IPv6 on every interface; without IPv6 it is \
+             `0.0.0.0:8000`. Port 0 picks a free port. `unix:PATH` is a socket in the file \
+             system, for a proxy on this host. Its clients count as 127.0.0.1, so the permissions \
+             of its folder decide about access.",
     ),
     one("rtp", "ADDR:PORT", |c, text| {
         put(&mut c.rtp, values::rtp(text))
@@ -86,8 +88,8 @@ const MAIN: &[Row] = &[
     .computed("[::]:5004", |c| c.rtp = Some(everywhere(RTP_PORT)))
     .help("send and receive RTP here, or off")
     .more(
-        "The port is bound only with `--token-server`, since RTP needs tokens. Without \
-             IPv6 the default is `0.0.0.0:5004`.",
+        "The server opens this port only with `--token-server`, since RTP and UDP need \
+             tokens. Without IPv6 the default is `0.0.0.0:5004`.",
     ),
     #[cfg(feature = "rtmp")]
     one("rtmp", "ADDR:PORT", |c, text| {
@@ -96,9 +98,9 @@ const MAIN: &[Row] = &[
     .unset("off")
     .help("take sources by RTMP here")
     .more(
-        "OBS and ffmpeg send to `rtmp://HOST/live/SESSIONID`. The usual port is 1935. \
-             Viewers get the stream over HTTP and HLS, not by RTMP. For `rtmps`, put a proxy \
-             with TLS in front.",
+        "The usual port is 1935. OBS and ffmpeg send to `rtmp://HOST/live/SESSIONID`. Viewers \
+             get the stream over HTTP and HLS, not by RTMP. For `rtmps`, put a proxy with TLS in \
+             front.",
     ),
     many("join", "GROUP[@SRC][%NIC]", |c, text| {
         push(&mut c.core.joins, values::join(text))
@@ -107,9 +109,9 @@ const MAIN: &[Row] = &[
     .help("receive this multicast group")
     .more(
         "Its datagrams arrive at the port of `--rtp`. They are the source of the session \
-             whose token names the group. With SRC, only datagrams of that host count \
-             (source-specific multicast, IGMPv3 and MLDv2). NIC is the network interface. \
-             Needs `--token-server`.",
+             whose token names the group. NIC is the network interface. With SRC, only datagrams \
+             of that host count (source-specific multicast, IGMPv3 and MLDv2). Needs \
+             `--token-server`.",
     ),
     one("multicast", "TTL[%NIC]", |c, text| {
         let (hops, interface) = values::multicast(text)?;
@@ -120,9 +122,9 @@ const MAIN: &[Row] = &[
     .default("1")
     .help("TTL and interface of datagrams to groups")
     .more(
-        "Each router lowers the TTL by one, and drops a datagram whose TTL is 0. With 1, \
-             datagrams stay in the network of this host. Without NIC, the routing table \
-             chooses the interface.",
+        "With 1, datagrams stay in the network of this host. Each router lowers the TTL by \
+             one, and drops a datagram whose TTL is 0. NIC is the network interface. Without it, \
+             the routing table decides.",
     ),
     one("dscp", "N", |c, text| {
         put(
@@ -133,8 +135,8 @@ const MAIN: &[Row] = &[
     .default("0")
     .help("mark datagrams with this DSCP")
     .more(
-        "Routers that are set up for it forward marked datagrams first. 34 (AF41) is usual \
-             for video.",
+        "34 (AF41) is usual for video. Routers that are set up for it forward marked \
+             datagrams first.",
     ),
     command("check", OtherCommand::Check)
         .help("check the options, and exit")
@@ -142,8 +144,8 @@ const MAIN: &[Row] = &[
     command("health", OtherCommand::Health)
         .help("check that the server here runs, and exit")
         .more(
-            "Connects to the first `--listen`, so give that option as the server has it. Exit \
-             status 0 or 1: for the health check of a container.",
+            "For the health check of a container. It connects to the first `--listen`, so give \
+             that option as the server has it. Exit status 0 or 1.",
         ),
     command("help", OtherCommand::Help).help("print this, and exit"),
     #[cfg(feature = "handover")]
@@ -154,10 +156,10 @@ const MAIN: &[Row] = &[
     .unset("off")
     .help("take over from the server at this path")
     .more(
-        "Then this server waits at the path for its own successor. No client is disconnected: sockets, \
-             streams, tokens, requests and responses move to the new server, and the old \
-             server exits. Both servers must run as the same user, with the same options. See \
-             `docs/handover.md`.",
+        "Sockets, streams, tokens, requests and responses move to this server, and the old \
+             server exits. Only publishers by RTMP have to connect again. Then this server waits \
+             at the path for its own successor. Both servers must run as the same user, with the \
+             same options. See `docs/handover.md`.",
     ),
     command("version", OtherCommand::Version).help("print the version, and exit"),
 ];
@@ -171,8 +173,9 @@ const GATE: &[Row] = &[
     .unset("none")
     .help("keep the tokens in this file")
     .more(
-        "Tokens survive a restart and a crash. add-token and revoke-token answer when the \
-             change is on disk, and 507 if the file cannot be written. Needs `--token-server`.",
+        "Tokens then survive a restart and a crash. add-token and revoke-token answer when \
+             the change is on disk, and 507 if the file cannot be written. Needs \
+             `--token-server`.",
     ),
     many("hostname", "NAME", |c, text| {
         push(&mut c.core.hostnames, values::hostname(text))
@@ -180,10 +183,10 @@ const GATE: &[Row] = &[
     .unset("off")
     .help("answer API calls under this name, too")
     .more(
-        "Addresses, `localhost` and the name of this machine always work. With any other \
-             Host, the API, the page and the metrics answer 403. This stops websites whose \
-             name points at this server (DNS rebinding). A proxy must pass on the Host of the \
-             client; nginx and Apache do so only if configured. See `docs/proxies.md`.",
+        "A proxy that passes on its public name needs this option. Addresses, `localhost` and \
+             the name of this machine always work. With any other Host, the API, the page and the \
+             metrics answer 403. This stops websites whose name points at this server (DNS \
+             rebinding). See `docs/proxies.md`.",
     ),
     one("public-url", "URL", |c, text| {
         put(&mut c.core.public_url, values::public_url(text))
@@ -191,51 +194,52 @@ const GATE: &[Row] = &[
     .unset("none")
     .help("address of this server in the pages' links")
     .more(
-        "For links, QR codes and addresses of players, such as `https://live.example` or \
-             `https://example.org/live`. Without it, links have the address by which the page \
-             was reached. It opens nothing: a proxy's name also needs `--hostname`.",
+        "Such as `https://live.example` or `https://example.org/live`. Links, QR codes and \
+             addresses for players begin with it. Without it, they begin with the address by \
+             which the page was reached. It opens nothing: a proxy's name also needs \
+             `--hostname`.",
     ),
     subnets("publish-from", |c| &mut c.core.publish_from)
         .unset("off")
         .help("take streams from this subnet only")
         .more(
-            "Sources need a token as well. PUT and POST from other addresses get 403, and \
-             their RTP is dropped.",
+            "PUT and POST from other addresses get 403, and their RTP is dropped. With \
+             `--token-server`, sources need a token as well.",
         ),
     subnets("metrics-from", |c| &mut c.core.metrics_from)
         .unset("off")
         .help("let hosts in this subnet read `/metrics`")
         .more(
-            "Hosts that may call the API can always read it. This option also works without \
-             `--token-server`, and gives access to nothing else. Name each proxy on this host \
-             with `--forwarded-from` or `--proxy-protocol`. Otherwise its clients count as \
-             this host, except for requests with a field that `--forwarded-from` reads.",
+            "It gives access to nothing else, and also works without `--token-server`. Hosts that \
+             may call the API can always read `/metrics`. Name each proxy on this host with \
+             `--forwarded-from` or `--proxy-protocol`. Otherwise its clients count as this host, \
+             except for requests with a field that `--forwarded-from` reads.",
         ),
     subnets("rtp-to", |c| &mut c.core.rtp_to)
         .unset("off")
         .help("allow UDP clients in this subnet only")
         .more(
-            "The check comes after names are resolved. add-token answers 403 for any other client, \
-             so that nobody can direct the stream at a stranger. Sending to a multicast group \
-             needs this option, with a subnet that contains the group. A token may always name \
-             a group of `--join`, at the port of `--rtp`, as its source.",
+            "add-token answers 403 for any other client, so nobody can direct a stream at a \
+             stranger. Sending to a multicast group needs this option, with a subnet that \
+             contains the group. Names are resolved before the check. A token may always name a \
+             group of `--join`, at the port of `--rtp`, as its source.",
         ),
     subnets("proxy-protocol", |c| &mut c.core.proxies)
         .unset("off")
         .help("read client addresses from PROXY headers")
         .more(
-            "Connections from this subnet must begin with a PROXY protocol header, version 1 \
-             or 2. All checks, limits and logs use the address in it. From any other address \
-             such a header is a bad request. See `docs/proxies.md`.",
+            "Name the proxy's address. Its connections must then begin with a PROXY protocol \
+             header, version 1 or 2. All checks, limits and logs use the address in it. From any \
+             other address such a header is a bad request. See `docs/proxies.md`.",
         ),
     subnets("forwarded-from", |c| &mut c.core.forwarders)
         .unset("off")
         .help("read client addresses from HTTP fields")
         .more(
-            "For proxies that speak only HTTP. `Forwarded` and `X-Forwarded-For` from this \
-             subnet are read from the right, up to the first address that belongs to no proxy. \
-             From any other address they are ignored, but a request that has one loses the \
-             rights of the address that it comes from: the API, `/metrics`, `--publish-from`.",
+            "Name the address of a proxy that speaks only HTTP. Its `Forwarded` and \
+             `X-Forwarded-For` are read from the right, up to the first address that belongs to \
+             no proxy. From any other address the server ignores them, but such a request loses \
+             the rights of the address that it comes from: the API, `/metrics`, `--publish-from`.",
         ),
 ];
 
@@ -246,7 +250,7 @@ const OPERATION: &[Row] = &[
     .default("info")
     .help("error, warn, info or debug")
     .more(
-        "One line per event on stderr. Lines begin with the time, except in the journal of \
+        "One line per event on stderr. A line begins with the time, except in the journal of \
              systemd.",
     ),
     one("log-format", "FORMAT", |c, text| {
@@ -255,8 +259,8 @@ const OPERATION: &[Row] = &[
     .default("text")
     .help("format of log lines: text or json")
     .more(
-        "Text is `key=value`. JSON is one object per line, with the same keys. Lines that \
-             are no events, such as the listening address, have only a `message`.",
+        "Text is `key=value`. JSON is one object per line, with the same keys. Lines that are \
+             no events, such as the listening address, have only a `message`.",
     ),
     one("access-log", "PATH", |c, text| {
         c.access_log = Some(values::access_log(text)?);
@@ -265,17 +269,17 @@ const OPERATION: &[Row] = &[
     .unset("off")
     .help("append a line per request; - is stdout")
     .more(
-        "The format is the combined log format. The line of a stream is written when the \
-             stream ends. \
-             Session ids appear as digests. SIGHUP opens the file again. The path may be a \
-             FIFO. Lines that its reader does not take are dropped, and the log counts them.",
+        "The format is the combined log format. The line of a publisher or viewer is written \
+             when it leaves. Session ids appear as digests. SIGHUP opens the file again. The path \
+             may be a FIFO: the server drops lines that its reader does not take, and the log \
+             counts them.",
     ),
     flag("close-delimited", |c| c.core.is_close_delimited = true)
         .unset("off")
         .help("end bodies by closing, not in chunks")
         .more(
-            "For radio receivers that cannot read chunks. A viewer then cannot tell a lost \
-             source from the end of the stream.",
+            "For radio receivers that cannot read chunks. A viewer then cannot tell a lost source \
+             from the end of the stream.",
         ),
     many("cors", "ORIGIN", |c, text| {
         push(&mut c.cors, values::cors_origin(text))
@@ -283,8 +287,8 @@ const OPERATION: &[Row] = &[
     .unset("none")
     .help("let pages of this site watch; * is any site")
     .more(
-        "Applies to GET of streams, never to the API. A site that is named, not `*`, may \
-             also publish by POST; other sites may not.",
+        "Such as `https://example.org`. It applies to GET of streams, never to the API. A \
+             site that is named may also publish by POST. With `*`, no other site may publish.",
     ),
     #[cfg(feature = "sandbox")]
     one("sandbox", "on/log/off", |c, text| {
@@ -294,9 +298,9 @@ const OPERATION: &[Row] = &[
     .help("give up system calls that are not needed")
     .more(
         "Once the server runs, each thread gives up the system calls, files, TCP ports and \
-             other processes that it does not need. A log line says what this kernel \
-             supports (seccomp, Landlock). `log` refuses nothing: the audit log \
-             of the kernel lists the calls that `on` would refuse. See `docs/sandbox.md`.",
+             other processes that it does not need. A log line says what this kernel supports \
+             (seccomp, Landlock). `log` refuses nothing: the audit log of the kernel lists the \
+             calls that `on` would refuse. See `docs/sandbox.md`.",
     ),
     #[cfg(feature = "hls")]
     one("hls", "on/off", |c, text| {
@@ -305,8 +309,8 @@ const OPERATION: &[Row] = &[
     .default("on")
     .help("serve streams as HLS, too")
     .more(
-        "At `/stream/ID/index.m3u8`, for MPEG-TS, fragmented MP4, MP3 and AAC. Viewers \
-             need the same rights as for the stream.",
+        "At `/stream/ID/index.m3u8`, for MPEG-TS, fragmented MP4, MP3 and AAC, and with \
+             `--remux` for FLV and Matroska. Viewers need the same rights as for the stream.",
     ),
     #[cfg(feature = "remux")]
     one("remux", "on/off", |c, text| {
@@ -315,9 +319,8 @@ const OPERATION: &[Row] = &[
     .default("on")
     .help("serve streams in other containers, too")
     .more(
-        "At `/stream/ID/live.ts` and `/stream/ID/live.mp4`, from FLV, Matroska, fragmented \
-             MP4 and MPEG-TS, while a client asks for it. Each container takes one more \
-             `--buffer`.",
+        "At `/stream/ID/live.ts` and `/stream/ID/live.mp4`, while a client asks for it, from \
+             FLV, Matroska, fragmented MP4 and MPEG-TS. Each container takes one more `--buffer`.",
     ),
     #[cfg(feature = "icecast")]
     flag("icecast", |c| {
@@ -328,9 +331,9 @@ const OPERATION: &[Row] = &[
     .help("accept sources that speak Icecast")
     .more(
         "`SOURCE` or PUT to any mount point, with the session id as the password of Basic \
-             credentials. The body ends with the connection. `SOURCE` may also be ICE/1.0 with \
-             lines that end with LF alone. Do not use it behind a proxy, which could take such \
-             a body for the request of another client.",
+             credentials. The body ends with the connection. Do not use it behind a proxy, which \
+             could take such a body for the request of another client. `SOURCE` may also be \
+             ICE/1.0 with lines that end with LF alone.",
     ),
     flag("takeover", |c| c.core.takes_over = true)
         .unset("off")
@@ -342,10 +345,9 @@ const OPERATION: &[Row] = &[
     .unset("none")
     .help("include the relay at URL in lists")
     .more(
-        "`http://ADDR:PORT`. `list-tokens`, `list-streams` and `list-viewers` of this \
-             server then also list the rows of all peers, which are asked at the same time. \
-             The field `Tollgate-Missing` names each peer that does not answer within 2 s. The \
-             token subnet of the peer must include this host.",
+        "`http://ADDR:PORT`. `list-tokens`, `list-streams` and `list-viewers` then also have \
+             the rows of all peers. The token subnet of each peer must include this host. The \
+             field `Tollgate-Missing` names each peer that does not answer within 2 s.",
     ),
     many("origin", "URL", |c, text| {
         push(&mut c.core.origins, values::origin(text))
@@ -354,8 +356,8 @@ const OPERATION: &[Row] = &[
     .help("fetch streams from the relay at URL")
     .more(
         "`http://HOST:PORT` or `http://HOST:PORT/PATH`. The first viewer of a session that \
-             does not run here starts a pull, which all its viewers share. The first \
-             origin that has the stream is used. See `docs/edges.md`.",
+             does not run here starts a pull, which all its viewers share. With several origins, \
+             the first one that has the stream is used. See `docs/edges.md`.",
     ),
     flag("origin-tokens", |c| c.core.asks_origin = true)
         .unset("off")

@@ -47,7 +47,7 @@ impl Display for Full {
             Full::Matrices => write!(
                 formatter,
                 "the UDP clients of a session have at most {MATRICES_MAX} different matrices (fec); give one of \
-                 those that it has"
+                 these"
             ),
         }
     }

@@ -229,8 +229,8 @@ impl Cutter {
                 "the stream is still too short: a playlist needs {LISTED_MIN} whole segments"
             )),
             NoPlaylist::TooLarge => busy(format!(
-                "{LISTED_MIN} segments do not fit into what is kept of the stream; a larger --buffer (or --buffers, where streams \
-                 share it), fewer bits a second or key frames less far apart would do"
+                "{LISTED_MIN} segments do not fit into the buffer of the stream; raise --buffer (or --buffers, if many streams \
+                 share it), lower the bit rate, or send key frames more often"
             )),
         }
     }

@@ -78,7 +78,7 @@ impl Scan {
                 }
                 byte if byte >= 0x80 && !self.past_first_line => {
                     return Err(malformed(format!(
-                        "the byte 0x{byte:02x} in the head's first line; percent-encode what is not ASCII"
+                        "the byte 0x{byte:02x} in the head's first line; percent-encode all bytes that are not ASCII"
                     )));
                 }
                 _ => {}

@@ -253,7 +253,7 @@ impl Successor {
         let copies = &mut self.state.copies;
         let copy = copies.entry((id, what)).or_default();
         must(from <= copy.len() && id.index() < places_max, || {
-            format!("{id:?}: a part of what was copied is missing")
+            format!("{id:?}: a part of the copied bytes is missing")
         })?;
         copy.truncate(from);
         copy.extend_from_slice(bytes);

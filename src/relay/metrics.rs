@@ -264,7 +264,7 @@ impl Seen<'_> {
             &mut text,
             name,
             "counter",
-            "Processor time of this process, and of those that handed over to it.",
+            "Processor time of this process and of its predecessors.",
         );
         let seconds = self.counts.cpu.as_secs_f64();
         let _ = writeln!(text, "{name} {seconds}");

@@ -27,7 +27,7 @@ pub(super) struct Page {
     policy: String,
 }
 
-/// A document's files, cut where one goes into another. The HTML names its style sheet and its
+/// A document's files, cut where one goes into another. The HTML names its style sheets and its
 /// scripts as files, so a browser also shows it from the folder of the sources.
 struct Html {
     head: &'static str,
@@ -37,43 +37,46 @@ struct Html {
     rest: &'static str,
 }
 
-const STYLE_LINK: &str = "<link rel=\"stylesheet\" href=\"style.css\">\n";
+const STYLE_LINKS: &str = "<link rel=\"stylesheet\" href=\"../common.css\">\n<link rel=\"stylesheet\" href=\"style.css\">\n";
+
+/// Joins files of the folder `page`.
+macro_rules! files {
+    ($($file:literal),*) => { concat!($(include_str!(concat!("page/", $file))),*) };
+}
 
 static OPERATOR: Html = Html::new(
-    include_str!("page/operator/index.html"),
-    include_str!("page/operator/style.css"),
-    concat!(
-        include_str!("page/operator/common.js"),
-        include_str!("page/operator/player.js"),
-        include_str!("page/operator/streams.js"),
-        include_str!("page/operator/share.js"),
-        include_str!("page/operator/tokens.js"),
-        include_str!("page/operator/updates.js"),
+    files!("operator/index.html"),
+    files!("common.css", "operator/style.css"),
+    files!(
+        "common.js",
+        "operator/common.js",
+        "operator/player.js",
+        "operator/streams.js",
+        "operator/share.js",
+        "operator/tokens.js",
+        "operator/updates.js"
     ),
     "</script>\n</body>",
 );
 static WATCH: Html = Html::new(
-    include_str!("page/watch/index.html"),
-    include_str!("page/watch/style.css"),
-    concat!(
-        include_str!("page/player.js"),
-        include_str!("page/watch/watch.js")
-    ),
+    files!("watch/index.html"),
+    files!("common.css", "watch/style.css"),
+    files!("common.js", "player.js", "watch/watch.js"),
     "</script>\n</body>",
 );
 static REFUSED: Html = Html::new(
-    include_str!("page/refused/index.html"),
-    include_str!("page/refused/style.css"),
-    include_str!("page/refused/refused.js"),
+    files!("refused/index.html"),
+    files!("common.css", "refused/style.css"),
+    files!("refused/refused.js"),
     "</script>\n<a",
 );
 
 impl Html {
-    /// Cuts a document at its link to the style sheet, and at the tags of its scripts, which `script`
+    /// Cuts a document at its links to style sheets, and at the tags of its scripts, which `script`
     /// replaces. `end`: the end of the last tag, and what follows.
     const fn new(html: &'static str, style: &'static str, script: &'static str, end: &str) -> Html {
-        let (head, linked) = html.split_at(find(html, STYLE_LINK));
-        let (_, below) = linked.split_at(STYLE_LINK.len());
+        let (head, linked) = html.split_at(find(html, STYLE_LINKS));
+        let (_, below) = linked.split_at(STYLE_LINKS.len());
         let (body, scripts) = below.split_at(find(below, "<script"));
         let (_, rest) = scripts.split_at(find(scripts, end));
         Html {

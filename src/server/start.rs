@@ -239,7 +239,7 @@ impl Server {
         self.disk = Some(disk);
         if torn_bytes > 0 {
             self.console.tell(&format!(
-                "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a crash damaged the last change, which no call had been told of\""
+                "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a crash damaged the last change; no call had confirmed it\""
             ));
         }
         Ok(Some(tokens))

@@ -20,7 +20,7 @@ impl<C: Copy> StreamBuffer<C> {
                 }
                 assert!(
                     viewer.lag_key.is_none(),
-                    "a fallen viewer among those that lag"
+                    "a fallen viewer is in the index of lagging viewers"
                 );
             }
             if let Some(key) = viewer.lag_key {
@@ -51,7 +51,7 @@ impl<C: Copy> StreamBuffer<C> {
         assert_eq!(
             shared.sum::<usize>(),
             self.shared_bytes,
-            "what stands in front of segments is counted wrong"
+            "the bytes in front of segments are counted wrong"
         );
         if let Some(cutter) = &self.cutter {
             cutter.check();

@@ -36,7 +36,7 @@ impl TryFrom<Duration> for Instant {
     fn try_from(elapsed: Duration) -> Result<Instant, &'static str> {
         match crate::handover::are_spans([elapsed]) {
             true => Ok(Instant(elapsed)),
-            false => Err("no server has run for so long"),
+            false => Err("no server has run for that time"),
         }
     }
 }

@@ -107,16 +107,20 @@ fn a_page_is_copied_once() {
     let mut hall = Hall::new(&[]);
     let client = hall.connect(STRANGER, usize::MAX, b"");
     hall.turn(Duration::ZERO);
-    // Files that the folder shares with the other page stand beside it.
+    // Files that the pages share are beside the folders.
     for (path, folder, shared) in [
-        ("/", "operator", None),
-        ("/watch/x", "watch", Some("player.js")),
+        ("/", "operator", &["common.css", "common.js"][..]),
+        (
+            "/watch/x",
+            "watch",
+            &["common.css", "common.js", "player.js"],
+        ),
     ] {
         let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/relay/page");
         let files = std::fs::read_dir(pages.join(folder)).expect("the page's files");
         let files = files.map(|file| file.expect("a file").path());
         let page = files
-            .chain(shared.map(|file| pages.join(file)))
+            .chain(shared.iter().map(|file| pages.join(file)))
             .map(|file| file.metadata().expect("a file").len())
             .sum::<u64>();
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");

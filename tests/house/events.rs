@@ -1,4 +1,4 @@
-//! Compares the events of the log in the sources with the table of `docs/operating.md`.
+//! Compares the events of the log in the sources with the tables of `docs/operating.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -51,14 +51,14 @@ fn of_sources() -> Events {
 fn of_page() -> Events {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operating.md");
     let page = fs::read_to_string(page).expect("the page");
-    let (_, table) = page.split_once("| event |").expect("the table");
-    let (table, _) = table.split_once("\n\n").expect("its end");
+    let tables = page.split("| event |").skip(1);
+    let rows = tables.flat_map(|table| table.lines().skip(2).take_while(|line| !line.is_empty()));
     let named = |cell: &str| {
         let codes = cell.split('`').skip(1).step_by(2);
         codes.map(str::to_owned).collect::<BTreeSet<_>>()
     };
     let mut events = Events::new();
-    for row in table.lines().skip(2) {
+    for row in rows {
         let cells: Vec<&str> = row.split('|').collect();
         for name in named(cells[1]) {
             events.insert(name, named(cells[3]));

@@ -258,8 +258,8 @@ fn without_media_source_a_stream_is_played_as_hls() {
     }
 }
 
-/// A page that gets nothing for a while plays a little faster afterwards. After a longer while it
-/// jumps. Either way it is back at the live edge.
+/// A page that gets nothing for a while plays a little faster afterwards, and not slower before that.
+/// After a longer while it jumps. Either way it is back at the live edge, at its usual speed.
 #[test]
 #[ignore = "needs Chromium and ffmpeg"]
 fn a_page_catches_up_after_a_stall() {
@@ -272,23 +272,26 @@ fn a_page_catches_up_after_a_stall() {
     browser.look(&format!(
         "window.seeks = 0, {VIDEO}.onseeking = () => {{ window.seeks += 1; }}, \
          {VIDEO}.onwaiting = () => {{ window.stalled ??= performance.now(); }}, \
+         {VIDEO}.addEventListener('timeupdate', () => {{ window.wasSlower ||= {VIDEO}.playbackRate < 1; }}), \
          window.lasts = (ms) => performance.now() - window.stalled > ms, \
          window.ahead = () => {VIDEO}.buffered.end({VIDEO}.buffered.length - 1) - {VIDEO}.currentTime, true"
     ));
     for (milliseconds, has_caught_up) in [
         (
             1500,
-            format!("{VIDEO}.playbackRate > 1 && window.seeks == 0"),
+            format!("{VIDEO}.playbackRate > 1 && window.seeks == 0 && !window.wasSlower"),
         ),
         (5000, "window.seeks > 0".to_owned()),
     ] {
         browser.look("window.stalled = undefined, true");
         server.signal("STOP");
         browser.await_page(&format!("window.lasts({milliseconds})"));
+        browser.look("window.wasSlower = false, true");
         server.signal("CONT");
         browser.await_page("window.ahead() > 1.2");
         browser.await_page(&has_caught_up);
         browser.await_page("window.ahead() < 1.2");
+        browser.await_page(&format!("{VIDEO}.playbackRate == 1"));
         browser.await_state("playing");
     }
 }

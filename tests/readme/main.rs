@@ -23,8 +23,8 @@ fn what_is_made_of_the_options_is_as_they_are() {
     let (_, behind) = rest
         .split_once("<!-- /options -->")
         .expect("where the list ends");
-    let table = options::table();
-    let page = format!("{before}<!-- options -->\n{table}<!-- /options -->{behind}");
+    let sections = options::sections();
+    let page = format!("{before}<!-- options -->\n{sections}<!-- /options -->{behind}");
     let written = [
         ("docs/options.md", page),
         ("packaging/tollgate.1", manual::page()),

@@ -15,7 +15,7 @@ pub(super) const LIMITS: &[Row] = &[
     .help("most clients at a time")
     .more(
         "Above it a new client gets 503 with `Retry-After`. Some connections are reserved for \
-               the API's hosts.",
+             the API's hosts.",
     ),
     one("connections-per-host", "N", |c, text| {
         put(
@@ -27,7 +27,7 @@ pub(super) const LIMITS: &[Row] = &[
     .help("most clients at a time of one address")
     .more(
         "Above it a new client from that address gets 429. If many come at once, most get no \
-               answer. A network of 64 bits (IPv6) has at most 16 times as many.",
+             answer. A network of 64 bits (IPv6) has at most 16 times as many.",
     ),
     count("streams", 1..=MANY, |c| &mut c.core.limits.streams_max)
         .default("1000")
@@ -43,7 +43,7 @@ pub(super) const LIMITS: &[Row] = &[
     .default("256")
     .help("most UDP clients of a session")
     .more(
-        "Above it add-token gets 503 and adds nothing. A longer `udp-clients` list gets \
+        "Above it add-token gets 503 and adds nothing. If a single call names more, it gets \
              400.",
     ),
     size("head-bytes", KIB..=KIB * KIB, |c| {
@@ -82,7 +82,10 @@ pub(super) const TIMES: &[Row] = &[
     })
     .default("15")
     .help("end a source that sends nothing")
-    .more("The connections of its viewers close without a clean end of the body."),
+    .more(
+        "Its viewers are disconnected without a clean end of the body, unless `--hold` keeps \
+             them.",
+    ),
     one("body-rate", "N", |c, text| {
         put(
             &mut c.core.limits.body_bytes_per_second_min,
@@ -92,7 +95,8 @@ pub(super) const TIMES: &[Row] = &[
     .default("100")
     .help("slowest source, in bytes per second; 0: any")
     .more(
-        "Averaged over `--source-idle-time`. A source below it ends, like one that sends nothing.",
+        "A source below it ends, like one that sends nothing. The rate is the average over \
+             `--source-idle-time`.",
     ),
     time("viewer-stall-time", MOMENT..=HOUR, |c| {
         &mut c.core.limits.viewer_stall_time
@@ -109,15 +113,16 @@ pub(super) const TIMES: &[Row] = &[
         .default("0")
         .help("how long a viewer waits for its stream")
         .more(
-            "Applies if the viewer may watch and the source is not there yet. After this time, the \
-             viewer gets 404.",
+            "If the viewer may watch and the source is not there yet, the request waits. After \
+             this time, the viewer gets 404.",
         ),
     time("bundle", 0.0..=1.0, |c| &mut c.core.limits.bundle_time)
         .default("20ms")
         .help("longest wait of small pieces; 0: none")
         .more(
-            "Saves processor time where a stream has many viewers: 16 µs for each of them, up to \
-             this time, and up to five times this time for sound alone. 16 KiB go out at once.",
+            "Small pieces of a stream wait for each other, which saves processor time. The wait \
+             is 16 µs for each viewer, up to this time, and up to five times this time for sound \
+             alone. 16 KiB go out at once. See `docs/operating.md`.",
         ),
     #[cfg(feature = "hls")]
     time("hls-segment", 1.0..=60.0, |c| {
@@ -126,8 +131,8 @@ pub(super) const TIMES: &[Row] = &[
     .default("2")
     .help("shortest segment of HLS")
     .more(
-        "A segment ends at the first key frame after this time. Players begin three \
-             segments behind live.",
+        "A segment ends at the first key frame after this time. Players begin three segments \
+             behind live.",
     ),
     #[cfg(feature = "hold")]
     time("hold", 0.0..=HOUR, |c| &mut c.core.limits.hold_time)
@@ -135,7 +140,7 @@ pub(super) const TIMES: &[Row] = &[
         .help("keep viewers after their source breaks")
         .more(
             "If the source comes back within this time, its viewers continue at its first join \
-             point.",
+             point. See `docs/hold.md`.",
         ),
     time("origin-time", MOMENT..=HOUR, |c| {
         &mut c.core.limits.origin_time
@@ -144,7 +149,7 @@ pub(super) const TIMES: &[Row] = &[
     .help("longest time for an origin to answer")
     .more(
         "This includes the look-up of its name and the connection. Then the server asks the \
-               next origin. When none is left, viewers get 504.",
+             next origin. When none is left, viewers get 504.",
     ),
     time("origin-idle", 0.0..=HOUR, |c| {
         &mut c.core.limits.origin_idle_time
@@ -162,7 +167,7 @@ pub(super) const BUFFERS: &[Row] = &[
     .help("media that a stream keeps for its viewers")
     .more(
         "A whole group of pictures should fit. A viewer that falls out of it skips to the \
-               newest join point. The memory is allocated as the buffer fills.",
+             newest join point. The memory is allocated as the buffer fills.",
     ),
     size("buffers", 64 * KIB..=KIB * GIB, |c| {
         &mut c.core.limits.buffers_bytes_max
@@ -182,13 +187,13 @@ pub(super) const BUFFERS: &[Row] = &[
     .default("0")
     .help("viewers start at least this far back")
     .more(
-        "They start at the join point before that, so that a player's buffer fills at once. At \
-               most `--buffer`.",
+        "They start at the join point before that, so that a player's buffer fills at once. \
+             At most `--buffer`.",
     ),
     time("join-back-time", 0.0..=HOUR, |c| {
         &mut c.core.limits.stream.join_back_time
     })
     .default("0")
     .help("viewers start at least this long ago")
-    .more("They start at most as far back as the buffer reaches."),
+    .more("They start at the join point before that, at most as far back as the buffer reaches."),
 ];

@@ -172,8 +172,8 @@ impl Fragments {
         })
     }
 
-    /// Returns the length of a box that is read whole. It may be no longer than the scanner's,
-    /// however long a unit may be.
+    /// Returns the length of a box that is read as a whole. Fails if it is longer than the longest box
+    /// that the scanner reads. A unit may be longer.
     fn bounded(&self, length: u64) -> Result<usize, Unsupported> {
         let length = usize::try_from(length).map_err(|_| Unsupported)?;
         if length > self.box_bytes_max {

@@ -69,7 +69,7 @@ pub fn token_is_over() -> Refusal {
 /// asked or not.
 pub fn no_token_of_origin() -> Refusal {
     forbidden(
-        "this sessionid has no http token; the origin decides who may watch, so add the token there",
+        "this sessionid has no http token; the origin admits its viewers, so add the token there",
     )
 }
 

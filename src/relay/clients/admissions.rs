@@ -63,7 +63,11 @@ impl Admissions {
             assert!(is_inside, "{id:?} is not inside");
         }
         let count: usize = self.by_name.values().map(BTreeSet::len).sum();
-        assert_eq!(admissions.len(), count, "somebody is inside who is gone");
+        assert_eq!(
+            admissions.len(),
+            count,
+            "a name has a connection that has no admission"
+        );
         let mut all = self.by_name.values();
         assert!(all.all(|ids| !ids.is_empty()), "a name without connections");
     }

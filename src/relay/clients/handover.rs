@@ -215,7 +215,7 @@ impl Clients {
             format!("{id:?}: more has been sent than there is")
         })?;
         must(connection.phase.fits(), || {
-            format!("{id:?}: its body, or what it is sent, is in no state that can be")
+            format!("{id:?}: the state of its body or of its answer is impossible")
         })?;
         connection.progress = connection.progress.min(ctx.now());
         connection.taken = connection.taken.min(ctx.now());

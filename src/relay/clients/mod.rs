@@ -349,7 +349,7 @@ impl Clients {
         assert_eq!(
             all().filter(|connection| waits(&connection.phase)).count(),
             self.waiting.len(WaitFor::Session) + self.waiting.len(WaitFor::List),
-            "somebody waits who is gone, or the other way round"
+            "waiting connections are counted wrong"
         );
         for (id, connection) in self.connections.iter() {
             known.check(id, connection);

@@ -159,7 +159,7 @@ impl ViewerCounts {
         assert_eq!(
             counts.len(),
             self.counts.len(),
-            "somebody counts who is gone"
+            "a session without viewers is counted"
         );
         for (name, count) in counts {
             assert_eq!(self.of(name), count, "{name:?}");

@@ -12,15 +12,15 @@ use crate::time::Calendar;
 use crate::time::Instant;
 
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct ContextState {
     run: u32,
     now: Instant,
     started_unix_seconds: u64,
-    /// What it was by the calendar at the start, as far as is known now.
+    /// Time by the calendar at the start. Later corrections of the clock are in it.
     started: Duration,
     ticket_next: u64,
-    /// How many numbers were drawn. Where two processes have the same key, as in a simulation, the
-    /// one goes on where the other has ended; the key itself is not told.
+    /// Count of random numbers. Processes with the same key, as in a simulation, continue one sequence.
+    /// The key itself is not sent.
     drawn: u64,
     options: OldOptions,
     /// Rows of the sources that were refused lately.
@@ -29,9 +29,9 @@ struct Told {
 }
 
 impl Context {
-    /// Tells what it knows.
+    /// Sends the state to the successor.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
-        let told = Told {
+        let state = ContextState {
             run: self.run,
             now: self.now,
             started_unix_seconds: self.settings.started_unix_seconds,
@@ -41,7 +41,7 @@ impl Context {
             options: OldOptions::of(&self.settings),
             refused: self.refused.clone(),
         };
-        writer.put("context", 0, &told);
+        writer.put("context", 0, &state);
         writer.put("counts", 0, &(&self.counts, &self.counts.cuts));
         writer.put("events", 0, &self.events);
     }
@@ -49,14 +49,14 @@ impl Context {
     /// Takes over the state of the predecessor, with this server's settings. Returns the
     /// predecessor's options.
     pub fn hear(&mut self, line: Line<'_>) -> Result<OldOptions, HandoverError> {
-        let told: Told = line.read()?;
-        self.settings.started_unix_seconds = told.started_unix_seconds;
-        (self.run, self.now) = (told.run, told.now);
-        self.calendar = Calendar::new(told.started);
-        self.ticket_next = told.ticket_next.min(u64::MAX / 2);
-        self.random.go_on_behind(told.drawn);
-        self.refused = told.refused;
-        Ok(told.options)
+        let state: ContextState = line.read()?;
+        self.settings.started_unix_seconds = state.started_unix_seconds;
+        (self.run, self.now) = (state.run, state.now);
+        self.calendar = Calendar::new(state.started);
+        self.ticket_next = state.ticket_next.min(u64::MAX / 2);
+        self.random.go_on_behind(state.drawn);
+        self.refused = state.refused;
+        Ok(state.options)
     }
 
     /// Receives the counters.

@@ -180,7 +180,7 @@ impl Origins {
         let detail = if names.any(|name| name == self.pseudonym) {
             "the request comes from this server itself: its origins form a loop"
         } else if via.len() > VIA_BYTES_MAX || elements(via, ',').count() > HOPS_MAX {
-            "the request came through too many relays; at most 16 may stand in Via"
+            "the request came through too many relays; Via may name at most 16"
         } else {
             return Ok(());
         };

@@ -161,7 +161,7 @@ impl Pulls {
             }
             assert!(
                 pull.has_run || pull.unwatched_since.is_none(),
-                "nobody wants what has never come: {id:?}"
+                "a pull without a stream has no viewer: {id:?}"
             );
         }
         assert_eq!(running, self.running, "pulls that run are counted wrong");

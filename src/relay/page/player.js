@@ -1,5 +1,3 @@
-"use strict";
-
 // Plays the body of a live stream close to its newest picture.
 //
 // `LiveEdge` keeps a fraction of a second in reserve: it plays a little faster when more has piled up, and jumps
@@ -111,7 +109,7 @@ async function openBody(url, signal) {
 
 // ---- Playing at the live edge
 
-// What stays in reserve when the next bytes come, and the most to which stalls raise it.
+// The reserve that is left when the next bytes come. Stalls raise it up to the maximum.
 const RESERVE_SECONDS = 0.2, RESERVE_SECONDS_MAX = 0.8;
 // At the start the newest bytes may be this old already: a fragment.
 const FRAGMENT_SECONDS = 0.5;
@@ -185,11 +183,12 @@ class LivePlayer {
 // Keeps what a media element plays close to the newest picture that it has.
 class LiveEdge {
 	#reserve = RESERVE_SECONDS;
-	// How much was ahead, and when: the least of it is the reserve.
+	// The seconds ahead at each time. The least of them is the reserve.
 	#samples = [];
 	#end = 0;
 	#grownAt = 0;
-	#longestWait = 0;
+	// The last times between two pieces, in seconds.
+	#waits = [];
 	#at = 0;
 	#movedAt = 0;
 
@@ -212,6 +211,7 @@ class LiveEdge {
 		// A jump waits, too.
 		if (this.media.seeking || this.#samples.length === 0) return;
 		this.#reserve = Math.min(RESERVE_SECONDS_MAX, this.#reserve + RESERVE_SECONDS);
+		this.media.playbackRate = 1;
 	}
 
 	#keepUp() {
@@ -221,7 +221,7 @@ class LiveEdge {
 		const end = buffered.end(buffered.length - 1);
 		if (end > this.#end) {
 			const isFirst = this.#end === 0;
-			if (!isFirst) this.#longestWait = Math.max(this.#longestWait, now - this.#grownAt);
+			if (!isFirst) this.#waits = [now - this.#grownAt, ...this.#waits].slice(0, 16);
 			this.#end = end;
 			this.#grownAt = now;
 			if (isFirst && this.isOwn) return this.#jumpTo(end - this.#reserve - FRAGMENT_SECONDS);
@@ -236,7 +236,10 @@ class LiveEdge {
 			const starts = [...Array(buffered.length).keys()].map((n) => buffered.start(n));
 			return this.#jumpTo(starts.find((start) => start > here) ?? here + STUCK_SECONDS);
 		}
-		const span = Math.max(this.isOwn ? 2 : 10, 2 * this.#longestWait);
+		// Nothing is ahead in a stall. Later this must not count.
+		if (media.readyState < 3) return void (this.#samples = []);
+		// The longest wait may be a stall.
+		const [, usualWait = 0] = [...this.#waits].sort((a, b) => b - a), span = Math.max(this.isOwn ? 2 : 10, 2 * usualWait);
 		this.#samples.push({ at: now, ahead: end - here });
 		this.#samples = this.#samples.filter(({ at }) => at > now - span);
 		const surplus = Math.min(...this.#samples.map(({ ahead }) => ahead)) - this.#reserve;

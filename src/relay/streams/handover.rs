@@ -321,7 +321,7 @@ impl Stream {
             && self.programme.fits()
             && self.cuts.fit();
         must(is_fit, || {
-            "what its source sends, or what goes out, is in no state that can be".to_owned()
+            "the state of its source or of its outputs is impossible".to_owned()
         })
     }
 }

@@ -72,7 +72,7 @@ pub struct Stream {
     pub(super) bare: Option<Box<BareInput>>,
     /// Limits its source's rate, if a token sets one.
     pub(super) quota: Option<Quota>,
-    /// A client has asked for a playlist or a segment: it counts as watching until then.
+    /// Until then the stream counts as watched, since a client asked for a playlist or a segment.
     pub(super) attended_until: Option<Instant>,
     /// Viewers that were disconnected, by reason.
     pub(super) cuts: Cuts,

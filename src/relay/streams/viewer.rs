@@ -132,8 +132,8 @@ impl Viewing {
         }
     }
 
-    /// Returns the response's head, once. It needs the media type and, of a remuxed stream, a track
-    /// that can be carried.
+    /// Returns the response's head, once. Returns `None` until the media type is known. For a remuxed
+    /// stream, at least one track must be known that the container can carry.
     fn take_head(&mut self, stream: &Stream) -> Option<Vec<u8>> {
         let remuxed = stream.remuxed.as_ref();
         if stream.buffer.newest() == 0 && remuxed.is_some_and(|remuxed| !remuxed.carries_any()) {

@@ -711,8 +711,8 @@ fn the_origin_says_who_may_watch_what_is_its_own() {
         let verdict = table.gate().see(None, &session(name), &session(name), &own);
         verdict.expect_err("refused").detail
     };
-    assert!(words(&asks, "none").contains("the origin decides who may watch"));
-    assert!(words(&asks, "in").contains("the origin decides who may watch"));
+    assert!(words(&asks, "none").contains("the origin admits its viewers"));
+    assert!(words(&asks, "in").contains("the origin admits its viewers"));
     assert!(words(&local, "none").contains("adds one with add-token"));
     assert!(words(&local, "in").contains("for publishing only"));
     for (name, of_asking) in [

@@ -1,15 +1,14 @@
-// What all parts of the page use: words and numbers, the API, dialogs. The files of this page are one
+// Words and numbers, the API and dialogs, for all parts of the page. The files of this page are one
 // script: `relay/page.rs` joins them in the order of index.html.
-"use strict";
 
 // What a browser may be able to play, and the media type to ask it about.
 const PLAYABLE = { webm: "video/webm", mp4: "video/mp4", ogg: "application/ogg", mp3: "audio/mpeg", aac: "audio/aac" };
 const FORMATS = { webm: "WebM", matroska: "Matroska", mpegts: "MPEG-TS", ogg: "Ogg", mp4: "MP4", flv: "FLV", mp3: "MP3", aac: "AAC" };
-// A curve shows an hour, or as much as there is of it.
+// A curve shows the last hour, or the time since the start.
 const CURVE_SECONDS_MIN = 300, CURVE_SECONDS_MAX = 3600;
-// What a browser cannot play may be had as MP4, which it can.
+// The server also sends these as MP4, which browsers play.
 const REMUXED = ["mpegts", "flv", "matroska"];
-// What has happened is told; figures are asked for, and everything where nobody tells.
+// The server reports events by itself. The page asks for figures, and for everything if events do not come.
 const FIGURES_EVERY_SECONDS = 5;
 const NOTHING_EVERY_SECONDS = 30;
 const UNTOLD_EVERY_SECONDS = 2;
@@ -21,7 +20,6 @@ const COMPACT_FROM = 12;
 const SESSIONS_STEP = 100;
 const CHIPS_MAX = 8;
 
-const $ = (id) => document.getElementById(id);
 const clone = (id) => $(id).content.firstElementChild.cloneNode(true);
 function make(name, className, ...content) {
 	const node = document.createElement(name);
@@ -29,15 +27,6 @@ function make(name, className, ...content) {
 	node.append(...content);
 	return node;
 }
-
-// Writes only what has changed, into the text that is there: selections stay.
-function write(place, text) {
-	const node = typeof place === "string" ? $(place) : place;
-	if (node.textContent === text) return;
-	if (text && node.firstChild) node.firstChild.data = text;
-	else node.textContent = text;
-}
-function say(text) { write("said", ""); write("said", text); }
 
 // ---- Words and numbers
 
@@ -56,20 +45,17 @@ function durationText(seconds) {
 	return d ? `${d} d ${h % 24} h` : h ? `${h} h ${m % 60} min` : m ? `${m} min ${s % 60} s` : `${s} s`;
 }
 
-// Percent-encoded, for a shell, too.
-const encode = (text) => encodeURIComponent(text).replace(/[!'()*]/g, (c) => "%" + c.charCodeAt(0).toString(16).toUpperCase());
 // A proxy may have the server below a path of its own.
 const root = new URL(".", location.href).href;
-// In a path, a browser would take "." and ".." for folders.
-const streamUrl = (id) => root + (/^\.\.?$/.test(id) ? "stream?sessionid=" : "stream/") + encode(id);
-const watchUrl = (id) => root + (/^\.\.?$/.test(id) ? "watch?sessionid=" : "watch/") + encode(id);
-// The same address for others: below --public-url, or what was typed in its place.
+const streamUrl = (id) => root + "stream" + sessionPath(id);
+const watchUrl = (id) => root + "watch" + sessionPath(id);
+// The same address for others: below --public-url, or below the typed address.
 const isLocal = (url) => /^https?:\/\/(localhost|127\.|\[::1\])/.test(url);
 const elsewhere = (url) => $("share-base").value.replace(/\/*$/, "/") + url.slice(root.length);
 $("share-base").value = PUBLIC_URL || root;
 const pictureCommand = (id) => `ffmpeg -re -f lavfi -i testsrc2=size=640x360:rate=25 -c:v libvpx -deadline realtime -b:v 1M -g 50 -cluster_time_limit 1000 -f webm -send_expect_100 1 -method PUT ${elsewhere(streamUrl(id))}`;
 
-// ---- Session ids: those that open something are secrets, shown whole only on request
+// ---- Session ids: the page shows secret ones whole only on request
 
 const shown = new Set();
 let showsAll = false;
@@ -78,7 +64,7 @@ function shortened(id) {
 	const letters = Array.from(id);
 	return letters.slice(0, Math.min(4, Math.ceil(letters.length / 3))).join("") + "…" + (letters.length < 16 ? "" : letters.slice(-2).join(""));
 }
-// A session that only its keys open has a name, and no secret.
+// The id of a session that only keys open is no secret.
 const isSecret = (id) => !hasTokens || Boolean(sessions.get(id)?.http);
 const visibleName = (id) => (showsAll || shown.has(id) || !isSecret(id) ? id : shortened(id));
 function sessionName(id) {
@@ -94,7 +80,7 @@ function sessionName(id) {
 		if (!shown.delete(id)) shown.add(id);
 		repaintNames();
 	};
-	copying.onclick = () => copy(id, copying);
+	copying.onclick = () => copyBy(copying, id);
 	node.repaint();
 	return node;
 }
@@ -109,27 +95,17 @@ $("show-names").onclick = () => {
 	repaintNames();
 };
 
-async function copy(text, button) {
-	try {
-		await navigator.clipboard.writeText(text);
-	} catch {
-		// Without TLS there is no clipboard but on localhost; this older way is.
-		const area = make("textarea", "unseen", text);
-		document.body.append(area);
-		area.select();
-		const isCopied = document.execCommand("copy");
-		area.remove();
-		button.focus();
-		if (!isCopied) return say("The browser does not let this page copy.");
-	}
-	button.classList.add("done");
-	setTimeout(() => button.classList.remove("done"), 1500);
-	say("Copied.");
+// A button that copies shows that it has.
+function copyBy(button, text) {
+	copy(text, () => {
+		button.classList.add("done");
+		setTimeout(() => button.classList.remove("done"), 1500);
+	});
 }
 function copyButton(words, text) {
 	const button = make("button", "", words);
 	button.type = "button";
-	button.onclick = () => copy(text, button);
+	button.onclick = () => copyBy(button, text);
 	return button;
 }
 const commandLine = (text) => make("div", "together", make("code", "", text), copyButton("Copy", text));
@@ -151,7 +127,7 @@ async function get(path, options) {
 }
 const call = (method, what) => get(root + "api/" + what, { method, signal: AbortSignal.timeout(20000) });
 
-// Runs `turn` again and again while the page is in view, one at a time; it says after how many seconds.
+// Runs `turn` repeatedly while the page is in view, one at a time. `turn` returns the seconds to the next run.
 function repeat(turn) {
 	let timer = 0, isRunning = false, isWanted = false;
 	async function run() {
@@ -170,7 +146,7 @@ function repeat(turn) {
 
 // ---- A question first
 
-// On yes runs `act`; if that is refused, the dialog stays and says why. `choice`: what else may be done; `block`: who may be kept out.
+// On yes runs `act`. If the server refuses it, the dialog stays and says why. `choice` labels a further action, `block` a time of refusal.
 function ask(title, id, text, yes, { choice, block }, act) {
 	const button = $("ask-yes");
 	write("ask-title", title);
@@ -199,14 +175,14 @@ function ask(title, id, text, yes, { choice, block }, act) {
 }
 $("ask-no").onclick = () => $("ask").close();
 
-// Focus in a node that is taken away goes to `refuge`, not to the top of the page.
+// Removes a node. If it has the focus, `refuge` gets the focus, not the top of the page.
 function takeAway(node, refuge) {
 	const hadFocus = node.contains(document.activeElement);
 	node.remove();
 	if (hadFocus) refuge.focus({ preventScroll: true });
 }
 
-// One row that cannot be shown does not keep the others from being shown: an operator needs them.
+// If one row cannot be shown, the others are.
 function each(rows, show) {
 	for (const row of rows) {
 		try {

@@ -16,7 +16,7 @@ async function playable(url, format, media) {
 	try {
 		await ask(url + "/live.mp4");
 	} catch (refusal) {
-		throw problem(`${words}, and as MP4 it cannot be had: ${refusal.message} ffplay, mpv or VLC may play it.`);
+		throw problem(`${words}, and the server cannot send it as MP4: ${refusal.message} ffplay, mpv or VLC may play it.`);
 	}
 	return { url: url + "/live.mp4", isSound: false, words: `${name}, as MP4` };
 }
@@ -34,7 +34,7 @@ function openPlayer(place, id, format) {
 		write(word, text);
 		word.className = isTrouble ? "trouble" : "";
 	};
-	// The stream may be over, or what is asked for may not be there: that is no fault.
+	// A stream that has ended is no fault.
 	const tellRefusal = (refusal) => (refusal.status === 404 ? tell("The stream has ended.") : tell(refusal.message, refusal.status > 0));
 	async function begin() {
 		if (key === null) return tell("No token lets anybody watch this session now: add a key for it below, with “watch only”.");

@@ -111,7 +111,7 @@ class Stream {
 	update(row, now, serverSeconds) {
 		this.row = row;
 		this.now = now;
-		// What was before this page was opened.
+		// The time before this page was opened.
 		if (row.history) this.samples = row.history.map(({ time, bitrate, viewers }) => ({ at: now - (serverSeconds - time), value: bitrate, viewers }));
 		remember(this.samples, { at: now, value: row.bitrate, viewers: row.viewers, sent: row.bytes_sent });
 		const texts = {
@@ -209,7 +209,7 @@ class Stream {
 	}
 }
 
-// Who watches a stream. A row that is there still stays, and with it the focus.
+// Lists the viewers of a stream. A row of before stays, and with it the focus.
 function showAudience(list, rows, { sessionid }) {
 	const before = new Map([...list.children].map((row) => [row.key, row]));
 	for (const viewer of rows.slice(0, AUDIENCE_SHOWN_MAX)) {
@@ -234,7 +234,7 @@ function showAudience(list, rows, { sessionid }) {
 
 function askKick({ id, address }, sessionid) {
 	const text = `The viewer at ${address} is disconnected.`;
-	ask("Kick this viewer?", sessionid, text, "Kick", { block: "Keep that address out, by the key it came by, for" }, async (_, block) => {
+	ask("Kick this viewer?", sessionid, text, "Kick", { block: "Refuse that address with that key for" }, async (_, block) => {
 		await call("DELETE", `kick-viewer?id=${encode(id)}${block}`);
 		say(`Kicked ${address}.`);
 		askStreams();
@@ -244,7 +244,7 @@ function askKick({ id, address }, sessionid) {
 function askAbort({ sessionid, source, viewers }) {
 	const who = source ? `Its source, ${source?.address}, and` : "Its source is gone already;";
 	const text = `${who} ${plural(viewers, "viewer")} are disconnected. Its tokens stay.`;
-	ask("Abort this stream?", sessionid, text, "Abort stream", { block: "Keep everybody out of the session for" }, async (_, block) => {
+	ask("Abort this stream?", sessionid, text, "Abort stream", { block: "Refuse everybody in this session for" }, async (_, block) => {
 		const done = await (await call("DELETE", `abort-stream?sessionid=${encode(sessionid)}${block}`)).json();
 		say(`Aborted; ${plural(done.viewers, "viewer")} disconnected.`);
 		askStreams();
@@ -304,6 +304,6 @@ $("stream-filter").oninput = filterStreams;
 $("stream-sort").onchange = () => {
 	const by = $("stream-sort").value;
 	const order = [...streams.values()].sort((a, b) => (by ? b.row[by] - a.row[by] : a.row.started_at - b.row.started_at));
-	// A player that is moved starts anew: those that are open stay where they are, before the others.
+	// A player that is moved starts anew. So open players stay where they are, before the others.
 	for (const { body, closePlayer } of order) if (!closePlayer) body.parentNode.append(body);
 };

@@ -1,4 +1,4 @@
-// The tokens: the list, the form that adds one, and what an open relay shows in their place.
+// The tokens: the list, and the form that adds one. Also the page of an open relay.
 
 let sessions = new Map();
 let tokenCount = 0;
@@ -9,7 +9,7 @@ const tokenRows = new Map();
 const clockTime = (seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short" });
 const RIGHTS = { both: "HTTP", in: "publish only", out: "watch only" };
 
-// What is granted over HTTP, in a few words each.
+// The rights and limits over HTTP, in a few words each.
 function labelsOf({ direction, for: opens, expires, ends, max_viewers, max_bitrate }) {
 	const shuts = Math.min(expires ?? Infinity, ends ?? Infinity), isOver = shuts <= serverNow();
 	return [
@@ -24,7 +24,7 @@ function labelsOf({ direction, for: opens, expires, ends, max_viewers, max_bitra
 }
 const isOpen = ({ direction, expires, ends }) => direction !== "in" && Math.min(expires ?? Infinity, ends ?? Infinity) > serverNow();
 
-// By which sessionid the session can be watched: its own, or else a key that is for that; null: by none.
+// The sessionid that opens the session to viewers: its own, or else a key. Null if there is none.
 function watchName(session) {
 	const http = (id) => sessions.get(id)?.http;
 	if (!hasTokens || (http(session) && isOpen(http(session)))) return session;
@@ -63,7 +63,7 @@ function showTokens() {
 	});
 	write("token-count", countText(tokenCount));
 	write("token-matches", words && `${countText(matches.length)} of ${plural(sessions.size, "session")}`);
-	write("token-empty", sessions.size ? "No token matches." : "No tokens: nobody can publish or watch. Add one for a session, and give its id to those who may.");
+	write("token-empty", sessions.size ? "No token matches." : "No tokens: nobody can publish or watch. Add one for a session, and give its id to publishers and viewers.");
 	write("more-note", `${countText(visible.size)} of ${plural(matches.length, "session")}`);
 	$("token-tools").hidden = sessions.size < 6 && !words;
 	$("token-empty").hidden = matches.length > 0;
@@ -91,15 +91,15 @@ function paintToken(row, id, entry) {
 	link.hidden = !http;
 	write(link, isPublisher ? "Copy address" : "Share");
 	link.ariaLabel = `${isPublisher ? "Copy the address to publish by" : "Share"} ${shortened(id)}`;
-	link.onclick = () => (isPublisher ? copy(elsewhere(streamUrl(id)), link) : share(http.for || id, canBeShared(id) ? id : null));
+	link.onclick = () => (isPublisher ? copyBy(link, elsewhere(streamUrl(id))) : share(http.for || id, canBeShared(id) ? id : null));
 }
 $("token-filter").oninput = () => { sessionsMax = SESSIONS_STEP; showTokens(); };
 $("more-button").onclick = () => { sessionsMax += SESSIONS_STEP; showTokens(); };
 
 function askRevoke(id) {
 	const entry = sessions.get(id), labels = labelsAll(entry), isKey = Boolean(entry.http?.for), count = entry.clients.length + (entry.http ? 1 : 0), listed = labels.slice(0, 4).join(", ") + (labels.length > 4 ? " and more" : "");
-	const text = `${plural(count, "token")}: ${listed}. RTP stops at once; HTTP clients that are in stay until their stream ends.`;
-	const choice = isKey ? "End whoever is in by this key, too" : isLive(id) && "End its running stream, too";
+	const text = `${plural(count, "token")}: ${listed}. RTP stops at once; connected HTTP clients stay until their stream ends.`;
+	const choice = isKey ? "Disconnect everybody who uses this key, too" : isLive(id) && "End its running stream, too";
 	ask(isKey ? "Revoke this key?" : "Revoke this session’s tokens?", id, text, "Revoke", { choice }, async (ends) => {
 		const done = await (await call("DELETE", `revoke-token?sessionid=${encode(id)}${ends ? "&abort=true" : ""}`)).json();
 		say(`${plural(done.revoked, "token")} revoked.`);
@@ -112,7 +112,7 @@ $("add-random").onclick = () => {
 	$("add-id").value = randomId();
 };
 const directionOf = () => document.querySelector("[name=add-direction]:checked").value;
-// The seconds that a time of the form stands for. The server says what is wrong with a text that is no number.
+// A time of the form in seconds. If the text is no number, the server refuses it and says why.
 function secondsOf(place) {
 	const { value } = $(place), unit = Number($(`${place}-unit`).value);
 	const seconds = unit ? value * unit : Date.parse(value) / 1000 - serverNow();

@@ -10,7 +10,7 @@ function setState(text, className, trouble) {
 	$("state").className = className;
 	write("failing", trouble);
 }
-// Where tokens are off, the server says how to turn them on. Its own host sees the streams, and can change nothing.
+// If tokens are off, the server says how to turn them on. Its own host sees the streams, and can change nothing.
 let isOpenRelay = false, askedAt = 0;
 const tokensAreOff = (refusal) => refusal.status === 403 && refusal.message.includes("--token-server");
 function showSections(works) {
@@ -65,7 +65,7 @@ const askTokens = repeat(async () => {
 			repaintNames();
 			tokensBefore = text;
 		}
-		// Where it is told that it changes it is asked for then; a table of a hundred thousand not so often.
+		// With events, the page asks when the list changes. Otherwise it asks for a large list less often.
 		return isTold() ? 600 : Math.min(60, TOKENS_EVERY_SECONDS * Math.ceil(text.length / 1e6));
 	} catch (refusal) {
 		if (tokensAreOff(refusal)) {
@@ -83,7 +83,7 @@ const askTokens = repeat(async () => {
 
 let happenings = null;
 const isTold = () => happenings?.readyState === EventSource.OPEN;
-// What is to be asked about what has happened is asked once for all that happens within a moment.
+// Asks once for all events of a moment.
 function soon(act) {
 	let timer = 0;
 	return () => { timer ||= setTimeout(() => { timer = 0; act(); }, 300); };
@@ -94,9 +94,9 @@ const HEARD = {
 	"viewer-comes": streamsSoon, "viewer-goes": streamsSoon, "snapshot-end": () => { streamsSoon(); tokensSoon(); },
 	"token-added": tokensSoon, "token-revoked": tokensSoon, "token-over": tokensSoon, "tokens-over": tokensSoon, "token-forgotten": tokensSoon,
 };
-// What is told without a question that follows from it.
+// Events after which nothing is asked.
 for (const name of ["viewer-cut", "source-too-fast"]) HEARD[name] = () => {};
-// A source that is refused, now or before this page was opened: the newest first.
+// Sources that were refused, also before this page was opened. The newest is first.
 const REFUSALS_SHOWN_MAX = 16;
 HEARD.refusal = HEARD["publisher-refused"] = ({ type, data }) => {
 	const { time, address, session, status, detail } = JSON.parse(data), list = $("refusal-list"), key = time + address;
@@ -109,7 +109,7 @@ HEARD.refusal = HEARD["publisher-refused"] = ({ type, data }) => {
 	$("refusals").hidden = false;
 };
 const EVENTS_KEPT = 100;
-// What a row of the list does not repeat: it shows no secret whole.
+// Fields that a row of the list leaves out. It shows no secret whole.
 const EVENT_NAMES = ["time", "sessionid", "session", "id", "key", "for"];
 function listEvent({ type, data }) {
 	if (type === "snapshot-end" || type === "refusal") return;
@@ -131,10 +131,10 @@ function follow() {
 	happenings = new EventSource(root + "api/events");
 	for (const name in HEARD) happenings.addEventListener(name, (event) => { listEvent(event); HEARD[name](event); });
 	happenings.onopen = askStreams;
-	// Where there is no place for another reader it is asked for again and again, as before there were events.
+	// If the server has no room for another reader of events, the page asks at intervals.
 	happenings.onerror = () => {
 		if (happenings?.readyState === EventSource.CLOSED) setTimeout(leave, 10e3);
-		// Whether it is the server or this connection alone is known at once.
+		// Shows at once whether the server is lost, or only this connection.
 		askStreams();
 	};
 }
@@ -142,7 +142,7 @@ function leave() {
 	happenings?.close();
 	happenings = null;
 }
-// Who does not look needs no connection.
+// A hidden page needs no connection.
 document.addEventListener("visibilitychange", () => (document.hidden ? leave() : follow()));
 
 askStreams().then(askTokens);

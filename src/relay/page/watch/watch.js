@@ -1,18 +1,13 @@
 
-const $ = (id) => document.getElementById(id);
 const media = $("media"), page = document.body;
 
 // ---- Where the stream is
 
-// Percent-encoded, for a shell, too.
-const encode = (text) => encodeURIComponent(text).replace(/[!'()*]/g, (c) => "%" + c.charCodeAt(0).toString(16).toUpperCase());
 const asked = location.search.match(/[?&]sessionid=([^&]*)/);
 const id = decodeURIComponent(asked ? asked[1] : location.pathname.slice(location.pathname.lastIndexOf("/") + 1));
 // The page may stand below a proxy's path: the streams are beside it.
 const root = new URL(asked ? "." : "..", location.origin + location.pathname).href;
-// In a path, a browser would take "." and ".." for folders.
-const isFolder = /^\.\.?$/.test(id);
-const stream = root + (isFolder ? "stream?sessionid=" : "stream/") + encode(id);
+const stream = root + "stream" + sessionPath(id);
 
 // ---- What can be played
 
@@ -39,22 +34,22 @@ const bare = (type) => type.split(";")[0].trim().toLowerCase();
 const nameOf = (type) => NAMES[bare(type)] || "";
 const canPlay = (type) => media.canPlayType(type) !== "" || media.canPlayType(bare(type)) !== "";
 
-// What to try for a stream of this type, the best first; `seconds`: until then it has to have begun.
+// The ways to play a stream of this type, the best first. It has to begin within `seconds`.
 function candidates(type) {
-	const name = nameOf(type), isRemuxed = REMUXED.includes(name) && !isFolder;
+	const name = nameOf(type), isRemuxed = REMUXED.includes(name) && !isFolder(id);
 	const body = { url: stream, form: name, seconds: 40, isWanted: canPlay(type) || !HOPELESS.includes(name) };
-	const segments = { url: stream + "/index.m3u8", form: `${name}, HLS`, seconds: 60, isWanted: SEGMENTED.includes(name) && !isFolder && canPlay(HLS) };
+	const segments = { url: stream + "/index.m3u8", form: `${name}, HLS`, seconds: 60, isWanted: SEGMENTED.includes(name) && !isFolder(id) && canPlay(HLS) };
 	const remuxed = { url: stream + "/live.mp4", form: `${name}, as MP4`, seconds: 40, isWanted: isRemuxed && canPlay("video/mp4") };
-	// At the live edge: the body where MediaSource takes it, else what is remuxed from it.
+	// At the live edge: the body if MediaSource takes it, otherwise the remuxed copy.
 	const bareType = BARE_SOUND[name], isForMediaSource = isRemuxed || FOR_MEDIA_SOURCE.includes(name) || (bareType && window.MediaSource?.isTypeSupported(bareType));
 	const live = { ...(isRemuxed ? remuxed : body), isLive: true, bareType, isWanted: Boolean(window.MediaSource && isForMediaSource) };
-	if (isFirefox && name === "WebM" && !isFolder && window.MediaSource) body.inMp4 = { ...remuxed, isLive: true };
+	if (isFirefox && name === "WebM" && !isFolder(id) && window.MediaSource) body.inMp4 = { ...remuxed, isLive: true };
 	return [live, ...(isApple ? [segments, body, remuxed] : [body, remuxed, segments])].filter((candidate) => candidate.isWanted);
 }
 
 // ---- What is shown
 
-// Of each state: the word on the line below the picture, the title and the sentence on the cover.
+// For each state: the word below the picture, and the title and the sentence on the cover.
 const WORDS = {
 	starting: ["Starting", "Starting", ""],
 	waiting: ["Waiting", "The stream has not started yet", "It plays here as soon as it starts."],
@@ -74,12 +69,9 @@ const WORDS = {
 const LOOKS = { busy: "waiting", full: "waiting", halted: "waiting", lost: "waiting", expired: "refused", paused: "playing", late: "playing" };
 const BUTTONS = { ready: "Play", refused: "Try again", expired: "Try again", unplayable: "Try again" };
 
-// Writes only what has changed.
-function write(place, text) { if ($(place).textContent !== text) $(place).textContent = text; }
-
 let state = "starting";
-// `instead`: what to say in the place of the state's own sentence; `detail`: what the server or the browser
-// says of it; `heading`: what to say in the place of its title.
+// `instead` replaces the state's own sentence, `heading` its title. `detail` is the reason that the server or the
+// browser gives.
 function show(next, instead, detail = "", whose = "server", heading = "") {
 	const [chip, ownTitle, text] = WORDS[next], title = heading || ownTitle, look = LOOKS[next] || next, isPicture = look === "playing";
 	const isNew = next !== state;
@@ -105,7 +97,7 @@ function show(next, instead, detail = "", whose = "server", heading = "") {
 	showSound();
 }
 
-// The button for sound stands there while there is sound that is not heard.
+// Shows the button for sound while the sound is off.
 function showSound() {
 	const isSilent = media.mozHasAudio === false || media.webkitAudioDecodedByteCount === 0 || media.audioTracks?.length === 0;
 	$("sound").hidden = page.dataset.state !== "playing" || !media.muted || isSilent;
@@ -117,7 +109,7 @@ function showSound() {
 const AGAIN_SECONDS = 2, AGAIN_SECONDS_MAX = 15, RARELY_SECONDS = 60, LONG_MINUTES = 10;
 let vain = 0, since = Date.now(), timer = 0, turn = 0, awakeUntil = 0;
 
-// Comes again later, and later still the more often it was in vain; not all who watch at once.
+// Asks again later, each time after a longer pause. A random part keeps viewers from asking all at once.
 function later(isRare, atLeastSeconds = 0) {
 	const isLong = Date.now() - since > LONG_MINUTES * 60e3;
 	const most = isRare || isLong ? RARELY_SECONDS : AGAIN_SECONDS_MAX;
@@ -126,7 +118,7 @@ function later(isRare, atLeastSeconds = 0) {
 	timer = setTimeout(look, seconds * 1000 * (0.75 + Math.random() / 2));
 }
 
-// What the server says of the stream. Nothing is read of it.
+// Asks the server about the stream, and reads nothing of its body.
 async function ask(method) {
 	const stop = new AbortController();
 	try {
@@ -142,12 +134,12 @@ async function ask(method) {
 }
 
 let hasPlayed = false;
-// Looks whether the stream can be had, and plays it if so. `hasFailed`: what was tried is not tried again.
+// Asks whether the stream runs, and plays it then. After `hasFailed` it does not try the same way again.
 async function look(hasFailed) {
 	const mine = ++turn;
 	clearTimeout(timer);
 	let answer = await ask("HEAD");
-	// Of one that does not run, or has not begun, by a request that may wait for it, and has it fetched.
+	// If the stream does not run yet: only GET waits for it, and makes an edge fetch it.
 	if (mine === turn && (answer.status > 200 || bare(answer.type) === "application/octet-stream")) {
 		if (answer.status === 404 && state === "starting") show("waiting");
 		answer = await ask("GET");
@@ -178,7 +170,7 @@ async function look(hasFailed) {
 // ---- Playing
 
 const PATIENCE_SECONDS = 30;
-// What is played or tried, and what else can be; where it stood, when it moved last, and since when it has.
+// The way that plays or is tried, and the others; its last position, the time when that changed, and the start.
 let current = null, player = null, rest = [], at = 0, moved = 0, begun = 0, pausedAt = 0, patience = PATIENCE_SECONDS;
 
 function tryNext(type) {
@@ -238,7 +230,7 @@ function stop() {
 	media.removeAttribute("src");
 	media.load();
 }
-// What was tried does not begin, or what was played has broken off: its source may be back in a moment.
+// This way does not begin to play, or has broken off. Its source may be back in a moment.
 function fail() {
 	if (!current) return;
 	moved = Date.now();
@@ -247,7 +239,7 @@ function fail() {
 	show("lost");
 	later(false);
 }
-// It stands elsewhere than before.
+// Notes that the position has moved.
 function see() {
 	if (!current || media.readyState < 2 || media.currentTime === at) return;
 	const isFirst = at < 0, now = Date.now();
@@ -256,7 +248,7 @@ function see() {
 	if (isFirst || media.paused) return;
 	begun ||= now;
 	hasPlayed = true;
-	// It was good for a while: what comes next is news.
+	// It has played for a while: a later failure is a new one.
 	if (now - begun > 10e3) since = now, vain = 0;
 	if (now - begun > 30e3) patience = PATIENCE_SECONDS;
 	show("playing");
@@ -284,14 +276,14 @@ media.onplay = () => {
 };
 media.onvolumechange = media.onloadedmetadata = showSound;
 
-// Whether it stands still is seen once a second.
+// Checks once a second whether the picture stands still.
 setInterval(() => {
 	see();
 	if (!current || pausedAt || document.hidden || (state === "ready" && media.paused)) return void (moved = Date.now());
 	const seconds = (Date.now() - moved) / 1000;
 	if (!begun && seconds > current.seconds) fail();
 	else if (begun && seconds > patience) {
-		// What one had is gone, perhaps: it is asked for anew, but less and less often.
+		// The connection may be dead. The page asks anew, less and less often.
 		patience = Math.min(300, patience * 2);
 		look();
 	} else if (begun && seconds > 3) show("late");
@@ -305,12 +297,12 @@ $("sound").onclick = () => {
 	media.focus();
 };
 $("go").onclick = () => {
-	// What has come meanwhile is old.
+	// The buffered media is old by now.
 	if (state === "ready" && current) return play(current);
 	show("starting");
 	look();
 };
-// The page is looked at again, or the network is back.
+// The page is in view again, or the network is back.
 function wake() {
 	if (document.hidden || Date.now() < awakeUntil) return;
 	awakeUntil = Date.now() + 10e3;
@@ -323,7 +315,7 @@ addEventListener("online", wake);
 const elsewhere = (PUBLIC_URL || root) + stream.slice(root.length);
 $("address").value = elsewhere;
 $("hls").value = elsewhere + "/index.m3u8";
-$("hls-way").hidden = isFolder;
+$("hls-way").hidden = isFolder(id);
 // VLC takes this scheme on phones; elsewhere it opens a playlist that is downloaded.
 const hasTouch = /Android|iPhone|iPad/.test(navigator.userAgent);
 $("vlc").href = hasTouch ? `vlc://${elsewhere}` : URL.createObjectURL(new Blob([`#EXTM3U\n${elsewhere}\n`], { type: "audio/x-mpegurl" }));
@@ -332,19 +324,10 @@ $("command").value = `ffplay "${elsewhere}"`;
 for (const input of document.querySelectorAll("#ways input")) input.onfocus = () => input.select();
 for (const button of document.querySelectorAll("[data-copies]")) {
 	button.ariaLabel = `Copy ${button.dataset.copies}`;
-	button.onclick = async () => {
-		const input = $(button.dataset.copies);
-		try {
-			await navigator.clipboard.writeText(input.value);
-		} catch {
-			// Without TLS there is no clipboard but on localhost; this older way is.
-			input.select();
-			if (!document.execCommand("copy")) return write("said", "The browser does not let this page copy.");
-		}
+	button.onclick = () => copy($(button.dataset.copies).value, () => {
 		button.textContent = "Copied";
-		write("said", "Copied");
 		setTimeout(() => { button.textContent = "Copy"; }, 1500);
-	};
+	});
 }
 look();
 
@@ -352,7 +335,7 @@ look();
 
 // A stream that cannot be named by a path has no such file.
 async function askTitle() {
-	if (isFolder || page.dataset.state !== "playing") return;
+	if (isFolder(id) || page.dataset.state !== "playing") return;
 	const answer = await fetch(stream + "/now.json").catch(() => null);
 	if (!answer?.ok) return;
 	const { name, title } = await answer.json();

@@ -220,7 +220,7 @@ const ANOTHERS_NUMBER: &str = "has another's number";
 const ENDED: &str = "has ended, and has a source";
 const TWICE: &str = "a session runs twice";
 const OF_ANOTHER: &str = "is made of another";
-const NO_STATE: &str = "is in no state that can be";
+const NO_STATE: &str = "is impossible";
 const FITS: &str = "";
 
 /// Each by itself is found out, and said in words.
