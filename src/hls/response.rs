@@ -215,8 +215,7 @@ impl Cutter {
 
     fn refusal(&self, unlisted: NoPlaylist) -> Refusal {
         let retry_after_seconds = self.target().as_secs() as u32;
-        let busy =
-            |detail: String| Refusal::busy(Status::ServiceUnavailable, detail, retry_after_seconds);
+        let busy = |detail: String| Refusal::busy(detail).retry_after(retry_after_seconds);
         match unlisted {
             NoPlaylist::Unfit(reason) => Refusal::new(
                 Status::NotAcceptable,

@@ -48,7 +48,7 @@ pub(super) use wait_queue::{WaitFor, WaitOutcome, Waiting};
 pub(super) use writing::Due;
 
 use crate::gate::{Digest, SessionId};
-use crate::http::{Answer, Head, Refusal, Reply, Status};
+use crate::http::{Answer, Head, Refusal, Reply};
 use crate::relay::JobId;
 use crate::relay::admission::Caller;
 use crate::relay::api::Call;
@@ -56,7 +56,7 @@ use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
 use crate::relay::event::Event;
 use crate::relay::lists::{PeerRequest, Share};
-use crate::relay::{ConnectionId, PullId, RETRY_AFTER_SECONDS, StreamId};
+use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
 use reading::Reading;
 use wait_queue::WaitQueue;
@@ -264,9 +264,7 @@ impl Clients {
         match &connection.phase {
             Phase::Source(source) => {
                 let Received { stream, reply, .. } = source.received();
-                let detail = "the server is shutting down";
-                let refusal =
-                    Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS);
+                let refusal = Refusal::busy("the server is shutting down");
                 self.dismiss_source(id, &refusal, reply, ctx);
                 return Some(stream);
             }
