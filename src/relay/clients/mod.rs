@@ -124,17 +124,7 @@ impl Phase {
         match self {
             Phase::PendingCall(job_id) => Some(*job_id),
             Phase::ListResponse(listing) => listing.collecting,
-            Phase::Opening
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Source(_)
-            | Phase::Viewer(_)
-            | Phase::Waiting(_)
-            | Phase::EventReader(_)
-            | Phase::OriginRequest(_)
-            | Phase::PeerRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => None,
+            _ => None,
         }
     }
 
@@ -321,15 +311,7 @@ impl Known<'_> {
                 (self.has_collecting)(telling.share().0),
                 "a peer tells nobody: {id:?}"
             ),
-            Phase::Opening
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::ListResponse(_)
-            | Phase::EventReader(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => {}
+            _ => {}
         }
     }
 }
