@@ -40,6 +40,7 @@ mod tests;
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(60);
 
 /// The tokens, the blocks, and the changes.
+#[derive(Default)]
 pub(super) struct Grants {
     /// The tokens. `None`: tokens are off.
     tokens: Option<Tokens>,
@@ -132,11 +133,7 @@ impl Grants {
         let is_gated = !settings.token_servers.is_empty();
         Grants {
             tokens: is_gated.then(|| Tokens::new(settings.limits.tokens)),
-            blocks: Blocks::default(),
-            barred: Blocks::default(),
-            ledger: None,
-            told: UnixTime::default(),
-            armed: Armed::default(),
+            ..Grants::default()
         }
     }
 

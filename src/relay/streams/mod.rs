@@ -59,6 +59,7 @@ use crate::udp_out::ClientFigures;
 use write_queue::WriteQueue;
 
 /// All streams, and the queues of streams that have something to send.
+#[derive(Default)]
 pub(super) struct Streams {
     streams: Slots<Stream>,
     running: HashMap<SessionId, StreamId>,
@@ -129,22 +130,9 @@ impl Streams {
     /// Creates an empty set.
     pub fn new(limits: &Limits) -> Streams {
         Streams {
-            streams: Slots::default(),
-            running: HashMap::new(),
-            draining: Draining::default(),
-            order: BTreeMap::new(),
             live_serial_next: 1,
             pool: Pool::new(limits.buffers_bytes_max),
-            turns: WriteQueue::new(),
-            frame: Frame::default(),
-            spliced: Vec::new(),
-            remuxed: Vec::new(),
-            behind: VecDeque::new(),
-            work: 0,
-            scan_work: 0,
-            posting: VecDeque::new(),
-            posted: None,
-            buckets: TokenBuckets::default(),
+            ..Streams::default()
         }
     }
 
