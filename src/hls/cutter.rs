@@ -88,7 +88,6 @@ pub struct Cutter {
     parts: Parts,
     /// Target duration in seconds.
     target: Option<u32>,
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared_if"))]
     map: Option<Rc<Map>>,
     /// Whether the next segment does not continue the one before it.
     is_broken: bool,
@@ -127,7 +126,6 @@ enum Heading {
 struct OpenSegment {
     start: Point,
     began: Duration,
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     lead: Rc<Vec<u8>>,
     is_discontinuous: bool,
     is_independent: bool,
