@@ -8,7 +8,6 @@ use crate::support::datagrams::{
     PACKET_BYTES, admit, admit_as, assert_silent, client, clients_in_a_row, datagram, receive,
     start, transport,
 };
-use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
 use crate::support::until;
 use tollgate::rtp::Packet;
@@ -234,22 +233,6 @@ fn only_who_is_named_for_it_sends_transport_packets() {
     for socket in [&encoder, &other, &stranger] {
         assert_silent(socket, &server);
     }
-}
-
-#[test]
-fn a_source_without_rtp_ends_when_it_is_silent() {
-    let server = Server::gated(&["--rtp=127.0.0.1:0", "--source-idle-time=1"]);
-    let to = server.rtp.expect("it says where RTP is");
-    let encoder = client();
-    admit_as(&server, "cam", "udp", &[&encoder]);
-    encoder.send_to(&media(1), to).expect("sent");
-    // The log keeps the line for a late reader.
-    server.await_line(&["event=stream-begins"]);
-    server.await_line(&[
-        "event=stream-ends",
-        "the source was silent for --source-idle-time",
-    ]);
-    assert!(server.stream("cam").is_none());
 }
 
 #[test]
