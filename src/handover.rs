@@ -294,53 +294,6 @@ pub mod bytes {
     }
 }
 
-/// Values that several owners share. Each owner gets a copy, until the copies are joined again.
-pub mod shared {
-    use std::rc::Rc;
-
-    use super::*;
-
-    /// For `serde(with)`.
-    pub fn serialize<S: Serializer, T: Serialize + ?Sized>(
-        shared: &Rc<T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        shared.serialize(serializer)
-    }
-
-    /// For `serde(with)`.
-    pub fn deserialize<'de, D: Deserializer<'de>, T: ?Sized>(
-        deserializer: D,
-    ) -> Result<Rc<T>, D::Error>
-    where
-        Box<T>: Deserialize<'de>,
-    {
-        Ok(Box::<T>::deserialize(deserializer)?.into())
-    }
-}
-
-/// The same, where there may be none.
-pub mod shared_if {
-    use std::rc::Rc;
-
-    use super::*;
-
-    /// For `serde(with)`.
-    pub fn serialize<S: Serializer, T: Serialize>(
-        shared: &Option<Rc<T>>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        shared.as_deref().serialize(serializer)
-    }
-
-    /// For `serde(with)`.
-    pub fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Rc<T>>, D::Error> {
-        Ok(Option::<T>::deserialize(deserializer)?.map(Rc::new))
-    }
-}
-
 /// Arrays that are longer than serde knows them.
 pub mod array {
     use super::*;

@@ -4,7 +4,7 @@
 //!
 //! This file only parses. The caller decides which proxies it believes.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 /// A complete header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,26 +70,16 @@ fn line_client(line: &str) -> Option<Option<SocketAddr>> {
     if family == "UNKNOWN" {
         return Some(None);
     }
-    let (source, destination) = (words.next()?, words.next()?);
-    let (port, to_port) = (port(words.next()?)?, port(words.next()?)?);
-    let (source, _) = match family {
-        "TCP4" => (ipv4(source)?, ipv4(destination)?),
-        "TCP6" => (ipv6(source)?, ipv6(destination)?),
-        _ => return None,
+    let address = |text: &str| text.parse::<IpAddr>().ok();
+    let (source, destination) = (address(words.next()?)?, address(words.next()?)?);
+    let (port, _) = (port(words.next()?)?, port(words.next()?)?);
+    let is_of_family = match family {
+        "TCP4" => source.is_ipv4() && destination.is_ipv4(),
+        "TCP6" => source.is_ipv6() && destination.is_ipv6(),
+        _ => false,
     };
-    let _ = to_port;
-    words
-        .next()
-        .is_none()
-        .then(|| Some(SocketAddr::new(source, port)))
-}
-
-fn ipv4(text: &str) -> Option<IpAddr> {
-    text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
-}
-
-fn ipv6(text: &str) -> Option<IpAddr> {
-    text.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+    let is_whole = is_of_family && words.next().is_none();
+    is_whole.then(|| Some(SocketAddr::new(source, port)))
 }
 
 fn port(text: &str) -> Option<u16> {

@@ -26,7 +26,6 @@ use crate::rtp::{self, DATAGRAM_BYTES, Fec, Side};
 pub struct UdpOut {
     /// All clients, shared with the token table. The clients that have got the first batch come
     /// first.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     clients: Rc<[Destination]>,
     /// The counters of each client, in the order of `clients`.
     figures: Vec<ClientFigures>,

@@ -343,17 +343,6 @@ fn change_all(path: &str, value: &mut Value, change: &mut dyn FnMut(&str, &mut O
     }
 }
 
-#[test]
-fn another_format_is_refused_in_words() {
-    let text = String::from_utf8(TOLD.to_vec()).expect("text");
-    let later = text.replacen("tollgate 3 \"0.2.0\"", "tollgate 4 \"0.9.0\"", 1);
-    let why = take_over(later.as_bytes()).err().expect("it is refused");
-    assert_eq!(
-        why,
-        "it is in format 4, by version \"0.9.0\"; this one reads 2 to 3"
-    );
-}
-
 /// A viewer of a stream as it is, a player and a UDP client get the same bytes whether another core
 /// takes over at each step or none ever does. A viewer of a remuxed stream gets the same units.
 #[test]

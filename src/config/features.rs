@@ -16,63 +16,29 @@ pub struct Feature {
     pub options: &'static [&'static str],
 }
 
-/// All features, by name.
-pub const FEATURES: &[Feature] = &[
-    Feature {
-        name: "handover",
-        what: "another process takes over, and nobody is cut",
-        is_in: cfg!(feature = "handover"),
-        options: &["handover"],
-    },
-    Feature {
-        name: "hls",
-        what: "playlists and segments, for players and caches",
-        is_in: cfg!(feature = "hls"),
-        options: &["hls", "hls-segment"],
-    },
-    Feature {
-        name: "hold",
-        what: "viewers that outlive their source",
-        is_in: cfg!(feature = "hold"),
-        options: &["hold"],
-    },
-    Feature {
-        name: "icecast",
-        what: "sources as Icecast's clients send them",
-        is_in: cfg!(feature = "icecast"),
-        options: &["icecast"],
-    },
-    Feature {
-        name: "page",
-        what: "the operator's page and the viewers' (their HTML is not counted)",
-        is_in: cfg!(feature = "page"),
-        options: &[],
-    },
-    Feature {
-        name: "remux",
-        what: "streams in other containers than their own",
-        is_in: cfg!(feature = "remux"),
-        options: &["remux"],
-    },
-    Feature {
-        name: "rtmp",
-        what: "sources by RTMP, as OBS and ffmpeg send them",
-        is_in: cfg!(feature = "rtmp"),
-        options: &["rtmp"],
-    },
-    Feature {
-        name: "sandbox",
-        what: "threads that can do only what they need",
-        is_in: cfg!(feature = "sandbox"),
-        options: &["sandbox"],
-    },
-    Feature {
-        name: "token-file",
-        what: "tokens that survive a restart",
-        is_in: cfg!(feature = "token-file"),
-        options: &["token-file"],
-    },
-];
+macro_rules! features {
+    ($($name:literal: $what:literal, $options:expr;)*) => {
+        /// All features, by name.
+        pub const FEATURES: &[Feature] = &[$(Feature {
+            name: $name,
+            what: $what,
+            is_in: cfg!(feature = $name),
+            options: &$options,
+        }),*];
+    };
+}
+
+features! {
+    "handover": "another process takes over, and nobody is cut", ["handover"];
+    "hls": "playlists and segments, for players and caches", ["hls", "hls-segment"];
+    "hold": "viewers that outlive their source", ["hold"];
+    "icecast": "sources as Icecast's clients send them", ["icecast"];
+    "page": "the operator's page and the viewers' (their HTML is not counted)", [];
+    "remux": "streams in other containers than their own", ["remux"];
+    "rtmp": "sources by RTMP, as OBS and ffmpeg send them", ["rtmp"];
+    "sandbox": "threads that can do only what they need", ["sandbox"];
+    "token-file": "tokens that survive a restart", ["token-file"];
+}
 
 /// Returns the feature that this program lacks for an option of this name, if any.
 pub(super) fn left_out(option: &str) -> Option<&'static str> {

@@ -85,7 +85,7 @@ struct Trial {
 }
 
 /// The token table.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tokens {
     limits: Limits,
     sessions: HashMap<SessionId, Session>,
@@ -112,15 +112,8 @@ impl Tokens {
     pub fn new(limits: Limits) -> Tokens {
         Tokens {
             limits,
-            sessions: HashMap::new(),
-            in_order: BTreeMap::new(),
-            inbound: HashMap::new(),
-            shuts: BTreeMap::new(),
-            time: UnixTime::default(),
             serial_next: 1,
-            tuples_bytes: 0,
-            keys: HashMap::new(),
-            trial: None,
+            ..Tokens::default()
         }
     }
 

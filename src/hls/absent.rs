@@ -1,13 +1,16 @@
 //! Stands for `hls` in a program that is built without it: no stream is cut into segments, and no
 //! address belongs to a segment.
 
-use std::rc::Rc;
+#[path = "object.rs"]
+mod object;
+
 use std::time::Duration;
 
 use crate::clean_text::TitleChange;
 use crate::format::{Finding, Header};
 use crate::http::{Refusal, Target};
 use crate::time::Instant;
+pub use object::{Content, HlsResponse, Object};
 
 pub const LIST_TYPE: &str = "";
 
@@ -49,34 +52,6 @@ impl HlsRequest {
         fn reach(&self) -> PlaylistPosition;
         fn is_addressed_by(&self, _: &Target) -> bool;
         fn query(&self) -> Option<String>;
-    }
-}
-
-pub enum HlsResponse {
-    Object(Object),
-    NotYet(Duration),
-    Refused(Refusal),
-}
-
-pub struct Object {
-    pub media_type: &'static str,
-    pub seconds: Option<u64>,
-    pub is_immutable: bool,
-    pub content: Content,
-}
-
-pub enum Content {
-    Bytes(Rc<[u8]>),
-    Range {
-        lead: Rc<Vec<u8>>,
-        from: u64,
-        to: u64,
-    },
-}
-
-impl Content {
-    pub fn bytes(&self) -> u64 {
-        0
     }
 }
 

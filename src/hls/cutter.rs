@@ -56,6 +56,7 @@ const VARIATION_TICKS: i64 = TICKS / 2;
 const PICTURE_TICKS: i64 = TICKS / 25;
 
 /// Cuts one stream into segments.
+#[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Cutter {
     plan: Plan,
@@ -87,7 +88,6 @@ pub struct Cutter {
     parts: Parts,
     /// Target duration in seconds.
     target: Option<u32>,
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared_if"))]
     map: Option<Rc<Map>>,
     /// Whether the next segment does not continue the one before it.
     is_broken: bool,
@@ -126,7 +126,6 @@ enum Heading {
 struct OpenSegment {
     start: Point,
     began: Duration,
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     lead: Rc<Vec<u8>>,
     is_discontinuous: bool,
     is_independent: bool,
@@ -154,27 +153,10 @@ impl Cutter {
     fn new(plan: Plan) -> Cutter {
         Cutter {
             plan,
-            kind: None,
-            heading: Heading::New,
-            is_untimed: false,
-            is_scrambled: false,
-            newest: None,
-            split: None,
             gap: PICTURE_TICKS,
-            longest: [0; 2],
-            filling: None,
-            parts: Parts::new(),
-            target: None,
-            map: None,
-            is_broken: false,
             discontinuities: plan.first_discontinuity(),
             number: plan.first_number(),
-            segments: VecDeque::new(),
-            end: None,
-            list: None,
-            listed_from: 0,
-            has_grown: false,
-            cuts_in_groups: 0,
+            ..Cutter::default()
         }
     }
 

@@ -16,6 +16,7 @@
 mod cutter;
 mod lead;
 mod list;
+mod object;
 mod parts;
 mod plan;
 mod point;
@@ -26,9 +27,9 @@ mod segment;
 pub use cutter::Cutter;
 pub use lead::LEAD_BYTES_MAX;
 pub use list::MEDIA_TYPE as LIST_TYPE;
+pub use object::{Content, HlsResponse, Object};
 pub use plan::Plan;
 pub use request::{BlockingReload, HlsRequest, PlaylistPosition};
-pub use response::{Content, HlsResponse, Object};
 
 /// Least number of segments in the playlist of a running stream: players begin at the third from
 /// the end.

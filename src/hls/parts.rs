@@ -45,6 +45,7 @@ const LENGTHS_TRIED: usize = 16;
 const LEAST_HUNDREDTHS: i64 = 85;
 
 /// The parts of the open segment.
+#[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Parts {
     length: Length,
@@ -56,10 +57,11 @@ pub(super) struct Parts {
     newest: Option<Point>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 enum Length {
     /// The part target is not settled.
+    #[default]
     Unknown,
     /// The part target in ticks.
     Of(i64),
@@ -89,17 +91,6 @@ impl Open {
 }
 
 impl Parts {
-    /// Creates the parts of a stream before its first byte.
-    pub fn new() -> Parts {
-        Parts {
-            length: Length::Unknown,
-            early: Vec::new(),
-            whole: Vec::new(),
-            open: None,
-            newest: None,
-        }
-    }
-
     /// Returns the part target in ticks, if the stream has parts.
     pub fn ticks_max(&self) -> Option<i64> {
         match self.length {

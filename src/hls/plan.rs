@@ -8,7 +8,7 @@ use crate::handover::{are_counts, are_spans};
 use crate::time::Instant;
 
 /// How a stream is cut.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Plan {
     /// Shortest duration of a segment.

@@ -5,61 +5,12 @@ use std::time::Duration;
 
 use super::cutter::Cutter;
 use super::list::MEDIA_TYPE;
+use super::object::{Content, HlsResponse, Object};
 use super::parts::PARTS_MAX;
 use super::request::{BlockingReload, HlsRequest, PlaylistPosition, wrong};
 use super::{LISTED_MIN, NoPlaylist};
 use crate::clean_text::TitleChange;
 use crate::http::{Refusal, Status};
-
-/// The answer to an [`HlsRequest`].
-#[derive(Debug)]
-pub enum HlsResponse {
-    /// The object.
-    Object(Object),
-    /// The object may exist within this time.
-    NotYet(Duration),
-    /// The request is refused.
-    Refused(Refusal),
-}
-
-/// An object with an address. It is the same for every client.
-#[derive(Debug)]
-pub struct Object {
-    /// Media type.
-    pub media_type: &'static str,
-    /// Seconds for which a cache may serve it. `None`: no cache may keep it.
-    pub seconds: Option<u64>,
-    /// Whether the object never changes.
-    pub is_immutable: bool,
-    /// The bytes to send.
-    pub content: Content,
-}
-
-/// The bytes of an object.
-#[derive(Debug)]
-pub enum Content {
-    /// These bytes.
-    Bytes(Rc<[u8]>),
-    /// A range of the stream's bytes behind a lead.
-    Range {
-        /// Bytes in front of the range.
-        lead: Rc<Vec<u8>>,
-        /// Offset of the first byte.
-        from: u64,
-        /// Offset behind the last byte.
-        to: u64,
-    },
-}
-
-impl Content {
-    /// Returns the number of bytes.
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Content::Bytes(bytes) => bytes.len() as u64,
-            Content::Range { lead, from, to } => lead.len() as u64 + (to - from),
-        }
-    }
-}
 
 /// A blocking reload may name a segment at most this many behind the newest one.
 const AHEAD_MAX: u64 = 2;
@@ -215,8 +166,7 @@ impl Cutter {
 
     fn refusal(&self, unlisted: NoPlaylist) -> Refusal {
         let retry_after_seconds = self.target().as_secs() as u32;
-        let busy =
-            |detail: String| Refusal::busy(Status::ServiceUnavailable, detail, retry_after_seconds);
+        let busy = |detail: String| Refusal::busy(detail).retry_after(retry_after_seconds);
         match unlisted {
             NoPlaylist::Unfit(reason) => Refusal::new(
                 Status::NotAcceptable,

@@ -65,10 +65,8 @@ pub struct Segment {
     /// Offset behind the last byte.
     pub to: u64,
     /// Bytes that are sent in front of the segment.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     pub lead: Rc<Vec<u8>>,
     /// Header that a player fetches first. Only MP4 has one.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared_if"))]
     pub map: Option<Rc<Map>>,
     /// Duration in ticks of [`MediaTime`].
     pub(super) ticks: u32,
@@ -81,7 +79,6 @@ pub struct Segment {
     /// Whether decoding can begin with the segment.
     pub(super) is_independent: bool,
     /// Parts of the segment, if any are kept.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     pub(super) parts: Rc<[Part]>,
 }
 

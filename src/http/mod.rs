@@ -34,7 +34,7 @@ pub use grammar::elements;
 pub use head::{Head, HeadReader, Limits, Method};
 pub use icy::{IcyPosition, Station};
 pub use media_type::stream_type;
-pub use refusal::{Refusal, quoted};
+pub use refusal::{RETRY_AFTER_SECONDS, Refusal, quoted};
 pub use response::{Reply, ResponseHead, refused, whole};
 pub use status::Status;
 pub use target::{Parameter, Target};

@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use super::status::Status;
 
+/// After so many seconds a client whose request met a limit may try again.
+pub const RETRY_AFTER_SECONDS: u32 = 5;
+
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -66,11 +69,16 @@ impl Refusal {
         }
     }
 
-    /// Returns the refusal for a limit that is reached. The client may try again.
-    pub fn busy(status: Status, detail: impl Into<String>, retry_after_seconds: u32) -> Refusal {
+    /// Returns 503 for a limit that is reached. The client may try again.
+    pub fn busy(detail: impl Into<String>) -> Refusal {
+        Refusal::new(Status::ServiceUnavailable, detail).retry_after(RETRY_AFTER_SECONDS)
+    }
+
+    /// Tells the client to try again after so many seconds.
+    pub fn retry_after(self, seconds: u32) -> Refusal {
         Refusal {
-            retry_after_seconds: Some(retry_after_seconds),
-            ..Refusal::new(status, detail)
+            retry_after_seconds: Some(seconds),
+            ..self
         }
     }
 
@@ -149,7 +157,7 @@ mod tests {
             (Status::MethodNotAllowed, Some("GET, HEAD"))
         );
         assert!(method.detail.contains("GET, HEAD") && !method.ends_connection);
-        let busy = Refusal::busy(Status::ServiceUnavailable, "later", 7);
+        let busy = Refusal::busy("later").retry_after(7);
         assert_eq!(
             (busy.retry_after_seconds, busy.ends_connection),
             (Some(7), false)

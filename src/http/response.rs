@@ -228,10 +228,7 @@ mod tests {
                 "WWW-Authenticate: Basic realm=\"tollgate\"",
             ),
             (Refusal::method("GET"), "Allow: GET"),
-            (
-                Refusal::busy(Status::TooManyRequests, "x", 5),
-                "Retry-After: 5",
-            ),
+            (Refusal::busy("x"), "Retry-After: 5"),
             (Refusal::new(Status::Forbidden, "x"), ""),
         ] {
             let text = answered(refused(&refusal, &REPLY));

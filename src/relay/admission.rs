@@ -11,18 +11,18 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::Settings;
 use super::api::Name;
 use super::lists::is_of_proxy;
 use super::pass::{Admission, Barred, Role};
-use super::{RETRY_AFTER_SECONDS, Settings};
 use crate::gate::{Blocks, Denied, SessionId, Subnet, Tokens, Transport, network_of};
-use crate::http::{Framing, Head, Method, Refusal, Status};
+use crate::http::{Framing, Head, Method, RETRY_AFTER_SECONDS, Refusal, Status};
 use crate::time::{Instant, UnixTime};
 
 pub(super) use kept::KeptClaim;
 pub(super) use place::{Beyond, Door, Others};
 use refusals::{
-    barred, busy, for_source_only, for_watching_only, forbidden, from_elsewhere, from_other_host,
+    barred, for_source_only, for_watching_only, forbidden, from_elsewhere, from_other_host,
     kept_out, no_token, no_token_of_origin, not_running, of_nobody, of_proxys_host,
     of_stranger_proxy, token_is_over,
 };
@@ -226,7 +226,7 @@ impl Gate<'_> {
                 "this address has reached its limit of connections (--connections-per-host); close one, or raise the limit",
             ),
         };
-        Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
+        Err(Refusal::new(status, detail).retry_after(RETRY_AFTER_SECONDS))
     }
 
     // ---- Subnet, site and Host: before anything else is read ------------------------------------
@@ -481,7 +481,7 @@ impl Gate<'_> {
         }
         if !session_state.has_room {
             let streams_max = self.settings.limits.streams_max;
-            return Err(busy(format!(
+            return Err(Refusal::busy(format!(
                 "{streams_max} streams run, which is the limit (--streams={streams_max}); end one, or raise it"
             )));
         }
@@ -670,7 +670,7 @@ impl Gate<'_> {
         if is_begun || (session_state.has_room && session_state.has_room_for_pull) {
             return Ok(());
         }
-        Err(busy(
+        Err(Refusal::busy(
             "the session does not run here, and there is no room to fetch it; try again later",
         ))
     }
@@ -700,7 +700,7 @@ impl Gate<'_> {
     fn check_open(&self) -> Result<(), Refusal> {
         match self.is_closing {
             false => Ok(()),
-            true => Err(busy(
+            true => Err(Refusal::busy(
                 "the server is shutting down and admits no new clients",
             )),
         }

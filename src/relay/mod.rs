@@ -107,9 +107,6 @@ pub type StreamId = Id<Stream>;
 /// The id of a pull: a session that is fetched from an origin.
 type PullId = Id<Pull>;
 
-/// Seconds after which a client may try again when a limit is reached.
-const RETRY_AFTER_SECONDS: u32 = 5;
-
 /// Connections beyond the limit that are accepted, for a refusal in words or a call of the API.
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
 

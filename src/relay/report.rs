@@ -32,9 +32,6 @@ impl Level {
     }
 }
 
-/// Number of levels. Each has its own limit, so that streams and clients cannot push out errors.
-const LEVELS: usize = 4;
-
 /// The bounds of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReportLimits {
@@ -45,11 +42,13 @@ pub struct ReportLimits {
 }
 
 /// State of the log.
+#[derive(Default)]
 pub(super) struct Report {
     limits: ReportLimits,
     second: u64,
-    /// Lines of each level in this second.
-    lines: [u32; LEVELS],
+    /// Lines of each level in this second. Each has its own limit, so that streams and clients cannot
+    /// push out errors.
+    lines: [u32; Level::Debug as usize + 1],
     left_out: u64,
     last: String,
     repeated: u64,
@@ -60,11 +59,7 @@ impl Report {
     pub fn new(limits: ReportLimits) -> Report {
         Report {
             limits,
-            second: 0,
-            lines: [0; LEVELS],
-            left_out: 0,
-            last: String::new(),
-            repeated: 0,
+            ..Report::default()
         }
     }
 
@@ -78,7 +73,7 @@ impl Report {
         let second = now.since_start().as_secs();
         if second != self.second {
             self.second = second;
-            self.lines = [0; LEVELS];
+            self.lines = Default::default();
             if self.left_out > 0 {
                 lines.push(format!(
                     "level=warn event=lines-left-out count={}",
@@ -91,12 +86,7 @@ impl Report {
             self.repeated += 1;
             return lines;
         }
-        let of_level = match level {
-            Level::Error => &mut self.lines[0],
-            Level::Warn => &mut self.lines[1],
-            Level::Info => &mut self.lines[2],
-            Level::Debug => &mut self.lines[3],
-        };
+        let of_level = &mut self.lines[level as usize];
         if *of_level >= self.limits.lines_per_second_max {
             self.left_out += 1;
             return lines;

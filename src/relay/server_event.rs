@@ -114,25 +114,31 @@ impl ServerEvent<'_> {
         }
     }
 
-    /// Returns the name of the event, in `/api/events` and in the log.
+    /// Returns its name, the same in the log and in `/api/events`.
     pub fn name(&self) -> &'static str {
+        self.name_and_level().0
+    }
+
+    /// Returns its name, and the level of its line in the log; `None`: it has no line.
+    fn name_and_level(&self) -> (&'static str, Option<Level>) {
+        let (info, warn) = (Some(Level::Info), Some(Level::Warn));
         match self {
-            ServerEvent::StreamBegins { .. } => "stream-begins",
-            ServerEvent::StreamHeld { .. } => "stream-held",
-            ServerEvent::StreamGoesOn { .. } => "stream-goes-on",
-            ServerEvent::StreamTitle { .. } => "stream-title",
-            ServerEvent::StreamEnds { .. } => "stream-ends",
-            ServerEvent::StreamOver { .. } => "stream-over",
-            ServerEvent::SourceTooFast { .. } => "source-too-fast",
-            ServerEvent::ViewerComes { .. } => "viewer-comes",
-            ServerEvent::ViewerCut { .. } => "viewer-cut",
-            ServerEvent::ViewerGoes { .. } => "viewer-goes",
-            ServerEvent::TokenAdded { .. } => "token-added",
-            ServerEvent::TokenRevoked { .. } => "token-revoked",
-            ServerEvent::TokenForgotten {} => "token-forgotten",
-            ServerEvent::TokenOver {} => "token-over",
-            ServerEvent::TokensOver { .. } => "tokens-over",
-            ServerEvent::PublisherRefused { .. } => "publisher-refused",
+            ServerEvent::StreamBegins { .. } => ("stream-begins", info),
+            ServerEvent::StreamHeld { .. } => ("stream-held", info),
+            ServerEvent::StreamGoesOn { .. } => ("stream-goes-on", info),
+            ServerEvent::StreamTitle { .. } => ("stream-title", None),
+            ServerEvent::StreamEnds { .. } => ("stream-ends", info),
+            ServerEvent::StreamOver { .. } => ("stream-over", None),
+            ServerEvent::SourceTooFast { .. } => ("source-too-fast", warn),
+            ServerEvent::ViewerComes { .. } => ("viewer-comes", None),
+            ServerEvent::ViewerCut { .. } => ("viewer-cut", info),
+            ServerEvent::ViewerGoes { .. } => ("viewer-goes", None),
+            ServerEvent::TokenAdded { .. } => ("token-added", info),
+            ServerEvent::TokenRevoked { .. } => ("token-revoked", info),
+            ServerEvent::TokenForgotten {} => ("token-forgotten", info),
+            ServerEvent::TokenOver {} => ("token-over", info),
+            ServerEvent::TokensOver { .. } => ("tokens-over", info),
+            ServerEvent::PublisherRefused { .. } => ("publisher-refused", warn),
         }
     }
 }
@@ -148,25 +154,7 @@ pub struct LogLine<'a> {
 impl LogLine<'_> {
     /// Returns the level of the line. `None`: the log has no line for this event.
     pub fn level(&self) -> Option<Level> {
-        match self.event {
-            ServerEvent::SourceTooFast { .. } | ServerEvent::PublisherRefused { .. } => {
-                Some(Level::Warn)
-            }
-            ServerEvent::StreamTitle { .. }
-            | ServerEvent::StreamOver { .. }
-            | ServerEvent::ViewerComes { .. }
-            | ServerEvent::ViewerGoes { .. } => None,
-            ServerEvent::StreamBegins { .. }
-            | ServerEvent::StreamHeld { .. }
-            | ServerEvent::StreamGoesOn { .. }
-            | ServerEvent::StreamEnds { .. }
-            | ServerEvent::ViewerCut { .. }
-            | ServerEvent::TokenAdded { .. }
-            | ServerEvent::TokenRevoked { .. }
-            | ServerEvent::TokenForgotten {}
-            | ServerEvent::TokenOver {}
-            | ServerEvent::TokensOver { .. } => Some(Level::Info),
-        }
+        self.event.name_and_level().1
     }
 
     /// Returns whether it is about one token. Calls of the API can cause any number of such lines.

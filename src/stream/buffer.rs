@@ -13,7 +13,7 @@ use crate::gather::Gather;
 use crate::time::Instant;
 
 /// The bytes that all streams together may still take for their blocks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pool {
     /// Bytes that are left. Negative if streams took the blocks that each may have in any case.
     pub bytes_left: isize,

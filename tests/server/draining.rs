@@ -79,16 +79,6 @@ fn what_goes_out_after_its_upload_is_listed_and_aborted() {
 }
 
 #[test]
-fn a_revocation_ends_what_goes_out_by_rtp_and_frees_it() {
-    let server = Server::gated(&["--rtp=127.0.0.1:0"]);
-    let client = resting(&server);
-    let revoked = server.request("DELETE", "/api/revoke-token?sessionid=tv");
-    assert_eq!(revoked.status(), 200);
-    assert!(server.streams().is_empty());
-    assert_silent(&client, &server);
-}
-
-#[test]
 fn a_new_source_takes_the_place_of_a_rest() {
     let server = Server::gated(&["--rtp=127.0.0.1:0", "--streams=1"]);
     let _client = resting(&server);
@@ -121,29 +111,6 @@ fn a_block_holds_for_a_session_that_does_not_run() {
     assert_eq!(server.request("GET", "/stream/demo").status(), 429);
 }
 
-/// A block that the API has confirmed stays, also when many more follow.
-#[test]
-fn a_block_is_refused_where_there_is_no_room_and_pushes_no_other_out() {
-    let server = Server::gated(&[]);
-    server.admit("first");
-    server.admit("last");
-    let mut caller = Client::connect(server.address());
-    let mut block = |session: &str| {
-        let target = format!("/api/abort-stream?sessionid={session}&block=3600");
-        caller.request("DELETE", &target, &[])
-    };
-    assert_eq!(block("first").status(), 200);
-    for number in 1..1024 {
-        assert_eq!(block(&number.to_string()).status(), 200);
-    }
-    let source = Source::open(server.address(), "/stream/last");
-    block("last").assert_problem(503, &["1024 sessions are blocked", "nothing was done"]);
-    assert!(server.stream("last").is_some());
-    assert_eq!(block("1").status(), 200);
-    assert_eq!(server.request("GET", "/stream/first").status(), 429);
-    assert_eq!(source.finish().status(), 200);
-}
-
 /// Viewers that have not read all of a complete stream are disconnected when the stream is aborted
 /// or its token revoked.
 #[test]
@@ -165,34 +132,4 @@ fn viewers_of_what_is_complete_are_ended_too() {
         assert!(server.streams().is_empty(), "{call}");
         assert_eq!(viewer.read_to_end().1, End::CutShort, "{call}");
     }
-}
-
-/// Who publishes again and again to a viewer who does not read gets in every time, and holds no
-/// more than `--streams` streams.
-#[test]
-fn streams_that_drain_count_as_streams() {
-    const STREAMS: usize = 4;
-    let server = Server::start(&[
-        &format!("--streams={STREAMS}"),
-        "--token-server=127.0.0.1/32",
-    ]);
-    server.admit("other");
-    server.admit("demo");
-    let mut bystander = Source::open(server.address(), "/stream/other");
-    bystander.send(b"begin");
-    let (media, mut viewers) = (media(1, 7 << 20), Vec::new());
-    for _ in 0..40 {
-        let mut source = Source::open(server.address(), "/stream/demo");
-        viewers.push(Viewer::ask(server.address(), "/stream/demo"));
-        server.await_viewers("demo", 1);
-        source.send(&media);
-        assert_eq!(source.finish().status(), 200);
-        let streams = server.streams();
-        assert!(streams.len() <= STREAMS, "{streams:#?}");
-    }
-    assert_eq!(server.draining("demo").len(), STREAMS - 1);
-    // Somebody else's stream was not meant.
-    bystander.send(b" end");
-    assert!(server.stream("other").is_some());
-    assert_eq!(bystander.finish().status(), 200);
 }

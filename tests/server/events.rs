@@ -138,43 +138,6 @@ fn a_held_stream_is_told_of() {
 }
 
 #[test]
-fn who_comes_back_goes_on_where_it_was() {
-    let server = Server::gated(&[]);
-    let mut first = follow(&server, "");
-    let end = first.until("snapshot-end").pop().expect("a unit");
-    for number in 0..5 {
-        server.add_token(&format!("sessionid=s{number}"));
-    }
-    let units: Vec<Unit> = (0..5).map(|_| first.next().expect("it goes on")).collect();
-    drop(first);
-    server.add_token("sessionid=s5");
-    let from = |id: &str| Follower::ask(server.address(), "", &format!("Last-Event-ID: {id}\r\n"));
-    let mut again = from(units[2].id.as_deref().expect("an id"));
-    for number in 3..6 {
-        let unit = again.next().expect("it goes on");
-        assert_eq!(unit.data["sessionid"], format!("s{number}"));
-    }
-    let mut from_snapshot = from(end.id.as_deref().expect("an id"));
-    assert_eq!(
-        from_snapshot.next().expect("it goes on").data["sessionid"],
-        "s0"
-    );
-    // With an id of another run of the server or an invalid id, a new snapshot comes.
-    for id in [
-        "00000000-1",
-        "ffffffff-3",
-        "x",
-        "",
-        &format!("{}9", units[4].id.as_deref().expect("an id")),
-    ] {
-        let units = from(id).until("snapshot-end");
-        assert_eq!(names(&units[..2]), ["missed", "snapshot"], "{id}");
-        assert_eq!(units[1].id.as_deref(), Some(""));
-        assert_eq!(units.len(), 3 + 6);
-    }
-}
-
-#[test]
 fn events_of_one_session_are_its_own_and_its_keys() {
     let server = Server::gated(&[]);
     server.add_token("sessionid=a");
@@ -206,35 +169,6 @@ fn events_of_one_session_are_its_own_and_its_keys() {
         ]
     );
     assert!(units.iter().all(|unit| unit.data["sessionid"] != "b"));
-}
-
-#[test]
-fn so_many_follow_and_no_more_and_who_may_not_call_does_not() {
-    const READERS_MAX: usize = 128;
-    let server = Server::gated(&["--connections-per-host=1000"]);
-    let readers: Vec<Follower> = (0..READERS_MAX).map(|_| follow(&server, "")).collect();
-    let refused = server.request("GET", "/api/events");
-    refused.assert_problem(503, &["128 clients read"]);
-    drop(readers);
-    until("there is room again", || {
-        let follower = follow(&server, "");
-        follower.head.starts_with("HTTP/1.1 200 ").then_some(())
-    });
-    server
-        .request("GET", "/api/events?session=x")
-        .assert_problem(400, &["'session' is not known"]);
-    server
-        .request("POST", "/api/events")
-        .assert_problem(405, &[]);
-    let head = server.request("HEAD", "/api/events");
-    assert_eq!(
-        (head.status(), head.head.field("Content-Type")),
-        (200, Some("text/event-stream"))
-    );
-    let closed = Server::start(&["--token-server=192.0.2.1"]);
-    closed
-        .request("GET", "/api/events")
-        .assert_problem(403, &["subnet of --token-server"]);
 }
 
 /// A reader that does not read meanwhile misses nothing that the operator relies on.

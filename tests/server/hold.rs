@@ -218,21 +218,6 @@ fn viewers_are_let_go_when_nobody_comes_back() {
 }
 
 #[test]
-fn nothing_is_held_for_nobody() {
-    let server = Server::gated(&["--hold=60"]);
-    server.admit("demo");
-    let viewer = broken(&server, "demo", &file("h264.ts"));
-    drop(viewer);
-    server.await_end_of_stream("demo");
-    server.await_line(&["event=stream-ends", "the last viewer has left"]);
-    let mut source = Source::open(server.address(), "/stream/demo");
-    source.send(&file("h264.ts"));
-    drop(source);
-    server.await_end_of_stream("demo");
-    server.await_line(&["event=stream-ends", "the connection broke"]);
-}
-
-#[test]
 fn a_body_without_a_length_may_have_broken_off_where_it_ends() {
     let server = Server::gated(&["--hold=60", "--icecast"]);
     server.admit("demo");
@@ -257,20 +242,6 @@ fn a_body_without_a_length_may_have_broken_off_where_it_ends() {
     let mut second = connect();
     second.send(&file);
     assert!(viewer.read(file.len() * 9 / 10).len() > file.len() / 2);
-}
-
-#[test]
-fn what_is_not_known_is_not_held() {
-    let server = Server::gated(&["--hold=60"]);
-    server.admit("demo");
-    let text = b"Just some text, which is no container at all. ".repeat(50);
-    let mut source = Source::open(server.address(), "/stream/demo");
-    let mut viewer = Viewer::ask(server.address(), "/stream/demo");
-    server.await_viewers("demo", 1);
-    source.send(&text);
-    assert!(viewer.read(text.len()) == text);
-    drop(source);
-    viewer.assert_lost(b"");
 }
 
 #[test]

@@ -304,63 +304,22 @@ fn bad_terms_are_refused_by_name_and_add_nothing() {
     let server = Server::gated(&["--rtp=127.0.0.1:0"]);
     for (query, words) in [
         ("for=show", &["direction is missing"][..]),
-        ("for=k&direction=out", &["for:", "itself"]),
-        ("for=&direction=out", &["for:", "empty"]),
         ("for=a%zz&direction=out", &["'for'", "hexadecimal"]),
         ("direction=up", &["direction", "'up'"]),
         ("expires=0", &["expires", "'0'", "number of seconds"]),
-        ("expires=-1", &["expires", "'-1'"]),
-        (
-            "expires=2020-01-01T00:00:00Z",
-            &["expires", "is in the past"],
-        ),
         ("ends=tomorrow", &["ends", "'tomorrow'", "such as"]),
-        ("ends=2026-02-30T00:00:00Z", &["ends"]),
-        ("max-viewers=0", &["max-viewers", "'0'"]),
         ("max-viewers=1e3", &["max-viewers", "'1e3'"]),
         ("max-bitrate=1K", &["max-bitrate", "8192"]),
-        ("max-bitrate=99999999999999999999G", &["max-bitrate"]),
-        ("note=", &["note", "1 to 256"]),
         ("note=a%0ab", &["note", "control"]),
-        ("expire=5", &["'expire' is not known"]),
-        ("note=a&note=b", &["'note'", "more than once"]),
     ] {
         let target = format!("/api/add-token?type=http&sessionid=k&{query}");
-        let status = if words.contains(&"itself") { 409 } else { 400 };
-        server
-            .request("POST", &target)
-            .assert_problem(status, words);
+        server.request("POST", &target).assert_problem(400, words);
     }
-    let only_rtp = "/api/add-token?type=rtp-udp&sessionid=k&udp-clients=192.0.2.1:5&expires=9";
+    let itself = "/api/add-token?type=http&sessionid=k&for=k&direction=out";
     server
-        .request("POST", only_rtp)
-        .assert_problem(400, &["expires", "http"]);
+        .request("POST", itself)
+        .assert_problem(409, &["for:", "itself"]);
     assert_eq!(server.tokens(), [Value::Null; 0]);
-    server.add_token("sessionid=k&for=show&direction=out");
-    server.admit("own");
-    for (query, words) in [
-        (
-            "type=http&sessionid=own&for=show&direction=out",
-            &["tokens of its own"][..],
-        ),
-        ("type=http&sessionid=k", &["key to another session"]),
-        (
-            "type=http&sessionid=k&for=other&direction=out",
-            &["key to another session"],
-        ),
-        (
-            "type=http&sessionid=new&for=k&direction=out",
-            &["key itself"],
-        ),
-        (
-            "type=rtp-udp&sessionid=k&udp-clients=192.0.2.1:5",
-            &["keys are for HTTP"],
-        ),
-    ] {
-        let target = format!("/api/add-token?{query}");
-        server.request("POST", &target).assert_problem(409, words);
-    }
-    assert_eq!(server.tokens().len(), 2);
 }
 
 #[test]
@@ -392,50 +351,6 @@ fn details_are_listed_for_who_asks_and_the_plain_list_has_three_keys() {
     server
         .request("GET", "/api/list-tokens?details=2")
         .assert_problem(400, &["details", "'2'"]);
-}
-
-/// Each is gone with its call, and no other; log, list and figures agree to the last one.
-#[test]
-fn a_thousand_keys_are_revoked_one_by_one() {
-    const KEYS: usize = 1_000;
-    let server = Server::gated(&["--log-lines=10000"]);
-    server.add_token("sessionid=send&for=show&direction=in");
-    let mut source = Source::open(server.address(), "/stream/send");
-    let mut viewers: Vec<(String, Viewer)> = (0..KEYS)
-        .map(|number| {
-            let name = format!("key{number}");
-            server.add_token(&format!("sessionid={name}&for=show&direction=out"));
-            let viewer = watch(&server, &name);
-            (name, viewer)
-        })
-        .collect();
-    server.await_viewers("show", KEYS);
-    assert_eq!(server.tokens().len(), KEYS + 1);
-    source.send(b"first");
-    for (_, viewer) in &mut viewers {
-        assert_eq!(viewer.read(5), b"first");
-    }
-    while let Some((name, mut viewer)) = viewers.pop() {
-        assert_eq!(revoke(&server, &name).status(), 200);
-        viewer.assert_lost(b"");
-        assert_eq!(
-            server
-                .stream("show")
-                .map(|stream| stream["viewers"].clone()),
-            Some(json!(viewers.len()))
-        );
-    }
-    assert_eq!(server.tokens().len(), 1);
-    let stream = server.stream("show").expect("it runs");
-    assert_eq!(stream["cuts"]["token"], KEYS);
-    let metrics = server.request("GET", "/metrics").text();
-    let cuts = "tollgate_cuts_total{reason=\"token\"} 1000";
-    assert!(metrics.contains(cuts), "{metrics}");
-    until("the log has them all", || {
-        let lines = server.stderr();
-        let cut = lines.iter().filter(|line| line.contains("reason=token"));
-        (cut.count() == KEYS).then_some(())
-    });
 }
 
 /// A lowered limit holds for viewers that wait, with a key and with the session's own sessionid.

@@ -1,7 +1,6 @@
 //! Bounds: slow viewers skip, stalled viewers are disconnected, and a client above a limit is refused
 //! without harm to the others.
 
-use crate::support;
 use crate::support::client::Client;
 use crate::support::media::{gaps, media, offset_of};
 use crate::support::response::End;
@@ -197,36 +196,6 @@ fn a_source_that_drips_is_lost_as_a_silent_one() {
 }
 
 #[test]
-fn a_head_that_does_not_end_ends_the_connection() {
-    let server = Server::start(&["--head-time=0.5", "--keep-alive-time=0.5"]);
-    for beginning in ["", "G", "GET / HTTP/1.1\r\nHost: h\r\nX: "] {
-        let mut slow = Client::connect(server.address());
-        slow.send(beginning);
-        let last_words = String::from_utf8(slow.rest()).expect("ASCII");
-        let is_said = last_words.is_empty() || last_words.starts_with("HTTP/1.1 408 ");
-        assert!(is_said, "{beginning:?}: {last_words}");
-    }
-    // A byte now and then is no progress.
-    let mut dripping = Client::connect(server.address());
-    dripping.send("GET / HTTP/1.1\r\nX: ");
-    until("a head of a byte now and then is cut", || {
-        (!dripping.try_send("x")).then_some(())
-    });
-}
-
-#[test]
-fn an_idle_connection_is_closed_after_a_while() {
-    let server = Server::start(&["--keep-alive-time=0.5"]);
-    let mut client = Client::connect(server.address());
-    // One after the other at once, so that it is idle behind the last of them only.
-    client.send("GET /nowhere HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3));
-    for _ in 0..3 {
-        client.response("GET").assert_problem(404, &[]);
-    }
-    client.assert_closed();
-}
-
-#[test]
 fn past_the_limit_on_connections_a_newcomer_gets_503_and_those_inside_go_on() {
     let server = Server::start(&["--connections=5"]);
     let mut inside = [(); 5].map(|()| Client::connect(server.address()));
@@ -271,24 +240,6 @@ fn past_the_limit_for_one_host_it_gets_429_and_those_inside_go_on() {
     inside.iter_mut().for_each(Client::assert_usable);
     source.send(b"hello");
     assert_eq!(source.finish().status(), 200);
-}
-
-#[test]
-fn one_hosts_limit_is_not_anothers() {
-    if support::needs::lacks_ipv6() {
-        return;
-    }
-    let server = Server::start(&[
-        "--connections-per-host=2",
-        "--listen=127.0.0.1:0",
-        "--listen=[::1]:0",
-    ]);
-    let mut full = [(); 2].map(|()| Client::connect(server.listeners[0]));
-    full.iter_mut().for_each(Client::assert_usable);
-    let mut other = Client::connect(server.listeners[1]);
-    other
-        .request("GET", "/stream/demo", &[])
-        .assert_problem(404, &[]);
 }
 
 #[test]
@@ -341,24 +292,4 @@ fn many_requests_ahead_are_all_answered() {
     }
     client.finish_sending();
     client.assert_closed();
-}
-
-#[test]
-fn a_connection_closes_when_the_client_asks_for_it() {
-    let server = Server::start(&[]);
-    let mut client = Client::connect(server.address());
-    let refused = client.request("GET", "/nowhere", &["Connection: close"]);
-    assert!(refused.head.closes());
-    client.assert_closed();
-
-    let mut old = Client::connect(server.address());
-    old.send("GET /nowhere HTTP/1.0\r\n\r\n");
-    assert_eq!(old.response("GET").status(), 404);
-    old.assert_closed();
-
-    let mut kept = Client::connect(server.address());
-    for _ in 0..2 {
-        kept.send("GET /nowhere HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-        assert_eq!(kept.response("GET").status(), 404);
-    }
 }

@@ -167,23 +167,6 @@ fn two_relays_that_ask_each_other_refuse() {
 }
 
 #[test]
-fn a_pull_that_nobody_watches_ends() {
-    let origin = Server::gated(&[]);
-    let edge = edge_of(origin.address(), &["--origin-idle=0.2"]);
-    origin.admit("demo");
-    edge.admit("demo");
-    let mut source = Source::open(origin.address(), "/stream/demo");
-    let mut viewer = Viewer::ask(edge.address(), "/stream/demo");
-    origin.await_viewers("demo", 1);
-    source.send(&media(1, 1000));
-    viewer.head();
-    drop(viewer);
-    edge.await_end_of_stream("demo");
-    origin.await_viewers("demo", 0);
-    edge.await_figure("tollgate_pulls", 0);
-}
-
-#[test]
 fn what_an_origin_does_not_have_is_not_found_and_holds_nothing() {
     let origin = Server::start(&[]);
     let edge = Server::start(&[&format!("--origin=http://{}", origin.address())]);
@@ -199,24 +182,6 @@ fn what_an_origin_does_not_have_is_not_found_and_holds_nothing() {
         (process::descriptors(edge.pid()) <= before).then_some(())
     });
     client.assert_usable();
-}
-
-#[test]
-fn the_origin_can_be_asked_who_may_watch() {
-    let origin = Server::gated(&[]);
-    let edge = edge_of(origin.address(), &["--origin-tokens"]);
-    let refused = edge.request("GET", "/stream/demo");
-    refused.assert_problem(403, &["token", "origin"]);
-    origin.admit("demo");
-    let not_found = edge.request("GET", "/stream/demo");
-    not_found.assert_problem(404, &["does not run"]);
-    let mut source = Source::open(origin.address(), "/stream/demo");
-    let mut viewer = Viewer::ask(edge.address(), "/stream/demo");
-    origin.await_viewers("demo", 1);
-    let media = media(1, 10_000);
-    source.send(&media);
-    assert_eq!(source.finish().status(), 200);
-    viewer.assert_rest(&media);
 }
 
 /// The origin has a token for the session. It is not asked about a key that may not watch.

@@ -160,29 +160,6 @@ fn the_page_for_watching_is_for_who_may_watch_from_wherever() {
     assert_eq!(answer.head.field("access-control-allow-origin"), None);
 }
 
-#[test]
-fn what_is_wrong_about_a_page_for_watching_is_said() {
-    let server = Server::gated(&[]);
-    server.admit("tv");
-    server
-        .request("GET", "/watch/tv?x=1")
-        .assert_problem(400, &["'x'"]);
-    server
-        .request("GET", "/watch")
-        .assert_problem(400, &["sessionid"]);
-    server
-        .request("GET", "/watch/%00")
-        .assert_problem(400, &["sessionid"]);
-    server
-        .request("GET", "/watch/tv/")
-        .assert_problem(404, &["this path does not exist"]);
-    let refused = server.request("PUT", "/watch/tv");
-    refused.assert_problem(405, &["GET, HEAD, OPTIONS"]);
-    let options = server.request("OPTIONS", "/watch/tv");
-    assert_eq!(options.status(), 204);
-    assert_eq!(options.head.field("allow"), Some("GET, HEAD, OPTIONS"));
-}
-
 /// The source of a stream whose rest goes out is null: the page takes nothing of it unasked.
 #[test]
 fn the_page_takes_nothing_of_a_source_that_may_be_gone() {

@@ -3,13 +3,10 @@
 use crate::support;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
 
-use crate::support::client::request;
 use crate::support::response::Response;
 use crate::support::server::Server;
 use crate::support::streaming::Source;
-use crate::support::until;
 use serde_json::Value;
 
 fn peer_of(server: &Server) -> String {
@@ -115,41 +112,5 @@ fn peers_that_do_not_tell_are_left_out() {
         assert_eq!(names(&tokens), ["own"]);
         let expected = addresses.map(|address| address.to_string()).join(", ");
         assert_eq!(missing(&tokens), Some(expected.as_str()));
-    });
-}
-
-#[test]
-fn who_leaves_before_the_list_is_there_leaves_nothing() {
-    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = silent.local_addr().expect("an address");
-    let server = Server::gated(&[&format!("--peer=http://{address}")]);
-    let mut client = support::client::Client::connect(server.address());
-    client.send_head("GET", "/api/list-tokens", &[]);
-    let (mut asked, _) = silent.accept().expect("it is asked");
-    client.reset();
-    let mut bytes = Vec::new();
-    until("the peer is let go", || {
-        asked.read_to_end(&mut bytes).ok().or(Some(0))
-    });
-    // At most 8 calls may wait at a time. Each waits for its peer until a time limit, so the test tries
-    // again if this machine took longer.
-    until("eight wait", || {
-        let began = Instant::now();
-        let clients: Vec<_> = (0..8)
-            .map(|_| {
-                let mut client = support::client::Client::connect(server.address());
-                client.send_head("GET", "/api/list-tokens", &[]);
-                let peer = silent.accept().expect("it is asked");
-                (client, peer)
-            })
-            .collect();
-        let answer = request(server.address(), "GET", "/api/list-tokens", &[]);
-        let is_late = began.elapsed() >= Duration::from_secs(2);
-        drop(clients);
-        if answer.status() == 200 && is_late {
-            return None;
-        }
-        answer.assert_problem(503, &["too many lists"]);
-        Some(())
     });
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::client::Client;
 use crate::support::datagrams::{admit_as, client, datagram, start, transport};
 use crate::support::events::Follower;
 
@@ -117,50 +116,6 @@ fn control_packets_count() {
         (0..100).map(|_| control.clone()),
     );
     assert!(out < 40, "{out} have gone out");
-}
-
-/// A session's own rate also holds for sources with a key. It is reported once.
-#[test]
-fn a_source_that_waits_is_told_of_once() {
-    let server = Server::gated(&[]);
-    for query in [
-        "sessionid=show&max-bitrate=800000",
-        "sessionid=send&for=show&direction=in&max-bitrate=8M",
-    ] {
-        let added = server.request("POST", &format!("/api/add-token?type=http&{query}"));
-        assert_eq!(added.status(), 201);
-    }
-    let mut follower = Follower::ask(server.address(), "", "");
-    follower.until("snapshot-end");
-    let mut client = Client::connect(server.address());
-    client.send_head("PUT", "/stream/send", &["Content-Length: 200000"]);
-    client.send(vec![b'x'; 200_000]);
-    assert_eq!(client.response("PUT").json()["bytes_received"], 200_000);
-    let told = told_too_fast(&mut follower);
-    assert_eq!(told["what"], "waits");
-    assert_eq!(told["max_bitrate"], 800_000);
-    assert_eq!(told["sessionid"], "show");
-    server.await_line(&["event=source-too-fast", "what=waits"]);
-}
-
-/// A source that comes back with every few bytes is as slow as one that stays.
-#[test]
-fn bodies_one_after_another_share_the_rate_of_their_token() {
-    let server = Server::gated(&[]);
-    // 100,000 bytes a second, and as many at once to begin with.
-    server.add_token("sessionid=show&max-bitrate=800000");
-    let began = Instant::now();
-    for _ in 0..30 {
-        let mut client = Client::connect(server.address());
-        client.send_head("PUT", "/stream/show", &["Content-Length: 10000"]);
-        client.send(vec![b'x'; 10_000]);
-        assert_eq!(client.response("PUT").json()["bytes_received"], 10_000);
-    }
-    let took = began.elapsed();
-    assert!(
-        took >= Duration::from_millis(1_900),
-        "it took {took:?} for what lasts 2 s"
-    );
 }
 
 /// A stream from an origin is read at most at the local token's rate. It waits, and loses nothing

@@ -171,24 +171,6 @@ fn disorder_loss_and_repetition_are_mended_for_viewers() {
 }
 
 #[test]
-fn another_payload_has_no_http_viewers() {
-    let (server, rtp) = start();
-    let (camera, player) = (client(), client());
-    admit(&server, "cam", &[&camera, &player]);
-    for number in 0..3 {
-        camera
-            .send_to(&datagram(96, number, 7, b"anything"), rtp)
-            .expect("sent");
-        assert_eq!(
-            receive(if number == 0 { continue } else { &player }).len(),
-            20
-        );
-    }
-    let refused = server.request("GET", "/stream/cam");
-    refused.assert_problem(406, &["96"]);
-}
-
-#[test]
 fn revoking_stops_datagrams_and_adding_starts_them() {
     let (server, _) = start();
     let (first, second) = (client(), client());

@@ -1,7 +1,7 @@
 //! `max-viewers` and HLS: an address counts as one viewer for a while.
 
 use crate::support;
-use crate::support::client::{Client, request};
+use crate::support::client::request;
 use crate::support::encoder::{Encoder, Kind};
 use crate::support::response::Response;
 use crate::support::server::Server;
@@ -80,29 +80,4 @@ fn so_many_addresses_watch_by_a_key() {
         );
         assert_eq!(other.status(), 200);
     }
-}
-
-#[test]
-fn a_session_counts_all_of_its_keys_and_both_ways() {
-    let (server, _source) = start(&[]);
-    add(&server, "sessionid=show&direction=in&max-viewers=3");
-    let field = ["X-Forwarded-For: 192.0.2.1"];
-    let mut viewer = Client::connect(server.address());
-    viewer.send_head("GET", "/stream/two", &field);
-    assert_eq!(viewer.head().status, 200);
-    assert_eq!(
-        get(&server, "192.0.2.2", "/stream/one/index.m3u8").status(),
-        200
-    );
-    assert_eq!(
-        get(&server, "192.0.2.3", "/stream/two/index.m3u8").status(),
-        200
-    );
-    get(&server, "192.0.2.4", "/stream/two/index.m3u8").assert_problem(503, &["this session"]);
-    get(&server, "192.0.2.4", "/stream/two").assert_problem(503, &["this session"]);
-    drop(viewer);
-    support::until("there is a seat", || {
-        let list = get(&server, "192.0.2.4", "/stream/two/index.m3u8");
-        (list.status() == 200).then_some(())
-    });
 }

@@ -156,22 +156,6 @@ fn a_given_media_type_is_passed_on_whatever_the_bytes_show() {
 }
 
 #[test]
-fn media_of_unknown_type_is_an_octet_stream() {
-    let server = demo();
-    let unknown = media(1, 4096);
-    let octets = "application/octet-stream";
-    assert_media_type(&server, None, &unknown, octets);
-    assert_media_type(&server, Some(octets), &unknown, octets);
-    // What curl sends by itself counts as not given.
-    assert_media_type(
-        &server,
-        Some("application/x-www-form-urlencoded"),
-        &unknown,
-        octets,
-    );
-}
-
-#[test]
 fn a_media_type_that_is_not_given_is_told_by_the_bytes() {
     let server = demo();
     let transport = transport_stream(50);

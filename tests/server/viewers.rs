@@ -267,59 +267,6 @@ fn long_lists_come_whole_and_each_viewer_once() {
 }
 
 #[test]
-fn what_is_wrong_with_a_call_is_said() {
-    let server = Server::gated(&[]);
-    for (method, target, status, words) in [
-        (
-            "GET",
-            "list-viewers?sessionid=",
-            400,
-            &["sessionid: it is empty"][..],
-        ),
-        (
-            "GET",
-            "list-viewers?session=x",
-            400,
-            &["'session' is not known"],
-        ),
-        (
-            "GET",
-            "list-viewers?sessionid=a&sessionid=b",
-            400,
-            &["more than once"],
-        ),
-        ("POST", "list-viewers", 405, &[]),
-        (
-            "DELETE",
-            "kick-viewer",
-            400,
-            &["'id' is missing", "list-viewers"],
-        ),
-        ("DELETE", "kick-viewer?id=7", 400, &["'7'", "list-viewers"]),
-        (
-            "DELETE",
-            "kick-viewer?id=00000000-1&block=0",
-            400,
-            &["block", "'0'"],
-        ),
-        (
-            "DELETE",
-            "kick-viewer?id=00000000-1&block=86401",
-            400,
-            &["block"],
-        ),
-        ("DELETE", "kick-viewer?id=00000000-1", 404, &["peer"]),
-        ("GET", "kick-viewer?id=00000000-1", 405, &[]),
-    ] {
-        let response = server.request(method, &format!("/api/{target}"));
-        response.assert_problem(status, words);
-    }
-    let open = Server::start(&[]);
-    open.request("DELETE", "/api/kick-viewer?id=00000000-1")
-        .assert_problem(403, &["--token-server"]);
-}
-
-#[test]
 fn viewers_of_peers_are_listed_and_ended_where_they_are() {
     let other = Server::gated(&[]);
     let server = Server::gated(&[&format!("--peer=http://{}", other.address())]);

@@ -6,7 +6,6 @@ use super::Gate;
 use super::refusals::{no_token, no_token_of_origin, not_running};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
-use crate::relay::RETRY_AFTER_SECONDS;
 use crate::relay::admission::{EntryPoint, SessionState};
 use crate::relay::origin_error::OriginError;
 
@@ -52,9 +51,7 @@ impl Gate<'_> {
                 Refusal::new(Status::BadGateway, detail)
             }
             OriginError::TimedOut => Refusal::new(Status::GatewayTimeout, detail),
-            OriginError::Busy => {
-                Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
-            }
+            OriginError::Busy => Refusal::busy(detail),
             OriginError::Loop => Refusal::new(Status::LoopDetected, detail),
         }
     }

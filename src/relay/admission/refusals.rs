@@ -3,27 +3,22 @@
 use std::time::Duration;
 
 use crate::http::{Refusal, Status};
-use crate::relay::RETRY_AFTER_SECONDS;
 
 /// 403.
 pub fn forbidden(detail: impl Into<String>) -> Refusal {
     Refusal::new(Status::Forbidden, detail)
 }
 
-/// 503, and when to come again.
-pub fn busy(detail: impl Into<String>) -> Refusal {
-    Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS)
-}
-
 /// 503 for a viewer where the token's limit of viewers is reached.
 pub fn full(detail: &'static str) -> Refusal {
-    busy(detail).because("full")
+    Refusal::busy(detail).because("full")
 }
 
 /// 429, and when to come again.
 pub fn kept_out(detail: &'static str, left: Duration) -> Refusal {
     let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX);
-    Refusal::busy(Status::TooManyRequests, detail, seconds.saturating_add(1)).because("paused")
+    let refusal = Refusal::new(Status::TooManyRequests, detail).because("paused");
+    refusal.retry_after(seconds.saturating_add(1))
 }
 
 /// 429: the viewer was disconnected by the operator and comes back too early.

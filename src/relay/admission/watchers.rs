@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::refusals::{busy, full};
+use super::refusals::full;
 use super::{AccessRequest, Gate, SessionState};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
@@ -90,7 +90,7 @@ impl Gate<'_> {
             Some(true) => {}
             Some(false) => self.check_viewers(name, session, session_state, false)?,
             None => {
-                return Err(busy(
+                return Err(Refusal::busy(
                     "as many addresses watch by HLS as can be counted, where tokens say how many may watch (max-viewers); without HLS \
                  the stream is at /stream/SESSIONID",
                 ));

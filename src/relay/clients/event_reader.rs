@@ -13,11 +13,11 @@ use super::{Clients, Phase};
 use crate::events::EventId;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Reply, ResponseHead, Status};
+use crate::relay::ConnectionId;
 use crate::relay::api::Rows;
 use crate::relay::context::Context;
 use crate::relay::server_event::{begin_unit, end_unit};
 use crate::relay::viewer_id::Mark;
-use crate::relay::{ConnectionId, RETRY_AFTER_SECONDS};
 use crate::time::Instant;
 
 /// Who follows the events.
@@ -113,11 +113,9 @@ impl Clients {
         ctx: &mut Context,
     ) {
         if !self.has_place_for_reader() {
-            let detail = format!(
+            let refusal = Refusal::busy(format!(
                 "{READERS_MAX} clients read the events, which is the limit; try again later"
-            );
-            let status = Status::ServiceUnavailable;
-            let refusal = Refusal::busy(status, detail, RETRY_AFTER_SECONDS);
+            ));
             return self.refuse(id, &refusal, reply, ctx);
         }
         let reply = reply.closing();

@@ -339,16 +339,7 @@ impl Phase {
             Phase::Payload(payload) => payload.fits(),
             Phase::Source(source) => source.fits(),
             Phase::Viewer(viewing) => viewing.fits(),
-            Phase::Opening
-            | Phase::Head(_)
-            | Phase::Waiting(_)
-            | Phase::ListResponse(_)
-            | Phase::EventReader(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::PeerRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => true,
+            _ => true,
         }
     }
 
@@ -360,14 +351,7 @@ impl Phase {
             Phase::Viewer(viewing) => Some(&mut viewing.reply),
             Phase::Waiting(waiting) => Some(&mut waiting.reply),
             Phase::ListResponse(listing) => Some(&mut listing.reply),
-            Phase::Opening
-            | Phase::Head(_)
-            | Phase::EventReader(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::PeerRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => None,
+            _ => None,
         }
     }
 }

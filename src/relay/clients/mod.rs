@@ -48,7 +48,7 @@ pub(super) use wait_queue::{WaitFor, WaitOutcome, Waiting};
 pub(super) use writing::Due;
 
 use crate::gate::{Digest, SessionId};
-use crate::http::{Answer, Head, Refusal, Reply, Status};
+use crate::http::{Answer, Head, Refusal, Reply};
 use crate::relay::JobId;
 use crate::relay::admission::Caller;
 use crate::relay::api::Call;
@@ -56,7 +56,7 @@ use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
 use crate::relay::event::Event;
 use crate::relay::lists::{PeerRequest, Share};
-use crate::relay::{ConnectionId, PullId, RETRY_AFTER_SECONDS, StreamId};
+use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
 use reading::Reading;
 use wait_queue::WaitQueue;
@@ -124,17 +124,7 @@ impl Phase {
         match self {
             Phase::PendingCall(job_id) => Some(*job_id),
             Phase::ListResponse(listing) => listing.collecting,
-            Phase::Opening
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Source(_)
-            | Phase::Viewer(_)
-            | Phase::Waiting(_)
-            | Phase::EventReader(_)
-            | Phase::OriginRequest(_)
-            | Phase::PeerRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => None,
+            _ => None,
         }
     }
 
@@ -264,9 +254,7 @@ impl Clients {
         match &connection.phase {
             Phase::Source(source) => {
                 let Received { stream, reply, .. } = source.received();
-                let detail = "the server is shutting down";
-                let refusal =
-                    Refusal::busy(Status::ServiceUnavailable, detail, RETRY_AFTER_SECONDS);
+                let refusal = Refusal::busy("the server is shutting down");
                 self.dismiss_source(id, &refusal, reply, ctx);
                 return Some(stream);
             }
@@ -323,15 +311,7 @@ impl Known<'_> {
                 (self.has_collecting)(telling.share().0),
                 "a peer tells nobody: {id:?}"
             ),
-            Phase::Opening
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::ListResponse(_)
-            | Phase::EventReader(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => {}
+            _ => {}
         }
     }
 }

@@ -75,13 +75,16 @@ impl Clients {
         ctx: &mut Context,
     ) -> Step<'static> {
         match told {
-            Told::More => return Step::Stop,
-            Told::On => return Step::On,
-            Told::All(_) | Told::Nothing => self.close(id, ctx),
-        }
-        match told {
-            Told::All(rows) => Step::Came(ClientEvent::Told(share, rows)),
-            Told::More | Told::On | Told::Nothing => Step::Stop,
+            Told::More => Step::Stop,
+            Told::On => Step::On,
+            Told::All(rows) => {
+                self.close(id, ctx);
+                Step::Came(ClientEvent::Told(share, rows))
+            }
+            Told::Nothing => {
+                self.close(id, ctx);
+                Step::Stop
+            }
         }
     }
 

@@ -119,16 +119,7 @@ impl Clients {
             Phase::Viewer(viewing) => Some(Due::Viewing(viewing)),
             Phase::ListResponse(listing) => is_empty.then_some(Due::ListResponse(listing)),
             Phase::EventReader(following) => is_empty.then_some(Due::EventReader(following)),
-            Phase::Opening
-            | Phase::Head(_)
-            | Phase::Payload(_)
-            | Phase::Source(_)
-            | Phase::Waiting(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::PeerRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => None,
+            _ => None,
         }
     }
 

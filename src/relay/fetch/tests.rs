@@ -148,22 +148,6 @@ fn who_is_silent_or_away_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn the_first_origin_that_has_the_stream_counts() {
-    let mut edge = Stage::new(&[ORIGIN, OTHER]);
-    let viewer = edge.viewer("a");
-    edge.answer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
-    let (other, address, asked) = edge.call();
-    assert_eq!(address.to_string(), "10.1.0.2:8000");
-    assert!(
-        asked.starts_with("GET /second/stream?sessionid=a "),
-        "{asked}"
-    );
-    edge.send(other, OK);
-    edge.send(other, "1\r\nx\r\n");
-    edge.assert_status(viewer, 200);
-}
-
-#[test]
 fn of_several_refusals_the_one_that_tells_most_is_given() {
     let mut edge = Stage::new(&[ORIGIN, OTHER]);
     let viewer = edge.viewer("a");
@@ -265,38 +249,6 @@ fn a_pull_outlives_its_last_viewer_for_a_while() {
     edge.lose(viewer);
     edge.lose(origin);
     edge.assert_nothing_left();
-}
-
-#[test]
-fn a_pull_that_breaks_is_made_again_with_growing_pauses() {
-    let mut edge = Stage::new(&[ORIGIN, "--origin-idle=600"]);
-    let viewer = edge.viewer("a");
-    let origin = edge.answer(OK);
-    edge.send(origin, "1\r\nx\r\n");
-    edge.lose(origin);
-    assert!(edge.closed.contains(&viewer) || !edge.text(viewer).ends_with("0\r\n\r\n"));
-    let mut pauses = Vec::new();
-    for _ in 0..8 {
-        let began = edge.now;
-        while edge.calls.is_empty() {
-            let due = edge.relay.next_deadline().expect("another round");
-            edge.wait(due.since(edge.now));
-        }
-        pauses.push(edge.now.since(began));
-        edge.lose(edge.calls[0].0);
-    }
-    for (pause, least) in pauses
-        .iter()
-        .zip([125, 250, 500, 1000, 2000, 4000, 4000, 4000])
-    {
-        let least = Duration::from_millis(least);
-        assert!((least..=least * 2).contains(pause), "{pauses:?}");
-    }
-    let back = edge.viewer("a");
-    edge.wait_seconds(8);
-    let origin = edge.answer(OK);
-    edge.send(origin, "1\r\ny\r\n");
-    edge.assert_status(back, 200);
 }
 
 #[test]
@@ -618,20 +570,6 @@ fn what_a_udp_client_sends_goes_before_what_is_not_fetched_now() {
     }
     edge.assert_status(viewer, 200);
     assert_eq!(edge.relay.fetch.len(), 0);
-}
-
-#[test]
-fn an_origin_is_not_called_where_there_is_no_room_for_its_connection() {
-    let mut edge = Stage::new(&[ORIGIN, "--connections=2", "--origin-idle=600"]);
-    let first = edge.viewer("a");
-    let origin = edge.answer(OK);
-    edge.lose(origin);
-    edge.lose(first);
-    let (waiting, _) = (edge.viewer("a"), edge.client(""));
-    edge.wait_seconds(8);
-    assert_eq!(edge.calls, []);
-    edge.wait_seconds(2);
-    edge.assert_status(waiting, 503);
 }
 
 #[test]

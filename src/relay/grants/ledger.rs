@@ -14,7 +14,7 @@ use crate::http::{Refusal, Status, quoted};
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::event::Event;
-use crate::relay::{Action, Job, JobId, Level, RETRY_AFTER_SECONDS};
+use crate::relay::{Action, Job, JobId, Level};
 use crate::time::UnixTime;
 
 /// A change, and the call that waits for it.
@@ -105,9 +105,7 @@ impl Grants {
                 Ok(())
             }
             Some(_) | None => Err(Refusal::busy(
-                Status::ServiceUnavailable,
                 "too many changes wait for the disk; try again later",
-                RETRY_AFTER_SECONDS,
             )),
         }
     }
@@ -225,11 +223,7 @@ impl Grants {
         let batch = self.take_written(job_id);
         let is_write = batch.is_some();
         for (asked, _) in batch.into_iter().flatten() {
-            let refusal = Refusal::busy(
-                Status::ServiceUnavailable,
-                "too many bytes wait for the disk; try again later",
-                RETRY_AFTER_SECONDS,
-            );
+            let refusal = Refusal::busy("too many bytes wait for the disk; try again later");
             Asked::answer(asked.caller, Err(refusal), ctx);
         }
         if is_write {

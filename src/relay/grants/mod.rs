@@ -23,7 +23,7 @@ use super::pass::Barred;
 use super::server_event::ServerEvent;
 use super::timers::Armed;
 use super::viewer_id::Mark;
-use super::{ConnectionId, Level, RETRY_AFTER_SECONDS, Settings};
+use super::{ConnectionId, Level, Settings};
 use crate::gate::{
     self, Addition, BLOCKS_MAX, Blocks, Destination, GrantChange, Record, RtpTuple, SessionId,
     Tokens, Transport, canonical,
@@ -40,6 +40,7 @@ mod tests;
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(60);
 
 /// The tokens, the blocks, and the changes.
+#[derive(Default)]
 pub(super) struct Grants {
     /// The tokens. `None`: tokens are off.
     tokens: Option<Tokens>,
@@ -132,11 +133,7 @@ impl Grants {
         let is_gated = !settings.token_servers.is_empty();
         Grants {
             tokens: is_gated.then(|| Tokens::new(settings.limits.tokens)),
-            blocks: Blocks::default(),
-            barred: Blocks::default(),
-            ledger: None,
-            told: UnixTime::default(),
-            armed: Armed::default(),
+            ..Grants::default()
         }
     }
 
@@ -257,14 +254,9 @@ impl Grants {
         if self.blocks.add(session, ctx.now() + time, ctx.now()) {
             return Ok(());
         }
-        let detail = format!(
+        Err(Refusal::busy(format!(
             "block: {BLOCKS_MAX} sessions are blocked, which is the limit, and nothing was done; leave block out to end the stream"
-        );
-        Err(Refusal::busy(
-            Status::ServiceUnavailable,
-            detail,
-            RETRY_AFTER_SECONDS,
-        ))
+        )))
     }
 
     /// Blocks viewers with this session id and address for a while.
@@ -272,11 +264,9 @@ impl Grants {
         if self.barred.add(whom, ctx.now() + time, ctx.now()) {
             return Ok(());
         }
-        let detail = format!(
+        Err(Refusal::busy(format!(
             "block: {BLOCKS_MAX} viewers are blocked, which is the limit, and nothing was done; leave block out to disconnect the viewer"
-        );
-        let status = Status::ServiceUnavailable;
-        Err(Refusal::busy(status, detail, RETRY_AFTER_SECONDS))
+        )))
     }
 
     /// Disconnects the connections of a session id whose tokens have expired and were removed.
@@ -378,10 +368,7 @@ impl Grants {
                     .map_err(|bad| Refusal::new(Status::Conflict, bad))?;
                 let (http, rtp) = (http.clone(), rtp.clone());
                 let addition = tokens.try_add(session, http, rtp, ctx.date());
-                addition.map_err(|full| {
-                    let status = Status::ServiceUnavailable;
-                    Refusal::busy(status, full.to_string(), RETRY_AFTER_SECONDS)
-                })
+                addition.map_err(|full| Refusal::busy(full.to_string()))
             }
             Change::Revocation { session, .. } if tokens.of(session).next().is_none() => {
                 let detail = match tokens.has_keys(session) {

@@ -301,7 +301,10 @@ fn as_many_are_kept_out_as_may_be_and_none_makes_room() {
         assert_eq!(barred.is_ok(), number < BLOCKS_MAX, "{number}");
         for refusal in [blocked.err(), barred.err()].into_iter().flatten() {
             assert_eq!(refusal.status, Status::ServiceUnavailable);
-            assert_eq!(refusal.retry_after_seconds, Some(RETRY_AFTER_SECONDS));
+            assert_eq!(
+                refusal.retry_after_seconds,
+                Some(crate::http::RETRY_AFTER_SECONDS)
+            );
         }
         let now = relay.ctx.now();
         let left = relay.grants.blocks.left(&name, now);

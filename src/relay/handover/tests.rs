@@ -156,34 +156,6 @@ fn what_does_not_fit_is_refused_in_words() {
     }
 }
 
-/// A source's bytes reach viewers that waited for them in the old core.
-#[test]
-fn what_is_fetched_from_an_origin_is_fetched_on() {
-    let options = &["--origin=http://10.1.0.1:8000"];
-    for at in 0..5 {
-        let mut stage = Stage::new(options);
-        let viewer = stage.viewer("a");
-        let change = |stage: &mut Stage, now: usize| {
-            if now == at {
-                hand_over(stage, options);
-            }
-        };
-        change(&mut stage, 0);
-        let (origin, ..) = stage.call();
-        change(&mut stage, 1);
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: video/x\r\nTransfer-Encoding: chunked\r\n\r\n";
-        stage.send(origin, head);
-        change(&mut stage, 2);
-        stage.send(origin, "5\r\nhello\r\n");
-        change(&mut stage, 3);
-        stage.send(origin, "6\r\n world\r\n0\r\n\r\n");
-        change(&mut stage, 4);
-        assert_eq!(stage.content(viewer), ("hello world".to_owned(), true));
-        assert!(stage.closed.contains(&origin), "{at}");
-        stage.assert_nothing_left();
-    }
-}
-
 /// A hand-over waits for a change that is being written to the disk.
 #[test]
 fn a_core_is_quiet_when_no_change_is_on_its_way_to_the_disk() {
@@ -228,21 +200,6 @@ fn a_core_that_has_let_go_has_nothing_and_says_nothing() {
     let has = ids.iter().map(|id| stage.text(*id)).collect::<Vec<_>>();
     assert_eq!(has, had);
     assert_eq!(stage.relay.next_deadline(), None);
-}
-
-/// Streams that ended meanwhile do not count against the bound.
-#[test]
-fn as_many_streams_are_heard_of_as_there_may_be_at_once() {
-    let new = || Successor::new(settings(&["--streams=1"]), false);
-    let (mut forgets, mut keeps) = (new(), new());
-    let mut refused = 0;
-    for number in 0..100 {
-        let stream = StreamId::from_u64(number);
-        forgets.media(stream, 0, b"abcd").expect("room");
-        forgets.forget_media(stream);
-        refused += usize::from(keeps.media(stream, 0, b"abcd").is_err());
-    }
-    assert!((10..100).contains(&refused), "{refused}");
 }
 
 /// A client that waits for a job gets its own job's result, and counters continue.

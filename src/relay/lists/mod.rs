@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use super::api::AddToken;
 use super::context::Context;
-use super::{ADDRESSES_MAX, Action, ConnectionId, Job, JobId, RETRY_AFTER_SECONDS};
+use super::{ADDRESSES_MAX, Action, ConnectionId, Job, JobId};
 use crate::gate::{RtpTuple, UdpClient, udp_clients};
 use crate::http::{Refusal, Reply, Status, quoted};
 #[cfg(feature = "handover")]
@@ -100,9 +100,7 @@ impl Lists {
         let result = match look_up {
             LookUp::Done(results) => with_addresses(&add, results),
             LookUp::Refused => Err(Refusal::busy(
-                Status::ServiceUnavailable,
                 "too many names are being resolved; try again later",
-                RETRY_AFTER_SECONDS,
             )),
             LookUp::TimedOut => Err(Refusal::new(
                 Status::BadRequest,

@@ -13,15 +13,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Lists;
-use crate::http::{
-    self, AnswerReader, Body, Part, Refusal, Reply, Status, elements, percent_encoded,
-};
+use crate::http::{self, AnswerReader, Body, Part, Refusal, Reply, elements, percent_encoded};
 use crate::json;
 use crate::relay::api::Rows;
 use crate::relay::context::Context;
 use crate::relay::event::Event;
 use crate::relay::settings::{OriginUrl, Peer};
-use crate::relay::{ConnectionId, JobId, RETRY_AFTER_SECONDS};
+use crate::relay::{ConnectionId, JobId};
 use crate::time::Instant;
 
 /// Maximal number of lists that wait or are written.
@@ -169,9 +167,7 @@ impl Lists {
     ) -> Result<JobId, Refusal> {
         if self.collectings.len() >= GATHERINGS_MAX {
             return Err(Refusal::busy(
-                Status::ServiceUnavailable,
                 "too many lists with the rows of peers are being made or read; try again later",
-                RETRY_AFTER_SECONDS,
             ));
         }
         let job_id = ctx.draw_ticket();

@@ -301,30 +301,3 @@ fn so_many_lists_of_the_whole_are_put_together_at_once() {
     call(&mut stage, "GET /api/list-tokens");
     assert_eq!(stage.calls.len(), 8, "there is room again");
 }
-
-/// A successor resolves the names again.
-#[cfg(feature = "handover")]
-#[test]
-fn a_call_that_waits_for_names_is_told_to_another_process() {
-    use crate::handover::{Reader, Writer};
-
-    let mut stage = Stage::new(&[API]);
-    let id = stage.client("");
-    let reply = stage.relay.ctx.unread_reply();
-    let relay = &mut stage.relay;
-    let (lists, ctx) = (&mut relay.lists, &mut relay.ctx);
-    let job_id = lists.resolve(id, reply, add("a.example:5004"), ctx);
-    let mut told = Vec::new();
-    let mut out = |piece: &[u8]| told.extend_from_slice(piece);
-    let mut writer = Writer::new(&mut out);
-    lists.hand_over(&mut writer);
-    writer.finish();
-    let mut heard = Vec::new();
-    let all = Reader::new(1 << 20).hear(&told, |line| {
-        let (its, connection, _, add) = pending_call(line, ctx)?;
-        heard.push((its, connection, add.clients.len()));
-        Ok(())
-    });
-    assert!(all.is_ok(), "it fits");
-    assert_eq!(heard, [(job_id, id, 1)]);
-}

@@ -21,11 +21,8 @@ impl Page {
         None
     }
 
-    pub fn policy(&self) -> &str {
-        match *self {}
-    }
-
-    pub fn body(&self) -> [&[u8]; 8] {
-        match *self {}
+    no_value! {
+        fn policy(&self) -> &str;
+        fn body(&self) -> [&[u8]; 8];
     }
 }

@@ -24,6 +24,7 @@ use crate::stream::{HeaderVersion, Pool, Received, Told, Viewer, ViewerId};
 type Viewers = Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>;
 
 /// Received streams.
+#[derive(Default)]
 pub struct StreamsState {
     pool: Pool,
     media: BTreeMap<StreamId, Received>,
@@ -331,11 +332,7 @@ impl StreamsState {
     pub fn new(limits: &Limits) -> StreamsState {
         StreamsState {
             pool: Pool::new(limits.buffers_bytes_max),
-            media: BTreeMap::new(),
-            streams: Vec::new(),
-            viewers: BTreeMap::new(),
-            remuxers: Vec::new(),
-            headers: BTreeMap::new(),
+            ..StreamsState::default()
         }
     }
 

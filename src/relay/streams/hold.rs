@@ -76,16 +76,12 @@ impl Streams {
         }
         let source = std::mem::replace(&mut stream.source, StreamSource::Held { until });
         let pull = stream.pull.take();
-        let viewers = stream.buffer.viewer_count();
-        let id_told = stream.id(ctx.run);
-        ctx.emit(
-            &stream.session,
-            &ServerEvent::StreamHeld {
-                id: id_told,
-                reason,
-                viewers,
-            },
-        );
+        let what = ServerEvent::StreamHeld {
+            id: stream.id(ctx.run),
+            reason,
+            viewers: stream.buffer.viewer_count(),
+        };
+        ctx.emit(&stream.session, &what);
         self.keep_bucket(id, now);
         if let StreamSource::Rtp(address) = source {
             ctx.notify(Event::RtpSourceLeft { address, id });

@@ -59,6 +59,7 @@ use crate::udp_out::ClientFigures;
 use write_queue::WriteQueue;
 
 /// All streams, and the queues of streams that have something to send.
+#[derive(Default)]
 pub(super) struct Streams {
     streams: Slots<Stream>,
     running: HashMap<SessionId, StreamId>,
@@ -129,22 +130,9 @@ impl Streams {
     /// Creates an empty set.
     pub fn new(limits: &Limits) -> Streams {
         Streams {
-            streams: Slots::default(),
-            running: HashMap::new(),
-            draining: Draining::default(),
-            order: BTreeMap::new(),
             live_serial_next: 1,
             pool: Pool::new(limits.buffers_bytes_max),
-            turns: WriteQueue::new(),
-            frame: Frame::default(),
-            spliced: Vec::new(),
-            remuxed: Vec::new(),
-            behind: VecDeque::new(),
-            work: 0,
-            scan_work: 0,
-            posting: VecDeque::new(),
-            posted: None,
-            buckets: TokenBuckets::default(),
+            ..Streams::default()
         }
     }
 
@@ -318,60 +306,35 @@ impl Streams {
         };
         stream.armed.fired();
         self.change_title(id, ctx);
-        let Some(stream) = self.streams.get(id) else {
-            return false;
-        };
-        if stream.bundle.until().is_some_and(|at| at <= ctx.now()) {
+        let now = ctx.now();
+        let is_over = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        let stream = self.streams.get(id);
+        if stream.is_some_and(|stream| is_over(stream.bundle.until())) {
             self.let_out(id, ctx);
         }
-        let Some(stream) = self.streams.get(id) else {
+        let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
         let source = stream.source;
         let idle_time = ctx.settings().limits.source_idle_time;
-        let heard = stream.heard();
-        let is_silent = heard.is_some_and(|heard| heard + idle_time <= ctx.now());
         match source {
-            StreamSource::Rtp(_) if is_silent => {
+            StreamSource::Rtp(_) if is_over(stream.heard().map(|heard| heard + idle_time)) => {
                 self.source_lost(id, source, SILENT, ctx);
-                return false;
             }
-            StreamSource::Held { until } if until <= ctx.now() => {
-                self.end(
-                    id,
-                    End::Lost,
-                    "the source did not come back within --hold",
-                    ctx,
-                );
-                return false;
+            StreamSource::Held { until } if until <= now => {
+                let reason = "the source did not come back within --hold";
+                self.end(id, End::Lost, reason, ctx);
             }
-            _ => {}
-        }
-        let attended_until = stream.attended_until;
-        if attended_until.is_some_and(|until| until <= ctx.now()) {
-            self.unattended(id, ctx);
-            return false;
-        }
-        if stream.cast_again_at.is_some_and(|at| at <= ctx.now()) {
-            if let Some(stream) = self.streams.get_mut(id) {
+            _ if is_over(stream.attended_until) => self.unattended(id, ctx),
+            _ if is_over(stream.cast_again_at) => {
                 stream.cast_again_at = None;
+                ctx.notify(Event::UdpClientsChanged(id));
             }
-            ctx.notify(Event::UdpClientsChanged(id));
-            return false;
+            _ if is_over(stream.rests_until()) => self.end_rest_of_source(id, ctx),
+            _ if is_over(stream.rtp_out.rest_until) => self.rest_timed_out(id, ctx),
+            _ if stream.input.is_some() => return true,
+            _ => self.pump(id, ctx),
         }
-        if stream.rests_until().is_some_and(|until| until <= ctx.now()) {
-            self.end_rest_of_source(id, ctx);
-            return false;
-        }
-        let rest_until = stream.rtp_out.rest_until;
-        if rest_until.is_some_and(|until| until <= ctx.now()) {
-            self.rest_timed_out(id, ctx);
-            return false;
-        }
-        if stream.input.is_some() {
-            return true;
-        }
-        self.pump(id, ctx);
         false
     }
 

@@ -25,11 +25,11 @@ use super::viewer::WatchResponse;
 use super::{Stream, Streams};
 use crate::format::Format;
 use crate::gate::SessionId;
-use crate::http::{Refusal, Reply, Status};
+use crate::http::{RETRY_AFTER_SECONDS, Refusal, Reply, Status};
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::event::Event;
-use crate::relay::{ConnectionId, Level, RETRY_AFTER_SECONDS, StreamId};
+use crate::relay::{ConnectionId, Level, StreamId};
 use crate::remux::{MediaError, Remuxer, Target};
 use crate::stream::{End, StreamBuffer, Told};
 
@@ -56,11 +56,9 @@ impl RemuxError {
     fn refusal(self, target: Target) -> Refusal {
         let name = target.format().name();
         match self {
-            RemuxError::NotYet => Refusal::busy(
-                Status::ServiceUnavailable,
-                "too few bytes of the stream have come to recognise its container",
-                RETRY_AFTER_SECONDS,
-            ),
+            RemuxError::NotYet => {
+                Refusal::busy("too few bytes of the stream have come to recognise its container")
+            }
             RemuxError::Unfit(why) => Refusal::new(
                 Status::NotAcceptable,
                 format!(
@@ -68,14 +66,10 @@ impl RemuxError {
                      and to mp4 also AV1, VP8 and VP9. The stream itself is at /stream/SESSIONID"
                 ),
             ),
-            RemuxError::NoRoom => Refusal::busy(
-                Status::ServiceUnavailable,
-                format!(
-                    "remuxing to {name} needs one more --buffer, and --buffers has none left; try again later, or raise --buffers. The stream itself \
-                     is at /stream/SESSIONID"
-                ),
-                RETRY_AFTER_SECONDS,
-            ),
+            RemuxError::NoRoom => Refusal::busy(format!(
+                "remuxing to {name} needs one more --buffer, and --buffers has none left; try again later, or raise --buffers. The stream itself \
+                 is at /stream/SESSIONID"
+            )),
         }
     }
 }

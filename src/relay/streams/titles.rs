@@ -29,7 +29,6 @@ const CHANGE_TIME: Duration = Duration::from_secs(1);
 pub(super) struct Programme {
     /// The newest titles, at most [`TITLES_MAX`] and [`TITLES_BYTES_MAX`]. The last one holds. An empty
     /// one ends the title before it.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::shared"))]
     titles: Rc<Vec<TitleChange>>,
     /// Number of the title that holds. It is 1 before the first.
     serial: NonZeroU32,

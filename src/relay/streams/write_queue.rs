@@ -14,9 +14,10 @@ use std::collections::VecDeque;
 use crate::relay::StreamId;
 
 /// The queue in which a stream waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Backlog {
     Much,
+    #[default]
     Little,
 }
 
@@ -50,6 +51,7 @@ impl Backlog {
 }
 
 /// The two queues.
+#[derive(Default)]
 pub(super) struct WriteQueue {
     much: VecDeque<StreamId>,
     little: VecDeque<StreamId>,
@@ -59,16 +61,6 @@ pub(super) struct WriteQueue {
 }
 
 impl WriteQueue {
-    /// Creates two empty queues.
-    pub fn new() -> WriteQueue {
-        WriteQueue {
-            much: VecDeque::new(),
-            little: VecDeque::new(),
-            line: Backlog::Little,
-            left: 0,
-        }
-    }
-
     /// Returns whether no stream waits.
     pub fn is_empty(&self) -> bool {
         self.much.is_empty() && self.little.is_empty()
@@ -233,9 +225,9 @@ mod tests {
             Backlog::Little,
             Backlog::Little,
         ];
-        let mut turns = WriteQueue::new();
+        let mut turns = WriteQueue::default();
         assert!(turns.is_empty() && turns.whose().is_none());
-        turns = WriteQueue::new();
+        turns = WriteQueue::default();
         for (place, id) in ids().into_iter().enumerate() {
             assert_eq!(turns.line_up(bytes[place], id), lines[place], "{place}");
             assert!(!turns.is_empty());
@@ -247,7 +239,7 @@ mod tests {
         let order = [(1, 32), (3, 8), (0, 32), (3, 8), (2, 32)];
         assert_eq!(turns_of(&mut turns, &bytes, 5), order);
         // Where one queue is empty, the other has every turn.
-        let mut turns = WriteQueue::new();
+        let mut turns = WriteQueue::default();
         turns.line_up(1, ids()[2]);
         turns.line_up(1, ids()[3]);
         assert_eq!(turns_of(&mut turns, &bytes, 3), [(2, 8), (3, 8), (2, 8)]);

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::relay::stage::{Stage, Told};
 use crate::relay::{Done, handover};
-use crate::stream::End;
 
 const NAMED: &str = "--origin=http://one.example:8001";
 const OTHER: &str = "--origin=http://10.1.0.2:8002";
@@ -281,20 +280,4 @@ fn who_asks_and_what_runs_is_said_of_each_pull() {
     assert!(fetch.is_asked_by(asking, asked));
     assert!(!fetch.is_asked_by(asking, ConnectionId::from_u64(999)));
     assert!(!fetch.is_asked_by(PullId::from_u64(99), asked));
-}
-
-/// How many run is counted on, or a place would be missing in the end.
-#[test]
-fn those_that_run_are_counted_on() {
-    let (mut stage, ..) = all_stages();
-    stage.change_hands(OPTIONS);
-    assert_eq!(stage.relay.fetch.without_stream(), 3);
-    let running = stage.relay.fetch.running();
-    let ids: Vec<PullId> = running.map(|(id, _)| id).collect();
-    let ctx = &mut stage.relay.ctx;
-    for id in ids {
-        stage.relay.fetch.stream_over(id, End::Complete, false, ctx);
-    }
-    assert_eq!(stage.relay.fetch.without_stream(), 3);
-    assert_eq!(stage.relay.fetch.len(), 3);
 }
