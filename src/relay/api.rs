@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::page::Page;
-use super::parameters::{Parameters, bad, decoded};
-use super::playlist::Playlist;
+use super::parameters::{Parameters, bad};
 use super::terms;
+use super::titles::About;
 use super::viewer_id::ListedId;
 use crate::clean_text::Title;
 use crate::events::EventId;
@@ -63,12 +63,10 @@ pub(super) enum Call {
         /// The answer is in the XML of Icecast.
         is_icecast: bool,
     },
-    /// The title of what a session plays, and the name of its station.
-    NowPlaying(SessionId),
-    /// A playlist for players of radio, with one entry.
-    Playlist(Playlist),
-    /// A list of Icecast's.
-    Panel(Panel),
+    /// What a session plays, for pages and players.
+    About(About),
+    /// What all sessions play, for panels that read Icecast's lists.
+    Panel(About),
     /// The metrics.
     Metrics,
     /// The description of the API for programs (OpenAPI).
@@ -122,36 +120,6 @@ pub(super) enum Rows {
     Viewers(Option<SessionId>),
 }
 
-/// A list that panels of radio stations read from Icecast (`--icecast`).
-#[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(
-    not(feature = "icecast"),
-    allow(dead_code, reason = "no panel asks for one")
-)]
-pub(super) struct Panel {
-    pub list: PanelList,
-    /// The only session that is listed, if one is named.
-    pub mount: Option<SessionId>,
-    /// Scheme and authority by which the panel reached the server.
-    pub origin: Box<str>,
-}
-
-#[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(
-    not(feature = "icecast"),
-    allow(dead_code, reason = "no panel asks for one")
-)]
-pub(super) enum PanelList {
-    /// `/status-json.xsl`
-    Status,
-    /// `/admin/stats`
-    Stats,
-    /// `/admin/listclients`
-    Listeners,
-}
-
 /// Calls, by name below `/api/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
@@ -175,14 +143,8 @@ pub(super) enum Outcome {
     Moved(Box<str>),
     /// A page. With a refusal, the page shows the refusal.
     Page(Page, Option<Box<Refusal>>),
-    /// A body that is not in JSON, or that may be kept.
-    Text {
-        status: Status,
-        content_type: &'static str,
-        /// `Cache-Control`.
-        caching: &'static str,
-        text: Cow<'static, str>,
-    },
+    /// A body that is not in JSON, or that may be kept: its media type, `Cache-Control`, and text.
+    Text(Status, &'static str, &'static str, Cow<'static, str>),
 }
 
 impl Outcome {
@@ -193,12 +155,7 @@ impl Outcome {
 
     /// Makes a text of this media type, which nobody keeps.
     pub fn text(content_type: &'static str, text: impl Into<Cow<'static, str>>) -> Outcome {
-        Outcome::Text {
-            status: Status::Ok,
-            content_type,
-            caching: "no-store",
-            text: text.into(),
-        }
+        Outcome::Text(Status::Ok, content_type, "no-store", text.into())
     }
 }
 
@@ -311,12 +268,12 @@ impl Call {
             Name::SetTitle => {
                 let parameters = Parameters::read(target, &["sessionid", "title"])?;
                 let session = parameters.session()?;
-                let raw = parameters.raw("title").ok_or_else(|| {
+                let title = parameters.decoded("title")?.ok_or_else(|| {
                     bad("the parameter 'title' is missing; an empty one removes the title")
                 })?;
                 Ok(Call::SetTitle {
                     session,
-                    title: Title::decode(&decoded("title", raw)?, None),
+                    title: Title::decode(&title, None),
                     is_icecast: false,
                 })
             }

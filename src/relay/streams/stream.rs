@@ -53,9 +53,6 @@ pub struct Stream {
     pub(super) serial: u64,
     pub(super) source: StreamSource,
     pub(super) source_address: SocketAddr,
-    /// Whether its source, or the last one, publishes over RTMP.
-    #[cfg_attr(feature = "handover", serde(default))]
-    pub(super) is_by_rtmp: bool,
     pub(super) started_unix_seconds: u64,
     pub(super) buffer: StreamBuffer<ConnectionId>,
     /// The pull that fetches it, if its source is an origin.
@@ -123,7 +120,6 @@ impl Stream {
             serial: 0,
             source,
             source_address,
-            is_by_rtmp: false,
             started_unix_seconds: 0,
             buffer,
             pull: None,
@@ -346,13 +342,6 @@ impl Streams {
         self.order.insert(serial, stream);
         self.running.insert(session, stream);
         stream
-    }
-
-    /// Notes that a stream's source publishes over RTMP.
-    pub fn set_is_by_rtmp(&mut self, id: StreamId) {
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.is_by_rtmp = true;
-        }
     }
 
     /// Takes media from a stream's source. If it does not fit the stream, another stream begins:
