@@ -41,7 +41,7 @@ pub struct Station {
 }
 
 /// How far a listener is between two blocks. `None`: it gets no titles.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct IcyPosition(Option<Interval>);
 

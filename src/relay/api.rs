@@ -11,12 +11,11 @@ use serde::Serialize;
 use super::page::Page;
 use super::parameters::{Parameters, bad};
 use super::terms;
-use super::titles::About;
 use super::viewer_id::ListedId;
 use crate::clean_text::Title;
 use crate::events::EventId;
 use crate::gate::{self, FecMatrix, GrantChange, RtpTuple, SessionId, Transport, UdpClient};
-use crate::http::{Method, Refusal, Status, Target, percent_decoded, quoted};
+use crate::http::{Method, Refusal, Status, Target, percent_decoded, percent_encoded, quoted};
 use crate::time::UnixTime;
 
 /// A call of the API, or another request that is answered at once.
@@ -120,6 +119,18 @@ pub(super) enum Rows {
     Viewers(Option<SessionId>),
 }
 
+/// A request for what is played.
+#[derive(Debug)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct About {
+    /// Name of the requested file, which says how the answer is written.
+    pub file: Box<str>,
+    /// The session. `None`: all of them.
+    pub session: Option<SessionId>,
+    /// By which address the client reaches the stream, or the server if it asks for a list.
+    pub address: Box<str>,
+}
+
 /// Calls, by name below `/api/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
@@ -175,6 +186,15 @@ pub(super) struct Aborted<'a> {
     pub sessionid: &'a SessionId,
     /// Number of disconnected viewers.
     pub viewers: usize,
+}
+
+/// Returns the address of the stream with this name. `origin`: the server's scheme and authority.
+pub(super) fn stream_url(origin: &str, name: &SessionId) -> String {
+    match name.as_str() {
+        // No path can name these.
+        name @ ("." | "..") => format!("{origin}/stream?sessionid={name}"),
+        name => format!("{origin}/stream/{}", percent_encoded(name)),
+    }
 }
 
 impl Name {

@@ -7,11 +7,10 @@ use serde_json::Value;
 
 use crate::gate::SessionId;
 use crate::http::{Refusal, Target};
-use crate::relay::api::Outcome;
+use crate::relay::admission::no_stream;
+use crate::relay::api::{About, Outcome, stream_url};
 use crate::relay::parameters::{decoded, parse_session};
-use crate::relay::requests::no_stream;
 use crate::relay::streams::Row;
-use crate::relay::titles::{About, stream_url};
 use crate::relay::viewers::Known;
 use crate::time::UnixTime;
 
@@ -33,7 +32,7 @@ pub(super) fn list(about: &About, known: &Known<'_>) -> Result<Outcome, Refusal>
     let is_meant = |row: &Row<'_>| about.session.as_ref().is_none_or(|it| row.is_of(it));
     let mut rows = rows.filter(|row| is_meant(row) && runs(row)).peekable();
     if &*about.file == "status-json.xsl" {
-        let sources = rows.map(|row| source(&about.address, &row).into_iter().collect());
+        let sources = rows.map(|row| source(&about.address, &row).collect());
         let mut sources: Vec<Value> = sources.collect();
         let source = match sources.len() {
             0 | 1 => sources.pop(),

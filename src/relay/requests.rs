@@ -4,7 +4,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::admission::{AccessRequest, Caller, EntryPoint, SessionState, kicked, not_found};
+use super::admission::{
+    AccessRequest, Caller, EntryPoint, SessionState, kicked, no_stream, not_found,
+};
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
 use super::clients::{ClientEvent, Due, HEAD_COST, LOOK_COST, Received, WaitOutcome, Waiting};
 use super::context::Context;
@@ -636,11 +638,6 @@ impl Relay {
         }
         self.take_datagram(from, port, bytes);
     }
-}
-
-pub(super) fn no_stream() -> Refusal {
-    let detail = "sessionid: this session has no running stream";
-    Refusal::new(Status::NotFound, detail)
 }
 
 /// Returns a page, if this program has one.

@@ -6,12 +6,11 @@
 use super::admission::{
     AccessRequest, Caller, EntryPoint, Gate, KeptClaim, SessionState, not_found,
 };
-use super::api::{Call, Name};
+use super::api::{About, Call, Name, stream_url};
 use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{bad, no_parameters, only_session, parse_session};
 use super::pass::Admission;
-use super::titles::{About, stream_url};
 use super::view::View;
 use super::{Settings, icecast, panels};
 use crate::events::EventId;

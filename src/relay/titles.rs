@@ -1,25 +1,13 @@
 //! What sessions play, in the forms that pages, players of radio and panels read.
 
-use super::api::Outcome;
+use super::admission::no_stream;
+use super::api::{About, Outcome};
 use super::clients::LOOK_COST;
-use super::requests::no_stream;
 use super::viewers::Known;
 use super::{Relay, icecast, panels};
 use crate::clean_text::Title;
 use crate::gate::SessionId;
-use crate::http::{Refusal, Status, percent_encoded};
-
-/// A request for what is played.
-#[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct About {
-    /// Name of the requested file, which says how the answer is written.
-    pub file: Box<str>,
-    /// The session. `None`: all of them.
-    pub session: Option<SessionId>,
-    /// By which address the client reaches the stream, or the server if it asks for a list.
-    pub address: Box<str>,
-}
+use crate::http::{Refusal, Status};
 
 impl Relay {
     /// Sets or removes the title of what a session plays. The answer is the stream's row, or
@@ -67,14 +55,5 @@ impl Relay {
                 panels::list(about, &Known::new(&self.streams, &self.clients, &self.ctx))?
             }
         })
-    }
-}
-
-/// Returns the address of the stream with this name. `origin`: the server's scheme and authority.
-pub(super) fn stream_url(origin: &str, name: &SessionId) -> String {
-    match name.as_str() {
-        // No path can name these.
-        name @ ("." | "..") => format!("{origin}/stream?sessionid={name}"),
-        name => format!("{origin}/stream/{}", percent_encoded(name)),
     }
 }

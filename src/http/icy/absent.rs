@@ -19,7 +19,7 @@ pub struct Station {
     pub name: StationText,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct IcyPosition;
 

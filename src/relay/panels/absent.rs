@@ -1,8 +1,7 @@
 //! In the place of `panels` in a program that is built without `icecast`: there are no such lists.
 
 use super::admission::not_found;
-use super::api::Outcome;
-use super::titles::About;
+use super::api::{About, Outcome};
 use super::viewers::Known;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Target};

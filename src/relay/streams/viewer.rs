@@ -82,7 +82,7 @@ impl Viewing {
             reply,
             owes_head: false,
             framing: Outgoing::Length,
-            icy: IcyPosition::default(),
+            icy: IcyPosition::begin(false),
         }
     }
 
@@ -224,7 +224,7 @@ impl Streams {
                 true => Outgoing::Chunked(ChunkWriter::default()),
                 false => Outgoing::UntilClose,
             },
-            icy: IcyPosition::default(),
+            icy: IcyPosition::begin(false),
         }))
     }
 
