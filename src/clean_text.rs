@@ -57,21 +57,15 @@ impl<const MAX: usize> CleanText<MAX> {
     /// Cleans bytes in this character set. Without one they are UTF-8, or else ISO 8859-1. An unknown
     /// one counts as UTF-8.
     pub fn decode(bytes: &[u8], charset: Option<&str>) -> CleanText<MAX> {
+        const LATIN: [&str; 3] = ["iso-8859-1", "iso8859-1", "latin1"];
         let is_latin = match charset {
-            Some(name) => ["iso-8859-1", "iso8859-1", "latin1"]
-                .iter()
-                .any(|latin| name.eq_ignore_ascii_case(latin)),
+            Some(name) => LATIN.iter().any(|it| name.eq_ignore_ascii_case(it)),
             None => std::str::from_utf8(bytes).is_err(),
         };
-        match is_latin {
-            true => CleanText::new(
-                &bytes
-                    .iter()
-                    .map(|byte| char::from(*byte))
-                    .collect::<String>(),
-            ),
-            false => CleanText::new(&String::from_utf8_lossy(bytes)),
-        }
+        CleanText::new(&match is_latin {
+            true => bytes.iter().map(|byte| char::from(*byte)).collect(),
+            false => String::from_utf8_lossy(bytes),
+        })
     }
 
     /// Returns the text. It is one line.

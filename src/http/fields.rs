@@ -146,9 +146,8 @@ impl Fields {
                 }
                 "x-forwarded-proto" => {
                     request.forwarded.has_others = true;
-                    let first = value().split(',').next().map(str::trim).map(str::to_owned);
-                    request.forwarded.x_forwarded_https =
-                        first.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
+                    let first = value().split(',').next().map(|it| it.trim().to_lowercase());
+                    request.forwarded.x_forwarded_https = first.as_deref() == Some("https");
                 }
                 name if request.icy.take(name, field.value) => {}
                 name => {

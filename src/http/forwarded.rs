@@ -17,13 +17,14 @@ impl Forwarded {
 
     /// Returns whether the client reached the first proxy over TLS, as far as the fields say so.
     pub fn is_https(&self) -> bool {
-        let of_standard = || {
-            let first = elements(self.standard.as_deref()?, ',').next()?;
-            let mut pairs = elements(first, ';').filter_map(parameter);
-            pairs.find(|(name, _)| name.eq_ignore_ascii_case("proto"))
-        };
-        let is_https = |(_, scheme): (&str, String)| scheme.eq_ignore_ascii_case("https");
-        of_standard().is_some_and(is_https) || self.x_forwarded_https
+        let first = self
+            .standard
+            .as_deref()
+            .map(|list| elements(list, ',').next());
+        let mut pairs = elements(first.flatten().unwrap_or_default(), ';').filter_map(parameter);
+        let scheme = pairs.find(|(name, _)| name.eq_ignore_ascii_case("proto"));
+        let is_https = scheme.is_some_and(|(_, scheme)| scheme.eq_ignore_ascii_case("https"));
+        is_https || self.x_forwarded_https
     }
 
     /// Returns the client: the last address that is no proxy's. `None`: the fields name nobody, or

@@ -26,7 +26,7 @@ use refusals::{
     kept_out, no_token, no_token_of_origin, not_running, of_nobody, of_proxys_host,
     of_stranger_proxy, token_is_over,
 };
-pub(super) use refusals::{kicked, no_viewer, not_found, tokens_are_off};
+pub(super) use refusals::{kicked, no_stream, no_viewer, not_found, tokens_are_off};
 
 /// Entry point through which a client comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,14 +9,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::page::Page;
-use super::parameters::{Parameters, bad, decoded};
-use super::playlist::Playlist;
+use super::parameters::{Parameters, bad};
 use super::terms;
 use super::viewer_id::ListedId;
 use crate::clean_text::Title;
 use crate::events::EventId;
 use crate::gate::{self, FecMatrix, GrantChange, RtpTuple, SessionId, Transport, UdpClient};
-use crate::http::{Method, Refusal, Status, Target, percent_decoded, quoted};
+use crate::http::{Method, Refusal, Status, Target, percent_decoded, percent_encoded, quoted};
 use crate::time::UnixTime;
 
 /// A call of the API, or another request that is answered at once.
@@ -63,12 +62,10 @@ pub(super) enum Call {
         /// The answer is in the XML of Icecast.
         is_icecast: bool,
     },
-    /// The title of what a session plays, and the name of its station.
-    NowPlaying(SessionId),
-    /// A playlist for players of radio, with one entry.
-    Playlist(Playlist),
-    /// A list of Icecast's.
-    Panel(Panel),
+    /// What a session plays, for pages and players.
+    About(About),
+    /// What all sessions play, for panels that read Icecast's lists.
+    Panel(About),
     /// The metrics.
     Metrics,
     /// The description of the API for programs (OpenAPI).
@@ -122,34 +119,16 @@ pub(super) enum Rows {
     Viewers(Option<SessionId>),
 }
 
-/// A list that panels of radio stations read from Icecast (`--icecast`).
+/// A request for what is played.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(
-    not(feature = "icecast"),
-    allow(dead_code, reason = "no panel asks for one")
-)]
-pub(super) struct Panel {
-    pub list: PanelList,
-    /// The only session that is listed, if one is named.
-    pub mount: Option<SessionId>,
-    /// Scheme and authority by which the panel reached the server.
-    pub origin: Box<str>,
-}
-
-#[derive(Debug)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(
-    not(feature = "icecast"),
-    allow(dead_code, reason = "no panel asks for one")
-)]
-pub(super) enum PanelList {
-    /// `/status-json.xsl`
-    Status,
-    /// `/admin/stats`
-    Stats,
-    /// `/admin/listclients`
-    Listeners,
+pub(super) struct About {
+    /// Name of the requested file, which says how the answer is written.
+    pub file: Box<str>,
+    /// The session. `None`: all of them.
+    pub session: Option<SessionId>,
+    /// By which address the client reaches the stream, or the server if it asks for a list.
+    pub address: Box<str>,
 }
 
 /// Calls, by name below `/api/`.
@@ -175,14 +154,8 @@ pub(super) enum Outcome {
     Moved(Box<str>),
     /// A page. With a refusal, the page shows the refusal.
     Page(Page, Option<Box<Refusal>>),
-    /// A body that is not in JSON, or that may be kept.
-    Text {
-        status: Status,
-        content_type: &'static str,
-        /// `Cache-Control`.
-        caching: &'static str,
-        text: Cow<'static, str>,
-    },
+    /// A body that is not in JSON, or that may be kept: its media type, `Cache-Control`, and text.
+    Text(Status, &'static str, &'static str, Cow<'static, str>),
 }
 
 impl Outcome {
@@ -193,12 +166,7 @@ impl Outcome {
 
     /// Makes a text of this media type, which nobody keeps.
     pub fn text(content_type: &'static str, text: impl Into<Cow<'static, str>>) -> Outcome {
-        Outcome::Text {
-            status: Status::Ok,
-            content_type,
-            caching: "no-store",
-            text: text.into(),
-        }
+        Outcome::Text(Status::Ok, content_type, "no-store", text.into())
     }
 }
 
@@ -218,6 +186,15 @@ pub(super) struct Aborted<'a> {
     pub sessionid: &'a SessionId,
     /// Number of disconnected viewers.
     pub viewers: usize,
+}
+
+/// Returns the address of the stream with this name. `origin`: the server's scheme and authority.
+pub(super) fn stream_url(origin: &str, name: &SessionId) -> String {
+    match name.as_str() {
+        // No path can name these.
+        name @ ("." | "..") => format!("{origin}/stream?sessionid={name}"),
+        name => format!("{origin}/stream/{}", percent_encoded(name)),
+    }
 }
 
 impl Name {
@@ -311,12 +288,12 @@ impl Call {
             Name::SetTitle => {
                 let parameters = Parameters::read(target, &["sessionid", "title"])?;
                 let session = parameters.session()?;
-                let raw = parameters.raw("title").ok_or_else(|| {
+                let title = parameters.decoded("title")?.ok_or_else(|| {
                     bad("the parameter 'title' is missing; an empty one removes the title")
                 })?;
                 Ok(Call::SetTitle {
                     session,
-                    title: Title::decode(&decoded("title", raw)?, None),
+                    title: Title::decode(&title, None),
                     is_icecast: false,
                 })
             }

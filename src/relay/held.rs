@@ -43,10 +43,7 @@ impl Settings {
         let udp_clients = limits.tokens.udp_clients_per_session_max;
         let head_bytes = limits.http.head_bytes_max.max(16 * 1024);
         let each_client = head_bytes + CONNECTION_BYTES + udp_clients * ANSWERED_CLIENT_BYTES;
-        let rtmp = match self.takes_rtmp {
-            true => limits.streams_max * RTMP_BYTES,
-            false => 0,
-        };
+        let rtmp = usize::from(self.takes_rtmp) * limits.streams_max * RTMP_BYTES;
         (limits.connections_max + CONNECTIONS_BEYOND_MAX) * each_client
             + rtmp
             + SEATS_MAX * SEAT_BYTES

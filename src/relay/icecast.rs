@@ -33,12 +33,7 @@ pub(super) fn waits_for_leave(head: &Head) -> bool {
 /// The session that a request publishes: its password names it. Below `/stream/` the path must say
 /// the same.
 pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
-    let Some(password) = password(head) else {
-        return Err(Refusal::new(
-            Status::Unauthorized,
-            "an Icecast source needs Basic credentials with the sessionid as the password",
-        ));
-    };
+    let password = password(head).ok_or_else(no_password)?;
     let session = parse_session(&password)?;
     match head.target.segments.as_slice() {
         [first, named] if first == b"stream" && *named != password => Err(Refusal::new(
@@ -62,20 +57,13 @@ pub(super) fn title_update(head: &Head) -> Result<(SessionId, Title), Refusal> {
             .map(|parameter| decoded(name, &parameter.value.replace('+', " ")))
             .transpose()
     };
-    let Some(password) = password(head).or(value("pass")?) else {
-        return Err(Refusal::new(
-            Status::Unauthorized,
-            "to set a title, give Basic credentials with the sessionid as the password, or pass=SESSIONID",
-        ));
-    };
-    let session = parse_session(&password)?;
+    let password = password(head).or(value("pass")?);
+    let session = parse_session(&password.ok_or_else(no_password)?)?;
     let mode = value("mode")?.unwrap_or_default();
     if mode != b"updinfo" {
         let mode = String::from_utf8_lossy(&mode);
-        return Err(bad(format!(
-            "mode: '{}' is wrong; give updinfo",
-            quoted(&mode, 64)
-        )));
+        let mode = quoted(&mode, 64);
+        return Err(bad(format!("mode: '{mode}' is wrong; give updinfo")));
     }
     let texts = match value("song")? {
         Some(song) => [Some(song), None],
@@ -101,12 +89,12 @@ pub(super) fn title_answer(is_set: bool) -> Outcome {
     let text = format!(
         "<?xml version=\"1.0\"?><iceresponse><message>{message}</message><return>{set}</return></iceresponse>"
     );
-    Outcome::Text {
-        status,
-        content_type: "text/xml",
-        caching: "no-store",
-        text: text.into(),
-    }
+    Outcome::Text(status, "text/xml", "no-store", text.into())
+}
+
+fn no_password() -> Refusal {
+    let detail = "an Icecast source needs Basic credentials with the sessionid as the password";
+    Refusal::new(Status::Unauthorized, detail)
 }
 
 fn password(head: &Head) -> Option<Vec<u8>> {

@@ -45,7 +45,6 @@ mod panels;
 mod parameters;
 mod pass;
 mod pieces;
-mod playlist;
 mod quota;
 mod rations;
 #[cfg(feature = "handover")]

@@ -3,140 +3,117 @@
 
 use std::fmt::Write;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::gate::SessionId;
-use crate::http::{Refusal, Status, Target};
-use crate::relay::api::{Panel, PanelList};
-use crate::relay::parameters::{bad, decoded, parse_session};
-use crate::relay::playlist::stream_url;
+use crate::http::{Refusal, Target};
+use crate::relay::admission::no_stream;
+use crate::relay::api::{About, Outcome, stream_url};
+use crate::relay::parameters::{decoded, parse_session};
 use crate::relay::streams::Row;
 use crate::relay::viewers::Known;
 use crate::time::UnixTime;
 
-impl Panel {
-    /// Reads a request for the list with this file name.
-    pub fn of(file: &[u8], target: &Target, origin: String) -> Result<Panel, Refusal> {
-        let list = match file {
-            b"status-json.xsl" => PanelList::Status,
-            b"stats" => PanelList::Stats,
-            _ => PanelList::Listeners,
-        };
-        let mut parameters = target.parameters();
-        let mount = match parameters.find(|parameter| parameter.name == "mount") {
-            Some(mount) => {
-                let mount = decoded("mount", mount.value)?;
-                let name = [&b"/stream/"[..], b"/"].map(|front| mount.strip_prefix(front));
-                Some(parse_session(
-                    name.into_iter().flatten().next().unwrap_or(&mount),
-                )?)
-            }
-            None if matches!(list, PanelList::Listeners) => {
-                return Err(bad("the parameter 'mount' is missing: /ID"));
-            }
-            None => None,
-        };
-        let origin = origin.into();
-        Ok(Panel {
-            list,
-            mount,
-            origin,
-        })
-    }
+/// Returns the session that a request names as `/ID`, or by its path, if it names one.
+pub(super) fn mount(target: &Target) -> Result<Option<SessionId>, Refusal> {
+    let mut parameters = target.parameters();
+    let Some(mount) = parameters.find(|parameter| parameter.name == "mount") else {
+        return Ok(None);
+    };
+    let mount = decoded("mount", mount.value)?;
+    let names = [&b"/stream/"[..], b"/"].map(|front| mount.strip_prefix(front));
+    parse_session(names.into_iter().flatten().next().unwrap_or(&mount)).map(Some)
+}
 
-    /// Writes the list. Returns its media type and text.
-    pub fn text(&self, known: &Known<'_>) -> Result<(&'static str, String), Refusal> {
-        let mount = self.mount.as_ref();
-        let rows = known.streams.rows((0, 0), known.ctx);
-        let rows = rows
-            .map(|(_, row)| row)
-            .filter(|row| row.figures().is_some());
-        let mut rows = rows.filter(|row| mount.is_none_or(|mount| row.is_of(mount)));
-        let mut text = String::new();
-        match self.list {
-            PanelList::Status => {
-                let mut sources: Vec<Value> = rows.map(|row| self.source(&row).into()).collect();
-                let source = match sources.len() {
-                    0 | 1 => sources.pop(),
-                    _ => Some(sources.into()),
-                };
-                let stats = source.map(|source| ("source".to_owned(), source));
-                let stats: Map<String, Value> = stats.into_iter().collect();
-                let text = format!("{{\"icestats\":{}}}", Value::from(stats));
-                return Ok(("application/json", text));
-            }
-            PanelList::Stats => {
-                for row in rows {
-                    push_mount(&mut text, row.sessionid);
-                    for (name, value) in self.source(&row) {
-                        let value = value.as_str().map_or_else(|| value.to_string(), escaped);
-                        let _ = write!(text, "<{name}>{value}</{name}>");
-                    }
-                    text.push_str("</source>");
-                }
-            }
-            PanelList::Listeners => {
-                let row = rows.next().ok_or_else(|| {
-                    Refusal::new(
-                        Status::NotFound,
-                        "mount: this session has no running stream",
-                    )
-                })?;
-                let now = known.ctx.calendar.at(known.ctx.now()).unix_seconds;
-                let viewers = known.rows((0, 0), mount).map(|(_, viewer)| viewer);
-                let viewers: Vec<_> = viewers
-                    .filter(|viewer| viewer.state == "watching")
-                    .collect();
-                push_mount(&mut text, row.sessionid);
-                let _ = write!(text, "<Listeners>{}</Listeners>", viewers.len());
-                for viewer in viewers {
-                    let address = viewer.address.map(|address| address.ip().to_string());
-                    let _ = write!(
-                        text,
-                        "<listener><IP>{}</IP><UserAgent></UserAgent><Connected>{}</Connected><ID>{}</ID></listener>",
-                        address.unwrap_or_default(),
-                        now.saturating_sub(viewer.since.unwrap_or(now)),
-                        viewer.id,
-                    );
-                }
-                text.push_str("</source>");
-            }
-        }
-        let text = format!("<?xml version=\"1.0\"?>\n<icestats>{text}</icestats>\n");
-        Ok(("text/xml; charset=utf-8", text))
-    }
-
-    /// Returns the known fields of a stream, in Icecast's words.
-    fn source(&self, row: &Row<'_>) -> Map<String, Value> {
-        let started = UnixTime {
-            unix_seconds: row.started_at,
+/// Writes a list.
+pub(super) fn list(about: &About, known: &Known<'_>) -> Result<Outcome, Refusal> {
+    let rows = known.streams.rows((0, 0), known.ctx).map(|(_, row)| row);
+    let runs = |row: &Row<'_>| row.figures().is_some();
+    let is_meant = |row: &Row<'_>| about.session.as_ref().is_none_or(|it| row.is_of(it));
+    let mut rows = rows.filter(|row| is_meant(row) && runs(row)).peekable();
+    if &*about.file == "status-json.xsl" {
+        let sources = rows.map(|row| source(&about.address, &row).collect());
+        let mut sources: Vec<Value> = sources.collect();
+        let source = match sources.len() {
+            0 | 1 => sources.pop(),
+            _ => Some(sources.into()),
         };
-        let fields: [(&str, Value); 9] = [
-            ("bitrate", row.station.bitrate.into()),
-            ("genre", row.station.genre.as_str().into()),
-            ("listener_peak", row.viewers_peak.into()),
-            ("listeners", row.viewers.into()),
-            ("listenurl", stream_url(&self.origin, row.sessionid).into()),
-            ("server_name", row.station.name.as_str().into()),
-            ("server_type", row.content_type.into()),
-            (
-                "stream_start_iso8601",
-                started.to_string().replace('Z', "+0000").into(),
-            ),
-            ("title", row.title.as_str().into()),
-        ];
-        let known = fields
+        let stats: Value = source
+            .map(|source| ("source", source))
             .into_iter()
-            .filter(|(_, value)| !value.is_null() && *value != "");
-        known
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+            .collect();
+        let text = format!("{{\"icestats\":{stats}}}");
+        return Ok(Outcome::text("application/json", text));
+    }
+    let are_listeners = &*about.file == "listclients";
+    if are_listeners {
+        rows.peek().ok_or_else(no_stream)?;
+    }
+    let mut xml = String::from("<?xml version=\"1.0\"?>\n<icestats>");
+    for row in rows {
+        let mount = escaped(row.sessionid.as_str());
+        let _ = write!(xml, "<source mount=\"/{mount}\">");
+        match are_listeners {
+            true => push_listeners(&mut xml, row.sessionid, known),
+            false => push_fields(&mut xml, source(&about.address, &row)),
+        }
+        xml.push_str("</source>");
+    }
+    xml.push_str("</icestats>\n");
+    Ok(Outcome::text("text/xml; charset=utf-8", xml))
+}
+
+/// Returns the fields of a stream. What is not known is null or empty.
+fn source(origin: &str, row: &Row<'_>) -> impl Iterator<Item = (&'static str, Value)> {
+    let started = UnixTime {
+        unix_seconds: row.started_at,
+    };
+    let fields: [(&str, Value); 9] = [
+        ("bitrate", row.station.bitrate.into()),
+        ("genre", row.station.genre.as_str().into()),
+        ("listener_peak", row.viewers_peak.into()),
+        ("listeners", row.viewers.into()),
+        ("listenurl", stream_url(origin, row.sessionid).into()),
+        ("server_name", row.station.name.as_str().into()),
+        ("server_type", row.content_type.into()),
+        (
+            "stream_start_iso8601",
+            started.to_string().replace('Z', "+0000").into(),
+        ),
+        ("title", row.title.as_str().into()),
+    ];
+    let is_known = |(_, value): &(&str, Value)| !value.is_null() && *value != "";
+    fields.into_iter().filter(is_known)
+}
+
+/// Appends the listeners of a session.
+fn push_listeners(xml: &mut String, session: &SessionId, known: &Known<'_>) {
+    let now = known.ctx.calendar.at(known.ctx.now()).unix_seconds;
+    let viewers = known.rows((0, 0), Some(session));
+    let viewers = viewers.filter(|(_, viewer)| viewer.state == "watching");
+    let viewers: Vec<_> = viewers.collect();
+    push_fields(xml, [("Listeners", viewers.len().into())]);
+    for (_, viewer) in viewers {
+        let address = viewer.address.map(|address| address.ip().to_string());
+        let connected = now.saturating_sub(viewer.since.unwrap_or(now));
+        let fields: [(&str, Value); 4] = [
+            ("IP", address.unwrap_or_default().into()),
+            ("UserAgent", "".into()),
+            ("Connected", connected.into()),
+            ("ID", viewer.id.to_string().into()),
+        ];
+        xml.push_str("<listener>");
+        push_fields(xml, fields);
+        xml.push_str("</listener>");
     }
 }
 
-/// Begins the element of a stream.
-fn push_mount(xml: &mut String, session: &SessionId) {
-    let _ = write!(xml, "<source mount=\"/{}\">", escaped(session.as_str()));
+/// Appends each field as an element.
+fn push_fields(xml: &mut String, fields: impl IntoIterator<Item = (&'static str, Value)>) {
+    for (name, value) in fields {
+        let value = value.as_str().map_or_else(|| value.to_string(), escaped);
+        let _ = write!(xml, "<{name}>{value}</{name}>");
+    }
 }
 
 /// Returns a text for XML, in which two characters of a session id may not be.

@@ -4,7 +4,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::admission::{AccessRequest, Caller, EntryPoint, SessionState, kicked, not_found};
+use super::admission::{
+    AccessRequest, Caller, EntryPoint, SessionState, kicked, no_stream, not_found,
+};
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
 use super::clients::{
     ClientEvent, Due, HEAD_COST, LOOK_COST, READ_COST_MAX, Received, WaitOutcome, Waiting,
@@ -18,7 +20,7 @@ use super::page::{Document, Page};
 use super::pass::Admission;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
-use super::streams::StreamSource;
+use super::streams::{SourceInfo, StreamSource};
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown, snapshot};
@@ -146,15 +148,16 @@ impl Relay {
                 framing,
             }) => {
                 let whose = (admission, &session);
-                let agent = head.fields.user_agent.as_deref();
                 let stream = self.begin_source((id, caller.peer), whose, content_type);
                 let is_named = self.ctx.settings().admits_icecast;
                 let station = is_named.then(|| head.fields.icy.station.clone());
-                self.streams.set_publisher(
-                    stream,
-                    station.unwrap_or_default(),
-                    Agent::new(agent.unwrap_or_default()),
-                );
+                let agent = head.fields.user_agent.as_deref();
+                let info = SourceInfo {
+                    station: station.unwrap_or_default(),
+                    agent: Agent::new(agent.unwrap_or_default()),
+                    is_by_rtmp: false,
+                };
+                self.streams.set_source_info(stream, info);
                 self.clients
                     .publish(id, stream, (head, framing), reply, &self.ctx);
                 self.admit_waiting(&session);
@@ -358,21 +361,7 @@ impl Relay {
                 title,
                 is_icecast,
             } => self.set_title(&session, title, is_icecast),
-            Call::NowPlaying(session) => self.now_playing(&session),
-            Call::Playlist(playlist) => {
-                let now = self.streams.now_playing(&playlist.session);
-                let name = now.map_or("", |now| now.name.as_str());
-                let (content_type, text) = playlist.text(name);
-                Ok(Outcome::text(content_type, text))
-            }
-            Call::Panel(panel) => {
-                let looks = self.clients.len() + self.streams.len();
-                self.clients.count_cost(looks * LOOK_COST);
-                let known = Known::new(&self.streams, &self.clients, &self.ctx);
-                panel
-                    .text(&known)
-                    .map(|(content_type, text)| Outcome::text(content_type, text))
-            }
+            Call::About(about) | Call::Panel(about) => self.about(&about),
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
@@ -661,11 +650,6 @@ impl Relay {
         }
         self.take_datagram(from, port, bytes);
     }
-}
-
-pub(super) fn no_stream() -> Refusal {
-    let detail = "sessionid: this session has no running stream";
-    Refusal::new(Status::NotFound, detail)
 }
 
 /// Returns a page, if this program has one.

@@ -6,14 +6,13 @@
 use super::admission::{
     AccessRequest, Caller, EntryPoint, Gate, KeptClaim, SessionState, not_found,
 };
-use super::api::{Call, Name, Panel};
+use super::api::{About, Call, Name, stream_url};
 use super::lists::is_of_peer;
 use super::page::Page;
 use super::parameters::{bad, no_parameters, only_session, parse_session};
 use super::pass::Admission;
-use super::playlist::{Playlist, stream_url};
 use super::view::View;
-use super::{Settings, icecast};
+use super::{Settings, icecast, panels};
 use crate::events::EventId;
 use crate::gate::SessionId;
 use crate::hls::HlsRequest;
@@ -60,7 +59,6 @@ pub(super) struct RequestContext<'a> {
 /// A sessionid, and what a player says of a list: the segment, the part, and what it has.
 const LIST_PARAMETERS_MAX: usize = 4;
 const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
-const TITLE_METHODS: &str = "GET, POST, OPTIONS";
 const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 
 impl<'a> RequestContext<'a> {
@@ -98,9 +96,7 @@ impl<'a> RequestContext<'a> {
     fn way(&self, route: &Route) -> EntryPoint {
         match route {
             Route::Call(Call::Follow { .. }) => EntryPoint::Events,
-            Route::Call(Call::WatchPage(_) | Call::NowPlaying(_) | Call::Playlist(_)) => {
-                EntryPoint::WatchPage
-            }
+            Route::Call(Call::WatchPage(_) | Call::About(_)) => EntryPoint::WatchPage,
             Route::Call(Call::SetTitle {
                 is_icecast: true, ..
             }) => EntryPoint::Icecast,
@@ -152,7 +148,7 @@ impl<'a> RequestContext<'a> {
                 b"stream",
                 session,
                 file @ (b"now.json" | b"listen.m3u" | b"listen.pls"),
-            ] => self.about_stream(session, file),
+            ] => self.about_stream(Some(session), file),
             [b"stream", session, file] => self.stream_as(session, file),
             [b"admin", b"metadata"] | [b"admin.cgi"] if self.settings.admits_icecast => {
                 self.title_update()
@@ -162,8 +158,8 @@ impl<'a> RequestContext<'a> {
             {
                 self.panel(file)
             }
-            [b"watch"] if Page::IS_HERE => self.watch_page(None),
-            [b"watch", session] if Page::IS_HERE => self.watch_page(Some(session)),
+            [b"watch"] if Page::IS_HERE => self.about_stream(None, b""),
+            [b"watch", session] if Page::IS_HERE => self.about_stream(Some(session), b""),
             [b""] if Page::IS_HERE => self.operator_page(),
             [b"metrics"] => self.look(EntryPoint::Figures, Call::Metrics),
             [b"api"] | [b"api", b"" | b"openapi.json"] => {
@@ -312,82 +308,72 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Returns the page for watching a session. A viewer that is refused the stream gets the same
-    /// status, in a page: it is for a browser.
-    fn watch_page(&self, segment: Option<&[u8]>) -> Result<Route, Refusal> {
+    /// Routes a request about a session, by the name of a file: its title, its playlist for players
+    /// of radio, or the page for watching it. A viewer that is refused the stream gets the same
+    /// status in a page: it is for a browser.
+    fn about_stream(&self, segment: Option<&[u8]>, file: &[u8]) -> Result<Route, Refusal> {
         self.look_by(EntryPoint::WatchPage, |access_request| {
             let name = self.session_named(segment)?;
-            let session = self.gate.opened_by(&name);
-            let session_state = (self.session_state)(session, &name);
-            let from = access_request.from.map(|from| from.ip());
-            let verdict = self.gate.see(from, &name, session, &session_state);
-            Ok(Route::Call(Call::WatchPage(verdict.err().map(Box::new))))
-        })
-    }
-
-    /// Routes a request for a session's title, or for its playlist for players of radio.
-    fn about_stream(&self, segment: &[u8], file: &[u8]) -> Result<Route, Refusal> {
-        self.look_by(EntryPoint::WatchPage, |access_request| {
-            let name = self.session_named(Some(segment))?;
             let session = self.gate.opened_by(&name).clone();
             let session_state = (self.session_state)(&session, &name);
             let from = access_request.from.map(|from| from.ip());
-            self.gate.see(from, &name, &session, &session_state)?;
-            Ok(Route::Call(match file {
-                b"now.json" => {
-                    self.gate.wait(Method::Head, &session_state)?;
-                    Call::NowPlaying(session)
-                }
-                file => Call::Playlist(Playlist {
-                    is_pls: file == b"listen.pls",
-                    session,
-                    url: stream_url(&self.origin()?, &name).into(),
-                }),
-            }))
+            let verdict = self.gate.see(from, &name, &session, &session_state);
+            if file.is_empty() {
+                return Ok(Route::Call(Call::WatchPage(verdict.err().map(Box::new))));
+            }
+            verdict?;
+            Ok(Route::Call(Call::About(About {
+                file: String::from_utf8_lossy(file).into(),
+                session: Some(session),
+                address: stream_url(&self.origin(), &name).into(),
+            })))
         })
     }
 
     /// Routes a request for one of Icecast's lists.
     fn panel(&self, file: &[u8]) -> Result<Route, Refusal> {
         self.look_by(EntryPoint::Call, |_| {
-            let panel = Panel::of(file, &self.head.target, self.origin()?)?;
-            Ok(Route::Call(Call::Panel(panel)))
+            let session = panels::mount(&self.head.target)?;
+            if file == b"listclients" && session.is_none() {
+                return Err(bad("the parameter 'mount' is missing: /ID"));
+            }
+            Ok(Route::Call(Call::Panel(About {
+                file: String::from_utf8_lossy(file).into(),
+                session,
+                address: self.origin().into(),
+            })))
         })
     }
 
-    /// Returns the scheme and authority by which the client reached the server.
-    fn origin(&self) -> Result<String, Refusal> {
+    /// Returns the scheme and authority by which the client reached the server. It is empty if the
+    /// client does not name the server, so that addresses are relative.
+    fn origin(&self) -> String {
         let is_https = self.caller.is_proxied && self.head.fields.forwarded.is_https();
-        let scheme = if is_https { "https" } else { "http" };
-        match self.head.host.as_str() {
-            "" => Err(bad("no Host; the address of a stream needs one")),
-            host => Ok(format!("{scheme}://{host}")),
+        match (self.head.host.as_str(), is_https) {
+            ("", _) => String::new(),
+            (host, true) => format!("https://{host}"),
+            (host, false) => format!("http://{host}"),
         }
     }
 
     /// Routes the update of a title as Icecast's sources send it.
     fn title_update(&self) -> Result<Route, Refusal> {
-        let access_request = self.access_request(EntryPoint::Icecast);
-        match self.head.method {
-            Method::Options => return self.options(TITLE_METHODS),
-            Method::Get | Method::Post => {}
-            _ => return Err(Refusal::method(TITLE_METHODS)),
-        }
-        self.gate.enter(&access_request)?;
-        let (name, title) = icecast::title_update(self.head)?;
-        let session = self.gate.opened_by(&name).clone();
-        // The title is of the source that the session has, so that is no conflict.
-        let session_state = SessionState {
-            has_room: true,
-            ..SessionState::default()
-        };
-        self.gate
-            .publish(&access_request, &name, Framing::UntilClose, &session_state)?;
-        Ok(Route::Call(Call::SetTitle {
-            session,
-            title,
-            is_icecast: true,
-        }))
+        self.look_by(EntryPoint::Icecast, |access_request| {
+            let (name, title) = icecast::title_update(self.head)?;
+            // The title is of the source that the session has, so that is no conflict.
+            let session_state = SessionState {
+                has_room: true,
+                ..SessionState::default()
+            };
+            let framing = Framing::UntilClose;
+            self.gate
+                .publish(&access_request, &name, framing, &session_state)?;
+            Ok(Route::Call(Call::SetTitle {
+                session: self.gate.opened_by(&name).clone(),
+                title,
+                is_icecast: true,
+            }))
+        })
     }
 
     /// Routes a playlist, a segment, or the stream in another container.

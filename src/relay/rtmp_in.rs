@@ -4,10 +4,11 @@
 use super::admission::{AccessRequest, Caller, EntryPoint};
 use super::parameters::parse_session;
 use super::pass::Admission;
+use super::streams::SourceInfo;
 use super::{ConnectionId, Relay};
 use crate::format::Format;
 use crate::gate::SessionId;
-use crate::http::{Framing, Refusal, Station, Status};
+use crate::http::{Framing, Refusal, Status};
 
 impl Relay {
     /// Admits or refuses a client that asks to publish a stream.
@@ -25,10 +26,13 @@ impl Relay {
                 let media_type = Format::Flv.media_type().to_owned();
                 let whose = (admission, &session);
                 let stream = self.begin_source((id, caller.peer), whose, Some(media_type));
-                self.streams.set_is_by_rtmp(stream);
                 let agent = self.clients.admit_rtmp(id, stream, &self.ctx);
-                self.streams
-                    .set_publisher(stream, Station::default(), agent.unwrap_or_default());
+                let info = SourceInfo {
+                    agent: agent.unwrap_or_default(),
+                    is_by_rtmp: true,
+                    ..SourceInfo::default()
+                };
+                self.streams.set_source_info(stream, info);
                 self.admit_waiting(&session);
             }
             Err(refusal) => {

@@ -1,8 +1,10 @@
-//! Answers about what a session plays.
+//! What sessions play, in the forms that pages, players of radio and panels read.
 
-use super::api::Outcome;
-use super::requests::no_stream;
-use super::{Relay, icecast};
+use super::admission::no_stream;
+use super::api::{About, Outcome};
+use super::clients::LOOK_COST;
+use super::viewers::Known;
+use super::{Relay, icecast, panels};
 use crate::clean_text::Title;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
@@ -24,16 +26,34 @@ impl Relay {
         Ok(Outcome::json(Status::Ok, &row))
     }
 
-    /// Returns what a session plays.
-    pub(super) fn now_playing(&self, session: &SessionId) -> Result<Outcome, Refusal> {
-        let now = self.streams.now_playing(session).ok_or_else(no_stream)?;
-        let now = serde_json::to_string(&now).unwrap_or_default();
-        // Pages ask for it all the time.
-        Ok(Outcome::Text {
-            status: Status::Ok,
-            content_type: "application/json",
-            caching: "max-age=5",
-            text: now.into(),
+    /// Answers what is played.
+    pub(super) fn about(&mut self, about: &About) -> Result<Outcome, Refusal> {
+        let session = about.session.as_ref();
+        let now = session.and_then(|session| self.streams.now_playing(session));
+        let name = now.map_or("", |(_, name)| name.as_str());
+        let url = &about.address;
+        Ok(match &*about.file {
+            "now.json" => {
+                let (title, name) = now.ok_or_else(no_stream)?;
+                let now = serde_json::json!({"name": name, "title": title}).to_string();
+                // Pages ask for it all the time.
+                Outcome::Text(Status::Ok, "application/json", "max-age=5", now.into())
+            }
+            "listen.m3u" => Outcome::text(
+                "audio/x-mpegurl",
+                format!("#EXTM3U\n#EXTINF:-1,{name}\n{url}\n"),
+            ),
+            "listen.pls" => Outcome::text(
+                "audio/x-scpls",
+                format!(
+                    "[playlist]\nNumberOfEntries=1\nFile1={url}\nTitle1={name}\nLength1=-1\nVersion=2\n"
+                ),
+            ),
+            _ => {
+                let looks = self.clients.len() + self.streams.len();
+                self.clients.count_cost(looks * LOOK_COST);
+                panels::list(about, &Known::new(&self.streams, &self.clients, &self.ctx))?
+            }
         })
     }
 }

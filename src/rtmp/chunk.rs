@@ -95,12 +95,11 @@ impl Chunks {
         };
         if self.current.id != id {
             let place = |id| self.others.iter().position(|stream| stream.id == id);
-            // A header that comes in pieces has taken the free stream before.
-            let is_free = self.current.id == 0;
-            let found = place(id).or_else(|| place(0).filter(|_| !is_free));
+            let found = place(id).or_else(|| place(0));
             match found.and_then(|index| self.others.get_mut(index)) {
                 Some(stream) => std::mem::swap(&mut self.current, stream),
-                None if is_free => {}
+                // A header that comes in pieces has taken the last free stream before.
+                None if self.current.id == 0 => {}
                 None => return Err(Fault("it has more than 8 chunk streams")),
             }
         }

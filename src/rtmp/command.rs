@@ -11,7 +11,6 @@ use crate::clean_text::Agent;
 use crate::percent::{percent_decoded, percent_encoded};
 
 /// Message types of the answers.
-const ACKNOWLEDGEMENT: u8 = 3;
 const USER_CONTROL: u8 = 4;
 const PEER_BANDWIDTH: u8 = 6;
 /// The message stream that `createStream` names.
@@ -182,11 +181,6 @@ pub fn push_error(code: &str, description: &str, out: &mut Vec<u8>) {
     push_status(STREAM, "onStatus", ["error", code, &description], out);
 }
 
-/// Appends how many bytes have come, modulo 2^32.
-pub fn push_acknowledgement(bytes: u32, out: &mut Vec<u8>) {
-    push_message(ACKNOWLEDGEMENT, 0, &bytes.to_be_bytes(), out);
-}
-
 /// Appends a status: its level, its code and its description.
 fn push_status(stream: u8, name: &str, status: [&str; 3], out: &mut Vec<u8>) {
     let [level, code, text] = status.map(Value::Text);
@@ -205,7 +199,7 @@ fn push_command(stream: u8, (name, id): (&str, f64), values: [Value<'_>; 2], out
 }
 
 /// Appends a message in one chunk.
-fn push_message(kind: u8, stream: u8, body: &[u8], out: &mut Vec<u8>) {
+pub fn push_message(kind: u8, stream: u8, body: &[u8], out: &mut Vec<u8>) {
     let chunk_stream = if kind == COMMAND { 3 } else { 2 };
     let [_, l0, l1, l2] = (body.len() as u32).to_be_bytes();
     out.extend_from_slice(&[chunk_stream, 0, 0, 0, l0, l1, l2, kind, stream, 0, 0, 0]);

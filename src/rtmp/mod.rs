@@ -20,7 +20,7 @@ mod command;
 mod tag;
 
 use chunk::{Chunks, Goes, big_endian};
-use command::{Session, push_acknowledgement, push_error, push_start};
+use command::{Session, push_error, push_message, push_start};
 use tag::{FlvWriter, script};
 
 use crate::clean_text::Agent;
@@ -50,6 +50,7 @@ const WINDOW_BYTES_MIN: u32 = 64 * 1024;
 
 const SET_CHUNK_SIZE: u8 = 1;
 const ABORT: u8 = 2;
+const ACKNOWLEDGEMENT: u8 = 3;
 const ACKNOWLEDGEMENT_SIZE: u8 = 5;
 const DATA: u8 = 18;
 const COMMAND: u8 = 20;
@@ -193,12 +194,11 @@ impl Publisher {
     fn begin_message(&mut self, media: &mut Vec<u8>) -> Result<(), Fault> {
         let stream = &mut self.chunks.current;
         stream.goes = match (stream.kind, stream.length) {
-            (_, 0) => Goes::Nowhere,
-            (COMMAND | COMMAND_AMF3, ..=COMMAND_BYTES_MAX) => Goes::Part,
-            (COMMAND | COMMAND_AMF3, _) => return Err(Fault("a command is longer than 8 KiB")),
+            (COMMAND | COMMAND_AMF3, 1..=COMMAND_BYTES_MAX) => Goes::Part,
+            (COMMAND | COMMAND_AMF3, 1..) => return Err(Fault("a command is longer than 8 KiB")),
             // Control messages.
-            (1..=6, ..=CONTROL_BYTES_MAX) => Goes::Part,
-            (1..=6, _) => Goes::Nowhere,
+            (1..=6, 1..=CONTROL_BYTES_MAX) => Goes::Part,
+            (1..=6, _) | (_, 0) => Goes::Nowhere,
             (AUDIO | VIDEO | DATA | DATA_AMF3, _) if !self.session.is_admitted => Goes::Nowhere,
             (AUDIO | VIDEO, length) if !self.is_passing => {
                 self.is_passing = true;
@@ -315,7 +315,8 @@ impl Publisher {
         if self.received.wrapping_sub(self.acknowledged) >= self.window {
             self.acknowledged = self.received;
             if !is_full {
-                push_acknowledgement(self.received, &mut self.answers);
+                let received = self.received.to_be_bytes();
+                push_message(ACKNOWLEDGEMENT, 0, &received, &mut self.answers);
             }
         }
         std::mem::take(&mut self.answers)

@@ -141,3 +141,37 @@ fn streams_that_drain_make_a_change_of_their_session_no_dearer() {
     hall.leave_all();
     hall.turn(Duration::ZERO);
 }
+
+/// A listener that gets titles takes at most 8 bytes more than one that does not: its place between
+/// two titles.
+#[test]
+fn a_listener_with_titles_takes_at_most_8_bytes_more() {
+    const LISTENERS: usize = 500;
+    let media = include_bytes!("../media/sound.mp3").repeat(4);
+    let held = [0, 1].map(|asks| {
+        let mut hall = Hall::new(&["--icecast", "--connections=2000"]);
+        let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/mpeg\r\nContent-Length: 9999999\r\n\r\n";
+        let source = hall.connect([192, 0, 2, 1], usize::MAX, head.as_bytes());
+        hall.send(source, &media);
+        hall.turns(4, Duration::from_secs(1));
+        let before = meter::held();
+        let listen =
+            format!("GET /stream/s HTTP/1.1\r\nHost: h\r\nIcy-MetaData: {asks}\r\n\r\n");
+        for number in 0..LISTENERS {
+            let host = [10, 1, 0, number as u8];
+            hall.connect(host, 50_000, listen.as_bytes());
+        }
+        let title = "GET /admin/metadata?mode=updinfo&mount=/s&song=One HTTP/1.1\r\nHost: h\r\nAuthorization: Basic czpz\r\nConnection: close\r\n\r\n";
+        let station = hall.connect([192, 0, 2, 1], usize::MAX, title.as_bytes());
+        hall.turns(4, Duration::from_secs(1));
+        hall.send(source, &media);
+        hall.turns(8, Duration::from_secs(1));
+        assert!(!hall.is_connected(station), "the title is set");
+        meter::held() - before
+    });
+    let [without, with] = held;
+    assert!(
+        with <= without + 8 * LISTENERS,
+        "{with} bytes with titles, {without} without"
+    );
+}

@@ -21,7 +21,7 @@ pub struct Station {
 
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub enum IcyPosition {}
+pub struct IcyPosition;
 
 impl IcyFields {
     pub fn take(&mut self, _: &str, _: &[u8]) -> bool {
@@ -40,14 +40,23 @@ impl Station {
 }
 
 impl IcyPosition {
-    pub fn begin(_: bool) -> Option<IcyPosition> {
+    pub fn begin(_: bool) -> IcyPosition {
+        IcyPosition
+    }
+
+    pub fn take_block(&mut self, _: (NonZeroU32, &Title), _: bool) -> Option<Vec<u8>> {
         None
     }
 
-    no_value! {
-        fn take_block(&mut self, _: (NonZeroU32, &Title), _: bool) -> Option<Vec<u8>>;
-        fn content_bytes(self, _: usize, _: NonZeroU32) -> usize;
-        fn media(self, _: usize) -> (usize, usize);
-        fn sent(&mut self, _: usize) -> usize;
+    pub fn content_bytes(self, media_bytes: usize, _: NonZeroU32) -> usize {
+        media_bytes
+    }
+
+    pub fn media(self, content_bytes: usize) -> (usize, usize) {
+        (content_bytes, 0)
+    }
+
+    pub fn sent(&mut self, content_bytes: usize) -> usize {
+        content_bytes
     }
 }

@@ -42,6 +42,12 @@ pub fn no_viewer() -> Refusal {
     )
 }
 
+/// 404 for a call about the stream of a session that has none.
+pub fn no_stream() -> Refusal {
+    let detail = "sessionid: this session has no running stream";
+    Refusal::new(Status::NotFound, detail)
+}
+
 /// 404 for a session that has no stream, where that may be known.
 pub fn not_running() -> Refusal {
     Refusal::new(Status::NotFound, "this session does not run now")

@@ -260,16 +260,11 @@ impl Clients {
                 let bytes = shown(&page, refusal.status, &reply, retry_after.as_slice());
                 (refusal.status, bytes)
             }
-            Ok(Outcome::Text {
-                status,
-                content_type,
-                caching,
-                text,
-            }) => {
-                let caching = (
-                    NO_STORE.0,
-                    if reply.no_store { NO_STORE.1 } else { caching },
-                );
+            Ok(Outcome::Text(status, content_type, caching, text)) => {
+                let caching = match reply.no_store {
+                    true => NO_STORE,
+                    false => (NO_STORE.0, caching),
+                };
                 let text = [text.as_bytes()];
                 let bytes = http::whole(status, &reply, content_type, &[caching], &text);
                 (status, bytes)

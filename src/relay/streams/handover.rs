@@ -297,10 +297,10 @@ impl Streams {
 
     /// Returns the streams whose sources publish over RTMP.
     pub fn sources_by_rtmp(&self) -> Vec<(StreamId, StreamSource)> {
-        let by_rtmp = self
-            .streams
-            .iter()
-            .filter(|(_, stream)| stream.is_by_rtmp && stream.source.connection().is_some());
+        let is_by_rtmp = |stream: &Stream| {
+            stream.programme.source.is_by_rtmp && stream.source.connection().is_some()
+        };
+        let by_rtmp = self.streams.iter().filter(|(_, it)| is_by_rtmp(it));
         by_rtmp.map(|(id, stream)| (id, stream.source)).collect()
     }
 }

@@ -61,7 +61,7 @@ impl Streams {
             streams.iter().for_each(|id| self.attend(*id, ctx));
         }
         let may_wait = may_wait && !reply.head_only;
-        let titles = self.streams.get(newest)?.programme.titles().clone();
+        let titles = self.streams.get(newest)?.programme.titles.clone();
         let found = streams.into_iter().find_map(|id| {
             let cutter = self.streams.get_mut(id)?.buffer.segments()?;
             Some((id, cutter.find(wanted, may_wait, &titles)?))

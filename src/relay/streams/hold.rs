@@ -16,11 +16,9 @@
 
 use std::net::SocketAddr;
 
-use super::{Stream, StreamSource, Streams};
-use crate::clean_text::Agent;
+use super::{SourceInfo, Stream, StreamSource, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
-use crate::http::Station;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::event::Event;
@@ -112,9 +110,8 @@ impl Streams {
         stream.source = source;
         stream.source_address = source_address;
         stream.source_type = content_type;
-        (stream.is_paused, stream.is_by_rtmp) = (false, false);
-        stream.programme.agent = Agent::NONE;
-        stream.programme.station = Station::default();
+        stream.is_paused = false;
+        stream.programme.source = SourceInfo::default();
         stream.buffer.begin_seam();
         (stream.input, stream.bare, stream.via) = (None, None, None);
         let what = ServerEvent::StreamGoesOn {
@@ -134,18 +131,15 @@ impl Streams {
         let (pull, via) = (stream.pull.take(), stream.via.take());
         let (input, bare) = (stream.input.take(), stream.bare.take());
         let quota = stream.quota.take();
-        let station = std::mem::take(&mut stream.programme.station);
-        let agent = std::mem::take(&mut stream.programme.agent);
+        let info = std::mem::take(&mut stream.programme.source);
         let (session, address) = (stream.session.clone(), stream.source_address);
-        let is_by_rtmp = stream.is_by_rtmp;
         let content_type = stream.source_type.take();
         self.end_stream(old, End::Lost, "the next source has other tracks", ctx);
         let id = self.begin_live(session, content_type, source, address, ctx);
         let stream = self.streams.get_mut(id)?;
         (stream.pull, stream.via) = (pull, via);
         (stream.input, stream.bare, stream.quota) = (input, bare, quota);
-        (stream.programme.station, stream.is_by_rtmp) = (station, is_by_rtmp);
-        stream.programme.agent = agent;
+        stream.programme.source = info;
         Some(id)
     }
 

@@ -43,6 +43,7 @@ pub(super) use row::Row;
 pub use rtp_out::Datagrams;
 pub(super) use stream::SHUT_DOWN;
 pub use stream::Stream;
+pub(super) use titles::SourceInfo;
 pub(super) use viewer::{Place, Viewing, WatchResponse};
 pub(super) use watchers::ViewerRow;
 

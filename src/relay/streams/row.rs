@@ -200,11 +200,11 @@ impl Stream {
             protocol: match (input, &self.bare) {
                 (Some(_), _) => "rtp-udp",
                 (None, Some(_)) => "udp",
-                (None, None) if self.is_by_rtmp => "rtmp",
+                (None, None) if self.programme.source.is_by_rtmp => "rtmp",
                 (None, None) => "http",
             },
             address: self.source_address.to_string(),
-            user_agent: &self.programme.agent,
+            user_agent: &self.programme.source.agent,
             packets: input
                 .filter(|input| input.is_transport())
                 .map(|input| input.disorder()),
@@ -287,7 +287,7 @@ impl Stream {
                 .join_distance()
                 .map(|time| (time.as_secs_f64() * 100.0).round() / 100.0),
             title: self.programme.numbered_title().1,
-            station: &self.programme.station,
+            station: &self.programme.source.station,
             bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,
             bytes_sent: bytes_sent + self.rtp_out.udp_out.bytes_sent(),

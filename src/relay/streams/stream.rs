@@ -53,9 +53,6 @@ pub struct Stream {
     pub(super) serial: u64,
     pub(super) source: StreamSource,
     pub(super) source_address: SocketAddr,
-    /// Whether its source, or the last one, publishes over RTMP.
-    #[cfg_attr(feature = "handover", serde(default))]
-    pub(super) is_by_rtmp: bool,
     pub(super) started_unix_seconds: u64,
     pub(super) buffer: StreamBuffer<ConnectionId>,
     /// The pull that fetches it, if its source is an origin.
@@ -123,7 +120,6 @@ impl Stream {
             serial: 0,
             source,
             source_address,
-            is_by_rtmp: false,
             started_unix_seconds: 0,
             buffer,
             pull: None,
@@ -353,16 +349,10 @@ impl Streams {
         stream
     }
 
-    /// Notes that a stream's source publishes over RTMP.
-    pub fn set_is_by_rtmp(&mut self, id: StreamId) {
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.is_by_rtmp = true;
-        }
-    }
-
     /// Returns whether a stream's source publishes over RTMP.
     pub fn is_by_rtmp(&self, id: StreamId) -> bool {
-        self.streams.get(id).is_some_and(|stream| stream.is_by_rtmp)
+        let stream = self.streams.get(id);
+        stream.is_some_and(|stream| stream.programme.source.is_by_rtmp)
     }
 
     /// Takes media from a stream's source. If it does not fit the stream, another stream begins:
@@ -633,7 +623,7 @@ impl Streams {
         if stream.is_paused {
             0
         } else {
-            let wanted_bytes = match stream.is_by_rtmp {
+            let wanted_bytes = match stream.programme.source.is_by_rtmp {
                 true => RTMP_READ_BYTES_MAX.min(wanted_bytes),
                 false => SOURCE_READ_BYTES_MAX.min(wanted_bytes),
             };

@@ -7,8 +7,6 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::Streams;
 use crate::clean_text::{Agent, StationText, TITLES_BYTES_MAX, TITLES_MAX, Title, TitleChange};
 use crate::gate::SessionId;
@@ -24,56 +22,38 @@ use crate::time::Instant;
 const CHANGE_TIME: Duration = Duration::from_secs(1);
 
 /// What is known of a stream's programme.
+#[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "handover", serde(default))]
 pub(super) struct Programme {
     /// The newest titles, at most [`TITLES_MAX`] and [`TITLES_BYTES_MAX`]. The last one holds. An empty
     /// one ends the title before it.
-    titles: Rc<Vec<TitleChange>>,
-    /// Number of the title that holds. It is 1 before the first.
-    serial: NonZeroU32,
+    pub titles: Rc<Vec<TitleChange>>,
     /// The title that holds when the time since the last change is over.
     next: Option<Title>,
-    /// What the source says about its station.
+    pub source: SourceInfo,
+}
+
+/// What a source says about itself.
+#[derive(Default)]
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub struct SourceInfo {
     pub station: Station,
-    /// What the source says which program it is.
-    #[cfg_attr(feature = "handover", serde(default))]
+    /// Which program it is.
     pub agent: Agent,
-}
-
-/// What a session plays.
-#[derive(Serialize)]
-pub struct NowPlaying<'a> {
-    /// Name of the station.
-    pub name: &'a StationText,
-    title: &'a Title,
-}
-
-impl Default for Programme {
-    fn default() -> Programme {
-        Programme {
-            titles: Rc::default(),
-            serial: NonZeroU32::MIN,
-            next: None,
-            station: Station::default(),
-            agent: Agent::NONE,
-        }
-    }
+    /// Whether it, or the last source, publishes over RTMP.
+    pub is_by_rtmp: bool,
 }
 
 impl Programme {
-    /// Returns the newest titles.
-    pub fn titles(&self) -> &Rc<Vec<TitleChange>> {
-        &self.titles
-    }
-
-    /// Returns the title that holds, with its number.
+    /// Returns the title that holds, with a number that no other title of the stream has. The number
+    /// is 1 before the first title. No two titles begin within the same second.
     pub fn numbered_title(&self) -> (NonZeroU32, &Title) {
         const NONE: &Title = &Title::NONE;
-        (
-            self.serial,
-            self.titles.last().map_or(NONE, |last| &last.title),
-        )
+        let last = self.titles.last();
+        let second = last.map_or(0, |last| last.began.as_secs() as u32 + 1);
+        let title = last.map_or(NONE, |last| &last.title);
+        (NonZeroU32::MIN.saturating_add(second), title)
     }
 
     /// Returns when the next title holds, if there is one.
@@ -87,20 +67,18 @@ impl Programme {
 
     /// Lets the next title hold, if its time has come. Returns whether the title has changed.
     fn change(&mut self, now: Instant) -> bool {
-        if self.deadline().is_none_or(|deadline| now < deadline) {
+        let is_due = self.deadline().is_some_and(|deadline| now >= deadline);
+        let Some(title) = self.next.take_if(|_| is_due) else {
             return false;
-        }
+        };
         let titles = Rc::make_mut(&mut self.titles);
         titles.reserve_exact(TITLES_MAX - titles.len());
-        if let Some(title) = self.next.take() {
-            let bytes_max = TITLES_BYTES_MAX - title.held_bytes();
-            while titles.len() == TITLES_MAX || text_bytes(titles) > bytes_max {
-                titles.remove(0);
-            }
-            let began = now.since_start();
-            titles.push(TitleChange { began, title });
+        let bytes_max = TITLES_BYTES_MAX - title.held_bytes();
+        while titles.len() == TITLES_MAX || text_bytes(titles) > bytes_max {
+            titles.remove(0);
         }
-        self.serial = self.serial.saturating_add(1);
+        let began = now.since_start();
+        titles.push(TitleChange { began, title });
         true
     }
 
@@ -108,7 +86,7 @@ impl Programme {
     pub fn held_bytes(&self) -> usize {
         let next = self.next.as_ref().map_or(0, Title::held_bytes);
         let titles = self.titles.capacity() * size_of::<TitleChange>() + text_bytes(&self.titles);
-        titles + next + self.station.held_bytes() + self.agent.held_bytes()
+        titles + next + self.source.station.held_bytes() + self.source.agent.held_bytes()
     }
 
     /// Returns whether the programme that another process sent is within its bound.
@@ -144,11 +122,10 @@ impl Streams {
         Some(id)
     }
 
-    /// Sets what a stream's source says about its station, and its `User-Agent`.
-    pub fn set_publisher(&mut self, id: StreamId, station: Station, agent: Agent) {
+    /// Sets what a stream's source says about itself.
+    pub fn set_source_info(&mut self, id: StreamId, info: SourceInfo) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.programme.station = station;
-            stream.programme.agent = agent;
+            stream.programme.source = info;
         }
     }
 
@@ -165,13 +142,10 @@ impl Streams {
         }
     }
 
-    /// Returns what the session plays, if it runs.
-    pub fn now_playing(&self, session: &SessionId) -> Option<NowPlaying<'_>> {
+    /// Returns the title of what the session plays and the name of its station, if it runs.
+    pub fn now_playing(&self, session: &SessionId) -> Option<(&Title, &StationText)> {
         let programme = &self.streams.get(*self.running.get(session)?)?.programme;
-        Some(NowPlaying {
-            name: &programme.station.name,
-            title: programme.numbered_title().1,
-        })
+        Some((programme.numbered_title().1, &programme.source.station.name))
     }
 }
 

@@ -36,8 +36,8 @@ pub struct Viewing {
     /// The response's head is not written yet: the media type is unknown.
     owes_head: bool,
     framing: Outgoing,
-    /// Position between two titles within the media, if it gets any.
-    icy: Option<IcyPosition>,
+    /// Position between two titles within the media.
+    icy: IcyPosition,
 }
 
 /// How the body of a viewer's response is framed.
@@ -82,7 +82,7 @@ impl Viewing {
             reply,
             owes_head: false,
             framing: Outgoing::Length,
-            icy: None,
+            icy: IcyPosition::begin(false),
         }
     }
 
@@ -97,8 +97,7 @@ impl Viewing {
             Outgoing::UntilClose | Outgoing::Length => bytes,
             Outgoing::Chunked(chunk) => chunk.sent(bytes),
         };
-        let icy = self.icy.as_mut();
-        icy.map_or(content_bytes, |icy| icy.sent(content_bytes))
+        self.icy.sent(content_bytes)
     }
 
     /// Lends content of the body, with the empty block of ICY among it. `places_kept` places of
@@ -110,10 +109,7 @@ impl Viewing {
         gather: &mut Gather<'a>,
         places_kept: usize,
     ) -> usize {
-        let Some(icy) = self.icy else {
-            return buffer.lend(self.viewer, 0..content_bytes, gather, places_kept);
-        };
-        let (before, behind) = icy.media(content_bytes);
+        let (before, behind) = self.icy.media(content_bytes);
         let lent = buffer.lend(self.viewer, 0..before, gather, places_kept);
         let has_room = || gather.places_left() > places_kept;
         if lent < before || before == content_bytes || !has_room() || !gather.push(EMPTY_BLOCK) {
@@ -232,20 +228,17 @@ impl Streams {
                 true => Outgoing::Chunked(ChunkWriter::default()),
                 false => Outgoing::UntilClose,
             },
-            icy: None,
+            icy: IcyPosition::begin(false),
         }))
     }
 
     /// Notes the number of viewers that a stream has with a new one.
     fn count_viewers(&mut self, id: StreamId) {
-        let remuxed = self
-            .streams
-            .get(id)
-            .and_then(|stream| stream.remuxed.as_ref());
+        let remuxed = self.streams.get(id).and_then(|it| it.remuxed.as_ref());
         let original = remuxed.map_or(id, |remuxed| remuxed.original);
         let streams = self.with_remuxed(original);
-        let streams = streams.filter_map(|id| self.streams.get(id));
-        let viewers = streams.map(|stream| stream.buffer.viewer_count()).sum();
+        let viewers = streams.filter_map(|id| Some(self.streams.get(id)?.buffer.viewer_count()));
+        let viewers = viewers.sum();
         if let Some(stream) = self.streams.get_mut(original) {
             stream.viewers_peak = stream.viewers_peak.max(viewers);
         }
@@ -273,20 +266,14 @@ impl Streams {
             Outgoing::Chunked(chunk) => chunk.content_left(),
             Outgoing::UntilClose | Outgoing::Length => 0,
         };
-        let (before, behind) = viewing.icy.map_or((owed, 0), |icy| icy.media(owed));
+        let (before, behind) = viewing.icy.media(owed);
         let supply = stream.buffer.supply(viewing.viewer, before + behind);
         let title = stream.programme.numbered_title();
         let mut block = None;
         let end = match (supply, &mut viewing.framing) {
             (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
-                let media_bytes = bytes.min(turn_bytes);
-                let content_bytes = match &mut viewing.icy {
-                    Some(icy) => {
-                        block = icy.take_block(title, true);
-                        icy.content_bytes(media_bytes, title.0)
-                    }
-                    None => media_bytes,
-                };
+                block = viewing.icy.take_block(title, true);
+                let content_bytes = viewing.icy.content_bytes(bytes.min(turn_bytes), title.0);
                 if let Some(bytes) = NonZeroU32::new(content_bytes as u32) {
                     chunk.begin(bytes);
                     if is_media(viewing.icy, chunk)
@@ -299,8 +286,7 @@ impl Streams {
                 None
             }
             (Supply::Bytes(_), Outgoing::UntilClose) => {
-                let icy = viewing.icy.as_mut();
-                block = icy.and_then(|icy| icy.take_block(title, false));
+                block = viewing.icy.take_block(title, false);
                 None
             }
             (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
@@ -330,10 +316,7 @@ impl Streams {
             Outgoing::Chunked(chunk) => chunk,
             Outgoing::UntilClose | Outgoing::Length => {
                 let (serial, _) = stream.programme.numbered_title();
-                let bytes_max = TURN_BYTES_MAX;
-                let bytes_max = viewing
-                    .icy
-                    .map_or(bytes_max, |icy| icy.content_bytes(bytes_max, serial));
+                let bytes_max = viewing.icy.content_bytes(TURN_BYTES_MAX, serial);
                 viewing.lend(&stream.buffer, bytes_max, gather, 0);
                 return;
             }
@@ -462,9 +445,9 @@ impl Stream {
 }
 
 /// Returns whether the rest of a chunk is media alone: it may be the same chunk as another viewer's.
-fn is_media(icy: Option<IcyPosition>, chunk: &ChunkWriter) -> bool {
+fn is_media(icy: IcyPosition, chunk: &ChunkWriter) -> bool {
     let bytes = chunk.content_left();
-    icy.is_none_or(|icy| icy.media(bytes).0 == bytes)
+    icy.media(bytes).0 == bytes
 }
 
 /// Returns whether players know titles within a stream's media.
@@ -491,7 +474,7 @@ fn viewer_head(media_type: &str, is_chunked: bool, stream: &Stream, reply: &Repl
     if let Some(wants_titles) = reply.wants_titles
         && carries_titles(&stream.buffer)
     {
-        let station = &stream.programme.station;
+        let station = &stream.programme.source.station;
         head = station.describe(head.field("Vary", "Icy-MetaData"), wants_titles);
     }
     if is_chunked {

@@ -332,7 +332,7 @@ fn the_counting_goes_on_over_a_skip() {
 /// A listener's position takes 8 bytes, and the longest title fits a block.
 #[test]
 fn a_position_takes_8_bytes() {
-    assert_eq!(size_of::<Option<IcyPosition>>(), 8);
+    assert_eq!(size_of::<IcyPosition>(), 8);
     let mut stage = stage(&[]);
     let source = publish(&mut stage, "audio/mpeg");
     let listener = listen(&mut stage, "1.1", "Icy-MetaData: 1\r\n");
