@@ -34,9 +34,6 @@ pub use remuxer::Remuxer;
 pub use remuxer::RemuxerState;
 pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
 
-#[cfg(feature = "handover")]
-use std::collections::BTreeMap;
-
 use crate::format::Format;
 use crate::format::window::{Walker, Window};
 use flv::Flv;
@@ -128,7 +125,7 @@ impl Reader {
     /// Sets tracks up, by their numbers, as another reader of the stream has. Other containers than
     /// MPEG-TS have setups in their headers.
     #[cfg(feature = "handover")]
-    fn resume(&mut self, setups: BTreeMap<u64, Vec<u8>>) {
+    fn resume(&mut self, setups: Vec<(u64, Vec<u8>)>) {
         if let Container::MpegTs(reader) = &mut self.container {
             reader.setups_before = setups;
         }

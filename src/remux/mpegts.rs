@@ -6,8 +6,6 @@ mod pes;
 mod pictures;
 mod sound;
 
-use std::collections::BTreeMap;
-
 use super::medium::{Codec, MediaError, ReaderEvent, Time, Track};
 use super::sample_queue::{START_MAX, SampleQueue};
 use crate::format::Unsupported;
@@ -46,8 +44,9 @@ pub(super) struct MpegTs {
     in_step_until: u64,
     /// Buffer for units that cannot be lent as they came.
     scratch: Vec<u8>,
-    /// Setups of pictures that another reader knew, by PID. They count until the map names the PID.
-    pub(super) setups_before: BTreeMap<u64, Vec<u8>>,
+    /// Setups of pictures that another reader knew, each with its PID. They count until the map names
+    /// the PID.
+    pub(super) setups_before: Vec<(u64, Vec<u8>)>,
 }
 
 /// An elementary stream that is carried. It has the same index in the queue.
@@ -263,8 +262,12 @@ impl MpegTs {
             Some(place) => had.swap_remove(place),
             None => Stream::new(named.pid, codec),
         };
-        let setup_before = self.setups_before.remove(&number);
-        if let (Content::Pictures(pictures), Some(setup)) = (&mut stream.content, setup_before) {
+        let place = self
+            .setups_before
+            .iter()
+            .position(|(pid, _)| *pid == number);
+        let before = place.map(|place| self.setups_before.swap_remove(place));
+        if let (Content::Pictures(pictures), Some((_, setup))) = (&mut stream.content, before) {
             pictures.resume(&setup, &mut track);
         }
         let is_added = self.queue.add(track).is_some();
@@ -350,6 +353,7 @@ impl MpegTs {
     pub(super) fn held_bytes(&self) -> usize {
         let programs = self.programs.iter().map(|(_, map)| map.held_bytes());
         let streams = self.streams.iter().map(Stream::held_bytes);
+        let setups = self.setups_before.iter().map(|(_, it)| it.capacity());
         self.aligner.held_bytes()
             + self.association.held_bytes()
             + self.programs.capacity() * size_of::<(u16, Assembler)>()
@@ -359,11 +363,8 @@ impl MpegTs {
             + self.streams.capacity() * size_of::<Stream>()
             + streams.sum::<usize>()
             + self.scratch.capacity()
-            + self
-                .setups_before
-                .values()
-                .map(Vec::capacity)
-                .sum::<usize>()
+            + self.setups_before.capacity() * size_of::<(u64, Vec<u8>)>()
+            + setups.sum::<usize>()
     }
 }
 

@@ -9,9 +9,6 @@
 //! times the input, [`OUT_PER_UNIT`](super::OUT_PER_UNIT) for each unit, and
 //! [`OUT_ONCE`](super::OUT_ONCE).
 
-#[cfg(feature = "handover")]
-use std::collections::BTreeMap;
-
 use super::Reader;
 use super::medium::{MediaError, ReaderEvent, TRACKS_MAX, Time, Track, UNIT_WORK, Unit};
 #[cfg(feature = "handover")]
@@ -66,10 +63,10 @@ pub struct RemuxerState {
     counters: Vec<u8>,
     /// Number of the newest fragment of MP4.
     fragments: u32,
-    /// Setups of pictures, by the number of the track. A source may repeat its parameter sets with
+    /// Setups of pictures, each with the number of its track. A source may repeat its parameter sets with
     /// key pictures only.
     #[serde(default)]
-    setups: BTreeMap<u64, Vec<u8>>,
+    setups: Vec<(u64, Vec<u8>)>,
 }
 
 /// Longest distance, in nanoseconds, of a written unit before the first unwritten one. A longer one
@@ -382,8 +379,8 @@ impl Remuxer {
                 && state.setups.len() <= TRACKS_MAX
                 && state
                     .setups
-                    .values()
-                    .all(|setup| setup.len() <= SETUP_BYTES_MAX),
+                    .iter()
+                    .all(|setup| setup.1.len() <= SETUP_BYTES_MAX),
             || "times out of all reason in a remuxed stream".to_owned(),
         )?;
         self.pipeline.timeline = Timeline::resume(state.shift, state.newest);

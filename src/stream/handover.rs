@@ -114,9 +114,12 @@ impl<C: Copy> StreamBuffer<C> {
         self.buffer = buffer;
         self.limits = *limits;
         let newest = self.buffer.newest();
-        must(self.newest_piece.max(self.seam) <= newest, || {
-            "places that lie ahead of its newest byte".to_owned()
-        })?;
+        must(
+            [self.pace_floor, self.newest_piece, self.seam]
+                .iter()
+                .all(|place| *place <= newest),
+            || "places that lie ahead of its newest byte".to_owned(),
+        )?;
         self.points.fit(self.buffer.oldest(), newest)?;
         must(self.scanner.fits(newest), || {
             "what reads its container has read other bytes".to_owned()
@@ -165,7 +168,6 @@ impl<C: Copy> StreamBuffer<C> {
         let (oldest, newest) = (self.buffer.oldest(), self.buffer.newest());
         (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
         (self.rest_bytes, self.shared_bytes) = (0, 0);
-        self.pace_floor = newest;
         let current = self.scanner.header().to_vec();
         let ids: Vec<ViewerId<C>> = self.viewers.iter().map(|(id, _)| id).collect();
         for id in ids {

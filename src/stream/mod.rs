@@ -159,7 +159,6 @@ pub struct StreamBuffer<C> {
     #[cfg_attr(feature = "handover", serde(skip))]
     lagging: BTreeSet<(u64, ViewerId<C>)>,
     /// Lower bound of the cursors of all ready viewers that are not in `lagging`.
-    #[cfg_attr(feature = "handover", serde(skip))]
     pace_floor: u64,
     /// Offset of the first byte for which waiting viewers have not been made ready.
     #[cfg_attr(feature = "handover", serde(skip))]

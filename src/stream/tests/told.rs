@@ -155,8 +155,10 @@ fn what_is_told_of_a_stream_has_its_bounds() {
     fn rest(bytes: usize) -> Lead {
         Lead::of_rest(vec![1; bytes])
     }
-    let cases: [(Told, bool); 44] = [
+    let cases: [(Told, bool); 46] = [
         (|_, _| {}, true),
+        (|stream, _| stream.pace_floor = stream.newest(), true),
+        (|stream, _| stream.pace_floor = stream.newest() + 1, false),
         (|stream, _| stream.newest_piece = stream.newest(), true),
         (|stream, _| stream.newest_piece = stream.newest() + 1, false),
         (|stream, _| stream.figures.bytes_received = COUNT_MAX, true),
