@@ -292,6 +292,7 @@ MADE = {
     "05-h264-sets-and-flags.ts": lambda: with_flags(media(f"{X264_B} -g 50", "aac", "mpegts", more="-bsf:v dump_extra=freq=all -flags:v +global_header")),
     # Taken within a group.
     "06-h264.ts": lambda: from_within(0.31)(media(f"{X264} -g 75", "aac", "mpegts", seconds=9)),
+    "06-h265-open.ts": lambda: from_within(0.3)(media(x265("keyint=75:bframes=2"), "aac", "mpegts", seconds=9)),
     "06-mpeg2.ts": lambda: from_within(0.22)(media("mpeg2video -g 50 -bf 2", "mp2", "mpegts", seconds=9)),
     "06-late-key.ts": lambda: from_within(0.04)(media(f"{X264_B} -g 150", "aac", "mpegts", seconds=16)),
     # Ogg with a cover.

@@ -102,12 +102,11 @@ fn begins_h265(packet: Packet<'_>) -> bool {
         return false;
     };
     let content = rest.get(usize::from(*length)..).unwrap_or(&[]);
-    let content = content.strip_prefix(&[0]).unwrap_or(content);
-    packet.unit_starts()
-        && matches!(
-            content,
-            [0, 1, 0x40 | 0x46, 1, ..] | [0, 0, 1, 0x40 | 0x46, 1, ..]
-        )
+    let begins = matches!(
+        content,
+        [0, 0, 1, 0x40 | 0x46, 1, ..] | [0, 0, 0, 1, 0x40 | 0x46, 1, ..]
+    );
+    packet.unit_starts() && begins
 }
 
 /// Returns a packet that says that its PID jumps here. It begins a PES packet if it has a payload.
