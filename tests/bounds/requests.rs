@@ -9,7 +9,7 @@ use super::meter;
 const CONNECTION_BYTES_MAX: usize = (16 << 10) + (80 << 10);
 /// Bytes that a refused request may allocate, besides two copies of it. A page of words is the
 /// largest answer.
-const REFUSAL_ALLOCATED_MAX: u64 = 7 << 10;
+const REFUSAL_ALLOCATED_MAX: u64 = 8 << 10;
 
 const GATED: &[&str] = &["--token-server=10.9.0.0/16"];
 const STRANGER: [u8; 4] = [192, 0, 2, 1];

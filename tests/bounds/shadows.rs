@@ -20,7 +20,7 @@ const TS: &[u8] = include_bytes!("../media/h264.ts");
 const BYTES: usize = 1 << 19;
 /// Over its life, in both containers, with playlists, for a byte that comes.
 const ALLOCATED_PER_BYTE: u64 = 16;
-const ALLOCATED_ONCE: u64 = 2 << 20;
+const ALLOCATED_ONCE: u64 = 3 << 20;
 
 fn fill(mut bytes: Vec<u8>, mut round: impl FnMut(u32, &mut Vec<u8>)) -> Vec<u8> {
     let mut number = 0;
