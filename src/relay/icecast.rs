@@ -36,7 +36,7 @@ pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
     let password = password(head).ok_or_else(no_password)?;
     let session = parse_session(&password)?;
     match head.target.segments.as_slice() {
-        [first, named] if first == b"stream" && *named != password => Err(Refusal::new(
+        [first, named, ..] if first == b"stream" && *named != password => Err(Refusal::new(
             Status::Forbidden,
             "the password is not the sessionid that the path names",
         )),
@@ -65,9 +65,10 @@ pub(super) fn title_update(head: &Head) -> Result<(SessionId, Title), Refusal> {
         let mode = quoted(&mode, 64);
         return Err(bad(format!("mode: '{mode}' is wrong; give updinfo")));
     }
-    let texts = match value("song")? {
-        Some(song) => [Some(song), None],
-        None => [value("artist")?, value("title")?],
+    let (song, parts) = (value("song")?, [value("artist")?, value("title")?]);
+    let texts = match song {
+        Some(song) if !song.is_empty() || parts == [None, None] => [Some(song), None],
+        _ => parts,
     };
     if texts == [None, None] {
         return Err(bad("a title is missing: give song, or artist and title"));

@@ -70,8 +70,8 @@ impl Session {
                 push_error("NetStream.Play.Failed", &watched_at, out);
                 return Err(Fault("it asks to play; streams are watched over HTTP"));
             }
-            b"FCUnpublish" | b"deleteStream" | b"closeStream" => {
-                return Ok(self.is_admitted.then_some(Event::End));
+            b"FCUnpublish" | b"deleteStream" | b"closeStream" if self.is_admitted => {
+                return Ok(Some(Event::End));
             }
             b"createStream" => push_result(id, Value::Number(STREAM.into()), out),
             b"_result" | b"_error" => {}

@@ -258,7 +258,13 @@ impl Publisher {
             _ => &message,
         };
         let tag = match kind {
-            COMMAND | COMMAND_AMF3 => return self.session.take(body, &mut self.answers),
+            COMMAND | COMMAND_AMF3 => {
+                let event = self.session.take(body, &mut self.answers)?;
+                return match event {
+                    Some(Event::End) if self.is_passing => Err(Fault("it ends within a message")),
+                    event => Ok(event),
+                };
+            }
             DATA | DATA_AMF3 => script(body).map(|script| (SCRIPT, script)),
             AUDIO | VIDEO => Some((kind, body)),
             _ => return self.take_control(kind, body).map(|()| None),

@@ -564,7 +564,7 @@ fn each_command_with_an_id_is_answered() {
         ("getStreamLength", 0.0, 0),
         ("_result", 6.0, 0),
         // Before it publishes there is nothing to end.
-        ("deleteStream", 7.0, 0),
+        ("deleteStream", 7.0, 1),
     ] {
         stage.answers.clear();
         stage.send(&command(name, id, Some("demo")));
@@ -591,6 +591,16 @@ fn the_stream_is_complete_by_any_of_three_commands() {
         assert_eq!(stage.end, Some(Ok(())), "{name}");
         assert_eq!(stage.tags().len(), 1);
     }
+}
+
+/// What has gone out is no whole tag, and whole messages wait behind it.
+#[test]
+fn an_end_within_a_message_is_a_fault() {
+    let mut stage = Stage::admitted();
+    let picture = message((4, 9, 0), &[7; 300], 128);
+    stage.send(&[&picture[..12 + 128], &message((5, 8, 0), b"x", 128)].concat());
+    stage.send(&command("deleteStream", 0.0, None));
+    assert_eq!(stage.fault(), "it ends within a message");
 }
 
 #[test]
