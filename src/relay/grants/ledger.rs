@@ -147,7 +147,7 @@ impl Grants {
             tokens.is_some_and(|tokens| tokens.next_shut(UnixTime::default()).is_some());
         if let Some(ledger) = &mut self.ledger
             && ledger.writing.is_none()
-            && (!batch.is_empty() || ledger.owes_time)
+            && (!batch.is_empty() || (ledger.owes_time && has_times))
         {
             let additions = batch.iter().filter_map(|(_, judged)| judged.as_ref().ok());
             let records = additions.flat_map(|addition| &addition.records);
@@ -176,7 +176,10 @@ impl Grants {
     /// Notes that the time could not be written. It goes with the next write, or after a while.
     fn owe_time(&mut self, ctx: &mut Context) {
         if let Some(ledger) = &mut self.ledger {
-            ledger.owes_time = true;
+            // Without tokens that expire there is no time to write.
+            let tokens = self.tokens.as_ref();
+            ledger.owes_time =
+                tokens.is_some_and(|tokens| tokens.next_shut(UnixTime::default()).is_some());
         }
         self.rearm(ctx);
     }
