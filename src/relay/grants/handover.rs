@@ -9,11 +9,6 @@ use crate::relay::context::Context;
 use crate::time::{Instant, UnixTime};
 
 impl Grants {
-    /// Whether no change is on its way to the disk.
-    pub fn is_quiet(&self) -> bool {
-        self.ledger.as_ref().is_none_or(Ledger::is_empty)
-    }
-
     /// Tells all of it.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         let blocks: Vec<_> = self.blocks.iter().collect();

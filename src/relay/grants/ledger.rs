@@ -57,8 +57,7 @@ impl Ledger {
     }
 
     /// Returns whether no change waits or is being written.
-    #[cfg(feature = "handover")]
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.writing.is_none()
     }
 
@@ -89,6 +88,11 @@ impl Ledger {
 }
 
 impl Grants {
+    /// Returns whether no change is on its way to the disk.
+    pub fn is_quiet(&self) -> bool {
+        self.ledger.as_ref().is_none_or(Ledger::is_empty)
+    }
+
     /// Queues a change to be written. Its call waits for that.
     pub(super) fn record(
         &mut self,

@@ -270,7 +270,7 @@ impl Grants {
     }
 
     /// Disconnects the connections of a session id whose tokens have expired and were removed.
-    /// `None`: it has tokens, or no connection.
+    /// `None`: it has tokens, may be about to get some, or has no connection.
     pub fn abort_forgotten(
         &self,
         name: &SessionId,
@@ -278,7 +278,7 @@ impl Grants {
         ctx: &mut Context,
     ) -> Option<Done> {
         let tokens = self.tokens.as_ref()?;
-        if !is_inside || tokens.of(name).next().is_some() {
+        if !is_inside || tokens.of(name).next().is_some() || !self.is_quiet() {
             return None;
         }
         let body = json(&Revoked {

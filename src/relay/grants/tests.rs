@@ -881,6 +881,23 @@ fn a_time_that_could_not_be_written_is_written_later() {
     }
 }
 
+/// Or the answer would be that there is nothing to revoke, and the token would come into being after it.
+#[test]
+fn a_revocation_waits_for_additions_before_it() {
+    let mut table = Table::with_file(&[API]);
+    assert_eq!(table.change(plain("a")), 0);
+    let relay = &mut table.stage.relay;
+    let done = relay.grants.abort_forgotten(&id("a"), true, &mut relay.ctx);
+    assert!(done.is_none());
+    assert_eq!(table.change(revocation("a", true)), 0);
+    for status in [201, 200] {
+        let (job_id, _) = table.write();
+        table.appended(job_id, &Ok(()));
+        assert_eq!(table.said().1, [status]);
+    }
+    assert!(!table.has("a"));
+}
+
 #[cfg(feature = "handover")]
 #[test]
 fn the_disk_is_quiet_when_nothing_is_on_its_way() {
