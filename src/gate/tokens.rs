@@ -138,7 +138,7 @@ impl Tokens {
     }
 
     /// Returns the table with other limits. If it has too many tuples, tuples that have expired at
-    /// the latest time are removed first, except those that limit keys.
+    /// the latest time are removed first. Tuples that limit keys stay.
     pub fn with_limits(mut self, limits: Limits) -> Result<Tokens, Full> {
         let Limits {
             tokens_max,

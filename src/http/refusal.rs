@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::status::Status;
 
-/// After so many seconds a client whose request met a limit may try again.
+/// Seconds after which a client whose request met a limit may try again.
 pub const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// Why a request is refused.
@@ -74,7 +74,7 @@ impl Refusal {
         Refusal::new(Status::ServiceUnavailable, detail).retry_after(RETRY_AFTER_SECONDS)
     }
 
-    /// Tells the client to try again after so many seconds.
+    /// Tells the client to try again after this number of seconds.
     pub fn retry_after(self, seconds: u32) -> Refusal {
         Refusal {
             retry_after_seconds: Some(seconds),

@@ -119,7 +119,7 @@ pub(super) enum Rows {
     Viewers(Option<SessionId>),
 }
 
-/// A request for what is played.
+/// A request for the titles and addresses of sessions.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct About {

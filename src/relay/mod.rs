@@ -258,7 +258,7 @@ impl Relay {
             }
             let before = rest.len();
             let step = self.clients.read_on(id, &mut rest, &mut self.ctx);
-            // Of RTMP, all that the source sends draws from its rate, whatever becomes of it.
+            // All bytes of a source by RTMP draw from its rate, also those that become no media.
             let rtmp = stream.filter(|stream| self.streams.is_by_rtmp(*stream));
             if let Some(stream) = rtmp {
                 self.streams

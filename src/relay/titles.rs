@@ -26,7 +26,7 @@ impl Relay {
         Ok(Outcome::json(Status::Ok, &row))
     }
 
-    /// Answers what is played.
+    /// Answers a request for titles and addresses of sessions.
     pub(super) fn about(&mut self, about: &About) -> Result<Outcome, Refusal> {
         let session = about.session.as_ref();
         let now = session.and_then(|session| self.streams.now_playing(session));

@@ -24,8 +24,8 @@ pub struct Remuxer {
     reader: Reader,
     pipeline: Pipeline,
     unit_bytes_max: usize,
-    /// Bytes that came and are in no unit yet, at most those of the longest unit. A unit may have as
-    /// many without further cost: they were paid for as they came.
+    /// Number of bytes that came and are in no unit yet: at most `unit_bytes_max`. Their
+    /// cost was counted when they came, so a unit of them costs no more.
     unread: usize,
     /// The error that has ended it.
     error: Option<MediaError>,

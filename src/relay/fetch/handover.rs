@@ -93,7 +93,7 @@ impl Fetch {
         Ok(())
     }
 
-    /// Begins a pull for a session, unless it has one. It asks in the next turn: whoever takes over
+    /// Begins a pull for a session, unless it has one. It asks in the next turn: a successor
     /// opens no connections before it has taken all sockets.
     pub fn want_later(&mut self, session: &SessionId, ctx: &mut Context) {
         if let Some(id) = self.insert(session, None, ctx) {

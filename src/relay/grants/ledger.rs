@@ -146,9 +146,7 @@ impl Grants {
             Asked::answer(asked.caller, done, ctx);
         }
         let time = ctx.date();
-        let tokens = self.tokens.as_ref();
-        let has_times =
-            tokens.is_some_and(|tokens| tokens.next_shut(UnixTime::default()).is_some());
+        let has_times = self.has_times();
         if let Some(ledger) = &mut self.ledger
             && ledger.writing.is_none()
             && (!batch.is_empty() || (ledger.owes_time && has_times))
@@ -177,13 +175,17 @@ impl Grants {
         }
     }
 
+    /// Returns whether a token expires or has expired. Otherwise there is no time to write.
+    fn has_times(&self) -> bool {
+        let tokens = self.tokens.as_ref();
+        tokens.is_some_and(|tokens| tokens.next_shut(UnixTime::default()).is_some())
+    }
+
     /// Notes that the time could not be written. It goes with the next write, or after a while.
     fn owe_time(&mut self, ctx: &mut Context) {
+        let has_times = self.has_times();
         if let Some(ledger) = &mut self.ledger {
-            // Without tokens that expire there is no time to write.
-            let tokens = self.tokens.as_ref();
-            ledger.owes_time =
-                tokens.is_some_and(|tokens| tokens.next_shut(UnixTime::default()).is_some());
+            ledger.owes_time = has_times;
         }
         self.rearm(ctx);
     }

@@ -115,7 +115,7 @@ impl RemuxedStream {
 
     /// Returns how many bytes of the original's source may be read at once, if this stream's buffer
     /// has room for `room` bytes. Small units grow in some containers. A stream that is behind reads
-    /// more than arrives, in the same turn and whatever that costs.
+    /// more than arrives, in the same turn, and no cost stops it.
     pub fn wanted_of(&self, room: usize) -> usize {
         match self.behind() {
             Some(_) => (room / LARGER / (1 + READ_PER_BYTE)).min(PIECE_BYTES),
