@@ -3,29 +3,41 @@
 use std::ops::Add;
 use std::time::Duration;
 
-/// The time since the server started.
+/// The time since the server started, in nanoseconds: enough for 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "handover", serde(try_from = "Duration"))]
-pub struct Instant(Duration);
+#[cfg_attr(feature = "handover", serde(into = "Duration", try_from = "Duration"))]
+pub struct Instant(u64);
 
 impl Instant {
     /// When the server started.
-    pub const START: Instant = Instant(Duration::ZERO);
+    pub const START: Instant = Instant(0);
 
     /// Returns the instant that lies `elapsed` after the start.
     pub const fn after_start(elapsed: Duration) -> Instant {
-        Instant(elapsed)
+        let nanoseconds = elapsed.as_nanos();
+        Instant(if nanoseconds < u64::MAX as u128 {
+            nanoseconds as u64
+        } else {
+            u64::MAX
+        })
     }
 
     /// Returns the time between the start and this instant.
     pub const fn since_start(self) -> Duration {
-        self.0
+        Duration::from_nanos(self.0)
     }
 
     /// Returns the time since `earlier`; zero if `earlier` is later than this instant.
     pub const fn since(self, earlier: Instant) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+#[cfg(feature = "handover")]
+impl From<Instant> for Duration {
+    fn from(instant: Instant) -> Duration {
+        instant.since_start()
     }
 }
 
@@ -35,7 +47,7 @@ impl TryFrom<Duration> for Instant {
 
     fn try_from(elapsed: Duration) -> Result<Instant, &'static str> {
         match crate::handover::are_spans([elapsed]) {
-            true => Ok(Instant(elapsed)),
+            true => Ok(Instant::after_start(elapsed)),
             false => Err("no server has run for that time"),
         }
     }
@@ -45,6 +57,6 @@ impl Add<Duration> for Instant {
     type Output = Instant;
 
     fn add(self, wait: Duration) -> Instant {
-        Instant(self.0.saturating_add(wait))
+        Instant(self.0.saturating_add(Instant::after_start(wait).0))
     }
 }
