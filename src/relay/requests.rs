@@ -43,7 +43,7 @@ impl Relay {
                 caller,
                 reply,
             } => self.request(id, &head, caller, reply),
-            ClientEvent::Rtmp(name) => self.publish_rtmp(id, name),
+            ClientEvent::Rtmp { name, caller } => self.publish_rtmp(id, name, caller),
             ClientEvent::Called { call, reply } => self.call(id, call, reply),
             // A connection that ends may also be a broken one. With `--hold` the server treats it
             // as broken.

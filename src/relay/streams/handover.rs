@@ -294,15 +294,6 @@ impl Streams {
     pub fn feeds(&self) -> impl Iterator<Item = (StreamId, StreamSource)> {
         self.streams.iter().map(|(id, stream)| (id, stream.source))
     }
-
-    /// Returns the streams whose sources publish over RTMP.
-    pub fn sources_by_rtmp(&self) -> Vec<(StreamId, StreamSource)> {
-        let is_by_rtmp = |stream: &Stream| {
-            stream.programme.source.is_by_rtmp && stream.source.connection().is_some()
-        };
-        let by_rtmp = self.streams.iter().filter(|(_, it)| is_by_rtmp(it));
-        by_rtmp.map(|(id, stream)| (id, stream.source)).collect()
-    }
 }
 
 impl Stream {
