@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::admission::EntryPoint;
 use super::page::Page;
 use super::parameters::{Parameters, bad};
 use super::terms;
@@ -62,10 +63,8 @@ pub(super) enum Call {
         /// The answer is in the XML of Icecast.
         is_icecast: bool,
     },
-    /// What a session plays, for pages and players.
+    /// What a session plays, for pages and players; or what all play, in Icecast's lists.
     About(About),
-    /// What all sessions play, for panels that read Icecast's lists.
-    Panel(About),
     /// The metrics.
     Metrics,
     /// The description of the API for programs (OpenAPI).
@@ -123,6 +122,8 @@ pub(super) enum Rows {
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct About {
+    /// By which it came in.
+    pub way: EntryPoint,
     /// Name of the requested file, which says how the answer is written.
     pub file: Box<str>,
     /// The session. `None`: all of them.

@@ -40,8 +40,6 @@ mod old_options;
 mod origin_error;
 #[cfg_attr(not(feature = "page"), path = "page/absent.rs")]
 mod page;
-#[cfg_attr(not(feature = "icecast"), path = "panels/absent.rs")]
-mod panels;
 mod parameters;
 mod pass;
 mod pieces;

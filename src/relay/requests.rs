@@ -361,7 +361,7 @@ impl Relay {
                 title,
                 is_icecast,
             } => self.set_title(&session, title, is_icecast),
-            Call::About(about) | Call::Panel(about) => self.about(&about),
+            Call::About(about) => self.about(&about),
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);

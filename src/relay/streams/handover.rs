@@ -290,6 +290,12 @@ impl Streams {
         Some(stream.buffer.seen(viewer, ctx.now())?.connection)
     }
 
+    /// Returns whether a stream's source publishes over RTMP.
+    pub fn is_by_rtmp(&self, id: StreamId) -> bool {
+        let stream = self.streams.get(id);
+        stream.is_some_and(|stream| stream.programme.source.is_by_rtmp)
+    }
+
     /// Where the media of each comes from.
     pub fn feeds(&self) -> impl Iterator<Item = (StreamId, StreamSource)> {
         self.streams.iter().map(|(id, stream)| (id, stream.source))
