@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::admission::EntryPoint;
 use super::page::Page;
 use super::parameters::{Parameters, bad};
 use super::terms;
@@ -122,8 +121,8 @@ pub(super) enum Rows {
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct About {
-    /// By which it came in.
-    pub way: EntryPoint,
+    /// Whether it is one of Icecast's lists, for the API's hosts.
+    pub is_panel: bool,
     /// Name of the requested file, which says how the answer is written.
     pub file: Box<str>,
     /// The session. `None`: all of them.

@@ -142,7 +142,7 @@ impl RequestContext<'_> {
                 parse_session(names.next().unwrap_or_default())
             });
             Ok(Route::Call(Call::About(About {
-                way: EntryPoint::Call,
+                is_panel: true,
                 file: String::from_utf8_lossy(file).into(),
                 session: session.transpose()?,
                 address: self.origin().into(),

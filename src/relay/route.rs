@@ -96,8 +96,12 @@ impl<'a> RequestContext<'a> {
     fn way(&self, route: &Route) -> EntryPoint {
         match route {
             Route::Call(Call::Follow { .. }) => EntryPoint::Events,
-            Route::Call(Call::About(about)) => about.way,
-            Route::Call(Call::WatchPage(_)) => EntryPoint::WatchPage,
+            Route::Call(
+                Call::WatchPage(_)
+                | Call::About(About {
+                    is_panel: false, ..
+                }),
+            ) => EntryPoint::WatchPage,
             Route::Call(Call::SetTitle {
                 is_icecast: true, ..
             }) => EntryPoint::Icecast,
@@ -320,7 +324,7 @@ impl<'a> RequestContext<'a> {
             }
             verdict?;
             Ok(Route::Call(Call::About(About {
-                way: EntryPoint::WatchPage,
+                is_panel: false,
                 file: String::from_utf8_lossy(file).into(),
                 session: Some(session),
                 address: stream_url(&self.origin(), &name).into(),
