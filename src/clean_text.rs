@@ -32,6 +32,8 @@ pub struct TitleChange {
     pub title: Title,
 }
 
+/// Number of texts about a station.
+pub const STATION_TEXTS: usize = 5;
 /// Most titles that are kept of a stream, for its playlists.
 pub const TITLES_MAX: usize = 8;
 /// Most bytes of these titles together. The longest title has as many.

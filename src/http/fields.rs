@@ -149,7 +149,7 @@ impl Fields {
                     let first = value().split(',').next().map(|it| it.trim().to_lowercase());
                     request.forwarded.x_forwarded_https = first.as_deref() == Some("https");
                 }
-                name if request.icy.take(name, field.value) => {}
+                name if request.icy.take(name, field.value).is_some() => {}
                 name => {
                     request.forwarded.has_others |=
                         OF_PROXIES.contains(&name) || name.starts_with("x-forwarded-");

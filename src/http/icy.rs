@@ -11,7 +11,7 @@
 use std::num::NonZeroU32;
 
 use super::response::ResponseHead;
-use crate::clean_text::{StationText, Title};
+use crate::clean_text::{STATION_TEXTS, StationText, Title};
 
 /// Media bytes between two blocks.
 const INTERVAL: u16 = 16_000;
@@ -21,34 +21,17 @@ const INTERVAL: u16 = 16_000;
 pub struct IcyFields {
     /// Whether `Icy-MetaData` is 1.
     pub wants_titles: bool,
-    /// What a source says about its station.
-    pub station: Station,
+    /// What a source says about its station: the values of [`FIELDS`].
+    pub station: [StationText; STATION_TEXTS],
 }
 
-/// What a source says about its station.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "handover", serde(default))]
-pub struct Station {
-    /// `Ice-Name`.
-    pub name: StationText,
-    /// `Ice-Genre`.
-    pub genre: StationText,
-    description: StationText,
-    url: StationText,
-    /// Declared bit rate in kbit/s.
-    pub bitrate: Option<u32>,
-}
+/// The fields that describe a station, behind `icy-`. `icy-br` is its bit rate in kbit/s.
+const FIELDS: [&str; STATION_TEXTS] = ["name", "genre", "url", "description", "br"];
 
-/// How far a listener is between two blocks. `None`: it gets no titles.
+/// How far a listener is between two blocks.
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct IcyPosition(Option<Interval>);
-
-/// An interval between two blocks.
-#[derive(Clone, Copy)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct Interval {
+pub struct IcyPosition {
     /// Number of the title in the last block with text. It is 1 before the first.
     seen: NonZeroU32,
     /// Media bytes until the next block.
@@ -56,62 +39,53 @@ struct Interval {
 }
 
 impl IcyFields {
-    /// Takes a field, whose name is in lower case. Returns whether it is one of these.
-    pub fn take(&mut self, name: &str, value: &[u8]) -> bool {
-        let prefixed = name.strip_prefix("ice-").or(name.strip_prefix("icy-"));
-        let (text, station) = (StationText::decode(value, None), &mut self.station);
-        match prefixed.unwrap_or_default() {
-            "metadata" => self.wants_titles = text.as_str() == "1",
-            "name" => station.name = text,
-            "genre" => station.genre = text,
-            "description" => station.description = text,
-            "url" => station.url = text,
-            "bitrate" | "br" | "audio-info" => {
-                // Such as `samplerate=44100;bitrate=128`, or the number alone.
-                let number = text.as_str().rsplit("bitrate=").next().unwrap_or_default();
-                let number = number.split(';').next().unwrap_or_default().trim();
-                station.bitrate = number.parse().ok().or(station.bitrate);
+    /// Takes a field, whose name is in lower case. `None`: it is none of these.
+    pub fn take(&mut self, name: &str, value: &[u8]) -> Option<()> {
+        let name = name.strip_prefix("ice-").or(name.strip_prefix("icy-"))?;
+        let text = StationText::decode(value, None);
+        // Such as `samplerate=44100;bitrate=128`, or the number alone.
+        let number = text.as_str().rsplit("bitrate=").next().unwrap_or_default();
+        let number = number.split(';').next().unwrap_or_default().trim();
+        let (name, text) = match name {
+            "metadata" => {
+                self.wants_titles = text.as_str() == "1";
+                return Some(());
             }
-            _ => return false,
-        }
-        true
+            "bitrate" | "br" | "audio-info" if number.parse::<u32>().is_err() => return Some(()),
+            "bitrate" | "br" | "audio-info" => ("br", StationText::new(number)),
+            name => (name, text),
+        };
+        let place = FIELDS.iter().position(|field| *field == name)?;
+        self.station[place] = text;
+        Some(())
     }
 }
 
-impl Station {
-    /// Adds the fields that listeners get, and the one for titles. Some, such as VLC, only ask for
-    /// titles if an answer without them names the station.
-    pub fn describe(&self, head: ResponseHead, gets_titles: bool) -> ResponseHead {
-        let text = |number: Option<u32>| number.map_or(String::new(), |it| it.to_string());
-        let fields = [
-            (
-                "icy-metaint",
-                &*text(gets_titles.then_some(INTERVAL.into())),
-            ),
-            ("icy-name", self.name.as_str()),
-            ("icy-genre", self.genre.as_str()),
-            ("icy-url", self.url.as_str()),
-            ("icy-description", self.description.as_str()),
-            ("icy-br", &*text(self.bitrate)),
-        ];
-        let known = fields.into_iter().filter(|(_, value)| !value.is_empty());
-        known.fold(head, |head, (name, value)| head.field(name, value))
-    }
-
-    /// Returns the bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        let all = [&self.name, &self.genre, &self.description, &self.url];
-        all.into_iter().map(StationText::held_bytes).sum()
-    }
+/// Adds the fields that listeners get, and the one for titles. Some, such as VLC, only ask for
+/// titles if an answer without them names the station.
+pub fn describe(
+    station: &[StationText; STATION_TEXTS],
+    head: ResponseHead,
+    gets_titles: bool,
+) -> ResponseHead {
+    let head = match gets_titles {
+        true => head.field("icy-metaint", &INTERVAL.to_string()),
+        false => head,
+    };
+    let texts = FIELDS.iter().zip(station);
+    let known = texts.filter(|(_, text)| **text != StationText::NONE);
+    known.fold(head, |head, (name, text)| {
+        head.field(&format!("icy-{name}"), text.as_str())
+    })
 }
 
 impl IcyPosition {
     /// Returns the position of a listener who begins.
-    pub fn begin(gets_titles: bool) -> IcyPosition {
-        IcyPosition(gets_titles.then_some(Interval {
+    pub fn begin() -> Option<IcyPosition> {
+        Some(IcyPosition {
             seen: NonZeroU32::MIN,
             media_left: INTERVAL,
-        }))
+        })
     }
 
     /// Returns the block with text that comes before the next media byte, if there is one. It goes out
@@ -122,11 +96,10 @@ impl IcyPosition {
         is_chunked: bool,
     ) -> Option<Vec<u8>> {
         const UNIT: usize = 16;
-        let interval = self.0.as_mut()?;
-        if interval.media_left > 0 || interval.seen == serial {
+        if self.media_left > 0 || self.seen == serial {
             return None;
         }
-        (interval.seen, interval.media_left) = (serial, INTERVAL);
+        (self.seen, self.media_left) = (serial, INTERVAL);
         let text = format!("StreamTitle='{}';", title.icy());
         // A title of 512 bytes, all of them apostrophes, takes 97 units.
         let units = text.len().div_ceil(UNIT);
@@ -143,31 +116,25 @@ impl IcyPosition {
     /// Returns how many bytes may go out at once of `media_bytes` and the empty block among them: up
     /// to a block with text, or up to the second empty block.
     pub fn content_bytes(self, media_bytes: usize, serial: NonZeroU32) -> usize {
-        let Some(Interval { seen, media_left }) = self.0 else {
-            return media_bytes;
-        };
-        let beyond_max = if seen == serial { INTERVAL } else { 0 };
-        let before = media_bytes.min(media_left.into());
+        let beyond_max = if self.seen == serial { INTERVAL } else { 0 };
+        let before = media_bytes.min(self.media_left.into());
         let beyond = (media_bytes - before).min(beyond_max.into());
         before + usize::from(beyond > 0) + beyond
     }
 
     /// Returns how many of the next `content_bytes` are media before the empty block, and behind it.
     pub fn media(self, content_bytes: usize) -> (usize, usize) {
-        let media_left = self.0.map_or(content_bytes, |it| it.media_left.into());
-        let before = content_bytes.min(media_left);
+        let before = content_bytes.min(self.media_left.into());
         (before, (content_bytes - before).saturating_sub(1))
     }
 
     /// Records that `content_bytes` were sent. Returns how many of them were media.
     pub fn sent(&mut self, content_bytes: usize) -> usize {
         let (before, behind) = self.media(content_bytes);
-        if let Some(interval) = &mut self.0 {
-            interval.media_left = match before < content_bytes {
-                true => INTERVAL.saturating_sub(behind as u16),
-                false => interval.media_left - before as u16,
-            };
-        }
+        self.media_left = match before < content_bytes {
+            true => INTERVAL.saturating_sub(behind as u16),
+            false => self.media_left - before as u16,
+        };
         before + behind
     }
 }
@@ -176,10 +143,10 @@ impl IcyPosition {
 mod tests {
     use super::*;
 
-    fn station(lines: &[(&str, &str)]) -> Station {
+    fn station(lines: &[(&str, &str)]) -> [StationText; STATION_TEXTS] {
         let mut fields = IcyFields::default();
         for (name, value) in lines {
-            assert!(fields.take(name, value.as_bytes()), "{name}");
+            assert!(fields.take(name, value.as_bytes()).is_some(), "{name}");
         }
         fields.station
     }
@@ -192,30 +159,30 @@ mod tests {
             let genre = format!("{prefix}-genre");
             let url = format!("{prefix}-url");
             let station = station(&[(&*name, "One"), (&*genre, "Jazz"), (&*url, "http://a")]);
-            let all = [&station.name, &station.genre, &station.url].map(StationText::as_str);
-            assert_eq!(all, ["One", "Jazz", "http://a"]);
-            assert_eq!(station.held_bytes(), 3 + 4 + 8);
+            let all: Vec<&str> = station.iter().map(StationText::as_str).collect();
+            assert_eq!(all, ["One", "Jazz", "http://a", "", ""]);
+            let held: usize = station.iter().map(StationText::held_bytes).sum();
+            assert_eq!(held, 3 + 4 + 8);
         }
         let mut others = IcyFields::default();
-        assert!(!others.take("ice-public", b"1") && others == IcyFields::default());
+        assert!(others.take("ice-public", b"1").is_none() && others == IcyFields::default());
         let long = station(&[("ice-name", &"x".repeat(1000))]);
-        assert_eq!(long.held_bytes(), 256);
+        assert_eq!(long[0].held_bytes(), 256);
     }
 
     #[test]
     fn a_bit_rate_is_a_number() {
-        let of = |lines: &[(&str, &str)]| station(lines).bitrate;
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[("ice-bitrate", " 128 ")]), Some(128));
-        assert_eq!(of(&[("icy-br", "Quality 3")]), None);
+        let of = |lines: &[(&str, &str)]| station(lines)[4].as_str().to_owned();
+        assert_eq!(of(&[("ice-bitrate", " 128 ")]), "128");
+        assert_eq!(of(&[("icy-br", "Quality 3")]), "");
         let info = (
             "ice-audio-info",
             "ice-samplerate=44100;ice-bitrate=96; channels=2",
         );
-        assert_eq!(of(&[info]), Some(96));
-        assert_eq!(of(&[info, ("icy-br", "x")]), Some(96));
-        assert_eq!(of(&[info, ("icy-br", "64")]), Some(64));
-        assert_eq!(of(&[("ice-bitrate", "99999999999")]), None);
+        assert_eq!(of(&[info]), "96");
+        assert_eq!(of(&[info, ("icy-br", "x")]), "96");
+        assert_eq!(of(&[info, ("icy-br", "64")]), "64");
+        assert_eq!(of(&[("ice-bitrate", "99999999999")]), "");
     }
 
     /// Only the value 1 asks for titles.
@@ -229,7 +196,7 @@ mod tests {
             ("11", false),
         ] {
             let mut fields = IcyFields::default();
-            assert!(fields.take("icy-metadata", value.as_bytes()));
+            assert!(fields.take("icy-metadata", value.as_bytes()).is_some());
             assert_eq!(fields.wants_titles, wants, "{value:?}");
         }
     }
@@ -239,7 +206,7 @@ mod tests {
     fn an_empty_block_stands_after_each_16_000_bytes() {
         for chunk_media in [1, 2, 15_999, 16_000, 16_001, 40_000] {
             for piece in [1, 7, 15_999, 16_000, 16_001, 100_000] {
-                let mut icy = IcyPosition::begin(true);
+                let mut icy = IcyPosition::begin().expect("titles");
                 let (mut media, mut blocks) = (0, 0);
                 while media < 50_000 {
                     let mut left = icy.content_bytes(chunk_media, NonZeroU32::MIN);
@@ -250,7 +217,7 @@ mod tests {
                         let of_media = icy.sent(bytes);
                         (media, blocks) = (media + of_media, blocks + bytes - of_media);
                         left -= bytes;
-                        let media_left = usize::from(icy.0.expect("an interval").media_left);
+                        let media_left = usize::from(icy.media_left);
                         assert_eq!(16_000 * (blocks + 1), media + media_left);
                     }
                 }
@@ -261,7 +228,7 @@ mod tests {
     /// A block with text comes at the end of the interval, once.
     #[test]
     fn a_new_title_ends_the_chunk_before_it() {
-        let mut icy = IcyPosition::begin(true);
+        let mut icy = IcyPosition::begin().expect("titles");
         let (second, title) = (NonZeroU32::MIN.saturating_add(1), Title::new("it's"));
         assert!(icy.take_block((second, &title), false).is_none());
         assert_eq!(icy.content_bytes(50_000, second), 16_000);

@@ -32,7 +32,7 @@ pub use chunk::{ChunkWriter, LAST_CHUNK};
 pub use fields::Forwarded;
 pub use grammar::elements;
 pub use head::{Head, HeadReader, Limits, Method};
-pub use icy::{IcyPosition, Station};
+pub use icy::{IcyPosition, describe};
 pub use media_type::stream_type;
 pub use refusal::{RETRY_AFTER_SECONDS, Refusal, quoted};
 pub use response::{Reply, ResponseHead, refused, whole};

@@ -62,10 +62,8 @@ pub(super) enum Call {
         /// The answer is in the XML of Icecast.
         is_icecast: bool,
     },
-    /// What a session plays, for pages and players.
+    /// What a session plays, for pages and players; or what all play, in Icecast's lists.
     About(About),
-    /// What all sessions play, for panels that read Icecast's lists.
-    Panel(About),
     /// The metrics.
     Metrics,
     /// The description of the API for programs (OpenAPI).
@@ -123,6 +121,8 @@ pub(super) enum Rows {
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct About {
+    /// Whether it is one of Icecast's lists, for the API's hosts.
+    pub is_panel: bool,
     /// Name of the requested file, which says how the answer is written.
     pub file: Box<str>,
     /// The session. `None`: all of them.

@@ -350,21 +350,21 @@ impl RelayState {
             let job_id = relay.lists.resolve(id, reply, add, ctx);
             relay.clients.await_ticket(id, job_id, ctx);
         }
-        for (id, source) in relay.streams.sources_by_rtmp() {
-            let reason = "the connection broke";
-            relay
-                .streams
-                .source_lost(id, source, reason, &mut relay.ctx);
-        }
-        relay.dispatch_events();
-        agree(&mut relay)?;
         let feeds: Vec<(StreamId, StreamSource)> = relay.streams.feeds().collect();
         for (id, feed) in feeds {
-            if let StreamSource::Rtp(address) = feed {
-                relay.rtp_in.is_source(address, id);
+            match feed {
+                StreamSource::Rtp(address) => relay.rtp_in.is_source(address, id),
+                // Its connection stays behind.
+                StreamSource::Http(_) if relay.streams.is_by_rtmp(id) => {
+                    let (reason, ctx) = ("the connection broke", &mut relay.ctx);
+                    relay.streams.source_lost(id, feed, reason, ctx);
+                }
+                _ => {}
             }
             relay.limit_source(id);
         }
+        relay.dispatch_events();
+        agree(&mut relay)?;
         relay.readmit(&self.old);
         Ok(relay)
     }

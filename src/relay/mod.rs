@@ -40,8 +40,6 @@ mod old_options;
 mod origin_error;
 #[cfg_attr(not(feature = "page"), path = "page/absent.rs")]
 mod page;
-#[cfg_attr(not(feature = "icecast"), path = "panels/absent.rs")]
-mod panels;
 mod parameters;
 mod pass;
 mod pieces;
@@ -258,17 +256,13 @@ impl Relay {
             }
             let before = rest.len();
             let step = self.clients.read_on(id, &mut rest, &mut self.ctx);
-            // All bytes of a source by RTMP draw from its rate, also those that become no media.
-            let rtmp = stream.filter(|stream| self.streams.is_by_rtmp(*stream));
-            if let Some(stream) = rtmp {
+            // All bytes of a source draw from its rate, also those that become no media.
+            if let Some(stream) = stream {
                 self.streams
                     .draw(stream, before - rest.len(), &mut self.ctx);
             }
             match step {
                 Step::Media(stream, content) => {
-                    if rtmp.is_none() {
-                        self.streams.draw(stream, content.len(), &mut self.ctx);
-                    }
                     let anew = self.streams.append(stream, content, &mut self.ctx);
                     self.follow(anew);
                 }

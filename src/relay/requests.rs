@@ -43,7 +43,7 @@ impl Relay {
                 caller,
                 reply,
             } => self.request(id, &head, caller, reply),
-            ClientEvent::Rtmp(name) => self.publish_rtmp(id, name),
+            ClientEvent::Rtmp { name, caller } => self.publish_rtmp(id, name, caller),
             ClientEvent::Called { call, reply } => self.call(id, call, reply),
             // A connection that ends may also be a broken one. With `--hold` the server treats it
             // as broken.
@@ -361,7 +361,7 @@ impl Relay {
                 title,
                 is_icecast,
             } => self.set_title(&session, title, is_icecast),
-            Call::About(about) | Call::Panel(about) => self.about(&about),
+            Call::About(about) => self.about(&about),
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);

@@ -9,10 +9,10 @@ use super::admission::{
 use super::api::{About, Call, Name, stream_url};
 use super::lists::is_of_peer;
 use super::page::Page;
-use super::parameters::{bad, no_parameters, only_session, parse_session};
+use super::parameters::{no_parameters, only_session, parse_session};
 use super::pass::Admission;
 use super::view::View;
-use super::{Settings, icecast, panels};
+use super::{Settings, icecast};
 use crate::events::EventId;
 use crate::gate::SessionId;
 use crate::hls::HlsRequest;
@@ -96,7 +96,12 @@ impl<'a> RequestContext<'a> {
     fn way(&self, route: &Route) -> EntryPoint {
         match route {
             Route::Call(Call::Follow { .. }) => EntryPoint::Events,
-            Route::Call(Call::WatchPage(_) | Call::About(_)) => EntryPoint::WatchPage,
+            Route::Call(
+                Call::WatchPage(_)
+                | Call::About(About {
+                    is_panel: false, ..
+                }),
+            ) => EntryPoint::WatchPage,
             Route::Call(Call::SetTitle {
                 is_icecast: true, ..
             }) => EntryPoint::Icecast,
@@ -127,15 +132,19 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    fn access_request(&self, way: EntryPoint) -> AccessRequest<'a> {
+    pub fn access_request(&self, way: EntryPoint) -> AccessRequest<'a> {
         AccessRequest::of(way, self.caller, self.head)
     }
 
     fn route_of_path(&self) -> Result<Route, Refusal> {
         let segments = &self.head.target.segments;
         let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
+        if self.settings.admits_icecast
+            && let Some(route) = self.route_of_icecast(&segments)
+        {
+            return route;
+        }
         match segments.as_slice() {
-            _ if self.settings.admits_icecast && icecast::is_source(self.head) => self.icecast(),
             [] if self.head.method == Method::Options => self.options(STREAM_METHODS),
             [] => Err(Refusal::framing(
                 Status::BadRequest,
@@ -150,14 +159,6 @@ impl<'a> RequestContext<'a> {
                 file @ (b"now.json" | b"listen.m3u" | b"listen.pls"),
             ] => self.about_stream(Some(session), file),
             [b"stream", session, file] => self.stream_as(session, file),
-            [b"admin", b"metadata"] | [b"admin.cgi"] if self.settings.admits_icecast => {
-                self.title_update()
-            }
-            [file @ b"status-json.xsl"] | [b"admin", file @ (b"stats" | b"listclients")]
-                if self.settings.admits_icecast =>
-            {
-                self.panel(file)
-            }
             [b"watch"] if Page::IS_HERE => self.about_stream(None, b""),
             [b"watch", session] if Page::IS_HERE => self.about_stream(Some(session), b""),
             [b""] if Page::IS_HERE => self.operator_page(),
@@ -220,7 +221,7 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Routes a request that only looks. GET and HEAD are routed by `route`.
-    fn look_by(
+    pub fn look_by(
         &self,
         way: EntryPoint,
         route: impl FnOnce(AccessRequest<'a>) -> Result<Route, Refusal>,
@@ -323,6 +324,7 @@ impl<'a> RequestContext<'a> {
             }
             verdict?;
             Ok(Route::Call(Call::About(About {
+                is_panel: false,
                 file: String::from_utf8_lossy(file).into(),
                 session: Some(session),
                 address: stream_url(&self.origin(), &name).into(),
@@ -330,50 +332,15 @@ impl<'a> RequestContext<'a> {
         })
     }
 
-    /// Routes a request for one of Icecast's lists.
-    fn panel(&self, file: &[u8]) -> Result<Route, Refusal> {
-        self.look_by(EntryPoint::Call, |_| {
-            let session = panels::mount(&self.head.target)?;
-            if file == b"listclients" && session.is_none() {
-                return Err(bad("the parameter 'mount' is missing: /ID"));
-            }
-            Ok(Route::Call(Call::Panel(About {
-                file: String::from_utf8_lossy(file).into(),
-                session,
-                address: self.origin().into(),
-            })))
-        })
-    }
-
     /// Returns the scheme and authority by which the client reached the server. It is empty if the
     /// client does not name the server, so that addresses are relative.
-    fn origin(&self) -> String {
+    pub fn origin(&self) -> String {
         let is_https = self.caller.is_proxied && self.head.fields.forwarded.is_https();
         match (self.head.host.as_str(), is_https) {
             ("", _) => String::new(),
             (host, true) => format!("https://{host}"),
             (host, false) => format!("http://{host}"),
         }
-    }
-
-    /// Routes the update of a title as Icecast's sources send it.
-    fn title_update(&self) -> Result<Route, Refusal> {
-        self.look_by(EntryPoint::Icecast, |access_request| {
-            let (name, title) = icecast::title_update(self.head)?;
-            // The title is of the source that the session has, so that is no conflict.
-            let session_state = SessionState {
-                has_room: true,
-                ..SessionState::default()
-            };
-            let framing = Framing::UntilClose;
-            self.gate
-                .publish(&access_request, &name, framing, &session_state)?;
-            Ok(Route::Call(Call::SetTitle {
-                session: self.gate.opened_by(&name).clone(),
-                title,
-                is_icecast: true,
-            }))
-        })
     }
 
     /// Routes a playlist, a segment, or the stream in another container.
@@ -448,26 +415,6 @@ impl<'a> RequestContext<'a> {
         let query = query.map_or(String::new(), |query| format!("?{query}"));
         let address = format!("{place}/{}{query}", HlsRequest::LIST);
         Ok(Route::Call(Call::Moved(address.into())))
-    }
-
-    fn icecast(&self) -> Result<Route, Refusal> {
-        let access_request = self.access_request(EntryPoint::Icecast);
-        self.gate.enter(&access_request)?;
-        let name = icecast::session(self.head)?;
-        let session = self.gate.opened_by(&name).clone();
-        let framing = match self.framing {
-            Framing::UntilClose if !icecast::waits_for_leave(self.head) => Framing::None,
-            framing => framing,
-        };
-        let session_state = (self.session_state)(&session, &name);
-        self.gate
-            .publish(&access_request, &name, framing, &session_state)?;
-        Ok(Route::Publish {
-            admission: self.gate.admission(name, &session, EntryPoint::Icecast),
-            session,
-            content_type: self.head.fields.content_type.clone(),
-            framing,
-        })
     }
 }
 

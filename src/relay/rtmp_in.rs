@@ -12,11 +12,13 @@ use crate::http::{Framing, Refusal, Status};
 
 impl Relay {
     /// Admits or refuses a client that asks to publish a stream.
-    pub(super) fn publish_rtmp(&mut self, id: ConnectionId, name: Result<Vec<u8>, &'static str>) {
+    pub(super) fn publish_rtmp(
+        &mut self,
+        id: ConnectionId,
+        name: Result<Vec<u8>, &'static str>,
+        caller: Caller,
+    ) {
         self.clients.clear_seats(&self.ctx);
-        let Some(caller) = self.clients.caller(id) else {
-            return;
-        };
         let text = name.as_deref().unwrap_or_default();
         self.clients.note_rtmp(id, text, &self.ctx);
         let name = name.map_err(|detail| Refusal::new(Status::BadRequest, detail));
@@ -69,3 +71,7 @@ impl Relay {
         Ok((gate.admission(name, &session, way), session))
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "default")]
+mod tests;

@@ -4,7 +4,7 @@ use super::admission::no_stream;
 use super::api::{About, Outcome};
 use super::clients::LOOK_COST;
 use super::viewers::Known;
-use super::{Relay, icecast, panels};
+use super::{Relay, icecast};
 use crate::clean_text::Title;
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
@@ -52,7 +52,7 @@ impl Relay {
             _ => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);
-                panels::list(about, &Known::new(&self.streams, &self.clients, &self.ctx))?
+                icecast::list(about, &Known::new(&self.streams, &self.clients, &self.ctx))?
             }
         })
     }

@@ -2,8 +2,6 @@
 
 use crate::clean_text::Agent;
 
-pub struct Fault(pub &'static str);
-
 pub enum Event {
     More,
     Media,
@@ -19,7 +17,7 @@ impl Publisher {
     }
 
     no_value! {
-        fn read(&mut self, _: &mut &[u8], _: &mut Vec<u8>) -> Result<Event, Fault>;
+        fn read(&mut self, _: &mut &[u8], _: &mut Vec<u8>) -> Result<Event, &'static str>;
         fn admit(&mut self) -> Agent;
         fn refuse(&mut self, _: &str, _: &str);
         fn take_answers(&mut self, _: bool) -> Vec<u8>;

@@ -4,12 +4,8 @@
 //! A header is read from a slice and changes nothing before it is whole. Nothing is allocated by a
 //! length that the peer declares. At most [`STREAMS_MAX`] chunk streams are known.
 
-use super::Fault;
-
 /// Chunk streams of a connection.
 pub const STREAMS_MAX: usize = 8;
-/// Payload that is returned at a time.
-const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 /// The value of the field for a time that has 32 bits behind the header.
 const EXTENDED: u32 = 0xff_ffff;
 /// Bytes of the fields in a header of each type: a time, a length and a type of the message, and a
@@ -79,8 +75,7 @@ impl Chunks {
 
     /// Returns the payload of the chunk in the input, or its part that has come.
     pub fn take_payload<'a>(&mut self, input: &mut &'a [u8]) -> &'a [u8] {
-        let left = PAYLOAD_BYTES_MAX.min(self.chunk_left as usize);
-        let count = input.len().min(left);
+        let count = input.len().min(self.chunk_left as usize);
         let (payload, rest) = input.split_at(count);
         *input = rest;
         self.chunk_left -= count as u32;
@@ -89,7 +84,7 @@ impl Chunks {
     }
 
     /// Takes a header. `None`: not all of it has come. `Some(true)`: a message begins with it.
-    pub fn take_head(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Fault> {
+    pub fn take_head(&mut self, input: &mut &[u8]) -> Result<Option<bool>, &'static str> {
         let Some((form, id, rest)) = basic(input) else {
             return Ok(None);
         };
@@ -100,18 +95,16 @@ impl Chunks {
                 Some(stream) => std::mem::swap(&mut self.current, stream),
                 // A header that comes in pieces has taken the last free stream before.
                 None if self.current.id == 0 => {}
-                None => return Err(Fault("it has more than 8 chunk streams")),
+                None => return Err("it has more than 8 chunk streams"),
             }
         }
         let stream = &mut self.current;
         let is_open = stream.left > 0;
         if is_open && form != 3 {
-            return Err(Fault(
-                "a message begins within another one of its chunk stream",
-            ));
+            return Err("a message begins within another one of its chunk stream");
         }
         if stream.id == 0 && form > 1 {
-            return Err(Fault("a chunk stream begins with a header of type 2 or 3"));
+            return Err("a chunk stream begins with a header of type 2 or 3");
         }
         let length = FIELDS_BYTES.get(usize::from(form)).copied();
         let Some((fields, mut rest)) = rest.split_at_checked(length.unwrap_or_default()) else {

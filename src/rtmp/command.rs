@@ -4,9 +4,7 @@
 //! transaction id gets an answer, and the order does not matter after `connect`.
 
 use super::amf::{DEPTH_MAX, Value, Values};
-use super::{
-    ACKNOWLEDGEMENT_SIZE, COMMAND, COMMANDS_MAX, Event, Fault, SET_CHUNK_SIZE, WINDOW_BYTES,
-};
+use super::{ACKNOWLEDGEMENT_SIZE, COMMAND, COMMANDS_MAX, Event, SET_CHUNK_SIZE, WINDOW_BYTES};
 use crate::clean_text::Agent;
 use crate::percent::{percent_decoded, percent_encoded};
 
@@ -42,25 +40,29 @@ pub struct Session {
 
 impl Session {
     /// Handles a command, and appends its answer.
-    pub fn take(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<Option<Event>, Fault> {
+    pub fn take(
+        &mut self,
+        message: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, &'static str> {
         self.commands += 1;
         if self.commands > COMMANDS_MAX {
-            return Err(Fault("it has sent more than 32 commands"));
+            return Err("it has sent more than 32 commands");
         }
         let mut values = Values(message);
         let (Some(name), Some(id)) = (values.string(), values.number()) else {
-            return Err(Fault("a command has no name or no transaction id"));
+            return Err("a command has no name or no transaction id");
         };
         match name {
-            b"connect" if self.is_connected => return Err(Fault("it connects twice")),
+            b"connect" if self.is_connected => return Err("it connects twice"),
             b"connect" => {
                 let connected = self.connect(&mut values);
-                connected.ok_or(Fault("its connect command is malformed"))?;
+                connected.ok_or("its connect command is malformed")?;
                 push_connected(id, out);
             }
-            _ if !self.is_connected => return Err(Fault("its first command is not connect")),
+            _ if !self.is_connected => return Err("its first command is not connect"),
             b"publish" if self.is_admitted => {
-                return Err(Fault("it asks for a second stream; a connection has one"));
+                return Err("it asks for a second stream; a connection has one");
             }
             b"publish" => return Ok(Some(Event::Publish(self.key(&mut values)?))),
             b"play" => {
@@ -68,7 +70,7 @@ impl Session {
                 let key = percent_encoded(&String::from_utf8_lossy(&key));
                 let watched_at = format!("http://{}:{}/stream/{key}", self.host, self.http_port);
                 push_error("NetStream.Play.Failed", &watched_at, out);
-                return Err(Fault("it asks to play; streams are watched over HTTP"));
+                return Err("it asks to play; streams are watched over HTTP");
             }
             b"FCUnpublish" | b"deleteStream" | b"closeStream" if self.is_admitted => {
                 return Ok(Some(Event::End));
@@ -107,9 +109,9 @@ impl Session {
 
     /// Returns the name of a stream, or why it is none: what the command names, or else the last part
     /// of the app.
-    fn key(&self, values: &mut Values<'_>) -> Result<Result<Vec<u8>, &'static str>, Fault> {
+    fn key(&self, values: &mut Values<'_>) -> Result<Result<Vec<u8>, &'static str>, &'static str> {
         let text = values.skip(DEPTH_MAX).and_then(|()| values.string());
-        let text = std::str::from_utf8(text.ok_or(Fault("it names no stream"))?);
+        let text = std::str::from_utf8(text.ok_or("it names no stream")?);
         Ok(match text.map(without_query) {
             Err(_) => Err("the stream key is not UTF-8"),
             Ok("") if self.app.is_empty() => {

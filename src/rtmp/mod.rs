@@ -37,8 +37,7 @@ const COMMAND_BYTES_MAX: u32 = 8 * 1024;
 const COLLECTED_BYTES_MAX: usize = 256 * 1024;
 /// A control message has at most ten bytes.
 const CONTROL_BYTES_MAX: u32 = 16;
-/// What is read at a time: media, but for one piece and what has waited for it, and chunks.
-const MEDIA_BYTES_MAX: usize = 64 * 1024;
+/// Chunks that are read at a time.
 const CHUNKS_MAX: usize = 16;
 /// The chunk size before the peer sets one, and the smallest that is taken. Smaller chunks cost
 /// more than their bytes.
@@ -61,14 +60,10 @@ const COMMAND_AMF3: u8 = 17;
 const NOT_OF_FLV: &str =
     "a message is of no type that a publisher sends; its encoder must write FLV";
 
-/// Why a connection cannot be read on, in the log's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault(pub &'static str);
-
 /// What reading found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing more can be read now.
+    /// Nothing more can be read now. Media may have been appended.
     More,
     /// There may be more. Media may have been appended.
     Media,
@@ -93,8 +88,6 @@ pub struct Publisher {
     flv: FlvWriter,
     /// Answers that have not been taken.
     answers: Vec<u8>,
-    /// Found behind media that is returned first.
-    next: Option<Result<Event, Fault>>,
     /// Bytes that have come, modulo 2^32: all, up to the last acknowledgement, and between two.
     received: u32,
     acknowledged: u32,
@@ -122,37 +115,33 @@ impl Publisher {
     }
 
     /// Reads from the input, and leaves there a header that is not whole. Appends media once the
-    /// publisher is admitted. `media` is empty.
-    pub fn read(&mut self, input: &mut &[u8], media: &mut Vec<u8>) -> Result<Event, Fault> {
+    /// publisher is admitted. `media` is empty. An error says in the log's words why the connection
+    /// cannot be read on.
+    pub fn read(&mut self, input: &mut &[u8], media: &mut Vec<u8>) -> Result<Event, &'static str> {
         let before = input.len();
         let found = self.read_on(input, media);
         self.received = self.received.wrapping_add((before - input.len()) as u32);
-        match found {
-            found if media.is_empty() => found,
-            Ok(Event::More | Event::Media) => Ok(Event::Media),
-            found => {
-                self.next = Some(found);
-                Ok(Event::Media)
-            }
-        }
+        found
     }
 
-    fn read_on(&mut self, input: &mut &[u8], media: &mut Vec<u8>) -> Result<Event, Fault> {
-        if let Some(next) = self.next.take() {
-            return next;
-        }
+    fn read_on(&mut self, input: &mut &[u8], media: &mut Vec<u8>) -> Result<Event, &'static str> {
         self.shake_hands(input)?;
         if self.handshake < HANDSHAKE_END {
             return Ok(Event::More);
         }
         let mut chunks_left = CHUNKS_MAX;
-        while chunks_left > 0 && media.len() < MEDIA_BYTES_MAX {
+        while chunks_left > 0 {
             if self.chunks.chunk_left == 0 {
                 chunks_left -= 1;
                 match self.chunks.take_head(input)? {
                     None => return Ok(Event::More),
                     Some(true) => self.begin_message(media)?,
                     Some(false) => {}
+                }
+                // What a command causes follows the media before it.
+                let is_command = matches!(self.chunks.current.kind, COMMAND | COMMAND_AMF3);
+                if is_command && !media.is_empty() {
+                    return Ok(Event::Media);
                 }
             }
             let payload = self.chunks.take_payload(input);
@@ -167,17 +156,16 @@ impl Publisher {
     }
 
     /// Counts the handshake, and answers it: with the same bytes that came, as they come.
-    fn shake_hands(&mut self, input: &mut &[u8]) -> Result<(), Fault> {
+    fn shake_hands(&mut self, input: &mut &[u8]) -> Result<(), &'static str> {
         if self.handshake == 0
             && let Some((version, rest)) = input.split_first()
         {
-            let spoken = match *version {
-                VERSION => Ok(()),
-                0x16 => Err("it speaks TLS; for rtmps, put a proxy with TLS in front"),
-                b'A'..=b'Z' => Err("it speaks HTTP; send that to the port of --listen"),
-                _ => Err("it does not speak RTMP"),
-            };
-            spoken.map_err(Fault)?;
+            match *version {
+                VERSION => {}
+                0x16 => return Err("it speaks TLS; for rtmps, put a proxy with TLS in front"),
+                b'A'..=b'Z' => return Err("it speaks HTTP; send that to the port of --listen"),
+                _ => return Err("it does not speak RTMP"),
+            }
             (self.handshake, *input) = (1, rest);
             self.answers.push(VERSION);
             // Time and version 0, and bytes that are the same for everybody: they prove nothing.
@@ -191,11 +179,11 @@ impl Publisher {
     }
 
     /// Decides where a message goes.
-    fn begin_message(&mut self, media: &mut Vec<u8>) -> Result<(), Fault> {
+    fn begin_message(&mut self, media: &mut Vec<u8>) -> Result<(), &'static str> {
         let stream = &mut self.chunks.current;
         stream.goes = match (stream.kind, stream.length) {
             (COMMAND | COMMAND_AMF3, 1..=COMMAND_BYTES_MAX) => Goes::Part,
-            (COMMAND | COMMAND_AMF3, 1..) => return Err(Fault("a command is longer than 8 KiB")),
+            (COMMAND | COMMAND_AMF3, 1..) => return Err("a command is longer than 8 KiB"),
             // Control messages.
             (1..=6, 1..=CONTROL_BYTES_MAX) => Goes::Part,
             (1..=6, _) | (_, 0) => Goes::Nowhere,
@@ -207,7 +195,7 @@ impl Publisher {
                 Goes::Out
             }
             (AUDIO | VIDEO | DATA | DATA_AMF3, _) => Goes::Part,
-            _ => return Err(Fault(NOT_OF_FLV)),
+            _ => return Err(NOT_OF_FLV),
         };
         Ok(())
     }
@@ -217,7 +205,7 @@ impl Publisher {
         &mut self,
         payload: &[u8],
         media: &mut Vec<u8>,
-    ) -> Result<Option<Event>, Fault> {
+    ) -> Result<Option<Event>, &'static str> {
         match self.chunks.current.goes {
             Goes::Nowhere => {}
             Goes::Out => media.extend_from_slice(payload),
@@ -237,20 +225,20 @@ impl Publisher {
     }
 
     /// Collects a piece of a message, within the bound. Publishers send one command after the other.
-    fn collect(&mut self, piece: &[u8]) -> Result<(), Fault> {
+    fn collect(&mut self, piece: &[u8]) -> Result<(), &'static str> {
         let bytes = self.chunks.sum(Vec::len) + self.waiting.len() + piece.len();
         if bytes > COLLECTED_BYTES_MAX {
-            return Err(Fault("more than 256 KiB of its messages are not whole"));
+            return Err("more than 256 KiB of its messages are not whole");
         }
         if bytes > COMMAND_BYTES_MAX as usize && !self.session.is_admitted {
-            return Err(Fault("more than 8 KiB of its commands are not whole"));
+            return Err("more than 8 KiB of its commands are not whole");
         }
         self.chunks.current.collect(piece);
         Ok(())
     }
 
     /// Takes a message that was collected.
-    fn take_message(&mut self, media: &mut Vec<u8>) -> Result<Option<Event>, Fault> {
+    fn take_message(&mut self, media: &mut Vec<u8>) -> Result<Option<Event>, &'static str> {
         let stream = &mut self.chunks.current;
         let (message, kind, time) = (std::mem::take(&mut stream.part), stream.kind, stream.time);
         let body = match kind {
@@ -261,7 +249,7 @@ impl Publisher {
             COMMAND | COMMAND_AMF3 => {
                 let event = self.session.take(body, &mut self.answers)?;
                 return match event {
-                    Some(Event::End) if self.is_passing => Err(Fault("it ends within a message")),
+                    Some(Event::End) if self.is_passing => Err("it ends within a message"),
                     event => Ok(event),
                 };
             }
@@ -283,17 +271,17 @@ impl Publisher {
         Ok(None)
     }
 
-    fn take_control(&mut self, kind: u8, message: &[u8]) -> Result<(), Fault> {
+    fn take_control(&mut self, kind: u8, message: &[u8]) -> Result<(), &'static str> {
         match (kind, message.get(..4).map(big_endian)) {
             (SET_CHUNK_SIZE, Some(..CHUNK_BYTES_MIN)) => {
-                return Err(Fault("its chunk size is less than 128 bytes"));
+                return Err("its chunk size is less than 128 bytes");
             }
             (SET_CHUNK_SIZE, Some(size)) => self.chunks.size = size,
             (ACKNOWLEDGEMENT_SIZE, Some(size)) => self.window = size.max(WINDOW_BYTES_MIN),
             (ABORT, Some(number)) => {
                 if let Some(stream) = self.chunks.stream(number) {
                     if stream.goes == Goes::Out && stream.left > 0 {
-                        return Err(Fault("it aborts a message of which a part has gone out"));
+                        return Err("it aborts a message of which a part has gone out");
                     }
                     (stream.left, stream.part) = (0, Vec::new());
                 }

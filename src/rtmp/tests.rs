@@ -9,7 +9,7 @@ struct Stage {
     media: Vec<u8>,
     answers: Vec<u8>,
     requests: Vec<Result<Vec<u8>, &'static str>>,
-    end: Option<Result<(), Fault>>,
+    end: Option<Result<(), &'static str>>,
 }
 
 impl Stage {
@@ -41,7 +41,9 @@ impl Stage {
         let mut input = &rest[..];
         while self.end.is_none() {
             let mut media = Vec::new();
-            match self.publisher.read(&mut input, &mut media) {
+            let found = self.publisher.read(&mut input, &mut media);
+            self.media.append(&mut media);
+            match found {
                 Ok(Event::More) => break,
                 Ok(Event::Media) => {}
                 Ok(Event::Publish(name)) => {
@@ -51,7 +53,6 @@ impl Stage {
                 Ok(Event::End) => self.end = Some(Ok(())),
                 Err(fault) => self.end = Some(Err(fault)),
             }
-            self.media.append(&mut media);
             let collected = self.publisher.chunks.sum(Vec::len);
             assert!(collected + self.publisher.waiting.len() <= COLLECTED_BYTES_MAX + 15);
         }
@@ -66,7 +67,7 @@ impl Stage {
 
     fn fault(&self) -> &'static str {
         match self.end {
-            Some(Err(Fault(reason))) => reason,
+            Some(Err(reason)) => reason,
             _ => "",
         }
     }

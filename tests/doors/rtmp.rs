@@ -1,6 +1,6 @@
 //! The door into RTMP.
 
-use tollgate::rtmp::{Event, Fault, Publisher};
+use tollgate::rtmp::{Event, Publisher};
 
 /// What a publisher has sent may collect at most this memory.
 const MEMORY_BYTES_MAX: usize = 576 * 1024;
@@ -8,7 +8,7 @@ const MEMORY_BYTES_MAX: usize = 576 * 1024;
 const LEFT_BYTES_MAX: usize = 18;
 
 /// The results: answers, media, the number of requests, and the end.
-type Outcome = (Vec<u8>, Vec<u8>, usize, Option<Result<(), Fault>>);
+type Outcome = (Vec<u8>, Vec<u8>, usize, Option<Result<(), &'static str>>);
 
 /// Reads pieces. Every request is admitted.
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
@@ -21,7 +21,13 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
         let mut rest = &input[..];
         while end.is_none() {
             let (before, mut more) = (rest.len(), Vec::new());
-            match publisher.read(&mut rest, &mut more) {
+            let found = publisher.read(&mut rest, &mut more);
+            // A message of a byte becomes a tag of 16, and others may have waited for it.
+            let waited = MEMORY_BYTES_MAX;
+            assert!(more.len() <= 16 * (before - rest.len() + 1) + 13 + waited);
+            assert!(publisher.memory_bytes() <= MEMORY_BYTES_MAX);
+            media.append(&mut more);
+            match found {
                 Ok(Event::More) => break,
                 Ok(Event::Media) => {}
                 Ok(Event::Publish(_)) => {
@@ -31,11 +37,6 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
                 Ok(Event::End) => end = Some(Ok(())),
                 Err(fault) => end = Some(Err(fault)),
             }
-            // A message of a byte becomes a tag of 16, and others may have waited for it.
-            let waited = MEMORY_BYTES_MAX;
-            assert!(more.len() <= 16 * (before - rest.len() + 1) + 13 + waited);
-            assert!(publisher.memory_bytes() <= MEMORY_BYTES_MAX);
-            media.append(&mut more);
         }
         answers.extend(publisher.take_answers(false));
         left = rest.to_vec();

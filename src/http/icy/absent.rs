@@ -4,59 +4,37 @@
 use std::num::NonZeroU32;
 
 use super::response::ResponseHead;
-use crate::clean_text::{StationText, Title};
+use crate::clean_text::{STATION_TEXTS, StationText, Title};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IcyFields {
     pub wants_titles: bool,
-    pub station: Station,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "handover", serde(default))]
-pub struct Station {
-    pub name: StationText,
+    pub station: [StationText; STATION_TEXTS],
 }
 
 #[derive(Clone, Copy)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub struct IcyPosition;
+pub enum IcyPosition {}
 
 impl IcyFields {
-    pub fn take(&mut self, _: &str, _: &[u8]) -> bool {
-        false
+    pub fn take(&mut self, _: &str, _: &[u8]) -> Option<()> {
+        None
     }
 }
 
-impl Station {
-    pub fn describe(&self, head: ResponseHead, _: bool) -> ResponseHead {
-        head
-    }
-
-    pub fn held_bytes(&self) -> usize {
-        0
-    }
+pub fn describe(_: &[StationText; STATION_TEXTS], head: ResponseHead, _: bool) -> ResponseHead {
+    head
 }
 
 impl IcyPosition {
-    pub fn begin(_: bool) -> IcyPosition {
-        IcyPosition
-    }
-
-    pub fn take_block(&mut self, _: (NonZeroU32, &Title), _: bool) -> Option<Vec<u8>> {
+    pub fn begin() -> Option<IcyPosition> {
         None
     }
 
-    pub fn content_bytes(self, media_bytes: usize, _: NonZeroU32) -> usize {
-        media_bytes
-    }
-
-    pub fn media(self, content_bytes: usize) -> (usize, usize) {
-        (content_bytes, 0)
-    }
-
-    pub fn sent(&mut self, content_bytes: usize) -> usize {
-        content_bytes
+    no_value! {
+        fn take_block(&mut self, _: (NonZeroU32, &Title), _: bool) -> Option<Vec<u8>>;
+        fn content_bytes(self, _: usize, _: NonZeroU32) -> usize;
+        fn media(self, _: usize) -> (usize, usize);
+        fn sent(&mut self, _: usize) -> usize;
     }
 }

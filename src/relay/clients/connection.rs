@@ -95,7 +95,7 @@ pub struct Connection {
     /// It came to the port for RTMP. A successor does not get it.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_rtmp: bool,
-    /// What it publishes by RTMP, framed so.
+    /// Reads its input as messages of RTMP.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) publisher: Option<Box<Publisher>>,
     /// Address of the proxy whose PROXY protocol header named the peer.
@@ -183,23 +183,17 @@ impl Connection {
 
     /// Begins behind a proxy's header.
     pub(super) fn begin(&mut self, ctx: &Context) {
-        let http_port = || {
-            ctx.settings()
-                .listeners
-                .first()
-                .map_or(80, SocketAddr::port)
-        };
-        let publisher = self.is_rtmp.then(|| Publisher::new(http_port()));
+        let http_port = ctx
+            .settings()
+            .listeners
+            .first()
+            .map_or(80, SocketAddr::port);
+        let publisher = self.is_rtmp.then(|| Publisher::new(http_port));
         self.publisher = publisher.flatten().map(Box::new);
         self.phase = match self.publisher {
             Some(_) => Phase::Opening,
             None => Phase::Head(HeadReader::default()),
         };
-    }
-
-    /// Returns whether its input is read as messages of RTMP.
-    pub(super) fn reads_rtmp(&self) -> bool {
-        self.publisher.is_some() && matches!(self.phase, Phase::Opening | Phase::Source(_))
     }
 
     /// Returns whether all output is written and no more will come.

@@ -176,7 +176,10 @@ pub(super) enum ClientEvent {
         reply: Reply,
     },
     /// A client by RTMP asks to publish a stream of this name; or why that is no name.
-    Rtmp(Result<Vec<u8>, &'static str>),
+    Rtmp {
+        name: Result<Vec<u8>, &'static str>,
+        caller: Caller,
+    },
     /// A call whose payload has arrived.
     Called { call: Call, reply: Reply },
     /// A source is complete. `is_sure`: its body said so; otherwise its connection ended.

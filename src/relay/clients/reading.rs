@@ -275,7 +275,7 @@ impl Clients {
         if connection.moves_on_by_sending() {
             connection.progress = ctx.now();
         }
-        if connection.reads_rtmp() {
+        if connection.publisher.is_some() {
             return self.read_rtmp(id, input, ctx);
         }
         let step = match &mut connection.phase {

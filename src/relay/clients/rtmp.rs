@@ -7,10 +7,9 @@ use super::source::Source;
 use super::{ClientEvent, Clients, Phase, Step};
 use crate::clean_text::Agent;
 use crate::http::{Framing, Refusal, Status};
-use crate::relay::admission::Caller;
 use crate::relay::context::Context;
 use crate::relay::{ConnectionId, Level, StreamId};
-use crate::rtmp::{Event, Fault};
+use crate::rtmp::Event;
 
 /// While this many bytes wait for its socket, a client gets no acknowledgements.
 const WAITING_BYTES_MAX: usize = 4 * 1024;
@@ -36,23 +35,26 @@ impl Clients {
         let longer = self.pieces.len().saturating_sub(before - input.len());
         self.reading.count(PIECE_COST + longer);
         match (found, &mut connection.phase) {
-            (Ok(Event::More), _) => Step::Stop,
-            (Ok(Event::Media), Phase::Source(source)) if !self.pieces.is_empty() => {
+            (Ok(Event::More | Event::Media), Phase::Source(source)) if !self.pieces.is_empty() => {
                 source.count(self.pieces.len());
                 Step::Media(source.stream, &self.pieces)
             }
+            (Ok(Event::More), _) => Step::Stop,
             (Ok(Event::End), Phase::Source(source)) => Step::Came(ClientEvent::Complete {
                 received: source.received(),
                 is_sure: true,
             }),
             (Ok(Event::Media | Event::End), _) => Step::On,
-            (Ok(Event::Publish(name)), _) => Step::Came(ClientEvent::Rtmp(name)),
-            (Err(Fault(reason)), Phase::Source(_)) => {
+            (Ok(Event::Publish(name)), _) => Step::Came(ClientEvent::Rtmp {
+                name,
+                caller: connection.caller(),
+            }),
+            (Err(reason), Phase::Source(_)) => {
                 let refusal = Refusal::new(Status::BadRequest, reason);
                 let lost = self.lose_source(id, &refusal, reason, ctx);
                 lost.map_or(Step::Stop, Step::Came)
             }
-            (Err(Fault(reason)), _) => {
+            (Err(reason), _) => {
                 // Scanners come to every port.
                 let is_other = !publisher.has_begun();
                 let source = connection.peer;
@@ -81,11 +83,6 @@ impl Clients {
                 self.queue(id);
             }
         }
-    }
-
-    /// Returns whose connection it is, for the gate.
-    pub fn caller(&self, id: ConnectionId) -> Option<Caller> {
-        Some(self.connections.get(id)?.caller())
     }
 
     /// Returns whether a connection came to the port for RTMP.

@@ -2,8 +2,9 @@
 //! clients make it.
 
 use super::admission::not_found;
-use super::api::Outcome;
-use crate::clean_text::Title;
+use super::api::{About, Outcome};
+use super::route::{RequestContext, Route};
+use super::viewers::Known;
 use crate::gate::SessionId;
 use crate::http::{Head, Refusal, Status};
 
@@ -13,18 +14,20 @@ pub(super) fn is_source(_: &Head) -> bool {
     false
 }
 
-pub(super) fn waits_for_leave(_: &Head) -> bool {
-    false
-}
-
 pub(super) fn session(_: &Head) -> Result<SessionId, Refusal> {
     Err(not_found())
 }
 
-pub(super) fn title_update(_: &Head) -> Result<(SessionId, Title), Refusal> {
-    Err(not_found())
+impl RequestContext<'_> {
+    pub(super) fn route_of_icecast(&self, _: &[&[u8]]) -> Option<Result<Route, Refusal>> {
+        None
+    }
 }
 
 pub(super) fn title_answer(_: bool) -> Outcome {
     Outcome::Json(Status::NotFound, Vec::new())
+}
+
+pub(super) fn list(_: &About, _: &Known<'_>) -> Result<Outcome, Refusal> {
+    Err(not_found())
 }

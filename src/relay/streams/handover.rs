@@ -290,18 +290,15 @@ impl Streams {
         Some(stream.buffer.seen(viewer, ctx.now())?.connection)
     }
 
+    /// Returns whether a stream's source publishes over RTMP.
+    pub fn is_by_rtmp(&self, id: StreamId) -> bool {
+        let stream = self.streams.get(id);
+        stream.is_some_and(|stream| stream.programme.source.is_by_rtmp)
+    }
+
     /// Where the media of each comes from.
     pub fn feeds(&self) -> impl Iterator<Item = (StreamId, StreamSource)> {
         self.streams.iter().map(|(id, stream)| (id, stream.source))
-    }
-
-    /// Returns the streams whose sources publish over RTMP.
-    pub fn sources_by_rtmp(&self) -> Vec<(StreamId, StreamSource)> {
-        let is_by_rtmp = |stream: &Stream| {
-            stream.programme.source.is_by_rtmp && stream.source.connection().is_some()
-        };
-        let by_rtmp = self.streams.iter().filter(|(_, it)| is_by_rtmp(it));
-        by_rtmp.map(|(id, stream)| (id, stream.source)).collect()
     }
 }
 

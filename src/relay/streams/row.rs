@@ -9,9 +9,8 @@ use super::history::Sample;
 use super::remux_target::GO_BYTES;
 use super::stream::FoundTracks;
 use super::{Cuts, Stream, StreamSource, Streams};
-use crate::clean_text::{Agent, Title};
+use crate::clean_text::{Agent, STATION_TEXTS, StationText, Title};
 use crate::gate::{Digest, SessionId};
-use crate::http::Station;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::metrics::OfStream;
@@ -49,7 +48,7 @@ pub struct Row<'a> {
     pub title: &'a Title,
     /// What the source says about its station. The API shows its name.
     #[serde(rename = "name", serialize_with = "serialize_name")]
-    pub station: &'a Station,
+    pub station: &'a [StationText; STATION_TEXTS],
     bitrate: u64,
     bytes_received: u64,
     bytes_sent: u64,
@@ -119,8 +118,11 @@ struct RowSource<'a> {
     too_fast: Option<u64>,
 }
 
-fn serialize_name<S: Serializer>(station: &&Station, serializer: S) -> Result<S::Ok, S::Error> {
-    station.name.serialize(serializer)
+fn serialize_name<S: Serializer>(
+    [name, ..]: &&[StationText; STATION_TEXTS],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    name.serialize(serializer)
 }
 
 impl Row<'_> {

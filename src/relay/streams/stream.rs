@@ -349,12 +349,6 @@ impl Streams {
         stream
     }
 
-    /// Returns whether a stream's source publishes over RTMP.
-    pub fn is_by_rtmp(&self, id: StreamId) -> bool {
-        let stream = self.streams.get(id);
-        stream.is_some_and(|stream| stream.programme.source.is_by_rtmp)
-    }
-
     /// Takes media from a stream's source. If it does not fit the stream, another stream begins:
     /// returns that, and its first bytes.
     #[must_use]

@@ -8,11 +8,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Streams;
-use crate::clean_text::{Agent, StationText, TITLES_BYTES_MAX, TITLES_MAX, Title, TitleChange};
+use crate::clean_text::{
+    Agent, STATION_TEXTS, StationText, TITLES_BYTES_MAX, TITLES_MAX, Title, TitleChange,
+};
 use crate::gate::SessionId;
 #[cfg(feature = "handover")]
 use crate::handover::are_spans;
-use crate::http::Station;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
@@ -38,7 +39,8 @@ pub(super) struct Programme {
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct SourceInfo {
-    pub station: Station,
+    /// What it says about its station; its name first.
+    pub station: [StationText; STATION_TEXTS],
     /// Which program it is.
     pub agent: Agent,
     /// Whether it, or the last source, publishes over RTMP.
@@ -86,7 +88,8 @@ impl Programme {
     pub fn held_bytes(&self) -> usize {
         let next = self.next.as_ref().map_or(0, Title::held_bytes);
         let titles = self.titles.capacity() * size_of::<TitleChange>() + text_bytes(&self.titles);
-        titles + next + self.source.station.held_bytes() + self.source.agent.held_bytes()
+        let station = self.source.station.iter().map(StationText::held_bytes);
+        titles + next + station.sum::<usize>() + self.source.agent.held_bytes()
     }
 
     /// Returns whether the programme that another process sent is within its bound.
@@ -145,7 +148,8 @@ impl Streams {
     /// Returns the title of what the session plays and the name of its station, if it runs.
     pub fn now_playing(&self, session: &SessionId) -> Option<(&Title, &StationText)> {
         let programme = &self.streams.get(*self.running.get(session)?)?.programme;
-        Some((programme.numbered_title().1, &programme.source.station.name))
+        let (_, title) = programme.numbered_title();
+        Some((title, &programme.source.station[0]))
     }
 }
 

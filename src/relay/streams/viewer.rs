@@ -36,8 +36,8 @@ pub struct Viewing {
     /// The response's head is not written yet: the media type is unknown.
     owes_head: bool,
     framing: Outgoing,
-    /// Position between two titles within the media.
-    icy: IcyPosition,
+    /// Position between two titles within the media. `None`: there are none.
+    icy: Option<IcyPosition>,
 }
 
 /// How the body of a viewer's response is framed.
@@ -82,7 +82,7 @@ impl Viewing {
             reply,
             owes_head: false,
             framing: Outgoing::Length,
-            icy: IcyPosition::begin(false),
+            icy: None,
         }
     }
 
@@ -97,7 +97,8 @@ impl Viewing {
             Outgoing::UntilClose | Outgoing::Length => bytes,
             Outgoing::Chunked(chunk) => chunk.sent(bytes),
         };
-        self.icy.sent(content_bytes)
+        let icy = self.icy.as_mut();
+        icy.map_or(content_bytes, |icy| icy.sent(content_bytes))
     }
 
     /// Lends content of the body, with the empty block of ICY among it. `places_kept` places of
@@ -109,7 +110,7 @@ impl Viewing {
         gather: &mut Gather<'a>,
         places_kept: usize,
     ) -> usize {
-        let (before, behind) = self.icy.media(content_bytes);
+        let (before, behind) = media(self.icy, content_bytes);
         let lent = buffer.lend(self.viewer, 0..before, gather, places_kept);
         let has_room = || gather.places_left() > places_kept;
         if lent < before || before == content_bytes || !has_room() || !gather.push(EMPTY_BLOCK) {
@@ -142,7 +143,9 @@ impl Viewing {
             return None;
         }
         self.owes_head = false;
-        self.icy = IcyPosition::begin(wants_titles && carries_titles(&stream.buffer));
+        if wants_titles && carries_titles(&stream.buffer) {
+            self.icy = IcyPosition::begin();
+        }
         let is_chunked = matches!(self.framing, Outgoing::Chunked(_));
         Some(viewer_head(media_type, is_chunked, stream, &self.reply))
     }
@@ -228,7 +231,7 @@ impl Streams {
                 true => Outgoing::Chunked(ChunkWriter::default()),
                 false => Outgoing::UntilClose,
             },
-            icy: IcyPosition::begin(false),
+            icy: None,
         }))
     }
 
@@ -266,14 +269,14 @@ impl Streams {
             Outgoing::Chunked(chunk) => chunk.content_left(),
             Outgoing::UntilClose | Outgoing::Length => 0,
         };
-        let (before, behind) = viewing.icy.media(owed);
+        let (before, behind) = media(viewing.icy, owed);
         let supply = stream.buffer.supply(viewing.viewer, before + behind);
         let title = stream.programme.numbered_title();
-        let mut block = None;
+        let (mut block, icy) = (None, viewing.icy.as_mut());
         let end = match (supply, &mut viewing.framing) {
             (Supply::Bytes(bytes), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
-                block = viewing.icy.take_block(title, true);
-                let content_bytes = viewing.icy.content_bytes(bytes.min(turn_bytes), title.0);
+                block = icy.and_then(|icy| icy.take_block(title, true));
+                let content_bytes = content_bytes(viewing.icy, bytes.min(turn_bytes), title.0);
                 if let Some(bytes) = NonZeroU32::new(content_bytes as u32) {
                     chunk.begin(bytes);
                     if is_media(viewing.icy, chunk)
@@ -286,7 +289,7 @@ impl Streams {
                 None
             }
             (Supply::Bytes(_), Outgoing::UntilClose) => {
-                block = viewing.icy.take_block(title, false);
+                block = icy.and_then(|icy| icy.take_block(title, false));
                 None
             }
             (Supply::Ended(end), Outgoing::Chunked(chunk)) if chunk.is_between_chunks() => {
@@ -316,7 +319,7 @@ impl Streams {
             Outgoing::Chunked(chunk) => chunk,
             Outgoing::UntilClose | Outgoing::Length => {
                 let (serial, _) = stream.programme.numbered_title();
-                let bytes_max = viewing.icy.content_bytes(TURN_BYTES_MAX, serial);
+                let bytes_max = content_bytes(viewing.icy, TURN_BYTES_MAX, serial);
                 viewing.lend(&stream.buffer, bytes_max, gather, 0);
                 return;
             }
@@ -444,10 +447,20 @@ impl Stream {
     }
 }
 
+/// Returns how many of the next `content_bytes` are media before an empty block, and behind it.
+fn media(icy: Option<IcyPosition>, content_bytes: usize) -> (usize, usize) {
+    icy.map_or((content_bytes, 0), |icy| icy.media(content_bytes))
+}
+
+/// Returns how much may go out at once, as [`IcyPosition::content_bytes`] does.
+fn content_bytes(icy: Option<IcyPosition>, media_bytes: usize, serial: NonZeroU32) -> usize {
+    icy.map_or(media_bytes, |icy| icy.content_bytes(media_bytes, serial))
+}
+
 /// Returns whether the rest of a chunk is media alone: it may be the same chunk as another viewer's.
-fn is_media(icy: IcyPosition, chunk: &ChunkWriter) -> bool {
+fn is_media(icy: Option<IcyPosition>, chunk: &ChunkWriter) -> bool {
     let bytes = chunk.content_left();
-    icy.media(bytes).0 == bytes
+    media(icy, bytes).0 == bytes
 }
 
 /// Returns whether players know titles within a stream's media.
@@ -475,7 +488,8 @@ fn viewer_head(media_type: &str, is_chunked: bool, stream: &Stream, reply: &Repl
         && carries_titles(&stream.buffer)
     {
         let station = &stream.programme.source.station;
-        head = station.describe(head.field("Vary", "Icy-MetaData"), wants_titles);
+        head = head.field("Vary", "Icy-MetaData");
+        head = http::describe(station, head, wants_titles);
     }
     if is_chunked {
         head.field("Transfer-Encoding", "chunked").finish()

@@ -35,7 +35,7 @@ fn viewing(framing: Outgoing, keep_alive: bool) -> Viewing {
         reply: reply(Version::Http11, keep_alive),
         owes_head: false,
         framing,
-        icy: IcyPosition::begin(false),
+        icy: None,
     }
 }
 

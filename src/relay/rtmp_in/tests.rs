@@ -1,0 +1,75 @@
+use crate::relay::stage::Stage;
+use crate::relay::{Action, ConnectionId, Outgoing, write_next};
+use crate::rtmp::sample::{asking, command, handshake, message};
+
+fn publisher(stage: &mut Stage) -> ConnectionId {
+    let peer = "192.0.2.7:4000".parse().expect("an address");
+    stage.relay.accepted_rtmp(peer, stage.now).expect("room")
+}
+
+/// It sends commands, and media in small windows, and reads nothing.
+#[test]
+fn a_publisher_that_reads_nothing_is_owed_little_and_ends() {
+    let mut stage = Stage::new(&["--rtmp=127.0.0.1:1935"]);
+    let id = publisher(&mut stage);
+    let window = message((2, 5, 0), &1_u32.to_be_bytes(), 128);
+    let mut send = |bytes: &[u8]| {
+        stage.relay.received(id, bytes, stage.now);
+        write_next(&mut stage.relay, stage.now, |_, _| Outgoing::Part(0));
+        stage.relay.output(id, stage.now).bytes()
+    };
+    send(&[handshake(), window, asking("demo")].concat());
+    let picture = message((6, 9, 0), &[7; 65_536], 128);
+    for _ in 0..200 {
+        let owed = send(&picture);
+        assert!(owed <= 4096 + 16, "{owed} bytes after acknowledgements");
+    }
+    for number in 4..200 {
+        let owed = send(&command("FCPublish", f64::from(number), Some("demo")));
+        assert!(
+            owed <= 4096 + 32 * 150,
+            "{owed} bytes after {number} commands"
+        );
+    }
+    while let Some(due) = stage.relay.next_deadline() {
+        stage.now = stage.now.max(due);
+        stage.relay.expire(stage.now);
+    }
+    let mut actions = std::iter::from_fn(|| stage.relay.next_action());
+    assert!(actions.any(|action| matches!(action, Action::Close(closed) if closed == id)));
+    assert_eq!(stage.relay.streams.running(), 0);
+}
+
+/// The times of a publisher go out as they are, modulo 2^32. The next publisher's continue 40 ms
+/// behind the last of them, also where they have jumped.
+#[test]
+fn times_that_jump_or_wrap_are_those_of_the_flv_and_the_next_source_follows_them() {
+    const AHEAD: u32 = 60_000_000;
+    for (case, times, next) in [
+        ("wrapped", [u32::MAX - 79, u32::MAX - 39, 0, 40], 80),
+        ("ahead", [0, 40, AHEAD, AHEAD + 40], AHEAD + 80),
+        ("back", [AHEAD, AHEAD + 40, 0, 40], 80),
+    ] {
+        let mut stage = Stage::new(&["--rtmp=127.0.0.1:1935", "--hold=60", "--wait=60"]);
+        let viewer = stage.viewer("demo");
+        let mut publish = |times: &[u32]| {
+            let id = publisher(&mut stage);
+            stage.send(id, &[handshake(), asking("demo")].concat());
+            // Key pictures of Sorenson's codec. The next is a delta from the time before it.
+            stage.send(id, &message((6, 9, times[0]), &[0x12; 50], 128));
+            for pair in times.windows(2) {
+                let delta = pair[1].wrapping_sub(pair[0]).to_be_bytes();
+                let head = [0x46, 0xff, 0xff, 0xff, 0, 0, 50, 9];
+                stage.send(id, &[&head[..], &delta, &[0x12; 50]].concat());
+            }
+            stage.lose(id);
+        };
+        publish(&times);
+        publish(&[7_000, 7_040]);
+        let (flv, _) = stage.media(viewer);
+        let tags = flv[13..].chunks(11 + 50 + 4);
+        let times_out = tags.map(|tag| u32::from_be_bytes([tag[7], tag[4], tag[5], tag[6]]));
+        let expected = [&times[..], &[next, next + 40]].concat();
+        assert_eq!(times_out.collect::<Vec<u32>>(), expected, "{case}");
+    }
+}
