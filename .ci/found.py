@@ -618,6 +618,8 @@ def main():
     for path in [argument for argument in sys.argv[1:] if not argument.startswith("--")]:
         names = [path] if os.path.isfile(path) else [os.path.join(path, name) for name in os.listdir(path)]
         files += sorted(name for name in names if not name.endswith(".txt"))
+    if not files:
+        sys.exit("no files: name folders or files of media")
     plain, address = start(program, "--wait=30")
     holding, held_address = start(program, "--wait=30", "--hold=30")
     making, made_address = start(program, "--wait=30", "--buffer=16M", "--buffers=1G", "--hls-segment=1")

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             let commit = commit.unwrap_or_default();
             println!("tollgate {version}{commit}, {}", config::compiled_in());
         }
-        Command::Check(config) => match config.token_file_fault() {
+        Command::Check(config) => match server::token_file_fault(&config) {
             None => println!("the options are good"),
             Some(fault) => {
                 eprintln!("tollgate: --token-file: {fault}");

@@ -830,6 +830,7 @@ fn nothing_that_is_told_is_believed() {
     let seed = std::env::var("HANDOVER_SEED").ok();
     let seed: usize = seed.map_or(0, |seed| seed.parse().expect("a number"));
     for told in [TOLD, MACHINES] {
+        assert!(door::is_taken_over(told), "as it was told");
         let lines: Vec<&[u8]> = told.split_inclusive(|byte| *byte == b'\n').collect();
         let places = places(&lines);
         assert!(places.len() > 100, "{} fields only", places.len());

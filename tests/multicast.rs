@@ -140,8 +140,8 @@ impl Network {
             "--listen=127.0.0.1:8000",
             "--source-idle-time=600",
         ];
-        let program = env!("CARGO_BIN_EXE_tollgate");
-        let server = self.program("server", program, &[&fixed[..], options].concat());
+        let program = support::server::program();
+        let server = self.program("server", &program, &[&fixed[..], options].concat());
         until("the server listens", || {
             let answer = self.ask("GET", "/healthz");
             answer.filter(|(status, _)| *status == 200)

@@ -339,11 +339,15 @@ fn another_user_takes_nothing_over() {
         fs::set_permissions(path, everybody()).expect("it is ours");
     }
     let mut stranger = support::server::command(&options);
-    let output = stranger.uid(65_534).output();
-    if lacks("root", output.is_ok()) {
+    let stranger = stranger.uid(65_534).spawn();
+    if lacks("root", stranger.is_ok()) {
         return;
     }
-    let output = output.expect("it runs");
+    let mut stranger = stranger.expect("it runs");
+    until("the stranger ends", || {
+        stranger.try_wait().expect("a child of this process")
+    });
+    let output = stranger.wait_with_output().expect("it has ended");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("run both as one user"), "{said}");
@@ -666,7 +670,7 @@ fn a_successor_that_is_killed_changes_nothing() {
             let mut strace = Command::new("strace")
                 .args(["-f", "-qq", "-o", "/dev/null", "-e"])
                 .arg(format!("inject={calls}:signal=KILL:when={when}"))
-                .arg(env!("CARGO_BIN_EXE_tollgate"))
+                .arg(support::server::program())
                 .args(&options)
                 .arg("--listen=127.0.0.1:0")
                 .stderr(Stdio::null())

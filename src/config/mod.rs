@@ -68,23 +68,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns why the token file cannot be at its path, if that is known before the start.
-    pub fn token_file_fault(&self) -> Option<String> {
-        let file = self.token_file.as_ref()?;
-        if file.is_dir() {
-            let shown = file.display();
-            return Some(format!(
-                "'{shown}' is a folder; give a file, such as {shown}/tokens"
-            ));
-        }
-        let folder = file.parent()?;
-        let is_missing = !folder.as_os_str().is_empty() && !folder.is_dir();
-        is_missing.then(|| {
-            let shown = folder.display();
-            format!("there is no folder {shown}; make it, or give another path")
-        })
-    }
-
     /// Returns the core's settings on a machine with file descriptors for `connections_room`
     /// clients. `random_key` must be secret.
     pub fn settings(

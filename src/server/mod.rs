@@ -64,7 +64,7 @@ use log::{AccessLog, Console};
 use names::LookUps;
 use own::Own;
 use signals::{SignalAction, Signals};
-pub use start::run;
+pub use start::{run, token_file_fault};
 use systemd::Manager;
 use tcp::{Listener, Reading, Sockets};
 use udp::Udp;

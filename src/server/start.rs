@@ -99,6 +99,23 @@ pub fn run(config: &Config) -> Result<(), String> {
         .map_err(|error| format!("the event loop failed: {error}"))
 }
 
+/// Returns why the token file cannot be at its path, if that is known before the start.
+pub fn token_file_fault(config: &Config) -> Option<String> {
+    let file = config.token_file.as_ref()?;
+    if file.is_dir() {
+        let shown = file.display();
+        return Some(format!(
+            "'{shown}' is a folder; give a file, such as {shown}/tokens"
+        ));
+    }
+    let folder = file.parent()?;
+    let is_missing = !folder.as_os_str().is_empty() && !folder.is_dir();
+    is_missing.then(|| {
+        let shown = folder.display();
+        format!("there is no folder {shown}; make it, or give another path")
+    })
+}
+
 fn settings(config: &Config, files_max: u64) -> Result<Settings, String> {
     let started = since_1970();
     let kept = FILES_KEPT + CONNECTIONS_BEYOND_MAX;

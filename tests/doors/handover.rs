@@ -16,6 +16,11 @@ const PIECE: [u8; 4096] = [0x47; 4096];
 /// Lines `media <stream> <from> <bytes>`, an empty line, and the state of a core. It is refused, or
 /// makes a core that keeps its invariants for any further input.
 pub fn records(data: &[u8]) {
+    is_taken_over(data);
+}
+
+/// The same. Returns whether it made a core.
+pub fn is_taken_over(data: &[u8]) -> bool {
     let mut config = Config::default();
     let subnet = "10.9.0.0/16".parse().expect("a subnet");
     config.core.token_servers = vec![subnet];
@@ -31,13 +36,15 @@ pub fn records(data: &[u8]) {
             break;
         };
         if tell_media(&mut successor, StreamId::from_u64(live), from, bytes).is_none() {
-            return;
+            return false;
         }
     }
     let heard = successor.hear(rest).and_then(|()| successor.take_over());
+    let is_taken_over = heard.is_ok();
     if let Ok((relay, now)) = heard {
         go_on(relay, now, sources_and_others(rest));
     }
+    is_taken_over
 }
 
 /// What the sources of [`told`](crate::door) go on with, each of which has sent half of a file.

@@ -325,10 +325,12 @@ fn a_silent_host_beyond_its_limit_keeps_nobody_out() {
         "--listen=[::1]:0",
     ];
     let server = Server::start(&options);
-    let strangers: Vec<Client> = (0..200)
+    let mut strangers: Vec<Client> = (0..200)
         .map(|_| Client::connect(server.listeners[1]))
         .collect();
-    // Those of before have been accepted when somebody who came later is answered.
+    // Those before it have their places, or none, when the last one is turned away.
+    let last = strangers.last_mut().expect("the last one").rest();
+    assert!(last.is_empty());
     let mut other = Client::connect(server.listeners[0]);
     let answer = other.request("GET", "/stream/demo", &[]);
     answer.assert_problem(404, &["does not run"]);

@@ -2,12 +2,16 @@
 //! which policy.
 
 use crate::support::client::request;
+use crate::support::needs::lacks_ipv6;
 use crate::support::response::Response;
 use crate::support::server::Server;
 use crate::support::streaming::Source;
 
 #[test]
 fn the_page_is_for_the_hosts_of_the_api() {
+    if lacks_ipv6() {
+        return;
+    }
     let server = Server::gated(&["--listen=127.0.0.1:0", "--listen=[::1]:0"]);
     for address in &server.listeners {
         assert_eq!(request(*address, "GET", "/", &[]).status(), 200);
@@ -145,6 +149,9 @@ fn the_page_for_watching_has_the_status_that_its_stream_has() {
 /// Nothing of the API is for other hosts than the token server's; this is.
 #[test]
 fn the_page_for_watching_is_for_who_may_watch_from_wherever() {
+    if lacks_ipv6() {
+        return;
+    }
     let server = Server::gated(&[
         "--forwarded-from=::1",
         "--listen=127.0.0.1:0",

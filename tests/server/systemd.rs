@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use crate::support::client::Client;
 use crate::support::process::signal;
+use crate::support::server::program;
 use crate::support::{PATIENCE, free_address, uninterrupted};
 
 /// A server that gets `sockets` as systemd passes them, and one to tell its state to.
@@ -33,7 +34,7 @@ impl Service {
             "exec 3<&0 4<&1 </dev/null >/dev/null; export LISTEN_PID={process} LISTEN_FDS=2; exec \"$0\" \"$@\""
         );
         let child = Command::new("sh")
-            .args(["-c", &script, env!("CARGO_BIN_EXE_tollgate")])
+            .args(["-c", &script, &program()])
             .args(options)
             .env("NOTIFY_SOCKET", &path)
             .stdin(Stdio::from(listener))

@@ -14,7 +14,7 @@ use super::until;
 
 /// The program that the tests start: `TESTS_PROGRAM`, such as the one that ships, or that which
 /// was built with them.
-fn program() -> String {
+pub fn program() -> String {
     let given = std::env::var("TESTS_PROGRAM").ok();
     given.unwrap_or_else(|| env!("CARGO_BIN_EXE_tollgate").to_owned())
 }

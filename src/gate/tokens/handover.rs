@@ -25,24 +25,29 @@ impl Tokens {
     pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let (session, kind): (SessionId, Kind) = line.read()?;
         let known = self.sessions.get(&session);
+        let tokens_max = self.limits.tokens_max;
+        let clients_max = self.limits.udp_clients_per_session_max;
+        must(self.len() < tokens_max, || {
+            format!("it has more tokens than --tokens={tokens_max} here; raise it")
+        })?;
         let is_fit = match &kind {
             Kind::Http(_) => known.is_none_or(|known| known.http.is_none()),
             Kind::Rtp(rtp) => {
-                let max = self.limits.udp_clients_per_session_max;
+                must(
+                    known.is_none_or(|known| known.rtp.len() < clients_max),
+                    || {
+                        format!(
+                            "a session has more than --udp-clients={clients_max} here; raise it"
+                        )
+                    },
+                )?;
                 rtp.addresses.len() <= ADDRESSES_MAX
-                    && known.is_none_or(|known| known.rtp.len() < max)
             }
         };
         let is_new = line.number <= COUNT_MAX && !self.in_order.contains_key(&line.number);
-        must(
-            is_fit && is_new && self.len() < self.limits.tokens_max,
-            || {
-                format!(
-                    "token {}: it is there already, or more than the {} that may be here",
-                    line.number, self.limits.tokens_max
-                )
-            },
-        )?;
+        must(is_fit && is_new, || {
+            format!("token {}: it is there already, or malformed", line.number)
+        })?;
         self.put(line.number, &session, kind);
         Ok(())
     }

@@ -231,7 +231,11 @@ impl Receiver<'_> {
                     let ([id], behind) = numbers(rest)?;
                     let id = ConnectionId::from_u64(id);
                     if id.index() >= self.places_max {
-                        return Err(io::Error::other("more clients than may be here"));
+                        return Err(io::Error::other(format!(
+                            "a client has place {}, and there are {} here; raise --connections",
+                            id.index(),
+                            self.places_max
+                        )));
                     }
                     let stream = TcpStream::from_std(net::TcpStream::from(descriptor));
                     predecessor.sockets.insert(id, stream, self.registry)?;
