@@ -171,7 +171,6 @@ impl<C: Copy> StreamBuffer<C> {
         };
         if viewer.is_bounded() {
             // The response has promised bytes that are overwritten.
-            self.shared_bytes -= viewer.shared_bytes();
             viewer.position = Position::Fallen { holds_rest: false };
             viewer.lead = Lead::default();
             return self.cut.push(viewer.connection);

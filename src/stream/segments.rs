@@ -51,7 +51,6 @@ impl<C: Copy> StreamBuffer<C> {
             bytes_sent: 0,
             skips: 0,
         });
-        self.shared_bytes += self.viewers.get(viewer).map_or(0, Viewer::shared_bytes);
         self.lag(viewer, from);
         self.lines.be_ready(viewer.index());
         viewer

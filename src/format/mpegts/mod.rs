@@ -133,14 +133,6 @@ impl MpegTs {
         Header(Parts::Several(self))
     }
 
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        self.aligner.held_bytes()
-            + self.tables.held_bytes()
-            + self.sets.held_bytes()
-            + self.told_sets.capacity()
-    }
-
     fn packet(
         &mut self,
         at: u64,

@@ -148,12 +148,6 @@ impl Sets {
         let sets = self.kept.iter().map(|set| START_CODE.len() + set.nal.len());
         sets.sum()
     }
-
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        let sets = self.kept.iter().map(|set| set.nal.capacity());
-        self.kept.capacity() * size_of::<Set>() + sets.sum::<usize>() + self.coming.capacity()
-    }
 }
 
 /// Writes continuity counters into `packets`, so that the last packet has the counter before

@@ -33,10 +33,6 @@ impl Station {
     pub fn describe(&self, head: ResponseHead, _: bool) -> ResponseHead {
         head
     }
-
-    pub fn held_bytes(&self) -> usize {
-        0
-    }
 }
 
 impl IcyPosition {

@@ -1,14 +1,9 @@
 //! The invariants of all streams, for tests and fuzzing.
 
 use super::remux_target::RemuxedStream;
-use super::rtp::RtpInput;
 use super::{Stream, StreamSource, Streams};
 use crate::relay::StreamId;
 use crate::relay::context::Context;
-
-/// Bytes of one stream's datagrams, at most, without its clients' addresses: packets that came
-/// early (0.65 MiB), packets on their way, and the data for corrections (0.25 MiB).
-const RTP_BYTES_MAX: usize = 1536 * 1024;
 
 impl Streams {
     /// Checks the invariants that hold between two inputs. Returns how many timers are armed.
@@ -96,12 +91,6 @@ impl Streams {
 
     fn check_live(&self, id: StreamId, stream: &Stream, ctx: &Context) {
         stream.buffer.check();
-        let of_input = stream.input.as_deref().map_or(0, RtpInput::held_bytes);
-        let of_clients = stream.rtp_out.udp_out.own_clients_bytes();
-        assert!(
-            of_input + stream.rtp_out.held_bytes() <= RTP_BYTES_MAX + of_clients,
-            "a stream's RTP holds too much"
-        );
         let its = Some(self.original_of(id));
         let may_rest =
             stream.source != StreamSource::Gone || self.draining.resting(&stream.session) == its;

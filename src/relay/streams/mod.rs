@@ -137,9 +137,10 @@ impl Streams {
         }
     }
 
-    /// Returns the memory of all streams, in bytes.
+    /// Returns the memory for the media of all streams, in bytes.
     pub fn held_bytes(&self) -> usize {
-        let each = self.streams.iter().map(|(_, stream)| stream.held_bytes());
+        let streams = self.streams.iter();
+        let each = streams.map(|(_, stream)| stream.buffer.held_bytes());
         self.pool.held_bytes() + each.sum::<usize>()
     }
 

@@ -299,7 +299,7 @@ impl Stream {
             cuts: self.cuts,
             remuxed: Vec::new(),
             rtp: self.rtp_fault(ctx),
-            held_bytes: self.held_bytes(),
+            held_bytes: self.buffer.held_bytes(),
         }
     }
 }
@@ -317,6 +317,6 @@ impl Row<'_> {
         let target = remuxed.remuxed.as_ref().map(|remuxed| remuxed.target);
         self.remuxed
             .extend(target.map(|target| target.format().name()));
-        self.held_bytes += remuxed.held_bytes();
+        self.held_bytes += remuxed.buffer.held_bytes();
     }
 }

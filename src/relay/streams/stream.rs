@@ -19,7 +19,6 @@ use crate::format::Format;
 use crate::format::splice::Incompatible;
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
-use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::relay::context::Context;
@@ -161,29 +160,6 @@ impl Stream {
             remuxed: Some(remuxed),
             ..Stream::new(self.session.clone(), from, buffer)
         }
-    }
-
-    /// Returns the bytes that its allocations take, its name's included.
-    pub(super) fn held_bytes(&self) -> usize {
-        let splicer = self.splicer.as_deref();
-        let splicer = splicer.map_or(0, |splicer| size_of::<Splicer>() + splicer.held_bytes());
-        let input = self.input.as_deref().map_or(0, RtpInput::held_bytes)
-            + self.bare.as_deref().map_or(0, BareInput::held_bytes);
-        self.session.held_bytes()
-            + self.buffer.held_bytes()
-            + splicer
-            + input
-            + self.rtp_out.held_bytes()
-            + string_bytes(self.via.as_ref())
-            + string_bytes(self.source_type.as_ref())
-            + self
-                .remux_targets
-                .iter()
-                .map(RemuxTarget::held_bytes)
-                .sum::<usize>()
-            + self.remuxed.as_ref().map_or(0, RemuxedStream::held_bytes)
-            + self.programme.held_bytes()
-            + self.history.held_bytes()
     }
 
     /// Returns whether it has a viewer, over one response or by playlist.
