@@ -65,7 +65,7 @@ pub struct Row<'a> {
     /// Containers into which the stream is remuxed.
     remuxed: Vec<&'static str>,
     rtp: Option<&'a str>,
-    /// Memory that the stream takes.
+    /// Memory that its buffer takes.
     held_bytes: usize,
 }
 
