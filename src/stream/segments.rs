@@ -44,7 +44,7 @@ impl<C: Copy> StreamBuffer<C> {
             connection,
             position: Position::At(from.max(self.buffer.oldest())),
             end: to,
-            lead: Lead::of_start(Some(lead), &[]),
+            lead: Lead::new(Some(lead), Vec::new()),
             lag_key: None,
             header_seen: 0,
             since: now,

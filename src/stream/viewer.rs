@@ -69,7 +69,8 @@ pub(super) struct Front {
 }
 
 impl Lead {
-    fn new(header: Option<Version>, own: Vec<u8>) -> Lead {
+    /// Creates a lead: the header if the viewer needs one, and bytes of its own.
+    pub fn new(header: Option<Version>, own: Vec<u8>) -> Lead {
         let front = Front {
             header: header.filter(|header| !header.is_empty()),
             own: own.into(),
@@ -77,16 +78,6 @@ impl Lead {
         };
         let is_empty = front.header.is_none() && front.own.is_empty();
         Lead((!is_empty).then(|| Box::new(front)))
-    }
-
-    /// Creates the lead of a viewer that begins: the header if it needs one, and the prelude.
-    pub fn of_start(header: Option<Version>, prelude: &[u8]) -> Lead {
-        Lead::new(header, prelude.to_vec())
-    }
-
-    /// Creates the lead of a viewer that fell out of the buffer: the rest of its unit.
-    pub fn of_rest(rest: Vec<u8>) -> Lead {
-        Lead::new(None, rest)
     }
 
     /// Returns the bytes that are still to be sent.

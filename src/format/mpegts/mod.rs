@@ -213,7 +213,7 @@ impl MpegTs {
     fn lacks_sets(&self) -> bool {
         match self.told_sets.is_empty() {
             true => !self.sets.are_brought(),
-            false => self.sets.have_changed(),
+            false => self.sets.has_changed,
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) struct Sets {
     /// Types that came since [`Sets::begin_picture`], one bit each.
     brought: u64,
     /// Whether the sets have changed since packets were made of them.
-    has_changed: bool,
+    pub has_changed: bool,
 }
 
 #[derive(Debug)]
@@ -104,11 +104,6 @@ impl Sets {
         self.kept
             .iter()
             .all(|set| self.brought & 1 << set.name.0 != 0)
-    }
-
-    /// Returns whether the sets have changed since packets were last made of them.
-    pub fn have_changed(&self) -> bool {
-        self.has_changed
     }
 
     /// Returns a PES packet with all sets, as packets that count from 0. Each packet has the bytes

@@ -2,8 +2,9 @@
 
 use super::remux_target::RemuxedStream;
 use super::{Stream, StreamSource, Streams};
-use crate::relay::StreamId;
+use crate::gate::SessionId;
 use crate::relay::context::Context;
+use crate::relay::{PullId, StreamId};
 
 impl Streams {
     /// Checks the invariants that hold between two inputs. Returns how many timers are armed.
@@ -53,6 +54,18 @@ impl Streams {
         armed.count()
     }
 
+    /// Returns whether the stream exists.
+    pub fn has(&self, id: StreamId) -> bool {
+        self.streams.get(id).is_some()
+    }
+
+    /// Returns whether this is the session's running stream, and this pull fetches it.
+    pub fn is_pulls(&self, session: &SessionId, id: StreamId, pull: PullId) -> bool {
+        let stream = self.streams.get(id);
+        let is_its = stream.is_some_and(|stream| stream.pull == Some(pull));
+        is_its && self.running.get(session) == Some(&id)
+    }
+
     fn check_remuxed(&self, ctx: &Context) {
         let count = self.all_remuxed().count();
         assert!(
@@ -99,7 +112,7 @@ impl Streams {
             "a stream has a rest for UDP clients, and another of its session came after it"
         );
         assert!(
-            stream.armed.is_armed() || self.deadline(stream, ctx).is_none(),
+            stream.armed.is_armed() || stream.deadline(ctx).is_none(),
             "nobody will look after a stream"
         );
     }

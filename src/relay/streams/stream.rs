@@ -218,6 +218,34 @@ impl Stream {
         is_wanted && may_be_transport && !has_ended && (self.bare.is_some() || !is_datagrams)
     }
 
+    /// Returns when it has something to do, if nothing arrives before.
+    pub(super) fn deadline(&self, ctx: &Context) -> Option<Instant> {
+        // While datagrams are on their way, nothing more is taken from the buffer: the stream goes
+        // on when they are out. The same holds while the format is unknown.
+        let ts_output = self.rtp_out.ts_output.as_ref();
+        let paced = ts_output
+            .filter(|_| self.rtp_out.is_empty() && !self.is_undecided())
+            .and_then(|ts_output| ts_output.deadline(ctx.now()));
+        let idle_time = ctx.settings().limits.source_idle_time;
+        let gone = match self.source {
+            StreamSource::Held { until } => Some(until),
+            StreamSource::Rtp(_) => self.heard().map(|heard| heard + idle_time),
+            StreamSource::Http(_) | StreamSource::Remuxed | StreamSource::Gone => None,
+        };
+        let all = [
+            paced,
+            self.input.as_ref().and_then(|input| input.deadline()),
+            gone,
+            self.rtp_out.rest_until,
+            self.attended_until,
+            self.cast_again_at,
+            self.rests_until(),
+            self.bundle.until(),
+            self.programme.deadline(),
+        ];
+        all.into_iter().flatten().min()
+    }
+
     /// Returns when the newest datagram of its source came, if datagrams are its source.
     pub(super) fn heard(&self) -> Option<Instant> {
         let of_rtp = self.input.as_ref().map(|input| input.heard);

@@ -774,7 +774,7 @@ fn a_stream_asks_for_a_timer_only_when_it_can_act() {
     let deadline = |stage: &Stage| {
         let streams = &stage.relay.streams;
         let (_, stream) = streams.streams.iter().next().expect("a stream");
-        streams.deadline(stream, &stage.relay.ctx)
+        stream.deadline(&stage.relay.ctx)
     };
     let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
     let source = stage.client(head);

@@ -158,7 +158,7 @@ impl MpegTs {
         if let Some(Some(leader)) = self.leader.map(|index| &self.streams[index])
             && self.tables.set(leader.pid, entries)
         {
-            self.clock.tables_changed();
+            self.clock.tables = None;
         }
         Ok(())
     }
@@ -394,7 +394,7 @@ impl MpegTs {
         if has_room {
             self.allowance -= bytes;
             self.tables.write(out);
-            self.clock.note_tables();
+            self.clock.tables = Some(self.clock.now);
         }
         has_room
     }

@@ -152,7 +152,7 @@ fn what_is_told_of_a_stream_has_its_bounds() {
         Finding::Join(Start::at(offset))
     }
     fn rest(bytes: usize) -> viewer::Lead {
-        viewer::Lead::of_rest(vec![1; bytes])
+        viewer::Lead::new(None, vec![1; bytes])
     }
     let cases: [(Told, bool); 46] = [
         (|_, _| {}, true),
