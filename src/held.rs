@@ -26,11 +26,6 @@ fn table_bytes<Entry>(capacity: usize) -> usize {
     places * (size_of::<Entry>() + 1) + 16
 }
 
-/// Returns the memory of a string that may be absent.
-pub fn string_bytes(string: Option<&String>) -> usize {
-    string.map_or(0, String::capacity)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

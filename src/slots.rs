@@ -110,13 +110,6 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Returns the memory of the slab in bytes: for the largest number of entries so far, without
-    /// memory that entries own.
-    pub fn held_bytes(&self) -> usize {
-        // An empty place holds an index, which sets the minimum size.
-        self.entries.capacity() * size_of::<Option<(u32, T)>>().max(2 * size_of::<usize>())
-    }
-
     /// Removes the entry, if it is there.
     pub fn remove(&mut self, id: Id<T>) -> Option<T> {
         self.get(id)?;
@@ -222,26 +215,5 @@ mod tests {
         hashes.dedup();
         assert_eq!(hashes.len(), numbers.len());
         assert_eq!(hash(&ids[1]), hash(&Id::from_u64(7)));
-    }
-
-    /// A place holds an entry with its generation, or an index, and a tag.
-    #[test]
-    fn memory_of_places_is_counted() {
-        fn of<T: Copy>(entry: T, place_bytes: usize) {
-            let mut slots = Slots::default();
-            assert!(slots.is_empty() && slots.held_bytes() == 0);
-            let ids = [(); 64].map(|()| slots.insert(entry));
-            assert!(!slots.is_empty());
-            assert_eq!(slots.held_bytes(), ids.len() * place_bytes);
-            slots.remove(ids[0]);
-            assert_eq!(slots.held_bytes(), ids.len() * place_bytes);
-            for id in ids {
-                slots.remove(id);
-            }
-            assert!(slots.is_empty() && slots.held_bytes() == 0);
-        }
-        let word = size_of::<usize>();
-        of(1_u8, 2 * word);
-        of([1_u64; 4], 48);
     }
 }

@@ -315,32 +315,6 @@ impl UdpOut {
         self.batches.push_back(batch);
     }
 
-    /// Returns the allocated memory in bytes.
-    pub fn held_bytes(&self) -> usize {
-        let batches = self.batches.iter().map(|batch| batch.bytes.capacity());
-        let corrections = self.corrections.iter().map(|(_, fec)| fec.held_bytes());
-        batches.sum::<usize>()
-            + corrections.sum::<usize>()
-            + self.batches.capacity() * size_of::<DatagramBatch>()
-            + self.to.capacity() * size_of::<SocketAddr>()
-            + self.places.capacity() * size_of::<usize>()
-            + self.corrections.capacity() * size_of::<(FecMatrix, Fec)>()
-            + self.own_clients_bytes()
-    }
-
-    /// Returns the memory of the counters, and of the list of clients unless the token table
-    /// shares it.
-    pub fn own_clients_bytes(&self) -> usize {
-        let figures = self.figures.capacity() * size_of::<ClientFigures>();
-        let is_own = Rc::strong_count(&self.clients) == 1;
-        figures
-            + if is_own {
-                size_of_val(&*self.clients)
-            } else {
-                0
-            }
-    }
-
     /// Removes all clients and batches.
     pub fn clear(&mut self) {
         *self = UdpOut {

@@ -57,11 +57,6 @@ fn a_byte_costs_a_scanner_little_and_it_holds_no_more_than_is_said() {
                     now <= HELD_BYTES_MAX,
                     "{name} by {piece}: {now} bytes are held"
                 );
-                let counted = scanner.held_bytes();
-                assert!(
-                    now <= counted,
-                    "{name} by {piece}: {now} are held, {counted} counted"
-                );
             }
             assert_cheap(name, piece, allocated() - before.0, source.len());
             drop(scanner);
@@ -269,23 +264,18 @@ impl Scene {
         }
     }
 
-    /// The accounting equals the allocated bytes, and is bounded.
+    /// The allocated bytes are bounded.
     fn check(&mut self, name: &str, piece: usize, now: usize) {
         self.stream.check();
-        let of_splicer = self.splicer.as_ref().map_or(0, Splicer::held_bytes);
-        let bound = LIMITS.held_bytes_max()
+        // Of the buffer, its list of blocks takes less than a sixteenth.
+        let bound = LIMITS.buffer_bytes / 16 * 17
+            + LIMITS.held_beside_buffer_max()
             + STALLED_MAX * VIEWER_BYTES
             + self
                 .splicer
                 .as_ref()
                 .map_or(0, |_| Splicer::held_bytes_max(UNIT_BYTES_MAX));
-        let counted = self.stream.held_bytes() + of_splicer + self.spliced.capacity();
         let bound = bound + self.spliced.capacity();
-        assert!(
-            now <= counted,
-            "{name} by {piece}, {:?}: {now} bytes are held, {counted} are counted",
-            self.audience
-        );
         assert!(
             now <= bound,
             "{name} by {piece}, {:?}: {now} bytes are held, {bound} are the most",

@@ -146,13 +146,6 @@ impl Flv {
         Header(Parts::Several(&self.tags))
     }
 
-    /// Returns the bytes of its allocations: at most twice the longest of each tag.
-    pub(super) fn held_bytes(&self) -> usize {
-        let tags = self.tags.kept.iter();
-        tags.map(|tag| tag.told.capacity() + tag.next.capacity())
-            .sum()
-    }
-
     fn tag(&mut self, kind: TagKind, time: u32, at: u64, findings: &mut Findings<'_>) {
         let first_time = *self.first_time.get_or_insert(time);
         self.has_video |= matches!(

@@ -252,10 +252,6 @@ impl Matroska {
         self.header.lend()
     }
 
-    pub(super) fn held_bytes(&self) -> usize {
-        self.header.held_bytes()
-    }
-
     fn publish_header(&mut self, findings: &mut Findings<'_>) {
         if self.header.has_begun() {
             self.header.tell();

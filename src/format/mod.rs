@@ -271,17 +271,6 @@ impl Container {
             Container::Sound(_) => Header::NONE,
         }
     }
-
-    fn held_bytes(&self) -> usize {
-        match self {
-            Container::MpegTs(scanner) => size_of::<MpegTs>() + scanner.held_bytes(),
-            Container::Matroska(walker) => size_of::<Matroska>() + walker.held_bytes(),
-            Container::Mp4(walker) => size_of::<Mp4>() + walker.held_bytes(),
-            Container::Flv(walker) => size_of::<Flv>() + walker.held_bytes(),
-            Container::Ogg(walker) => size_of::<Ogg>() + walker.held_bytes(),
-            Container::Sound(_) => size_of::<Walk>(),
-        }
-    }
 }
 
 impl Default for Scanner {
@@ -359,16 +348,6 @@ impl Scanner {
         }
     }
 
-    /// Returns the bytes of its allocations: at most [`HELD_BYTES_MAX`].
-    pub fn held_bytes(&self) -> usize {
-        self.window.held_bytes()
-            + match &self.state {
-                State::Undecided(beginning) => beginning.held_bytes(),
-                State::Known(container) => container.held_bytes(),
-                State::Unknown => 0,
-            }
-    }
-
     /// Returns whether the bytes so far may be the beginning of a container.
     pub fn may_be_magic(&self) -> bool {
         match &self.state {
@@ -423,10 +402,7 @@ impl Scanner {
             State::Known(container) => container.fits(offset),
             State::Unknown => true,
         };
-        state_fits
-            && self.offset == offset
-            && self.window.fits(offset, HEADER_BYTES_MAX)
-            && self.held_bytes() <= HELD_BYTES_MAX
+        state_fits && self.offset == offset && self.window.fits(offset, HEADER_BYTES_MAX)
     }
 }
 

@@ -111,10 +111,6 @@ impl Mp4 {
         self.header.lend()
     }
 
-    pub(super) fn held_bytes(&self) -> usize {
-        self.header.held_bytes()
-    }
-
     pub(super) fn needs_first_byte(&self) -> bool {
         self.is_absolute
     }

@@ -337,12 +337,6 @@ impl Ogg {
         self.header.lend()
     }
 
-    pub(super) fn held_bytes(&self) -> usize {
-        self.header.held_bytes()
-            + self.rewriter.as_ref().map_or(0, Rewriter::held_bytes)
-            + self.streams.capacity() * size_of::<Stream>()
-    }
-
     /// Searches on behind the first byte, since no page begins there. The scanner gives up headers
     /// with a hole.
     fn search_on(&mut self, bytes: &[u8]) -> Result<Step, Unsupported> {

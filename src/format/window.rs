@@ -158,12 +158,6 @@ impl Window {
         rest
     }
 
-    /// Returns the bytes of its one allocation: at most the bytes that must be seen at once, and
-    /// [`PASSED_BYTES`] or as much again for passed ones.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.held.capacity()
-    }
-
     /// Holds more bytes. The capacity grows as bytes come, and never past the announced length. If
     /// held bytes were passed, it leaves room for more of them. Otherwise each pass of one byte
     /// would allocate again.

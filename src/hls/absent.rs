@@ -81,7 +81,6 @@ impl Cutter {
         fn cuts_in_groups(&self) -> u64;
         fn longest_fragment(&self) -> u64;
         fn target(&self) -> Duration;
-        fn held_bytes(&self) -> usize;
         fn check(&self);
     }
 }

@@ -12,6 +12,7 @@
 //! Bounds: at most [`KEPT_MAX`] segments, each with a lead of at most [`LEAD_BYTES_MAX`]; at most
 //! [`MAPS_MAX`] maps of [`MAP_BYTES_MAX`]; a list of at most [`LISTED_MAX`] segments.
 
+mod check;
 mod held;
 mod listed;
 

@@ -228,11 +228,6 @@ impl Parts {
         self.whole = Vec::new();
         self.open = None;
     }
-
-    /// Returns the allocated bytes.
-    pub fn held_bytes(&self) -> usize {
-        self.whole.capacity() * size_of::<Part>() + self.early.capacity() * size_of::<u32>()
-    }
 }
 
 /// Returns the shortest part for a part target, in ticks.

@@ -19,6 +19,7 @@
 
 mod admission;
 mod api;
+mod check;
 mod clients;
 mod context;
 mod counts;
@@ -29,7 +30,6 @@ mod fetch;
 mod grants;
 #[cfg(feature = "handover")]
 pub mod handover;
-mod held;
 #[cfg_attr(not(feature = "icecast"), path = "icecast/absent.rs")]
 mod icecast;
 mod job;
@@ -80,7 +80,7 @@ use crate::slots::Id;
 use crate::stream::{End, Outcome};
 use crate::time::Instant;
 pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
-use clients::{Appetite, Clients, Connection, Known, Step};
+use clients::{Appetite, Clients, Connection, Step};
 use context::Context;
 use counts::Count;
 pub use counts::{Counts, Files, Process};
@@ -108,7 +108,7 @@ type PullId = Id<Pull>;
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
 
 /// Number of HLS addresses that are counted, where tokens limit the number of viewers.
-const SEATS_MAX: usize = 8192;
+pub const SEATS_MAX: usize = 8192;
 
 /// An order to the shell.
 #[derive(Debug, PartialEq, Eq)]
@@ -522,30 +522,5 @@ impl Relay {
             ("streams", self.streams.held_bytes()),
             ("tokens", self.grants.held_bytes()),
         ]
-    }
-
-    /// Checks what must hold between any two calls. Tests and simulations call it after every step.
-    pub fn check(&self) {
-        let known = Known {
-            has_stream: &|stream| self.streams.has(stream),
-            runs: &|session| self.streams.runs(session),
-            has_collecting: &|job_id| self.lists.has_collecting(job_id),
-        };
-        let of_clients = self.clients.check(&known, &self.ctx);
-        self.lists
-            .check(|id, job_id| self.clients.awaits(id, job_id));
-        let is_pulls = |session: &_, stream, pull| self.streams.is_pulls(session, stream, pull);
-        let armed = of_clients
-            + self.streams.check(&self.ctx)
-            + self.fetch.check(is_pulls)
-            + self.grants.check()
-            + self.rtp_in.check(|stream| self.streams.has(stream))
-            + self.ctx.check();
-        assert_eq!(armed, self.ctx.timers.len(), "a timer outlives its owner");
-        let settings = self.ctx.settings();
-        let most = [settings.streams_bytes_max(), settings.tokens_bytes_max()];
-        for (held, most) in self.held_bytes().iter().zip(most) {
-            assert!(held.1 <= most, "{held:?} is more than {most}");
-        }
     }
 }

@@ -55,7 +55,6 @@ impl Remuxer {
         fn carries_any(&self) -> bool;
         fn carries_nothing(&self) -> bool;
         fn left_out(&self) -> &[String];
-        fn held_bytes(&self) -> usize;
     }
 }
 

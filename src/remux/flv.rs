@@ -213,16 +213,6 @@ impl Flv {
             Content::Unknown(_) | Content::Nothing => Ok(()),
         }
     }
-
-    /// Returns the bytes of its allocations.
-    pub(super) fn held_bytes(&self) -> usize {
-        let parts = [&self.pictures, &self.sound].into_iter();
-        let of_part = parts.map(|part| match part {
-            TrackSlot::Track { packets, .. } => packets.held_bytes(),
-            TrackSlot::Unknown | TrackSlot::LeftOut => 0,
-        });
-        self.queue.held_bytes() + self.scratch.capacity() + of_part.sum::<usize>()
-    }
 }
 
 impl Content<'_> {

@@ -268,18 +268,6 @@ impl Matroska {
         });
         handler.check(result)
     }
-
-    /// Returns the bytes of its allocations.
-    pub(super) fn held_bytes(&self) -> usize {
-        let of_track = |track: &CarriedTrack| {
-            track.packets.held_bytes() + track.order.held_bytes() + track.front.capacity()
-        };
-        self.queue.held_bytes()
-            + self.tracks.capacity() * size_of::<CarriedTrack>()
-            + self.tracks.iter().map(of_track).sum::<usize>()
-            + self.scratch.whole.capacity()
-            + self.scratch.unit.capacity()
-    }
 }
 
 impl CarriedTrack {

@@ -131,17 +131,6 @@ impl Reader {
         }
     }
 
-    /// Returns the bytes of its allocations: at most [`Reader::held_bytes_max`].
-    pub fn held_bytes(&self) -> usize {
-        let of_container = match &self.container {
-            Container::Flv(reader) => size_of::<Flv>() + reader.held_bytes(),
-            Container::Matroska(reader) => size_of::<Matroska>() + reader.held_bytes(),
-            Container::Mp4(reader) => size_of::<Mp4>() + reader.held_bytes(),
-            Container::MpegTs(reader) => size_of::<MpegTs>() + reader.held_bytes(),
-        };
-        self.window.held_bytes() + of_container
-    }
-
     /// Returns the most bytes that a reader of such units holds: one unit as it comes, one as it is
     /// passed on, and one in between if parts are left out; tables, headers and setups.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {

@@ -340,22 +340,6 @@ impl Mp4 {
         handler.check(result)?;
         Ok(Step::Pass(bytes))
     }
-
-    /// Returns the bytes of its allocations.
-    pub(super) fn held_bytes(&self) -> usize {
-        let packets = self
-            .tracks
-            .iter()
-            .filter_map(|track| track.packets.as_ref());
-        self.queue.held_bytes()
-            + self.tracks.capacity() * size_of::<CarriedTrack>()
-            + packets
-                .map(|(_, packets)| packets.held_bytes())
-                .sum::<usize>()
-            + self.fragment.content.capacity()
-            + self.fragment.runs.capacity() * size_of::<Run>()
-            + self.scratch.capacity()
-    }
 }
 
 impl Round {

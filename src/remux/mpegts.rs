@@ -348,24 +348,6 @@ impl MpegTs {
             false => sink(ReaderEvent::Announced(announced)),
         }
     }
-
-    /// Returns the bytes of its allocations.
-    pub(super) fn held_bytes(&self) -> usize {
-        let programs = self.programs.iter().map(|(_, map)| map.held_bytes());
-        let streams = self.streams.iter().map(Stream::held_bytes);
-        let setups = self.setups_before.iter().map(|(_, it)| it.capacity());
-        self.aligner.held_bytes()
-            + self.association.held_bytes()
-            + self.programs.capacity() * size_of::<(u16, Assembler)>()
-            + programs.sum::<usize>()
-            + self.map.capacity()
-            + self.queue.held_bytes()
-            + self.streams.capacity() * size_of::<Stream>()
-            + streams.sum::<usize>()
-            + self.scratch.capacity()
-            + self.setups_before.capacity() * size_of::<(u64, Vec<u8>)>()
-            + setups.sum::<usize>()
-    }
 }
 
 fn leave_out(named: &MapEntry<'_>, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
@@ -441,14 +423,6 @@ impl Stream {
             Content::Pictures(pictures) => pictures.content_bytes(),
             Content::Sound(sound) => sound.content_bytes(),
         }
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.head.held_bytes()
-            + match &self.content {
-                Content::Pictures(it) => size_of::<PictureStream>() + it.held_bytes(),
-                Content::Sound(it) => size_of::<SoundStream>() + it.held_bytes(),
-            }
     }
 }
 

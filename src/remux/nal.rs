@@ -403,12 +403,6 @@ impl Pictures {
         }
         Some(record)
     }
-
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        let sets = self.sets.iter().map(|set| set.nal.capacity());
-        self.sets.capacity() * size_of::<Set>() + sets.sum::<usize>()
-    }
 }
 
 /// Removes the next NAL unit from `rest`, behind its length.

@@ -201,9 +201,4 @@ impl Packets {
         }
         Ok(())
     }
-
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        self.pictures.as_ref().map_or(0, Pictures::held_bytes)
-    }
 }

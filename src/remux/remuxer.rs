@@ -170,11 +170,6 @@ impl Remuxer {
         &self.pipeline.left_out
     }
 
-    /// Returns the bytes of its allocations: at most [`Remuxer::held_bytes_max`].
-    pub fn held_bytes(&self) -> usize {
-        self.reader.held_bytes() + self.pipeline.held_bytes()
-    }
-
     /// Returns the most bytes that a remuxer holds: its reader, two units, the units that wait for
     /// other tracks, and the units of a fragment.
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
@@ -310,22 +305,6 @@ impl Pipeline {
         if self.left_out.len() < LEFT_OUT_MAX && !self.left_out.contains(&line) {
             self.left_out.push(line);
         }
-    }
-
-    fn held_bytes(&self) -> usize {
-        let setups = self
-            .tracks
-            .iter()
-            .map(|track| track.setup.as_ref().map_or(0, |s| s.len()));
-        let lines = self.left_out.iter().map(String::capacity);
-        setups.chain(lines).sum::<usize>()
-            + self.tracks.capacity() * size_of::<Track>()
-            + self.left_out.capacity() * size_of::<String>()
-            + self.numbers_left_out.capacity() * size_of::<u64>()
-            + self.starts.capacity() * size_of::<Start>()
-            + self.interleave.held_bytes()
-            + self.timeline.held_bytes()
-            + self.writer.held_bytes()
     }
 }
 

@@ -220,15 +220,6 @@ impl SampleQueue {
     pub fn shift(&self) -> i64 {
         self.shift
     }
-
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        let tracks = self.tracks.iter().chain(&self.last_tracks);
-        let setups = tracks.map(|track| track.setup.as_ref());
-        (self.tracks.capacity() + self.last_tracks.capacity()) * size_of::<Track>()
-            + self.clocks.capacity() * size_of::<TrackClock>()
-            + setups.flatten().map(|setup| setup.len()).sum::<usize>()
-    }
 }
 
 #[cfg(test)]

@@ -333,11 +333,6 @@ impl Pacing {
     pub fn is_over(&self) -> bool {
         self.has_ended && self.marks.is_empty()
     }
-
-    /// Returns the allocated memory in bytes.
-    pub fn held_bytes(&self) -> usize {
-        self.marks.capacity() * size_of::<Mark>() + self.aligner.held_bytes()
-    }
 }
 
 /// Between two references, bytes are due evenly.

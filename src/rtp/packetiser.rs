@@ -104,11 +104,6 @@ impl Packetiser {
         }
     }
 
-    /// Returns the allocated memory in bytes.
-    pub fn held_bytes(&self) -> usize {
-        self.waiting.capacity() + self.aligner.held_bytes()
-    }
-
     /// Returns whether packets wait for a full datagram.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -171,22 +166,6 @@ mod tests {
         for piece in 1..500 {
             assert_eq!(make(piece), whole, "in pieces of {piece}");
         }
-    }
-
-    /// A datagram without its last packet waits, and half a packet.
-    #[test]
-    fn memory_of_waiting_packets_is_counted() {
-        let mut packetiser = Packetiser::new(9, 1);
-        let mut batch = Batch::default();
-        let media = [[SYNC_BYTE; PACKET_BYTES]; 7].concat();
-        packetiser.push(&media[..6 * PACKET_BYTES + 100], 5, &mut batch);
-        assert!(packetiser.has_waiting() && batch.bytes.is_empty());
-        // The capacity for a datagram stays.
-        let held_bytes = packetiser.held_bytes();
-        assert!((PAYLOAD_BYTES + 100..4096).contains(&held_bytes));
-        packetiser.push(&media[6 * PACKET_BYTES + 100..], 5, &mut batch);
-        assert!(!packetiser.has_waiting());
-        assert_eq!(batch.bytes.len(), DATAGRAM_BYTES);
     }
 
     /// States at the limits are valid, and states beyond them are not.

@@ -147,11 +147,6 @@ impl Buffer {
         blocks.sum::<usize>() + self.blocks.capacity() * size_of::<Block>()
     }
 
-    /// Returns the allocated bytes of a full buffer.
-    pub fn held_bytes_max(&self) -> usize {
-        self.bytes_max() + 2 * (self.blocks_max + 4) * size_of::<Block>()
-    }
-
     /// Returns the number of bytes in a full buffer.
     pub fn bytes_max(&self) -> usize {
         self.blocks_max * self.block_bytes

@@ -85,7 +85,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
         let header = || self.versions.current(self.scanner.header(), start.counter);
         let header = needs_header.then(header);
-        Lead::of_start(header, start.prelude.as_slice())
+        Lead::new(header, start.prelude.as_slice().to_vec())
     }
 
     /// Replaces the header. Disconnects viewers that are in the middle of a version that was replaced
@@ -171,7 +171,6 @@ impl<C: Copy> StreamBuffer<C> {
         };
         if viewer.is_bounded() {
             // The response has promised bytes that are overwritten.
-            self.shared_bytes -= viewer.shared_bytes();
             viewer.position = Position::Fallen { holds_rest: false };
             viewer.lead = Lead::default();
             return self.cut.push(viewer.connection);
@@ -206,7 +205,7 @@ impl<C: Copy> StreamBuffer<C> {
                     viewer.header_seen = self.points.header_serial;
                 }
                 viewer.position = Position::Fallen { holds_rest: true };
-                viewer.lead = Lead::of_rest(rest);
+                viewer.lead = Lead::new(None, rest);
             }
             Some(_) | None => self.cut.push(viewer.connection),
         }

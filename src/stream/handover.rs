@@ -147,10 +147,7 @@ impl<C: Copy> StreamBuffer<C> {
         let next = viewers.iter().map(|(id, _)| id.generation()).max();
         let next = next.map_or(0, |last| last.wrapping_add(1));
         self.viewers = Slots::of(viewers, next, places_max)?;
-        self.seat_viewers()?;
-        must(self.media_bytes() <= self.limits.held_bytes_max(), || {
-            format!("it holds {} bytes of media", self.media_bytes())
-        })
+        self.seat_viewers()
     }
 
     /// Returns the bytes that its buffer may take even if the pool is empty.
@@ -167,7 +164,7 @@ impl<C: Copy> StreamBuffer<C> {
     fn seat_viewers(&mut self) -> Result<(), HandoverError> {
         let (oldest, newest) = (self.buffer.oldest(), self.buffer.newest());
         (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
-        (self.rest_bytes, self.shared_bytes) = (0, 0);
+        self.rest_bytes = 0;
         let current = self.scanner.header().to_vec();
         let ids: Vec<ViewerId<C>> = self.viewers.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -187,7 +184,6 @@ impl<C: Copy> StreamBuffer<C> {
                 // Also of one that waited, for which newer bytes were kept back.
                 self.pace_floor = self.pace_floor.min(cursor);
             }
-            self.shared_bytes += viewer.shared_bytes();
             if viewer.position == (Position::Fallen { holds_rest: true }) {
                 self.rest_bytes += viewer.lead.held_bytes();
             }

@@ -45,11 +45,6 @@ impl Lines {
         }
     }
 
-    /// Returns the allocated bytes: two bits for each viewer of the largest crowd so far.
-    pub fn held_bytes(&self) -> usize {
-        (self.waiting.capacity() + self.ready.capacity()) * size_of::<u64>()
-    }
-
     /// Makes all waiting viewers ready.
     pub fn wake_all(&mut self) {
         for (ready, waiting) in self.ready.iter_mut().zip(&mut self.waiting) {

@@ -42,7 +42,7 @@ pub use points::Told;
 pub use seen::Seen;
 pub use viewer::Viewer;
 
-use crate::format::{self, Format, Header, Prelude, Scanner, Start};
+use crate::format::{self, Format, Header, Scanner, Start};
 use crate::gather::Gather;
 use crate::hls::Cutter;
 use crate::slots::{Id, Slots};
@@ -52,7 +52,7 @@ use lines::Lines;
 use points::{Back, Points};
 use rate::Rate;
 use versions::Versions;
-use viewer::{Lead, Position};
+use viewer::Position;
 
 /// The bounds of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,12 +67,6 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns the most bytes that one stream allocates for its media: the buffer, and
-    /// [`Limits::held_beside_buffer_max`].
-    pub fn held_bytes_max(&self) -> usize {
-        Buffer::new(self.buffer_bytes).held_bytes_max() + self.held_beside_buffer_max()
-    }
-
     /// Returns the most bytes that one stream allocates beside its buffer: rests of units for
     /// viewers that fell out of the buffer (at most the buffer's size), join points and unit
     /// boundaries (at most a thirtieth of the buffer), header versions, segments, and the scanner.
@@ -166,9 +160,6 @@ pub struct StreamBuffer<C> {
     /// Bytes in viewers' copies of unit rests that are no longer in the buffer.
     #[cfg_attr(feature = "handover", serde(skip))]
     rest_bytes: usize,
-    /// Bytes of segment prefixes that viewers have not been sent completely.
-    #[cfg_attr(feature = "handover", serde(skip))]
-    shared_bytes: usize,
     /// Viewers to disconnect, because the rest of their unit could not be kept.
     #[cfg_attr(feature = "handover", serde(skip))]
     cut: Vec<C>,
@@ -203,7 +194,6 @@ impl<C: Copy> StreamBuffer<C> {
             pace_floor: 0,
             unseen_from: None,
             rest_bytes: 0,
-            shared_bytes: 0,
             cut: Vec::new(),
             newest_piece: 0,
             seam: 0,
@@ -375,35 +365,10 @@ impl<C: Copy> StreamBuffer<C> {
         (self.buffer.newest() - self.buffer.oldest()) as usize
     }
 
-    /// Returns the allocated bytes: at most [`Limits::held_bytes_max`], and the viewers' cursors.
+    /// Returns the bytes that are allocated for media: the buffer, and rests of units for viewers
+    /// that fell out of it.
     pub fn held_bytes(&self) -> usize {
-        self.media_bytes() + self.places_bytes()
-    }
-
-    /// Returns the bytes that are allocated because of media.
-    fn media_bytes(&self) -> usize {
-        self.buffer.held_bytes()
-            + self.rest_bytes
-            + self.points.held_bytes()
-            + self.versions.held_bytes()
-            + self.scanner.held_bytes()
-            + self
-                .cutter
-                .as_ref()
-                .map_or(0, |cutter| size_of::<Cutter>() + cutter.held_bytes())
-    }
-
-    /// Returns the bytes that are allocated for viewers: a slot for the most viewers that were ever
-    /// connected at once, a prelude for each connected viewer, and the index. A node of the index
-    /// holds at least 5 entries, and has room for 11 entries and 12 links.
-    fn places_bytes(&self) -> usize {
-        let nodes = self.lagging.len() / 5 + 1;
-        self.viewers.held_bytes()
-            + self.viewers.len() * (Lead::PLACE_BYTES + Prelude::BYTES_MAX)
-            + self.shared_bytes
-            + self.lines.held_bytes()
-            + nodes * 12 * (size_of::<(u64, ViewerId<C>)>() + size_of::<usize>())
-            + self.cut.capacity() * size_of::<C>()
+        self.buffer.held_bytes() + self.rest_bytes
     }
 
     /// Reserves a whole buffer in the pool before the first byte comes. Returns whether the pool had
@@ -561,11 +526,10 @@ impl<C: Copy> StreamBuffer<C> {
     pub fn leave(&mut self, id: ViewerId<C>) {
         self.lines.leave(id.index());
         self.stop_lagging(id);
-        if let Some(viewer) = self.viewers.remove(id) {
-            self.shared_bytes -= viewer.shared_bytes();
-            if viewer.position == (Position::Fallen { holds_rest: true }) {
-                self.rest_bytes -= viewer.lead.held_bytes();
-            }
+        if let Some(viewer) = self.viewers.remove(id)
+            && viewer.position == (Position::Fallen { holds_rest: true })
+        {
+            self.rest_bytes -= viewer.lead.held_bytes();
         }
     }
 
@@ -660,10 +624,9 @@ impl<C: Copy> StreamBuffer<C> {
             return;
         };
         self.figures.bytes_sent += bytes as u64;
-        let (held_bytes, shared_bytes) = (viewer.lead.held_bytes(), viewer.shared_bytes());
+        let held_bytes = viewer.lead.held_bytes();
         viewer.bytes_sent += bytes as u64;
         let of_lead = viewer.lead.advance(bytes);
-        self.shared_bytes -= shared_bytes - viewer.shared_bytes();
         match &mut viewer.position {
             Position::At(cursor) => *cursor += (bytes - of_lead) as u64,
             Position::Fallen { holds_rest: true } => {

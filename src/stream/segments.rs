@@ -44,14 +44,13 @@ impl<C: Copy> StreamBuffer<C> {
             connection,
             position: Position::At(from.max(self.buffer.oldest())),
             end: to,
-            lead: Lead::of_start(Some(lead), &[]),
+            lead: Lead::new(Some(lead), Vec::new()),
             lag_key: None,
             header_seen: 0,
             since: now,
             bytes_sent: 0,
             skips: 0,
         });
-        self.shared_bytes += self.viewers.get(viewer).map_or(0, Viewer::shared_bytes);
         self.lag(viewer, from);
         self.lines.be_ready(viewer.index());
         viewer

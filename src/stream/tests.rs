@@ -122,7 +122,7 @@ fn a_viewer_that_waited_for_the_format_loses_nothing_before_its_first_write() {
 
 #[test]
 fn only_the_unsent_part_of_a_rest_is_kept() {
-    let mut lead = viewer::Lead::of_rest(media(100_000));
+    let mut lead = viewer::Lead::new(None, media(100_000));
     assert_eq!(lead.advance(99_000), 99_000);
     assert_eq!(lead.parts()[0], &media(100_000)[99_000..]);
     assert!(lead.held_bytes() <= 2 * 1_000, "{}", lead.held_bytes());

@@ -55,16 +55,6 @@ impl Versions {
         None
     }
 
-    /// Returns the bytes that all versions take: at most [`Versions::HELD_BYTES_MAX`].
-    pub fn held_bytes(&self) -> usize {
-        let known = self.replaced.iter().chain([&self.current]);
-        let bytes = known.map(|version| {
-            // The two counters and the list's head are allocated until the last `Weak` is dropped.
-            version.upgrade().map_or(0, |version| version.capacity()) + 5 * size_of::<usize>()
-        });
-        bytes.sum::<usize>() + self.replaced.capacity() * size_of::<Weak<Vec<u8>>>()
-    }
-
     /// The current version, the replaced versions, and their list.
     pub const HELD_BYTES_MAX: usize = (1 + REPLACED_MAX) * (HEADER_BYTES_MAX + 64) + 64;
 }

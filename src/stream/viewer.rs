@@ -47,15 +47,6 @@ impl<C> Viewer<C> {
     pub(super) fn is_bounded(&self) -> bool {
         self.end != Viewer::<C>::ENDLESS
     }
-
-    /// Returns the bytes of a segment's prefix. Viewers in the middle of the prefix keep it alive after
-    /// the segment is gone. It is counted for each viewer, although they share it.
-    pub(super) fn shared_bytes(&self) -> usize {
-        match self.is_bounded() {
-            true => self.lead.shared_bytes(),
-            false => 0,
-        }
-    }
 }
 
 /// Bytes that a viewer is sent first: a header that viewers share, then bytes of its own.
@@ -78,10 +69,8 @@ pub(super) struct Front {
 }
 
 impl Lead {
-    /// Bytes that a lead takes besides its own bytes.
-    pub const PLACE_BYTES: usize = size_of::<Front>();
-
-    fn new(header: Option<Version>, own: Vec<u8>) -> Lead {
+    /// Creates a lead: the header if the viewer needs one, and bytes of its own.
+    pub fn new(header: Option<Version>, own: Vec<u8>) -> Lead {
         let front = Front {
             header: header.filter(|header| !header.is_empty()),
             own: own.into(),
@@ -89,16 +78,6 @@ impl Lead {
         };
         let is_empty = front.header.is_none() && front.own.is_empty();
         Lead((!is_empty).then(|| Box::new(front)))
-    }
-
-    /// Creates the lead of a viewer that begins: the header if it needs one, and the prelude.
-    pub fn of_start(header: Option<Version>, prelude: &[u8]) -> Lead {
-        Lead::new(header, prelude.to_vec())
-    }
-
-    /// Creates the lead of a viewer that fell out of the buffer: the rest of its unit.
-    pub fn of_rest(rest: Vec<u8>) -> Lead {
-        Lead::new(None, rest)
     }
 
     /// Returns the bytes that are still to be sent.
@@ -125,14 +104,6 @@ impl Lead {
     /// Returns the allocated bytes of `own`.
     pub fn held_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |front| front.own.capacity())
-    }
-
-    /// Returns the allocated bytes of the shared header.
-    fn shared_bytes(&self) -> usize {
-        let header = self.0.as_ref().and_then(|front| front.header.as_ref());
-        header.map_or(0, |header| {
-            header.capacity() + size_of::<Vec<u8>>() + 2 * size_of::<usize>()
-        })
     }
 
     /// Records that `bytes` were sent. Returns how many of them belonged to the lead.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::hall::Hall;
 use super::media::flv_tag;
+use super::meter;
 
 const OPERATOR: [u8; 4] = [10, 9, 0, 1];
 /// Tables keep their places, and a few blocks wait for the next stream.
@@ -107,6 +108,7 @@ fn abort_with_a_block_ends_the_stream() {
 /// The same on and on, with one token that names several addresses.
 #[test]
 fn streams_beyond_their_limit() {
+    let before = meter::held();
     let mut hall = Hall::new(&[
         "--token-server=10.9.0.0/16",
         "--hold=60",
@@ -155,7 +157,7 @@ fn streams_beyond_their_limit() {
         }
         hall.turn(Duration::from_millis(100));
     }
-    let held = hall.relay.held_bytes()[0].1;
+    let held = meter::held() - before;
     let stated = (4 << 20) + 2 * ((1 << 20) + (2560 << 10) + (1 << 20) + (1280 << 10));
     hall.connect(
         OPERATOR,
@@ -175,7 +177,8 @@ fn streams_beyond_their_limit() {
     }
     let left = hall.relay.held_bytes()[0].1;
     assert!(left <= TABLES_BYTES, "{left} bytes are left");
-    assert!(held <= stated, "{held} bytes, stated {stated}");
+    // Beside streams, a core of some clients holds less than a megabyte.
+    assert!(held <= stated + (1 << 20), "{held} bytes, stated {stated}");
     hall.relay.check();
 }
 

@@ -16,6 +16,7 @@ pub fn assert_bounded(hall: &Hall, before: usize, what: &str) {
     let held = meter::held() - before;
     assert!(held <= hall.held_bytes_max, "{what}: {held}");
     let rows = hall.relay.held_bytes();
+    assert!(rows[1].1 <= hall.tokens_bytes_max, "{what}: {rows:?}");
     let counted: usize = rows.iter().map(|(_, bytes)| bytes).sum();
     assert!(
         counted <= 2 * held + (64 << 10),

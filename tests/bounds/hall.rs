@@ -13,6 +13,7 @@ use tollgate::relay::{
 use tollgate::time::Instant;
 
 use super::meter::{self, counted};
+use super::sum;
 
 /// What the shell does in a turn.
 const WRITES_PER_TURN_MAX: usize = 256;
@@ -34,6 +35,8 @@ pub struct Hall {
     pub relay: Relay,
     /// The sum of `docs/security.md`.
     pub held_bytes_max: usize,
+    /// The most that the token table may take of it.
+    pub tokens_bytes_max: usize,
     pub now: Instant,
     clients: BTreeMap<ConnectionId, Client>,
     pub jobs: Vec<(JobId, Job)>,
@@ -52,7 +55,8 @@ impl Hall {
         };
         let settings = config.settings(1_000, 0, 7);
         Hall {
-            held_bytes_max: settings.held_bytes_max(),
+            held_bytes_max: sum::held_bytes_max(&settings),
+            tokens_bytes_max: sum::tokens_bytes_max(&settings.limits),
             relay: counted(|| Relay::new(settings)),
             now: Instant::START,
             clients: BTreeMap::new(),

@@ -21,3 +21,4 @@ mod rtmp;
 mod shadows;
 mod sources;
 mod streams;
+mod sum;

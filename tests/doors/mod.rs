@@ -15,6 +15,18 @@ mod rtmp;
 mod rtp;
 mod splice;
 
+#[path = "../bounds/counting.rs"]
+#[allow(dead_code, reason = "only the peak is looked at")]
+mod counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
+/// What a door holds at most: the limits of what it drives,
+const HELD_BYTES_MAX: usize = 8 << 20;
+/// and for each byte of its input what it keeps of the results.
+const HELD_PER_BYTE: usize = 512;
+
 /// A door: it panics where something that must hold does not.
 pub type Door = fn(&[u8]);
 
@@ -54,11 +66,11 @@ pub const ALL: &[(&str, Door)] = &[
 ];
 
 /// Goes through the door of a fuzz target.
-#[allow(
-    dead_code,
-    reason = "fuzz targets use it, the replay of the corpora does not"
-)]
 pub fn pass(name: &str, data: &[u8]) {
     let door = ALL.iter().find(|(door, _)| *door == name);
+    let before = counting::begin_peak();
     door.expect("every target has a door").1(data);
+    let most = (counting::peak() - before) as usize;
+    let most_allowed = HELD_BYTES_MAX + HELD_PER_BYTE * data.len();
+    assert!(most <= most_allowed, "{name} held {most} bytes");
 }

@@ -54,7 +54,6 @@ pub fn read(
             said.push(Said::of(heard));
             Ok(())
         });
-        assert!(reader.held_bytes() <= Reader::held_bytes_max(unit_bytes_max));
         if let Err(fault) = fed {
             return (said, Some(fault));
         }

@@ -58,7 +58,6 @@ pub fn splice(
                 unlike.extend_from_slice(later);
                 return (out, Some(Incompatible(unlike)));
             }
-            assert!(splicer.held_bytes() <= Splicer::held_bytes_max(UNIT_BYTES_MAX));
             rest = later;
         }
         had.look(&out);

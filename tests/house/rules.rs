@@ -35,7 +35,6 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "copied",
             "gate",
             "gather",
-            "held",
             "slots",
             "token_bucket",
             "time",

@@ -167,11 +167,6 @@ impl Aligner {
         self.held.extend_from_slice(taken);
         *rest = behind;
     }
-
-    /// Returns the bytes of its allocations: at most twice [`PROOF_BYTES_MAX`].
-    pub fn held_bytes(&self) -> usize {
-        self.held.capacity()
-    }
 }
 
 #[cfg(feature = "handover")]
@@ -272,7 +267,7 @@ mod tests {
             let mut told = Vec::new();
             aligner.feed(&first[..proof - 1], |at, _| told.push(at));
             assert_eq!((told.len(), aligner.shape()), (0, None));
-            let held = aligner.held_bytes();
+            let held = aligner.held.capacity();
             aligner.feed(&first[proof - 1..], |at, _| told.push(at));
             assert_eq!((told[0], aligner.shape()), (1 - proof as i64, Some(shape)));
             assert!((proof - 1..=2 * PROOF_BYTES_MAX).contains(&held));

@@ -133,14 +133,6 @@ impl MpegTs {
         Header(Parts::Several(self))
     }
 
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        self.aligner.held_bytes()
-            + self.tables.held_bytes()
-            + self.sets.held_bytes()
-            + self.told_sets.capacity()
-    }
-
     fn packet(
         &mut self,
         at: u64,
@@ -221,7 +213,7 @@ impl MpegTs {
     fn lacks_sets(&self) -> bool {
         match self.told_sets.is_empty() {
             true => !self.sets.are_brought(),
-            false => self.sets.have_changed(),
+            false => self.sets.has_changed,
         }
     }
 

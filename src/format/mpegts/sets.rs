@@ -16,7 +16,7 @@ pub(super) struct Sets {
     /// Types that came since [`Sets::begin_picture`], one bit each.
     brought: u64,
     /// Whether the sets have changed since packets were made of them.
-    has_changed: bool,
+    pub has_changed: bool,
 }
 
 #[derive(Debug)]
@@ -106,11 +106,6 @@ impl Sets {
             .all(|set| self.brought & 1 << set.name.0 != 0)
     }
 
-    /// Returns whether the sets have changed since packets were last made of them.
-    pub fn have_changed(&self) -> bool {
-        self.has_changed
-    }
-
     /// Returns a PES packet with all sets, as packets that count from 0. Each packet has the bytes
     /// `before` and `behind` of a recorder.
     pub fn packets(&mut self, pid: u16, (before, behind): (&[u8], &[u8])) -> Vec<u8> {
@@ -147,12 +142,6 @@ impl Sets {
     fn bytes(&self) -> usize {
         let sets = self.kept.iter().map(|set| START_CODE.len() + set.nal.len());
         sets.sum()
-    }
-
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        let sets = self.kept.iter().map(|set| set.nal.capacity());
-        self.kept.capacity() * size_of::<Set>() + sets.sum::<usize>() + self.coming.capacity()
     }
 }
 

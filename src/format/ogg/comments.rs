@@ -98,10 +98,6 @@ impl Rewriter {
         Ok(page.lacing.last() == Some(&255))
     }
 
-    pub fn held_bytes(&self) -> usize {
-        self.packet.capacity()
-    }
-
     /// Reads a part of the packet. Keeps at most `bytes_max` of the packet.
     fn read(&mut self, part: &[u8], bytes_max: usize) -> Result<(), Unsupported> {
         let skipped = part.len().min(self.skipped as usize);

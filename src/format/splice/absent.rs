@@ -39,10 +39,6 @@ impl Splicer {
         0
     }
 
-    pub fn held_bytes(&self) -> usize {
-        0
-    }
-
     pub fn held_bytes_max(_: usize) -> usize {
         0
     }

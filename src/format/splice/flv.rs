@@ -39,11 +39,6 @@ impl Tags {
         }
     }
 
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        self.timeline.held_bytes()
-    }
-
     /// Returns whether viewers have a part of a tag. Then no source can follow.
     pub fn is_within_unit(&self) -> bool {
         self.tag_bytes_left > 0

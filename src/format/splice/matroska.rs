@@ -73,11 +73,6 @@ impl Blocks {
         }
     }
 
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        self.timeline.held_bytes()
-    }
-
     /// Returns whether viewers have a part of a block. Then no source can follow.
     pub fn is_within_unit(&self) -> bool {
         self.block_bytes_left > 0

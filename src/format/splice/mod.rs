@@ -238,26 +238,6 @@ impl Splicer {
         work + std::mem::take(&mut self.work)
     }
 
-    /// Returns the bytes of its allocations: at most [`Splicer::held_bytes_max`].
-    pub fn held_bytes(&self) -> usize {
-        match &self.stage {
-            Phase::Opening(opening) => opening.scanner.held_bytes() + opening.bytes.capacity(),
-            Phase::Running(running) => {
-                let had = running.had.as_ref().map_or(0, |had| had.header.capacity());
-                running.cutter.held_bytes() + running.window.held_bytes() + had
-            }
-            Phase::Joining(joining) => {
-                size_of::<Joining>()
-                    + joining.cutter.held_bytes()
-                    + joining.had.header.capacity()
-                    + joining.scanner.held_bytes()
-                    + joining.bytes.capacity()
-                    + joining.shown_header.capacity()
-            }
-            Phase::Through => 0,
-        }
-    }
-
     /// Returns the most bytes that a splicer holds: a unit, or as many bytes in front of a join
     /// point; the viewers' header and the next source's header; the scanner; an Ogg page, clocks,
     /// and passed bytes.
@@ -502,16 +482,6 @@ impl Cutter {
             Cutter::Fragments(fragments) => !header.is_empty() && !fragments.is_within_unit(),
             // Missing parts of a header can precede any tag.
             Cutter::Tags(tags) => !tags.is_within_unit(),
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        match self {
-            Cutter::Frames(_) | Cutter::Pages(_) => 0,
-            Cutter::Packets(packets) => packets.held_bytes(),
-            Cutter::Blocks(blocks) => size_of::<matroska::Blocks>() + blocks.held_bytes(),
-            Cutter::Tags(tags) => size_of::<flv::Tags>() + tags.held_bytes(),
-            Cutter::Fragments(cutter) => size_of::<mp4::Fragments>() + cutter.held_bytes(),
         }
     }
 

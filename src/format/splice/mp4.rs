@@ -79,11 +79,6 @@ impl Fragments {
         self.timeline.seam();
     }
 
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        self.timeline.held_bytes() + self.clocks.capacity() * size_of::<TrackClock>()
-    }
-
     /// Returns whether viewers have a part of a fragment. Then no source can follow.
     pub fn is_within_unit(&self) -> bool {
         self.mdat_bytes_left > 0

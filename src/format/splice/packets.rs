@@ -121,14 +121,6 @@ impl Packets {
         self.waiting.open.clear();
         self.waiting.release(out);
     }
-
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        self.aligner.held_bytes()
-            + self.waiting.bytes.capacity()
-            + self.waiting.open.capacity() * size_of::<OpenPes>()
-            + self.seam.as_ref().map_or(0, |_| size_of::<Seam>())
-    }
 }
 
 impl HeldPackets {

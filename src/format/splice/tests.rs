@@ -31,13 +31,11 @@ fn a_splicer_tells_whether_it_waits_for_a_source() {
     let first = flv(0, 3);
     let (mut splicer, mut out) = begun(&first, 1_000);
     assert!(out == first && !splicer.is_joining());
-    assert!(splicer.held_bytes() > 0);
     assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
     assert!(splicer.is_joining());
     // A source that breaks off before its join point leaves nothing.
     assert!(splicer.feed(&flv(7_000, 1)[..20], &mut out).is_ok());
     assert!(splicer.is_joining() && out == first);
-    assert!(splicer.held_bytes() >= size_of::<Joining>() + 20);
     assert!(splicer.break_off(None, Vec::new()) && splicer.is_joining());
     assert!(splicer.feed(&flv(7_000, 3), &mut out).is_ok());
     assert!(!splicer.is_joining());
@@ -51,7 +49,7 @@ fn a_splicer_tells_whether_it_waits_for_a_source() {
     );
     splicer.finish(&mut out);
     assert_eq!(out.len(), first.len() + behind.len() - 13);
-    assert_eq!(splicer.held_bytes(), 0);
+    assert!(matches!(splicer.stage, Phase::Through));
     assert!(!splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
 }
 
@@ -217,59 +215,6 @@ fn a_handed_over_unit_that_is_too_long_is_refused() {
         assert!(splicer.fits(1_000) && splicer.fits(1_001), "{format:?}");
         assert_eq!(splicer.fits(999), !holds_units, "{format:?}");
     }
-}
-
-/// Everything that it holds counts, byte by byte.
-#[cfg(feature = "handover")]
-#[test]
-fn the_memory_of_a_splicer_is_counted() {
-    use serde_json::json;
-    let check = |splicer: &Splicer, places: &[&str]| {
-        for place in places {
-            let with = |bytes: usize| {
-                told_otherwise(splicer, place, json!("\0".repeat(bytes))).held_bytes()
-            };
-            assert_eq!(with(1_700), with(700) + 1_000, "{place}");
-            assert!(with(700) >= 700);
-        }
-    };
-    let (opening, _) = begun(b"FL", 1_000);
-    check(&opening, &["/stage/Opening/bytes"]);
-    let (mut splicer, mut out) = begun(&flv(0, 3), 1_000);
-    check(&splicer, &["/stage/Running/window/held"]);
-    assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
-    let places = ["had/header", "bytes", "shown_header"];
-    let places = places.map(|place| format!("/stage/Joining/{place}"));
-    check(&splicer, &places.each_ref().map(String::as_str));
-    assert!(splicer.held_bytes() >= size_of::<Joining>() + size_of::<flv::Tags>());
-    assert!(splicer.feed(&flv(0, 3), &mut out).is_ok());
-    check(
-        &splicer,
-        &["/stage/Running/window/held", "/stage/Running/had/header"],
-    );
-}
-
-/// Its own allocation counts, before it holds anything.
-#[test]
-fn an_empty_cutter_counts_its_own_size() {
-    for (format, bytes) in [
-        (Format::Mp3, 0),
-        (Format::Aac, 0),
-        (Format::MpegTs, 0),
-        (Format::Ogg, 0),
-        (Format::WebM, size_of::<matroska::Blocks>()),
-        (Format::Matroska, size_of::<matroska::Blocks>()),
-        (Format::Flv, size_of::<flv::Tags>()),
-        (Format::Mp4, size_of::<mp4::Fragments>()),
-    ] {
-        assert_eq!(
-            Cutter::new(format, 1_000, 0).held_bytes(),
-            bytes,
-            "{format:?}"
-        );
-    }
-    let (splicer, _) = begun(&flv(0, 3), 1_000);
-    assert!(splicer.held_bytes() > size_of::<flv::Tags>());
 }
 
 /// The search for a format is work, also of a source that has shown its format.

@@ -14,9 +14,7 @@ impl Splicer {
             Phase::Joining(joining) => joining.fits(unit_bytes_max),
             Phase::Through => true,
         };
-        stage_fits
-            && self.unit_bytes_max <= unit_bytes_max
-            && self.held_bytes() <= Splicer::held_bytes_max(unit_bytes_max)
+        stage_fits && self.unit_bytes_max <= unit_bytes_max
     }
 }
 

@@ -118,7 +118,7 @@ fn the_window_holds_no_more_than_the_walker_wants() {
     let mut feed = |bytes: usize| {
         let result = window.walk(&mut asks, &vec![5; bytes], at, &mut ());
         at += bytes as u64;
-        let (held, passed, room) = (window.held.len(), window.passed, window.held_bytes());
+        let (held, passed, room) = (window.held.len(), window.passed, window.held.capacity());
         assert!(room >= held && (result.is_err() || room <= 4 * 40_000));
         (asks.1.len(), held - passed, room)
     };
@@ -178,20 +178,20 @@ fn passed_bytes_are_dropped_when_they_are_many_and_the_others_few() {
             window.skip,
         );
         assert_eq!(counts, (left, kept, 0), "{passed} of {held}");
-        assert!(window.held_bytes() >= held, "the room stays");
+        assert!(window.held.capacity() >= held, "the room stays");
         // And more than there is.
         window.pass_held(left as u64 + 7);
         assert_eq!((window.held.len(), window.passed, window.skip), (0, 0, 7));
-        assert!(window.held_bytes() >= held, "the room stays");
+        assert!(window.held.capacity() >= held, "the room stays");
     }
     let mut window = Window {
         held: vec![1; KEPT + 1],
         ..Window::default()
     };
     window.pass_held(1);
-    assert!(window.held_bytes() > KEPT, "there is something left");
+    assert!(window.held.capacity() > KEPT, "there is something left");
     window.pass_held(KEPT as u64);
-    assert_eq!((window.held_bytes(), window.passed), (0, 0));
+    assert_eq!((window.held.capacity(), window.passed), (0, 0));
 }
 
 #[test]
@@ -234,7 +234,10 @@ fn the_rest_has_all_bytes_that_no_walker_has_passed() {
         }
         assert_eq!(result, Err(Unsupported), "cut at {cut}");
         assert_eq!(window.take_rest(last), stream[204..fed], "cut at {cut}");
-        assert_eq!((window.held_bytes(), window.skip, window.wanted), (0, 0, 0));
+        assert_eq!(
+            (window.held.capacity(), window.skip, window.wanted),
+            (0, 0, 0)
+        );
     }
     // Held bytes, without a walker that gave up: nothing of the last input.
     let (mut window, mut walker) = (Window::default(), Records::default());

@@ -16,38 +16,6 @@ use crate::{
 };
 
 impl Cutter {
-    /// Returns the allocated bytes: at most [`Cutter::HELD_BYTES_MAX`].
-    pub fn held_bytes(&self) -> usize {
-        let leads = self.segments.iter().map(|segment| &segment.lead);
-        let leads = leads.chain(self.filling.as_ref().map(|filling| &filling.lead));
-        let mut maps = self.map.as_ref().map_or(0, map_bytes);
-        let mut last = self.map.as_ref();
-        for map in self
-            .segments
-            .iter()
-            .rev()
-            .filter_map(|segment| segment.map.as_ref())
-        {
-            if last.is_none_or(|last| !Rc::ptr_eq(last, map)) {
-                maps += map_bytes(map);
-            }
-            last = Some(map);
-        }
-        let parts = self.segments.iter().map(|segment| &segment.parts);
-        let parts = parts.map(|parts| parts.len() * size_of::<Part>() + RC_BYTES);
-        self.segments.capacity() * size_of::<Segment>()
-            + parts.sum::<usize>()
-            + self.parts.held_bytes()
-            + leads
-                .map(|lead| lead.capacity() + LEAD_PLACE_BYTES)
-                .sum::<usize>()
-            + self
-                .list
-                .as_ref()
-                .map_or(0, |(_, list)| list.len() + RC_BYTES)
-            + maps
-    }
-
     /// Room for segments doubles as it is needed.
     pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
         + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
@@ -126,26 +94,11 @@ impl Cutter {
                 filling.lead.len() <= LEAD_BYTES_MAX && before <= filling.start.offset
             })
     }
-
-    /// What must hold between any two calls.
-    pub fn check(&self) {
-        assert!(self.held_bytes() <= Cutter::HELD_BYTES_MAX);
-        assert!(self.segments.len() <= KEPT_MAX);
-        let next = self.segments.iter().skip(1);
-        for (segment, next) in self.segments.iter().zip(next) {
-            assert!(segment.from < segment.to && segment.to <= next.from);
-            assert_eq!(segment.number + 1, next.number);
-        }
-    }
 }
 
 /// The two counters of an `Rc`.
 const RC_BYTES: usize = 2 * size_of::<usize>();
 const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
-
-fn map_bytes(map: &Rc<Map>) -> usize {
-    map.bytes.len() + size_of::<Map>() + 2 * RC_BYTES
-}
 
 /// What the format is; or why nothing of it can be cut.
 #[cfg(feature = "handover")]

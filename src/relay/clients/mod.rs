@@ -7,6 +7,7 @@
 mod access_log;
 mod address;
 mod admissions;
+mod check;
 mod connection;
 mod deadlines;
 mod event_reader;
@@ -30,6 +31,7 @@ use std::net::SocketAddr;
 use crate::http::HeadReader;
 use crate::relay::streams::Viewing;
 use admissions::Admissions;
+pub(super) use check::Known;
 pub use connection::Connection;
 use connection::Lingering;
 use event_reader::EventReader;
@@ -47,7 +49,7 @@ use source::Source;
 pub(super) use wait_queue::{WaitFor, WaitOutcome, Waiting};
 pub(super) use writing::Due;
 
-use crate::gate::{Digest, SessionId};
+use crate::gate::Digest;
 use crate::http::{Answer, Head, Refusal, Reply};
 use crate::relay::JobId;
 use crate::relay::admission::Caller;
@@ -279,85 +281,7 @@ impl Clients {
     }
 }
 
-/// What other parts know, for checking the phases.
-pub(super) struct Known<'a> {
-    /// Whether this stream exists.
-    pub has_stream: &'a dyn Fn(StreamId) -> bool,
-    /// Whether this session runs.
-    pub runs: &'a dyn Fn(&SessionId) -> bool,
-    /// Whether this list is waited for or written.
-    pub has_collecting: &'a dyn Fn(JobId) -> bool,
-}
-
-impl Known<'_> {
-    fn check(&self, id: ConnectionId, connection: &Connection) {
-        match &connection.phase {
-            Phase::Viewer(viewing) => {
-                let (stream, _) = viewing.place();
-                assert!(
-                    (self.has_stream)(stream),
-                    "a viewer outlives its stream: {id:?}"
-                )
-            }
-            Phase::Source(source) => assert!(
-                (self.has_stream)(source.stream),
-                "a source outlives its stream: {id:?}"
-            ),
-            Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open => {
-                assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
-            }
-            Phase::Waiting(waiting) => assert!(
-                waiting.room == WaitFor::List || !(self.runs)(&waiting.session),
-                "somebody waits for what runs: {id:?}"
-            ),
-            Phase::PeerRequest(telling) => assert!(
-                (self.has_collecting)(telling.share().0),
-                "a peer tells nobody: {id:?}"
-            ),
-            _ => {}
-        }
-    }
-}
-
 impl Clients {
-    /// Checks what must hold. Returns the number of deadlines.
-    pub fn check(&self, known: &Known<'_>, ctx: &Context) -> usize {
-        let all = || self.connections.iter().map(|(_, connection)| connection);
-        assert_eq!(
-            self.hosts.count(),
-            all().filter(|connection| connection.is_counted).count(),
-            "connections by host are counted wrong"
-        );
-        let waits = |phase: &Phase| matches!(phase, Phase::Waiting(waiting) if waiting.outcome == WaitOutcome::Open);
-        assert_eq!(
-            all().filter(|connection| waits(&connection.phase)).count(),
-            self.waiting.len(WaitFor::Session) + self.waiting.len(WaitFor::List),
-            "waiting connections are counted wrong"
-        );
-        for (id, connection) in self.connections.iter() {
-            known.check(id, connection);
-            if let Some((deadline, _)) = connection.deadline(ctx) {
-                let is_looked_after = connection.armed.is_armed_by(deadline.max(ctx.now()));
-                assert!(
-                    is_looked_after,
-                    "nobody will look after {id:?} at {deadline:?}"
-                );
-            }
-        }
-        let follows = |connection: &&Connection| matches!(connection.phase, Phase::EventReader(_));
-        assert_eq!(
-            all().filter(follows).count(),
-            self.readers.len(),
-            "a reader is gone, or is not known"
-        );
-        let passes = self.connections.iter();
-        self.inside
-            .check(passes.filter_map(|(id, each)| Some((id, each.admission.as_ref()?))));
-        all()
-            .filter(|connection| connection.armed.is_armed())
-            .count()
-    }
-
     /// Returns whether a client waits for this job, or for the rest of its list.
     pub fn awaits(&self, id: ConnectionId, job_id: JobId) -> bool {
         let connection = self.connections.get(id);

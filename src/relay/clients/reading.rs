@@ -97,11 +97,6 @@ impl Reading {
     pub fn count(&mut self, cost: usize) {
         self.cost += cost;
     }
-
-    fn count_head(&mut self) {
-        self.heads += 1;
-        self.cost += HEAD_COST;
-    }
 }
 
 impl Clients {
@@ -328,7 +323,10 @@ impl Clients {
         };
         match step {
             Step::Stop => {}
-            _ if is_head => self.reading.count_head(),
+            _ if is_head => {
+                self.reading.heads += 1;
+                self.reading.count(HEAD_COST);
+            }
             _ => self.reading.count(PIECE_COST),
         }
         step

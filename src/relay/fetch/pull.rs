@@ -16,6 +16,8 @@
 //!
 //! This file has the states and the table of pulls. [`super::Fetch`] changes them.
 
+mod check;
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -137,35 +139,6 @@ impl Pulls {
             self.running += usize::from(stage.is_running());
             pull.stage = stage;
         }
-    }
-
-    /// What must hold. `is_live` says whether this stream is the running one of this session, and
-    /// this pull's.
-    pub fn check(&self, is_live: impl Fn(&SessionId, StreamId, PullId) -> bool) -> usize {
-        assert_eq!(self.by_session.len(), self.entries.len());
-        let mut running = 0;
-        let mut armed = 0;
-        for (id, pull) in self.entries.iter() {
-            assert_eq!(self.of(&pull.session), Some(id), "a pull is not found");
-            armed += usize::from(pull.armed.is_armed());
-            match pull.stage {
-                Stage::Running { stream, .. } => {
-                    running += 1;
-                    assert!(
-                        is_live(&pull.session, stream, id),
-                        "a pull outlives its stream: {id:?}"
-                    );
-                }
-                Stage::Calling(_) | Stage::Failed => panic!("nobody moves it on: {id:?}"),
-                Stage::Resolving { .. } | Stage::Asking { .. } | Stage::Pausing { .. } => {}
-            }
-            assert!(
-                pull.has_run || pull.unwatched_since.is_none(),
-                "a pull without a stream has no viewer: {id:?}"
-            );
-        }
-        assert_eq!(running, self.running, "pulls that run are counted wrong");
-        armed
     }
 }
 

@@ -20,11 +20,6 @@ pub(super) struct BareInput {
 }
 
 impl BareInput {
-    /// Returns the bytes that it takes.
-    pub fn held_bytes(&self) -> usize {
-        size_of::<BareInput>() + self.bare.held_bytes()
-    }
-
     /// Returns whether the state that was handed over is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
@@ -124,23 +119,6 @@ mod tests {
         }
         let (got, _) = stage.media(viewer);
         assert_eq!(got[before..], media[3 * PACKET_BYTES..15 * PACKET_BYTES]);
-    }
-
-    #[test]
-    fn a_partial_packet_counts_as_memory() {
-        let from = CAMERA.parse().expect("an address");
-        let mut input = BareInput {
-            bare: Bare::default(),
-            from,
-            heard: Instant::START,
-        };
-        let own = size_of::<BareInput>();
-        assert_eq!(input.held_bytes(), own + input.bare.held_bytes());
-        let media = [[SYNC_BYTE; PACKET_BYTES]; 4].concat();
-        input.bare.feed(&media[..700], &mut Vec::new());
-        let waits = input.bare.held_bytes();
-        assert!(waits >= 700 % PACKET_BYTES, "{waits}");
-        assert_eq!(input.held_bytes(), own + waits);
     }
 
     #[cfg(feature = "handover")]

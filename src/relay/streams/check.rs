@@ -1,14 +1,10 @@
 //! The invariants of all streams, for tests and fuzzing.
 
 use super::remux_target::RemuxedStream;
-use super::rtp::RtpInput;
 use super::{Stream, StreamSource, Streams};
-use crate::relay::StreamId;
+use crate::gate::SessionId;
 use crate::relay::context::Context;
-
-/// Bytes of one stream's datagrams, at most, without its clients' addresses: packets that came
-/// early (0.65 MiB), packets on their way, and the data for corrections (0.25 MiB).
-const RTP_BYTES_MAX: usize = 1536 * 1024;
+use crate::relay::{PullId, StreamId};
 
 impl Streams {
     /// Checks the invariants that hold between two inputs. Returns how many timers are armed.
@@ -58,6 +54,18 @@ impl Streams {
         armed.count()
     }
 
+    /// Returns whether the stream exists.
+    pub fn has(&self, id: StreamId) -> bool {
+        self.streams.get(id).is_some()
+    }
+
+    /// Returns whether this is the session's running stream, and this pull fetches it.
+    pub fn is_pulls(&self, session: &SessionId, id: StreamId, pull: PullId) -> bool {
+        let stream = self.streams.get(id);
+        let is_its = stream.is_some_and(|stream| stream.pull == Some(pull));
+        is_its && self.running.get(session) == Some(&id)
+    }
+
     fn check_remuxed(&self, ctx: &Context) {
         let count = self.all_remuxed().count();
         assert!(
@@ -96,12 +104,6 @@ impl Streams {
 
     fn check_live(&self, id: StreamId, stream: &Stream, ctx: &Context) {
         stream.buffer.check();
-        let of_input = stream.input.as_deref().map_or(0, RtpInput::held_bytes);
-        let of_clients = stream.rtp_out.udp_out.own_clients_bytes();
-        assert!(
-            of_input + stream.rtp_out.held_bytes() <= RTP_BYTES_MAX + of_clients,
-            "a stream's RTP holds too much"
-        );
         let its = Some(self.original_of(id));
         let may_rest =
             stream.source != StreamSource::Gone || self.draining.resting(&stream.session) == its;
@@ -110,7 +112,7 @@ impl Streams {
             "a stream has a rest for UDP clients, and another of its session came after it"
         );
         assert!(
-            stream.armed.is_armed() || self.deadline(stream, ctx).is_none(),
+            stream.armed.is_armed() || stream.deadline(ctx).is_none(),
             "nobody will look after a stream"
         );
     }

@@ -59,11 +59,6 @@ impl History {
         });
     }
 
-    /// Returns the bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        self.samples.capacity() * size_of::<Sample>()
-    }
-
     /// Returns whether a received history is within its bounds.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
@@ -105,6 +100,6 @@ mod tests {
         assert_eq!(history.samples.len(), SAMPLES_MAX);
         let newest = history.samples.back().expect("a sample");
         assert_eq!((newest.bitrate, newest.viewers), (1_000, 7));
-        assert!(history.held_bytes() <= 2 * SAMPLES_MAX * size_of::<Sample>());
+        assert!(history.samples.capacity() <= 2 * SAMPLES_MAX);
     }
 }

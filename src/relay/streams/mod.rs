@@ -137,9 +137,10 @@ impl Streams {
         }
     }
 
-    /// Returns the memory of all streams, in bytes.
+    /// Returns the memory for the media of all streams, in bytes.
     pub fn held_bytes(&self) -> usize {
-        let each = self.streams.iter().map(|(_, stream)| stream.held_bytes());
+        let streams = self.streams.iter();
+        let each = streams.map(|(_, stream)| stream.buffer.held_bytes());
         self.pool.held_bytes() + each.sum::<usize>()
     }
 
@@ -258,44 +259,11 @@ impl Streams {
         streams.filter(|(_, stream)| stream.remuxed.is_none())
     }
 
-    /// Returns when a stream has something to do, if nothing arrives before.
-    fn deadline(&self, stream: &Stream, ctx: &Context) -> Option<Instant> {
-        let now = ctx.now();
-        // While datagrams are on their way, nothing more is taken from the buffer: the stream goes
-        // on when they are out. The same holds while the format is unknown.
-        let ts_output = stream.rtp_out.ts_output.as_ref();
-        let paced = ts_output
-            .filter(|_| stream.rtp_out.is_empty() && !stream.is_undecided())
-            .and_then(|ts_output| ts_output.deadline(now));
-        let input = stream.input.as_ref();
-        let reordered = input.and_then(|input| input.deadline());
-        let idle_time = ctx.settings().limits.source_idle_time;
-        let gone = match stream.source {
-            StreamSource::Held { until } => Some(until),
-            StreamSource::Rtp(_) => stream.heard().map(|heard| heard + idle_time),
-            StreamSource::Http(_) | StreamSource::Remuxed | StreamSource::Gone => None,
-        };
-        let all = [
-            paced,
-            reordered,
-            gone,
-            stream.rtp_out.rest_until,
-            stream.attended_until,
-            stream.cast_again_at,
-            stream.rests_until(),
-            stream.bundle.until(),
-            stream.programme.deadline(),
-        ];
-        all.into_iter().flatten().min()
-    }
-
     /// Arms a stream's timer.
     pub fn rearm(&mut self, id: StreamId, ctx: &mut Context) {
-        let deadline = self
-            .streams
-            .get(id)
-            .and_then(|stream| self.deadline(stream, ctx));
-        if let (Some(deadline), Some(stream)) = (deadline, self.streams.get_mut(id)) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && let Some(deadline) = stream.deadline(ctx)
+        {
             ctx.arm(&mut stream.armed, Owner::Stream(id), deadline);
         }
     }
@@ -344,11 +312,6 @@ impl Streams {
         self.streams.len()
     }
 
-    /// Returns whether the stream exists.
-    pub fn has(&self, id: StreamId) -> bool {
-        self.streams.get(id).is_some()
-    }
-
     /// Returns how many streams run.
     pub fn running(&self) -> usize {
         self.running.len()
@@ -357,13 +320,6 @@ impl Streams {
     /// Returns whether the session runs. Its stream may be waiting for a source.
     pub fn runs(&self, session: &SessionId) -> bool {
         self.running.contains_key(session)
-    }
-
-    /// Returns whether this is the session's running stream, and this pull fetches it.
-    pub fn is_pulls(&self, session: &SessionId, id: StreamId, pull: PullId) -> bool {
-        let stream = self.streams.get(id);
-        let is_its = stream.is_some_and(|stream| stream.pull == Some(pull));
-        is_its && self.running.get(session) == Some(&id)
     }
 
     /// Returns why the session's stream cannot go out over HTTP, if it cannot.

@@ -1,6 +1,5 @@
 //! A remuxed stream's link to its original, and an original's list of its remuxed streams.
 
-use crate::relay::held::{GRANTED_BYTES, RTP_BYTES, UDP_CLIENT_BYTES};
 use crate::relay::{Limits, StreamId};
 #[cfg(feature = "handover")]
 use crate::remux::RemuxerState;
@@ -71,15 +70,6 @@ impl Limits {
     pub fn remuxed_max(&self) -> usize {
         let buffers = self.buffers_bytes_max / self.stream.buffer_bytes.max(1);
         (buffers / 2).max(1)
-    }
-
-    /// Returns the memory of all remuxed streams at most, beside `--buffers`.
-    pub fn remuxed_held_bytes_max(&self) -> usize {
-        let remuxer = Remuxer::held_bytes_max(self.remuxed_unit_bytes_max());
-        let udp_clients = self.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
-        let rtp = RTP_BYTES + udp_clients;
-        let each = self.stream.held_beside_buffer_max() + GRANTED_BYTES + rtp + remuxer;
-        self.remuxed_max() * each
     }
 }
 
@@ -156,12 +146,6 @@ impl RemuxedStream {
         };
     }
 
-    /// Returns the bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        let remuxer = self.remuxer.as_deref();
-        remuxer.map_or(0, |remuxer| size_of::<Remuxer>() + remuxer.held_bytes())
-    }
-
     /// Remuxes the original's next bytes and appends the output.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Fed {
         let (mut work, mut result) = (0, Ok(()));
@@ -203,12 +187,7 @@ impl RemuxedStream {
     }
 }
 
-impl RemuxTarget {
-    /// Returns the bytes that it takes.
-    pub fn held_bytes(&self) -> usize {
-        size_of::<RemuxTarget>() + self.fault.as_ref().map_or(0, |fault| fault.len())
-    }
-}
+impl RemuxTarget {}
 
 #[cfg(test)]
 #[cfg(feature = "default")]
@@ -244,23 +223,6 @@ mod tests {
         let one = limits(&["--buffer=1M", "--buffers=1M"]);
         assert_eq!(one.remuxed_max(), 1);
         assert_eq!(one.remuxed_unit_bytes_max(), 256 * 1024);
-        let each = one.remuxed_held_bytes_max();
-        assert_eq!(few.remuxed_held_bytes_max(), 4 * each);
-        assert_eq!(many.remuxed_held_bytes_max(), 8 * each);
-        // Without UDP clients, each stream has the rest.
-        let mut alone = one;
-        alone.tokens.udp_clients_per_session_max = 0;
-        let clients = one.tokens.udp_clients_per_session_max * UDP_CLIENT_BYTES;
-        assert!(clients > 0);
-        let mut rest = each - clients;
-        assert_eq!(alone.remuxed_held_bytes_max(), rest);
-        let remuxer = Remuxer::held_bytes_max(256 * 1024);
-        let beside = one.stream.held_beside_buffer_max();
-        for part in [RTP_BYTES, GRANTED_BYTES, remuxer, beside] {
-            assert!(part > 0);
-            rest = rest.checked_sub(part).expect("a part of it");
-        }
-        assert_eq!(rest, 0);
     }
 
     /// A stream that is behind reads two bytes more for each one that arrives.
@@ -293,12 +255,9 @@ mod tests {
         fed.result.expect("it is sound");
         assert!(fed.work > 2 * tail.len());
         assert!((1..=WORK_SAVED_MAX).contains(&remuxed.allowance));
-        let remuxer = remuxed.remuxer.as_ref().expect("it goes on");
-        let beside = remuxer.held_bytes();
-        assert!(beside > 1);
-        assert_eq!(remuxed.held_bytes(), size_of::<Remuxer>() + beside);
+        assert!(remuxed.remuxer.is_some());
         remuxed.finish(&mut out);
-        assert_eq!(remuxed.held_bytes(), 0);
+        assert!(remuxed.remuxer.is_none());
         assert!(remuxed.feed(FILE, &mut out).result.is_ok(), "it takes all");
     }
 

@@ -64,7 +64,7 @@ pub struct Row<'a> {
     /// Containers into which the stream is remuxed.
     remuxed: Vec<&'static str>,
     rtp: Option<&'a str>,
-    /// Memory that the stream takes.
+    /// Memory that its buffer takes.
     held_bytes: usize,
 }
 
@@ -301,7 +301,7 @@ impl Stream {
             cuts: self.cuts,
             remuxed: Vec::new(),
             rtp: self.rtp_fault(ctx),
-            held_bytes: self.held_bytes(),
+            held_bytes: self.buffer.held_bytes(),
         }
     }
 }
@@ -319,6 +319,6 @@ impl Row<'_> {
         let target = remuxed.remuxed.as_ref().map(|remuxed| remuxed.target);
         self.remuxed
             .extend(target.map(|target| target.format().name()));
-        self.held_bytes += remuxed.held_bytes();
+        self.held_bytes += remuxed.buffer.held_bytes();
     }
 }

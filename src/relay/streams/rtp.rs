@@ -39,11 +39,6 @@ impl RtpInput {
         }
     }
 
-    /// Returns the bytes that it takes.
-    pub fn held_bytes(&self) -> usize {
-        size_of::<RtpInput>() + self.reorder.held_bytes()
-    }
-
     /// Returns whether the state that was handed over is possible.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
@@ -325,13 +320,8 @@ mod tests {
             assert_eq!(input.deadline(), None);
         }
         let mut input = input(33);
-        let empty = input.held_bytes();
-        assert_eq!(empty, size_of::<RtpInput>() + input.reorder.held_bytes());
         input.reorder.insert(1, b"one", Instant::START);
         input.reorder.insert(9, &[7; 1_000], Instant::START);
-        let early = input.reorder.held_bytes();
-        assert!(early >= 1_000);
-        assert_eq!(input.held_bytes(), size_of::<RtpInput>() + early);
         // The wait is shorter than a second.
         let until = input.deadline().expect("something is missing");
         assert!(until > Instant::START && until < Instant::START + Duration::from_secs(1));

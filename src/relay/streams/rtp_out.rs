@@ -107,15 +107,6 @@ impl RtpOut {
         (self.ts_output, self.rest_until) = (None, None);
     }
 
-    /// Returns the bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        let ts_output = self.ts_output.as_ref();
-        self.udp_out.held_bytes()
-            + ts_output.map_or(0, |ts_output| {
-                ts_output.pacing.held_bytes() + ts_output.packetiser.held_bytes()
-            })
-    }
-
     /// Makes datagrams of the bytes that are due. `lend` returns bytes from an offset on, as many
     /// as are contiguous.
     pub fn write<'a>(
@@ -814,28 +805,11 @@ mod tests {
         assert!(rest_time(40_000) > rest_time(0));
         out.clear();
         assert!(out.ts_output.is_none() && out.rest_until.is_none());
-        assert_eq!((out.held_bytes(), out.udp_out.client_count()), (0, 0));
+        assert_eq!(out.udp_out.client_count(), 0);
         // Without an output from the buffer there is no rest.
         let mut out = rtp_out(None);
         out.finish(41_000, at(5_000));
         assert_eq!(out.rest_until, None);
-    }
-
-    #[test]
-    fn an_output_reports_its_memory() {
-        let mut out = rtp_out(None);
-        let of_post = out.udp_out.held_bytes();
-        assert!(of_post > 0);
-        assert_eq!(out.held_bytes(), of_post);
-        let mut ts_output = TsOutput::new(0, 7);
-        ts_output.feed(&second()[..150 * PACKET_BYTES], at(0));
-        let (pacing, packetiser) = (
-            ts_output.pacing.held_bytes(),
-            ts_output.packetiser.held_bytes(),
-        );
-        assert!(pacing > 0 && packetiser > 0);
-        out.ts_output = Some(ts_output);
-        assert_eq!(out.held_bytes(), of_post + pacing + packetiser);
     }
 
     #[test]

@@ -19,7 +19,6 @@ use crate::format::Format;
 use crate::format::splice::Incompatible;
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
-use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
 use crate::relay::context::Context;
@@ -163,29 +162,6 @@ impl Stream {
         }
     }
 
-    /// Returns the bytes that its allocations take, its name's included.
-    pub(super) fn held_bytes(&self) -> usize {
-        let splicer = self.splicer.as_deref();
-        let splicer = splicer.map_or(0, |splicer| size_of::<Splicer>() + splicer.held_bytes());
-        let input = self.input.as_deref().map_or(0, RtpInput::held_bytes)
-            + self.bare.as_deref().map_or(0, BareInput::held_bytes);
-        self.session.held_bytes()
-            + self.buffer.held_bytes()
-            + splicer
-            + input
-            + self.rtp_out.held_bytes()
-            + string_bytes(self.via.as_ref())
-            + string_bytes(self.source_type.as_ref())
-            + self
-                .remux_targets
-                .iter()
-                .map(RemuxTarget::held_bytes)
-                .sum::<usize>()
-            + self.remuxed.as_ref().map_or(0, RemuxedStream::held_bytes)
-            + self.programme.held_bytes()
-            + self.history.held_bytes()
-    }
-
     /// Returns whether it has a viewer, over one response or by playlist.
     pub(super) fn is_watched(&self) -> bool {
         self.buffer.viewer_count() > 0 || self.attended_until.is_some()
@@ -240,6 +216,34 @@ impl Stream {
         let is_wanted = self.rtp_out.udp_out.client_count() > 0 && self.rtp_out.ts_output.is_none();
         let has_ended = self.buffer.end().is_some();
         is_wanted && may_be_transport && !has_ended && (self.bare.is_some() || !is_datagrams)
+    }
+
+    /// Returns when it has something to do, if nothing arrives before.
+    pub(super) fn deadline(&self, ctx: &Context) -> Option<Instant> {
+        // While datagrams are on their way, nothing more is taken from the buffer: the stream goes
+        // on when they are out. The same holds while the format is unknown.
+        let ts_output = self.rtp_out.ts_output.as_ref();
+        let paced = ts_output
+            .filter(|_| self.rtp_out.is_empty() && !self.is_undecided())
+            .and_then(|ts_output| ts_output.deadline(ctx.now()));
+        let idle_time = ctx.settings().limits.source_idle_time;
+        let gone = match self.source {
+            StreamSource::Held { until } => Some(until),
+            StreamSource::Rtp(_) => self.heard().map(|heard| heard + idle_time),
+            StreamSource::Http(_) | StreamSource::Remuxed | StreamSource::Gone => None,
+        };
+        let all = [
+            paced,
+            self.input.as_ref().and_then(|input| input.deadline()),
+            gone,
+            self.rtp_out.rest_until,
+            self.attended_until,
+            self.cast_again_at,
+            self.rests_until(),
+            self.bundle.until(),
+            self.programme.deadline(),
+        ];
+        all.into_iter().flatten().min()
     }
 
     /// Returns when the newest datagram of its source came, if datagrams are its source.

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 #[cfg(feature = "remux")]
-use super::remux_target::RemuxTarget;
 use super::{CutReason, Cuts, StreamSource, UDP_CLIENTS_SHOWN_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
@@ -14,7 +13,6 @@ use crate::relay::stage::Stage;
 use crate::relay::viewer_id::Mark;
 use crate::relay::{ConnectionId, PullId, StreamId, UdpPort};
 #[cfg(feature = "remux")]
-use crate::remux::Target;
 use crate::rtp::Packet;
 use crate::stream::Outcome;
 
@@ -499,7 +497,7 @@ fn the_figures_of_a_remuxed_stream_belong_to_its_original() {
     let held: Vec<usize> = streams
         .streams
         .iter()
-        .map(|(_, it)| it.held_bytes())
+        .map(|(_, it)| it.buffer.held_bytes())
         .collect();
     assert_eq!(row["held_bytes"], held.iter().sum::<usize>());
     // A viewer of the remuxed stream is disconnected: it counts for the original.
@@ -623,20 +621,6 @@ fn many_viewers_are_lent_a_chunk_in_one_piece_and_few_in_three() {
         }
         stage.lose(source);
     }
-}
-
-#[cfg(feature = "remux")]
-#[test]
-fn the_errors_of_remuxed_streams_count_as_memory() {
-    let remux_target = |fault: Option<&str>| RemuxTarget {
-        target: Target::ALL[0],
-        stream: None,
-        fault: fault.map(Into::into),
-    };
-    assert_eq!(remux_target(None).held_bytes(), size_of::<RemuxTarget>());
-    let (short, long) = (remux_target(Some("abc")), remux_target(Some("abcdefghij")));
-    assert_eq!(long.held_bytes(), short.held_bytes() + 7);
-    assert_eq!(short.held_bytes(), remux_target(None).held_bytes() + 3);
 }
 
 /// No figure may be so large that adding another overflows.
@@ -790,7 +774,7 @@ fn a_stream_asks_for_a_timer_only_when_it_can_act() {
     let deadline = |stage: &Stage| {
         let streams = &stage.relay.streams;
         let (_, stream) = streams.streams.iter().next().expect("a stream");
-        streams.deadline(stream, &stage.relay.ctx)
+        stream.deadline(&stage.relay.ctx)
     };
     let head = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n";
     let source = stage.client(head);

@@ -84,14 +84,6 @@ impl Programme {
         true
     }
 
-    /// Returns the bytes that its allocations take.
-    pub fn held_bytes(&self) -> usize {
-        let next = self.next.as_ref().map_or(0, Title::held_bytes);
-        let titles = self.titles.capacity() * size_of::<TitleChange>() + text_bytes(&self.titles);
-        let station = self.source.station.iter().map(StationText::held_bytes);
-        titles + next + station.sum::<usize>() + self.source.agent.held_bytes()
-    }
-
     /// Returns whether the programme that another process sent is within its bound.
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {

@@ -58,11 +58,6 @@ impl DecodeOrder {
         self.newest = Some(decode);
         decode
     }
-
-    /// Returns the bytes of its one allocation.
-    pub fn held_bytes(&self) -> usize {
-        self.waiting.capacity() * size_of::<Time>()
-    }
 }
 
 #[cfg(test)]

@@ -89,11 +89,6 @@ impl Marks {
     pub fn clear(&mut self) {
         self.0.clear();
     }
-
-    /// Returns the bytes of its one allocation.
-    pub fn held_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<(usize, Mark)>()
-    }
 }
 
 /// Head of a stream's PES packet as it comes.
@@ -196,10 +191,5 @@ impl Head {
             times,
             is_random_access: self.is_random_access,
         }))
-    }
-
-    /// Returns the bytes of its one allocation.
-    pub fn held_bytes(&self) -> usize {
-        self.bytes.capacity()
     }
 }

@@ -209,9 +209,4 @@ impl PictureStream {
     pub fn content_bytes(&self) -> usize {
         self.bytes.capacity()
     }
-
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + self.marks.held_bytes() + self.pictures.held_bytes()
-    }
 }

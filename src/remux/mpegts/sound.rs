@@ -202,11 +202,6 @@ impl SoundStream {
     pub fn content_bytes(&self) -> usize {
         self.bytes.capacity()
     }
-
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + self.marks.held_bytes()
-    }
 }
 
 /// Reads a packet of Opus behind its control header (ETSI TS 103 491 section 5.2, as ffmpeg and

@@ -74,7 +74,6 @@ fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i
             written <= OUT_ONCE + bytes * OUT_PER_BYTE + count * OUT_PER_UNIT,
             "{to:?}: {written} bytes out of {count} units of {bytes}"
         );
-        assert!(pipeline.held_bytes() <= 4 * UNIT_BYTES_MAX + 2 * 1024 * 1024);
     }
     pipeline.drain(&mut out).expect("no fault");
     pipeline.writer.finish(&mut out).expect("no fault");

@@ -144,15 +144,6 @@ impl Interleave {
         self.first().and_then(|first| self.take(first))
     }
 
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        let queues = self.queues.iter();
-        let entries: usize = queues.map(|queue| queue.waiting.capacity()).sum();
-        self.bytes
-            + entries * size_of::<OwnedUnit>()
-            + self.queues.capacity() * size_of::<TrackQueue>()
-    }
-
     /// Returns the track whose first unit has the earliest decode time.
     fn first(&self) -> Option<usize> {
         let heads = self.queues.iter().enumerate();

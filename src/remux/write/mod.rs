@@ -147,12 +147,4 @@ impl Writer {
             Writer::Mp4(writer) => writer.resume(fragments, header),
         }
     }
-
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        match self {
-            Writer::MpegTs(writer) => size_of::<MpegTs>() + writer.held_bytes(),
-            Writer::Mp4(writer) => size_of::<Mp4>() + writer.held_bytes(),
-        }
-    }
 }

@@ -172,22 +172,6 @@ impl Mp4 {
         (self.sequence_number, self.header_before) = (fragments, header);
     }
 
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        let queues = self.queues.iter();
-        let entries: usize = queues.map(|queue| queue.samples.capacity()).sum();
-        let tracks = self.tracks.iter().chain(&self.header);
-        let setups: usize = tracks
-            .map(|track| track.setup.as_ref().map_or(0, |setup| setup.len()))
-            .sum();
-        self.bytes
-            + entries * size_of::<Sample>()
-            + self.queues.capacity() * size_of::<TrackQueue>()
-            + (self.tracks.capacity() + self.header.capacity()) * size_of::<Track>()
-            + setups
-            + self.header_before.capacity()
-    }
-
     /// Writes the fragment, and the header if it has changed. `next` is the track and the time of
     /// the next fragment's first unit.
     fn write_fragment(

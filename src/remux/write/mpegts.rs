@@ -158,7 +158,7 @@ impl MpegTs {
         if let Some(Some(leader)) = self.leader.map(|index| &self.streams[index])
             && self.tables.set(leader.pid, entries)
         {
-            self.clock.tables_changed();
+            self.clock.tables = None;
         }
         Ok(())
     }
@@ -217,17 +217,6 @@ impl MpegTs {
             ..PidState::NONE
         });
         self.pid_states = pid_states.collect();
-    }
-
-    /// Returns the bytes of its allocations: the gathered sound, and some hundred.
-    pub fn held_bytes(&self) -> usize {
-        let streams = self.streams.iter().flatten();
-        let streams: usize = streams.map(Stream::held_bytes).sum();
-        self.streams.capacity() * size_of::<Option<Stream>>()
-            + self.pid_states.capacity() * size_of::<PidState>()
-            + streams
-            + self.head.capacity()
-            + self.tables.held_bytes()
     }
 
     fn write_picture(&mut self, kind: Nal, mut unit: OwnedUnit, out: &mut Vec<u8>) {
@@ -405,7 +394,7 @@ impl MpegTs {
         if has_room {
             self.allowance -= bytes;
             self.tables.write(out);
-            self.clock.note_tables();
+            self.clock.tables = Some(self.clock.now);
         }
         has_room
     }
@@ -461,16 +450,5 @@ impl Stream {
         unit.decode = unit.decode.max(self.pid_state.newest.saturating_add(TICK));
         unit.present = unit.present.max(unit.decode);
         self.pid_state.newest = unit.decode;
-    }
-
-    fn held_bytes(&self) -> usize {
-        let sets = match &self.format.framing {
-            Framing::Nal { sets, .. } => sets.capacity(),
-            Framing::Adts(_) | Framing::Whole | Framing::Opus => 0,
-        };
-        self.gathered.capacity()
-            + sets
-            + self.format.descriptors.capacity()
-            + self.sound_buffer.held_bytes()
     }
 }

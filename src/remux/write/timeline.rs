@@ -92,11 +92,6 @@ impl Timeline {
         decode.saturating_add(self.shift)
     }
 
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        self.tracks.capacity() * size_of::<Track>()
-    }
-
     /// Moves everything from here on by this many steps.
     fn begin(&mut self, steps: i64) -> i64 {
         for track in &mut self.tracks {

@@ -288,7 +288,6 @@ fn fragments_continue_where_the_previous_source_ended() {
         assert_eq!(cut(&mut fragments, &first, piece).as_ref(), Some(&first));
         fragments.seam();
         assert_eq!(cut(&mut fragments, &second, piece).as_ref(), Some(&behind));
-        assert!(fragments.held_bytes() > 2 * size_of::<TrackClock>());
         assert!(!fragments.is_within_unit());
     }
     // Another header of a first source begins its own times.
@@ -416,22 +415,6 @@ fn media_without_a_fragment_passes_as_it_comes() {
         let behind = cut(&mut fragments, &two(1, 9_000), piece);
         assert_eq!(behind, Some(two(8, 140)));
     }
-}
-
-/// Its clocks, and its timeline.
-#[test]
-fn the_memory_of_fragments_is_counted() {
-    let mut fragments = fragments(1_000);
-    let clocks_bytes = 2 * size_of::<TrackClock>();
-    assert!(fragments.held_bytes() >= clocks_bytes);
-    let whole = [
-        moof(7, &[traf(1, &tfdt(0), &trun(4, 99))]),
-        mp4_box(b"mdat", &[]),
-    ];
-    assert!(cut(&mut fragments, &whole.concat(), 1).is_some());
-    let times_bytes = fragments.timeline.held_bytes();
-    assert!(times_bytes > 0);
-    assert!(fragments.held_bytes() >= clocks_bytes + times_bytes);
 }
 
 #[test]

@@ -197,7 +197,6 @@ fn a_stream_without_packets_fails() {
     assert!(cutter.cut(&packets, &mut out).is_ok());
     assert!(cutter.cut(&begin(ONE, 0, 0, 9), &mut out).is_ok());
     assert_eq!(out, packets);
-    assert!(cutter.held_bytes() >= PACKET_BYTES + size_of::<OpenPes>());
     assert!(cutter.cut(&vec![1; 60_000], &mut out).is_ok());
     assert!(cutter.cut(&packets, &mut out).is_ok());
     assert!(cutter.cut(&vec![1; 60_000], &mut out).is_ok());
@@ -227,27 +226,6 @@ fn bytes_between_packets_are_counted() {
 }
 
 #[test]
-fn the_memory_of_packets_is_counted() {
-    let mut cutter = Packets::new(100_000);
-    assert_eq!(cutter.held_bytes(), 0);
-    assert!(cutter.cut(&[0x47; 90], &mut Vec::new()).is_ok());
-    let held = cutter.held_bytes();
-    assert!((90..=1_000).contains(&held));
-    for bytes in [0, 1, 900] {
-        for open in [0, 1, 7] {
-            cutter.waiting.bytes = Vec::with_capacity(bytes);
-            cutter.waiting.open = Vec::with_capacity(open);
-            let waiting = bytes + open * size_of::<OpenPes>();
-            cutter.seam = None;
-            assert_eq!(cutter.held_bytes(), held + waiting);
-            cutter.seam = Some(Box::default());
-            let seam = 2 * 0x2000 / 8;
-            assert_eq!(cutter.held_bytes(), held + waiting + seam);
-        }
-    }
-}
-
-#[test]
 fn the_next_source_must_have_packets_of_the_same_shape() {
     let plain = vec![packet(0x1fff, false, &[]); 8];
     let mut cutter = Packets::new(1_000);
@@ -256,10 +234,8 @@ fn the_next_source_must_have_packets_of_the_same_shape() {
     let mut out = Vec::new();
     assert!(cutter.cut(&plain.concat(), &mut out).is_ok());
     assert!(cutter.cut(&begin(ONE, 0, 0, 9), &mut out).is_ok());
-    let before = cutter.held_bytes();
     cutter.seam();
     assert!(cutter.waiting.bytes.is_empty() && cutter.waiting.bytes_max == 1_000);
-    assert!(cutter.held_bytes() >= size_of::<Seam>() && before > 0);
     let stamped: Vec<_> = plain
         .iter()
         .map(|packet| [&[0; 4][..], packet].concat())

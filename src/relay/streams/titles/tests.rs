@@ -226,7 +226,9 @@ fn what_a_publisher_says_takes_little() {
         let id = streams.running[&SessionId::parse(b"s").expect("a session")];
         let programme = &streams.streams.get(id).expect("it runs").programme;
         assert_eq!(programme.titles.len(), kept, "{length}");
-        let bytes = programme.held_bytes();
+        let station = serde_json::to_string(&programme.source.station).expect("JSON");
+        let agent = programme.source.agent.held_bytes();
+        let bytes = text_bytes(&programme.titles) + station.len() + agent;
         assert!(bytes <= 2_560, "{length}: {bytes}");
         stage.relay.check();
     }

@@ -35,7 +35,7 @@ pub(super) struct MultiplexClock {
     /// Time of the newest reference.
     referred: Option<i64>,
     /// Time of the newest tables.
-    tables: Option<i64>,
+    pub tables: Option<i64>,
     /// Distances of the units of the leading stream.
     leading: Pace,
     /// Distances of all units.
@@ -112,16 +112,6 @@ impl MultiplexClock {
             let next = self.now.saturating_add(gap.max(arrives_in).min(every));
             next.saturating_sub(told) > every
         })
-    }
-
-    /// Notes that the tables have changed.
-    pub fn tables_changed(&mut self) {
-        self.tables = None;
-    }
-
-    /// Notes that the tables have been written.
-    pub fn note_tables(&mut self) {
-        self.tables = Some(self.now);
     }
 
     /// Notes that packets of another PID have come. A reference must follow them, since packets

@@ -41,11 +41,6 @@ impl SoundBuffer {
             None => self.packets.push_back((decoded, bytes)),
         }
     }
-
-    /// Returns the bytes of its one allocation.
-    pub fn held_bytes(&self) -> usize {
-        self.packets.capacity() * size_of::<(i64, usize)>()
-    }
 }
 
 #[cfg(test)]
@@ -73,7 +68,7 @@ mod tests {
         for decoded in 0..10_000 {
             sound_buffer.put(decoded, 9, -1);
         }
-        assert!(sound_buffer.held_bytes() <= 2 * PACKETS_MAX * 16);
+        assert!(sound_buffer.packets.capacity() <= 2 * PACKETS_MAX);
         assert_eq!(sound_buffer.room_at(3_000, 3_584), Some(9_999));
     }
 }

@@ -79,16 +79,6 @@ impl Tables {
         write_section(0, &self.association, first, out);
         write_section(MAP_PID, &self.map, second, out);
     }
-
-    /// Returns the bytes of its allocations.
-    pub fn held_bytes(&self) -> usize {
-        let entries = self.entries.iter();
-        let descriptors: usize = entries.map(|entry| entry.descriptors.capacity()).sum();
-        self.entries.capacity() * size_of::<Entry>()
-            + self.association.capacity()
-            + self.map.capacity()
-            + descriptors
-    }
 }
 
 /// Returns a whole section. It fits, since a program has at most
