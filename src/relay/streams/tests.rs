@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-#[cfg(feature = "remux")]
 use super::{CutReason, Cuts, StreamSource, UDP_CLIENTS_SHOWN_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::gate::SessionId;
@@ -12,7 +11,6 @@ use crate::relay::counts::Count;
 use crate::relay::stage::Stage;
 use crate::relay::viewer_id::Mark;
 use crate::relay::{ConnectionId, PullId, StreamId, UdpPort};
-#[cfg(feature = "remux")]
 use crate::rtp::Packet;
 use crate::stream::Outcome;
 
