@@ -2,7 +2,7 @@
 //! begins, takes media, loses its source, ends, and is removed.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::Streams;
@@ -22,14 +22,16 @@ use crate::gate::SessionId;
 use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
 use crate::http;
-use crate::relay::context::Context;
+use crate::relay::context::{Context, RETURN_AFTER};
 use crate::relay::counts::Count;
 use crate::relay::event::Event;
 use crate::relay::quota::Quota;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::viewer_id::PublicStreamId;
-use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId};
+use crate::relay::{
+    Action, ConnectionId, END_COST, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId,
+};
 use crate::remux::{Remuxer, TrackInfo};
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, StreamBuffer, Told};
@@ -109,6 +111,11 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Returns the host that causes what the log says about a stream: its source.
+    pub(super) fn caused_by(&self) -> Option<IpAddr> {
+        Some(self.source_address.ip())
+    }
+
     /// Creates a stream with this source and nothing else set.
     fn new(
         session: SessionId,
@@ -261,8 +268,10 @@ impl Stream {
 pub const SHUT_DOWN: &str = "the server shuts down";
 /// Most bytes of RTMP that are read at once: a message of 4 bytes is a tag of 18.
 const RTMP_READ_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of a buffer whose release costs 1.
-const BYTES_RELEASED_PER_COST: usize = 64;
+/// What the end of a stream costs. It closes connections and releases its state.
+const STREAM_COST: usize = 2 * END_COST;
+/// Of a block that is returned to the kernel, about one page stays, which it shares with others.
+const PAGES_OF_BLOCK: usize = 16;
 const ABORTED: &str = "the operator has ended this stream";
 const TAKEN_OVER: &str = "another source took over";
 
@@ -270,13 +279,24 @@ const TAKEN_OVER: &str = "another source took over";
 #[cold]
 fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
     let session = stream.session.digest();
+    let mut log = |line| ctx.log(Level::Warn, stream.caused_by(), line);
     match notice {
-        Notice::LargeGroup => ctx.log(Level::Warn, format_args!("event=group-larger-than-buffer session={session} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
-        Notice::NoJoin => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"there is no place where decoding can begin: viewers get the header and the newest bytes\"")),
-        Notice::LongGroup => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={session} detail=\"HLS segments end between key frames, where players cannot begin; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\"")),
-        Notice::LongFragment { fragment, segment } => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={session} detail=\"a fragment of MP4 lasts {fragment} s, and an HLS segment at most {segment} s: HLS leaves it out; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\"")),
-        Notice::NeedsFirstByte => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"the fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
-        Notice::LetGo(format) => ctx.log(Level::Warn, format_args!(
+        Notice::LargeGroup => log(format_args!(
+            "event=group-larger-than-buffer session={session} detail=\"viewers cannot begin at a key frame; raise --buffer\""
+        )),
+        Notice::NoJoin => log(format_args!(
+            "event=no-join-point session={session} detail=\"there is no place where decoding can begin: viewers get the header and the newest bytes\""
+        )),
+        Notice::LongGroup => log(format_args!(
+            "event=group-longer-than-segment session={session} detail=\"HLS segments end between key frames, where players cannot begin; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\""
+        )),
+        Notice::LongFragment { fragment, segment } => log(format_args!(
+            "event=group-longer-than-segment session={session} detail=\"a fragment of MP4 lasts {fragment} s, and an HLS segment at most {segment} s: HLS leaves it out; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\""
+        )),
+        Notice::NeedsFirstByte => log(format_args!(
+            "event=no-join-point session={session} detail=\"the fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\""
+        )),
+        Notice::LetGo(format) => log(format_args!(
             "event=format-let-go session={session} format={} detail=\"the stream breaks its container's rules, or its header is too large: viewers begin at the newest byte\"",
             format.name()
         )),
@@ -525,6 +545,7 @@ impl Streams {
         self.draining.enter(&session, stream.serial, id);
         let what = ServerEvent::StreamEnds {
             id: known_as,
+            source: stream.source_address,
             reason,
             bytes_received: figures.bytes_received,
             bytes_sent: figures.bytes_sent,
@@ -581,9 +602,10 @@ impl Streams {
             ctx.count(Count::BytesSent, figures.bytes_sent);
             ctx.count(Count::Skips, figures.skips);
             ctx.count(Count::UdpBytesSent, stream.rtp_out.udp_out.bytes_sent());
-            ctx.freed(stream.buffer.filled_bytes());
-            self.work += stream.buffer.filled_bytes() / BYTES_RELEASED_PER_COST;
+            ctx.freed(stream.buffer.filled_bytes() / PAGES_OF_BLOCK);
+            ctx.return_memory(RETURN_AFTER);
             stream.buffer.release(&mut self.pool);
+            self.work += STREAM_COST;
             ctx.disarm(&mut stream.armed, Owner::Stream(id));
             self.order.remove(&stream.serial);
             if stream.remuxed.is_some() {
@@ -642,18 +664,18 @@ impl Streams {
         reason: &'static str,
         ctx: &mut Context,
     ) {
-        if self.has_as_source(id, source) {
-            self.finish_reorder(id, ctx);
+        if !self.has_as_source(id, source) {
+            return;
         }
-        // The packets that came early may have ended the stream.
-        if self.has_as_source(id, source) && !self.hold(id, reason, ctx) {
+        self.drop_early(id, ctx);
+        if !self.hold(id, reason, ctx) {
             self.end_stream(id, End::Lost, reason, ctx);
         }
     }
 
     /// Ends a stream whose source is gone for good.
     pub fn end(&mut self, id: StreamId, end: End, reason: &'static str, ctx: &mut Context) {
-        self.finish_reorder(id, ctx);
+        self.drop_early(id, ctx);
         self.end_stream(id, end, reason, ctx);
     }
 
