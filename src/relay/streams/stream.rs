@@ -2,7 +2,7 @@
 //! begins, takes media, loses its source, ends, and is removed.
 
 use std::cell::RefCell;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Streams;
@@ -16,8 +16,7 @@ use super::titles::Programme;
 use super::write_queue::Backlog;
 use super::{CutReason, Cuts, StreamSource};
 use crate::format::Format;
-use crate::format::splice::Incompatible;
-use crate::format::splice::Splicer;
+use crate::format::splice::{Incompatible, Splicer};
 use crate::gate::SessionId;
 use crate::held::string_bytes;
 use crate::hls::{Cutter, Plan};
@@ -29,9 +28,7 @@ use crate::relay::quota::Quota;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::viewer_id::PublicStreamId;
-use crate::relay::{
-    Action, ConnectionId, END_COST, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId,
-};
+use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId};
 use crate::remux::{Remuxer, TrackInfo};
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, StreamBuffer, Told};
@@ -111,11 +108,6 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Returns the host that causes what the log says about a stream: its source.
-    pub(super) fn caused_by(&self) -> Option<IpAddr> {
-        Some(self.source_address.ip())
-    }
-
     /// Creates a stream with this source and nothing else set.
     fn new(
         session: SessionId,
@@ -269,9 +261,7 @@ pub const SHUT_DOWN: &str = "the server shuts down";
 /// Most bytes of RTMP that are read at once: a message of 4 bytes is a tag of 18.
 const RTMP_READ_BYTES_MAX: usize = 16 * 1024;
 /// What the end of a stream costs. It closes connections and releases its state.
-const STREAM_COST: usize = 2 * END_COST;
-/// Of a block that is returned to the kernel, about one page stays, which it shares with others.
-const PAGES_OF_BLOCK: usize = 16;
+const STREAM_COST: usize = 8 * 1024;
 const ABORTED: &str = "the operator has ended this stream";
 const TAKEN_OVER: &str = "another source took over";
 
@@ -602,7 +592,8 @@ impl Streams {
             ctx.count(Count::BytesSent, figures.bytes_sent);
             ctx.count(Count::Skips, figures.skips);
             ctx.count(Count::UdpBytesSent, stream.rtp_out.udp_out.bytes_sent());
-            ctx.freed(stream.buffer.filled_bytes() / PAGES_OF_BLOCK);
+            // Of a block that is returned, about one page of 16 stays.
+            ctx.freed(stream.buffer.filled_bytes() / 16);
             ctx.return_memory(RETURN_AFTER);
             stream.buffer.release(&mut self.pool);
             self.work += STREAM_COST;
@@ -664,12 +655,11 @@ impl Streams {
         reason: &'static str,
         ctx: &mut Context,
     ) {
-        if !self.has_as_source(id, source) {
-            return;
-        }
-        self.drop_early(id, ctx);
-        if !self.hold(id, reason, ctx) {
-            self.end_stream(id, End::Lost, reason, ctx);
+        if self.has_as_source(id, source) {
+            self.drop_early(id, ctx);
+            if !self.hold(id, reason, ctx) {
+                self.end_stream(id, End::Lost, reason, ctx);
+            }
         }
     }
 
