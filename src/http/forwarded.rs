@@ -27,6 +27,19 @@ impl Forwarded {
         is_https || self.x_forwarded_https
     }
 
+    /// Returns whether the fields name somebody else than this client: instead of it, or in front of
+    /// it. Then the client has passed the request on.
+    pub fn names_another(&self, client: IpAddr) -> bool {
+        let is_first = |list: &str, address: fn(&str) -> Option<SocketAddr>| {
+            let client = Some(client.to_canonical());
+            let mut hosts = elements(list, ',').map(|it| address(it).map(|it| it.ip()));
+            hosts.next() == Some(client) && hosts.all(|host| host != client)
+        };
+        let (standard, other) = (self.standard.as_deref(), self.x_forwarded_for.as_deref());
+        standard.is_some_and(|list| !is_first(list, forwarded_for))
+            || other.is_some_and(|list| !is_first(list, node_address))
+    }
+
     /// Returns the client: the last address that is no proxy's. `None`: the fields name nobody, or
     /// only proxies. The port is 0 if none is given.
     pub fn client(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Result<Option<SocketAddr>, Refusal> {
@@ -125,6 +138,40 @@ mod tests {
         };
         assert!(forwarded.is_there());
         client(&forwarded).ok().flatten()
+    }
+
+    /// Proxies behind the client may be named, too.
+    #[test]
+    fn who_stands_in_front_of_the_client_is_another() {
+        let client = "192.0.2.7".parse().expect("an address");
+        for (list, is_another) in [
+            ("192.0.2.7", false),
+            ("192.0.2.7:81", false),
+            ("::ffff:192.0.2.7", false),
+            ("192.0.2.7, 10.0.0.1", false),
+            ("198.51.100.7, 192.0.2.7", true),
+            ("198.51.100.7, 192.0.2.7, 10.0.0.1", true),
+            ("unknown, 192.0.2.7", true),
+            ("192.0.2.7, 192.0.2.7", true),
+            ("198.51.100.7", true),
+            ("10.0.0.1", true),
+        ] {
+            let x_forwarded_for = Some(list.to_owned());
+            let standard = list.replace("::ffff:192.0.2.7", "\"[::ffff:192.0.2.7]\"");
+            let standard = standard.replace("7:81", "7;proto=http");
+            let standard = standard.split(", ").map(|node| format!("for={node}"));
+            let standard = Some(standard.collect::<Vec<_>>().join(", "));
+            for (standard, x_forwarded_for) in [(standard, None), (None, x_forwarded_for)] {
+                let forwarded = Forwarded {
+                    standard,
+                    x_forwarded_for,
+                    ..Forwarded::default()
+                };
+                let seen = forwarded.names_another(client);
+                assert_eq!(seen, is_another, "{forwarded:?}");
+            }
+        }
+        assert!(!Forwarded::default().names_another(client));
     }
 
     #[test]

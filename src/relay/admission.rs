@@ -22,11 +22,11 @@ use crate::time::{Instant, UnixTime};
 pub(super) use kept::KeptClaim;
 pub(super) use place::{Beyond, Door, Others};
 use refusals::{
-    barred, for_source_only, for_watching_only, forbidden, from_elsewhere, from_other_host,
-    kept_out, no_token, no_token_of_origin, not_running, of_nobody, of_proxys_host,
-    of_stranger_proxy, token_is_over,
+    barred, for_watching_only, forbidden, from_elsewhere, from_other_host, kept_out, no_token,
+    not_running, of_nobody, of_proxys_host, of_stranger_proxy, token_is_over,
 };
 pub(super) use refusals::{kicked, no_stream, no_viewer, not_found, tokens_are_off};
+pub(super) use watchers::Look;
 
 /// Entry point through which a client comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,8 @@ pub(super) struct AccessRequest<'a> {
     pub is_proxied: bool,
     /// The request has a field that proxies write. The client may have written it itself.
     pub is_forwarded: bool,
+    /// A field names somebody else in front of the client. So the client is a proxy itself.
+    pub names_another: bool,
     /// Host and port that the request is for.
     pub host: &'a str,
     /// `Origin`
@@ -154,6 +156,7 @@ impl<'a> AccessRequest<'a> {
             is_proxied: caller.is_proxied,
             is_forwarded: head.fields.forwarded.is_there()
                 || is_of_proxy(head.fields.via.as_deref()),
+            names_another: head.fields.forwarded.names_another(caller.peer.ip()),
             host: &head.host,
             origin: head.fields.origin.as_deref(),
             site: head.fields.site.as_deref(),
@@ -168,17 +171,10 @@ impl<'a> AccessRequest<'a> {
             to: None,
             is_proxied: false,
             is_forwarded: false,
+            names_another: false,
             host: "",
             origin: None,
             site: None,
-        }
-    }
-
-    /// Returns the text that explains a refusal of an unknown client, or an empty text.
-    fn namelessness(&self) -> &'static str {
-        match self.from {
-            Some(_) => "",
-            None => "; the proxy in front does not name the client",
         }
     }
 }
@@ -304,8 +300,7 @@ impl Gate<'_> {
             false => "may call the API",
         };
         Err(forbidden(format!(
-            "only hosts in the subnet of --token-server {may}{}{}",
-            access_request.namelessness(),
+            "only hosts in the subnet of --token-server {may}{}",
             self.missed_by(access_request)
         )))
     }
@@ -324,7 +319,7 @@ impl Gate<'_> {
     /// also gets the value of the option.
     fn missed_by(&self, access_request: &AccessRequest<'_>) -> String {
         let Some(from) = access_request.from.map(|from| from.ip()) else {
-            return String::new();
+            return "; the proxy in front does not name the client".to_owned();
         };
         // The subnets are nobody else's business. Behind a proxy it may be anybody.
         if !from.is_loopback() || access_request.is_forwarded || access_request.is_proxied {
@@ -575,10 +570,8 @@ impl Gate<'_> {
             | EntryPoint::Group
             | EntryPoint::BareGroup
             | EntryPoint::Pull
-            | EntryPoint::WatchPage => {
-                return None;
-            }
-            EntryPoint::Call
+            | EntryPoint::WatchPage
+            | EntryPoint::Call
             | EntryPoint::Events
             | EntryPoint::Figures
             | EntryPoint::Page
@@ -604,55 +597,6 @@ impl Gate<'_> {
     /// Returns the time of this input.
     pub fn time(&self) -> UnixTime {
         self.time
-    }
-
-    /// Decides whether a viewer with this session id and address may follow a session. The session
-    /// need not run, and its stream need not fit HTTP.
-    pub fn see(
-        &self,
-        from: Option<IpAddr>,
-        name: &SessionId,
-        session: &SessionId,
-        session_state: &SessionState,
-    ) -> Result<(), Refusal> {
-        let token = self
-            .tokens
-            .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
-        match token {
-            // Without a table, the origin alone decides.
-            Ok(()) if self.tokens.is_none() && session_state.runs && session_state.is_forbidden => {
-                return Err(no_token_of_origin());
-            }
-            Ok(()) => {}
-            Err(Denied::Over) => return Err(token_is_over()),
-            // The origin is asked about the session, and knows nothing of a key to it here.
-            Err(Denied::Direction) if name != session => return Err(for_source_only()),
-            Err(Denied::NoToken | Denied::Direction) if self.origin_decides(session_state) => {}
-            Err(_) if self.settings.asks_origin => return Err(no_token_of_origin()),
-            Err(Denied::NoToken) => return Err(no_token()),
-            Err(Denied::Direction) => return Err(for_source_only()),
-        }
-        self.check_block(session)?;
-        self.check_open()?;
-        self.check_barred(from, name)
-    }
-
-    /// Returns whether viewers of an origin's stream may watch a source of this server, too.
-    pub fn may_stay(&self, session: &SessionId) -> bool {
-        let has_token = || {
-            self.tokens
-                .is_none_or(|tokens| tokens.watch(session, self.time).is_ok())
-        };
-        !self.settings.asks_origin || has_token()
-    }
-
-    /// Returns whether the origin decides who may watch. It does not where the session has a source
-    /// here, nor where the origin has refused and its last stream is held.
-    fn origin_decides(&self, session_state: &SessionState) -> bool {
-        let is_origins = session_state.is_fetched || !session_state.runs;
-        self.settings.asks_origin
-            && is_origins
-            && !(session_state.runs && session_state.is_forbidden)
     }
 
     /// Decides whether a viewer may wait for a session that does not run. If there are origins, the
@@ -696,24 +640,15 @@ impl Gate<'_> {
         }
     }
 
-    /// Refuses new work during the shutdown. Requests that only look are answered until the end.
-    fn check_open(&self) -> Result<(), Refusal> {
+    /// Refuses new work during the shutdown, such as changes of the token table and readers of events.
+    /// Requests that only look are answered until the end.
+    pub fn check_open(&self) -> Result<(), Refusal> {
         match self.is_closing {
             false => Ok(()),
             true => Err(Refusal::busy(
                 "the server is shutting down and admits no new clients",
             )),
         }
-    }
-
-    /// Decides whether an admitted call may change the token table.
-    pub fn change(&self) -> Result<(), Refusal> {
-        self.check_open()
-    }
-
-    /// Refuses readers of events during the shutdown.
-    pub fn follow(&self) -> Result<(), Refusal> {
-        self.check_open()
     }
 
     /// Returns whether a token may name this address, as a UDP client or as a joined group.
@@ -750,10 +685,14 @@ fn check_named(access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses requests with proxy headers from a host that is not configured as a proxy. All of its
-/// clients share that host's address.
+/// Refuses requests with fields that a host has written which is not configured as a proxy. All of
+/// its clients share that host's address. A configured proxy writes such fields itself.
 fn check_no_stranger_proxy(access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
-    match access_request.is_forwarded && !access_request.is_proxied {
+    let is_strangers = match access_request.is_proxied {
+        true => access_request.names_another,
+        false => access_request.is_forwarded,
+    };
+    match is_strangers {
         false => Ok(()),
         true => Err(of_stranger_proxy()),
     }

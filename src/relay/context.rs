@@ -9,7 +9,7 @@ mod handover;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::counts::{Count, Counts};
@@ -23,7 +23,7 @@ use super::settings::Settings;
 use super::timers::{Armed, Owner, Timers};
 use super::{Action, Level};
 use crate::events::{EventId, Events};
-use crate::gate::SessionId;
+use crate::gate::{SessionId, network_of};
 use crate::http::{Refusal, Reply, Version};
 use crate::random::Random;
 use crate::time::Instant;
@@ -49,14 +49,16 @@ pub(super) struct Context {
     pub rations: Rations,
     /// Limit for reports of refused sources.
     refusals: Ration,
-    /// The newest of these reports, for the snapshot of `/api/events`. At most [`REFUSED_MAX`].
-    refused: VecDeque<String>,
+    /// The newest of these reports, for the snapshot of `/api/events`, each with its network unless
+    /// a predecessor has made it. At most [`REFUSED_MAX`], and [`REFUSED_OF_NETWORK_MAX`] of each
+    /// network.
+    refused: VecDeque<(Option<IpAddr>, String)>,
     /// Limit for lines about tokens in the log.
     changes: Ration,
     ticket_next: u64,
     /// Bytes freed since memory was last returned to the kernel.
     freed_bytes: usize,
-    /// Deadline for returning memory.
+    /// Deadline for returning memory, or some more of it.
     return_armed: Armed,
 }
 
@@ -70,13 +72,14 @@ struct Ration {
 /// Rate of lines about tokens. A control server may add a thousand keys, which may not push out
 /// other reports.
 const CHANGES: Rate = Rate::per_second(16);
-/// Rate of reports of refused sources. Refused sources retry at once, and anybody may be one.
+/// Rate of reports of refused sources of all hosts. Each host has a lower one.
 const REFUSALS: Rate = Rate {
-    per_second: 1,
-    burst: 16,
+    per_second: 4,
+    burst: 64,
 };
 /// Number of refused sources that a reader of `/api/events` learns of at its beginning.
 const REFUSED_MAX: usize = 16;
+const REFUSED_OF_NETWORK_MAX: usize = 8;
 
 impl Ration {
     /// Returns how many were left out before this one, or `None` if this one is left out.
@@ -90,7 +93,9 @@ impl Ration {
 /// Freed bytes that are worth returning to the kernel.
 const RETURN_BYTES: usize = 16 * 1024 * 1024;
 /// Time before freed memory is returned. Looking for it takes milliseconds.
-const RETURN_AFTER: Duration = Duration::from_secs(5);
+pub(super) const RETURN_AFTER: Duration = Duration::from_secs(5);
+/// Pause between two returns. Each takes a fraction of a millisecond.
+const RETURN_PAUSE: Duration = Duration::from_millis(10);
 
 impl Context {
     /// Makes the context of a server that has just started.
@@ -157,16 +162,6 @@ impl Context {
         self.timers.disarm(armed, owner);
     }
 
-    /// Begins a turn, which calls at most `owners_max` owners whose deadline has come.
-    pub fn call_due(&mut self, owners_max: usize) {
-        self.timers.call_due(self.now, owners_max);
-    }
-
-    /// Returns the next owner that this turn calls.
-    pub fn next_called(&mut self) -> Option<Owner> {
-        self.timers.next_called()
-    }
-
     /// Adds to a counter.
     pub fn count(&mut self, what: Count, number: u64) {
         self.counts.add(what, number);
@@ -191,7 +186,7 @@ impl Context {
         let line = LogLine { event, about };
         match line.level() {
             Some(_) if line.is_about_token() => self.log_change(format_args!("{line}")),
-            Some(level) => self.log(level, format_args!("{line}")),
+            Some(level) => self.log(level, event.host(), format_args!("{line}")),
             None => {}
         }
         let is_reported = |(name, _)| self.rations.admit(name, event, self.now);
@@ -223,16 +218,21 @@ impl Context {
                 left_out,
             };
             self.emit_about(Some(about), &what);
+            let (by, mut its) = (Some(network_of(address.ip())), 1);
+            self.refused.retain(|(of, _)| {
+                its += usize::from(*of == by);
+                *of != by || its <= REFUSED_OF_NETWORK_MAX
+            });
             self.refused.truncate(REFUSED_MAX - 1);
-            self.refused
-                .push_front(server_event::refusal_row(self.date(), about.0, &what));
+            let row = server_event::refusal_row(self.date(), about.0, &what);
+            self.refused.push_front((by, row));
         }
     }
 
     /// Returns the rows of the sources that were refused lately, the newest first, as text of
     /// `/api/events`.
     pub fn refused(&self) -> impl Iterator<Item = &str> {
-        self.refused.iter().map(String::as_str)
+        self.refused.iter().map(|(_, row)| row.as_str())
     }
 
     /// Returns a new id for a job.
@@ -245,23 +245,34 @@ impl Context {
     /// Notes that `bytes` of used memory were freed.
     pub fn freed(&mut self, bytes: usize) {
         self.freed_bytes = self.freed_bytes.saturating_add(bytes);
-        if self.freed_bytes >= RETURN_BYTES && !self.return_armed.is_armed() {
-            let deadline = self.now + RETURN_AFTER;
+        if self.freed_bytes >= RETURN_BYTES {
+            self.return_memory(RETURN_AFTER);
+        }
+    }
+
+    /// Returns freed memory to the kernel after this time.
+    pub fn return_memory(&mut self, after: Duration) {
+        if !self.return_armed.is_armed() {
+            let deadline = self.now + after;
             self.timers
                 .arm(&mut self.return_armed, Owner::Memory, deadline, self.now);
         }
     }
 
-    /// Returns freed memory to the kernel.
-    pub fn memory_due(&mut self) {
+    /// Returns these blocks to the kernel, or other freed memory when no block is left.
+    pub fn memory_due(&mut self, blocks: Vec<Vec<u8>>) {
         self.return_armed.fired();
-        self.freed_bytes = 0;
-        self.actions.push_back(Action::ReturnMemory);
+        if !blocks.is_empty() {
+            self.return_memory(RETURN_PAUSE);
+        } else if std::mem::take(&mut self.freed_bytes) < RETURN_BYTES {
+            return;
+        }
+        self.actions.push_back(Action::ReturnMemory(blocks));
     }
 
-    /// Writes a line to the log.
-    pub fn log(&mut self, level: Level, event: fmt::Arguments<'_>) {
-        for line in self.report.lines(level, self.now, event) {
+    /// Writes a line to the log. `by`: the host that caused it, as for [`Report::lines`].
+    pub fn log(&mut self, level: Level, by: Option<IpAddr>, event: fmt::Arguments<'_>) {
+        for line in self.report.lines(level, self.now, by, event) {
             self.actions.push_back(Action::Log(line));
         }
     }
@@ -271,8 +282,11 @@ impl Context {
     pub fn log_change(&mut self, event: fmt::Arguments<'_>) {
         match self.changes.admit(CHANGES, self.now) {
             None => {}
-            Some(0) => self.log(Level::Info, event),
-            Some(left_out) => self.log(Level::Info, format_args!("{event} left_out={left_out}")),
+            Some(0) => self.log(Level::Info, None, event),
+            Some(left_out) => {
+                let event = format_args!("{event} left_out={left_out}");
+                self.log(Level::Info, None, event);
+            }
         }
     }
 
@@ -315,7 +329,7 @@ mod tests {
         let mut count = 0;
         loop {
             while let Some(action) = stage.relay.next_action() {
-                count += usize::from(action == Action::ReturnMemory);
+                count += usize::from(action == Action::ReturnMemory(Vec::new()));
             }
             let Some(due) = stage.relay.next_deadline().filter(|due| *due <= until) else {
                 stage.now = until;
@@ -359,8 +373,8 @@ mod tests {
         let asks_again = |tokens: &mut Armed, ctx: &mut Context| {
             tokens.fired();
             ctx.arm(tokens, Owner::Tokens, at(2));
-            ctx.call_due(1);
-            ctx.next_called()
+            ctx.timers.call_due(ctx.now, 1);
+            ctx.timers.next_called()
         };
         assert_eq!(asks_again(&mut tokens, &mut ctx), Some(Owner::Memory));
         assert_eq!(asks_again(&mut tokens, &mut ctx), Some(Owner::Tokens));
@@ -514,7 +528,133 @@ mod tests {
         }
         assert_eq!(ctx.refused().count(), REFUSED_MAX);
         let newest = ctx.refused().next().expect("a row");
-        assert!(newest.starts_with("event: refusal\ndata: {") && newest.contains("10.0.1.15:7"));
+        assert!(newest.starts_with("event: refusal\ndata: {") && newest.contains("10.0.1.63:7"));
+        // A host that is refused all the time leaves the rows and the reports of others.
+        for second in 0..60 {
+            ctx.set_now(ctx.now() + Duration::from_secs(second));
+            for number in 0..20 {
+                let at = SocketAddr::from(([10, 0, 2, 1], number));
+                ctx.emit_refusal(about, at, &refusal);
+            }
+        }
+        let others = |row: &&str| !row.contains("10.0.2.1:");
+        assert_eq!(ctx.refused().filter(others).count(), REFUSED_MAX / 2);
+        ctx.emit_refusal(about, SocketAddr::from(([10, 0, 3, 1], 7)), &refusal);
+        assert!(ctx.refused().next().expect("a row").contains("10.0.3.1:7"));
+    }
+
+    /// What a client causes at will, and the line that the log has for it.
+    const CAUSED: [(&str, &[&str], &str, &[u8]); 6] = [
+        ("level=info event=stream-begins", &[], "PUT", b"abc"),
+        ("level=info event=stream-ends", &[], "PUT", b"abc"),
+        (
+            "level=warn event=format-let-go",
+            &[],
+            "PUT",
+            b"FLV\x01\x05\0\0\0\x09\0\0\0\0\x12\xff\xff\xff\0\0\0\0\0\0\0\x02\0\x0aonMetaData",
+        ),
+        (
+            "level=warn event=pull-fails",
+            &["--origin=http://10.1.0.1:8000"],
+            "GET",
+            b"",
+        ),
+        (
+            "level=warn event=publisher-refused",
+            &["--token-server=10.0.0.1"],
+            "PUT",
+            b"abc",
+        ),
+        ("level=warn event=rtmp-failed", &["--rtmp=0"], "", b"\x03"),
+    ];
+
+    /// A host that causes lines all the time takes neither the lines of another host nor those of
+    /// the server itself.
+    #[test]
+    fn no_host_takes_the_lines_of_another() {
+        for (line, options, method, body) in CAUSED {
+            let options = [options, &["--log-lines=40"]].concat();
+            let options: Vec<&str> = options.into_iter().filter(|it| *it != "--rtmp=0").collect();
+            let mut relay = Stage::new(&options).relay;
+            let now = Instant::START + Duration::from_secs(1);
+            let mut lines: Vec<String> = Vec::new();
+            let mut of_first = 0;
+            for number in 0..110 {
+                let host = if number < 100 { 1 } else { 2 };
+                if number == 100 {
+                    of_first = lines.iter().filter(|it| it.starts_with(line)).count();
+                }
+                let peer = SocketAddr::from(([10, 7, 0, host], 1_000 + number));
+                let id = match method {
+                    "" => relay.accepted_rtmp(peer, now),
+                    _ => relay.accepted(peer, now),
+                };
+                let id = id.expect("room");
+                let head = match method {
+                    "" => String::new(),
+                    "GET" => format!("GET /stream/s{number} HTTP/1.1\r\nHost: h\r\n\r\n"),
+                    _ => format!(
+                        "{method} /stream/s{number} HTTP/1.0\r\nContent-Length: {}\r\n\r\n",
+                        body.len()
+                    ),
+                };
+                relay.received(id, &[head.as_bytes(), body].concat(), now);
+                if method.is_empty() {
+                    // A chunk size of 1 breaks a rule.
+                    relay.received(id, &[0; 2 * 1536], now);
+                    relay.received(id, &[2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 0, 1], now);
+                }
+                while let Some(action) = relay.next_action() {
+                    match action {
+                        Action::Log(line) => lines.push(line),
+                        Action::Connect(call, _) => drop(relay.lost(call, now)),
+                        _ => {}
+                    }
+                }
+                relay.lost(id, now);
+            }
+            let mut own = |level| {
+                let event = format_args!("event=token-file-not-written");
+                relay.ctx.log(level, None, event);
+                let action = std::iter::from_fn(|| relay.next_action()).last();
+                matches!(action, Some(Action::Log(_)))
+            };
+            assert!(own(Level::Warn) && own(Level::Info), "{line}: the server's");
+            let all = lines.iter().filter(|it| it.starts_with(line)).count();
+            assert!((10..=20).contains(&of_first), "{line}: {lines:?}");
+            assert!(all >= of_first + 5, "{line}: {lines:?}");
+        }
+    }
+
+    /// No turn returns much.
+    #[test]
+    fn blocks_of_ended_streams_are_returned_a_few_at_a_time() {
+        const BLOCK: usize = 64 * 1024;
+        let mut stage = Stage::new(&[]);
+        let sources = [0, 1, 2].map(|session| {
+            let head = format!("PUT /stream/{session} HTTP/1.1\r\nHost: h\r\n");
+            let id = stage.client(&format!("{head}Content-Length: 99999999\r\n\r\n"));
+            for _ in 0..8 * 16 {
+                stage.relay.received(id, &[0; BLOCK], stage.now);
+            }
+            id
+        });
+        for id in sources {
+            stage.lose(id);
+        }
+        let mut returned = Vec::new();
+        while let Some(due) = stage.relay.next_deadline() {
+            stage.now = due;
+            stage.relay.expire(due);
+            while let Some(action) = stage.relay.next_action() {
+                if let Action::ReturnMemory(blocks) = action {
+                    assert!(blocks.iter().all(|block| block.capacity() == BLOCK));
+                    returned.push(blocks.len());
+                }
+            }
+        }
+        assert!(returned.iter().all(|blocks| (1..=32).contains(blocks)));
+        assert_eq!(returned.iter().sum::<usize>(), 3 * 8 * 16 - 4);
     }
 
     /// Ids of one run are not valid in another.

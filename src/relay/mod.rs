@@ -123,8 +123,8 @@ pub enum Action {
     ReadOn(ConnectionId),
     /// Run this job on another thread. [`Relay::helped`] takes the result.
     Help(JobId, Job),
-    /// Return freed memory to the kernel.
-    ReturnMemory,
+    /// Return freed memory to the kernel: these empty blocks, or without blocks the rest.
+    ReturnMemory(Vec<Vec<u8>>),
     /// A line for the operator.
     Log(String),
     /// A line for the access log.
@@ -346,10 +346,10 @@ impl Relay {
         // Each deadline is handled once in a turn. A deadline that is set to the past waits for the
         // next turn, and so do the deadlines beyond the maximum. Early packets of RTP cost as much here
         // as packets that the socket brings.
-        self.ctx.call_due(DUE_PER_TURN_MAX);
+        self.ctx.timers.call_due(now, DUE_PER_TURN_MAX);
         self.clients.begin_go(0);
         while self.clients.cost_of_go() < READ_COST_MAX
-            && let Some(owner) = self.ctx.next_called()
+            && let Some(owner) = self.ctx.timers.next_called()
         {
             match owner {
                 Owner::Connection(id) => {
@@ -368,7 +368,7 @@ impl Relay {
                 }
                 Owner::Pull(id) => self.fetch.due(id, &mut self.ctx),
                 Owner::Candidates => self.rtp_in.candidates_due(&mut self.ctx),
-                Owner::Memory => self.ctx.memory_due(),
+                Owner::Memory => self.ctx.memory_due(self.streams.take_spare_blocks()),
                 Owner::Tokens => self.grants.due(&mut self.ctx),
             }
             self.dispatch_events();

@@ -2,10 +2,10 @@
 //! do not push the events that an operator relies on out of `/api/events`.
 //!
 //! Each session has a [`TokenBucket`](crate::token_bucket::TokenBucket) for its viewers and one for
-//! its streams. A viewer or a stream that comes while the bucket is empty is not reported, neither
+//! its streams, and so has each host. A viewer or a stream that comes while the bucket is empty is not reported, neither
 //! now nor later: readers see all of its events or none. The lists have it all the same.
 //!
-//! Bounds: [`NAMES_MAX`] buckets, and a number for each viewer and each stream that is not reported.
+//! Bounds: [`NAMES_MAX`] buckets of sessions and as many of hosts, and a number for each viewer and each stream that is not reported.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,19 +27,20 @@ enum Subject {
     Hold(u64),
 }
 
-/// Which bucket of a session an event draws from.
+/// Which bucket of a session or a host an event draws from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Viewers,
     Streams,
+    /// Refused sources. Sessions have no such bucket.
+    Refusals,
 }
 
 /// What clients may cause still.
 #[derive(Default)]
 pub(super) struct Rations {
     sessions: TokenBuckets<(Kind, SessionId), NAMES_MAX>,
-    /// Of refused sources.
-    hosts: TokenBuckets<IpAddr, NAMES_MAX>,
+    hosts: TokenBuckets<(Kind, IpAddr), NAMES_MAX>,
     unreported: BTreeSet<Subject>,
 }
 
@@ -56,35 +57,40 @@ const STREAMS: Rate = Rate {
     per_second: 16,
     burst: 256,
 };
-/// Refused sources of a host.
+/// Viewers of a host that come, or streams that begin or lose their source. It may be a proxy that
+/// does not name its clients.
+const OF_HOST: Rate = Rate {
+    per_second: 64,
+    burst: 1024,
+};
+/// Refused sources of a host. Refused sources retry at once, and anybody may be one.
 const REFUSALS: Rate = Rate {
-    per_second: 4,
+    per_second: 1,
     burst: 16,
 };
 
 impl Rations {
     /// Returns whether an event of a session is reported.
     pub fn admit(&mut self, session: &SessionId, what: &ServerEvent<'_>, now: Instant) -> bool {
+        let by = (session, what.host());
         match what {
             ServerEvent::ViewerComes { id, .. } => {
-                viewer(*id).is_none_or(|viewer| self.begin(viewer, session, now))
+                viewer(*id).is_none_or(|viewer| self.begin(viewer, by, now))
             }
             ServerEvent::ViewerCut { id, .. } => self.reports_viewer(*id),
             ServerEvent::ViewerGoes { id, .. } => {
                 viewer(*id).is_none_or(|viewer| !self.unreported.remove(&viewer))
             }
-            ServerEvent::StreamBegins { id, .. } => {
-                self.begin(Subject::Stream(id.serial), session, now)
-            }
+            ServerEvent::StreamBegins { id, .. } => self.begin(Subject::Stream(id.serial), by, now),
             ServerEvent::StreamHeld { id, .. } => {
-                self.reports_stream(*id) && self.begin(Subject::Hold(id.serial), session, now)
+                self.reports_stream(*id) && self.begin(Subject::Hold(id.serial), by, now)
             }
             ServerEvent::StreamGoesOn { id, .. } => {
                 let is_held_known = !self.unreported.remove(&Subject::Hold(id.serial));
                 is_held_known && self.reports_stream(*id)
             }
             ServerEvent::SourceTooFast { id, .. } | ServerEvent::StreamTitle { id, .. } => {
-                self.reports_stream(*id) && self.take(Kind::Streams, session, now)
+                self.reports_stream(*id) && self.take(Kind::Streams, by, now)
             }
             ServerEvent::StreamEnds { id, .. } => {
                 self.unreported.remove(&Subject::Hold(id.serial));
@@ -102,11 +108,7 @@ impl Rations {
 
     /// Returns whether a source that is refused is reported, as far as its host is concerned.
     pub fn admit_refusal(&mut self, address: IpAddr, now: Instant) -> bool {
-        let host = network_of(address);
-        let mut bucket = self.hosts.remove(&host);
-        let has_some = bucket.try_take(1, REFUSALS, now);
-        // Strangers may have any number of addresses.
-        self.hosts.insert(host, bucket, now) && has_some
+        self.take_of_host(Kind::Refusals, address, now)
     }
 
     /// Returns whether readers know of a viewer.
@@ -119,22 +121,26 @@ impl Rations {
         !self.unreported.contains(&Subject::Stream(id.serial))
     }
 
-    fn begin(&mut self, subject: Subject, session: &SessionId, now: Instant) -> bool {
+    fn begin(&mut self, subject: Subject, by: (&SessionId, Option<IpAddr>), now: Instant) -> bool {
         let kind = match subject {
             Subject::Viewer(_) => Kind::Viewers,
             Subject::Stream(_) | Subject::Hold(_) => Kind::Streams,
         };
-        let is_reported = self.take(kind, session, now);
+        let is_reported = self.take(kind, by, now);
         if !is_reported {
             self.unreported.insert(subject);
         }
         is_reported
     }
 
-    fn take(&mut self, kind: Kind, session: &SessionId, now: Instant) -> bool {
+    fn take(&mut self, kind: Kind, by: (&SessionId, Option<IpAddr>), now: Instant) -> bool {
+        let (session, host) = by;
+        if host.is_some_and(|host| !self.take_of_host(kind, host, now)) {
+            return false;
+        }
         let rate = match kind {
             Kind::Viewers => VIEWERS,
-            Kind::Streams => STREAMS,
+            _ => STREAMS,
         };
         let name = (kind, session.clone());
         let mut bucket = self.sessions.remove(&name);
@@ -142,6 +148,19 @@ impl Rations {
         // Where more sessions are busy than there are places, each is reported: nobody has as many
         // tokens but the operator.
         !self.sessions.insert(name, bucket, now) || has_some
+    }
+
+    fn take_of_host(&mut self, kind: Kind, host: IpAddr, now: Instant) -> bool {
+        let rate = match kind {
+            Kind::Refusals => REFUSALS,
+            _ => OF_HOST,
+        };
+        let name = (kind, network_of(host));
+        let mut bucket = self.hosts.remove(&name);
+        let has_some = bucket.try_take(1, rate, now);
+        // Sources of strangers may have any number of addresses. So may viewers be a crowd.
+        let has_place = self.hosts.insert(name, bucket, now);
+        has_some && (has_place || kind == Kind::Viewers)
     }
 }
 
@@ -223,15 +242,18 @@ mod tests {
                 id,
                 reason,
                 viewers: 1,
+                source,
             });
             assert_eq!(admit(ServerEvent::StreamGoesOn { id, source }), is_held);
             admit(ServerEvent::StreamHeld {
                 id,
                 reason,
                 viewers: 1,
+                source,
             });
             let has_ended = admit(ServerEvent::StreamEnds {
                 id,
+                source,
                 reason,
                 bytes_received: 0,
                 bytes_sent: 0,

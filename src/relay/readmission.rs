@@ -8,13 +8,12 @@
 
 use std::net::IpAddr;
 
-use super::admission::{EntryPoint, Gate, KeptClaim};
+use super::admission::{EntryPoint, KeptClaim};
 use super::clients::{Stand, Waiting};
 use super::old_options::OldOptions;
 use super::rtp_in::Sender;
 use super::streams::StreamSource;
 use super::{ConnectionId, Relay};
-use crate::gate::Denied;
 use crate::http::{Refusal, Status};
 use crate::stream::End;
 
@@ -75,28 +74,16 @@ impl Relay {
                 }
                 let access_request = KeptClaim::of_way(way);
                 gate.enter(&access_request.access_request(caller))?;
-                match old.asks_origin && !settings.asks_origin {
-                    true => self.may_watch(id, &gate),
-                    false => Ok(()),
+                let by_origin = old.asks_origin && !settings.asks_origin;
+                let name = self.clients.came_by(id).filter(|_| by_origin);
+                match name.is_none_or(|name| gate.may_stay(name)) {
+                    true => Ok(()),
+                    false => {
+                        refused("only the origin had admitted it, which is not asked any more")
+                    }
                 }
             }
         }
-    }
-
-    /// Checks a viewer that perhaps only the origin had admitted.
-    fn may_watch(&self, id: ConnectionId, gate: &Gate<'_>) -> Result<(), Refusal> {
-        let Some(admission) = self.clients.admission(id) else {
-            return Ok(());
-        };
-        // A token that has expired keeps out newcomers alone. No origin lets them in by it.
-        let tokens = self.grants.tokens();
-        let verdict = tokens.map(|tokens| tokens.watch(admission.name(), gate.time()));
-        if verdict == Some(Err(Denied::Over)) {
-            return Ok(());
-        }
-        let session_state = self.session_state(admission.session());
-        let from = self.clients.peer(id).map(|peer| peer.ip());
-        gate.see(from, admission.name(), admission.session(), &session_state)
     }
 
     fn end_client(&mut self, id: ConnectionId, refusal: &Refusal) {

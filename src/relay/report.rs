@@ -3,8 +3,11 @@
 //!
 //! Lines never contain raw bytes of a client. Session ids appear as digests only.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
+use crate::gate::network_of;
 use crate::time::Instant;
 
 /// How serious an event is.
@@ -49,6 +52,8 @@ pub(super) struct Report {
     /// Lines of each level in this second. Each has its own limit, so that streams and clients cannot
     /// push out errors.
     lines: [u32; Level::Debug as usize + 1],
+    /// Lines of each network in this second: at most as many entries as lines.
+    by_network: BTreeMap<(Level, IpAddr), u32>,
     left_out: u64,
     last: String,
     repeated: u64,
@@ -63,9 +68,18 @@ impl Report {
         }
     }
 
-    /// Returns the lines for an event. The event's own line is missing if it repeats the last one
-    /// or exceeds the limit. Lines before it count lines that were left out.
-    pub fn lines(&mut self, level: Level, now: Instant, event: fmt::Arguments<'_>) -> Vec<String> {
+    /// Returns the lines for an event. `by`: the host that caused it. `None`: the server itself, or
+    /// the operator. The event's own line is missing if it repeats the last one or exceeds a limit.
+    /// Lines before it count lines that were left out.
+    ///
+    /// A host may cause half of the lines of a level, and all hosts together three quarters.
+    pub fn lines(
+        &mut self,
+        level: Level,
+        now: Instant,
+        by: Option<IpAddr>,
+        event: fmt::Arguments<'_>,
+    ) -> Vec<String> {
         if level > self.limits.level {
             return Vec::new();
         }
@@ -74,6 +88,7 @@ impl Report {
         if second != self.second {
             self.second = second;
             self.lines = Default::default();
+            self.by_network.clear();
             if self.left_out > 0 {
                 lines.push(format!(
                     "level=warn event=lines-left-out count={}",
@@ -86,8 +101,18 @@ impl Report {
             self.repeated += 1;
             return lines;
         }
+        let most = self.limits.lines_per_second_max;
         let of_level = &mut self.lines[level as usize];
-        if *of_level >= self.limits.lines_per_second_max {
+        let is_full = match by {
+            None => *of_level >= most,
+            Some(_) if *of_level >= most - most / 4 => true,
+            Some(host) => {
+                let its = self.by_network.entry((level, network_of(host)));
+                let its = its.and_modify(|its| *its += 1).or_insert(1);
+                *its > most.div_ceil(2)
+            }
+        };
+        if is_full {
             self.left_out += 1;
             return lines;
         }
@@ -122,19 +147,54 @@ mod tests {
         let mut lines = 0;
         for number in 0..1000 {
             let line = format_args!("event=stream-begins source={number}");
-            lines += report.lines(Level::Info, now, line).len();
+            lines += report.lines(Level::Info, now, None, line).len();
             let line = format_args!("event=no-join-point number={number}");
-            lines += report.lines(Level::Warn, now, line).len();
+            lines += report.lines(Level::Warn, now, None, line).len();
         }
         assert_eq!(lines, 20);
         let failed = format_args!("event=token-file-not-written");
-        let told = report.lines(Level::Error, now, failed);
+        let told = report.lines(Level::Error, now, None, failed);
         assert_eq!(told, ["level=error event=token-file-not-written"]);
         // Lines that were left out are counted.
         let later = now + Duration::from_secs(1);
-        let told = report.lines(Level::Info, later, format_args!("event=ending"));
+        let told = report.lines(Level::Info, later, None, format_args!("event=ending"));
         let count = "level=warn event=lines-left-out count=1980";
         assert_eq!(told, [count, "level=info event=ending"]);
+    }
+
+    /// No host takes the lines of the others, and all hosts leave some to the server itself.
+    #[test]
+    fn a_host_has_half_of_the_lines_and_all_hosts_three_quarters() {
+        for (most, of_host, of_hosts) in [(100, 50, 75), (10, 5, 8), (2, 1, 2), (1, 1, 1)] {
+            let mut report = Report::new(ReportLimits {
+                lines_per_second_max: most,
+                ..LIMITS
+            });
+            let mut told = |by: Option<[u8; 4]>, second, level| {
+                let now = Instant::after_start(Duration::from_secs(second));
+                let by = by.map(IpAddr::from);
+                (0..2 * most)
+                    .filter(|number| {
+                        let line = format!("event=a by={by:?} number={number}");
+                        let lines = report.lines(level, now, by, format_args!("{line}"));
+                        lines.iter().any(|told| told.ends_with(&line))
+                    })
+                    .count()
+            };
+            for second in 1..3 {
+                for level in [Level::Warn, Level::Info] {
+                    let first = told(Some([10, 0, 0, 1]), second, level);
+                    let second_host = told(Some([10, 0, 0, 2]), second, level);
+                    let third = told(Some([10, 0, 0, 3]), second, level);
+                    let own = told(None, second, level);
+                    assert_eq!(
+                        (first, second_host, third, own),
+                        (of_host, of_hosts - of_host, 0, most as usize - of_hosts),
+                        "{most}"
+                    );
+                }
+            }
+        }
     }
 
     /// Each level has its own limit. Less serious levels than asked for are left out.
@@ -151,7 +211,7 @@ mod tests {
                 let mut told = 0;
                 for line in 0..12 {
                     let event = format_args!("event=a line={line}");
-                    let lines = report.lines(level, now, event);
+                    let lines = report.lines(level, now, None, event);
                     let name = format!("level={} event=a ", level.name());
                     told += lines.iter().filter(|line| line.starts_with(&name)).count();
                 }
@@ -166,7 +226,7 @@ mod tests {
         let mut report = Report::new(LIMITS);
         let mut told = |second, event: &str| {
             let now = Instant::after_start(Duration::from_secs(second));
-            report.lines(Level::Info, now, format_args!("event={event}"))
+            report.lines(Level::Info, now, None, format_args!("event={event}"))
         };
         let none: [&str; 0] = [];
         assert_eq!(told(0, "a"), ["level=info event=a"]);

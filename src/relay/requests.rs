@@ -490,11 +490,19 @@ impl Relay {
     /// origin admitted may not watch this source.
     pub(super) fn take_from_origins(&mut self, session: &SessionId) {
         self.fetch.drop(session, &mut self.ctx);
-        if let Some(id) = self.streams.held_of_origin(session)
-            && !self.grants.gate(&self.ctx).may_stay(session)
-        {
-            let reason = "the viewers may not watch the next source";
-            self.streams.end(id, End::Lost, reason, &mut self.ctx);
+        let Some(held) = self.streams.held_of_origin(session) else {
+            return;
+        };
+        let asks_origin = self.ctx.settings().asks_origin;
+        if !asks_origin || self.grants.gate(&self.ctx).may_stay(session) {
+            return;
+        }
+        // Viewers by a key have been admitted here.
+        for id in self.clients.all_by(session) {
+            let watched = self.clients.viewer(id).map(|((stream, _), _)| stream);
+            if watched.is_some_and(|stream| self.streams.original_of(stream) == held) {
+                self.disconnect(id, "it may not watch the next source");
+            }
         }
     }
 
@@ -579,9 +587,7 @@ impl Relay {
             Came::Control(id, control) => {
                 let said = (from.ip(), bytes);
                 if self.streams.take_control(id, &control, said, ctx) && control.says_bye {
-                    self.clients.count_cost(HEAD_COST);
-                    self.streams
-                        .end(id, End::Complete, "the source sent an RTCP BYE", ctx);
+                    self.go_on_in_order(id);
                 }
             }
             Came::Newcomer(newcomer) => {

@@ -4,7 +4,7 @@
 //! token, length, conflict. [`super::admission`] decides about access. Routing changes nothing.
 
 use super::admission::{
-    AccessRequest, Caller, EntryPoint, Gate, KeptClaim, SessionState, not_found,
+    AccessRequest, Caller, EntryPoint, Gate, KeptClaim, Look, SessionState, not_found,
 };
 use super::api::{About, Call, Name, stream_url};
 use super::lists::is_of_peer;
@@ -211,7 +211,7 @@ impl<'a> RequestContext<'a> {
             Call::List(rows) if is_of_all => Call::Collect(rows),
             // An id of another server, or no id: the reader gets everything anew.
             Call::Follow { of, .. } => {
-                self.gate.follow()?;
+                self.gate.check_open()?;
                 let last = head.fields.last_event_id.as_deref();
                 let last = last.map(|last| EventId::of_text(last).unwrap_or(EventId::UNKNOWN));
                 Call::Follow { of, last }
@@ -269,7 +269,12 @@ impl<'a> RequestContext<'a> {
         let session_state = (self.session_state)(&session, &name);
         if way == EntryPoint::Viewer {
             (self.may_pass)()?;
-            self.gate.watch(&access_request, &name, &session_state)?;
+            self.gate.watch(
+                &access_request,
+                &name,
+                &session_state,
+                self.look_of_viewer(),
+            )?;
             self.gate.wait(head.method, &session_state)?;
             let admission = self.gate.admission(name, &session, way);
             return Ok(Route::Watch {
@@ -286,6 +291,14 @@ impl<'a> RequestContext<'a> {
             content_type: head.fields.content_type.clone(),
             framing: head.framing,
         })
+    }
+
+    /// Returns how a viewer's request finds out about the session. A HEAD waits for no origin.
+    fn look_of_viewer(&self) -> Look {
+        match self.head.method {
+            Method::Head => Look::Tells,
+            _ => Look::Asks,
+        }
     }
 
     /// The session that a path names, or the query alone.
@@ -318,15 +331,17 @@ impl<'a> RequestContext<'a> {
             let session = self.gate.opened_by(&name).clone();
             let session_state = (self.session_state)(&session, &name);
             let from = access_request.from.map(|from| from.ip());
-            let verdict = self.gate.see(from, &name, &session, &session_state);
+            let see = |look| self.gate.see(from, &name, &session, &session_state, look);
+            let verdict = see(Look::Leads);
             if file.is_empty() {
                 return Ok(Route::Call(Call::WatchPage(verdict.err().map(Box::new))));
             }
             verdict?;
+            let is_told = see(Look::Tells).is_ok();
             Ok(Route::Call(Call::About(About {
                 is_panel: false,
                 file: String::from_utf8_lossy(file).into(),
-                session: Some(session),
+                session: is_told.then_some(session),
                 address: stream_url(&self.origin(), &name).into(),
             })))
         })
@@ -353,13 +368,16 @@ impl<'a> RequestContext<'a> {
             let session = self.gate.opened_by(&name).clone();
             let session_state = (self.session_state)(&session, &name);
             (self.may_pass)()?;
+            let look = self.look_of_viewer();
             match &view {
                 View::Whole | View::In(_) => {
-                    self.gate.watch(&access_request, &name, &session_state)?;
+                    self.gate
+                        .watch(&access_request, &name, &session_state, look)?;
                 }
                 View::Part(_) => {
                     let from = access_request.from.map(|from| from.ip());
-                    self.gate.watch_in_segments(from, &name, &session_state)?;
+                    self.gate
+                        .watch_in_segments(from, &name, &session_state, look)?;
                 }
             }
             Ok(Route::Watch {
@@ -402,7 +420,8 @@ impl<'a> RequestContext<'a> {
         let session_state = (self.session_state)(session, &name);
         (self.may_pass)()?;
         let from = access_request.from.map(|from| from.ip());
-        self.gate.watch_in_segments(from, &name, &session_state)?;
+        self.gate
+            .see(from, &name, session, &session_state, Look::Leads)?;
         if matches!(name.as_str(), "." | "..") {
             let detail = format!(
                 "no path can name '{}', and a playlist has one",

@@ -2,7 +2,7 @@
 //! reports it by `Context::emit`.
 
 use std::fmt::{self, Display, Formatter};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 
@@ -30,6 +30,9 @@ pub enum ServerEvent<'a> {
         /// Number of viewers that wait. Only the log has it.
         #[serde(skip)]
         viewers: usize,
+        /// The source that it has lost. It is not written.
+        #[serde(skip)]
+        source: SocketAddr,
     },
     /// A held stream has another source.
     StreamGoesOn {
@@ -44,6 +47,9 @@ pub enum ServerEvent<'a> {
     /// A stream has ended. Its viewers get what is buffered.
     StreamEnds {
         id: PublicStreamId,
+        /// Its last source. It is not written.
+        #[serde(skip)]
+        source: SocketAddr,
         reason: &'static str,
         bytes_received: u64,
         bytes_sent: u64,
@@ -110,6 +116,23 @@ impl ServerEvent<'_> {
         match self {
             ServerEvent::TokenAdded { new, .. } => Some(*new),
             ServerEvent::TokenRevoked { revoked } => Some(*revoked),
+            _ => None,
+        }
+    }
+
+    /// Returns the host that has caused it. `None`: time or the operator, or it comes only with other
+    /// events.
+    pub fn host(&self) -> Option<IpAddr> {
+        match self {
+            ServerEvent::StreamBegins { source, .. }
+            | ServerEvent::StreamHeld { source, .. }
+            | ServerEvent::StreamGoesOn { source, .. }
+            | ServerEvent::StreamEnds { source, .. }
+            | ServerEvent::SourceTooFast { source, .. } => Some(source.ip()),
+            ServerEvent::ViewerCut { address, .. }
+            | ServerEvent::ViewerGoes { address, .. }
+            | ServerEvent::PublisherRefused { address, .. } => Some(address.ip()),
+            ServerEvent::ViewerComes { address, .. } => address.map(|address| address.ip()),
             _ => None,
         }
     }
@@ -336,6 +359,7 @@ mod tests {
                     id,
                     reason: "why",
                     viewers: 1,
+                    source: address,
                 },
                 None,
             ),
@@ -350,6 +374,7 @@ mod tests {
             (
                 ServerEvent::StreamEnds {
                     id,
+                    source: address,
                     reason: "why",
                     bytes_received: 3,
                     bytes_sent: 4,

@@ -69,7 +69,7 @@ impl Stage {
                 Action::Help(job_id, job) => self.jobs.push((job_id, job)),
                 Action::ShutdownWrite(_)
                 | Action::ReadOn(_)
-                | Action::ReturnMemory
+                | Action::ReturnMemory(_)
                 | Action::Log(_)
                 | Action::LogAccess(_) => {}
             }

@@ -100,7 +100,21 @@ impl Reorder {
         if (1..ANEW).contains(&missing) && !is_late && !self.is_full() {
             return None;
         }
-        self.finish()
+        let early = self.early.pop_front()?;
+        self.disorder.lost += if missing < ANEW { missing } else { 0 };
+        self.next = Some(early.number + 1);
+        self.early_bytes -= early.payload.len();
+        // The next gap began when the packet after it arrived.
+        self.gap_since = self.early.front().map(|early| early.arrived);
+        Some(early.payload)
+    }
+
+    /// Drops the early packets. They count as lost.
+    pub fn clear(&mut self) {
+        self.disorder.lost += self.early.len() as u64;
+        self.early = VecDeque::new();
+        self.early_bytes = 0;
+        self.gap_since = None;
     }
 
     fn is_full(&self) -> bool {
@@ -111,18 +125,6 @@ impl Reorder {
     fn missing(&self) -> Option<u64> {
         let first = self.early.front()?.number;
         Some(first.saturating_sub(self.next.unwrap_or(first)))
-    }
-
-    /// Returns the next payload at the end of the stream. Does not wait for missing ones.
-    pub fn finish(&mut self) -> Option<Vec<u8>> {
-        let missing = self.missing()?;
-        let early = self.early.pop_front()?;
-        self.disorder.lost += if missing < ANEW { missing } else { 0 };
-        self.next = Some(early.number + 1);
-        self.early_bytes -= early.payload.len();
-        // The next gap began when the packet after it arrived.
-        self.gap_since = self.early.front().map(|early| early.arrived);
-        Some(early.payload)
     }
 
     /// Returns when the oldest gap is given up. It is in the past if a packet is in order.
@@ -225,8 +227,9 @@ mod tests {
         }
         assert_eq!((got.len(), reorder.disorder().lost), (3, 0));
         // At the end of the stream.
-        assert_eq!(reorder.finish(), Some(b"x".to_vec()));
-        assert_eq!((reorder.finish(), reorder.disorder().lost), (None, 1));
+        reorder.clear();
+        assert_eq!((reorder.next(at(9)), reorder.deadline()), (None, None));
+        assert_eq!(reorder.disorder().lost, 1);
     }
 
     /// A source that restarts continues far ahead, and the numbers in between are not lost.

@@ -429,7 +429,7 @@ impl Server {
                     }
                 }
                 Action::Help(job_id, job) => self.help(job_id, job, now),
-                Action::ReturnMemory => sys::process::return_memory(),
+                Action::ReturnMemory(blocks) => sys::process::return_memory(blocks),
                 Action::Log(line) => self.console.tell(&line),
                 Action::LogAccess(line) => {
                     if let Some(log) = &mut self.access_log

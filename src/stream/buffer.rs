@@ -17,8 +17,9 @@ use crate::time::Instant;
 pub struct Pool {
     /// Bytes that are left. Negative if streams took the blocks that each may have in any case.
     pub bytes_left: isize,
-    /// Blocks of ended streams, for new ones: at most [`FREE_BLOCKS_MAX`]. A new block is allocated
-    /// only if none is free, so the free blocks do not raise the peak.
+    /// Blocks of ended streams, for new ones. [`Pool::take_spare`] takes all but
+    /// [`FREE_BLOCKS_KEPT`]. A new block is allocated only if none is free, so the free blocks do not
+    /// raise the peak.
     free: Vec<Vec<u8>>,
 }
 
@@ -53,7 +54,7 @@ const BLOCK_BYTES_MIN: usize = 4 * 1024;
 /// the source's head.
 const GRANTED_BYTES: usize = 16 * 1024;
 /// Short streams that follow each other need no new block.
-const FREE_BLOCKS_MAX: usize = 4;
+const FREE_BLOCKS_KEPT: usize = 4;
 
 impl Pool {
     /// Creates a pool of `bytes_max` bytes.
@@ -90,13 +91,21 @@ impl Pool {
         free.unwrap_or_else(|| Vec::with_capacity(block_bytes))
     }
 
+    /// Takes spare blocks of at most `bytes_max`, or one.
+    pub fn take_spare(&mut self, bytes_max: usize) -> Vec<Vec<u8>> {
+        let spare = self.free.len().saturating_sub(FREE_BLOCKS_KEPT);
+        let block_bytes = self.free.last().map_or(1, Vec::capacity);
+        let taken = spare.min((bytes_max / block_bytes).max(1));
+        let blocks = self.free.split_off(self.free.len() - taken);
+        self.free.shrink_to(2 * self.free.len());
+        blocks
+    }
+
     /// Takes back a block.
     fn give_back(&mut self, mut block: Vec<u8>, block_bytes: usize) {
         self.bytes_left += block_bytes as isize;
-        if self.free.len() < FREE_BLOCKS_MAX {
-            block.clear();
-            self.free.push(block);
-        }
+        block.clear();
+        self.free.push(block);
     }
 }
 

@@ -221,7 +221,7 @@ impl Hall {
                     counted(|| drop(line));
                 }
                 Action::LogAccess(line) => counted(|| drop(line)),
-                Action::ShutdownWrite(_) | Action::ReadOn(_) | Action::ReturnMemory => {}
+                Action::ShutdownWrite(_) | Action::ReadOn(_) | Action::ReturnMemory(_) => {}
             }
         }
     }

@@ -120,10 +120,15 @@ fn fields_of_requests_are_believed_from_proxies_only() {
     assert_eq!(asked(&["X-Forwarded-For: 192.0.2.7"]), 200);
     assert_eq!(asked(&["X-Forwarded-For: 198.51.100.7"]), 403);
     assert_eq!(asked(&["X-Forwarded-For: 192.0.2.7, 198.51.100.7"]), 403);
-    assert_eq!(
-        asked(&["X-Forwarded-For: 198.51.100.7, 192.0.2.7, 127.0.0.9"]),
-        200
-    );
+    assert_eq!(asked(&["X-Forwarded-For: 192.0.2.7, 127.0.0.9"]), 200);
+    // Somebody in front of the client shows that the client is a proxy, which no option names.
+    for list in [
+        "X-Forwarded-For: 198.51.100.7, 192.0.2.7, 127.0.0.9",
+        "X-Forwarded-For: 192.0.2.7, 192.0.2.7",
+        "Forwarded: for=198.51.100.7, for=192.0.2.7",
+    ] {
+        assert_eq!(asked(&[list]), 403, "{list}");
+    }
     assert_eq!(
         asked(&["Forwarded: for=\"192.0.2.7:4711\";proto=https"]),
         200

@@ -742,7 +742,7 @@ impl World {
                     self.readers.push(id, &mut socket.input);
                 }
                 Action::Help(job_id, job) => self.help(job_id, &job),
-                Action::ReturnMemory => {}
+                Action::ReturnMemory(_) => {}
                 Action::Log(line) => self.knowledge.read_log(&line),
                 Action::LogAccess(line) => assert!(!line.contains('\n'), "{line:?}"),
             }

@@ -67,8 +67,9 @@ pub(super) const LIMITS: &[Row] = &[
     .default("100")
     .help("most log lines per second")
     .more(
-        "Errors, warnings and other lines each have this limit. The server counts the lines that \
-               it leaves out, and logs their number.",
+        "Errors, warnings and other lines each have this limit. One host can cause half of them, and \
+               all hosts together three quarters. The server counts the lines that it leaves out, \
+               and logs their number.",
     ),
 ];
 

@@ -18,6 +18,8 @@ pub(in crate::relay) struct KeptClaim {
     origin: Option<Box<str>>,
     site: Option<Box<str>>,
     is_forwarded: bool,
+    #[cfg_attr(feature = "handover", serde(default))]
+    names_another: bool,
 }
 
 impl AccessRequest<'_> {
@@ -29,6 +31,7 @@ impl AccessRequest<'_> {
             origin: self.origin.map(Into::into),
             site: self.site.map(Into::into),
             is_forwarded: self.is_forwarded,
+            names_another: self.names_another,
         }
     }
 }
@@ -43,6 +46,7 @@ impl KeptClaim {
             origin: None,
             site: None,
             is_forwarded: false,
+            names_another: false,
         }
     }
 
@@ -54,6 +58,7 @@ impl KeptClaim {
             to: None,
             is_proxied: caller.is_proxied,
             is_forwarded: self.is_forwarded,
+            names_another: self.names_another,
             host: &self.host,
             origin: self.origin.as_deref(),
             site: self.site.as_deref(),

@@ -6,7 +6,7 @@ use super::Gate;
 use super::refusals::{no_token, no_token_of_origin, not_running};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
-use crate::relay::admission::{EntryPoint, SessionState};
+use crate::relay::admission::{EntryPoint, Look, SessionState};
 use crate::relay::origin_error::OriginError;
 
 impl Gate<'_> {
@@ -20,10 +20,10 @@ impl Gate<'_> {
         fault: impl FnOnce() -> OriginError,
     ) -> Result<(), Refusal> {
         let opened = match way {
-            EntryPoint::Hls => self.watch_in_segments(from, name, session_state)?,
+            EntryPoint::Hls => self.watch_in_segments(from, name, session_state, Look::Asks)?,
             // A viewer that waits counts, and there may be fewer since it came.
             _ => {
-                let opened = self.come_to_watch(from, name, session_state)?;
+                let opened = self.come_to_watch(from, name, session_state, Look::Asks)?;
                 self.check_viewers(name, opened, session_state, true)?;
                 opened
             }

@@ -2,12 +2,63 @@
 
 use std::net::IpAddr;
 
-use super::refusals::full;
+use super::refusals::{
+    for_source_only, full, no_token, no_token_of_origin, not_running, token_is_over,
+};
 use super::{AccessRequest, Gate, SessionState};
-use crate::gate::SessionId;
+use crate::gate::{Denied, SessionId};
 use crate::http::{Refusal, Status};
 
+/// What a request does about a session whose viewers only an origin knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::relay) enum Look {
+    /// It asks for the stream. The server asks the origin if the session does not run here.
+    Asks,
+    /// Its answer tells about the stream, and no origin is asked.
+    Tells,
+    /// Its answer leads to the stream, and is the same for every session.
+    Leads,
+}
+
 impl Gate<'_> {
+    /// Decides whether a viewer with this session id and address may follow a session. The session
+    /// need not run, and its stream need not fit HTTP.
+    pub fn see(
+        &self,
+        from: Option<IpAddr>,
+        name: &SessionId,
+        session: &SessionId,
+        session_state: &SessionState,
+        look: Look,
+    ) -> Result<(), Refusal> {
+        let token = self
+            .tokens
+            .map_or(Ok(()), |tokens| tokens.watch(name, self.time));
+        match token {
+            // Without a table, the origin alone decides.
+            Ok(()) if self.tokens.is_none() && session_state.runs && session_state.is_forbidden => {
+                check_origin(session_state, look)?;
+            }
+            Ok(()) => {}
+            Err(Denied::Over) => return Err(token_is_over()),
+            // The origin is asked about the session, and knows nothing of a key to it here.
+            Err(Denied::Direction) if name != session => return Err(for_source_only()),
+            Err(_) if self.settings.asks_origin => check_origin(session_state, look)?,
+            Err(Denied::NoToken) => return Err(no_token()),
+            Err(Denied::Direction) => return Err(for_source_only()),
+        }
+        self.check_block(session)?;
+        self.check_open()?;
+        self.check_barred(from, name)
+    }
+
+    /// Returns whether a viewer that came by this session id may watch a source of this server, and
+    /// not only an origin's. A token that has expired keeps out newcomers alone.
+    pub fn may_stay(&self, name: &SessionId) -> bool {
+        let token = self.tokens.map(|tokens| tokens.watch(name, self.time));
+        !matches!(token, Some(Err(Denied::NoToken | Denied::Direction)))
+    }
+
     /// Decides whether one more viewer with this session id may watch, before the answer depends on
     /// whether the session runs.
     pub fn watch(
@@ -15,9 +66,10 @@ impl Gate<'_> {
         access_request: &AccessRequest<'_>,
         name: &SessionId,
         session_state: &SessionState,
+        look: Look,
     ) -> Result<(), Refusal> {
         let from = access_request.from.map(|from| from.ip());
-        let session = self.come_to_watch(from, name, session_state)?;
+        let session = self.come_to_watch(from, name, session_state, look)?;
         self.check_viewers(name, session, session_state, false)
     }
 
@@ -54,9 +106,10 @@ impl Gate<'_> {
         from: Option<IpAddr>,
         name: &'a SessionId,
         session_state: &SessionState,
+        look: Look,
     ) -> Result<&'a SessionId, Refusal> {
         let session = self.opened_by(name);
-        self.see(from, name, session, session_state)?;
+        self.see(from, name, session, session_state, look)?;
         match &session_state.http_fault {
             Some(fault) => Err(Refusal::new(Status::NotAcceptable, fault.clone())),
             None => Ok(session),
@@ -83,8 +136,9 @@ impl Gate<'_> {
         from: Option<IpAddr>,
         name: &'a SessionId,
         session_state: &SessionState,
+        look: Look,
     ) -> Result<&'a SessionId, Refusal> {
-        let session = self.come_to_watch(from, name, session_state)?;
+        let session = self.come_to_watch(from, name, session_state, look)?;
         match session_state.seat {
             _ if !self.counts_viewers(name, session) => {}
             Some(true) => {}
@@ -97,5 +151,19 @@ impl Gate<'_> {
             }
         }
         Ok(session)
+    }
+}
+
+/// Decides about a client that only the origin could admit. The client may not watch where the
+/// session has a source here, nor where the origin has refused and its last stream is held. Only
+/// [`Look::Asks`] tells that such a stream runs here from a session that the origin refuses.
+fn check_origin(session_state: &SessionState, look: Look) -> Result<(), Refusal> {
+    let is_origins = session_state.is_fetched && !session_state.is_forbidden;
+    match look {
+        _ if session_state.runs && is_origins => Ok(()),
+        Look::Leads => Ok(()),
+        Look::Tells => Err(not_running()),
+        Look::Asks if session_state.runs => Err(no_token_of_origin()),
+        Look::Asks => Ok(()),
     }
 }

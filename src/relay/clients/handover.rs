@@ -18,7 +18,6 @@ use crate::http::{HeadReader, Reply};
 use crate::relay::admission::{Caller, Door, EntryPoint, KeptClaim};
 use crate::relay::context::Context;
 use crate::relay::old_options::OldOptions;
-use crate::relay::pass::Admission;
 use crate::relay::settings::{Fields, VARIES};
 use crate::relay::streams::Place;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, JobId, PullId, Settings, StreamId};
@@ -77,11 +76,6 @@ impl Clients {
     pub fn access_request(&self, id: ConnectionId) -> Option<(Option<&KeptClaim>, Caller)> {
         let connection = self.connections.get(id)?;
         Some((connection.access_request.as_deref(), connection.caller()))
-    }
-
-    /// By what a client is inside.
-    pub fn admission(&self, id: ConnectionId) -> Option<&Admission> {
-        self.connections.get(id)?.admission.as_ref()
     }
 
     /// Whether it would be known in the same way now whose a connection is.

@@ -62,7 +62,7 @@ impl Clients {
                 if !is_told && ctx.rations.admit_refusal(source.ip(), ctx.now()) {
                     let line =
                         format_args!("event=rtmp-failed source={source} detail=\"{reason}\"");
-                    ctx.log(Level::Warn, line);
+                    ctx.log(Level::Warn, Some(source.ip()), line);
                 }
                 self.push_answers(id);
                 self.linger(id, ctx);

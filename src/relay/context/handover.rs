@@ -39,7 +39,7 @@ impl Context {
             ticket_next: self.ticket_next,
             drawn: self.random.drawn(),
             options: OldOptions::of(&self.settings),
-            refused: self.refused.clone(),
+            refused: self.refused().map(str::to_owned).collect(),
         };
         writer.put("context", 0, &state);
         writer.put("counts", 0, &(&self.counts, &self.counts.cuts));
@@ -55,7 +55,7 @@ impl Context {
         self.calendar = Calendar::new(state.started);
         self.ticket_next = state.ticket_next.min(u64::MAX / 2);
         self.random.go_on_behind(state.drawn);
-        self.refused = state.refused;
+        self.refused = state.refused.into_iter().map(|row| (None, row)).collect();
         Ok(state.options)
     }
 

@@ -380,6 +380,7 @@ impl Fetch {
         if fault > OriginError::NotFound {
             ctx.log(
                 Level::Warn,
+                pull.network,
                 format_args!(
                     "event=pull-fails session={} detail=\"{}\"",
                     session.digest(),

@@ -378,11 +378,46 @@ fn a_pull_that_is_asked_again_comes_through_what_its_viewers_came_through() {
 /// Where the origin decides, a refusal does not reveal that the session has a source here.
 #[test]
 fn who_may_not_watch_is_told_the_same_by_this_server_and_by_its_origin() {
-    let mut edge = Stage::new(&["--token-server=10.0.0.0/8", "--origin-tokens", ORIGIN]);
+    let mut edge = Stage::new(&[
+        "--token-server=10.0.0.0/8",
+        "--origin-tokens",
+        ORIGIN,
+        "--icecast",
+    ]);
     edge.client(
         "POST /api/add-token?type=http&direction=in&sessionid=a HTTP/1.1\r\nHost: localhost\r\n\r\n",
     );
-    edge.client("PUT /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
+    edge.client(
+        "PUT /stream/a HTTP/1.1\r\nHost: h\r\nIce-Name: Secret\r\nContent-Length: 9\r\n\r\nx",
+    );
+    // Requests for which no origin is asked.
+    for line in [
+        "HEAD /stream/ID",
+        "HEAD /stream?sessionid=ID",
+        "HEAD /stream/ID/live.ts",
+        "HEAD /stream/ID/live.mp4",
+        "HEAD /stream/ID/index.m3u8",
+        "HEAD /stream/ID/index.m3u8?_HLS_msn=1",
+        "GET /stream/index.m3u8?sessionid=ID",
+        "HEAD /stream/index.m3u8?sessionid=ID",
+        "GET /stream/ID/now.json",
+        "GET /stream/ID/listen.m3u",
+        "GET /stream/ID/listen.pls",
+        "GET /watch/ID",
+        "HEAD /watch?sessionid=ID",
+        "OPTIONS /stream/ID",
+    ] {
+        let [here, elsewhere] = ["a", "b"].map(|session| {
+            let line = line.replace("ID", session);
+            let id = edge.client(&format!("{line} HTTP/1.1\r\nHost: h\r\n\r\n"));
+            let text = edge.text(id);
+            let head = text.split("nonce-").next().unwrap_or_default();
+            let head = head.replace(&format!("/{session}"), "/ID");
+            head.replace(&format!(" {session}/"), " ID/")
+        });
+        assert_eq!(here, elsewhere, "{line}");
+        assert!(here.starts_with("HTTP/1.1 "), "{line}: {here}");
+    }
     let here = edge.viewer("a");
     let elsewhere = edge.viewer("b");
     edge.answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");

@@ -196,7 +196,7 @@ impl Grants {
             Err(error) => {
                 ctx.count(Count::TokenWritesFailed, 1);
                 ctx.log(
-                    Level::Error,
+Level::Error, None,
                     format_args!(
                         "event=token-file-not-written detail=\"{}; add-token and revoke-token answer 507 until it can be written\"",
                         quoted(error, 128)
@@ -220,6 +220,7 @@ impl Grants {
     pub fn not_compacted(&self, error: &str, ctx: &mut Context) {
         ctx.log(
             Level::Warn,
+            None,
             format_args!(
                 "event=token-file-not-compacted detail=\"{}; the file keeps growing\"",
                 quoted(error, 128)

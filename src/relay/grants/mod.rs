@@ -297,7 +297,7 @@ impl Grants {
         change: Change,
         ctx: &mut Context,
     ) -> Result<Option<Done>, Refusal> {
-        self.gate(ctx).change()?;
+        self.gate(ctx).check_open()?;
         if self.ledger.is_some() {
             self.record(caller, change, ctx)?;
             return Ok(None);
@@ -316,7 +316,7 @@ impl Grants {
         ctx.hear_time(Duration::from_secs(tokens.time().unix_seconds));
         if tokens.time() > expected {
             ctx.log(
-                Level::Warn,
+Level::Warn, None,
                 format_args!(
                     "event=clock-behind detail=\"the token file was written at {}, which is later than this host's clock; tokens expire by the later time. Set the clock\"",
                     tokens.time()
@@ -334,7 +334,7 @@ impl Grants {
         self.take_over(ctx);
         if silenced > 0 {
             ctx.log(
-                Level::Warn,
+Level::Warn, None,
                 format_args!(
                     "event=token-file-clients-silenced count={silenced} detail=\"--rtp-to or --rtp does not admit these UDP clients of the token file, so they get nothing\""
                 ),

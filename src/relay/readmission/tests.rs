@@ -10,6 +10,7 @@ const API: &str = "--token-server=10.0.0.0/24";
 const PUT: &str = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc";
 const OF_PAGE: &str = "POST /stream/s HTTP/1.1\r\nHost: h\r\nOrigin: http://a.example\r\nContent-Length: 9\r\n\r\nabc";
 const ICECAST: &str = "SOURCE /m HTTP/1.0\r\nAuthorization: Basic c291cmNlOnM=\r\n\r\nabc";
+const PUT_WITH_BASIC: &str = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nAuthorization: Basic c291cmNlOnM=\r\nContent-Length: 9\r\n\r\nabc";
 const EVENTS: &str = "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const EVENTS_BY_NAME: &str = "GET /api/events HTTP/1.1\r\nHost: relay.example\r\n\r\n";
 const HALF_A_CALL: &str =
@@ -77,6 +78,7 @@ const CASES: &[Case] = &[
         ICECAST,
         &[(&[], false), (&["--icecast"], true)],
     ),
+    (&[], HOST, PUT_WITH_BASIC, &[(&[], true)]),
     (
         &[API],
         HOST,

@@ -154,7 +154,7 @@ impl Streams {
         let line = format_args!(
             "event=stream-cut-off session={digest} reason=\"{reason}\" viewers={count}"
         );
-        ctx.log(Level::Info, line);
+        ctx.log(Level::Info, stream.caused_by(), line);
         self.end_rest(id, ctx);
         for viewer in viewers {
             ctx.notify(Event::Close(viewer));
@@ -180,11 +180,11 @@ impl Streams {
 
     /// Ends the output to UDP clients that has taken longer than [`rest_time`].
     pub(super) fn rest_timed_out(&mut self, id: StreamId, ctx: &mut Context) {
-        let digest = self.streams.get(id).map(|stream| stream.session.digest());
-        if let Some(digest) = digest {
+        if let Some(stream) = self.streams.get(id) {
+            let digest = stream.session.digest();
             let detail = "the clock of the stream is too slow for its bytes";
             let line = format_args!("event=rtp-rest-ends session={digest} detail=\"{detail}\"");
-            ctx.log(Level::Warn, line);
+            ctx.log(Level::Warn, stream.caused_by(), line);
         }
         self.end_rest(id, ctx);
     }

@@ -78,6 +78,7 @@ impl Streams {
             id: stream.id(ctx.run),
             reason,
             viewers: stream.buffer.viewer_count(),
+            source: stream.source_address,
         };
         ctx.emit(&stream.session, &what);
         self.keep_bucket(id, now);

@@ -272,12 +272,12 @@ impl Streams {
             let why = why.unwrap_or_default();
             let line =
                 format_args!("event=not-remuxed session={digest} to={name} detail=\"{why}\"");
-            ctx.log(Level::Warn, line);
+            ctx.log(Level::Warn, stream.caused_by(), line);
             return Err(RemuxError::Unfit(why));
         };
         ctx.count(Count::Remuxed, 1);
         let line = format_args!("event=remux-begins session={digest} to={name}");
-        ctx.log(Level::Info, line);
+        ctx.log(Level::Info, stream.caused_by(), line);
         Ok(id)
     }
 
@@ -443,7 +443,7 @@ impl Streams {
             let (digest, name) = (stream.session.digest(), target.format().name());
             let line =
                 format_args!("event=remux-fails session={digest} to={name} detail=\"{why}\"");
-            ctx.log(Level::Warn, line);
+            ctx.log(Level::Warn, stream.caused_by(), line);
             let remux_targets = self
                 .streams
                 .get_mut(original)
@@ -519,7 +519,7 @@ impl Streams {
             }
             let (digest, name) = (stream.session.digest(), target.format().name());
             let line = format_args!("event=remux-ends session={digest} to={name}");
-            ctx.log(Level::Info, line);
+            ctx.log(Level::Info, stream.caused_by(), line);
             self.forget_if_over(original, ctx);
         }
     }
@@ -543,7 +543,7 @@ impl Streams {
     }
 
     /// Returns a stream's original, or itself.
-    pub(super) fn original_of(&self, id: StreamId) -> StreamId {
+    pub fn original_of(&self, id: StreamId) -> StreamId {
         self.remuxed_as(id).map_or(id, |remuxed| remuxed.original)
     }
 

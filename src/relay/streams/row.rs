@@ -1,7 +1,7 @@
 //! The rows of list-streams.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Serialize, Serializer};
 
@@ -181,6 +181,11 @@ impl Streams {
 }
 
 impl Stream {
+    /// Returns the host that causes what the log says about a stream: its source.
+    pub(super) fn caused_by(&self) -> Option<IpAddr> {
+        Some(self.source_address.ip())
+    }
+
     /// Returns its id in the API.
     pub(super) fn id(&self, run: u32) -> PublicStreamId {
         PublicStreamId {

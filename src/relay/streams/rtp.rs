@@ -9,6 +9,7 @@ use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::rtp_in::Known;
 use crate::rtp::{Control, Disorder, PAYLOAD_TYPE_MPEG_TS, Packet, Reorder, Sequence};
+use crate::stream::End;
 use crate::time::Instant;
 
 /// State of an RTP source.
@@ -21,6 +22,9 @@ pub(super) struct RtpInput {
     /// The part of the disorder that has been counted.
     disorder_told: Disorder,
     pub payload_type: u8,
+    /// It has sent an RTCP BYE.
+    #[cfg_attr(feature = "handover", serde(default))]
+    says_bye: bool,
     /// When its last packet came.
     pub heard: Instant,
 }
@@ -35,6 +39,7 @@ impl RtpInput {
             reorder: Reorder::default(),
             disorder_told: Disorder::default(),
             payload_type: second.payload_type,
+            says_bye: false,
             heard: now,
         }
     }
@@ -139,7 +144,8 @@ impl Streams {
         media
     }
 
-    /// Returns the next media of a stream's source that are in order now.
+    /// Returns the next media of a stream's source that are in order now. Ends the stream if its
+    /// source has said goodbye, and no packet waits.
     pub fn next_in_order(&mut self, id: StreamId, ctx: &mut Context) -> Option<Vec<u8>> {
         let input = self.streams.get_mut(id)?.input.as_mut()?;
         let next = input.reorder.next(ctx.now());
@@ -147,31 +153,25 @@ impl Streams {
             input.count_disorder(ctx);
             if input.deadline().is_some() {
                 self.rearm(id, ctx);
+            } else if input.says_bye {
+                self.end(id, End::Complete, "the source sent an RTCP BYE", ctx);
             }
         }
         next
     }
 
-    /// Passes on the packets that came early, although others before them are missing: the source
-    /// is gone. Bytes that do not fit the stream are dropped and begin no other stream.
-    pub(super) fn finish_reorder(&mut self, id: StreamId, ctx: &mut Context) {
-        let mut is_unlike = false;
-        while let Some(payload) = self
-            .streams
-            .get_mut(id)
-            .and_then(|stream| stream.input.as_mut()?.reorder.finish())
-        {
-            is_unlike = is_unlike || self.take_media(id, &payload, ctx).is_some();
-        }
+    /// Drops the packets that wait for a missing one: the source is gone.
+    pub(super) fn drop_early(&mut self, id: StreamId, ctx: &mut Context) {
         if let Some(stream) = self.streams.get_mut(id)
             && let Some(input) = &mut stream.input
         {
+            input.reorder.clear();
             input.count_disorder(ctx);
         }
     }
 
     /// Forwards RTCP to the UDP clients as it came, if the stream's source sent it. Returns whether
-    /// that is so.
+    /// that is so. After a goodbye, [`Streams::next_in_order`] ends the stream.
     pub fn take_control(
         &mut self,
         id: StreamId,
@@ -186,6 +186,9 @@ impl Streams {
         if !stream.input.as_deref().is_some_and(is_its) {
             ctx.count(Count::SecondSource, 1);
             return false;
+        }
+        if let Some(input) = &mut stream.input {
+            input.says_bye |= control.says_bye;
         }
         // Too much for the rate, but it is the source's.
         if !stream.admits(bytes.len(), ctx) {
@@ -266,9 +269,16 @@ mod tests {
         }
     }
 
-    /// Packets that came early may be half a megabyte of each source. A turn appends some of them.
+    /// Packets that came early may be half a megabyte of each source. A turn appends some of them,
+    /// also when their source has said goodbye.
     #[test]
     fn early_packets_are_released_over_several_turns() {
+        for says_bye in [false, true] {
+            release(says_bye);
+        }
+    }
+
+    fn release(says_bye: bool) {
         let mut stage = Stage::new(&["--token-server=10.0.0.0/24"]);
         stage.relay.set_rtp(address("10.0.0.9:5004"));
         // A packet of the PAT's PID.
@@ -283,16 +293,38 @@ mod tests {
             for number in [1, 2].into_iter().chain(4..304) {
                 arrive(&mut stage, &camera, &packet(33, number, session, &payload));
             }
+            if says_bye {
+                let bye = [0x81, 203, 0, 1, 0, 0, 0, session as u8];
+                arrive(&mut stage, &camera, &bye);
+            }
         }
+        assert_eq!(stage.relay.streams.running(), 4);
         stage.now = stage.now + std::time::Duration::from_millis(100);
         let mut released = Vec::new();
         while released.last() < Some(&(4 * 302 * 188)) {
             stage.relay.expire(stage.now);
             assert!(stage.relay.clients.cost_of_go() < crate::relay::READ_COST_MAX);
             let streams = stage.relay.streams.streams.iter();
-            released.push(streams.map(|(_, stream)| stream.buffer.newest()).sum());
+            let running: u64 = streams.map(|(_, stream)| stream.buffer.newest()).sum();
+            released.push(running + count(&stage, Count::BytesReceived));
         }
         assert!(released.len() > 4 && released.is_sorted(), "{released:?}");
+        let running = if says_bye { 0 } else { 4 };
+        assert_eq!(stage.relay.streams.running(), running);
+    }
+
+    /// A source that is gone without a goodbye leaves no packets that wait for others.
+    #[test]
+    fn early_packets_of_a_source_that_is_gone_are_dropped() {
+        let mut stage = stage("rtp-udp");
+        send(&mut stage, [0, 1, 3, 4]);
+        let viewer = stage.viewer("s");
+        let call = "DELETE /api/abort-stream?sessionid=s HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let call = stage.client(call);
+        stage.assert_status(call, 200);
+        assert_eq!(count(&stage, Count::Lost), 2);
+        assert!(stage.media(viewer).0.len() <= 2 * 188);
+        stage.wait_seconds(1);
     }
 
     fn count(stage: &Stage, what: Count) -> u64 {

@@ -388,7 +388,7 @@ impl Streams {
         if let Some(fault) = fault.filter(|_| stream.rtp_out.udp_out.client_count() > 0) {
             let digest = stream.session.digest();
             let line = format_args!("event=no-rtp session={digest} detail=\"{fault}\"");
-            ctx.log(Level::Warn, line);
+            ctx.log(Level::Warn, stream.caused_by(), line);
         }
     }
 }

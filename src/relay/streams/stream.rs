@@ -16,12 +16,11 @@ use super::titles::Programme;
 use super::write_queue::Backlog;
 use super::{CutReason, Cuts, StreamSource};
 use crate::format::Format;
-use crate::format::splice::Incompatible;
-use crate::format::splice::Splicer;
+use crate::format::splice::{Incompatible, Splicer};
 use crate::gate::SessionId;
 use crate::hls::{Cutter, Plan};
 use crate::http;
-use crate::relay::context::Context;
+use crate::relay::context::{Context, RETURN_AFTER};
 use crate::relay::counts::Count;
 use crate::relay::event::Event;
 use crate::relay::quota::Quota;
@@ -265,8 +264,8 @@ impl Stream {
 pub const SHUT_DOWN: &str = "the server shuts down";
 /// Most bytes of RTMP that are read at once: a message of 4 bytes is a tag of 18.
 const RTMP_READ_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of a buffer whose release costs 1.
-const BYTES_RELEASED_PER_COST: usize = 64;
+/// What the end of a stream costs. It closes connections and releases its state.
+const STREAM_COST: usize = 8 * 1024;
 const ABORTED: &str = "the operator has ended this stream";
 const TAKEN_OVER: &str = "another source took over";
 
@@ -274,13 +273,24 @@ const TAKEN_OVER: &str = "another source took over";
 #[cold]
 fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
     let session = stream.session.digest();
+    let mut log = |line| ctx.log(Level::Warn, stream.caused_by(), line);
     match notice {
-        Notice::LargeGroup => ctx.log(Level::Warn, format_args!("event=group-larger-than-buffer session={session} detail=\"viewers cannot begin at a key frame; raise --buffer\"")),
-        Notice::NoJoin => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"there is no place where decoding can begin: viewers get the header and the newest bytes\"")),
-        Notice::LongGroup => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={session} detail=\"HLS segments end between key frames, where players cannot begin; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\"")),
-        Notice::LongFragment { fragment, segment } => ctx.log(Level::Warn, format_args!("event=group-longer-than-segment session={session} detail=\"a fragment of MP4 lasts {fragment} s, and an HLS segment at most {segment} s: HLS leaves it out; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\"")),
-        Notice::NeedsFirstByte => ctx.log(Level::Warn, format_args!("event=no-join-point session={session} detail=\"the fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\"")),
-        Notice::LetGo(format) => ctx.log(Level::Warn, format_args!(
+        Notice::LargeGroup => log(format_args!(
+            "event=group-larger-than-buffer session={session} detail=\"viewers cannot begin at a key frame; raise --buffer\""
+        )),
+        Notice::NoJoin => log(format_args!(
+            "event=no-join-point session={session} detail=\"there is no place where decoding can begin: viewers get the header and the newest bytes\""
+        )),
+        Notice::LongGroup => log(format_args!(
+            "event=group-longer-than-segment session={session} detail=\"HLS segments end between key frames, where players cannot begin; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\""
+        )),
+        Notice::LongFragment { fragment, segment } => log(format_args!(
+            "event=group-longer-than-segment session={session} detail=\"a fragment of MP4 lasts {fragment} s, and an HLS segment at most {segment} s: HLS leaves it out; set the encoder to a fixed key-frame distance, such as ffmpeg's -g 50\""
+        )),
+        Notice::NeedsFirstByte => log(format_args!(
+            "event=no-join-point session={session} detail=\"the fragments count positions from the file's first byte, which late viewers do not have; with ffmpeg, add -movflags +default_base_moof\""
+        )),
+        Notice::LetGo(format) => log(format_args!(
             "event=format-let-go session={session} format={} detail=\"the stream breaks its container's rules, or its header is too large: viewers begin at the newest byte\"",
             format.name()
         )),
@@ -523,6 +533,7 @@ impl Streams {
         self.draining.enter(&session, stream.serial, id);
         let what = ServerEvent::StreamEnds {
             id: known_as,
+            source: stream.source_address,
             reason,
             bytes_received: figures.bytes_received,
             bytes_sent: figures.bytes_sent,
@@ -579,9 +590,11 @@ impl Streams {
             ctx.count(Count::BytesSent, figures.bytes_sent);
             ctx.count(Count::Skips, figures.skips);
             ctx.count(Count::UdpBytesSent, stream.rtp_out.udp_out.bytes_sent());
-            ctx.freed(stream.buffer.filled_bytes());
-            self.work += stream.buffer.filled_bytes() / BYTES_RELEASED_PER_COST;
+            // Of a block that is returned, about one page of 16 stays.
+            ctx.freed(stream.buffer.filled_bytes() / 16);
+            ctx.return_memory(RETURN_AFTER);
             stream.buffer.release(&mut self.pool);
+            self.work += STREAM_COST;
             ctx.disarm(&mut stream.armed, Owner::Stream(id));
             self.order.remove(&stream.serial);
             if stream.remuxed.is_some() {
@@ -641,17 +654,16 @@ impl Streams {
         ctx: &mut Context,
     ) {
         if self.has_as_source(id, source) {
-            self.finish_reorder(id, ctx);
-        }
-        // The packets that came early may have ended the stream.
-        if self.has_as_source(id, source) && !self.hold(id, reason, ctx) {
-            self.end_stream(id, End::Lost, reason, ctx);
+            self.drop_early(id, ctx);
+            if !self.hold(id, reason, ctx) {
+                self.end_stream(id, End::Lost, reason, ctx);
+            }
         }
     }
 
     /// Ends a stream whose source is gone for good.
     pub fn end(&mut self, id: StreamId, end: End, reason: &'static str, ctx: &mut Context) {
-        self.finish_reorder(id, ctx);
+        self.drop_early(id, ctx);
         self.end_stream(id, end, reason, ctx);
     }
 

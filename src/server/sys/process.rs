@@ -48,13 +48,23 @@ pub fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Returns freed memory to the kernel. The allocator would keep it while memory above it is in use,
-/// so that a server would stay as large as it was with a thousand streams.
-pub fn return_memory() {
+/// Returns freed memory to the kernel: the pages of these blocks, or without blocks what the
+/// allocator keeps. The allocator would keep it while memory above it is in use, so that a server
+/// would stay as large as it was with a thousand streams. 1 MB takes about 0.15 ms.
+pub fn return_memory(blocks: Vec<Vec<u8>>) {
     #[cfg(target_env = "gnu")]
-    // SAFETY: takes a number and touches only memory that is free already.
-    unsafe {
-        libc::malloc_trim(0);
+    if blocks.is_empty() {
+        // SAFETY: takes a number and touches only memory that is free already.
+        unsafe { libc::malloc_trim(0) };
+    }
+    let page_bytes = page_bytes() as usize;
+    for mut block in blocks {
+        let spare = block.spare_capacity_mut();
+        let skipped = spare.as_ptr().align_offset(page_bytes).min(spare.len());
+        let pages = &mut spare[skipped..];
+        let bytes = pages.len() / page_bytes * page_bytes;
+        // SAFETY: these are whole pages of the block's spare capacity, of which nothing is read.
+        unsafe { libc::madvise(pages.as_mut_ptr().cast(), bytes, libc::MADV_DONTNEED) };
     }
 }
 

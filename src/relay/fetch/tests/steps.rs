@@ -544,8 +544,9 @@ fn rounds_are_apart_by_more_and_more() {
         assert_eq!(scene.next_deadline(), Some(until));
         let pause = until.since(scene.ctx.now());
         scene.ctx.set_now(until);
-        scene.ctx.call_due(9);
-        while scene.ctx.next_called().is_some() {}
+        let now = scene.ctx.now();
+        scene.ctx.timers.call_due(now, 9);
+        while scene.ctx.timers.next_called().is_some() {}
         scene.fetch.due(id, &mut scene.ctx);
         assert_eq!(scene.stands(id), "calling 0.0");
         pause
@@ -697,8 +698,9 @@ fn a_pull_that_nobody_wants_has_its_time() {
     tend(&mut scene, "ran", true);
     let fire = |scene: &mut Scene, milliseconds| {
         scene.ctx.set_now(at(milliseconds));
-        scene.ctx.call_due(9);
-        while scene.ctx.next_called().is_some() {
+        let now = scene.ctx.now();
+        scene.ctx.timers.call_due(now, 9);
+        while scene.ctx.timers.next_called().is_some() {
             scene.fetch.due(id, &mut scene.ctx);
         }
     };
@@ -743,8 +745,9 @@ fn what_is_not_due_yet_stays_as_it_is() {
         assert_eq!(scene.stands(id), stands);
         assert_eq!(scene.next_deadline(), Some(until));
         scene.ctx.set_now(until);
-        scene.ctx.call_due(9);
-        while scene.ctx.next_called().is_some() {}
+        let now = scene.ctx.now();
+        scene.ctx.timers.call_due(now, 9);
+        while scene.ctx.timers.next_called().is_some() {}
         scene.fetch.due(id, &mut scene.ctx);
         assert!(
             scene.stands(id).starts_with("calling"),

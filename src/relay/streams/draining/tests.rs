@@ -322,6 +322,10 @@ fn early_packets_go_out_when_the_source_says_goodbye() {
     rtp(&mut stage, 33, 2..3, 7);
     rtp(&mut stage, 33, 4..6, 7);
     goodbye(&mut stage, 7);
+    assert!(!stage.media(viewer).1, "the missing one may come");
+    stage.now = stage.now + Duration::from_millis(60);
+    stage.relay.expire(stage.now);
+    stage.settle();
     let (media, is_complete) = stage.media(viewer);
     assert!(is_complete && media == b"payload".repeat(5), "{media:?}");
     assert_eq!(stage.relay.ctx.counts.of(Count::Lost), 1);

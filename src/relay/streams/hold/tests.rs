@@ -243,6 +243,10 @@ fn viewers_that_an_origin_admitted_do_not_watch_a_local_source() {
             stage.relay.set_rtp(SocketAddr::from(([10, 9, 0, 1], 5004)));
             let viewer = stage.viewer("a");
             let origin = stage.answer(origin_head);
+            let key = "POST /api/add-token?type=http&sessionid=key&for=a&direction=out";
+            let key = stage.client(&format!("{key} HTTP/1.1\r\nHost: 10.9.0.1\r\n\r\n"));
+            stage.assert_status(key, 201);
+            let by_key = stage.viewer("key");
             media(&mut stage, origin);
             stage.lose(origin);
             let before = stage.media(viewer).0.len();
@@ -271,7 +275,9 @@ fn viewers_that_an_origin_admitted_do_not_watch_a_local_source() {
                 stays,
                 "{direction} {by_rtp}"
             );
-            // The viewer has got the end, and is closed soon.
+            // A key of this server is good for its own source.
+            assert!(stage.media(by_key).0.len() > before, "{direction} {by_rtp}");
+            assert!(!stage.closed.contains(&by_key), "{direction} {by_rtp}");
             stage.wait_seconds(3);
             assert_eq!(
                 stage.closed.contains(&viewer),

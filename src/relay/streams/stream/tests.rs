@@ -230,20 +230,6 @@ fn write_all(stage: &mut Stage) {
     while write_next(&mut stage.relay, stage.now, whole).is_some() {}
 }
 
-/// The memory of its buffer is given back.
-#[test]
-fn the_end_of_a_source_costs_more_the_more_it_has_sent() {
-    let cost = |pieces: usize| {
-        let mut stage = Stage::new(&["--buffer=1M"]);
-        let source = put(&mut stage, &[7; 1_000]);
-        for _ in 0..pieces {
-            stage.relay.received(source, &[7; 40_000], stage.now);
-        }
-        stage.relay.lost(source, stage.now)
-    };
-    assert!(cost(20) >= cost(1) + 19 * 40_000 / BYTES_RELEASED_PER_COST);
-}
-
 /// A source is not read while viewers that could take it have unsent bytes. It is read again once
 /// they have them or have left, and this is reported once.
 #[test]
