@@ -7,18 +7,13 @@
 
 mod panels;
 
-use super::admission::{EntryPoint, SessionState};
-use super::api::{About, Call, Outcome};
-use super::parameters::{bad, decoded, parse_session};
-use super::route::{RequestContext, Route};
-use crate::clean_text::Title;
+use super::api::Outcome;
+use super::parameters::parse_session;
 use crate::gate::SessionId;
 use crate::http::credentials::basic_password;
-use crate::http::{Framing, Head, Method, Refusal, Status};
+use crate::http::{Head, Method, Refusal, Status};
 pub(super) use panels::list;
 
-/// Most parameters of a request that are looked at.
-const PARAMETERS_MAX: usize = 16;
 /// To a client that asks by `SOURCE` and waits for this before it sends its media.
 pub(super) const GO_ON: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 
@@ -33,7 +28,7 @@ pub(super) fn is_source(head: &Head) -> bool {
 
 /// Whether a client waits for leave before it sends a body without framing. Of no other is it known
 /// that it means to send one.
-fn waits_for_leave(head: &Head) -> bool {
+pub(super) fn waits_for_leave(head: &Head) -> bool {
     head.method == Method::Source || head.expects_continue
 }
 
@@ -51,115 +46,6 @@ pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
     }
 }
 
-impl RequestContext<'_> {
-    /// Routes a request that Icecast's clients make. `None`: it is none of theirs.
-    pub(super) fn route_of_icecast(&self, segments: &[&[u8]]) -> Option<Result<Route, Refusal>> {
-        Some(match segments {
-            _ if is_source(self.head) => self.publish_by_password(),
-            [b"admin", b"metadata"] | [b"admin.cgi"] => self.title_update(),
-            [file @ b"status-json.xsl"] | [b"admin", file @ (b"stats" | b"listclients")] => {
-                self.panel(file)
-            }
-            _ => return None,
-        })
-    }
-
-    fn publish_by_password(&self) -> Result<Route, Refusal> {
-        let access_request = self.access_request(EntryPoint::Icecast);
-        self.gate.enter(&access_request)?;
-        let name = session(self.head)?;
-        let session = self.gate.opened_by(&name).clone();
-        let framing = match self.framing {
-            Framing::UntilClose if !waits_for_leave(self.head) => Framing::None,
-            framing => framing,
-        };
-        let session_state = (self.session_state)(&session, &name);
-        self.gate
-            .publish(&access_request, &name, framing, &session_state)?;
-        Ok(Route::Publish {
-            admission: self.gate.admission(name, &session, EntryPoint::Icecast),
-            session,
-            content_type: self.head.fields.content_type.clone(),
-            framing,
-        })
-    }
-
-    /// Routes the update of a title. Sources of SHOUTcast give the session id as `pass`, others as the
-    /// password.
-    fn title_update(&self) -> Result<Route, Refusal> {
-        self.look_by(EntryPoint::Icecast, |access_request| {
-            let password = password(self.head).or(self.parameter("pass")?);
-            let name = parse_session(&password.ok_or_else(no_password)?)?;
-            let mode = self.parameter("mode")?.unwrap_or_default();
-            if mode != b"updinfo" {
-                return Err(bad("the parameter 'mode' is wrong; give mode=updinfo"));
-            }
-            let title = self.title()?;
-            // The title is of the source that the session has, so that is no conflict.
-            let session_state = SessionState {
-                has_room: true,
-                ..SessionState::default()
-            };
-            let framing = Framing::UntilClose;
-            self.gate
-                .publish(&access_request, &name, framing, &session_state)?;
-            Ok(Route::Call(Call::SetTitle {
-                session: self.gate.opened_by(&name).clone(),
-                title,
-                is_icecast: true,
-            }))
-        })
-    }
-
-    /// Returns the title that the parameters name.
-    fn title(&self) -> Result<Title, Refusal> {
-        let song = self.parameter("song")?;
-        let parts = [self.parameter("artist")?, self.parameter("title")?];
-        if song.is_none() && parts == [None, None] {
-            return Err(bad("a title is missing: give song, or artist and title"));
-        }
-        let texts = match song {
-            Some(song) if !song.is_empty() => [Some(song), None],
-            _ => parts,
-        };
-        let texts = texts.into_iter().flatten().filter(|text| !text.is_empty());
-        let title = texts.collect::<Vec<_>>().join(&b" - "[..]);
-        let charset = self.parameter("charset")?;
-        let charset = charset.as_deref().map(String::from_utf8_lossy);
-        Ok(Title::decode(&title, charset.as_deref()))
-    }
-
-    /// Routes a request for a list. A mount point is `/ID`, or the stream's path.
-    fn panel(&self, file: &[u8]) -> Result<Route, Refusal> {
-        self.look_by(EntryPoint::Call, |_| {
-            let mount = self.parameter("mount")?;
-            if file == b"listclients" && mount.is_none() {
-                return Err(bad("the parameter 'mount' is missing: /ID"));
-            }
-            let session = mount.map(|mount| {
-                let fronts = [&b"/stream/"[..], b"/", b""];
-                let mut names = fronts.iter().filter_map(|front| mount.strip_prefix(*front));
-                parse_session(names.next().unwrap_or_default())
-            });
-            Ok(Route::Call(Call::About(About {
-                is_panel: true,
-                file: String::from_utf8_lossy(file).into(),
-                session: session.transpose()?,
-                address: self.origin().into(),
-            })))
-        })
-    }
-
-    /// Returns the value of a parameter. A `+` is a blank, as for Icecast.
-    fn parameter(&self, name: &str) -> Result<Option<Vec<u8>>, Refusal> {
-        let mut parameters = self.head.target.parameters().take(PARAMETERS_MAX);
-        let found = parameters.find(|parameter| parameter.name == name);
-        found
-            .map(|found| decoded(name, &found.value.replace('+', " ")))
-            .transpose()
-    }
-}
-
 /// Returns the answer to the update of a title: Icecast's.
 pub(super) fn title_answer(is_set: bool) -> Outcome {
     let (status, message) = match is_set {
@@ -173,11 +59,11 @@ pub(super) fn title_answer(is_set: bool) -> Outcome {
     Outcome::Text(status, "text/xml", "no-store", text.into())
 }
 
-fn no_password() -> Refusal {
+pub(super) fn no_password() -> Refusal {
     let detail = "an Icecast source needs Basic credentials with the sessionid as the password";
     Refusal::new(Status::Unauthorized, detail)
 }
 
-fn password(head: &Head) -> Option<Vec<u8>> {
+pub(super) fn password(head: &Head) -> Option<Vec<u8>> {
     basic_password(head.fields.authorization.as_deref()?)
 }

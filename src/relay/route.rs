@@ -3,6 +3,9 @@
 //! The order (contract, *Points made exact*): framing, path, method, subnet and Origin, parameters,
 //! token, length, conflict. [`super::admission`] decides about access. Routing changes nothing.
 
+#[cfg_attr(not(feature = "icecast"), path = "route/by_icecast/absent.rs")]
+mod by_icecast;
+
 use super::admission::{
     AccessRequest, Caller, EntryPoint, Gate, KeptClaim, Look, SessionState, not_found,
 };
@@ -132,7 +135,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    pub fn access_request(&self, way: EntryPoint) -> AccessRequest<'a> {
+    fn access_request(&self, way: EntryPoint) -> AccessRequest<'a> {
         AccessRequest::of(way, self.caller, self.head)
     }
 
@@ -221,7 +224,7 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Routes a request that only looks. GET and HEAD are routed by `route`.
-    pub fn look_by(
+    fn look_by(
         &self,
         way: EntryPoint,
         route: impl FnOnce(AccessRequest<'a>) -> Result<Route, Refusal>,
@@ -349,7 +352,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the scheme and authority by which the client reached the server. It is empty if the
     /// client does not name the server, so that addresses are relative.
-    pub fn origin(&self) -> String {
+    fn origin(&self) -> String {
         let is_https = self.caller.is_proxied && self.head.fields.forwarded.is_https();
         match (self.head.host.as_str(), is_https) {
             ("", _) => String::new(),

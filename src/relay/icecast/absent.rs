@@ -3,7 +3,6 @@
 
 use super::admission::not_found;
 use super::api::{About, Outcome};
-use super::route::{RequestContext, Route};
 use super::viewers::Known;
 use crate::gate::SessionId;
 use crate::http::{Head, Refusal, Status};
@@ -16,12 +15,6 @@ pub(super) fn is_source(_: &Head) -> bool {
 
 pub(super) fn session(_: &Head) -> Result<SessionId, Refusal> {
     Err(not_found())
-}
-
-impl RequestContext<'_> {
-    pub(super) fn route_of_icecast(&self, _: &[&[u8]]) -> Option<Result<Route, Refusal>> {
-        None
-    }
 }
 
 pub(super) fn title_answer(_: bool) -> Outcome {
