@@ -14,9 +14,6 @@ use crate::http::credentials::basic_password;
 use crate::http::{Head, Method, Refusal, Status};
 pub(super) use panels::list;
 
-/// To a client that asks by `SOURCE` and waits for this before it sends its media.
-pub(super) const GO_ON: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
-
 /// Whether a request is made as Icecast's clients make it.
 pub(super) fn is_source(head: &Head) -> bool {
     match head.method {

@@ -23,6 +23,8 @@ pub(super) const DEPRECATION: (&str, &str) = ("Deprecation", "@1767225600");
 
 /// To a client that waits for it before it sends a body.
 pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// To a client that asks by `SOURCE` and waits for this before it sends its media.
+pub(super) const GO_ON: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 
 /// A call whose payload has not all arrived.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]

@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use super::deadlines::Reason;
 use super::reading::READ_BYTES_MAX;
-use super::request::CONTINUE;
+use super::request::{CONTINUE, GO_ON};
 use super::{ClientEvent, Clients, Phase, Received};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::relay::context::Context;
-use crate::relay::{ConnectionId, StreamId, icecast};
+use crate::relay::{ConnectionId, StreamId};
 use crate::time::Instant;
 
 /// A client, or an origin, whose body is a stream's media.
@@ -156,7 +156,7 @@ impl Clients {
     ) {
         let first = match head.method {
             _ if head.expects_continue => CONTINUE,
-            Method::Source => icecast::GO_ON,
+            Method::Source => GO_ON,
             _ => b"",
         };
         let source = Source::new(stream, (framing, Some(reply)), ctx.now());
@@ -597,7 +597,7 @@ mod tests {
             (&[], expects, CONTINUE),
         ];
         if cfg!(feature = "icecast") {
-            cases.push((&["--icecast"], icecast, icecast::GO_ON));
+            cases.push((&["--icecast"], icecast, GO_ON));
         }
         for (options, head, leave) in cases {
             let mut stage = Stage::new(options);

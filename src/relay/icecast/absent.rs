@@ -7,8 +7,6 @@ use super::viewers::Known;
 use crate::gate::SessionId;
 use crate::http::{Head, Refusal, Status};
 
-pub(super) const GO_ON: &[u8] = b"";
-
 pub(super) fn is_source(_: &Head) -> bool {
     false
 }
