@@ -587,6 +587,7 @@ impl Relay {
             Came::Control(id, control) => {
                 let said = (from.ip(), bytes);
                 if self.streams.take_control(id, &control, said, ctx) && control.says_bye {
+                    self.clients.count_cost(HEAD_COST);
                     self.go_on_in_order(id);
                 }
             }

@@ -53,6 +53,9 @@ pub fn gain_nothing() -> io::Result<()> {
     checked(result.into()).map(drop)
 }
 
+/// The bits of an operation that say what kind it is (linux/bpf_common.h).
+const BPF_CLASS: u32 = 0x07;
+
 /// Returns whether filters can give this verdict here (`SECCOMP_RET_ERRNO` and the like).
 pub fn has_verdict(verdict: u32) -> bool {
     // SAFETY: the pointer is to a live number, which the call reads.
@@ -68,8 +71,16 @@ pub fn has_verdict(verdict: u32) -> bool {
 }
 
 /// Installs a filter for the system calls of this thread and its later threads. Earlier filters
-/// stay.
+/// stay. An error (`InvalidInput`): a verdict is to pretend that a call succeeds which is not made.
 pub fn filter_calls(program: &[Instruction]) -> io::Result<()> {
+    let ends = |each: &&Instruction| u32::from(each.code) & BPF_CLASS == libc::BPF_RET;
+    let pretends = |each: &Instruction| {
+        u32::from(each.code) != libc::BPF_RET | libc::BPF_K
+            || each.number == libc::SECCOMP_RET_ERRNO
+    };
+    if program.iter().filter(ends).any(pretends) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut filter: Vec<libc::sock_filter> = program
         .iter()
         .map(|each| libc::sock_filter {
@@ -86,7 +97,8 @@ pub fn filter_calls(program: &[Instruction]) -> io::Result<()> {
     };
     let install = |flags: libc::c_ulong| {
         // SAFETY: the pointer is to a live header, and that points to as many live instructions as
-        // it says; the kernel checks them, copies them and keeps no pointer.
+        // it says; the kernel checks them, copies them and keeps no pointer. A call that fails from
+        // then on says so: whoever believes a call that succeeded has what it promises.
         checked(unsafe {
             libc::syscall(
                 libc::SYS_seccomp,
@@ -188,4 +200,26 @@ pub fn enter(rules: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes an open descriptor and a number.
     let result = unsafe { libc::syscall(LANDLOCK_RESTRICT_SELF, rules.as_raw_fd(), 0_u32) };
     checked(result).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_filter_pretends_that_a_call_succeeded() {
+        let ends = |code: u32, number: u32| Instruction {
+            code: code as u16,
+            if_so: 0,
+            if_not: 0,
+            number,
+        };
+        for pretends in [
+            ends(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO),
+            ends(libc::BPF_RET | libc::BPF_A, 0),
+        ] {
+            let error = filter_calls(&[pretends]).expect_err("it is refused");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
 }
