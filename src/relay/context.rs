@@ -573,6 +573,9 @@ mod tests {
     #[test]
     fn no_host_takes_the_lines_of_another() {
         for (line, options, method, body) in CAUSED {
+            if line.ends_with("rtmp-failed") && !cfg!(feature = "rtmp") {
+                continue;
+            }
             let options = [options, &["--log-lines=40"]].concat();
             let options: Vec<&str> = options.into_iter().filter(|it| *it != "--rtmp=0").collect();
             let mut relay = Stage::new(&options).relay;

@@ -1,5 +1,6 @@
 //! What a stream's segments hold, and what must hold of them.
 
+#[cfg(feature = "handover")]
 use std::rc::Rc;
 
 #[cfg(feature = "handover")]
