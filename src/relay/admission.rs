@@ -685,8 +685,9 @@ fn check_named(access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses requests with fields that a host has written which is not configured as a proxy. All of
-/// its clients share that host's address. A configured proxy writes such fields itself.
+/// Refuses a request that an unknown proxy has passed on: a host that no option names as a proxy has
+/// written fields of proxies. All clients of that host share its address. A named proxy writes such
+/// fields, too, but then they name nobody in front of the client.
 fn check_no_stranger_proxy(access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
     let is_strangers = match access_request.is_proxied {
         true => access_request.names_another,

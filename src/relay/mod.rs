@@ -256,7 +256,7 @@ impl Relay {
             }
             let before = rest.len();
             let step = self.clients.read_on(id, &mut rest, &mut self.ctx);
-            // All bytes of a source draw from its rate, also those that become no media.
+            // A source's rate counts all its bytes, also framing, which becomes no media.
             if let Some(stream) = stream {
                 self.streams
                     .draw(stream, before - rest.len(), &mut self.ctx);

@@ -2,10 +2,12 @@
 //! do not push the events that an operator relies on out of `/api/events`.
 //!
 //! Each session has a [`TokenBucket`](crate::token_bucket::TokenBucket) for its viewers and one for
-//! its streams, and so has each host. A viewer or a stream that comes while the bucket is empty is not reported, neither
-//! now nor later: readers see all of its events or none. The lists have it all the same.
+//! its streams, and so has each host. A viewer or a stream that comes while the bucket is empty is
+//! not reported, neither now nor later: readers see all of its events or none. The lists have it all
+//! the same.
 //!
-//! Bounds: [`NAMES_MAX`] buckets of sessions and as many of hosts, and a number for each viewer and each stream that is not reported.
+//! Bounds: [`NAMES_MAX`] buckets of sessions and as many of hosts, and a number for each viewer and
+//! each stream that is not reported.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -158,7 +160,8 @@ impl Rations {
         let name = (kind, network_of(host));
         let mut bucket = self.hosts.remove(&name);
         let has_some = bucket.try_take(1, rate, now);
-        // Sources of strangers may have any number of addresses. So may viewers be a crowd.
+        // A stranger may have any number of addresses, so a source's event needs a place in the
+        // table. Many viewers may really be many hosts: theirs need none.
         let has_place = self.hosts.insert(name, bucket, now);
         has_some && (has_place || kind == Kind::Viewers)
     }

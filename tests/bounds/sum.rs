@@ -33,8 +33,8 @@ const FIRST_PACKETS_BYTES: usize = 768 * 1024;
 const TOKEN_BYTES: usize = 5 * 1024;
 /// The parts' own tables, changes that wait for the disk, blocks, messages to threads and logs.
 const OTHER_BYTES: usize = 15 * 1024 * 1024;
-/// Events: the text, the positions in it, and session ids. The shortest event about a session id is
-/// as long as the longest session id.
+/// Events: the text, the positions in it, and session ids. The shortest event about a session id has
+/// at least as many bytes as the id.
 const EVENTS_BYTES: usize = events::BYTES_MAX * 5 / 2 + events::UNITS_MAX * 32 + 64 * 1024;
 /// For each peer: eight lists.
 const PEER_BYTES: usize = 8 * 16 * 1024 * 1024;

@@ -196,7 +196,8 @@ impl Grants {
             Err(error) => {
                 ctx.count(Count::TokenWritesFailed, 1);
                 ctx.log(
-Level::Error, None,
+                    Level::Error,
+                    None,
                     format_args!(
                         "event=token-file-not-written detail=\"{}; add-token and revoke-token answer 507 until it can be written\"",
                         quoted(error, 128)

@@ -316,7 +316,8 @@ impl Grants {
         ctx.hear_time(Duration::from_secs(tokens.time().unix_seconds));
         if tokens.time() > expected {
             ctx.log(
-Level::Warn, None,
+                Level::Warn,
+                None,
                 format_args!(
                     "event=clock-behind detail=\"the token file was written at {}, which is later than this host's clock; tokens expire by the later time. Set the clock\"",
                     tokens.time()
@@ -334,7 +335,8 @@ Level::Warn, None,
         self.take_over(ctx);
         if silenced > 0 {
             ctx.log(
-Level::Warn, None,
+                Level::Warn,
+                None,
                 format_args!(
                     "event=token-file-clients-silenced count={silenced} detail=\"--rtp-to or --rtp does not admit these UDP clients of the token file, so they get nothing\""
                 ),

@@ -46,7 +46,7 @@ pub(in crate::relay) fn list(about: &About, known: &Known<'_>) -> Result<Outcome
     Ok(Outcome::text("text/xml; charset=utf-8", xml))
 }
 
-/// Returns what is known of a stream.
+/// Returns a stream's fields. A field without a value is left out.
 fn source(origin: &str, row: &Row<'_>) -> Value {
     let started = UnixTime {
         unix_seconds: row.started_at,

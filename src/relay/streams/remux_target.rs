@@ -187,8 +187,6 @@ impl RemuxedStream {
     }
 }
 
-impl RemuxTarget {}
-
 #[cfg(test)]
 #[cfg(feature = "default")]
 mod tests {

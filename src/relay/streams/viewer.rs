@@ -447,7 +447,7 @@ impl Stream {
     }
 }
 
-/// Returns how many of the next `content_bytes` are media before an empty block, and behind it.
+/// Splits the next `content_bytes` at an empty block: media bytes before it, and media bytes after.
 fn media(icy: Option<IcyPosition>, content_bytes: usize) -> (usize, usize) {
     icy.map_or((content_bytes, 0), |icy| icy.media(content_bytes))
 }

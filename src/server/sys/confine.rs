@@ -71,7 +71,7 @@ pub fn has_verdict(verdict: u32) -> bool {
 }
 
 /// Installs a filter for the system calls of this thread and its later threads. Earlier filters
-/// stay. An error (`InvalidInput`): a verdict is to pretend that a call succeeds which is not made.
+/// stay. `InvalidInput`: a verdict would report success for a call that is not made.
 pub fn filter_calls(program: &[Instruction]) -> io::Result<()> {
     let ends = |each: &&Instruction| u32::from(each.code) & BPF_CLASS == libc::BPF_RET;
     let pretends = |each: &Instruction| {
@@ -97,8 +97,8 @@ pub fn filter_calls(program: &[Instruction]) -> io::Result<()> {
     };
     let install = |flags: libc::c_ulong| {
         // SAFETY: the pointer is to a live header, and that points to as many live instructions as
-        // it says; the kernel checks them, copies them and keeps no pointer. A call that fails from
-        // then on says so: whoever believes a call that succeeded has what it promises.
+        // it says; the kernel checks them, copies them and keeps no pointer. The filter makes calls
+        // fail, and a failed call returns an error. It makes no call return success undone.
         checked(unsafe {
             libc::syscall(
                 libc::SYS_seccomp,
