@@ -117,7 +117,9 @@ fn a_viewer_that_takes_nothing_is_cut_and_the_others_are_not() {
         let digits = rest.split(' ').next().expect("a number");
         digits.parse().expect("a number")
     };
-    assert!(behind("behind_bytes=") > 0 && behind("behind_ms=") > 0);
+    assert!(behind("behind_bytes=") > 0);
+    // A fast source sends that much within a millisecond. `falling.rs` checks the time.
+    behind("behind_ms=");
     let cuts = &server.stream("demo").expect("it runs")["cuts"];
     assert_eq!(
         *cuts,
