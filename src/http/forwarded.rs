@@ -40,9 +40,14 @@ impl Forwarded {
             || other.is_some_and(|list| !is_first(list, node_address))
     }
 
-    /// Returns the client: the last address that is no proxy's. `None`: the fields name nobody, or
-    /// only proxies. The port is 0 if none is given.
-    pub fn client(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Result<Option<SocketAddr>, Refusal> {
+    /// Returns the client that this proxy names: the last address that is no proxy's. `None`: the
+    /// fields name nobody, only proxies, or another machine's loopback address. The port is 0 if
+    /// none is given.
+    pub fn client(
+        &self,
+        mut proxy: SocketAddr,
+        is_proxy: impl Fn(IpAddr) -> bool,
+    ) -> Result<Option<SocketAddr>, Refusal> {
         let (name, list) = match (&self.standard, &self.x_forwarded_for) {
             (None, None) => return Ok(None),
             (Some(list), None) => ("Forwarded", list),
@@ -66,12 +71,22 @@ impl Forwarded {
                     quoted(element, 64)
                 ))
             })?;
+            if is_of_another_machine(address, proxy) {
+                return Ok(None);
+            }
             if !is_proxy(address.ip()) {
                 return Ok(Some(address));
             }
+            // It has written the element in front of its own.
+            proxy = address;
         }
         Ok(None)
     }
+}
+
+/// Returns whether a proxy names a loopback address of its own machine, which is not this one.
+pub fn is_of_another_machine(client: SocketAddr, proxy: SocketAddr) -> bool {
+    client.ip().is_loopback() && !proxy.ip().is_loopback()
 }
 
 /// Returns the `for` of an element, which one proxy has written. An element with a malformed pair
@@ -118,7 +133,7 @@ mod tests {
 
     fn client(forwarded: &Forwarded) -> Result<Option<String>, Refusal> {
         let is_proxy = |address: IpAddr| address.to_string().starts_with("10.");
-        let client = forwarded.client(is_proxy)?;
+        let client = forwarded.client(SocketAddr::from(([10, 0, 0, 1], 7)), is_proxy)?;
         Ok(client.map(|client| client.to_string()))
     }
 

@@ -30,6 +30,7 @@ pub use answer::{Answer, AnswerReader};
 pub use body::{Body, Framing, Part};
 pub use chunk::{ChunkWriter, LAST_CHUNK};
 pub use fields::Forwarded;
+pub use forwarded::is_of_another_machine;
 pub use grammar::elements;
 pub use head::{Head, HeadReader, Limits, Method};
 pub use icy::{IcyPosition, describe};

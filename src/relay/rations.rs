@@ -160,10 +160,10 @@ impl Rations {
         let name = (kind, network_of(host));
         let mut bucket = self.hosts.remove(&name);
         let has_some = bucket.try_take(1, rate, now);
-        // A stranger may have any number of addresses, so a source's event needs a place in the
-        // table. Many viewers may really be many hosts: theirs need none.
+        // A stranger may have any number of addresses, so its refusals need a place in the table. Who
+        // was let in needs none: strangers could have taken all places.
         let has_place = self.hosts.insert(name, bucket, now);
-        has_some && (has_place || kind == Kind::Viewers)
+        has_some && (has_place || kind != Kind::Refusals)
     }
 }
 
@@ -277,5 +277,19 @@ mod tests {
         let admitted = (0..1_000).filter(|_| rations.admit_refusal(host(1), Instant::START));
         assert_eq!(admitted.count(), 16);
         assert!(rations.admit_refusal(host(2), Instant::START));
+    }
+
+    #[test]
+    fn strangers_with_many_addresses_hide_no_stream() {
+        let mut rations = Rations::default();
+        let hosts = 0..2 * NAMES_MAX as u32;
+        let addresses = hosts.map(|host| IpAddr::from((0x0a00_0000 + host).to_be_bytes()));
+        for address in addresses {
+            while rations.admit_refusal(address, Instant::START) {}
+        }
+        let id = PublicStreamId { run: 1, serial: 1 };
+        let source = SocketAddr::from(([192, 0, 2, 7], 7));
+        let begins = ServerEvent::StreamBegins { id, source };
+        assert!(rations.admit(&session("s"), &begins, Instant::START));
     }
 }

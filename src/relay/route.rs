@@ -371,7 +371,11 @@ impl<'a> RequestContext<'a> {
             let session = self.gate.opened_by(&name).clone();
             let session_state = (self.session_state)(&session, &name);
             (self.may_pass)()?;
-            let look = self.look_of_viewer();
+            // No origin is asked for a segment.
+            let look = match view.can_wait() {
+                true => self.look_of_viewer(),
+                false => Look::Tells,
+            };
             match &view {
                 View::Whole | View::In(_) => {
                     self.gate

@@ -11,17 +11,12 @@ use std::net::SocketAddr;
 use super::connection::Connection;
 use super::{Clients, Phase, Step};
 use crate::gate::canonical;
-use crate::http::{Forwarded, Refusal, Status};
+use crate::http::{Forwarded, Refusal, Status, is_of_another_machine};
 use crate::proxy_header;
 use crate::relay::admission::{Beyond, Door};
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId};
-
-/// Returns whether a proxy names a loopback address of its own machine, which is not this one.
-pub(super) fn is_of_another_machine(client: SocketAddr, proxy: SocketAddr) -> bool {
-    client.ip().is_loopback() && !proxy.ip().is_loopback()
-}
 
 impl Clients {
     /// A connection of a proxy's came beyond the limit: it has its place until somebody may need it
@@ -131,15 +126,13 @@ impl Clients {
         };
         let peer = canonical(client);
         // A proxy that another one introduces is nobody, as one that speaks for itself.
-        let is_nobody =
-            ctx.settings().is_proxy(peer.ip()) || is_of_another_machine(peer, connection.peer);
+        let is_elsewhere = is_of_another_machine(peer, connection.peer);
+        let is_nobody = is_elsewhere || ctx.settings().is_proxy(peer.ip());
         let introducer = std::mem::replace(&mut connection.peer, peer);
         connection.introducer = Some(Box::new(introducer));
         connection.is_proxied = true;
-        connection.forwarder = ctx
-            .settings()
-            .is_forwarder(peer.ip())
-            .then(|| Box::new(peer));
+        let is_forwarder = !is_elsewhere && ctx.settings().is_forwarder(peer.ip());
+        connection.forwarder = is_forwarder.then(|| Box::new(peer));
         connection.is_named = !is_nobody;
         if is_nobody {
             return true;
@@ -167,9 +160,8 @@ impl Clients {
         }) else {
             return Ok(());
         };
-        let client = forwarded.client(|address| ctx.settings().is_proxy(address));
+        let client = forwarded.client(forwarder, |address| ctx.settings().is_proxy(address));
         let named = client.as_ref().ok().copied().flatten();
-        let named = named.filter(|named| !is_of_another_machine(*named, forwarder));
         let before = std::mem::replace(&mut connection.peer, named.unwrap_or(forwarder));
         connection.is_proxied |= named.is_some();
         connection.is_named = named.is_some();
@@ -375,6 +367,38 @@ mod tests {
         for (number, status) in [(1, 404), (2, 503)] {
             let id = come(&mut stage, "10.5.0.1", number).expect("room");
             stage.send(id, watch);
+            stage.assert_status(id, status);
+        }
+    }
+
+    /// What is on a remote proxy's own machine is nobody, whatever else is named behind it.
+    #[test]
+    fn a_loopback_address_is_the_machines_whose_proxy_names_it() {
+        let options = [
+            "--forwarded-from=127.0.0.2",
+            "--forwarded-from=10.5.0.1",
+            "--proxy-protocol=10.5.0.2",
+            "--token-server=127.0.0.1",
+        ];
+        let header = "PROXY TCP4 127.0.0.2 192.0.2.1 1 80\r\n";
+        for (from, header, fields, status) in [
+            ("127.0.0.2", "", "X-Forwarded-For: 127.0.0.1", 200),
+            ("10.5.0.1", "", "X-Forwarded-For: 127.0.0.1", 403),
+            ("127.0.0.2", "", "X-Forwarded-For: 127.0.0.1, 10.5.0.1", 403),
+            ("127.0.0.2", "", "X-Forwarded-For: ::1, 10.5.0.1", 403),
+            (
+                "127.0.0.2",
+                "",
+                "Forwarded: for=127.0.0.1, for=10.5.0.1",
+                403,
+            ),
+            ("10.5.0.1", "", "X-Forwarded-For: 127.0.0.1, 127.0.0.2", 403),
+            ("10.5.0.2", header, "X-Forwarded-For: 127.0.0.1", 403),
+        ] {
+            let mut stage = Stage::new(&options);
+            let id = come(&mut stage, from, 7).expect("room");
+            let head = "GET /api/list-tokens HTTP/1.1\r\nHost: localhost";
+            stage.send(id, &format!("{header}{head}\r\n{fields}\r\n\r\n"));
             stage.assert_status(id, status);
         }
     }

@@ -4,7 +4,6 @@
 //! A client stays with this process if only this process can answer it: a client that waits for
 //! peers' lists, or for a change that is being written to the disk. So does a client of RTMP.
 
-use super::address::is_of_another_machine;
 use super::admissions::seat_time;
 use super::connection::Connection;
 use super::viewer_counts::Sitter;
@@ -14,7 +13,7 @@ use super::{Clients, Phase, WaitOutcome};
 use crate::copied::{ClientBytes, Copied, Copies};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
-use crate::http::{HeadReader, Reply};
+use crate::http::{HeadReader, Reply, is_of_another_machine};
 use crate::relay::admission::{Caller, Door, EntryPoint, KeptClaim};
 use crate::relay::context::Context;
 use crate::relay::old_options::OldOptions;
@@ -105,9 +104,16 @@ impl Clients {
         let is_a_proxy = connection.is_named && settings.is_proxy(peer.ip());
         // Which proxies a request came through is not kept. The next request says so again.
         let is_by_others = forwarder.is_some() && !is_idle && old.had_other_proxies(settings);
-        let proxy = forwarder.or(connection.introducer.as_deref());
-        let is_elsewhere =
-            connection.is_named && proxy.is_some_and(|proxy| is_of_another_machine(*peer, *proxy));
+        let introducer = connection.introducer.as_deref();
+        let named = connection.is_named.then_some(peer);
+        let is_elsewhere = [
+            named.zip(forwarder.or(introducer)),
+            forwarder.zip(introducer),
+        ];
+        let is_elsewhere = is_elsewhere
+            .iter()
+            .flatten()
+            .any(|(client, proxy)| is_of_another_machine(**client, **proxy));
         by_door && !is_a_proxy && !is_by_others && !is_elsewhere
     }
 

@@ -398,6 +398,7 @@ fn who_may_not_watch_is_told_the_same_by_this_server_and_by_its_origin() {
         "HEAD /stream/ID/live.mp4",
         "HEAD /stream/ID/index.m3u8",
         "HEAD /stream/ID/index.m3u8?_HLS_msn=1",
+        "GET /stream/ID/stream1-0.ts",
         "GET /stream/index.m3u8?sessionid=ID",
         "HEAD /stream/index.m3u8?sessionid=ID",
         "GET /stream/ID/now.json",
