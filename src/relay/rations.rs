@@ -20,7 +20,8 @@ use crate::token_bucket::{Rate, TokenBuckets};
 
 /// What has several events, of which readers see all or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
+#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
+pub(super) enum Subject {
     /// A viewer, by its connection.
     Viewer(u64),
     /// A stream, by its number.
@@ -43,7 +44,8 @@ enum Kind {
 pub(super) struct Rations {
     sessions: TokenBuckets<(Kind, SessionId), NAMES_MAX>,
     hosts: TokenBuckets<(Kind, IpAddr), NAMES_MAX>,
-    unreported: BTreeSet<Subject>,
+    /// A hand-over tells these.
+    pub unreported: BTreeSet<Subject>,
 }
 
 /// Sessions, and hosts, whose buckets are not full.
@@ -137,9 +139,6 @@ impl Rations {
 
     fn take(&mut self, kind: Kind, by: (&SessionId, Option<IpAddr>), now: Instant) -> bool {
         let (session, host) = by;
-        if host.is_some_and(|host| !self.take_of_host(kind, host, now)) {
-            return false;
-        }
         let rate = match kind {
             Kind::Viewers => VIEWERS,
             _ => STREAMS,
@@ -149,7 +148,9 @@ impl Rations {
         let has_some = bucket.try_take(1, rate, now);
         // Where more sessions are busy than there are places, each is reported: nobody has as many
         // tokens but the operator.
-        !self.sessions.insert(name, bucket, now) || has_some
+        let has_some = !self.sessions.insert(name, bucket, now) || has_some;
+        // A session that has none left takes nothing of its host's other sessions.
+        has_some && host.is_none_or(|host| self.take_of_host(kind, host, now))
     }
 
     fn take_of_host(&mut self, kind: Kind, host: IpAddr, now: Instant) -> bool {
@@ -277,6 +278,25 @@ mod tests {
         let admitted = (0..1_000).filter(|_| rations.admit_refusal(host(1), Instant::START));
         assert_eq!(admitted.count(), 16);
         assert!(rations.admit_refusal(host(2), Instant::START));
+    }
+
+    #[test]
+    fn a_session_that_is_reported_no_more_takes_nothing_of_its_hosts_others() {
+        let mut rations = Rations::default();
+        let host = SocketAddr::from(([10, 0, 0, 1], 7));
+        let comes = |connection| ServerEvent::ViewerComes {
+            id: ListedId::Connection { run: 1, connection },
+            key: None,
+            address: Some(host),
+        };
+        for number in 0..40_000 {
+            let now = Instant::after_start(Duration::from_millis(number));
+            rations.admit(&session("busy"), &comes(number), now);
+            if number % 1_000 == 0 {
+                let other = comes(100_000 + number);
+                assert!(rations.admit(&session("other"), &other, now), "{number}");
+            }
+        }
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The hand-over of the context: the new process continues its clock, its names and its counters.
 
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{Context, Counts};
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::relay::cut_reason::Cuts;
 use crate::relay::old_options::OldOptions;
+use crate::relay::rations::Subject;
 use crate::time::Calendar;
 use crate::time::Instant;
 
@@ -26,6 +27,9 @@ struct ContextState {
     /// Rows of the sources that were refused lately.
     #[serde(default)]
     refused: VecDeque<String>,
+    /// What readers of events have not heard of, and will not.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    unreported: BTreeSet<Subject>,
 }
 
 impl Context {
@@ -40,6 +44,7 @@ impl Context {
             drawn: self.random.drawn(),
             options: OldOptions::of(&self.settings),
             refused: self.refused().map(str::to_owned).collect(),
+            unreported: self.rations.unreported.clone(),
         };
         writer.put("context", 0, &state);
         writer.put("counts", 0, &(&self.counts, &self.counts.cuts));
@@ -56,6 +61,7 @@ impl Context {
         self.ticket_next = state.ticket_next.min(u64::MAX / 2);
         self.random.go_on_behind(state.drawn);
         self.refused = state.refused.into_iter().map(|row| (None, row)).collect();
+        self.rations.unreported = state.unreported;
         Ok(state.options)
     }
 

@@ -255,6 +255,29 @@ fn what_happens_is_told_on() {
     assert_eq!(told(&|_| true), as_it_was, "at each");
 }
 
+/// A viewer of whom readers have not heard does not go, either.
+#[test]
+fn who_is_not_reported_is_not_reported_later() {
+    let mut stage = Stage::new(OPTIONS);
+    stage.client(GRANT);
+    stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let reader = stage.client("GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    for _ in 0..1_030 {
+        let viewer = stage.viewer("s");
+        stage.lose(viewer);
+    }
+    let viewers = [stage.viewer("s"), stage.viewer("s")];
+    hand_over(&mut stage, OPTIONS);
+    viewers.into_iter().for_each(|viewer| stage.lose(viewer));
+    (0..4).for_each(|_| stage.settle());
+    let told = stage.text(reader);
+    let count = |event: &str| told.matches(&format!("event: {event}\n")).count();
+    assert_eq!(
+        (count("viewer-comes"), count("viewer-goes")),
+        (1_024, 1_024)
+    );
+}
+
 /// A successor with fewer streams takes nothing, also where they would fit beside each other while
 /// the first ones end.
 #[test]
