@@ -65,6 +65,7 @@ pub(super) enum Call {
     /// What a session plays, for pages and players.
     About(About),
     /// One of Icecast's lists.
+    #[cfg_attr(not(feature = "icecast"), allow(dead_code))]
     Panel(About),
     /// The metrics.
     Metrics,

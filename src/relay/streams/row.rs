@@ -50,6 +50,7 @@ pub struct Row<'a> {
     name: &'a StationText,
     /// What the source says about its station, its name among it.
     #[serde(skip)]
+    #[cfg_attr(not(feature = "icecast"), allow(dead_code))]
     pub station: &'a [StationText; STATION_TEXTS],
     bitrate: u64,
     bytes_received: u64,
