@@ -84,11 +84,6 @@ impl<const MAX: usize> CleanText<MAX> {
     pub fn icy(&self) -> String {
         self.0.replace('\'', "’")
     }
-
-    /// Returns the bytes that its allocation takes.
-    pub fn held_bytes(&self) -> usize {
-        self.0.capacity()
-    }
 }
 
 /// Returns whether a character could break a line or disguise its direction, or is none of XML.

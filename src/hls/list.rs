@@ -161,10 +161,9 @@ fn push_head(list: &mut String, segment: &Segment, map: &mut Option<u64>, conten
 /// there.
 fn push_titles(list: &mut String, content: &Content<'_>, times: Range<Duration>) {
     let began = |change: &TitleChange| content.started.saturating_add(change.began);
-    let before = content
-        .titles
-        .partition_point(|change| began(change) <= times.start);
-    let titles = content.titles.iter().skip(before.saturating_sub(1));
+    let titles = content.titles;
+    let before = titles.partition_point(|change| began(change) <= times.start);
+    let titles = titles.iter().skip(before.saturating_sub(1));
     for change in titles.take_while(|change| began(change) < times.end) {
         let _ = writeln!(
             list,

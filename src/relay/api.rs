@@ -62,8 +62,11 @@ pub(super) enum Call {
         /// The answer is in the XML of Icecast.
         is_icecast: bool,
     },
-    /// What a session plays, for pages and players; or what all play, in Icecast's lists.
+    /// What a session plays, for pages and players.
     About(About),
+    /// One of Icecast's lists.
+    #[cfg_attr(not(feature = "icecast"), allow(dead_code))]
+    Panel(About),
     /// The metrics.
     Metrics,
     /// The description of the API for programs (OpenAPI).
@@ -121,8 +124,6 @@ pub(super) enum Rows {
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct About {
-    /// Whether it is one of Icecast's lists, for the API's hosts.
-    pub is_panel: bool,
     /// Name of the requested file, which says how the answer is written.
     pub file: Box<str>,
     /// The session. `None`: all of them.
@@ -288,9 +289,8 @@ impl Call {
             Name::SetTitle => {
                 let parameters = Parameters::read(target, &["sessionid", "title"])?;
                 let session = parameters.session()?;
-                let title = parameters.decoded("title")?.ok_or_else(|| {
-                    bad("the parameter 'title' is missing; an empty one removes the title")
-                })?;
+                let missing = "the parameter 'title' is missing; an empty one removes the title";
+                let title = parameters.decoded("title")?.ok_or_else(|| bad(missing))?;
                 Ok(Call::SetTitle {
                     session,
                     title: Title::decode(&title, None),

@@ -45,11 +45,10 @@ pub(super) fn session(head: &Head) -> Result<SessionId, Refusal> {
 
 /// Returns the answer to the update of a title: Icecast's.
 pub(super) fn title_answer(is_set: bool) -> Outcome {
-    let (status, message) = match is_set {
-        true => (Status::Ok, "Metadata update successful"),
-        false => (Status::NotFound, "Source does not exist"),
+    let (status, message, set) = match is_set {
+        true => (Status::Ok, "Metadata update successful", 1),
+        false => (Status::NotFound, "Source does not exist", 0),
     };
-    let set = u8::from(is_set);
     let text = format!(
         "<?xml version=\"1.0\"?><iceresponse><message>{message}</message><return>{set}</return></iceresponse>"
     );

@@ -362,6 +362,12 @@ impl Relay {
                 is_icecast,
             } => self.set_title(&session, title, is_icecast),
             Call::About(about) => self.about(&about),
+            Call::Panel(about) => {
+                let looks = self.clients.len() + self.streams.len();
+                self.clients.count_cost(looks * LOOK_COST);
+                let known = Known::new(&self.streams, &self.clients, &self.ctx);
+                super::icecast::list(&about, &known)
+            }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
                 self.clients.count_cost(looks * LOOK_COST);

@@ -59,6 +59,9 @@ pub(super) struct RequestContext<'a> {
     pub may_pass: &'a dyn Fn() -> Result<(), Refusal>,
 }
 
+/// Files that say what a session plays, and where.
+const ABOUT_FILES: [&[u8]; 3] = [b"now.json", b"listen.m3u", b"listen.pls"];
+
 /// A sessionid, and what a player says of a list: the segment, the part, and what it has.
 const LIST_PARAMETERS_MAX: usize = 4;
 const LOOK_METHODS: &str = "GET, HEAD, OPTIONS";
@@ -99,12 +102,7 @@ impl<'a> RequestContext<'a> {
     fn way(&self, route: &Route) -> EntryPoint {
         match route {
             Route::Call(Call::Follow { .. }) => EntryPoint::Events,
-            Route::Call(
-                Call::WatchPage(_)
-                | Call::About(About {
-                    is_panel: false, ..
-                }),
-            ) => EntryPoint::WatchPage,
+            Route::Call(Call::WatchPage(_) | Call::About(_)) => EntryPoint::WatchPage,
             Route::Call(Call::SetTitle {
                 is_icecast: true, ..
             }) => EntryPoint::Icecast,
@@ -156,11 +154,9 @@ impl<'a> RequestContext<'a> {
             [b"stream"] => self.stream(None),
             [b"stream", file] if self.is_list_by_query(file) => self.list_by_query(file),
             [b"stream", session] => self.stream(Some(session)),
-            [
-                b"stream",
-                session,
-                file @ (b"now.json" | b"listen.m3u" | b"listen.pls"),
-            ] => self.about_stream(Some(session), file),
+            [b"stream", session, file] if ABOUT_FILES.contains(file) => {
+                self.about_stream(Some(session), file)
+            }
             [b"stream", session, file] => self.stream_as(session, file),
             [b"watch"] if Page::IS_HERE => self.about_stream(None, b""),
             [b"watch", session] if Page::IS_HERE => self.about_stream(Some(session), b""),
@@ -342,7 +338,6 @@ impl<'a> RequestContext<'a> {
             verdict?;
             let is_told = see(Look::Tells).is_ok();
             Ok(Route::Call(Call::About(About {
-                is_panel: false,
                 file: String::from_utf8_lossy(file).into(),
                 session: is_told.then_some(session),
                 address: stream_url(&self.origin(), &name).into(),

@@ -2,8 +2,6 @@
 
 use super::admission::no_stream;
 use super::api::{About, Outcome};
-use super::clients::LOOK_COST;
-use super::viewers::Known;
 use super::{Relay, icecast};
 use crate::clean_text::Title;
 use crate::gate::SessionId;
@@ -27,7 +25,7 @@ impl Relay {
     }
 
     /// Answers a request for titles and addresses of sessions.
-    pub(super) fn about(&mut self, about: &About) -> Result<Outcome, Refusal> {
+    pub(super) fn about(&self, about: &About) -> Result<Outcome, Refusal> {
         let session = about.session.as_ref();
         let now = session.and_then(|session| self.streams.now_playing(session));
         let name = now.map_or("", |(_, name)| name.as_str());
@@ -43,17 +41,12 @@ impl Relay {
                 "audio/x-mpegurl",
                 format!("#EXTM3U\n#EXTINF:-1,{name}\n{url}\n"),
             ),
-            "listen.pls" => Outcome::text(
+            _ => Outcome::text(
                 "audio/x-scpls",
                 format!(
                     "[playlist]\nNumberOfEntries=1\nFile1={url}\nTitle1={name}\nLength1=-1\nVersion=2\n"
                 ),
             ),
-            _ => {
-                let looks = self.clients.len() + self.streams.len();
-                self.clients.count_cost(looks * LOOK_COST);
-                icecast::list(about, &Known::new(&self.streams, &self.clients, &self.ctx))?
-            }
         })
     }
 }

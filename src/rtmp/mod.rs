@@ -110,7 +110,7 @@ impl Publisher {
     pub fn memory_bytes(&self) -> usize {
         let queued = self.waiting.capacity() + self.answers.capacity();
         let session = &self.session;
-        let named = session.app.len() + session.host.len() + session.agent.held_bytes();
+        let named = session.app.len() + session.host.len() + session.agent.as_str().len();
         size_of::<Publisher>() + self.chunks.sum(Vec::capacity) + queued + named
     }
 

@@ -24,6 +24,23 @@ fn publisher(server: &Server) -> Client {
     Client::connect(server.rtmp.expect("it listens for RTMP"))
 }
 
+/// What a publisher of another stream sends. The name has 4 bytes.
+fn named(name: &str) -> Vec<u8> {
+    // To the end of a message.
+    let mut bytes = SENT[..MEDIA_END + 6].to_vec();
+    while let Some(at) = bytes.windows(4).position(|it| it == b"demo") {
+        bytes[at..at + 4].copy_from_slice(name.as_bytes());
+    }
+    bytes
+}
+
+/// Asks to publish, in a command of its own.
+fn asking_again(name: &str) -> Vec<u8> {
+    let body = b"\x02\0\x07publish\0\x40\0\0\0\0\0\0\0\x05\x02\0\x04";
+    let head = [3, 0, 0, 0, 0, 0, (body.len() + 4) as u8, 20, 1, 0, 0, 0];
+    [&head[..], body, name.as_bytes()].concat()
+}
+
 /// Reads the answers to the end of the connection.
 fn told(publisher: &mut Client) -> String {
     String::from_utf8_lossy(&publisher.rest()).into_owned()
@@ -77,18 +94,11 @@ fn a_publisher_that_is_refused_is_told_why() {
     let mut follower = Follower::ask(server.address(), "", "");
     follower.until("snapshot-end");
     server.add_token("sessionid=outs&direction=out");
-    let named = |name: &[u8; 4]| {
-        let mut bytes = SENT[..MEDIA_END].to_vec();
-        while let Some(at) = bytes.windows(4).position(|it| it == b"demo") {
-            bytes[at..at + 4].copy_from_slice(name);
-        }
-        bytes
-    };
     for (name, code, words) in [
-        (b"none", "Denied", "has no http token"),
-        (b"outs", "Denied", "is for watching only"),
-        (b"a/bc", "BadName", "has a '/'"),
-        (b"a%xy", "BadName", "do not follow a '%'"),
+        ("none", "Denied", "has no http token"),
+        ("outs", "Denied", "is for watching only"),
+        ("a/bc", "BadName", "has a '/'"),
+        ("a%xy", "BadName", "do not follow a '%'"),
     ] {
         let mut publisher = publisher(&server);
         publisher.send(named(name));
@@ -120,6 +130,76 @@ fn a_publisher_that_is_refused_is_told_why() {
     let told = self::told(&mut again);
     assert!(told.contains("NetStream.Publish.Denied"), "{told}");
     assert!(told.contains("has blocked this session"), "{told}");
+}
+
+/// A guess by RTMP is a guess by PUT: it is answered in the same words, whatever is wrong with the
+/// key, it costs a connection, it counts as a refusal, and both together have one ration of lines.
+#[test]
+fn keys_that_are_guessed_are_refused_as_those_of_a_put() {
+    const GUESSES: usize = 20;
+    let server = server(&["--log-lines=1000"]);
+    server.add_token("sessionid=outs&direction=out");
+    server.add_token("sessionid=keyy&for=demo&direction=in");
+    server.request("DELETE", "/api/abort-stream?sessionid=demo&block=600");
+    server.add_token("sessionid=gone");
+    server.request("DELETE", "/api/revoke-token?sessionid=gone");
+    let refusals = || {
+        let metrics = server.request("GET", "/metrics").text();
+        let all = metrics
+            .lines()
+            .filter(|line| line.starts_with("tollgate_refusals_total{"));
+        let counts = all.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        counts.sum::<u64>()
+    };
+    for name in ["none", "outs", "keyy", "gone"] {
+        let before = refusals();
+        let put = Client::connect(server.address()).request("PUT", &format!("/stream/{name}"), &[]);
+        let detail = put.text();
+        let detail = detail.split("\"detail\":\"").nth(1).expect("words");
+        let detail = detail.split('"').next().expect("words");
+        let by_put = refusals() - before;
+        assert_eq!(by_put, 1, "{name}");
+        // A second guess follows in the same write.
+        let mut publisher = publisher(&server);
+        publisher.send([&named(name)[..], &asking_again("demo")].concat());
+        let told = told(&mut publisher);
+        assert_eq!(
+            told.matches("NetStream.Publish.Denied").count(),
+            1,
+            "{told}"
+        );
+        assert!(told.contains(detail), "{detail}: {told}");
+        assert_eq!(refusals() - before - by_put, by_put, "{name}");
+    }
+    for number in 0..GUESSES {
+        let mut publisher = publisher(&server);
+        publisher.send(named(&format!("n{number:03}")));
+        publisher.rest();
+        server.request("PUT", &format!("/stream/p{number:03}"));
+    }
+    let lines = server.stderr();
+    let lines = lines
+        .iter()
+        .filter(|line| line.contains("publisher-refused"));
+    let lines = lines.count();
+    assert!((1..2 * GUESSES).contains(&lines), "{lines}");
+}
+
+/// Publishers that have not said a name count for the limit of their host, which holds for PUT, too.
+#[test]
+fn an_unfinished_handshake_counts_for_its_host() {
+    let server = server(&["--connections-per-host=3"]);
+    let mut waiting: Vec<Client> = (0..3).map(|_| publisher(&server)).collect();
+    for client in &mut waiting {
+        client.send(&SENT[..100]);
+        until("the handshake is answered", || client.answers());
+    }
+    let mut publisher = publisher(&server);
+    publisher.send(&SENT[..MEDIA_END]);
+    let told = told(&mut publisher);
+    assert!(told.contains("NetStream.Publish.Denied"), "{told}");
+    assert!(told.contains("--connections-per-host"), "{told}");
+    assert!(server.stream("demo").is_none());
 }
 
 #[test]

@@ -92,15 +92,13 @@ impl Clients {
             return Step::Stop;
         };
         let caller = connection.caller();
+        let wants_titles = head.fields.icy.wants_titles;
         let reply = Reply {
             version: head.version,
             keep_alive: head.keep_alive && !ctx.is_closing && caller.beyond.is_none(),
             head_only: head.method == Method::Head,
             no_store: false,
-            wants_titles: ctx
-                .settings()
-                .admits_icecast
-                .then_some(head.fields.icy.wants_titles),
+            wants_titles: ctx.settings().admits_icecast.then_some(wants_titles),
             date: ctx.date(),
             fields: fields_for(&head, ctx.settings()),
         };

@@ -72,12 +72,9 @@ fn source(origin: &str, row: &Row<'_>) -> Value {
 /// Appends the listeners of a stream.
 fn push_listeners(xml: &mut String, row: &Row<'_>, known: &Known<'_>) {
     let now = known.ctx.calendar.at(known.ctx.now()).unix_seconds;
-    let viewers = known
-        .rows((0, 0), Some(row.sessionid))
-        .map(|(_, viewer)| viewer);
-    let viewers: Vec<_> = viewers
-        .filter(|viewer| viewer.state == "watching")
-        .collect();
+    let rows = known.rows((0, 0), Some(row.sessionid));
+    let viewers = rows.filter(|(_, viewer)| viewer.state == "watching");
+    let viewers: Vec<_> = viewers.map(|(_, viewer)| viewer).collect();
     push_fields(xml, &json!({"Listeners": viewers.len()}));
     for viewer in viewers {
         let fields = json!({
@@ -100,13 +97,12 @@ fn push_fields(xml: &mut String, fields: &Value) {
     }
 }
 
-/// Returns a text for XML, in which two characters of a session id may not be.
+/// Returns a text for an element or an attribute in double quotes. XML does not have two characters
+/// that a session id may have.
 fn escaped(text: &str) -> String {
     let text = text.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}");
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;")
-        .replace('"', "&quot;")
-        .replace('\'', "&#39;")
+    text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

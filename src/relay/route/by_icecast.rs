@@ -78,10 +78,8 @@ impl RequestContext<'_> {
         if song.is_none() && parts == [None, None] {
             return Err(bad("a title is missing: give song, or artist and title"));
         }
-        let texts = match song {
-            Some(song) if !song.is_empty() => [Some(song), None],
-            _ => parts,
-        };
+        let song = song.filter(|song| !song.is_empty());
+        let texts = song.map_or(parts, |song| [Some(song), None]);
         let texts = texts.into_iter().flatten().filter(|text| !text.is_empty());
         let title = texts.collect::<Vec<_>>().join(&b" - "[..]);
         let charset = self.parameter("charset")?;
@@ -97,12 +95,11 @@ impl RequestContext<'_> {
                 return Err(bad("the parameter 'mount' is missing: /ID"));
             }
             let session = mount.map(|mount| {
-                let fronts = [&b"/stream/"[..], b"/", b""];
-                let mut names = fronts.iter().filter_map(|front| mount.strip_prefix(*front));
-                parse_session(names.next().unwrap_or_default())
+                let name = mount.strip_prefix(b"/stream/");
+                let name = name.or(mount.strip_prefix(b"/"));
+                parse_session(name.unwrap_or(&mount))
             });
-            Ok(Route::Call(Call::About(About {
-                is_panel: true,
+            Ok(Route::Call(Call::Panel(About {
                 file: String::from_utf8_lossy(file).into(),
                 session: session.transpose()?,
                 address: self.origin().into(),
@@ -114,8 +111,7 @@ impl RequestContext<'_> {
     fn parameter(&self, name: &str) -> Result<Option<Vec<u8>>, Refusal> {
         let mut parameters = self.head.target.parameters().take(PARAMETERS_MAX);
         let found = parameters.find(|parameter| parameter.name == name);
-        found
-            .map(|found| decoded(name, &found.value.replace('+', " ")))
-            .transpose()
+        let value = found.map(|it| decoded(name, &it.value.replace('+', " ")));
+        value.transpose()
     }
 }

@@ -73,3 +73,20 @@ fn times_that_jump_or_wrap_are_those_of_the_flv_and_the_next_source_follows_them
         assert_eq!(times_out.collect::<Vec<u32>>(), expected, "{case}");
     }
 }
+
+/// From its first byte to its request, a client has one time. What drips does not begin it anew.
+#[test]
+fn a_handshake_that_drips_ends_like_one_that_stops() {
+    let mut stage = Stage::new(&["--rtmp=127.0.0.1:1935", "--head-time=10"]);
+    let id = publisher(&mut stage);
+    let mut sent = 0;
+    for byte in handshake() {
+        if stage.closed.contains(&id) {
+            break;
+        }
+        stage.send(id, &[byte]);
+        stage.wait_seconds(1);
+        sent += 1;
+    }
+    assert!(sent <= 11, "{sent} bytes in as many seconds");
+}

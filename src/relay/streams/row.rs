@@ -46,8 +46,11 @@ pub struct Row<'a> {
     key_frame_seconds: Option<f64>,
     /// The title that holds.
     pub title: &'a Title,
-    /// What the source says about its station. The API shows its name.
-    #[serde(rename = "name", serialize_with = "serialize_name")]
+    /// Name of its station.
+    name: &'a StationText,
+    /// What the source says about its station, its name among it.
+    #[serde(skip)]
+    #[cfg_attr(not(feature = "icecast"), allow(dead_code))]
     pub station: &'a [StationText; STATION_TEXTS],
     bitrate: u64,
     bytes_received: u64,
@@ -116,13 +119,6 @@ struct RowSource<'a> {
     /// Datagrams beyond the token's rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     too_fast: Option<u64>,
-}
-
-fn serialize_name<S: Serializer>(
-    [name, ..]: &&[StationText; STATION_TEXTS],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    name.serialize(serializer)
 }
 
 impl Row<'_> {
@@ -294,6 +290,7 @@ impl Stream {
                 .join_distance()
                 .map(|time| (time.as_secs_f64() * 100.0).round() / 100.0),
             title: self.programme.numbered_title().1,
+            name: &self.programme.source.station[0],
             station: &self.programme.source.station,
             bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,

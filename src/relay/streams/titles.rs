@@ -62,9 +62,8 @@ impl Programme {
     pub fn deadline(&self) -> Option<Instant> {
         self.next.as_ref()?;
         let last = self.titles.last();
-        Some(last.map_or(Instant::START, |last| {
-            Instant::after_start(last.began) + CHANGE_TIME
-        }))
+        let next = last.map(|last| Instant::after_start(last.began) + CHANGE_TIME);
+        Some(next.unwrap_or(Instant::START))
     }
 
     /// Lets the next title hold, if its time has come. Returns whether the title has changed.
@@ -74,13 +73,12 @@ impl Programme {
             return false;
         };
         let titles = Rc::make_mut(&mut self.titles);
-        titles.reserve_exact(TITLES_MAX - titles.len());
-        let bytes_max = TITLES_BYTES_MAX - title.held_bytes();
-        while titles.len() == TITLES_MAX || text_bytes(titles) > bytes_max {
-            titles.remove(0);
-        }
+        titles.reserve_exact(TITLES_MAX + 1 - titles.len());
         let began = now.since_start();
         titles.push(TitleChange { began, title });
+        while !are_bounded(titles) {
+            titles.remove(0);
+        }
         true
     }
 
@@ -88,15 +86,14 @@ impl Programme {
     #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         let mut titles = self.titles.iter();
-        titles.len() <= TITLES_MAX
-            && text_bytes(&self.titles) <= TITLES_BYTES_MAX
-            && titles.all(|change| are_spans([change.began]))
+        are_bounded(&self.titles) && titles.all(|change| are_spans([change.began]))
     }
 }
 
-/// Returns the bytes that the texts of titles take.
-fn text_bytes(titles: &[TitleChange]) -> usize {
-    titles.iter().map(|change| change.title.held_bytes()).sum()
+/// Returns whether titles are few and short enough. The longest title alone is.
+fn are_bounded(titles: &[TitleChange]) -> bool {
+    let lengths = titles.iter().map(|change| change.title.as_str().len());
+    titles.len() <= TITLES_MAX && lengths.sum::<usize>() <= TITLES_BYTES_MAX
 }
 
 impl Streams {
@@ -129,10 +126,8 @@ impl Streams {
         if let Some(stream) = self.streams.get_mut(id)
             && stream.programme.change(ctx.now())
         {
-            let what = ServerEvent::StreamTitle {
-                id: stream.id(ctx.run),
-                title: stream.programme.numbered_title().1,
-            };
+            let (id, title) = (stream.id(ctx.run), stream.programme.numbered_title().1);
+            let what = ServerEvent::StreamTitle { id, title };
             ctx.emit(&stream.session, &what);
         }
     }

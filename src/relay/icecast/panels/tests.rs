@@ -104,7 +104,7 @@ fn streams_are_listed_as_icecast_does_in_xml() {
         "",
     );
     let seen = body(&mut stage, "/admin/stats");
-    let head = "<?xml version=\"1.0\"?>\n<icestats><source mount=\"/s\"><bitrate>128</bitrate><genre>It&#39;s jazz</genre><listener_peak>0</listener_peak><listeners>0</listeners><listenurl>http://localhost/stream/s</listenurl><server_name>&lt;One&gt; &amp; &quot;more&quot;</server_name><server_type>audio/mpeg</server_type><stream_start_iso8601>";
+    let head = "<?xml version=\"1.0\"?>\n<icestats><source mount=\"/s\"><bitrate>128</bitrate><genre>It's jazz</genre><listener_peak>0</listener_peak><listeners>0</listeners><listenurl>http://localhost/stream/s</listenurl><server_name>&lt;One&gt; &amp; &quot;more&quot;</server_name><server_type>audio/mpeg</server_type><stream_start_iso8601>";
     assert!(seen.starts_with(head), "{seen}");
     let rest = "</stream_start_iso8601><title>&lt;a&gt; &quot;b&quot;</title></source><source mount=\"/t&amp;u\"><bitrate>128</bitrate>";
     assert!(seen.contains(rest), "{seen}");

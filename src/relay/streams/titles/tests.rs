@@ -227,8 +227,13 @@ fn what_a_publisher_says_takes_little() {
         let programme = &streams.streams.get(id).expect("it runs").programme;
         assert_eq!(programme.titles.len(), kept, "{length}");
         let station = serde_json::to_string(&programme.source.station).expect("JSON");
-        let agent = programme.source.agent.held_bytes();
-        let bytes = text_bytes(&programme.titles) + station.len() + agent;
+        let agent = programme.source.agent.as_str().len();
+        let titles: Vec<&str> = programme
+            .titles
+            .iter()
+            .map(|it| it.title.as_str())
+            .collect();
+        let bytes = titles.concat().len() + station.len() + agent;
         assert!(bytes <= 2_560, "{length}: {bytes}");
         stage.relay.check();
     }
