@@ -90,3 +90,61 @@ fn a_handshake_that_drips_ends_like_one_that_stops() {
     }
     assert!(sent <= 11, "{sent} bytes in as many seconds");
 }
+
+/// A message that is longer than the buffer comes to viewers, early and late, as a tag of a PUT does.
+#[test]
+fn a_message_longer_than_the_buffer_is_as_a_tag_of_a_put() {
+    let pictures = [(0, 50), (40, 600 << 10), (80, 50), (120, 50)].map(|(at, length)| {
+        let mut picture = vec![0x22; length];
+        picture[0] = if at == 40 { 0x22 } else { 0x12 };
+        (at, picture)
+    });
+    let seen = |is_rtmp: bool| {
+        let mut stage = Stage::new(&["--rtmp=127.0.0.1:1935", "--buffer=256K", "--wait=60"]);
+        let early = stage.viewer("demo");
+        let source = match is_rtmp {
+            true => publisher(&mut stage),
+            false => stage.client("PUT /stream/demo HTTP/1.0\r\nContent-Length: 9999999\r\n\r\n"),
+        };
+        let head = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
+        let begin = match is_rtmp {
+            true => [handshake(), asking("demo")].concat(),
+            false => head.to_vec(),
+        };
+        stage.send_media(source, &begin);
+        let mut late = Vec::new();
+        for (at, picture) in &pictures {
+            let size = picture.len() as u32;
+            let length = size.to_be_bytes();
+            let tag = [
+                &[9],
+                &length[1..],
+                &[0, 0, *at as u8, 0, 0, 0, 0],
+                &picture[..],
+            ];
+            let footer = (size + 11).to_be_bytes();
+            let bytes = match is_rtmp {
+                true => message((6, 9, *at), picture, 128),
+                false => [&tag.concat()[..], &footer].concat(),
+            };
+            stage.send_media(source, &bytes);
+            late.push(stage.viewer("demo"));
+        }
+        stage.lose(source);
+        let viewers = [vec![early], late].concat();
+        viewers
+            .into_iter()
+            .map(|viewer| stage.media(viewer))
+            .collect::<Vec<_>>()
+    };
+    let (by_rtmp, by_put) = (seen(true), seen(false));
+    for (number, (rtmp, put)) in by_rtmp.iter().zip(&by_put).enumerate() {
+        assert!(put.0.len() > 13, "viewer {number}: {} bytes", put.0.len());
+        assert!(
+            rtmp == put,
+            "viewer {number}: {} bytes, {} by PUT",
+            rtmp.0.len(),
+            put.0.len()
+        );
+    }
+}
