@@ -51,7 +51,7 @@ impl Relay {
             ),
             _ => {
                 let looks = self.clients.len() + self.streams.len();
-                self.clients.count_cost(looks * LOOK_COST);
+                self.clients.reading.count(looks * LOOK_COST);
                 icecast::list(about, &Known::new(&self.streams, &self.clients, &self.ctx))?
             }
         })

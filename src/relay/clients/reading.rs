@@ -41,9 +41,9 @@ pub const LOOK_COST: usize = 8;
 
 /// Clients with pipelined input, and the cost of the current read.
 #[derive(Default)]
-pub(super) struct Reading {
+pub struct Reading {
     ahead: VecDeque<ConnectionId>,
-    cost: usize,
+    pub cost: usize,
     /// Number of heads in the current read.
     heads: usize,
 }
@@ -62,16 +62,11 @@ pub enum Step<'a> {
 
 /// Unread input of a client.
 pub struct Input<'a> {
-    bytes: Cow<'a, [u8]>,
+    pub bytes: Cow<'a, [u8]>,
     is_head: bool,
 }
 
-impl Input<'_> {
-    /// Returns all unread bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
+impl Input<'_> {}
 
 /// Number of bytes to read from a client.
 pub enum Appetite {
@@ -109,21 +104,6 @@ impl Clients {
             connection.is_ahead = true;
             self.reading.ahead.push_back(id);
         }
-    }
-
-    /// Begins a read of this number of bytes.
-    pub fn begin_go(&mut self, bytes: usize) {
-        self.reading.begin(bytes);
-    }
-
-    /// Adds to the cost of the current read.
-    pub fn count_cost(&mut self, cost: usize) {
-        self.reading.count(cost);
-    }
-
-    /// Returns the cost of the current read.
-    pub fn cost_of_go(&self) -> usize {
-        self.reading.cost
     }
 
     /// Returns whether a client is in the list of pipelined input.
@@ -274,7 +254,7 @@ impl Clients {
             return self.read_rtmp(id, input, ctx);
         }
         let step = match &mut connection.phase {
-            Phase::Source(source) => match source.read(input) {
+            Phase::Source(source) => match source.body.read(input) {
                 Ok(Part::More) => Step::Stop,
                 Ok(Part::Content(content)) => {
                     let content = source.take(content, input, &mut self.pieces);
@@ -351,7 +331,7 @@ impl Clients {
         }
         connection.input_ended = true;
         match &connection.phase {
-            Phase::Source(source) if source.ends_with_connection() => {
+            Phase::Source(source) if source.body.ends_with_connection() => {
                 return Some(ClientEvent::Complete {
                     received: source.ended(),
                     is_sure: false,

@@ -538,7 +538,7 @@ impl Streams {
     }
 
     /// Returns how a stream is remuxed, if it is.
-    pub(super) fn remuxed_as(&self, id: StreamId) -> Option<&RemuxedStream> {
+    pub fn remuxed_as(&self, id: StreamId) -> Option<&RemuxedStream> {
         self.streams.get(id)?.remuxed.as_ref()
     }
 

@@ -233,7 +233,9 @@ impl Stream {
         };
         let all = [
             paced,
-            self.input.as_ref().and_then(|input| input.deadline()),
+            self.input
+                .as_ref()
+                .and_then(|input| input.reorder.deadline()),
             gone,
             self.rtp_out.rest_until,
             self.attended_until,
