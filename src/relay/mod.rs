@@ -76,18 +76,19 @@ use std::time::Duration;
 
 use crate::gate;
 use crate::gather::Gather;
+use crate::http::Refusal;
 use crate::slots::Id;
 use crate::stream::{End, Outcome};
 use crate::time::Instant;
 pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
-use clients::{Appetite, Clients, Connection, Step};
+use clients::{Clients, Connection, Step};
 use context::Context;
 use counts::Count;
 pub use counts::{Counts, Files, Process};
 use fetch::{Fetch, Pull};
 use grants::Grants;
 pub use job::{ADDRESSES_MAX, Done, Job, JobId};
-use lists::{Lists, LookUp};
+use lists::Lists;
 pub use report::{Level, ReportLimits};
 use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
@@ -227,10 +228,8 @@ impl Relay {
     /// Returns how many bytes the shell may read from this client. 0 leaves them in the socket
     /// until [`Action::ReadOn`].
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
-        match self.clients.appetite(id, &self.ctx) {
-            Appetite::Bytes(bytes) => bytes,
-            Appetite::OfStream(stream) => self.streams.source_appetite(stream, &mut self.ctx),
-        }
+        let of_source = |stream, ctx: &mut _| self.streams.source_appetite(stream, ctx);
+        self.clients.appetite(id, of_source, &mut self.ctx)
     }
 
     /// Handles bytes of a client, at most as many as [`Relay::appetite`] returned. Returns the cost
@@ -395,7 +394,7 @@ impl Relay {
         match done {
             Done::Resolved(results) => {
                 if !self.fetch.resolved(job_id, &results, &mut self.ctx) {
-                    self.looked_up(job_id, LookUp::Done(results));
+                    self.looked_up(job_id, Ok(results));
                 }
             }
             Done::Appended(result) => {
@@ -412,7 +411,8 @@ impl Relay {
         let is_anothers = self.grants.not_appended(job_id, &mut self.ctx)
             || self.fetch.resolved(job_id, &[], &mut self.ctx);
         if !is_anothers {
-            self.looked_up(job_id, LookUp::Refused);
+            let why = "too many names are being resolved; try again later";
+            self.looked_up(job_id, Err(Refusal::busy(why)));
         }
         self.dispatch_events();
     }

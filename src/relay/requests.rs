@@ -68,7 +68,11 @@ impl Relay {
             ClientEvent::Told(of, rows) => self.lists.told(of, rows, &mut self.ctx),
             ClientEvent::Cut(cut) => self.cut_viewer(id, cut),
             ClientEvent::Waited(waiting) => self.decide_waited(id, waiting),
-            ClientEvent::TimedOut(job_id) => self.looked_up(job_id, LookUp::TimedOut),
+            ClientEvent::TimedOut(job_id) => {
+                let why =
+                    "udp-clients: a name did not resolve in time; names must resolve within 5 s";
+                self.looked_up(job_id, Err(Refusal::new(Status::BadRequest, why)));
+            }
         }
     }
 

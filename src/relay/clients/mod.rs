@@ -43,7 +43,7 @@ use list_response::ListResponse;
 pub(super) use list_response::PIECE_ROWS;
 use origin_request::OriginRequest;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
-pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
+pub(super) use reading::{HEAD_COST, LOOK_COST, Step};
 use request::Payload;
 use source::Source;
 pub(super) use wait_queue::{WaitFor, WaitOutcome, Waiting};

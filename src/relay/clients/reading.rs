@@ -66,16 +66,6 @@ pub struct Input<'a> {
     is_head: bool,
 }
 
-impl Input<'_> {}
-
-/// Number of bytes to read from a client.
-pub enum Appetite {
-    /// This number.
-    Bytes(usize),
-    /// The number that this stream wants.
-    OfStream(StreamId),
-}
-
 /// Maximal size of a read from a client that sends no media.
 pub(super) const READ_BYTES_MAX: usize = 16 * 1024;
 /// Maximal size of pipelined input that is read while another request is being answered.
@@ -146,14 +136,20 @@ impl Clients {
         }
     }
 
-    /// Returns how many bytes to read from a client now.
-    pub fn appetite(&self, id: ConnectionId, ctx: &Context) -> Appetite {
+    /// Returns how many bytes to read from a client now. `of_source` returns the number for the
+    /// source of a stream.
+    pub fn appetite(
+        &self,
+        id: ConnectionId,
+        of_source: impl FnOnce(StreamId, &mut Context) -> usize,
+        ctx: &mut Context,
+    ) -> usize {
         let connection = self.connections.get(id);
         let Some(connection) = connection.filter(|connection| !connection.is_ahead) else {
-            return Appetite::Bytes(0);
+            return 0;
         };
         let waiting_bytes = connection.input.len();
-        Appetite::Bytes(match &connection.phase {
+        match &connection.phase {
             Phase::Head(_) if connection.output.is_full() => 0,
             // Requests that were sent ahead may lie there still, behind an output that was full.
             Phase::Head(_) => head_bytes_max(ctx).saturating_sub(waiting_bytes),
@@ -168,8 +164,8 @@ impl Clients {
             | Phase::EventReader(_)
             | Phase::PendingCall(_)
             | Phase::AwaitingJournal => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
-            Phase::Source(source) => return Appetite::OfStream(source.stream),
-        })
+            Phase::Source(source) => of_source(source.stream, ctx),
+        }
     }
 
     /// Takes the unread input of a client, with `bytes` behind it.
@@ -210,9 +206,6 @@ impl Clients {
         ctx: &mut Context,
     ) {
         let read_bytes = input.bytes.len() - rest_bytes;
-        if let Some(connection) = self.connections.get_mut(id).filter(|_| read_bytes > 0) {
-            connection.input.forget();
-        }
         let rest = match input.bytes {
             Cow::Borrowed(bytes) => bytes[read_bytes..].to_vec(),
             Cow::Owned(mut bytes) => {
@@ -224,9 +217,13 @@ impl Clients {
                 bytes
             }
         };
-        if !rest.is_empty()
-            && let Some(connection) = self.connections.get_mut(id)
-        {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if read_bytes > 0 {
+            connection.input.forget();
+        }
+        if !rest.is_empty() {
             connection.input.bytes = rest;
         }
     }
