@@ -114,7 +114,7 @@ fn run(kind: &str, bytes: &[u8]) -> Option<[Figures; 2]> {
         read: 0,
         allocated: counting::allocated(),
     }; 2];
-    let mut scanner = Scanner::new();
+    let mut scanner = Scanner::default();
     let mut splicer = Splicer::new(UNIT_BYTES_MAX);
     let mut remuxer = match kind {
         "remux to ts" => Some(Remuxer::new(
@@ -156,7 +156,7 @@ fn run(kind: &str, bytes: &[u8]) -> Option<[Figures; 2]> {
 
 fn format(bytes: &[u8]) -> Option<Format> {
     let mut format = None;
-    Scanner::new().feed(bytes, &mut |finding, _| {
+    Scanner::default().feed(bytes, &mut |finding, _| {
         if let Finding::Format(known) = finding {
             format = Some(known);
         }

@@ -20,7 +20,7 @@ fn scan(criterion: &mut Criterion) {
         group.throughput(Throughput::Bytes(bytes.len() as u64));
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let (mut scanner, mut findings) = (Scanner::new(), Vec::new());
+                let (mut scanner, mut findings) = (Scanner::default(), Vec::new());
                 for piece in bytes.chunks(4096) {
                     scanner.feed(black_box(piece), &mut |finding, _| findings.push(finding));
                 }

@@ -28,13 +28,13 @@ pub struct Events {
     bytes: VecDeque<u8>,
     units: VecDeque<Unit>,
     /// The number of the first unit.
-    first: u64,
+    pub first: u64,
     /// What the texts of their sessionids take.
     names_bytes: usize,
     /// The offset of the first byte, since it all began.
     begin: u64,
     /// Somebody has asked.
-    is_kept: bool,
+    pub is_kept: bool,
     /// There is more than when that was asked last.
     is_new: bool,
     scratch: Vec<u8>,
@@ -110,19 +110,9 @@ impl Events {
         }
     }
 
-    /// Whether anything is kept.
-    pub fn is_kept(&self) -> bool {
-        self.is_kept
-    }
-
     /// The number that the next unit will have.
     pub fn next(&self) -> u64 {
         self.first + self.units.len() as u64
-    }
-
-    /// The number of the first that there is.
-    pub fn first(&self) -> u64 {
-        self.first
     }
 
     /// Whether there is more than when this was asked last.
@@ -334,7 +324,7 @@ mod tests {
                 }
                 assert!(events.bytes.len() <= BYTES_MAX && events.units.len() <= UNITS_MAX);
             }
-            assert!(events.first() > 1, "it is longer than is kept");
+            assert!(events.first > 1, "it is longer than is kept");
             assert!(got == expected, "{bytes_max} at once");
         }
     }
@@ -360,9 +350,9 @@ mod tests {
             push(&mut events, "a", "x");
         }
         assert_eq!(events.next(), 2 * UNITS_MAX as u64 + 1);
-        assert_eq!(events.first(), UNITS_MAX as u64 + 1);
+        assert_eq!(events.first, UNITS_MAX as u64 + 1);
         // A reader skips events for others a few at a time.
-        let (mut at, mut turns) = (events.first(), 0);
+        let (mut at, mut turns) = (events.first, 0);
         while at < events.next() {
             let next = events.skip(at, Some(&session("b")));
             assert!(next > at && next - at <= LOOKED_AT_MAX as u64);

@@ -244,9 +244,8 @@ impl Reader {
 
 fn line(line: &[u8]) -> Result<Line<'_>, HandoverError> {
     let mut words = line.splitn(3, |byte| *byte == b' ');
-    let name = words.next().and_then(text_of);
-    let number = words.next().and_then(text_of);
-    let number = number.and_then(|number| number.parse().ok());
+    let mut word = || std::str::from_utf8(words.next()?).ok();
+    let (name, number) = (word(), word().and_then(|number| number.parse().ok()));
     match (name, number, words.next()) {
         (Some(name), Some(number), Some(value)) if name.len() <= NAME_BYTES_MAX => Ok(Line {
             name,
@@ -257,10 +256,6 @@ fn line(line: &[u8]) -> Result<Line<'_>, HandoverError> {
             "a line that is no name, number and value".to_owned(),
         )),
     }
-}
-
-fn text_of(word: &[u8]) -> Option<&str> {
-    std::str::from_utf8(word).ok()
 }
 
 const NAME_BYTES_MAX: usize = 32;

@@ -8,7 +8,7 @@
 /// repeated.
 pub struct Random {
     key: [u64; 2],
-    drawn: u64,
+    pub drawn: u64,
 }
 
 impl Random {
@@ -18,18 +18,6 @@ impl Random {
             key: [key as u64, (key >> 64) as u64],
             drawn: 0,
         }
-    }
-
-    /// Returns the number of numbers that were drawn.
-    #[cfg(feature = "handover")]
-    pub fn drawn(&self) -> u64 {
-        self.drawn
-    }
-
-    /// Continues the sequence behind `drawn` numbers.
-    #[cfg(feature = "handover")]
-    pub fn go_on_behind(&mut self, drawn: u64) {
-        self.drawn = drawn;
     }
 
     /// Returns the next number.

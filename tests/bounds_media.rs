@@ -49,7 +49,7 @@ fn a_byte_costs_a_scanner_little_and_it_holds_no_more_than_is_said() {
         for (piece, bytes_max) in PIECES {
             let source = &source[..source.len().min(bytes_max)];
             let before = (allocated(), held());
-            let mut scanner = Scanner::new();
+            let mut scanner = Scanner::default();
             for bytes in source.chunks(piece) {
                 scanner.feed(bytes, &mut |_, _| {});
                 let now = usize::try_from(held() - before.1).unwrap_or_default();
@@ -289,7 +289,7 @@ impl Scene {
 fn each_source_gets_to_the_container_that_it_is_for() {
     for (name, source) in media::all() {
         let mut told = None;
-        Scanner::new().feed(&source, &mut |finding, _| {
+        Scanner::default().feed(&source, &mut |finding, _| {
             if let Finding::Format(format) = finding {
                 told = Some(format);
             }
@@ -326,7 +326,7 @@ fn a_header_that_segments_cannot_have_is_looked_at_once() {
     })
     .expect("it is cut");
     let (mut joins, mut cost) = (0, 0);
-    Scanner::new().feed(&source, &mut |finding, header| {
+    Scanner::default().feed(&source, &mut |finding, header| {
         joins += usize::from(matches!(finding, Finding::Join(_)));
         let before = allocated();
         cutter.take(finding, header, Instant::default());

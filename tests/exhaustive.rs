@@ -154,7 +154,7 @@ fn is_word(bytes: &[u8]) -> bool {
 
 /// What a scanner finds of these pieces.
 fn found(pieces: [&[u8]; 2]) -> Vec<(Finding, Vec<u8>)> {
-    let (mut scanner, mut found) = (Scanner::new(), Vec::new());
+    let (mut scanner, mut found) = (Scanner::default(), Vec::new());
     for piece in pieces {
         scanner.feed(piece, &mut |finding, header| {
             found.push((finding, header.to_vec()));

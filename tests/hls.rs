@@ -48,7 +48,7 @@ fn plan(buffer_bytes: u64) -> Plan {
 impl Rig {
     fn new(buffer_bytes: u64) -> Rig {
         Rig {
-            scanner: Scanner::new(),
+            scanner: Scanner::default(),
             cutter: Cutter::of(plan(buffer_bytes)).expect("it is cut"),
             source: Vec::new(),
             buffer_bytes,

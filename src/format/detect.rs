@@ -24,7 +24,7 @@ pub(super) const BYTES_MAX: usize = 12 * 1024;
 pub(super) struct Beginning {
     /// Bytes so far: at most [`BYTES_MAX`].
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// Position before which no run of frames begins.
     frames_from: usize,
     /// Number of bytes at which the search for a run of frames continues. 0: other containers are
@@ -48,11 +48,6 @@ impl Beginning {
             Detection::More if is_last => self.search(true),
             detection => detection,
         }
-    }
-
-    /// Returns the bytes so far.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
     }
 
     /// Returns whether the bytes can only be bare sound or of unknown format. Both can go out
@@ -238,7 +233,7 @@ mod tests {
         let mut beginning = Beginning::default();
         for (index, byte) in bytes.iter().enumerate() {
             let detection = beginning.take(*byte);
-            assert_eq!(beginning.bytes(), &bytes[..=index]);
+            assert_eq!(&beginning.bytes, &bytes[..=index]);
             #[cfg(feature = "handover")]
             assert!(beginning.fits(index as u64 + 1));
             if detection != Detection::More {

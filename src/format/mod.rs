@@ -285,11 +285,6 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Returns a scanner for a new stream.
-    pub fn new() -> Scanner {
-        Scanner::default()
-    }
-
     /// Reads the stream's next bytes and reports what they show.
     pub fn feed(&mut self, bytes: &[u8], findings: &mut Findings<'_>) {
         let offset = self.offset;
@@ -313,7 +308,7 @@ impl Scanner {
                         Detection::Known(format) => {
                             let held = std::mem::take(beginning);
                             let rest = &bytes[index + 1..];
-                            return self.begin(format, held.bytes(), rest, findings);
+                            return self.begin(format, &held.bytes, rest, findings);
                         }
                     }
                 }
@@ -343,7 +338,7 @@ impl Scanner {
     /// MP4 whose positions count from the first byte.
     pub fn needs_first_byte(&self) -> bool {
         match &self.state {
-            State::Known(Container::Mp4(walker)) => walker.needs_first_byte(),
+            State::Known(Container::Mp4(walker)) => walker.is_absolute,
             State::Known(_) | State::Undecided(_) | State::Unknown => false,
         }
     }
@@ -351,7 +346,7 @@ impl Scanner {
     /// Returns whether the bytes so far may be the beginning of a container.
     pub fn may_be_magic(&self) -> bool {
         match &self.state {
-            State::Undecided(beginning) => detect::may_be_magic(beginning.bytes()),
+            State::Undecided(beginning) => detect::may_be_magic(&beginning.bytes),
             State::Known(_) | State::Unknown => false,
         }
     }

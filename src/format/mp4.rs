@@ -29,7 +29,7 @@ pub(super) struct Mp4 {
     last_unit: Option<u64>,
     /// Whether positions in the newest fragment count from the file's first byte. They are wrong
     /// for viewers who have not had the whole file.
-    is_absolute: bool,
+    pub is_absolute: bool,
 }
 
 /// What `moov` says of the track that decides about joins.
@@ -109,10 +109,6 @@ impl Walker<Findings<'_>> for Mp4 {
 impl Mp4 {
     pub(super) fn header(&self) -> Header<'_> {
         self.header.lend()
-    }
-
-    pub(super) fn needs_first_byte(&self) -> bool {
-        self.is_absolute
     }
 
     /// Keeps a box of the header.

@@ -125,7 +125,7 @@ fn beginnings() -> [(Format, Vec<u8>, usize); 8] {
 
 /// A scanner that has read these bytes, and the format that it reported.
 fn fed(bytes: &[u8]) -> (Scanner, Option<Format>) {
-    let (mut scanner, mut told) = (Scanner::new(), None);
+    let (mut scanner, mut told) = (Scanner::default(), None);
     scanner.feed(bytes, &mut |finding, _| match finding {
         Finding::Format(format) => told = Some(format),
         Finding::Unknown => told = None,
@@ -327,7 +327,7 @@ fn a_search_looks_only_where_something_may_begin() {
             0xff,
         ),
     ] {
-        let mut scanner = Scanner::new();
+        let mut scanner = Scanner::default();
         scanner.feed(&front, &mut |_, _| {});
         scanner.take_work();
         scanner.feed(&[junk; 64 * 1024], &mut |_, _| {});

@@ -51,7 +51,7 @@ pub(super) struct Parts {
     length: Length,
     /// Durations of the first fragments in ticks, until the part target is settled.
     early: Vec<u32>,
-    whole: Vec<Part>,
+    pub whole: Vec<Part>,
     open: Option<Open>,
     /// Beginning of the newest fragment.
     newest: Option<Point>,
@@ -97,11 +97,6 @@ impl Parts {
             Length::Of(ticks) => Some(ticks),
             Length::Unknown | Length::Unfit => None,
         }
-    }
-
-    /// Returns the complete parts of the open segment.
-    pub fn whole(&self) -> &[Part] {
-        &self.whole
     }
 
     /// Returns the end of the last complete part.

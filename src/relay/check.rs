@@ -17,7 +17,7 @@ impl Relay {
         let is_pulls = |session: &_, stream, pull| self.streams.is_pulls(session, stream, pull);
         let armed = of_clients
             + self.streams.check(&self.ctx)
-            + self.fetch.check(is_pulls)
+            + self.fetch.pulls.check(is_pulls)
             + self.grants.check()
             + self.rtp_in.check(|stream| self.streams.has(stream))
             + self.ctx.check();

@@ -190,7 +190,7 @@ impl Context {
             None => {}
         }
         let is_reported = |(name, _)| self.rations.admit(name, event, self.now);
-        if self.events.is_kept() && about.is_none_or(is_reported) {
+        if self.events.is_kept && about.is_none_or(is_reported) {
             let (run, time) = (self.run, self.date());
             let of = about.map(|(_, of)| of.clone());
             self.events.push(of, |text, number| {

@@ -25,7 +25,7 @@ impl Relay {
         while let Some(event) = self.ctx.queue.pop_front() {
             self.dispatch(event);
         }
-        self.clients.count_cost(self.streams.take_work());
+        self.clients.reading.count(self.streams.take_work());
         if self.ctx.events.take_new() {
             self.clients.wake_readers();
         }
@@ -197,7 +197,7 @@ impl Relay {
     /// Adjusts the pull of a session, if it has one, to whether clients still watch or wait.
     pub(super) fn tend_pull(&mut self, session: &SessionId) {
         let is_wanted =
-            || self.clients.waiting().is_awaited(session) || self.streams.is_watched(session);
+            || self.clients.waiting.is_awaited(session) || self.streams.is_watched(session);
         self.fetch.tend(session, is_wanted, &mut self.ctx);
     }
 
@@ -266,7 +266,7 @@ impl Relay {
                 }
                 let wait_time = self.ctx.settings().limits.wait_time;
                 let until = self.ctx.now() + wait_time.max(self.fetch.time(&self.ctx));
-                let via = via.filter(|_| self.fetch.has_origins());
+                let via = via.filter(|_| !self.fetch.origins.is_empty());
                 let place = (WaitFor::Session, session.clone());
                 self.clients
                     .wait_for(id, place, (view, via), (reply, until));
@@ -280,7 +280,7 @@ impl Relay {
 
     /// Lets the clients that waited for a session watch it, if the tokens still admit them.
     pub(super) fn admit_waiting(&mut self, session: &SessionId) {
-        if !self.clients.waiting().is_awaited(session) {
+        if !self.clients.waiting.is_awaited(session) {
             return;
         }
         let (gate, session_state) = (self.grants.gate(&self.ctx), self.session_state(session));
@@ -312,6 +312,6 @@ fn came_through<'a>(
 ) -> Option<&'a str> {
     match streams.held(session) {
         Some(_) => None,
-        None => clients.waiting().came_through(session),
+        None => clients.waiting.came_through(session),
     }
 }

@@ -76,18 +76,19 @@ use std::time::Duration;
 
 use crate::gate;
 use crate::gather::Gather;
+use crate::http::Refusal;
 use crate::slots::Id;
 use crate::stream::{End, Outcome};
 use crate::time::Instant;
 pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
-use clients::{Appetite, Clients, Connection, Step};
+use clients::{Clients, Connection, Step};
 use context::Context;
 use counts::Count;
 pub use counts::{Counts, Files, Process};
 use fetch::{Fetch, Pull};
 use grants::Grants;
 pub use job::{ADDRESSES_MAX, Done, Job, JobId};
-use lists::{Lists, LookUp};
+use lists::Lists;
 pub use report::{Level, ReportLimits};
 use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
@@ -227,27 +228,25 @@ impl Relay {
     /// Returns how many bytes the shell may read from this client. 0 leaves them in the socket
     /// until [`Action::ReadOn`].
     pub fn appetite(&mut self, id: ConnectionId) -> usize {
-        match self.clients.appetite(id, &self.ctx) {
-            Appetite::Bytes(bytes) => bytes,
-            Appetite::OfStream(stream) => self.streams.source_appetite(stream, &mut self.ctx),
-        }
+        let of_source = |stream, ctx: &mut _| self.streams.source_appetite(stream, ctx);
+        self.clients.appetite(id, of_source, &mut self.ctx)
     }
 
     /// Handles bytes of a client, at most as many as [`Relay::appetite`] returned. Returns the cost
     /// of reading them.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Instant) -> usize {
         self.ctx.set_now(now);
-        self.clients.begin_go(bytes.len());
+        self.clients.reading.begin(bytes.len());
         self.read(id, bytes);
         self.clients.rearm(id, &mut self.ctx);
         self.dispatch_events();
-        self.clients.cost_of_go()
+        self.clients.reading.cost
     }
 
     /// Reads the pipelined input of a client, and then `bytes`.
     fn read(&mut self, id: ConnectionId, bytes: &[u8]) {
         let input = self.clients.take_input(id, bytes, &self.ctx);
-        let mut rest = input.bytes();
+        let mut rest = &input.bytes[..];
         loop {
             // The rest is read when the source may send again.
             let stream = self.clients.source_of(id);
@@ -281,7 +280,7 @@ impl Relay {
     /// remuxed stream catch up, too. Returns the cost. `None`: there is neither.
     pub fn read_ahead(&mut self, now: Instant) -> Option<usize> {
         self.ctx.set_now(now);
-        self.clients.begin_go(0);
+        self.clients.reading.begin(0);
         let is_behind = self.streams.read_behind(&mut self.ctx);
         let ahead = self.clients.next_ahead();
         let id = ahead.as_ref().map(|(id, _)| *id);
@@ -297,7 +296,7 @@ impl Relay {
         if let Some(id) = id {
             self.clients.end_ahead(id, &mut self.ctx);
         }
-        Some(self.clients.cost_of_go())
+        Some(self.clients.reading.cost)
     }
 
     /// Returns whether [`Relay::read_ahead`] has something to do.
@@ -309,21 +308,21 @@ impl Relay {
     /// because the core did not want them yet. Returns the cost.
     pub fn input_ended(&mut self, id: ConnectionId, has_unread: bool, now: Instant) -> usize {
         self.ctx.set_now(now);
-        self.clients.begin_go(END_COST);
+        self.clients.reading.begin(END_COST);
         if let Some(event) = self.clients.input_ended(id, has_unread, &mut self.ctx) {
             self.act(id, event);
         }
         self.dispatch_events();
-        self.clients.cost_of_go()
+        self.clients.reading.cost
     }
 
     /// Handles a broken connection. Returns the cost.
     pub fn lost(&mut self, id: ConnectionId, now: Instant) -> usize {
         self.ctx.set_now(now);
-        self.clients.begin_go(END_COST);
+        self.clients.reading.begin(END_COST);
         self.clients.close(id, &mut self.ctx);
         self.dispatch_events();
-        self.clients.cost_of_go()
+        self.clients.reading.cost
     }
 
     /// Notes that the client's socket takes bytes again.
@@ -347,8 +346,8 @@ impl Relay {
         // next turn, and so do the deadlines beyond the maximum. Early packets of RTP cost as much here
         // as packets that the socket brings.
         self.ctx.timers.call_due(now, DUE_PER_TURN_MAX);
-        self.clients.begin_go(0);
-        while self.clients.cost_of_go() < READ_COST_MAX
+        self.clients.reading.begin(0);
+        while self.clients.reading.cost < READ_COST_MAX
             && let Some(owner) = self.ctx.timers.next_called()
         {
             match owner {
@@ -395,7 +394,7 @@ impl Relay {
         match done {
             Done::Resolved(results) => {
                 if !self.fetch.resolved(job_id, &results, &mut self.ctx) {
-                    self.looked_up(job_id, LookUp::Done(results));
+                    self.looked_up(job_id, Ok(results));
                 }
             }
             Done::Appended(result) => {
@@ -412,7 +411,8 @@ impl Relay {
         let is_anothers = self.grants.not_appended(job_id, &mut self.ctx)
             || self.fetch.resolved(job_id, &[], &mut self.ctx);
         if !is_anothers {
-            self.looked_up(job_id, LookUp::Refused);
+            let why = "too many names are being resolved; try again later";
+            self.looked_up(job_id, Err(Refusal::busy(why)));
         }
         self.dispatch_events();
     }
@@ -426,14 +426,14 @@ impl Relay {
         now: Instant,
     ) -> usize {
         self.ctx.set_now(now);
-        self.clients.begin_go(bytes.len());
+        self.clients.reading.begin(bytes.len());
         let from = match from.ip().to_canonical() {
             IpAddr::V4(address) => SocketAddr::new(address.into(), from.port()),
             IpAddr::V6(_) => from,
         };
         self.take_datagram(from, port, bytes);
         self.dispatch_events();
-        self.clients.cost_of_go()
+        self.clients.reading.cost
     }
 
     // ---- What is to be done
@@ -454,7 +454,7 @@ impl Relay {
         if let Some(viewing) = self.clients.lend(id, &mut gather) {
             self.streams.lend(viewing, &mut gather);
         } else if let Some((next, of)) = self.clients.reads(id)
-            && next >= self.ctx.events.first()
+            && next >= self.ctx.events.first
         {
             self.ctx.events.lend(next, of, &mut gather);
         }

@@ -14,8 +14,8 @@ pub(super) type Barred = (SessionId, IpAddr);
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Admission {
-    name: SessionId,
-    session: SessionId,
+    pub name: SessionId,
+    pub session: SessionId,
     role: Role,
     ends: Option<UnixTime>,
 }
@@ -48,16 +48,6 @@ impl Admission {
             role,
             ends,
         }
-    }
-
-    /// Returns the session id that admitted the client.
-    pub fn name(&self) -> &SessionId {
-        &self.name
-    }
-
-    /// Returns the session that the session id opened.
-    pub fn session(&self) -> &SessionId {
-        &self.session
     }
 
     /// Returns whether it counts as a viewer while its connection is open.

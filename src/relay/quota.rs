@@ -12,11 +12,11 @@ use crate::token_bucket::{Rate, TokenBucket};
 pub(super) struct Quota {
     bytes_per_second: u64,
     /// The session's bucket, which holds one second's worth.
-    bucket: TokenBucket,
+    pub bucket: TokenBucket,
     /// Datagrams that were dropped.
     refused: u64,
     /// The source is not read before then.
-    rests_until: Option<Instant>,
+    pub rests_until: Option<Instant>,
     /// The source was not read for a while since this was last asked.
     has_rested: bool,
     /// The log has said that the source is too fast.
@@ -49,11 +49,6 @@ impl Quota {
         Rate::per_second(self.bytes_per_second)
     }
 
-    /// Returns the session's bucket.
-    pub fn bucket(&self) -> TokenBucket {
-        self.bucket
-    }
-
     /// Counts bytes that have come.
     pub fn draw(&mut self, bytes: usize, now: Instant) {
         self.bucket.take(bytes as u64, self.rate(), now);
@@ -67,16 +62,6 @@ impl Quota {
             self.has_rested = true;
         }
         self.rests_until.is_some()
-    }
-
-    /// Returns until when the source is not read.
-    pub fn rests_until(&self) -> Option<Instant> {
-        self.rests_until
-    }
-
-    /// Lets the source be read again.
-    pub fn end_rest(&mut self) {
-        self.rests_until = None;
     }
 
     /// Returns whether the source is not read now, or was not since this was last asked.
@@ -138,11 +123,11 @@ mod tests {
                     (bytes, reads) = (bytes + read, reads + 1);
                 }
                 if quota.rest_if_empty(now) {
-                    let rests_until = quota.rests_until().expect("it is not read");
+                    let rests_until = quota.rests_until.expect("it is not read");
                     assert!(rests_until > now, "it would be asked again and again");
                     assert_eq!(quota.bytes_left(now), 0);
                     now = rests_until;
-                    quota.end_rest();
+                    quota.rests_until = None;
                 }
                 assert!(bytes as f64 <= 100_000.0 * (now.since_start().as_secs_f64() + 1.01));
             }

@@ -65,7 +65,8 @@ impl Relay {
                 gate.enter(&access_request)
             }
             Stand::Watches(way, stream) => {
-                let is_remuxed = stream.is_some_and(|stream| self.streams.is_remuxed(stream));
+                let is_remuxed =
+                    stream.is_some_and(|stream| self.streams.remuxed_as(stream).is_some());
                 if (is_remuxed || way == EntryPoint::Remuxed) && !settings.remuxes {
                     return refused("this server does not remux; start it with --remux=on");
                 }
@@ -145,7 +146,7 @@ impl Relay {
             self.tell_of_end(None, "--origin has changed");
             self.fetch.drop(&session, &mut self.ctx);
             self.streams.abort(&session, &mut self.ctx);
-            if self.fetch.has_origins() && self.clients.waiting().is_awaited(&session) {
+            if !self.fetch.origins.is_empty() && self.clients.waiting.is_awaited(&session) {
                 self.fetch.want_later(&session, &mut self.ctx);
             }
         }

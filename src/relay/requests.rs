@@ -68,7 +68,11 @@ impl Relay {
             ClientEvent::Told(of, rows) => self.lists.told(of, rows, &mut self.ctx),
             ClientEvent::Cut(cut) => self.cut_viewer(id, cut),
             ClientEvent::Waited(waiting) => self.decide_waited(id, waiting),
-            ClientEvent::TimedOut(job_id) => self.looked_up(job_id, LookUp::TimedOut),
+            ClientEvent::TimedOut(job_id) => {
+                let why =
+                    "udp-clients: a name did not resolve in time; names must resolve within 5 s";
+                self.looked_up(job_id, Err(Refusal::new(Status::BadRequest, why)));
+            }
         }
     }
 
@@ -127,7 +131,7 @@ impl Relay {
                 self.clients
                     .session_state(session, (name, from), session_state)
             },
-            may_pass: &|| self.fetch.check_via(head.fields.via.as_deref()),
+            may_pass: &|| self.fetch.origins.check_via(head.fields.via.as_deref()),
         };
         let (route, has_payload) = (asked.route(), asked.has_payload());
         let access_request = route.as_ref().ok().and_then(|route| asked.kept(route));
@@ -364,13 +368,13 @@ impl Relay {
             Call::About(about) => self.about(&about),
             Call::Panel(about) => {
                 let looks = self.clients.len() + self.streams.len();
-                self.clients.count_cost(looks * LOOK_COST);
+                self.clients.reading.count(looks * LOOK_COST);
                 let known = Known::new(&self.streams, &self.clients, &self.ctx);
                 super::icecast::list(&about, &known)
             }
             Call::Metrics => {
                 let looks = self.clients.len() + self.streams.len();
-                self.clients.count_cost(looks * LOOK_COST);
+                self.clients.reading.count(looks * LOOK_COST);
                 let parts = (&self.streams, &self.clients, &self.fetch, &self.grants);
                 let seen = shown::seen(parts, self.held_bytes(), &self.ctx);
                 Ok(Outcome::text(metrics::MEDIA_TYPE, seen.text()))
@@ -515,7 +519,7 @@ impl Relay {
     /// Returns the state of a session.
     pub(super) fn session_state(&self, session: &SessionId) -> SessionState {
         // A pull counts as a stream, this one among them.
-        let streams = self.streams.running() + self.fetch.without_stream();
+        let streams = self.streams.running() + self.fetch.pulls.without_stream();
         let (runs, is_fetched) = (self.streams.runs(session), self.fetch.has(session));
         SessionState {
             runs,
@@ -593,7 +597,7 @@ impl Relay {
             Came::Control(id, control) => {
                 let said = (from.ip(), bytes);
                 if self.streams.take_control(id, &control, said, ctx) && control.says_bye {
-                    self.clients.count_cost(HEAD_COST);
+                    self.clients.reading.count(HEAD_COST);
                     self.go_on_in_order(id);
                 }
             }
@@ -641,7 +645,7 @@ impl Relay {
             let reason = "the source has started anew";
             self.streams.source_lost(old, source, reason, &mut self.ctx);
         }
-        self.clients.count_cost(HEAD_COST);
+        self.clients.reading.count(HEAD_COST);
         self.take_from_origins(&session);
         let packet = newcomer.packet.as_ref();
         let is_transport = |packet: &Packet<'_>| packet.payload_type == PAYLOAD_TYPE_MPEG_TS;

@@ -199,7 +199,7 @@ impl Stage {
         assert_eq!(self.relay.fetch.len(), 0, "a pull is left");
         assert_eq!(self.calls, [], "somebody is called still");
         assert_eq!(self.relay.streams.running(), 0);
-        assert_eq!(self.relay.clients.waiting().len(WaitFor::Session), 0);
+        assert_eq!(self.relay.clients.waiting.len(WaitFor::Session), 0);
         assert!(self.relay.lists.is_empty());
         assert_eq!(self.relay.clients.uncounted(), 0);
     }

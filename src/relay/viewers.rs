@@ -120,7 +120,7 @@ impl<'a> Known<'a> {
         let is_over = after.0 > first;
         let those = self
             .clients
-            .waiting()
+            .waiting
             .from(room, ConnectionId::from_u64(from));
         let those =
             those.filter(move |(_, session)| !is_over && of.is_none_or(|of| *session == of));

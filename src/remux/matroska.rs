@@ -284,8 +284,9 @@ impl CarriedTrack {
         let present = Time::from_nanoseconds(time.nanoseconds() - self.delay).unwrap_or(time);
         let reorder = self
             .packets
-            .pictures()
-            .map(|pictures| pictures.sequence().reorder);
+            .pictures
+            .as_ref()
+            .map(|pictures| pictures.sequence.reorder);
         let decode = match reorder {
             Some(reorder) => self.order.decode(present, reorder, self.frame),
             None => present,

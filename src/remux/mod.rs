@@ -115,9 +115,9 @@ impl Reader {
     #[cfg(feature = "handover")]
     fn shift(&self) -> i64 {
         match &self.container {
-            Container::Flv(reader) => reader.queue.shift(),
-            Container::Matroska(reader) => reader.queue.shift(),
-            Container::Mp4(reader) => reader.queue.shift(),
+            Container::Flv(reader) => reader.queue.shift,
+            Container::Matroska(reader) => reader.queue.shift,
+            Container::Mp4(reader) => reader.queue.shift,
             Container::MpegTs(reader) => reader.shift(),
         }
     }

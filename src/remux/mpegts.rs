@@ -104,7 +104,7 @@ impl MpegTs {
             if at.saturating_sub(self.in_step_until) > OUT_OF_STEP_BYTES_MAX {
                 fed = fed.and(Err(ERROR));
             }
-            self.in_step_until = at + packet.whole().len() as u64;
+            self.in_step_until = at + packet.whole.len() as u64;
             if fed.is_ok() {
                 fed = self.packet(packet, sink);
             }
@@ -120,7 +120,7 @@ impl MpegTs {
     /// Returns how far the current times of the stream are moved, in nanoseconds.
     #[cfg(feature = "handover")]
     pub(super) fn shift(&self) -> i64 {
-        self.queue.shift().saturating_add(self.clock.shift())
+        self.queue.shift.saturating_add(self.clock.shift())
     }
 
     /// Passes on the units that only a following unit would have shown to be whole.
@@ -420,8 +420,8 @@ impl Stream {
 
     fn content_bytes(&self) -> usize {
         match &self.content {
-            Content::Pictures(pictures) => pictures.content_bytes(),
-            Content::Sound(sound) => sound.content_bytes(),
+            Content::Pictures(pictures) => pictures.bytes.capacity(),
+            Content::Sound(sound) => sound.bytes.capacity(),
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Pictures {
     /// Parameter sets in force, in the order in which they first came.
     sets: Vec<Set>,
     /// Newest sequence parameter set.
-    sequence: Sequence,
+    pub sequence: Sequence,
     /// Whether the sets have changed since the setup was made.
     has_changed: bool,
     /// Whether a unit or a setup has come.
@@ -183,11 +183,6 @@ impl Pictures {
             width: self.sequence.width,
             height: self.sequence.height,
         }
-    }
-
-    /// Returns the content of the newest sequence parameter set.
-    pub fn sequence(&self) -> &Sequence {
-        &self.sequence
     }
 
     /// Returns the setup, if parameter sets in the stream have changed it and it is complete.

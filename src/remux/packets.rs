@@ -54,7 +54,7 @@ const NAME_BYTES_MAX: usize = 48;
 pub(super) struct Packets {
     codec: Codec,
     /// Parameter sets of H.264 and H.265.
-    pictures: Option<Pictures>,
+    pub pictures: Option<Pictures>,
     /// Whether the container has given the codec's setup.
     is_configured: bool,
 }
@@ -109,11 +109,6 @@ impl Packets {
             own => own,
         };
         queue.set_up(index, &setup, shape)
-    }
-
-    /// Returns the parameter sets of a codec that has some.
-    pub fn pictures(&self) -> Option<&Pictures> {
-        self.pictures.as_ref()
     }
 
     /// Passes on the units of a packet. `scratch` is for bytes that cannot be lent as they came.

@@ -20,7 +20,7 @@ pub(super) struct SampleQueue {
     /// 1 off. A hostile source changes the tracks with every unit.
     change_bytes: usize,
     /// Nanoseconds by which the newest clock is moved.
-    shift: i64,
+    pub shift: i64,
     /// Newest time on that clock.
     newest: Option<Time>,
 }
@@ -213,12 +213,6 @@ impl SampleQueue {
         clock.newest = Some(moved);
         self.newest = self.newest.max(Some(moved));
         Some((moved, present))
-    }
-
-    /// Returns how far the newest clock is moved, in nanoseconds.
-    #[cfg(feature = "handover")]
-    pub fn shift(&self) -> i64 {
-        self.shift
     }
 }
 

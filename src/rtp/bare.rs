@@ -30,7 +30,7 @@ impl Bare {
     /// Reads the next datagram. Appends complete packets to `packets`.
     pub fn feed(&mut self, datagram: &[u8], packets: &mut Vec<u8>) {
         self.aligner.feed(datagram, |_, packet| {
-            packets.extend_from_slice(packet.bytes())
+            packets.extend_from_slice(packet.bytes)
         });
     }
 }

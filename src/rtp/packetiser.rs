@@ -75,7 +75,7 @@ impl Packetiser {
             if waiting.is_empty() {
                 *first_timestamp = timestamp;
             }
-            waiting.extend_from_slice(packet.bytes());
+            waiting.extend_from_slice(packet.bytes);
             if waiting.len() >= PAYLOAD_BYTES {
                 emit(ssrc, sequence_number, *first_timestamp, waiting, batch);
             }

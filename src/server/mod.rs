@@ -392,9 +392,9 @@ impl Server {
         let Some(udp) = &mut self.udp else { return };
         let mut clients = 0;
         while clients < WRITES_PER_TURN_MAX {
-            let next = self.relay.next_datagrams(now, udp.not_taken());
+            let next = self.relay.next_datagrams(now, &udp.not_taken);
             let Some(datagrams) = next else {
-                return udp.forget_not_taken();
+                return udp.not_taken.clear();
             };
             udp.send(&datagrams);
             clients += datagrams.to.len();

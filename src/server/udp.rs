@@ -27,7 +27,7 @@ pub struct Udp {
     has_segmentation: bool,
     /// For each client of the last datagrams, how many of them the kernel refused. Empty if it took
     /// all.
-    not_taken: Vec<usize>,
+    pub not_taken: Vec<usize>,
 }
 
 /// A socket that receives datagrams.
@@ -196,17 +196,6 @@ impl Udp {
             }
         }
         None
-    }
-
-    /// For each client of the last datagrams, returns how many the kernel refused. Empty if it took
-    /// all.
-    pub fn not_taken(&self) -> &[usize] {
-        &self.not_taken
-    }
-
-    /// Clears the counts after the core has read them.
-    pub fn forget_not_taken(&mut self) {
-        self.not_taken.clear();
     }
 
     /// Sends datagrams to clients, with as few calls as the kernel allows. Then [`Udp::not_taken`]
@@ -380,7 +369,7 @@ mod tests {
                     bytes: &bytes,
                     datagram_bytes,
                 });
-                assert!(udp.not_taken().is_empty());
+                assert!(udp.not_taken.is_empty());
                 for sent in bytes.chunks(datagram_bytes) {
                     let mut received = [0; 2048];
                     let length = receive(&client, &mut received);
@@ -417,7 +406,7 @@ mod tests {
                     datagram_bytes: 1328,
                 });
                 let refused = |place| if to[place] == nowhere { 61 } else { 0 };
-                assert!(udp.not_taken().iter().copied().eq((0..70).map(refused)));
+                assert!(udp.not_taken.iter().copied().eq((0..70).map(refused)));
                 let reached = clients.iter().zip(&to).filter(|(_, to)| **to != nowhere);
                 for (client, _) in reached {
                     for sent in bytes.chunks(1328) {
@@ -427,8 +416,8 @@ mod tests {
                     }
                 }
             }
-            udp.forget_not_taken();
-            assert!(udp.not_taken().is_empty());
+            udp.not_taken.clear();
+            assert!(udp.not_taken.is_empty());
         }
     }
 

@@ -33,8 +33,8 @@ pub(super) struct Buffer {
     blocks_granted: usize,
     /// Blocks that are reserved in the pool and not yet allocated.
     blocks_reserved: usize,
-    oldest: u64,
-    newest: u64,
+    pub oldest: u64,
+    pub newest: u64,
 }
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -123,16 +123,6 @@ impl Buffer {
             oldest: 0,
             newest: 0,
         }
-    }
-
-    /// Returns the offset of the first byte in the buffer.
-    pub fn oldest(&self) -> u64 {
-        self.oldest
-    }
-
-    /// Returns the offset behind the last byte in the buffer.
-    pub fn newest(&self) -> u64 {
-        self.newest
     }
 
     /// Returns the bytes that the buffer takes from the pool: allocated and reserved blocks.

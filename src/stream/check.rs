@@ -11,7 +11,7 @@ impl<C: Copy> StreamBuffer<C> {
         for (id, viewer) in self.viewers.iter() {
             if let Position::At(cursor) = viewer.position {
                 assert!(
-                    self.buffer.oldest() <= cursor && cursor <= self.buffer.newest(),
+                    self.buffer.oldest <= cursor && cursor <= self.buffer.newest,
                     "a cursor outside of the buffer"
                 );
             } else {
@@ -30,7 +30,7 @@ impl<C: Copy> StreamBuffer<C> {
                 );
             }
         }
-        let seen = self.unseen_from.unwrap_or(self.buffer.newest());
+        let seen = self.unseen_from.unwrap_or(self.buffer.newest);
         let waiting = self.lines.waiting();
         for viewer in waiting.filter_map(|place| self.viewers.get(self.viewers.id_at(place)?)) {
             assert!(

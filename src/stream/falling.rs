@@ -24,7 +24,7 @@ impl<C: Copy> StreamBuffer<C> {
             return;
         }
         // The promised bytes must be in the buffer, or the stream could end before them.
-        let offset_max = self.buffer.newest().saturating_sub(owed as u64);
+        let offset_max = self.buffer.newest.saturating_sub(owed as u64);
         let back = Back {
             offset_max,
             moment_max: Instant::after_start(Duration::MAX),
@@ -39,7 +39,7 @@ impl<C: Copy> StreamBuffer<C> {
             // The viewer continues at the live edge: the beginning of the newest piece.
             Told::Undecided | Told::Unknown => {
                 let live_edge = self.newest_piece.min(offset_max);
-                Start::at(live_edge.max(self.buffer.oldest()))
+                Start::at(live_edge.max(self.buffer.oldest))
             }
         };
         let lead = self.lead(&start, needs_header);
@@ -72,7 +72,7 @@ impl<C: Copy> StreamBuffer<C> {
     /// and its offset.
     pub fn oldest_opening(&self) -> (Vec<u8>, u64) {
         let start = self.points.oldest_start();
-        let start = start.unwrap_or_else(|| Start::at(self.buffer.newest()));
+        let start = start.unwrap_or_else(|| Start::at(self.buffer.newest));
         let mut lead = self.header().at(start.counter);
         lead.extend_from_slice(start.prelude.as_slice());
         (lead, start.offset)
@@ -160,7 +160,7 @@ impl<C: Copy> StreamBuffer<C> {
                 self.lag(id, cursor);
             }
         }
-        self.pace_floor = self.buffer.newest();
+        self.pace_floor = self.buffer.newest;
     }
 
     /// Takes a viewer's cursor out of the buffer. The rest of its current unit is copied for it, so

@@ -46,7 +46,7 @@ impl Received {
 impl<C: Copy> StreamBuffer<C> {
     /// The offset of the first byte that is at hand.
     pub fn oldest(&self) -> u64 {
-        self.buffer.oldest()
+        self.buffer.oldest
     }
 
     /// Returns where a remuxer reads again that has read up to `offset`, and what it reads first:
@@ -56,7 +56,7 @@ impl<C: Copy> StreamBuffer<C> {
         let joins = self.points.joins.iter().map(|join| join.start);
         let is_before = |start: &Start| (self.seam..=offset).contains(&start.offset);
         let before: Vec<Start> = joins.filter(is_before).collect();
-        if before.len() < RESUME_JOINS && self.buffer.oldest() <= self.seam {
+        if before.len() < RESUME_JOINS && self.buffer.oldest <= self.seam {
             let has_header = self.seam > 0;
             let header = has_header.then(|| self.header().to_vec());
             return (header.unwrap_or_default(), self.seam);
@@ -113,14 +113,14 @@ impl<C: Copy> StreamBuffer<C> {
         buffer.become_as(&self.buffer, pool)?;
         self.buffer = buffer;
         self.limits = *limits;
-        let newest = self.buffer.newest();
+        let newest = self.buffer.newest;
         must(
             [self.pace_floor, self.newest_piece, self.seam]
                 .iter()
                 .all(|place| *place <= newest),
             || "places that lie ahead of its newest byte".to_owned(),
         )?;
-        self.points.fit(self.buffer.oldest(), newest)?;
+        self.points.fit(self.buffer.oldest, newest)?;
         must(self.scanner.fits(newest), || {
             "what reads its container has read other bytes".to_owned()
         })?;
@@ -162,7 +162,7 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Makes all viewers ready. A viewer with nothing to get waits again after its turn.
     fn seat_viewers(&mut self) -> Result<(), HandoverError> {
-        let (oldest, newest) = (self.buffer.oldest(), self.buffer.newest());
+        let (oldest, newest) = (self.buffer.oldest, self.buffer.newest);
         (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
         self.rest_bytes = 0;
         let current = self.scanner.header().to_vec();

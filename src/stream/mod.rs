@@ -184,7 +184,7 @@ impl<C: Copy> StreamBuffer<C> {
             given_type,
             end: None,
             buffer: Buffer::new(limits.buffer_bytes),
-            scanner: Scanner::new(),
+            scanner: Scanner::default(),
             points: Points::default(),
             versions: Versions::default(),
             cutter: None,
@@ -235,7 +235,7 @@ impl<C: Copy> StreamBuffer<C> {
                 "its fragments count positions from the file's first byte: ffmpeg's -movflags \
                  +default_base_moof makes such as can be joined",
             ),
-            Told::Known(_) if self.points.has_had_joins() => {
+            Told::Known(_) if self.points.has_had_joins => {
                 Some("its group of pictures is larger than the buffer")
             }
             Told::Known(_) => Some("nothing has come at which decoding can begin"),
@@ -275,7 +275,7 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Returns the offset behind the newest byte.
     pub fn newest(&self) -> u64 {
-        self.buffer.newest()
+        self.buffer.newest
     }
 
     /// Returns contiguous bytes from the offset `from` on, at most `bytes_max`. Returns an empty slice
@@ -297,11 +297,10 @@ impl<C: Copy> StreamBuffer<C> {
     /// that does not show the format, since viewers that wait for the format need the first byte.
     pub fn wanted_bytes(&self, pool: &Pool) -> usize {
         let half = self.buffer.keepable_bytes(pool) / 2;
-        let is_slow =
-            self.lines.has_ready() && self.buffer.newest() - self.pace_floor >= half as u64;
+        let is_slow = self.lines.has_ready() && self.buffer.newest - self.pace_floor >= half as u64;
         match self.points.told {
             _ if is_slow => 0,
-            Told::Undecided if self.buffer.newest() > 0 => half / 2,
+            Told::Undecided if self.buffer.newest > 0 => half / 2,
             Told::Undecided | Told::Unknown | Told::Known(_) => half,
         }
     }
@@ -329,8 +328,8 @@ impl<C: Copy> StreamBuffer<C> {
     /// Appends bytes like [`StreamBuffer::append`], but lets waiting viewers wait on, until
     /// [`StreamBuffer::wake`]. Other viewers get them with the bytes before.
     pub fn keep(&mut self, bytes: &[u8], pool: &mut Pool, now: Instant) {
-        self.unseen_from.get_or_insert(self.buffer.newest());
-        self.newest_piece = self.buffer.newest();
+        self.unseen_from.get_or_insert(self.buffer.newest);
+        self.newest_piece = self.buffer.newest;
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.buffer.needs_block() {
@@ -349,7 +348,7 @@ impl<C: Copy> StreamBuffer<C> {
         if self.end.is_none()
             && let Some(cutter) = &mut self.cutter
         {
-            cutter.finish(self.buffer.newest(), end == End::Complete);
+            cutter.finish(self.buffer.newest, end == End::Complete);
         }
         self.end.get_or_insert(end);
         self.wake();
@@ -362,7 +361,7 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Returns the number of bytes in the buffer.
     pub fn filled_bytes(&self) -> usize {
-        (self.buffer.newest() - self.buffer.oldest()) as usize
+        (self.buffer.newest - self.buffer.oldest) as usize
     }
 
     /// Returns the bytes that are allocated for media: the buffer, and rests of units for viewers
@@ -391,7 +390,7 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Makes all waiting viewers ready, because there is something for them.
     pub fn wake(&mut self) {
-        let floor = self.unseen_from.take().unwrap_or(self.buffer.newest());
+        let floor = self.unseen_from.take().unwrap_or(self.buffer.newest);
         self.pace_floor = match self.lines.has_ready() {
             true => self.pace_floor.min(floor),
             false => floor,
@@ -401,8 +400,7 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Returns how many bytes waiting viewers have not been made ready for.
     pub fn unseen_bytes(&self) -> u64 {
-        self.unseen_from
-            .map_or(0, |from| self.buffer.newest() - from)
+        self.unseen_from.map_or(0, |from| self.buffer.newest - from)
     }
 
     /// Returns whether a unit ends among these bytes.
@@ -475,7 +473,7 @@ impl<C: Copy> StreamBuffer<C> {
             bytes_sent: 0,
             skips: 0,
         });
-        if cursor < self.buffer.newest() {
+        if cursor < self.buffer.newest {
             self.lag(viewer, cursor);
         }
         // At least the response's head has to be sent.
@@ -485,8 +483,8 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Returns where a new viewer begins, and whether it gets the header first.
     pub(super) fn start(&self, now: Instant) -> (Start, bool) {
-        let live_edge = (Start::at(self.buffer.newest()), false);
-        let from_the_start = self.buffer.oldest() == 0;
+        let live_edge = (Start::at(self.buffer.newest), false);
+        let from_the_start = self.buffer.oldest == 0;
         match self.points.told {
             Told::Unknown => live_edge,
             Told::Undecided if from_the_start => (Start::at(0), false),
@@ -506,7 +504,7 @@ impl<C: Copy> StreamBuffer<C> {
     /// the newest bytes serve a viewer better: it can decode them as soon. Some formats can only be
     /// decoded from the first byte on.
     fn is_best_from_the_start(&self) -> bool {
-        let is_short = self.buffer.newest() <= BEGINNING_BYTES;
+        let is_short = self.buffer.newest <= BEGINNING_BYTES;
         let is_beginning = is_short || self.points.header_serial == 0;
         self.scanner.needs_first_byte() || !self.points.has_joins() && is_beginning
     }
@@ -516,7 +514,7 @@ impl<C: Copy> StreamBuffer<C> {
         Back {
             offset_max: self
                 .buffer
-                .newest()
+                .newest
                 .saturating_sub(self.limits.join_back_bytes),
             moment_max: Instant::after_start(time_back.unwrap_or_default()),
         }
@@ -554,7 +552,7 @@ impl<C: Copy> StreamBuffer<C> {
             return Supply::UpToDate;
         };
         let of_buffer = match viewer.position {
-            Position::At(cursor) => (self.buffer.newest().min(viewer.end) - cursor) as usize,
+            Position::At(cursor) => (self.buffer.newest.min(viewer.end) - cursor) as usize,
             Position::Fallen { .. } => 0,
         };
         let end = match viewer.position {

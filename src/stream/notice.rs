@@ -27,13 +27,13 @@ impl<C: Copy> StreamBuffer<C> {
         if self.scanner.needs_first_byte() && !std::mem::replace(&mut self.told_of_no_join, true) {
             return Some(Notice::NeedsFirstByte);
         }
-        let newest = self.buffer.newest();
+        let newest = self.buffer.newest;
         let without_joins = newest - self.points.header_offset(newest);
         let is_large = without_joins > self.buffer.bytes_max() as u64
             && matches!(self.points.told, Told::Known(_))
             && !self.points.has_joins();
         if is_large && !std::mem::replace(&mut self.told_of_no_join, true) {
-            return Some(if self.points.has_had_joins() {
+            return Some(if self.points.has_had_joins {
                 Notice::LargeGroup
             } else {
                 Notice::NoJoin

@@ -37,7 +37,7 @@ pub(super) struct Points {
     pub(super) header_end: Option<u64>,
     pub(super) joins: VecDeque<Join>,
     /// Whether a join point came since the newest header.
-    has_had_joins: bool,
+    pub has_had_joins: bool,
     /// Unit boundaries, at which a viewer may be cut off.
     pub(super) units: VecDeque<u64>,
     /// Newest unit, where a viewer begins if there is no join point. A viewer may not always be cut
@@ -158,11 +158,6 @@ impl Points {
             0 | 1 => 0,
             _ => self.header_end.unwrap_or(newest),
         }
-    }
-
-    /// Returns whether a join point came since the header, even if it is overwritten.
-    pub fn has_had_joins(&self) -> bool {
-        self.has_had_joins
     }
 
     /// Returns where a viewer begins: at the newest join point that is as far back as `back` says, or
@@ -292,12 +287,12 @@ mod tests {
     fn points_before_another_header_do_not_count() {
         let mut points = points(&[20_000], &[10_000]);
         assert_eq!(
-            (points.has_had_joins(), points.header_offset(70_000)),
+            (points.has_had_joins, points.header_offset(70_000)),
             (true, 0)
         );
         points.take(Finding::Header, at(0));
         assert_eq!(
-            (points.has_had_joins(), points.header_offset(70_000)),
+            (points.has_had_joins, points.header_offset(70_000)),
             (false, 70_000)
         );
         points.take(Finding::Unit(Start::at(60_000)), at(0));
@@ -327,9 +322,9 @@ mod tests {
             assert!(points.units.iter().eq(units_left), "{oldest}");
             assert_eq!(points.newest_unit.map(|unit| unit.offset), newest_unit);
             assert_eq!(points.has_joins(), !joins_left.is_empty());
-            assert!(points.has_had_joins());
+            assert!(points.has_had_joins);
         }
-        assert!(!points(&[], &[10_000]).has_had_joins());
+        assert!(!points(&[], &[10_000]).has_had_joins);
     }
 
     /// A viewer is cut off between two units, so it gets its current unit up to the next boundary.

@@ -43,9 +43,9 @@ impl<C: Copy> StreamBuffer<C> {
     pub fn behind(&self, id: ViewerId<C>, now: Instant) -> (u64, Duration) {
         let cursor = match self.viewers.get(id).map(|viewer| viewer.position) {
             Some(Position::At(cursor)) => cursor,
-            Some(Position::Fallen { .. }) | None => self.buffer.oldest(),
+            Some(Position::Fallen { .. }) | None => self.buffer.oldest,
         };
-        let bytes = self.buffer.newest().saturating_sub(cursor);
+        let bytes = self.buffer.newest.saturating_sub(cursor);
         let arrived = self.buffer.arrived(cursor).filter(|_| bytes > 0);
         (bytes, now.since(arrived.unwrap_or(now)))
     }

@@ -24,9 +24,9 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Marks the newest byte as a seam: another source continues the stream from here.
     pub fn begin_seam(&mut self) {
-        self.seam = self.buffer.newest();
+        self.seam = self.buffer.newest;
         if let Some(cutter) = &mut self.cutter {
-            cutter.seam(self.buffer.newest());
+            cutter.seam(self.buffer.newest);
         }
     }
 
@@ -42,7 +42,7 @@ impl<C: Copy> StreamBuffer<C> {
     ) -> ViewerId<C> {
         let viewer = self.viewers.insert(Viewer {
             connection,
-            position: Position::At(from.max(self.buffer.oldest())),
+            position: Position::At(from.max(self.buffer.oldest)),
             end: to,
             lead: Lead::new(Some(lead), Vec::new()),
             lag_key: None,

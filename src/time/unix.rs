@@ -202,7 +202,7 @@ impl Display for UnixTime {
 #[derive(Clone, Copy, Debug)]
 pub struct Calendar {
     /// Time from 1970-01-01 to the start of the server, by the latest clock reading.
-    start: Duration,
+    pub start: Duration,
 }
 
 /// Two readings of clocks that run together differ by less than this.
@@ -212,12 +212,6 @@ impl Calendar {
     /// Returns the calendar of a server that started at `start` after 1970-01-01.
     pub fn new(start: Duration) -> Calendar {
         Calendar { start }
-    }
-
-    /// Returns the time from 1970-01-01 to the start of the server.
-    #[cfg(feature = "handover")]
-    pub fn start(&self) -> Duration {
-        self.start
     }
 
     /// Returns the calendar's second at `now`.

@@ -299,7 +299,7 @@ const REMUXER_ALLOCATED_PER_BYTE: u64 = 8;
 fn a_remuxer_allocates_at_most_eight_bytes_for_a_byte() {
     for (name, source) in sources() {
         let mut format = None;
-        Scanner::new().feed(&source, &mut |finding, _| {
+        Scanner::default().feed(&source, &mut |finding, _| {
             if let Finding::Format(known) = finding {
                 format = Some(known);
             }

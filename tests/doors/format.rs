@@ -13,7 +13,7 @@ pub type Found = (Finding, Option<Vec<u8>>);
 
 /// What a scan of these bytes finds when they come in pieces of such sizes.
 pub fn scan(bytes: &[u8], pieces: impl Iterator<Item = usize>) -> Vec<Found> {
-    let mut scanner = Scanner::new();
+    let mut scanner = Scanner::default();
     let mut findings = Vec::new();
     let mut header = Vec::new();
     let mut rest = bytes;

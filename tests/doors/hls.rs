@@ -28,7 +28,7 @@ fn lists(
     (kept, segment): (u64, Duration),
     seam: usize,
 ) -> [Option<Vec<u8>>; 2] {
-    let mut scanner = Scanner::new();
+    let mut scanner = Scanner::default();
     let mut cutter = Cutter::of(Plan {
         segment,
         buffer_bytes: kept,

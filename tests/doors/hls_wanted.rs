@@ -107,7 +107,7 @@ fn stream(kind: Kind) -> (Box<Cutter>, u64) {
         number_min: 0,
     })
     .expect("it is cut");
-    Scanner::new().feed(&bytes, &mut |finding, header| {
+    Scanner::default().feed(&bytes, &mut |finding, header| {
         cutter.take(finding, header, Instant::START);
     });
     (cutter, bytes.len() as u64)

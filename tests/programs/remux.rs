@@ -82,7 +82,7 @@ fn probe(path: &Path) -> (Vec<serde_json::Value>, Vec<serde_json::Value>) {
 fn compare(path: &Path) -> Vec<String> {
     let file = std::fs::read(path).expect("a file");
     let mut format = None;
-    Scanner::new().feed(&file, &mut |finding, _| {
+    Scanner::default().feed(&file, &mut |finding, _| {
         if let Finding::Format(told) = finding {
             format = Some(told);
         }

@@ -58,7 +58,7 @@ fn the_demo_streams_and_says_where() {
     let mut viewer = Viewer::ask(address, "/stream/demo");
     assert_eq!(viewer.head().field("content-type"), Some("video/webm"));
     let mut findings = Vec::new();
-    Scanner::new().feed(&viewer.read(260_000), &mut |finding, _| {
+    Scanner::default().feed(&viewer.read(260_000), &mut |finding, _| {
         findings.push(finding);
     });
     assert_eq!(findings.first(), Some(&Finding::Format(Format::WebM)));

@@ -135,8 +135,8 @@ fn an_edge_lets_viewers_in_while_it_waits_for_its_origin() {
 fn counter_jumps(transport: &[u8]) -> (usize, usize) {
     let mut newest: HashMap<u16, u8> = HashMap::new();
     let (mut marked, mut unmarked) = (0, 0);
-    for bytes in transport.as_chunks().0 {
-        let packet = mpegts::Packet::new(bytes).expect("in step");
+    for bytes in transport.as_chunks::<188>().0 {
+        let packet = mpegts::Packet::within(bytes, 0).expect("in step");
         let has_payload = bytes[3] & 0x10 != 0;
         let counter = bytes[3] & 15;
         let before = newest.insert(packet.pid(), counter);

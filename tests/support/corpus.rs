@@ -26,7 +26,7 @@ pub fn file(name: &str) -> Vec<u8> {
 
 /// Goes through all that these bytes show, each with the header that holds then.
 pub fn scan(bytes: &[u8], mut found: impl FnMut(Finding, Header<'_>)) {
-    Scanner::new().feed(bytes, &mut found);
+    Scanner::default().feed(bytes, &mut found);
 }
 
 /// All that these bytes show.

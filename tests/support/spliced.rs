@@ -10,7 +10,7 @@ pub fn spliced((format, file): (Format, &[u8]), times: usize) -> Vec<u8> {
     if times == 1 {
         return file.to_vec();
     }
-    let (mut scanner, mut header) = (Scanner::new(), Vec::new());
+    let (mut scanner, mut header) = (Scanner::default(), Vec::new());
     scanner.feed(file, &mut |finding, told| {
         if finding == Finding::Header {
             header = told.to_vec();

@@ -319,7 +319,7 @@ fn only_the_newest_fragment_says_whether_the_first_byte_is_needed() {
     let mut feed = |bytes: &[u8], at: u64| {
         let nothing: &mut Findings<'_> = &mut |_, _| {};
         assert_eq!(window.walk(&mut mp4, bytes, at, nothing), Ok(()));
-        mp4.needs_first_byte()
+        mp4.is_absolute
     };
     assert!(!feed(&header(), 0));
     assert!(feed(

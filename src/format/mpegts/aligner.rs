@@ -18,7 +18,7 @@ pub struct Aligner {
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
     held: Vec<u8>,
     /// Shape of the packets, once it is known. It never changes within a stream.
-    shape: Option<Shape>,
+    pub shape: Option<Shape>,
     /// Whether `held` begins with a packet.
     in_step: bool,
 }
@@ -128,11 +128,6 @@ impl Aligner {
         }
     }
 
-    /// Returns the shape, once packets have come.
-    pub fn shape(&self) -> Option<Shape> {
-        self.shape
-    }
-
     /// Drops bytes until the held ones begin with packets, or the input ends. Returns how many.
     fn search(&mut self, rest: &mut &[u8]) -> usize {
         let mut dropped = 0;
@@ -196,7 +191,7 @@ mod tests {
         for (index, bytes) in stream.chunks(piece).enumerate() {
             let before = (index * piece) as i64;
             aligner.feed(bytes, |at, packet| {
-                found.push((before + at, packet.bytes()[2]))
+                found.push((before + at, packet.bytes[2]))
             });
         }
         found
@@ -266,10 +261,10 @@ mod tests {
             let mut aligner = Aligner::default();
             let mut told = Vec::new();
             aligner.feed(&first[..proof - 1], |at, _| told.push(at));
-            assert_eq!((told.len(), aligner.shape()), (0, None));
+            assert_eq!((told.len(), aligner.shape), (0, None));
             let held = aligner.held.capacity();
             aligner.feed(&first[proof - 1..], |at, _| told.push(at));
-            assert_eq!((told[0], aligner.shape()), (1 - proof as i64, Some(shape)));
+            assert_eq!((told[0], aligner.shape), (1 - proof as i64, Some(shape)));
             assert!((proof - 1..=2 * PROOF_BYTES_MAX).contains(&held));
         }
     }

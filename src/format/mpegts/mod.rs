@@ -139,7 +139,7 @@ impl MpegTs {
         packet: Packet<'_>,
         findings: &mut Findings<'_>,
     ) -> Result<(), Unsupported> {
-        self.in_step_until = at + packet.whole().len() as u64;
+        self.in_step_until = at + packet.whole.len() as u64;
         if packet.is_damaged() {
             return Ok(());
         }
@@ -170,7 +170,7 @@ impl MpegTs {
             if self.lacks_sets() {
                 let pid = packet.pid();
                 self.told_sets = self.sets.packets(pid, packet.around());
-                self.told_shape = (packet.around().0.len(), packet.whole().len());
+                self.told_shape = (packet.around().0.len(), packet.whole.len());
                 findings(Finding::Header, self.header());
                 self.last_unit = None;
             }
@@ -191,8 +191,8 @@ impl MpegTs {
         findings: &mut Findings<'_>,
     ) -> Result<(), Unsupported> {
         self.work += TABLE_WORK;
-        let video = self.tables.streams().video;
-        let had_streams = !self.tables.streams().is_empty();
+        let video = self.tables.streams.video;
+        let had_streams = !self.tables.streams.is_empty();
         if !self.tables.read(packet)? {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl MpegTs {
         findings(Finding::Header, self.header());
         (self.last_unit, self.last_join, self.search) = (None, None, None);
         self.open = OpenPes::default();
-        if self.tables.streams().video != video {
+        if self.tables.streams.video != video {
             self.video = Arrival::default();
             (self.sets, self.told_sets) = (Sets::default(), Vec::new());
         }
@@ -225,7 +225,7 @@ impl MpegTs {
     }
 
     fn is_video(&self, pid: u16) -> bool {
-        let video = self.tables.streams().video;
+        let video = self.tables.streams.video;
         video.is_some_and(|(video, _)| pid == video)
     }
 
@@ -237,14 +237,14 @@ impl MpegTs {
             self.last_split = Some(at);
         }
         if !is_video {
-            self.open.take(packet, self.tables.streams());
+            self.open.take(packet, &self.tables.streams);
         }
     }
 
     /// Returns the offset at which decoding can begin, if this packet shows one, and the counter of
     /// the packet there.
     fn join(&mut self, at: u64, packet: Packet<'_>) -> Option<(u64, u8)> {
-        let streams = self.tables.streams();
+        let streams = &self.tables.streams;
         let pid = packet.pid();
         match streams.video {
             Some((video, codec)) if pid == video => return self.video_join(at, packet, codec),
@@ -270,8 +270,8 @@ impl MpegTs {
             let has_flag = packet.is_random_access();
             self.has_indicator |= has_flag;
             // The previous PES packet had no picture. Its mark belongs to this one.
-            let was_marked = self.search.take().is_some_and(|search| search.is_marked());
-            if is_readable && (codec.is_read() || !self.has_indicator) {
+            let was_marked = self.search.take().is_some_and(|search| search.is_marked);
+            if is_readable && (codec != Codec::Other || !self.has_indicator) {
                 self.work += SEARCH_WORK * packet.payload().len();
                 let is_marked = has_flag || was_marked;
                 self.search = Some(Search::begin(

@@ -114,7 +114,7 @@ mod tests {
         let pids: Vec<u16> = (0x101..=0x10a).chain([0x200]).collect();
         let mut behind = Vec::new();
         for bytes in packets {
-            open.take(Packet::new(bytes).expect("a packet"), &streams());
+            open.take(Packet::within(bytes, 0).expect("a packet"), &streams());
             let others = |pid: u16| open.is_any_but(pid);
             let of_all = others(0x1fff);
             // A PID is open if it is the only one, or if leaving out another one changes nothing.

@@ -9,19 +9,14 @@ pub const SYNC_BYTE: u8 = 0x47;
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {
     /// The 188 bytes of the packet.
-    bytes: &'a [u8; PACKET_BYTES],
+    pub bytes: &'a [u8; PACKET_BYTES],
     /// The packet with the bytes of its recorder.
-    whole: &'a [u8],
+    pub whole: &'a [u8],
     /// Bytes of `whole` in front of the packet.
     before: usize,
 }
 
 impl<'a> Packet<'a> {
-    /// Returns the packet. `None` if it does not begin with the sync byte.
-    pub fn new(bytes: &'a [u8; PACKET_BYTES]) -> Option<Packet<'a>> {
-        Packet::within(bytes, 0)
-    }
-
     /// Returns the packet in `whole`, after this many bytes of a recorder. `None` if there is none.
     pub fn within(whole: &'a [u8], before: usize) -> Option<Packet<'a>> {
         let bytes = whole.get(before..)?.first_chunk::<PACKET_BYTES>()?;
@@ -30,16 +25,6 @@ impl<'a> Packet<'a> {
             whole,
             before,
         })
-    }
-
-    /// Returns the packet with the bytes that its recorder has added.
-    pub fn whole(&self) -> &'a [u8] {
-        self.whole
-    }
-
-    /// Returns the packet's bytes.
-    pub fn bytes(&self) -> &'a [u8; PACKET_BYTES] {
-        self.bytes
     }
 
     /// Returns the bytes that the recorder has put in front, and those after the packet.
@@ -175,7 +160,7 @@ mod tests {
             ([0xff, 0xff, 0xff], (true, true, 0x1fff, true, 15)),
         ] {
             let bytes = headed(&head);
-            let view = Packet::new(&bytes).expect("a sync byte");
+            let view = Packet::within(&bytes, 0).expect("a sync byte");
             let (damaged, starts) = (view.is_damaged(), view.unit_starts());
             let told = (
                 damaged,
@@ -188,7 +173,7 @@ mod tests {
         }
         let mut bytes = headed(&[0, 0, 0]);
         bytes[0] = 0x46;
-        assert!(Packet::new(&bytes).is_none());
+        assert!(Packet::within(&bytes, 0).is_none());
     }
 
     /// Packets without a payload are not counted.
@@ -205,7 +190,7 @@ mod tests {
             (0xf8, 7),
         ] {
             let bytes = headed(&[0, 0, byte, 0]);
-            let view = Packet::new(&bytes).expect("a sync byte");
+            let view = Packet::within(&bytes, 0).expect("a sync byte");
             assert_eq!(view.counter_before(), before, "{byte:x}");
         }
     }
@@ -227,7 +212,7 @@ mod tests {
             (0x30, 255, false, 0),
         ] {
             let bytes = headed(&[0, 0, control, length]);
-            let view = Packet::new(&bytes).expect("a sync byte");
+            let view = Packet::within(&bytes, 0).expect("a sync byte");
             let told = (view.has_flags(), view.payload().len());
             assert_eq!(told, (has_flags, payload), "{control:x} {length}");
             assert!(bytes.ends_with(view.payload()));
@@ -242,7 +227,7 @@ mod tests {
             (0x3f, false, false),
         ] {
             let bytes = headed(&[0, 0, 0x30, 1, flags]);
-            let view = Packet::new(&bytes).expect("a sync byte");
+            let view = Packet::within(&bytes, 0).expect("a sync byte");
             assert_eq!(view.is_discontinuous(), discontinuous, "{flags:x}");
             assert_eq!(view.is_random_access(), random, "{flags:x}");
         }
@@ -268,7 +253,7 @@ mod tests {
             (0, 0x10, [1, 1, 1, 1, 1, 1], None),
         ] {
             let bytes = headed(&[&[0, 0, 0x30, length, flags][..], &clock].concat());
-            let view = Packet::new(&bytes).expect("a sync byte");
+            let view = Packet::within(&bytes, 0).expect("a sync byte");
             assert_eq!(
                 view.clock_reference(),
                 ticks,
@@ -281,8 +266,8 @@ mod tests {
     fn bytes_of_a_recorder_are_kept_apart() {
         let whole = [&[1, 2, 3, 4][..], &packet(9), &[5, 6]].concat();
         let view = Packet::within(&whole, 4).expect("a packet");
-        assert_eq!(view.whole(), whole);
-        assert_eq!(view.bytes(), &packet(9));
+        assert_eq!(view.whole, whole);
+        assert_eq!(view.bytes, &packet(9));
         assert_eq!(view.around(), (&[1, 2, 3, 4][..], &[5, 6][..]));
         for (bytes, before) in [
             (&whole[..], 3),
@@ -301,13 +286,13 @@ mod tests {
         let mut bytes = packet(1);
         bytes[3] = 0x30;
         bytes[4..12].copy_from_slice(&[7, 0x50, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
-        let view = Packet::new(&bytes).expect("a sync byte");
+        let view = Packet::within(&bytes, 0).expect("a sync byte");
         assert_eq!(view.clock_reference(), Some(((1 << 33) - 1) * 300 + 299));
         assert!(view.is_random_access() && !view.is_discontinuous());
         assert_eq!(view.payload().len(), PACKET_BYTES - 12);
         bytes[4] = 255;
         assert_eq!(
-            Packet::new(&bytes).map(|view| (view.clock_reference(), view.payload().len())),
+            Packet::within(&bytes, 0).map(|view| (view.clock_reference(), view.payload().len())),
             Some((None, 0))
         );
     }

@@ -29,11 +29,6 @@ impl Codec {
         }
     }
 
-    /// Returns whether the pictures of this codec show whether they are key pictures.
-    pub fn is_read(self) -> bool {
-        self != Codec::Other
-    }
-
     /// Returns how many bytes tell what a unit is. `first` is its first byte.
     fn telling_bytes(self, first: u8) -> usize {
         match self {
@@ -196,7 +191,7 @@ pub(super) struct Search {
     /// Whether the next slice may belong to the picture before.
     may_be_rest: bool,
     /// Whether the encoder says that decoding can begin with the picture.
-    is_marked: bool,
+    pub is_marked: bool,
     /// Whether a recovery point has come.
     may_begin: bool,
     /// First bytes of the current unit.
@@ -281,11 +276,6 @@ impl Search {
             }
             Look::Nothing => {}
         }
-    }
-
-    /// Returns whether the picture is marked, if none has begun so far.
-    pub fn is_marked(&self) -> bool {
-        self.is_marked
     }
 
     /// Returns the verdict once it is clear: whether decoding can begin with the picture, the

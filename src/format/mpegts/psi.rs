@@ -50,10 +50,10 @@ impl Assembler {
         }
         if !packet.unit_starts() {
             if self.is_within {
-                if self.packets.len() >= SECTION_PACKETS_MAX * packet.whole().len() {
+                if self.packets.len() >= SECTION_PACKETS_MAX * packet.whole.len() {
                     return Err(Unsupported);
                 }
-                self.packets.extend_from_slice(packet.whole());
+                self.packets.extend_from_slice(packet.whole);
                 self.section.extend_from_slice(payload);
                 self.take_whole(packet, &mut whole);
             }
@@ -62,12 +62,12 @@ impl Assembler {
         let pointer = usize::from(payload[0]);
         let (end_of_last, start) = payload[1..].split_at_checked(pointer).unwrap_or((&[], &[]));
         if self.is_within {
-            self.packets.extend_from_slice(packet.whole());
+            self.packets.extend_from_slice(packet.whole);
             self.section.extend_from_slice(end_of_last);
             self.take_whole(packet, &mut whole);
         }
         self.packets.clear();
-        self.packets.extend_from_slice(packet.whole());
+        self.packets.extend_from_slice(packet.whole);
         self.section.clear();
         self.section.extend_from_slice(start);
         self.is_within = true;
@@ -88,7 +88,7 @@ impl Assembler {
     }
 
     fn take_whole(&mut self, packet: Packet<'_>, whole: &mut impl FnMut(Section<'_>)) {
-        let packet_bytes = packet.whole().len();
+        let packet_bytes = packet.whole.len();
         let mut taken = 0;
         while let [table, high, low, ..] = self.section[taken..] {
             if table == 0xff {
@@ -169,7 +169,12 @@ pub(crate) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
 /// left out.
 pub(crate) fn program_maps(pat: &[u8]) -> impl Iterator<Item = (u16, u16)> {
     pat.chunks_exact(4)
-        .map(|entry| (number(entry[0], entry[1]), pid(entry[2], entry[3])))
+        .map(|entry| {
+            (
+                u16::from_be_bytes([entry[0], entry[1]]),
+                pid(entry[2], entry[3]),
+            )
+        })
         .filter(|(number, _)| *number != 0)
 }
 
@@ -178,11 +183,7 @@ pub(crate) fn program_number(section: &[u8]) -> Option<u16> {
     let [_, _, _, high, low, ..] = section else {
         return None;
     };
-    Some(number(*high, *low))
-}
-
-fn number(high: u8, low: u8) -> u16 {
-    u16::from_be_bytes([high, low])
+    Some(u16::from_be_bytes([*high, *low]))
 }
 
 /// Returns the streams that a PMT names: type, PID and descriptors.

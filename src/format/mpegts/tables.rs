@@ -22,7 +22,7 @@ pub(in super::super) struct Tables {
     /// Number of programs that the PAT names.
     named: usize,
     /// First stream of each kind, in the order of the programs.
-    streams: Streams,
+    pub(super) streams: Streams,
 }
 
 #[derive(Debug, Default)]
@@ -111,11 +111,6 @@ impl Tables {
         Ok(had_streams || !self.streams.is_empty())
     }
 
-    /// Returns the streams that may decide about joins.
-    pub(super) fn streams(&self) -> &Streams {
-        &self.streams
-    }
-
     /// Returns the packets of each table, for sending them again before the stream's next packet.
     pub fn repetition(&self) -> Repetition {
         let maps = self.programs[..self.named].iter();
@@ -129,7 +124,7 @@ impl Tables {
             let (packets, rest) = table.packets.as_chunks::<PACKET_BYTES>();
             repetition.is_plain &= rest.is_empty();
             for (behind, packet) in packets.iter().rev().enumerate() {
-                repetition.is_plain &= Packet::new(packet).is_some();
+                repetition.is_plain &= Packet::within(packet, 0).is_some();
                 let at = repetition.packets.len() - behind * PACKET_BYTES;
                 let mut packet = *packet;
                 packet[3] = packet[3] & 0xf0 | table.counter.wrapping_sub(behind as u8) & 0x0f;

@@ -20,7 +20,7 @@ pub(in super::super) struct Tags {
     /// Codec of the first tag with a picture, and of the first with sound.
     codecs: [Option<Codec>; 2],
     /// Bytes that are left of a tag that passes as it comes.
-    tag_bytes_left: u64,
+    pub tag_bytes_left: u64,
 }
 
 /// Codec in the body of a tag: its number, with rate and channels for sound, or its four letters.
@@ -37,11 +37,6 @@ impl Tags {
             codecs: [None; 2],
             tag_bytes_left: 0,
         }
-    }
-
-    /// Returns whether viewers have a part of a tag. Then no source can follow.
-    pub fn is_within_unit(&self) -> bool {
-        self.tag_bytes_left > 0
     }
 
     /// Returns whether another source has the same codecs. It begins with `bytes`. The headers are

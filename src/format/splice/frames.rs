@@ -10,15 +10,10 @@ use super::super::window::{Look, Step, Walker};
 pub(super) struct Frames {
     /// Number of the next bytes that viewers already have. They went out before the format was
     /// clear.
-    gone_out: usize,
+    pub gone_out: usize,
 }
 
 impl Frames {
-    /// Returns a cutter for the first byte of a source.
-    pub fn new(gone_out: usize) -> Frames {
-        Frames { gone_out }
-    }
-
     /// Appends bytes to the output, unless viewers have them.
     pub fn release(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let gone_out = self.gone_out.min(bytes.len());
@@ -51,7 +46,7 @@ mod tests {
     /// Returns how many bytes have gone out after each byte, if `gone_out` bytes had gone out
     /// before. The same bytes in one piece give the same output.
     fn gone_out(bytes: &[u8], gone_out: usize) -> Vec<usize> {
-        let (mut frames, mut window) = (Frames::new(gone_out), Window::default());
+        let (mut frames, mut window) = (Frames { gone_out }, Window::default());
         let mut out = Vec::new();
         let each = bytes.iter().enumerate().map(|(at, byte)| {
             let walked = window.walk(&mut frames, &[*byte], at as u64, &mut out);
@@ -60,7 +55,7 @@ mod tests {
         });
         let each: Vec<usize> = each.collect();
         assert_eq!(out, bytes[gone_out..][..out.len()]);
-        let (mut frames, mut window) = (Frames::new(gone_out), Window::default());
+        let (mut frames, mut window) = (Frames { gone_out }, Window::default());
         let mut at_once = Vec::new();
         let walked = window.walk(&mut frames, bytes, 0, &mut at_once);
         assert!(walked.is_ok() && at_once == out);

@@ -35,7 +35,7 @@ pub(in super::super) struct Blocks {
     written_time: Option<i64>,
     timeline: Timeline,
     /// Bytes that are left of a block that passes as it comes.
-    block_bytes_left: u64,
+    pub block_bytes_left: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,11 +71,6 @@ impl Blocks {
             timeline: Timeline::new(1000),
             block_bytes_left: 0,
         }
-    }
-
-    /// Returns whether viewers have a part of a block. Then no source can follow.
-    pub fn is_within_unit(&self) -> bool {
-        self.block_bytes_left > 0
     }
 
     /// Begins another source, at a Cluster.

@@ -385,7 +385,7 @@ impl Joining {
         Joining {
             cutter,
             had,
-            scanner: Scanner::new(),
+            scanner: Scanner::default(),
             bytes: Vec::new(),
             shown: None,
             shown_header: Vec::new(),
@@ -438,7 +438,7 @@ impl Cutter {
     /// Returns a cutter for a source of which `gone_out` bytes are with the viewers.
     fn new(format: Format, unit_bytes_max: usize, gone_out: usize) -> Cutter {
         match format {
-            Format::Mp3 | Format::Aac => Cutter::Frames(Frames::new(gone_out)),
+            Format::Mp3 | Format::Aac => Cutter::Frames(Frames { gone_out }),
             Format::MpegTs => Cutter::Packets(Packets::new(unit_bytes_max)),
             Format::Ogg => Cutter::Pages(Pages),
             Format::WebM | Format::Matroska => {
@@ -453,7 +453,7 @@ impl Cutter {
     fn limit_units(&mut self, bytes_max: usize) -> bool {
         let limit = match self {
             Cutter::Frames(_) | Cutter::Pages(_) => return false,
-            Cutter::Packets(packets) => packets.bytes_max(),
+            Cutter::Packets(packets) => &mut packets.waiting.bytes_max,
             Cutter::Blocks(blocks) => &mut blocks.unit_bytes_max,
             Cutter::Tags(tags) => &mut tags.unit_bytes_max,
             Cutter::Fragments(fragments) => &mut fragments.unit_bytes_max,
@@ -478,16 +478,16 @@ impl Cutter {
             Cutter::Frames(_) | Cutter::Packets(_) => true,
             // After a part of a header no player takes another one.
             Cutter::Pages(_) => !header.is_empty(),
-            Cutter::Blocks(blocks) => !header.is_empty() && !blocks.is_within_unit(),
-            Cutter::Fragments(fragments) => !header.is_empty() && !fragments.is_within_unit(),
+            Cutter::Blocks(blocks) => !header.is_empty() && blocks.block_bytes_left == 0,
+            Cutter::Fragments(fragments) => !header.is_empty() && fragments.mdat_bytes_left == 0,
             // Missing parts of a header can precede any tag.
-            Cutter::Tags(tags) => !tags.is_within_unit(),
+            Cutter::Tags(tags) => tags.tag_bytes_left == 0,
         }
     }
 
     fn seam(&mut self) {
         match self {
-            Cutter::Frames(frames) => *frames = Frames::new(0),
+            Cutter::Frames(frames) => *frames = Frames { gone_out: 0 },
             Cutter::Pages(_) => {}
             Cutter::Packets(packets) => packets.seam(),
             Cutter::Blocks(blocks) => blocks.seam(),

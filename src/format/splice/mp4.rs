@@ -33,7 +33,7 @@ pub(in super::super) struct Fragments {
     /// Number of the newest fragment in the output.
     sequence_number: u32,
     /// Bytes that are left of an `mdat` that passes as it comes.
-    mdat_bytes_left: u64,
+    pub mdat_bytes_left: u64,
 }
 
 /// Clock of a track.
@@ -77,11 +77,6 @@ impl Fragments {
     pub fn seam(&mut self) {
         self.is_later = true;
         self.timeline.seam();
-    }
-
-    /// Returns whether viewers have a part of a fragment. Then no source can follow.
-    pub fn is_within_unit(&self) -> bool {
-        self.mdat_bytes_left > 0
     }
 
     /// Writes a `moof`. Returns whether its fragment goes out.

@@ -18,16 +18,16 @@ pub(super) struct Packets {
     had: Option<Shape>,
     /// Bytes since the last packet.
     bytes_without: usize,
-    waiting: HeldPackets,
+    pub waiting: HeldPackets,
     /// Marks jumps, if another source came before this one.
     seam: Option<Box<Seam>>,
 }
 
 /// Packets from the first one on whose PES packet is not whole.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-struct HeldPackets {
+pub struct HeldPackets {
     /// Most bytes that wait.
-    bytes_max: usize,
+    pub bytes_max: usize,
     /// The packets: at most `bytes_max` bytes. Each byte moves to the front at most [`OPEN_MAX`]
     /// times.
     #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
@@ -73,14 +73,9 @@ impl Packets {
         }
     }
 
-    /// Most bytes that it holds.
-    pub fn bytes_max(&mut self) -> &mut usize {
-        &mut self.waiting.bytes_max
-    }
-
     /// Begins another source. Packets that wait for the rest of the previous source are left out.
     pub fn seam(&mut self) {
-        let had = self.aligner.shape().or(self.had);
+        let had = self.aligner.shape.or(self.had);
         *self = Packets {
             had,
             seam: Some(Box::default()),
@@ -99,7 +94,7 @@ impl Packets {
     pub fn cut(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Unsupported> {
         let mut taken = 0;
         self.aligner.feed(bytes, |_, packet| {
-            taken += packet.whole().len();
+            taken += packet.whole.len();
             match &mut self.seam {
                 None => self.waiting.take(packet, out),
                 Some(seam) => seam.pass(packet, |packet| self.waiting.take(packet, out)),
@@ -125,7 +120,7 @@ impl Packets {
 
 impl HeldPackets {
     fn take(&mut self, packet: Packet<'_>, out: &mut Vec<u8>) {
-        if self.bytes.len() + packet.whole().len() > self.bytes_max {
+        if self.bytes.len() + packet.whole.len() > self.bytes_max {
             self.open.clear();
             self.release(out);
         }
@@ -133,11 +128,11 @@ impl HeldPackets {
             self.note(packet);
         }
         if self.open.is_empty() && self.bytes.is_empty() {
-            out.extend_from_slice(packet.whole());
+            out.extend_from_slice(packet.whole);
             return;
         }
-        grow(&mut self.bytes, packet.whole().len(), self.bytes_max);
-        self.bytes.extend_from_slice(packet.whole());
+        grow(&mut self.bytes, packet.whole.len(), self.bytes_max);
+        self.bytes.extend_from_slice(packet.whole);
         self.release(out);
     }
 

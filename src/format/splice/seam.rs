@@ -72,7 +72,7 @@ impl Seam {
             true => &END_OF_SEQUENCE[..],
             false => &[],
         };
-        let mut marked = *packet.bytes();
+        let mut marked = *packet.bytes;
         if packet.has_flags() {
             marked[5] |= DISCONTINUITY;
         }
@@ -146,12 +146,12 @@ mod tests {
         for bytes in packets {
             let whole = [&[0xaa; 4][..before], bytes].concat();
             let packet = Packet::within(&whole, before).expect("a sync byte");
-            seam.pass(packet, |packet| out.extend_from_slice(packet.whole()));
+            seam.pass(packet, |packet| out.extend_from_slice(packet.whole));
         }
         let each = out.chunks(before + PACKET_BYTES).map(|whole| {
             assert!(whole[..before].iter().all(|byte| *byte == 0xaa));
             let packet = Packet::within(whole, before).expect("in step");
-            let (head, has_mark) = (packet.bytes()[3], packet.is_discontinuous());
+            let (head, has_mark) = (packet.bytes[3], packet.is_discontinuous());
             (packet.pid(), head & 15, head & 0x10 != 0, has_mark)
         });
         each.collect()
@@ -198,7 +198,7 @@ mod tests {
             let (mut seam, mut out) = (Seam::default(), Vec::new());
             let bytes = packet(pid, counter, None);
             let whole = Packet::within(&bytes, 0).expect("a sync byte");
-            seam.pass(whole, |packet| out.extend_from_slice(packet.whole()));
+            seam.pass(whole, |packet| out.extend_from_slice(packet.whole));
             let mark = [&head[..], &[183, 0x80], &[0xff; 182]].concat();
             assert_eq!(out, [&mark[..], &bytes].concat(), "{pid}");
         }
@@ -230,7 +230,7 @@ mod tests {
                 let (mut seam, mut out) = (Seam::default(), Vec::new());
                 for _ in 0..2 {
                     let whole = Packet::within(&key, 0).expect("a sync byte");
-                    seam.pass(whole, |packet| out.extend_from_slice(packet.whole()));
+                    seam.pass(whole, |packet| out.extend_from_slice(packet.whole));
                 }
                 if flags.is_some() {
                     key[5] |= DISCONTINUITY;
@@ -247,7 +247,7 @@ mod tests {
                 assert_eq!(is_end, ends, "{content:?}");
                 assert!(front.is_discontinuous());
                 if ends {
-                    assert_eq!((front.bytes()[3], front.bytes()[4]), (0x34, 168));
+                    assert_eq!((front.bytes[3], front.bytes[4]), (0x34, 168));
                 }
             }
         }

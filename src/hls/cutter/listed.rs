@@ -51,7 +51,7 @@ impl Cutter {
         BlockingReload { number, part }: BlockingReload,
     ) -> bool {
         let segment = self.numbered(number);
-        let parts = segment.map_or(self.parts.whole(), |segment| &segment.parts);
+        let parts = segment.map_or(&self.parts.whole[..], |segment| &segment.parts);
         // In a segment without parts, the list hinted at a part that did not come.
         let has_parts = !parts.is_empty() || number + 1 >= self.number;
         let is_part = |part| has_parts && part <= parts.len() as u64;
@@ -74,7 +74,7 @@ impl Cutter {
             is_discontinuous,
             discontinuities: self.discontinuities + u64::from(is_discontinuous),
             is_independent: true,
-            parts: filling.map_or(Rc::default(), |_| self.parts.whole().into()),
+            parts: filling.map_or(Rc::default(), |_| self.parts.whole[..].into()),
         }
     }
 
@@ -83,7 +83,7 @@ impl Cutter {
         let (number, index) = Name::part_in(name, self.plan.tag, self.kind()?.extension())?;
         let range = |part: &Part| (part.from, part.to);
         if number == self.number && self.filling.is_some() && self.parts.ticks_max().is_some() {
-            let whole = self.parts.whole();
+            let whole = &self.parts.whole;
             return match index.cmp(&whole.len()) {
                 Ordering::Less => Some(whole.get(index).map(range)),
                 Ordering::Equal => Some(None),
@@ -97,7 +97,7 @@ impl Cutter {
     /// Returns the number of complete parts of the open segment, if the stream has parts.
     pub(in crate::hls) fn parts_whole(&self) -> Option<usize> {
         self.parts.ticks_max()?;
-        Some(self.parts.whole().len())
+        Some(self.parts.whole.len())
     }
 
     /// Returns the number of the newest segment in the list.

@@ -11,9 +11,9 @@ use std::net::IpAddr;
 use super::Clients;
 use crate::gate::SessionId;
 use crate::http::{Head, Method, Status, Target, Version, percent_decoded};
+use crate::relay::ConnectionId;
 use crate::relay::api::Name;
 use crate::relay::context::Context;
-use crate::relay::{Action, ConnectionId};
 use crate::time::UnixTime;
 
 /// A request that is being answered.
@@ -90,7 +90,7 @@ impl Entry {
     }
 
     /// The line. A connection that broke before its answer has no status.
-    fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let mut line = String::from(&*self.request);
         // Writing into a string does not fail.
         let _ = match self.status {
@@ -224,16 +224,12 @@ impl Clients {
             entry.status = Some(status);
         }
     }
-
-    /// The request has been answered, or never will be.
-    pub(super) fn end_access(&mut self, entry: &Entry, ctx: &mut Context) {
-        ctx.act(Action::LogAccess(entry.line()));
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::Action;
     use crate::relay::stage::Stage;
 
     const LOG: &str = "--access-log=/dev/null";

@@ -34,17 +34,17 @@ pub(super) fn seat_time(ctx: &Context) -> Duration {
 
 impl Admissions {
     pub(super) fn enter(&mut self, admission: &Admission, id: ConnectionId) {
-        let ids = self.by_name.entry(admission.name().clone()).or_default();
+        let ids = self.by_name.entry(admission.name.clone()).or_default();
         ids.insert(id);
         self.heads.enter(admission);
     }
 
     fn leave(&mut self, admission: &Admission, id: ConnectionId) {
-        if let Some(ids) = self.by_name.get_mut(admission.name()) {
+        if let Some(ids) = self.by_name.get_mut(&admission.name) {
             ids.remove(&id);
             self.heads.leave(admission);
             if ids.is_empty() {
-                self.by_name.remove(admission.name());
+                self.by_name.remove(&admission.name);
             }
         }
         if self.by_name.is_empty() {
@@ -90,7 +90,7 @@ impl Clients {
 
     /// Returns the session id that admitted a client.
     pub fn came_by(&self, id: ConnectionId) -> Option<&SessionId> {
-        Some(self.connections.get(id)?.admission.as_ref()?.name())
+        Some(&self.connections.get(id)?.admission.as_ref()?.name)
     }
 
     /// Returns the number of clients that watch or wait with a session id. For a session's own

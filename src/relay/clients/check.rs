@@ -96,7 +96,7 @@ impl Admissions {
         self.heads
             .check(admissions.iter().map(|(_, admission)| *admission));
         for (id, admission) in &admissions {
-            let ids = self.by_name.get(admission.name());
+            let ids = self.by_name.get(&admission.name);
             let is_inside = ids.is_some_and(|ids| ids.contains(id));
             assert!(is_inside, "{id:?} is not inside");
         }

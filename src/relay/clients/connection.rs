@@ -257,11 +257,6 @@ impl Clients {
         Some(id)
     }
 
-    /// Waits for the next request.
-    pub(super) fn listen(&mut self, id: ConnectionId) {
-        self.enter(id, Phase::Head(HeadReader::default()));
-    }
-
     /// Sets a connection's phase. If the phase has a deadline, the caller arms the timer.
     pub(super) fn enter(&mut self, id: ConnectionId, phase: Phase) {
         if let Some(connection) = self.connections.get_mut(id) {
@@ -346,7 +341,7 @@ impl Clients {
         ctx.freed(connection.input.capacity() + connection.output.rest().len());
         ctx.act(Action::Close(id));
         if let Some(entry) = &connection.access {
-            self.end_access(entry, ctx);
+            ctx.act(Action::LogAccess(entry.line()));
         }
         if let Phase::Waiting(waiting) = &connection.phase {
             self.waiting.leave(waiting.room, id);

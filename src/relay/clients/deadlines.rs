@@ -87,9 +87,7 @@ impl Connection {
             Phase::OriginRequest(asking) => {
                 Some((asking.until, "its origin did not answer in time"))
             }
-            Phase::PeerRequest(telling) => {
-                Some((telling.until(), "the peer did not answer in time"))
-            }
+            Phase::PeerRequest(telling) => Some((telling.until, "the peer did not answer in time")),
             Phase::EventReader(following) => Some((following.deadline(), "nothing has happened")),
             Phase::Head(_) | Phase::Viewer(_) | Phase::ListResponse(_) | Phase::AwaitingJournal => {
                 None

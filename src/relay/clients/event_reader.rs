@@ -54,7 +54,7 @@ impl EventReader {
     /// Returns the snapshot's next piece and its filter, or that the reader has missed events.
     /// Otherwise skips events that are not for this reader.
     pub fn due(&mut self, ctx: &Context) -> Option<Due> {
-        if self.next < ctx.events.first() {
+        if self.next < ctx.events.first {
             self.next = ctx.events.next();
             self.snapshot = Some((Rows::Details, (0, 0)));
             return Some(Due::Missed);
@@ -131,7 +131,7 @@ impl Clients {
         ctx.events.keep();
         let events = &ctx.events;
         let is_there = |last: &EventId| {
-            let known = events.first()..=events.next();
+            let known = events.first..=events.next();
             last.run == ctx.run && known.contains(&last.number.saturating_add(1))
         };
         let resumed = last.filter(is_there);

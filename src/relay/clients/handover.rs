@@ -336,8 +336,8 @@ impl Phase {
     /// Returns whether the received states of bodies and framing are valid.
     fn fits(&self) -> bool {
         match self {
-            Phase::Payload(payload) => payload.fits(),
-            Phase::Source(source) => source.fits(),
+            Phase::Payload(payload) => payload.body.fits(),
+            Phase::Source(source) => source.body.fits(),
             Phase::Viewer(viewing) => viewing.fits(),
             _ => true,
         }

@@ -43,7 +43,7 @@ use list_response::ListResponse;
 pub(super) use list_response::PIECE_ROWS;
 use origin_request::OriginRequest;
 pub use reading::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
-pub(super) use reading::{Appetite, HEAD_COST, LOOK_COST, Step};
+pub(super) use reading::{HEAD_COST, LOOK_COST, Step};
 use request::Payload;
 use source::Source;
 pub(super) use wait_queue::{WaitFor, WaitOutcome, Waiting};
@@ -70,7 +70,7 @@ pub(super) struct Clients {
     hosts: Hosts,
     /// Connections of proxies beyond the limit, the oldest first. Some are closed already.
     unplaced: VecDeque<ConnectionId>,
-    reading: Reading,
+    pub reading: Reading,
     /// Connections with output of their own.
     queue: VecDeque<ConnectionId>,
     /// Connections with a list to write.
@@ -78,7 +78,7 @@ pub(super) struct Clients {
     writes_since_piece: usize,
     /// Buffer for joining small pieces of a source's body. Empty between two inputs.
     pieces: Vec<u8>,
-    waiting: WaitQueue,
+    pub waiting: WaitQueue,
     inside: Admissions,
     /// Readers of `/api/events`.
     readers: BTreeSet<ConnectionId>,
@@ -240,11 +240,6 @@ impl Clients {
     /// Returns whether the server may open another connection.
     pub fn has_room(&self, ctx: &Context) -> bool {
         self.connections.len() < ctx.settings().limits.connections_max
-    }
-
-    /// Returns the clients that wait.
-    pub fn waiting(&self) -> &WaitQueue {
-        &self.waiting
     }
 
     /// Begins the shutdown: accepts no input. Returns the streams that have lost their sources.

@@ -41,9 +41,9 @@ pub const LOOK_COST: usize = 8;
 
 /// Clients with pipelined input, and the cost of the current read.
 #[derive(Default)]
-pub(super) struct Reading {
+pub struct Reading {
     ahead: VecDeque<ConnectionId>,
-    cost: usize,
+    pub cost: usize,
     /// Number of heads in the current read.
     heads: usize,
 }
@@ -62,23 +62,8 @@ pub enum Step<'a> {
 
 /// Unread input of a client.
 pub struct Input<'a> {
-    bytes: Cow<'a, [u8]>,
+    pub bytes: Cow<'a, [u8]>,
     is_head: bool,
-}
-
-impl Input<'_> {
-    /// Returns all unread bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// Number of bytes to read from a client.
-pub enum Appetite {
-    /// This number.
-    Bytes(usize),
-    /// The number that this stream wants.
-    OfStream(StreamId),
 }
 
 /// Maximal size of a read from a client that sends no media.
@@ -109,21 +94,6 @@ impl Clients {
             connection.is_ahead = true;
             self.reading.ahead.push_back(id);
         }
-    }
-
-    /// Begins a read of this number of bytes.
-    pub fn begin_go(&mut self, bytes: usize) {
-        self.reading.begin(bytes);
-    }
-
-    /// Adds to the cost of the current read.
-    pub fn count_cost(&mut self, cost: usize) {
-        self.reading.count(cost);
-    }
-
-    /// Returns the cost of the current read.
-    pub fn cost_of_go(&self) -> usize {
-        self.reading.cost
     }
 
     /// Returns whether a client is in the list of pipelined input.
@@ -166,14 +136,20 @@ impl Clients {
         }
     }
 
-    /// Returns how many bytes to read from a client now.
-    pub fn appetite(&self, id: ConnectionId, ctx: &Context) -> Appetite {
+    /// Returns how many bytes to read from a client now. `of_source` returns the number for the
+    /// source of a stream.
+    pub fn appetite(
+        &self,
+        id: ConnectionId,
+        of_source: impl FnOnce(StreamId, &mut Context) -> usize,
+        ctx: &mut Context,
+    ) -> usize {
         let connection = self.connections.get(id);
         let Some(connection) = connection.filter(|connection| !connection.is_ahead) else {
-            return Appetite::Bytes(0);
+            return 0;
         };
         let waiting_bytes = connection.input.len();
-        Appetite::Bytes(match &connection.phase {
+        match &connection.phase {
             Phase::Head(_) if connection.output.is_full() => 0,
             // Requests that were sent ahead may lie there still, behind an output that was full.
             Phase::Head(_) => head_bytes_max(ctx).saturating_sub(waiting_bytes),
@@ -188,8 +164,8 @@ impl Clients {
             | Phase::EventReader(_)
             | Phase::PendingCall(_)
             | Phase::AwaitingJournal => AHEAD_BYTES_MAX.saturating_sub(waiting_bytes),
-            Phase::Source(source) => return Appetite::OfStream(source.stream),
-        })
+            Phase::Source(source) => of_source(source.stream, ctx),
+        }
     }
 
     /// Takes the unread input of a client, with `bytes` behind it.
@@ -230,9 +206,6 @@ impl Clients {
         ctx: &mut Context,
     ) {
         let read_bytes = input.bytes.len() - rest_bytes;
-        if let Some(connection) = self.connections.get_mut(id).filter(|_| read_bytes > 0) {
-            connection.input.forget();
-        }
         let rest = match input.bytes {
             Cow::Borrowed(bytes) => bytes[read_bytes..].to_vec(),
             Cow::Owned(mut bytes) => {
@@ -244,9 +217,13 @@ impl Clients {
                 bytes
             }
         };
-        if !rest.is_empty()
-            && let Some(connection) = self.connections.get_mut(id)
-        {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        if read_bytes > 0 {
+            connection.input.forget();
+        }
+        if !rest.is_empty() {
             connection.input.bytes = rest;
         }
     }
@@ -274,7 +251,7 @@ impl Clients {
             return self.read_rtmp(id, input, ctx);
         }
         let step = match &mut connection.phase {
-            Phase::Source(source) => match source.read(input) {
+            Phase::Source(source) => match source.body.read(input) {
                 Ok(Part::More) => Step::Stop,
                 Ok(Part::Content(content)) => {
                     let content = source.take(content, input, &mut self.pieces);
@@ -351,7 +328,7 @@ impl Clients {
         }
         connection.input_ended = true;
         match &connection.phase {
-            Phase::Source(source) if source.ends_with_connection() => {
+            Phase::Source(source) if source.body.ends_with_connection() => {
                 return Some(ClientEvent::Complete {
                     received: source.ended(),
                     is_sure: false,

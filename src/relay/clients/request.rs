@@ -12,7 +12,7 @@ use crate::relay::api::{Call, Name, Outcome, Rows};
 use crate::relay::context::Context;
 use crate::relay::page::Page;
 use crate::relay::settings::Fields;
-use crate::relay::{ConnectionId, Settings};
+use crate::relay::{Action, ConnectionId, Settings};
 
 /// A payload that means nothing is read up to here; beyond it the call is refused.
 const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
@@ -31,17 +31,11 @@ pub(super) const GO_ON: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 pub(super) struct Payload {
     call: Box<Call>,
     pub(super) reply: Reply,
-    body: Body,
+    pub body: Body,
     bytes: usize,
 }
 
 impl Payload {
-    /// Returns whether the state of a hand-over is possible.
-    #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
-        self.body.fits()
-    }
-
     /// Reads on in it. Says whether it is whole; `None`: there is no more for now.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Refusal> {
         match self.body.read(input)? {
@@ -71,7 +65,7 @@ impl Clients {
             Ok(None) => Step::Stop,
             Ok(Some((head, bytes))) => {
                 *input = &input[bytes..];
-                self.listen(id);
+                self.enter(id, Phase::Head(HeadReader::default()));
                 let introduced = self.introduce(id, &head.fields.forwarded, ctx);
                 self.note(id, |host, date| Entry::new(host, date, &head), ctx);
                 self.ask(id, head, introduced, ctx)
@@ -222,7 +216,7 @@ impl Clients {
                 entry.status = status;
                 entry.bytes = answer_bytes as u64;
             }
-            self.end_access(&entry, ctx);
+            ctx.act(Action::LogAccess(entry.line()));
         }
         if !keep_alive {
             self.linger(id, ctx);

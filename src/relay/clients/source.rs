@@ -17,7 +17,7 @@ use crate::time::Instant;
 pub(super) struct Source {
     /// Its stream.
     pub stream: StreamId,
-    body: Body,
+    pub body: Body,
     /// Received bytes of media.
     bytes: u64,
     /// How it is answered; an origin is not.
@@ -51,23 +51,12 @@ impl Source {
         }
     }
 
-    /// Returns whether the state of a hand-over is possible.
-    #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
-        self.body.fits()
-    }
-
     /// Checks times of a hand-over: they cannot lie in the future.
     #[cfg(feature = "handover")]
     pub fn fit(&mut self, now: Instant) {
         self.window_began = self.window_began.min(now);
         self.window_bytes = self.window_bytes.min(u64::MAX / 4);
         self.bytes = self.bytes.min(u64::MAX / 4);
-    }
-
-    /// Reads on in its body.
-    pub fn read<'a>(&mut self, input: &mut &'a [u8]) -> Result<Part<'a>, Refusal> {
-        self.body.read(input)
     }
 
     /// Takes media out of the input: a piece as it is, or joined with the pieces behind it.
@@ -112,11 +101,6 @@ impl Source {
             reply: self.reply.map(Reply::closing),
             ..self.received()
         }
-    }
-
-    /// Whether the end of the connection is that of the media.
-    pub fn ends_with_connection(&self) -> bool {
-        self.body.ends_with_connection()
     }
 
     /// Silence, and slowness: over each window of the idle time a source must reach the slowest
@@ -482,7 +466,7 @@ mod tests {
             (Framing::Chunked, false),
             (Framing::Length(5), false),
         ] {
-            assert_eq!(of(framing).ends_with_connection(), ends, "{framing:?}");
+            assert_eq!(of(framing).body.ends_with_connection(), ends, "{framing:?}");
         }
     }
 
@@ -532,7 +516,7 @@ mod tests {
                 Instant::START,
             );
             let (mut pieces, mut seen) = (Vec::new(), Vec::new());
-            while let Ok(Part::Content(content)) = source.read(&mut input) {
+            while let Ok(Part::Content(content)) = source.body.read(&mut input) {
                 let content = source.take(content, &mut input, &mut pieces);
                 assert!(content.iter().all(|byte| *byte == b'x'));
                 seen.push(content.len());
@@ -551,7 +535,7 @@ mod tests {
         );
         let body = chunk(5);
         let mut input = &body.as_bytes()[..8];
-        if let Ok(Part::Content(content)) = source.read(&mut input) {
+        if let Ok(Part::Content(content)) = source.body.read(&mut input) {
             assert_eq!(source.take(content, &mut input, &mut pieces), b"xxxxx");
         }
         assert_eq!(pieces.capacity(), 0);
@@ -583,7 +567,7 @@ mod tests {
             assert_eq!(source.window_began, at(5));
             source.fit(at(3));
             assert_eq!(source.window_began, at(3));
-            assert!(source.fits());
+            assert!(source.body.fits());
         }
     }
 

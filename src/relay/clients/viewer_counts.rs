@@ -52,14 +52,14 @@ impl ViewerCounts {
     /// Counts an admitted viewer. Ignores clients that are no viewers.
     pub fn enter(&mut self, admission: &Admission) {
         if admission.is_viewer() {
-            self.add(admission.name(), admission.session());
+            self.add(&admission.name, &admission.session);
         }
     }
 
     /// Removes a viewer from the counts.
     pub fn leave(&mut self, admission: &Admission) {
         if admission.is_viewer() {
-            self.take(admission.name(), admission.session());
+            self.take(&admission.name, &admission.session);
         }
     }
 
@@ -78,8 +78,8 @@ impl ViewerCounts {
 
     /// Gives the address a seat until `until`, or extends its seat.
     pub fn sit(&mut self, admission: &Admission, address: IpAddr, until: Instant) {
-        let sitter = (admission.name().clone(), network_of(address));
-        self.keep((sitter, admission.session().clone()), until);
+        let sitter = (admission.name.clone(), network_of(address));
+        self.keep((sitter, admission.session.clone()), until);
     }
 
     /// Returns the seats, each with the session that it is for and the time at which it expires.

@@ -532,11 +532,11 @@ mod tests {
         stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n");
         let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
         let clients = &stage.relay.clients;
-        let waiting = clients.waiting();
+        let waiting = &clients.waiting;
         let both = [WaitFor::Session, WaitFor::List].map(|room| waiting.len(room));
         assert_eq!(both, [0, 1]);
         assert_eq!(clients.waits_for(player), Some(&session("s")));
         stage.lose(player);
-        assert_eq!(stage.relay.clients.waiting().len(WaitFor::List), 0);
+        assert_eq!(stage.relay.clients.waiting.len(WaitFor::List), 0);
     }
 }

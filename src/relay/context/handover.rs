@@ -39,9 +39,9 @@ impl Context {
             run: self.run,
             now: self.now,
             started_unix_seconds: self.settings.started_unix_seconds,
-            started: self.calendar.start(),
+            started: self.calendar.start,
             ticket_next: self.ticket_next,
-            drawn: self.random.drawn(),
+            drawn: self.random.drawn,
             options: OldOptions::of(&self.settings),
             refused: self.refused().map(str::to_owned).collect(),
             unreported: self.rations.unreported.clone(),
@@ -59,7 +59,7 @@ impl Context {
         (self.run, self.now) = (state.run, state.now);
         self.calendar = Calendar::new(state.started);
         self.ticket_next = state.ticket_next.min(u64::MAX / 2);
-        self.random.go_on_behind(state.drawn);
+        self.random.drawn = state.drawn;
         self.refused = state.refused.into_iter().map(|row| (None, row)).collect();
         self.rations.unreported = state.unreported;
         Ok(state.options)

@@ -23,7 +23,7 @@ impl Fetch {
             writer.put("pull", id.to_u64(), pull);
         }
         let known: Vec<_> = self.origins.addresses().collect();
-        writer.put("origins", 0, &(self.origins.pseudonym(), known));
+        writer.put("origins", 0, &(&self.origins.pseudonym, known));
     }
 
     /// The sessions that are fetched.

@@ -22,7 +22,6 @@ use super::origin_error::OriginError;
 use super::timers::{Armed, Owner};
 use super::{Action, ConnectionId, Job, JobId, Level, PullId, StreamId};
 use crate::gate::SessionId;
-use crate::http::Refusal;
 use crate::stream::End;
 use crate::time::Instant;
 #[cfg(feature = "handover")]
@@ -40,8 +39,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(8);
 
 /// Origins and pulls.
 pub(super) struct Fetch {
-    origins: Origins,
-    pulls: Pulls,
+    pub origins: Origins,
+    pub pulls: Pulls,
 }
 
 /// A connection to an origin that has to be opened.
@@ -67,30 +66,15 @@ impl Fetch {
 
     // ---- What is asked about it
 
-    /// Returns whether there are origins.
-    pub fn has_origins(&self) -> bool {
-        !self.origins.is_empty()
-    }
-
     /// Returns the number of pulls.
     pub fn len(&self) -> usize {
         self.pulls.entries.len()
-    }
-
-    /// Returns the number of pulls without a stream. Each counts as a stream.
-    pub fn without_stream(&self) -> usize {
-        self.pulls.without_stream()
     }
 
     /// Returns whether another pull may begin for a client of this network.
     pub fn has_room(&self, network: Option<IpAddr>) -> bool {
         let free = WITHOUT_STREAM_MAX.saturating_sub(self.pulls.without_stream());
         self.pulls.without_stream_of(network) < free
-    }
-
-    /// Returns the number of failed rounds since the start.
-    pub fn failures(&self) -> u64 {
-        self.pulls.failures
     }
 
     /// Returns how long a viewer waits for a stream to be fetched.
@@ -116,19 +100,8 @@ impl Fetch {
         })
     }
 
-    /// Checks whether a request with this `Via` may be passed on to an origin.
-    pub fn check_via(&self, via: Option<&str>) -> Result<(), Refusal> {
-        self.origins.check_via(via)
-    }
-
     fn pull_of(&self, session: &SessionId) -> Option<&Pull> {
         self.pulls.entries.get(self.pulls.of(session)?)
-    }
-
-    /// Checks what must hold between two inputs. `is_live`: whether this stream is the session's
-    /// running one, and this pull's. Returns the number of deadlines.
-    pub fn check(&self, is_live: impl Fn(&SessionId, StreamId, PullId) -> bool) -> usize {
-        self.pulls.check(is_live)
     }
 
     // ---- An origin is asked

@@ -15,10 +15,10 @@ use crate::relay::settings::OriginUrl;
 use crate::time::Instant;
 
 /// All origins, in the order in which they are asked.
-pub(super) struct Origins {
+pub struct Origins {
     list: Vec<OriginServer>,
     /// How this server is called in `Via`: no other has this name.
-    pseudonym: String,
+    pub pseudonym: String,
 }
 
 struct OriginServer {
@@ -31,7 +31,7 @@ struct OriginServer {
 }
 
 /// Where an origin is.
-pub(super) enum Whereabouts {
+pub enum Whereabouts {
     Known,
     /// A look-up is under way.
     Sought,
@@ -80,12 +80,6 @@ impl Origins {
     pub fn addresses(&self) -> impl Iterator<Item = (&[SocketAddr], Instant)> {
         let list = self.list.iter();
         list.map(|server| (server.addresses.as_slice(), server.known_until))
-    }
-
-    /// How this server is called in `Via`.
-    #[cfg(feature = "handover")]
-    pub fn pseudonym(&self) -> &str {
-        &self.pseudonym
     }
 
     /// The same origins, as far as they are in the same places, under the same name.
@@ -385,13 +379,13 @@ mod tests {
         let told = known(&old);
         let none = (Vec::new(), at(0));
         assert_eq!(told, [(addresses(0..4), at(8)), none.clone(), none]);
-        assert_eq!(old.pseudonym(), "tollgate-0000000000000abc");
+        assert_eq!(&old.pseudonym, "tollgate-0000000000000abc");
         let urls = stage::settings(&NAMES).origins;
         for (name, is_taken) in [("tollgate-0123456789abcdef", true), ("x", false)] {
             let mut new = Origins::new(&urls, 5);
-            let own = new.pseudonym().to_owned();
+            let own = new.pseudonym.to_owned();
             new.become_as(name.to_owned(), told.clone());
-            assert_eq!(new.pseudonym(), if is_taken { name } else { &own });
+            assert_eq!(&new.pseudonym, if is_taken { name } else { &own });
             assert_eq!(known(&new), told);
             assert_eq!(where_is(&new, 0, at(7)), "known");
             assert_eq!(where_is(&new, 0, at(8)), "one.example:8001");

@@ -54,7 +54,7 @@ pub struct Pull {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) enum Stage {
+pub enum Stage {
     /// The origin's name is looked up.
     Resolving { origin: usize, until: Instant },
     /// One address of the origin is to be connected to, which is done when this input is settled.
@@ -76,7 +76,7 @@ pub(super) enum Stage {
 /// An address of an origin, and the deadline of the origin's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct Attempt {
+pub struct Attempt {
     pub origin: usize,
     pub address: usize,
     pub until: Instant,
@@ -84,7 +84,7 @@ pub(super) struct Attempt {
 
 /// All pulls.
 #[derive(Default)]
-pub(super) struct Pulls {
+pub struct Pulls {
     /// Each pull, in its slot.
     pub entries: Slots<Pull>,
     pub(super) by_session: HashMap<SessionId, PullId>,

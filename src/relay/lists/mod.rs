@@ -43,15 +43,8 @@ pub(super) type Resolved = (
     Result<(AddToken, Vec<RtpTuple>), Refusal>,
 );
 
-/// Result of resolving names.
-pub(super) enum LookUp {
-    /// For each name its addresses, or an error.
-    Done(Vec<Result<Vec<SocketAddr>, String>>),
-    /// Too many jobs are waiting.
-    Refused,
-    /// It has taken too long. A later result is ignored.
-    TimedOut,
-}
+/// For each name its addresses, or an error. A refusal: the names were not resolved.
+pub(super) type LookUp = Result<Vec<Result<Vec<SocketAddr>, String>>, Refusal>;
 
 impl Lists {
     /// Returns whether no call waits.
@@ -97,16 +90,7 @@ impl Lists {
             reply,
             add,
         } = self.take_errand(job_id)?;
-        let result = match look_up {
-            LookUp::Done(results) => with_addresses(&add, results),
-            LookUp::Refused => Err(Refusal::busy(
-                "too many names are being resolved; try again later",
-            )),
-            LookUp::TimedOut => Err(Refusal::new(
-                Status::BadRequest,
-                "udp-clients: a name did not resolve in time; names must resolve within 5 s",
-            )),
-        };
+        let result = look_up.and_then(|results| with_addresses(&add, results));
         Some((connection, reply, result.map(|clients| (add, clients))))
     }
 

@@ -60,7 +60,7 @@ enum Share {
 pub struct PeerRequest {
     collecting: JobId,
     peer: usize,
-    until: Instant,
+    pub until: Instant,
     reader: AnswerReader,
     /// The body of its answer, once the head has come.
     body: Option<Body>,
@@ -84,11 +84,6 @@ pub enum Told {
 }
 
 impl PeerRequest {
-    /// Returns its deadline.
-    pub fn until(&self) -> Instant {
-        self.until
-    }
-
     /// Returns its part of the list.
     pub fn share(&self) -> Place {
         (self.collecting, self.peer)

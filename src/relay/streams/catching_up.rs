@@ -82,21 +82,24 @@ impl Streams {
     /// Reads one piece of the original's buffer. Returns its length; `None`: the stream is not
     /// behind any more.
     fn read_kept(&mut self, id: StreamId, bytes_max: usize, ctx: &mut Context) -> Option<usize> {
-        let remuxed = self.remuxed_as(id)?;
-        let (original, cursor) = (remuxed.original, remuxed.behind()?);
-        if cursor == self.streams.get(original)?.buffer.newest() {
-            self.streams.get_mut(id)?.remuxed.as_mut()?.behind = None;
-            ctx.notify(Event::RemuxCaughtUp(id));
-            return None;
-        }
         let mut remuxed = self.streams.get_mut(id)?.remuxed.take()?;
-        let buffer = self.streams.get(original).map(|stream| &stream.buffer);
-        let bytes_max = bytes_max.min(PIECE_BYTES);
-        let piece = buffer.map_or(&[][..], |buffer| buffer.slice(cursor, bytes_max));
-        let bytes = piece.len();
-        let mut out = std::mem::take(&mut self.remuxed);
-        let fed = remuxed.read_on(piece, &mut out);
+        let original = self.streams.get(remuxed.original);
+        let piece = match original.zip(remuxed.behind()) {
+            Some((original, cursor)) if cursor == original.buffer.newest() => {
+                remuxed.behind = None;
+                ctx.notify(Event::RemuxCaughtUp(id));
+                None
+            }
+            Some((original, cursor)) => {
+                let piece = original.buffer.slice(cursor, bytes_max.min(PIECE_BYTES));
+                let mut out = std::mem::take(&mut self.remuxed);
+                let fed = remuxed.read_on(piece, &mut out);
+                Some((piece.len(), fed, out))
+            }
+            None => None,
+        };
         self.streams.get_mut(id)?.remuxed = Some(remuxed);
+        let (bytes, fed, out) = piece?;
         self.take_remuxed(id, fed, out, ctx);
         Some(bytes)
     }

@@ -46,7 +46,7 @@ impl Streams {
             && let Some(quota) = stream.quota.take()
         {
             self.buckets
-                .insert(stream.session.clone(), quota.bucket(), now);
+                .insert(stream.session.clone(), quota.bucket, now);
         }
     }
 
@@ -100,7 +100,7 @@ impl Streams {
         if let Some(stream) = self.streams.get_mut(id)
             && let Some(quota) = &mut stream.quota
         {
-            quota.end_rest();
+            quota.rests_until = None;
             if let StreamSource::Http(connection) = stream.source {
                 ctx.notify(Event::ResumeSource(connection));
             }
@@ -111,7 +111,7 @@ impl Streams {
 impl Stream {
     /// Returns until when its source is not read, if that is so.
     pub(super) fn rests_until(&self) -> Option<Instant> {
-        self.quota.as_ref().and_then(Quota::rests_until)
+        self.quota.as_ref()?.rests_until
     }
 
     /// Returns how many bytes of its source may be read.

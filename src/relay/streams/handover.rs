@@ -279,11 +279,6 @@ impl Streams {
             .sum()
     }
 
-    /// Returns whether a stream is remuxed from another one.
-    pub fn is_remuxed(&self, id: StreamId) -> bool {
-        self.remuxed_as(id).is_some()
-    }
-
     /// The viewer in this slot.
     pub fn viewer_at(&self, (id, viewer): Place, ctx: &Context) -> Option<ConnectionId> {
         let stream = self.streams.get(id)?;

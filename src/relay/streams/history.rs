@@ -69,7 +69,7 @@ impl History {
 impl Streams {
     /// Takes a sample of a stream that is not remuxed. Viewers of its remuxed streams count.
     pub(super) fn take_sample(&mut self, id: StreamId, ctx: &Context) {
-        let all = self.with_remuxed(id).filter_map(|id| self.streams.get(id));
+        let all = self.in_all_containers(id);
         let viewers = all.map(|stream| stream.buffer.viewer_count()).sum();
         let now = (ctx.now(), ctx.date().unix_seconds);
         if let Some(stream) = self.streams.get_mut(id) {

@@ -7,7 +7,7 @@ use crate::remux::{MediaError, Remuxer, Target};
 
 /// How a stream is remuxed from another.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(super) struct RemuxedStream {
+pub struct RemuxedStream {
     /// The stream whose bytes it reads.
     pub original: StreamId,
     /// Serial number of the original.
@@ -74,7 +74,7 @@ impl Limits {
 }
 
 /// The result of feeding a remuxer.
-pub(super) struct Fed {
+pub struct Fed {
     /// Cost, in bytes that are only passed on.
     pub work: usize,
     /// An error ends the remuxed stream.

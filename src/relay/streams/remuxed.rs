@@ -349,13 +349,12 @@ impl Streams {
         let newest = self.streams.get(id).map(|stream| stream.buffer.newest());
         let begin = newest.map(|newest| newest - bytes.len() as u64);
         for id in self.all_remuxed_of(id) {
-            if self.is_behind(id) {
+            let stream = self.streams.get_mut(id);
+            let remuxed = stream.and_then(|stream| stream.remuxed.as_mut());
+            let Some(remuxed) = remuxed.filter(|remuxed| remuxed.behind().is_none()) else {
                 continue;
-            }
-            if bytes.len() > GO_BYTES
-                && let Some(stream) = self.streams.get_mut(id)
-                && let Some(remuxed) = &mut stream.remuxed
-            {
+            };
+            if bytes.len() > GO_BYTES {
                 remuxed.behind = begin;
                 self.behind.push_back(id);
                 self.catch_up(id, GO_BYTES, GO_WORK, ctx);
@@ -537,8 +536,14 @@ impl Streams {
         std::iter::once(id).chain(self.all_remuxed_of(id))
     }
 
+    /// Returns a stream and its remuxed streams, as [`Streams::with_remuxed`] their ids.
+    pub(super) fn in_all_containers(&self, id: StreamId) -> impl Iterator<Item = &Stream> {
+        let ids = self.with_remuxed(id);
+        ids.filter_map(|id| self.streams.get(id))
+    }
+
     /// Returns how a stream is remuxed, if it is.
-    pub(super) fn remuxed_as(&self, id: StreamId) -> Option<&RemuxedStream> {
+    pub fn remuxed_as(&self, id: StreamId) -> Option<&RemuxedStream> {
         self.streams.get(id)?.remuxed.as_ref()
     }
 
@@ -549,16 +554,15 @@ impl Streams {
 
     /// Returns whether anybody watches a stream, in any container.
     pub(super) fn is_seen(&self, id: StreamId) -> bool {
-        let mut streams = self.with_remuxed(id).filter_map(|id| self.streams.get(id));
-        streams.any(Stream::is_watched)
+        self.in_all_containers(id).any(Stream::is_watched)
     }
 
     /// Returns how many bytes of a stream's source may be read at once, for all its viewers.
     pub(super) fn wanted_bytes(&self, id: StreamId) -> usize {
-        let wanted = self.with_remuxed(id).filter_map(|id| {
-            let wanted = self.streams.get(id)?.buffer.wanted_bytes(&self.pool);
-            let remuxed = self.streams.get(id)?.remuxed.as_ref();
-            Some(remuxed.map_or(wanted, |remuxed| remuxed.wanted_of(wanted)))
+        let wanted = self.in_all_containers(id).map(|stream| {
+            let wanted = stream.buffer.wanted_bytes(&self.pool);
+            let remuxed = stream.remuxed.as_ref();
+            remuxed.map_or(wanted, |remuxed| remuxed.wanted_of(wanted))
         });
         wanted.min().unwrap_or(0)
     }

@@ -210,7 +210,7 @@ impl Stream {
             user_agent: &self.programme.source.agent,
             packets: input
                 .filter(|input| input.is_transport())
-                .map(|input| input.disorder()),
+                .map(|input| input.reorder.disorder()),
             too_fast: self
                 .quota
                 .as_ref()

@@ -18,7 +18,7 @@ pub(super) struct RtpInput {
     ssrc: u32,
     from: SocketAddr,
     sequence: Sequence,
-    reorder: Reorder,
+    pub reorder: Reorder,
     /// The part of the disorder that has been counted.
     disorder_told: Disorder,
     pub payload_type: u8,
@@ -57,19 +57,9 @@ impl RtpInput {
         self.payload_type == PAYLOAD_TYPE_MPEG_TS
     }
 
-    /// Returns how many packets were lost or late.
-    pub fn disorder(&self) -> Disorder {
-        self.reorder.disorder()
-    }
-
-    /// Returns when the packets that came early stop waiting for missing ones.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.reorder.deadline()
-    }
-
     /// Counts the disorder that has not been counted yet.
     fn count_disorder(&mut self, ctx: &mut Context) {
-        let disorder = self.disorder();
+        let disorder = self.reorder.disorder();
         let told = std::mem::replace(&mut self.disorder_told, disorder);
         ctx.count(Count::Late, disorder.late - told.late);
         ctx.count(Count::Lost, disorder.lost - told.lost);
@@ -151,7 +141,7 @@ impl Streams {
         let next = input.reorder.next(ctx.now());
         if next.is_none() {
             input.count_disorder(ctx);
-            if input.deadline().is_some() {
+            if input.reorder.deadline().is_some() {
                 self.rearm(id, ctx);
             } else if input.says_bye {
                 self.end(id, End::Complete, "the source sent an RTCP BYE", ctx);
@@ -303,7 +293,7 @@ mod tests {
         let mut released = Vec::new();
         while released.last() < Some(&(4 * 302 * 188)) {
             stage.relay.expire(stage.now);
-            assert!(stage.relay.clients.cost_of_go() < crate::relay::READ_COST_MAX);
+            assert!(stage.relay.clients.reading.cost < crate::relay::READ_COST_MAX);
             let streams = stage.relay.streams.streams.iter();
             let running: u64 = streams.map(|(_, stream)| stream.buffer.newest()).sum();
             released.push(running + count(&stage, Count::BytesReceived));
@@ -349,16 +339,16 @@ mod tests {
             let input = input(payload_type);
             assert_eq!(input.payload_type, payload_type);
             assert_eq!(input.is_transport(), is_transport, "{payload_type}");
-            assert_eq!(input.deadline(), None);
+            assert_eq!(input.reorder.deadline(), None);
         }
         let mut input = input(33);
         input.reorder.insert(1, b"one", Instant::START);
         input.reorder.insert(9, &[7; 1_000], Instant::START);
         // The wait is shorter than a second.
-        let until = input.deadline().expect("something is missing");
+        let until = input.reorder.deadline().expect("something is missing");
         assert!(until > Instant::START && until < Instant::START + Duration::from_secs(1));
         let next = input.reorder.next(until).expect("it came early");
-        assert_eq!((next.len(), input.disorder().lost), (1_000, 7));
+        assert_eq!((next.len(), input.reorder.disorder().lost), (1_000, 7));
     }
 
     #[cfg(feature = "handover")]

@@ -319,8 +319,7 @@ impl Streams {
     /// Returns whether a body is so far ahead of its clock that it must not be read.
     pub(super) fn is_ahead(&self, id: StreamId, ctx: &Context) -> bool {
         let held_bytes_max = ctx.settings().limits.stream.buffer_bytes as u64 / 2;
-        let streams = self.with_remuxed(id).filter_map(|id| self.streams.get(id));
-        streams.into_iter().any(|stream| {
+        self.in_all_containers(id).any(|stream| {
             let ts_output = stream.rtp_out.ts_output.as_ref();
             ts_output.is_some_and(|ts_output| {
                 stream.buffer.newest().saturating_sub(ts_output.cursor) >= held_bytes_max
@@ -351,15 +350,17 @@ impl Streams {
     /// Returns the next stream with datagrams for some of its clients.
     pub fn next_posting(&mut self, ctx: &mut Context) -> Option<StreamId> {
         while let Some(&id) = self.posting.front() {
-            let stream = self.streams.get_mut(id);
-            if stream.is_some_and(|stream| stream.rtp_out.udp_out.next_clients()) {
+            let mut stream = self.streams.get_mut(id);
+            if let Some(stream) = &mut stream
+                && stream.rtp_out.udp_out.next_clients()
+            {
                 // Streams take turns, so that none waits for all clients of another.
                 self.posting.rotate_left(1);
                 self.posted = Some(id);
                 return Some(id);
             }
             self.posting.pop_front();
-            if let Some(stream) = self.streams.get_mut(id) {
+            if let Some(stream) = stream {
                 stream.rtp_out.is_queued = false;
                 self.pump(id, ctx);
             }

@@ -233,7 +233,9 @@ impl Stream {
         };
         let all = [
             paced,
-            self.input.as_ref().and_then(|input| input.deadline()),
+            self.input
+                .as_ref()
+                .and_then(|input| input.reorder.deadline()),
             gone,
             self.rtp_out.rest_until,
             self.attended_until,
@@ -438,11 +440,7 @@ impl Streams {
         if let Some(notice) = stream.buffer.take_notice() {
             log_notice(stream, notice, ctx);
         }
-        while let Some(connection) = self
-            .streams
-            .get_mut(id)
-            .and_then(|stream| stream.buffer.take_cut())
-        {
+        while let Some(connection) = stream.buffer.take_cut() {
             ctx.notify(Event::CutViewer(connection, CutReason::LostUnit));
         }
         if has_grown {

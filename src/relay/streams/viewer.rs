@@ -237,11 +237,9 @@ impl Streams {
 
     /// Notes the number of viewers that a stream has with a new one.
     fn count_viewers(&mut self, id: StreamId) {
-        let remuxed = self.streams.get(id).and_then(|it| it.remuxed.as_ref());
-        let original = remuxed.map_or(id, |remuxed| remuxed.original);
-        let streams = self.with_remuxed(original);
-        let viewers = streams.filter_map(|id| Some(self.streams.get(id)?.buffer.viewer_count()));
-        let viewers = viewers.sum();
+        let original = self.original_of(id);
+        let all = self.in_all_containers(original);
+        let viewers = all.map(|stream| stream.buffer.viewer_count()).sum();
         if let Some(stream) = self.streams.get_mut(original) {
             stream.viewers_peak = stream.viewers_peak.max(viewers);
         }

@@ -13,7 +13,7 @@ pub(super) struct PictureStream {
     is_h265: bool,
     pictures: Pictures,
     /// Bytes from the beginning of the unit.
-    bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// No unseen start code begins before this position.
     searched: usize,
     marks: Marks,
@@ -128,7 +128,7 @@ impl PictureStream {
             State::Searching => true,
             // The second field of a picture has no time of its own.
             State::Within { has_picture, .. } => {
-                has_picture && (!self.pictures.sequence().has_fields || self.marks.has(at))
+                has_picture && (!self.pictures.sequence.has_fields || self.marks.has(at))
             }
         }
     }
@@ -203,10 +203,5 @@ impl PictureStream {
             decode,
             present: decode,
         })
-    }
-
-    /// Returns the bytes that are held until a unit is whole.
-    pub fn content_bytes(&self) -> usize {
-        self.bytes.capacity()
     }
 }

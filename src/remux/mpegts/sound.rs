@@ -10,7 +10,7 @@ use super::pes::{Mark, Marks};
 pub(super) struct SoundStream {
     codec: Codec,
     /// Bytes from the beginning of a frame, or from a place where one may begin.
-    bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     marks: Marks,
     /// Whether the bytes begin with a frame.
     is_in_step: bool,
@@ -196,11 +196,6 @@ impl SoundStream {
         output
             .queue
             .emit(output.index, times, true, unit, output.sink)
-    }
-
-    /// Returns the bytes that are held until a unit is whole.
-    pub fn content_bytes(&self) -> usize {
-        self.bytes.capacity()
     }
 }
 

@@ -135,7 +135,7 @@ impl Writer {
     pub fn fragments(&self) -> u32 {
         match self {
             Writer::MpegTs(_) => 0,
-            Writer::Mp4(writer) => writer.fragments(),
+            Writer::Mp4(writer) => writer.sequence_number,
         }
     }
 

@@ -50,7 +50,7 @@ pub struct Mp4 {
     /// Header that another process has written. It is not written again.
     header_before: Vec<u8>,
     /// Number of the newest fragment.
-    sequence_number: u32,
+    pub sequence_number: u32,
     /// Decode time of the fragment's first unit, in nanoseconds.
     since: Option<i64>,
     /// Bytes of the fragment so far.
@@ -158,12 +158,6 @@ impl Mp4 {
         let queue = self.queues.get(track)?;
         let decode = Time::of(queue.samples.first()?.decode, queue.clock)?;
         Some(decode.nanoseconds() - 2 * JITTER)
-    }
-
-    /// Returns the number of the newest fragment.
-    #[cfg(feature = "handover")]
-    pub fn fragments(&self) -> u32 {
-        self.sequence_number
     }
 
     /// Continues behind this header and the fragment of this number.

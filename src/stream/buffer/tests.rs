@@ -63,7 +63,7 @@ fn a_buffer_takes_blocks_while_there_are_some() {
         assert_eq!(buffer.kept_bytes(), (blocks - 1) * BLOCK, "{what:?}");
         assert_eq!(buffer.pool_bytes(), blocks * BLOCK);
         assert_eq!(buffer.oldest_after_recycling(&pool), Some(BLOCK as u64));
-        let (oldest, newest) = (buffer.oldest(), buffer.newest());
+        let (oldest, newest) = (buffer.oldest, buffer.newest);
         assert_eq!((oldest, newest), (0, (blocks * BLOCK) as u64));
         // A buffer that is released before it took all its blocks returns everything to the pool.
         let mut other = Buffer::new(BYTES_MAX);
@@ -79,11 +79,11 @@ fn a_buffer_takes_blocks_while_there_are_some() {
         pool.bytes_left = left;
         buffer.recycle(at(99));
         assert_eq!(buffer.fill(b"new"), 3);
-        assert_eq!(buffer.oldest(), BLOCK as u64);
+        assert_eq!(buffer.oldest, BLOCK as u64);
         assert_eq!(buffer.slice(newest, 9), b"new");
         assert!(buffer.slice(0, 9).is_empty());
         buffer.release(&mut pool);
-        assert_eq!(buffer.oldest(), newest + 3);
+        assert_eq!(buffer.oldest, newest + 3);
         assert_eq!(pool.bytes_left, (pool_blocks * BLOCK + BLOCK - 1) as isize);
     }
 }
@@ -112,7 +112,7 @@ fn bytes_between_oldest_and_newest_can_be_read() {
         buffer.recycle(at(20));
         buffer.fill(&[77; BLOCK]);
     }
-    let (oldest, newest) = (buffer.oldest(), buffer.newest());
+    let (oldest, newest) = (buffer.oldest, buffer.newest);
     assert_eq!((oldest, newest), (3 * BLOCK as u64, 19 * BLOCK as u64));
     let mut all = Vec::new();
     buffer.copy_to(&mut all, oldest, newest);
@@ -197,7 +197,7 @@ fn its_memory_is_counted_and_bounded() {
             buffer.fill(&[1; 64 << 10]);
             blocks += 1;
         }
-        assert_eq!(buffer.newest(), buffer.bytes_max() as u64);
+        assert_eq!(buffer.newest, buffer.bytes_max() as u64);
         let held_bytes = buffer.held_bytes();
         let least = buffer.bytes_max() + blocks * size_of::<Block>();
         assert!(
@@ -255,7 +255,7 @@ fn a_buffer_that_is_told_of_goes_on() {
         told.recycle(at(second));
         told.fill(&[second as u8; BLOCK]);
     }
-    let (oldest, newest) = (told.oldest(), told.newest());
+    let (oldest, newest) = (told.oldest, told.newest);
     let mut bytes = Vec::new();
     told.copy_to(&mut bytes, oldest, newest);
     // It begins wherever it likes, and more may have come before.
@@ -274,7 +274,7 @@ fn a_buffer_that_is_told_of_goes_on() {
         let held_before = buffer.pool_bytes();
         buffer.become_as(&told, &mut pool).expect("the same bytes");
         // Blocks without needed bytes are returned.
-        assert!(told.oldest - buffer.oldest() < BLOCK as u64, "{earlier}");
+        assert!(told.oldest - buffer.oldest < BLOCK as u64, "{earlier}");
         assert_eq!(buffer.pool_bytes() + earlier / BLOCK * BLOCK, held_before);
         assert_eq!(pool.bytes_left, (1 << 20) - buffer.pool_bytes() as isize);
         let mut got = Vec::new();
@@ -336,7 +336,7 @@ fn what_is_told_of_a_buffer_is_of_its_bytes() {
         .receive(0, &vec![1; 3 * BYTES_MAX], &mut pool)
         .expect("bytes");
     assert_eq!(
-        (buffer.oldest(), buffer.pool_bytes()),
+        (buffer.oldest, buffer.pool_bytes()),
         (2 * BYTES_MAX as u64, BYTES_MAX)
     );
 }

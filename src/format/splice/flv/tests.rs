@@ -58,7 +58,7 @@ fn a_tag_longer_than_a_unit_passes_as_it_comes() {
             let gone = if come < first_out { 0 } else { come };
             assert_eq!(out[13..], bytes[..gone], "{body} bytes in {unit_bytes_max}");
             let is_part = gone > 0 && come < bytes.len();
-            assert_eq!(tags.is_within_unit(), is_part, "{come} of {body}");
+            assert_eq!(tags.tag_bytes_left > 0, is_part, "{come} of {body}");
         }
         assert_eq!(cut(&mut tags, &bytes), bytes, "and the next");
     }
@@ -93,7 +93,7 @@ fn times_continue_where_the_previous_source_ended() {
         tag(0x29, 120, &[0x27, 3]),
     ];
     assert_eq!(cut(&mut tags, &second.concat()), expected.concat());
-    assert!(!tags.is_within_unit());
+    assert!(tags.tag_bytes_left == 0);
 }
 
 #[test]

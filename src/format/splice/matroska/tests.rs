@@ -116,7 +116,7 @@ fn positions_are_left_out_and_blocks_continue_where_the_previous_source_ended() 
         blocks.seam();
         out.extend(cut(&mut blocks, &second.concat(), piece).expect("the second"));
         assert_eq!(out, expected.concat());
-        assert!(!blocks.is_within_unit());
+        assert!(blocks.block_bytes_left == 0);
         // Another stream after it does not continue it.
         for begins in [&ebml, &element(SEGMENT, &[])] {
             assert!(cut(&mut blocks, begins, piece).is_none());
@@ -209,7 +209,7 @@ fn a_block_longer_than_a_unit_passes_as_it_comes() {
             let gone = if come < first_out { Vec::new() } else { gone };
             assert_eq!(out, gone, "{come} of {length}");
             let is_part = !gone.is_empty() && come < length;
-            assert_eq!(blocks.is_within_unit(), is_part, "{come} of {length}");
+            assert_eq!(blocks.block_bytes_left > 0, is_part, "{come} of {length}");
         }
     }
     // A block from before the seam is left out, all of it.

@@ -288,7 +288,7 @@ fn fragments_continue_where_the_previous_source_ended() {
         assert_eq!(cut(&mut fragments, &first, piece).as_ref(), Some(&first));
         fragments.seam();
         assert_eq!(cut(&mut fragments, &second, piece).as_ref(), Some(&behind));
-        assert!(!fragments.is_within_unit());
+        assert!(fragments.mdat_bytes_left == 0);
     }
     // Another header of a first source begins its own times.
     let mut fragments = Fragments::new(1_000);
@@ -330,7 +330,7 @@ fn a_fragment_longer_than_a_unit_passes_as_it_comes() {
                 assert_eq!(out, bytes[..gone], "{content}: {come}");
             }
             let is_part = gone > 0 && come < bytes.len();
-            assert_eq!(fragments.is_within_unit(), is_part, "{content}: {come}");
+            assert_eq!(fragments.mdat_bytes_left > 0, is_part, "{content}: {come}");
         }
         assert_eq!(out, bytes);
     }
@@ -400,7 +400,7 @@ fn media_without_a_fragment_passes_as_it_comes() {
             };
             assert_eq!(out, bytes[..gone], "{length}: {come}");
             let is_part = (8..alone.len()).contains(&come);
-            assert_eq!(fragments.is_within_unit(), is_part, "{length}: {come}");
+            assert_eq!(fragments.mdat_bytes_left > 0, is_part, "{length}: {come}");
         }
     }
     let two = |number, time| {

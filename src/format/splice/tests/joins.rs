@@ -28,7 +28,7 @@ fn file(name: &str) -> &'static [u8] {
 /// Returns the format and the header of the viewers' bytes.
 fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
     let (mut format, mut last) = (None, Vec::new());
-    Scanner::new().feed(bytes, &mut |finding, header| match finding {
+    Scanner::default().feed(bytes, &mut |finding, header| match finding {
         Finding::Format(told) => format = Some(told),
         Finding::Header => last = header.to_vec(),
         _ => {}
@@ -39,7 +39,7 @@ fn had(bytes: &[u8]) -> (Option<Format>, Vec<u8>) {
 /// Returns the offset of the first join point.
 fn first_join(bytes: &[u8]) -> usize {
     let mut first = None;
-    Scanner::new().feed(bytes, &mut |finding, _| {
+    Scanner::default().feed(bytes, &mut |finding, _| {
         if let Finding::Join(start) = finding {
             first.get_or_insert(start.offset as usize);
         }

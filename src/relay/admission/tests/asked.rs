@@ -439,7 +439,7 @@ fn who_is_inside_counts_as_it_came_in() {
         assert_eq!(seen, expected, "{way:?} {name}");
         if let Some(admission) = admission {
             assert_eq!(
-                (admission.name(), admission.session()),
+                (&admission.name, &admission.session),
                 (&session(name), &session("a"))
             );
         }

@@ -15,7 +15,7 @@ impl ViewerCounts {
         assert_eq!(self.of_sessions.values().sum::<usize>(), self.seats.len());
         let mut counts: HashMap<&SessionId, usize> = HashMap::new();
         let viewers = passes.filter(|admission| admission.is_viewer());
-        let viewers = viewers.map(|admission| (admission.name(), admission.session()));
+        let viewers = viewers.map(|admission| (&admission.name, &admission.session));
         let sitters = self
             .seats
             .iter()

@@ -77,14 +77,14 @@ fn pulls_of_all_stages_go_on_in_another_core() {
     assert_eq!(stands(&stage), expected);
     let fetch = &stage.relay.fetch;
     let old: Vec<PullId> = fetch.pulls.entries.iter().map(|(id, _)| id).collect();
-    let (without, via) = (fetch.without_stream(), fetch.origins.via(None));
+    let (without, via) = (fetch.pulls.without_stream(), fetch.origins.via(None));
     assert_eq!((old.len(), without), (4, 3));
     stage.jobs.clear();
     stage.change_hands(OPTIONS);
     let fetch = &stage.relay.fetch;
-    assert_eq!((fetch.len(), fetch.without_stream()), (4, 3));
+    assert_eq!((fetch.len(), fetch.pulls.without_stream()), (4, 3));
     assert_eq!(fetch.origins.via(None), via, "no loop goes unseen");
-    assert_eq!(fetch.failures(), 0);
+    assert_eq!(fetch.pulls.failures, 0);
     // Whose name was being looked up pauses no longer than that takes to be seen.
     assert!(stage.jobs.is_empty());
     stage.wait(Duration::ZERO);
@@ -139,7 +139,7 @@ fn what_was_counted_and_looked_up_is_known_to_the_next() {
     assert_eq!(before.1, 3);
     stage.change_hands(OPTIONS);
     assert_eq!(stage.relay.fetch.next_id(), before);
-    assert_eq!(stage.relay.fetch.failures(), 3);
+    assert_eq!(stage.relay.fetch.pulls.failures, 3);
     stage.viewer("b");
     assert_eq!(
         (stage.jobs.len(), stage.calls.len()),

@@ -151,11 +151,11 @@ impl Scene {
 #[test]
 fn a_session_is_fetched_once_and_only_where_there_are_origins() {
     let mut alone = Scene::new(&[]);
-    assert!(!alone.fetch.has_origins() && !alone.fetch.has(&session("a")));
+    assert!(alone.fetch.origins.is_empty() && !alone.fetch.has(&session("a")));
     alone.fetch.want(&session("a"), None, &mut alone.ctx);
     assert_eq!((alone.fetch.len(), alone.said().len()), (0, 0));
     let mut scene = Scene::new(&[ONE]);
-    assert!(scene.fetch.has_origins() && scene.said().is_empty());
+    assert!(!scene.fetch.origins.is_empty() && scene.said().is_empty());
     let id = scene.want("a");
     assert!(scene.fetch.has(&session("a")) && !scene.fetch.has(&session("b")));
     assert_eq!(scene.want("a"), id);
@@ -201,7 +201,7 @@ fn a_network_gets_a_pull_only_while_more_are_free_than_it_has() {
     for number in 0..300 {
         assert_eq!(scene.fetch.has_room(None), number < 128, "{number}");
         assert_eq!(scene.fetch.has_room(other), number < 256, "{number}");
-        assert_eq!(scene.fetch.without_stream(), number);
+        assert_eq!(scene.fetch.pulls.without_stream(), number);
         assert_eq!(scene.fetch.len(), number);
         scene.want(&number.to_string());
     }
@@ -210,7 +210,7 @@ fn a_network_gets_a_pull_only_while_more_are_free_than_it_has() {
         assert_eq!(scene.fetch.has_room(None), number > 172, "{number}");
         assert_eq!(scene.fetch.has_room(other), number > 44, "{number}");
         scene.fetch.runs(id, stream(1), at(0));
-        assert_eq!(scene.fetch.without_stream(), 299 - number);
+        assert_eq!(scene.fetch.pulls.without_stream(), 299 - number);
         assert_eq!(scene.fetch.len(), 300);
     }
 }
@@ -506,7 +506,7 @@ fn a_round_that_brought_nothing_is_over_or_another_comes() {
             scene.ctx.is_closing = true;
         }
         scene.lines();
-        let before = scene.fetch.failures();
+        let before = scene.fetch.pulls.failures;
         let is_held = |_: &SessionId| case.is_held;
         let over = scene.fetch.end_round(id, is_held, &mut scene.ctx);
         let (of, told) = over.expect("its round is over");
@@ -518,7 +518,7 @@ fn a_round_that_brought_nothing_is_over_or_another_comes() {
         assert_eq!(told, turned.then_some(case.fault), "{what}");
         let stands = if again { "pausing" } else { "gone" };
         assert_eq!(scene.stands(id), stands, "{what}");
-        assert_eq!(scene.fetch.failures(), before + 1);
+        assert_eq!(scene.fetch.pulls.failures, before + 1);
         // That it runs nowhere is no failure of anybody's.
         let lines = scene.lines();
         let is_told = lines.iter().any(|line| line.contains("pull-fails"));

@@ -112,10 +112,10 @@ impl Sending<'_> {
             let flags = u8::from(is_first && self.is_join) << 6 | u8::from(is_told) << 4;
             let field = adaptation(flags, is_told.then(|| clock.tell()), left);
             let [high, low] = self.pid.to_be_bytes();
-            let control = if field.is_empty() { 0x10 } else { 0x30 };
+            let control = if field.bytes == 0 { 0x10 } else { 0x30 };
             let start = u8::from(is_first) << 6;
             out.extend_from_slice(&[SYNC_BYTE, start | high, low, control | self.counter.next()]);
-            if !field.is_empty() {
+            if field.bytes != 0 {
                 field.write(out);
             }
             for piece in [&mut head, &mut body] {
@@ -172,10 +172,6 @@ fn adaptation(flags: u8, reference: Option<[u8; 6]>, left: usize) -> Adaptation 
 }
 
 impl Adaptation {
-    fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
-
     /// Writes the field, which is not empty.
     fn write(&self, out: &mut Vec<u8>) {
         let end = out.len() + self.bytes;
