@@ -367,14 +367,12 @@ impl Relay {
             } => self.set_title(&session, title, is_icecast),
             Call::About(about) => self.about(&about),
             Call::Panel(about) => {
-                let looks = self.clients.len() + self.streams.len();
-                self.clients.reading.count(looks * LOOK_COST);
+                self.count_looks();
                 let known = Known::new(&self.streams, &self.clients, &self.ctx);
                 super::icecast::list(&about, &known)
             }
             Call::Metrics => {
-                let looks = self.clients.len() + self.streams.len();
-                self.clients.reading.count(looks * LOOK_COST);
+                self.count_looks();
                 let parts = (&self.streams, &self.clients, &self.fetch, &self.grants);
                 let seen = shown::seen(parts, self.held_bytes(), &self.ctx);
                 Ok(Outcome::text(metrics::MEDIA_TYPE, seen.text()))
@@ -385,6 +383,12 @@ impl Relay {
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
         self.clients.give(id, answer, reply, &mut self.ctx);
+    }
+
+    /// Charges an answer for which each connection and each stream is looked at.
+    fn count_looks(&mut self) {
+        let looks = self.clients.len() + self.streams.len();
+        self.clients.reading.count(looks * LOOK_COST);
     }
 
     /// Changes the token table, now or when the change is on disk. The other parts handle the
