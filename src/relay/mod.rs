@@ -523,4 +523,10 @@ impl Relay {
             ("tokens", self.grants.held_bytes()),
         ]
     }
+
+    /// Charges an answer for which each connection and each stream is looked at.
+    fn count_looks(&mut self) {
+        let looks = self.clients.len() + self.streams.len();
+        self.clients.reading.count(looks * clients::LOOK_COST);
+    }
 }

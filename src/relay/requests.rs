@@ -8,9 +8,7 @@ use super::admission::{
     AccessRequest, Caller, EntryPoint, SessionState, kicked, no_stream, not_found,
 };
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
-use super::clients::{
-    ClientEvent, Due, HEAD_COST, LOOK_COST, READ_COST_MAX, Received, WaitOutcome, Waiting,
-};
+use super::clients::{ClientEvent, Due, HEAD_COST, READ_COST_MAX, Received, WaitOutcome, Waiting};
 use super::context::Context;
 use super::cut_reason::CutReason;
 use super::grants::Change;
@@ -383,12 +381,6 @@ impl Relay {
             Call::Options { allow } => Ok(Outcome::Options(allow)),
         };
         self.clients.give(id, answer, reply, &mut self.ctx);
-    }
-
-    /// Charges an answer for which each connection and each stream is looked at.
-    fn count_looks(&mut self) {
-        let looks = self.clients.len() + self.streams.len();
-        self.clients.reading.count(looks * LOOK_COST);
     }
 
     /// Changes the token table, now or when the change is on disk. The other parts handle the
