@@ -62,9 +62,9 @@ entries! {
     mp4_number_behind_times: |bytes| format::mp4::number_behind_times(bytes);
     mp4_descriptor: |bytes| format::mp4::descriptor(bytes, 5);
     sound_frame: |bytes| matches!(format::frames::Frame::read(bytes, 0), format::window::Look::Nothing);
-    ts_payload: |bytes| TsPacket::new(&first(bytes)).map(|packet| packet.payload().len());
-    ts_head: |bytes| TsPacket::new(&first(bytes)).map(|packet| (packet.pid(), packet.counter_before(), packet.is_random_access()));
-    ts_clock: |bytes| TsPacket::new(&first(bytes)).and_then(|packet| packet.clock_reference());
+    ts_payload: |bytes| TsPacket::within(bytes, 0).map(|packet| packet.payload().len());
+    ts_head: |bytes| TsPacket::within(bytes, 0).map(|packet| (packet.pid(), packet.counter_before(), packet.is_random_access()));
+    ts_clock: |bytes| TsPacket::within(bytes, 0).and_then(|packet| packet.clock_reference());
     ts_around: |bytes| TsPacket::within(bytes, 4).map(|packet| packet.around().0.len());
     ts_decoding_time: |bytes| format::mpegts::decoding_time(bytes).is_some();
     psi_checksum: |bytes| format::mpegts::psi::checksum(bytes);
