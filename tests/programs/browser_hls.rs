@@ -138,8 +138,7 @@ fn hls_js_plays_past_a_source_that_begins_anew() {
     plays_past("--hold=0", "anew");
 }
 
-/// Fragments of a quarter of a second make parts, with which it is less than three targets behind
-/// live.
+/// Fragments of a quarter of a second make parts. hls.js takes them, ffmpeg takes whole segments.
 #[test]
 #[ignore = "needs Chromium, npm and ffmpeg"]
 fn hls_js_plays_parts_and_ffmpeg_does_without() {
@@ -171,8 +170,6 @@ fn hls_js_plays_parts_and_ffmpeg_does_without() {
     plays_on(&mut browser, 10);
     let part = "performance.getEntriesByType('resource').some((entry) => /\\.\\d+\\.m4s$/.test(entry.name))";
     assert_eq!(browser.evaluate(part), true, "it takes parts");
-    let latency = browser.evaluate("hls.latency").as_f64().expect("a number");
-    assert!((0.5..6.0).contains(&latency), "{latency} s");
 }
 
 /// A playlist that is opened by itself is a page of the browser, in a sandbox: the user starts it.
