@@ -148,9 +148,9 @@ impl Rations {
         let has_some = bucket.try_take(1, rate, now);
         // Where more sessions are busy than there are places, each is reported: nobody has as many
         // tokens but the operator.
-        let has_some = !self.sessions.insert(name, bucket, now) || has_some;
-        // A session that has none left takes nothing of its host's other sessions.
-        has_some && host.is_none_or(|host| self.take_of_host(kind, host, now))
+        let has_place = self.sessions.insert(name, bucket, now);
+        // A session whose bucket is empty takes nothing from the bucket of its host.
+        (has_some || !has_place) && host.is_none_or(|host| self.take_of_host(kind, host, now))
     }
 
     fn take_of_host(&mut self, kind: Kind, host: IpAddr, now: Instant) -> bool {
@@ -161,8 +161,8 @@ impl Rations {
         let name = (kind, network_of(host));
         let mut bucket = self.hosts.remove(&name);
         let has_some = bucket.try_take(1, rate, now);
-        // A stranger may have any number of addresses, so its refusals need a place in the table. Who
-        // was let in needs none: strangers could have taken all places.
+        // A stranger may have any number of addresses, so a refusal needs a place in the table. Viewers
+        // and streams need none: strangers could have taken all places.
         let has_place = self.hosts.insert(name, bucket, now);
         has_some && (has_place || kind != Kind::Refusals)
     }

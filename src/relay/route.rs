@@ -272,7 +272,7 @@ impl<'a> RequestContext<'a> {
                 &access_request,
                 &name,
                 &session_state,
-                self.look_of_viewer(),
+                self.look_of_viewer(&View::Whole),
             )?;
             self.gate.wait(head.method, &session_state)?;
             let admission = self.gate.admission(name, &session, way);
@@ -292,10 +292,12 @@ impl<'a> RequestContext<'a> {
         })
     }
 
-    /// Returns how a viewer's request finds out about the session. A HEAD waits for no origin.
-    fn look_of_viewer(&self) -> Look {
+    /// Returns how a viewer's request finds out about the session. No origin is asked for a HEAD or
+    /// a segment.
+    fn look_of_viewer(&self, view: &View) -> Look {
         match self.head.method {
             Method::Head => Look::Tells,
+            _ if !view.can_wait() => Look::Tells,
             _ => Look::Asks,
         }
     }
@@ -366,11 +368,7 @@ impl<'a> RequestContext<'a> {
             let session = self.gate.opened_by(&name).clone();
             let session_state = (self.session_state)(&session, &name);
             (self.may_pass)()?;
-            // No origin is asked for a segment.
-            let look = match view.can_wait() {
-                true => self.look_of_viewer(),
-                false => Look::Tells,
-            };
+            let look = self.look_of_viewer(&view);
             match &view {
                 View::Whole | View::In(_) => {
                     self.gate

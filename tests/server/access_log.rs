@@ -159,7 +159,7 @@ fn no_spelling_brings_a_sessionid_into_the_log() {
         client.send_head("GET", "/healthz", &[&format!("Referer: {referer}")]);
         assert_eq!(client.response("GET").status(), 200);
     }
-    // Who is let in is named by a digest, too.
+    // The log names the session of a source and a viewer by a digest, too.
     server.admit("secret");
     let mut source = Source::open(server.address(), "/stream/secret");
     let viewer = Viewer::ask(server.address(), "/stream/secret");

@@ -132,8 +132,8 @@ fn a_publisher_that_is_refused_is_told_why() {
     assert!(told.contains("has blocked this session"), "{told}");
 }
 
-/// A guess by RTMP is a guess by PUT: it is answered in the same words, whatever is wrong with the
-/// key, it costs a connection, it counts as a refusal, and both together have one ration of lines.
+/// The server refuses a wrong key by RTMP as it does by PUT. The words are the same for each fault of
+/// the key. Each guess costs a connection and counts as a refusal. Both ways share one ration of lines.
 #[test]
 fn keys_that_are_guessed_are_refused_as_those_of_a_put() {
     const GUESSES: usize = 20;

@@ -52,8 +52,8 @@ impl Gate<'_> {
         self.check_barred(from, name)
     }
 
-    /// Returns whether a viewer who has shown this session id may watch a source of this server, and
-    /// not only an origin's. Once a token has expired, only new viewers are refused.
+    /// Returns whether a viewer with this session id may watch a source of this server, and not only
+    /// an origin's. Once a token has expired, only new viewers are refused.
     pub fn may_stay(&self, name: &SessionId) -> bool {
         let token = self.tokens.map(|tokens| tokens.watch(name, self.time));
         !matches!(token, Some(Err(Denied::NoToken | Denied::Direction)))

@@ -371,7 +371,8 @@ mod tests {
         }
     }
 
-    /// What is on a remote proxy's own machine is nobody, whatever else is named behind it.
+    /// A program on a remote proxy's machine has no rights of this machine, also if a proxy on this
+    /// machine passes its request on.
     #[test]
     fn a_loopback_address_is_the_machines_whose_proxy_names_it() {
         let options = [

@@ -105,15 +105,11 @@ impl Clients {
         // Which proxies a request came through is not kept. The next request says so again.
         let is_by_others = forwarder.is_some() && !is_idle && old.had_other_proxies(settings);
         let introducer = connection.introducer.as_deref();
-        let named = connection.is_named.then_some(peer);
-        let is_elsewhere = [
-            named.zip(forwarder.or(introducer)),
-            forwarder.zip(introducer),
-        ];
-        let is_elsewhere = is_elsewhere
-            .iter()
-            .flatten()
-            .any(|(client, proxy)| is_of_another_machine(**client, **proxy));
+        let by_proxy = forwarder.or(introducer).filter(|_| connection.is_named);
+        let is_elsewhere = by_proxy.is_some_and(|proxy| is_of_another_machine(*peer, *proxy))
+            || forwarder
+                .zip(introducer)
+                .is_some_and(|(client, proxy)| is_of_another_machine(*client, *proxy));
         by_door && !is_a_proxy && !is_by_others && !is_elsewhere
     }
 
