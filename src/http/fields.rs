@@ -13,6 +13,8 @@ use super::version::Version;
 
 /// Largest number of fields that an option can allow. They are split on the stack.
 const FIELDS_MAX: usize = 256;
+/// Most commas and semicolons of a list.
+const SEPARATORS_MAX: usize = 256;
 
 /// Fields that only proxies, caches and content delivery networks write. `CDN-Loop` is from
 /// RFC 8586.
@@ -156,7 +158,31 @@ impl Fields {
                 }
             }
         }
+        found.check_lists()?;
         Ok(found)
+    }
+
+    /// Refuses a list that costs much more to read than its bytes: an address that is none costs as
+    /// much as one.
+    fn check_lists(&self) -> Result<(), Refusal> {
+        let forwarded = &self.request.forwarded;
+        for (name, list) in [
+            ("Transfer-Encoding", &self.transfer_encoding),
+            ("Connection", &self.connection),
+            ("Expect", &self.expect),
+            ("Via", &self.request.via),
+            ("Forwarded", &forwarded.standard),
+            ("X-Forwarded-For", &forwarded.x_forwarded_for),
+        ] {
+            let separators = list.iter().flat_map(|list| list.bytes());
+            let separators = separators.filter(|byte| b",;".contains(byte)).count();
+            if separators > SEPARATORS_MAX {
+                return Err(malformed(format!(
+                    "{separators} commas and semicolons in {name}; it may have at most {SEPARATORS_MAX}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the framing by RFC 9112 section 6.3, without its exceptions for lenient parsers.

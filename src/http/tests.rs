@@ -437,6 +437,27 @@ fn a_head_has_its_bounds() {
 }
 
 /// Old Icecast clients are accepted with `--icecast` only, and other requests are not affected.
+/// Each element may cost as much as an address.
+#[test]
+fn a_list_has_a_bounded_number_of_elements() {
+    for name in [
+        "Connection",
+        "Expect",
+        "Transfer-Encoding",
+        "Via",
+        "Forwarded",
+        "X-Forwarded-For",
+    ] {
+        let line = |separators: usize| format!("{name}: {}", ",;".repeat(separators / 2));
+        // The lines are joined by one more.
+        let refused = with_fields("HTTP/1.1", &format!("{}|{}", line(128), line(128)));
+        let why = format!("257 commas and semicolons in {name}; it may have at most 256");
+        assert_refused(refused, Status::BadRequest, &why, name);
+    }
+    let most = format!("X-Forwarded-For: {}", ",".repeat(256));
+    assert!(with_fields("HTTP/1.1", &most).is_ok());
+}
+
 #[test]
 fn old_sources_are_understood_where_they_are_let_in() {
     let with = |text: &str| read(text.as_bytes(), &WITH_OLD_SOURCES);

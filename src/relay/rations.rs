@@ -2,18 +2,20 @@
 //! do not push the events that an operator relies on out of `/api/events`.
 //!
 //! Each session has a [`TokenBucket`](crate::token_bucket::TokenBucket) for its viewers and one for
-//! its streams, and so has each host. A viewer or a stream that comes while the bucket is empty is
-//! not reported, neither now nor later: readers see all of its events or none. The lists have it all
-//! the same.
+//! its streams, and each host has one. The buckets hold bytes of text, since `/api/events` keeps a
+//! number of bytes. A viewer or a stream that comes while a bucket is empty is not reported, neither
+//! now nor later: readers see all of its events or none. The lists have it all the same.
 //!
-//! Bounds: [`NAMES_MAX`] buckets of sessions and as many of hosts, and a number for each viewer and
-//! each stream that is not reported.
+//! Bounds: [`NAMES_MAX`] buckets in each of three tables, and a number for each viewer and each stream
+//! that is not reported. What has no place in a table is not reported.
 
 use std::collections::BTreeSet;
+use std::hash::Hash;
 use std::net::IpAddr;
 
 use super::server_event::ServerEvent;
 use super::viewer_id::{ListedId, PublicStreamId};
+use crate::events::BYTES_MAX;
 use crate::gate::{SessionId, network_of};
 use crate::time::Instant;
 use crate::token_bucket::{Rate, TokenBuckets};
@@ -30,42 +32,43 @@ pub(super) enum Subject {
     Hold(u64),
 }
 
-/// Which bucket of a session or a host an event draws from.
+/// Which bucket of a session an event draws from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Viewers,
     Streams,
-    /// Refused sources. Sessions have no such bucket.
-    Refusals,
 }
 
 /// What clients may cause still.
 #[derive(Default)]
 pub(super) struct Rations {
     sessions: TokenBuckets<(Kind, SessionId), NAMES_MAX>,
-    hosts: TokenBuckets<(Kind, IpAddr), NAMES_MAX>,
+    /// Of hosts whose viewers and sources were let in.
+    hosts: TokenBuckets<IpAddr, NAMES_MAX>,
+    /// Of hosts whose sources were refused. Strangers may take all places of this table.
+    refused: TokenBuckets<IpAddr, NAMES_MAX>,
     /// A hand-over tells these.
     pub unreported: BTreeSet<Subject>,
 }
 
-/// Sessions, and hosts, whose buckets are not full.
+/// Buckets of a table that are not full.
 const NAMES_MAX: usize = 2048;
-/// Events of a session's new viewers. A full burst, with the other events of these viewers, takes
-/// less than half of what [`crate::events`] keeps.
+/// At least what an event takes without its session id and its title.
+const EVENT_BYTES: usize = 256;
+/// A session's viewers.
 const VIEWERS: Rate = Rate {
-    per_second: 16,
-    burst: 1024,
+    per_second: 16 * 2 * EVENT_BYTES as u64,
+    burst: BYTES_MAX as u64 / 2,
 };
-/// Streams of a session that begin, or lose their source.
+/// A session's streams.
 const STREAMS: Rate = Rate {
-    per_second: 16,
-    burst: 256,
+    per_second: 16 * 3 * EVENT_BYTES as u64,
+    burst: BYTES_MAX as u64 / 4,
 };
-/// Viewers of a host that come, or streams that begin or lose their source. It may be a proxy that
-/// does not name its clients.
+/// Viewers and streams of a host. It may be a proxy that does not name its clients.
 const OF_HOST: Rate = Rate {
-    per_second: 64,
-    burst: 1024,
+    per_second: 64 * 2 * EVENT_BYTES as u64,
+    burst: BYTES_MAX as u64 / 2,
 };
 /// Refused sources of a host. Refused sources retry at once, and anybody may be one.
 const REFUSALS: Rate = Rate {
@@ -76,25 +79,25 @@ const REFUSALS: Rate = Rate {
 impl Rations {
     /// Returns whether an event of a session is reported.
     pub fn admit(&mut self, session: &SessionId, what: &ServerEvent<'_>, now: Instant) -> bool {
-        let by = (session, what.host());
+        let by = (session, what, now);
         match what {
             ServerEvent::ViewerComes { id, .. } => {
-                viewer(*id).is_none_or(|viewer| self.begin(viewer, by, now))
+                viewer(*id).is_none_or(|viewer| self.begin(viewer, by))
             }
             ServerEvent::ViewerCut { id, .. } => self.reports_viewer(*id),
             ServerEvent::ViewerGoes { id, .. } => {
                 viewer(*id).is_none_or(|viewer| !self.unreported.remove(&viewer))
             }
-            ServerEvent::StreamBegins { id, .. } => self.begin(Subject::Stream(id.serial), by, now),
+            ServerEvent::StreamBegins { id, .. } => self.begin(Subject::Stream(id.serial), by),
             ServerEvent::StreamHeld { id, .. } => {
-                self.reports_stream(*id) && self.begin(Subject::Hold(id.serial), by, now)
+                self.reports_stream(*id) && self.begin(Subject::Hold(id.serial), by)
             }
             ServerEvent::StreamGoesOn { id, .. } => {
                 let is_held_known = !self.unreported.remove(&Subject::Hold(id.serial));
                 is_held_known && self.reports_stream(*id)
             }
             ServerEvent::SourceTooFast { id, .. } | ServerEvent::StreamTitle { id, .. } => {
-                self.reports_stream(*id) && self.take(Kind::Streams, by, now)
+                self.reports_stream(*id) && self.take(1, by)
             }
             ServerEvent::StreamEnds { id, .. } => {
                 self.unreported.remove(&Subject::Hold(id.serial));
@@ -112,7 +115,7 @@ impl Rations {
 
     /// Returns whether a source that is refused is reported, as far as its host is concerned.
     pub fn admit_refusal(&mut self, address: IpAddr, now: Instant) -> bool {
-        self.take_of_host(Kind::Refusals, address, now)
+        draw(&mut self.refused, network_of(address), (1, REFUSALS), now)
     }
 
     /// Returns whether readers know of a viewer.
@@ -125,47 +128,60 @@ impl Rations {
         !self.unreported.contains(&Subject::Stream(id.serial))
     }
 
-    fn begin(&mut self, subject: Subject, by: (&SessionId, Option<IpAddr>), now: Instant) -> bool {
-        let kind = match subject {
-            Subject::Viewer(_) => Kind::Viewers,
-            Subject::Stream(_) | Subject::Hold(_) => Kind::Streams,
+    fn begin(&mut self, subject: Subject, by: (&SessionId, &ServerEvent<'_>, Instant)) -> bool {
+        let events = match subject {
+            Subject::Viewer(_) | Subject::Hold(_) => 2,
+            Subject::Stream(_) => 3,
         };
-        let is_reported = self.take(kind, by, now);
+        let is_reported = self.take(events, by);
         if !is_reported {
             self.unreported.insert(subject);
         }
         is_reported
     }
 
-    fn take(&mut self, kind: Kind, by: (&SessionId, Option<IpAddr>), now: Instant) -> bool {
-        let (session, host) = by;
-        let rate = match kind {
-            Kind::Viewers => VIEWERS,
-            _ => STREAMS,
+    /// Takes what an event and those that follow from it need. `events`: their number.
+    fn take(
+        &mut self,
+        events: usize,
+        (session, what, now): (&SessionId, &ServerEvent<'_>, Instant),
+    ) -> bool {
+        let (kind, rate) = match what {
+            ServerEvent::ViewerComes { .. } => (Kind::Viewers, VIEWERS),
+            _ => (Kind::Streams, STREAMS),
         };
-        let name = (kind, session.clone());
-        let mut bucket = self.sessions.remove(&name);
-        let has_some = bucket.try_take(1, rate, now);
-        // Where more sessions are busy than there are places, each is reported: nobody has as many
-        // tokens but the operator.
-        let has_place = self.sessions.insert(name, bucket, now);
+        let title = match what {
+            ServerEvent::StreamTitle { title, .. } => text_bytes(title.as_str()),
+            _ => 0,
+        };
+        let bytes = events * (EVENT_BYTES + text_bytes(session.as_str()) + title);
         // A session whose bucket is empty takes nothing from the bucket of its host.
-        (has_some || !has_place) && host.is_none_or(|host| self.take_of_host(kind, host, now))
+        let name = (kind, session.clone());
+        draw(&mut self.sessions, name, (bytes as u64, rate), now)
+            && what.host().is_none_or(|host| {
+                let name = network_of(host);
+                draw(&mut self.hosts, name, (bytes as u64, OF_HOST), now)
+            })
     }
+}
 
-    fn take_of_host(&mut self, kind: Kind, host: IpAddr, now: Instant) -> bool {
-        let rate = match kind {
-            Kind::Refusals => REFUSALS,
-            _ => OF_HOST,
-        };
-        let name = (kind, network_of(host));
-        let mut bucket = self.hosts.remove(&name);
-        let has_some = bucket.try_take(1, rate, now);
-        // A stranger may have any number of addresses, so a refusal needs a place in the table. Viewers
-        // and streams need none: strangers could have taken all places.
-        let has_place = self.hosts.insert(name, bucket, now);
-        has_some && (has_place || kind != Kind::Refusals)
-    }
+/// Takes tokens from a bucket that is not empty. Returns whether it had some, and has a place.
+fn draw<Name: Eq + Hash>(
+    buckets: &mut TokenBuckets<Name, NAMES_MAX>,
+    name: Name,
+    (tokens, rate): (u64, Rate),
+    now: Instant,
+) -> bool {
+    let mut bucket = buckets.remove(&name);
+    let has_some = bucket.try_take(tokens, rate, now);
+    let has_place = buckets.insert(name, bucket, now);
+    has_some && has_place
+}
+
+/// Returns the length of a text in JSON. Session ids and titles have no control characters.
+fn text_bytes(text: &str) -> usize {
+    let escaped = text.bytes().filter(|byte| b"\"\\".contains(byte));
+    text.len() + escaped.count()
 }
 
 fn viewer(id: ListedId) -> Option<Subject> {
@@ -177,7 +193,10 @@ fn viewer(id: ListedId) -> Option<Subject> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::server_event::write_unit;
     use super::*;
+    use crate::events::EventId;
+    use crate::time::UnixTime;
     use std::net::SocketAddr;
     use std::time::Duration;
 
@@ -297,6 +316,78 @@ mod tests {
                 assert!(rations.admit(&session("other"), &other, now), "{number}");
             }
         }
+    }
+
+    /// Whatever a client may choose: the length of its session ids, or viewers and streams at once.
+    #[test]
+    fn a_host_causes_at_most_half_of_the_text_that_is_kept() {
+        let host = SocketAddr::from(([10, 0, 0, 1], 7));
+        for rest in [String::new(), "x".repeat(250), "\"".repeat(250)] {
+            let mut rations = Rations::default();
+            let mut text = Vec::new();
+            for number in 0..10_000 {
+                // Sessions have buckets of their own.
+                let session = session(&format!("{number}{rest}"));
+                let id = PublicStreamId {
+                    run: u32::MAX,
+                    serial: u64::MAX - number,
+                };
+                let begins = ServerEvent::StreamBegins { id, source: host };
+                let ends = ServerEvent::StreamEnds {
+                    id,
+                    source: host,
+                    reason: "the source sent nothing for longer than --source-idle-time",
+                    bytes_received: u64::MAX,
+                    bytes_sent: u64::MAX,
+                    skips: u64::MAX,
+                };
+                let viewer = ListedId::Connection {
+                    run: u32::MAX,
+                    connection: u64::MAX - number,
+                };
+                let comes = ServerEvent::ViewerComes {
+                    id: viewer,
+                    key: Some(session.digest()),
+                    address: Some(host),
+                };
+                let goes = ServerEvent::ViewerGoes {
+                    id: viewer,
+                    key: Some(session.digest()),
+                    address: host,
+                    bytes: u64::MAX,
+                    skips: u32::MAX,
+                };
+                for event in [begins, ends, ServerEvent::StreamOver { id }, comes, goes] {
+                    if rations.admit(&session, &event, Instant::START) {
+                        let id = EventId {
+                            run: u32::MAX,
+                            number: u64::MAX,
+                        };
+                        write_unit(&mut text, (id, UnixTime::default()), Some(&session), &event);
+                    }
+                }
+            }
+            assert!(
+                (BYTES_MAX / 4..=BYTES_MAX / 2 + 4096).contains(&text.len()),
+                "{}",
+                text.len()
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_no_place_is_not_reported() {
+        let mut rations = Rations::default();
+        for number in 0..NAMES_MAX {
+            assert!(rations.admit(
+                &session(&number.to_string()),
+                &comes(number as u64),
+                Instant::START
+            ));
+        }
+        assert!(!rations.admit(&session("another"), &comes(99_999), Instant::START));
+        let later = Instant::after_start(Duration::from_secs(1));
+        assert!(rations.admit(&session("another"), &comes(100_000), later));
     }
 
     #[test]
