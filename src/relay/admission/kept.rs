@@ -18,8 +18,14 @@ pub(in crate::relay) struct KeptClaim {
     origin: Option<Box<str>>,
     site: Option<Box<str>>,
     is_forwarded: bool,
-    #[cfg_attr(feature = "handover", serde(default))]
+    /// Earlier versions did not look. Then it counts as if it did.
+    #[cfg_attr(feature = "handover", serde(default = "yes"))]
     names_another: bool,
+}
+
+#[cfg(feature = "handover")]
+fn yes() -> bool {
+    true
 }
 
 impl AccessRequest<'_> {
@@ -46,7 +52,7 @@ impl KeptClaim {
             origin: None,
             site: None,
             is_forwarded: false,
-            names_another: false,
+            names_another: yes(),
         }
     }
 
@@ -63,5 +69,17 @@ impl KeptClaim {
             origin: self.origin.as_deref(),
             site: self.site.as_deref(),
         }
+    }
+}
+
+#[cfg(all(test, feature = "handover"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_version_did_not_tell_is_no_permission() {
+        let told = r#"{"way":"Events","host":"h","origin":null,"site":null,"is_forwarded":false}"#;
+        let kept: KeptClaim = serde_json::from_str(told).expect("a record");
+        assert!(kept.names_another);
     }
 }
