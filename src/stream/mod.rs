@@ -297,7 +297,7 @@ impl<C: Copy> StreamBuffer<C> {
     /// that does not show the format, since viewers that wait for the format need the first byte.
     pub fn wanted_bytes(&self, pool: &Pool) -> usize {
         let half = self.buffer.keepable_bytes(pool) / 2;
-        let is_slow = self.lines.has_ready() && self.buffer.newest - self.pace_floor >= half as u64;
+        let is_slow = self.has_ready() && self.buffer.newest - self.pace_floor >= half as u64;
         match self.points.told {
             _ if is_slow => 0,
             Told::Undecided if self.buffer.newest > 0 => half / 2,
@@ -473,7 +473,10 @@ impl<C: Copy> StreamBuffer<C> {
             bytes_sent: 0,
             skips: 0,
         });
-        if cursor < self.buffer.newest {
+        if self.points.told == Told::Undecided {
+            // It gets nothing before the format is known, which is not its fault.
+            self.pace_floor = self.pace_floor.min(cursor);
+        } else if cursor < self.buffer.newest {
             self.lag(viewer, cursor);
         }
         // At least the response's head has to be sent.
