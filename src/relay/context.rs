@@ -92,6 +92,8 @@ impl Ration {
 
 /// Freed bytes that are worth returning to the kernel.
 const RETURN_BYTES: usize = 16 * 1024 * 1024;
+/// So much is not left to wait for more: 1 MiB takes about 0.1 ms, and all is returned at once.
+const RETURN_AT_ONCE_BYTES: usize = 2 * RETURN_BYTES;
 /// Time before freed memory is returned. Looking for it takes milliseconds.
 pub(super) const RETURN_AFTER: Duration = Duration::from_secs(5);
 /// Pause between two returns. Each takes a fraction of a millisecond.
@@ -245,7 +247,11 @@ impl Context {
     /// Notes that `bytes` of used memory were freed.
     pub fn freed(&mut self, bytes: usize) {
         self.freed_bytes = self.freed_bytes.saturating_add(bytes);
-        if self.freed_bytes >= RETURN_BYTES {
+        if self.freed_bytes >= RETURN_AT_ONCE_BYTES {
+            let now = self.now;
+            self.timers
+                .arm(&mut self.return_armed, Owner::Memory, now, now);
+        } else if self.freed_bytes >= RETURN_BYTES {
             self.return_memory(RETURN_AFTER);
         }
     }
@@ -497,6 +503,8 @@ mod tests {
         ctx.freed(1);
         assert_eq!(ctx.check(), 1, "memory is to be returned");
         assert_eq!(ctx.timers.next(), Some(ctx.now() + RETURN_AFTER));
+        ctx.freed(RETURN_AT_ONCE_BYTES - RETURN_BYTES);
+        assert_eq!(ctx.timers.next(), Some(ctx.now()));
         ctx.freed(usize::MAX);
     }
 

@@ -1,12 +1,12 @@
 //! Limits how many events clients may cause. Clients of one session that come and go all the time
 //! do not push the events that an operator relies on out of `/api/events`.
 //!
-//! Each session has a [`TokenBucket`](crate::token_bucket::TokenBucket) for its viewers and one for
-//! its streams, and each host has one. The buckets hold bytes of text, since `/api/events` keeps a
+//! Each session has a [`TokenBucket`](crate::token_bucket::TokenBucket) for its viewers and others for
+//! its streams, and each host has one. A host takes at most half of what is a session's. The buckets hold bytes of text, since `/api/events` keeps a
 //! number of bytes. A viewer or a stream that comes while a bucket is empty is not reported, neither
 //! now nor later: readers see all of its events or none. The lists have it all the same.
 //!
-//! Bounds: [`NAMES_MAX`] buckets in each of three tables, and a number for each viewer and each stream
+//! Bounds: [`NAMES_MAX`] buckets in each of four tables, and a number for each viewer and each stream
 //! that is not reported. What has no place in a table is not reported.
 
 use std::collections::BTreeSet;
@@ -37,12 +37,16 @@ pub(super) enum Subject {
 enum Kind {
     Viewers,
     Streams,
+    /// Titles, and sources that are too fast: also of streams that begin all the time.
+    Changes,
 }
 
 /// What clients may cause still.
 #[derive(Default)]
 pub(super) struct Rations {
     sessions: TokenBuckets<(Kind, SessionId), NAMES_MAX>,
+    /// What one host may take of a session's: half.
+    shares: TokenBuckets<(Kind, SessionId, IpAddr), NAMES_MAX>,
     /// Of hosts whose viewers and sources were let in.
     hosts: TokenBuckets<IpAddr, NAMES_MAX>,
     /// Of hosts whose sources were refused. Strangers may take all places of this table.
@@ -148,20 +152,38 @@ impl Rations {
     ) -> bool {
         let (kind, rate) = match what {
             ServerEvent::ViewerComes { .. } => (Kind::Viewers, VIEWERS),
+            ServerEvent::StreamTitle { .. } | ServerEvent::SourceTooFast { .. } => {
+                (Kind::Changes, STREAMS)
+            }
             _ => (Kind::Streams, STREAMS),
         };
         let title = match what {
             ServerEvent::StreamTitle { title, .. } => text_bytes(title.as_str()),
             _ => 0,
         };
-        let bytes = events * (EVENT_BYTES + text_bytes(session.as_str()) + title);
-        // A session whose bucket is empty takes nothing from the bucket of its host.
-        let name = (kind, session.clone());
-        draw(&mut self.sessions, name, (bytes as u64, rate), now)
-            && what.host().is_none_or(|host| {
-                let name = network_of(host);
-                draw(&mut self.hosts, name, (bytes as u64, OF_HOST), now)
-            })
+        let bytes = (events * (EVENT_BYTES + text_bytes(session.as_str()) + title)) as u64;
+        // What is refused here takes nothing further down, where others' events need it.
+        let host_has_some = what.host().map(network_of).is_none_or(|host| {
+            let half = Rate {
+                per_second: rate.per_second / 2,
+                burst: rate.burst / 2,
+            };
+            let share = (kind, session.clone(), host);
+            draw(&mut self.shares, share, (bytes, half), now)
+                && draw(&mut self.hosts, host, (bytes, OF_HOST), now)
+        });
+        host_has_some
+            && draw(
+                &mut self.sessions,
+                (kind, session.clone()),
+                (bytes, rate),
+                now,
+            )
+    }
+
+    /// Readers see in a snapshot that this stream waits for a source, so they hear when it goes on.
+    pub fn has_shown_held(&mut self, stream: u64) {
+        self.unreported.remove(&Subject::Hold(stream));
     }
 }
 
@@ -195,6 +217,7 @@ fn viewer(id: ListedId) -> Option<Subject> {
 mod tests {
     use super::super::server_event::write_unit;
     use super::*;
+    use crate::clean_text::Title;
     use crate::events::EventId;
     use crate::time::UnixTime;
     use std::net::SocketAddr;
@@ -286,7 +309,7 @@ mod tests {
             assert_eq!(admit(ServerEvent::StreamOver { id }), has_begun);
             reported += u64::from(has_begun);
         }
-        assert!((80..=256).contains(&reported), "{reported}");
+        assert!((60..=256).contains(&reported), "{reported}");
         assert!(rations.unreported.is_empty());
     }
 
@@ -388,6 +411,50 @@ mod tests {
         assert!(!rations.admit(&session("another"), &comes(99_999), Instant::START));
         let later = Instant::after_start(Duration::from_secs(1));
         assert!(rations.admit(&session("another"), &comes(100_000), later));
+    }
+
+    #[test]
+    fn a_host_hides_no_viewers_of_other_hosts_of_its_session() {
+        let mut rations = Rations::default();
+        let comes = |connection, host: u8| ServerEvent::ViewerComes {
+            id: ListedId::Connection { run: 1, connection },
+            key: None,
+            address: Some(SocketAddr::from(([10, 0, 0, host], 7))),
+        };
+        for number in 0..20_000 {
+            let now = Instant::after_start(Duration::from_millis(number));
+            rations.admit(&session("show"), &comes(number, 1), now);
+            if number % 500 == 0 {
+                let other = comes(100_000 + number, (number / 500) as u8 + 2);
+                assert!(rations.admit(&session("show"), &other, now), "{number}");
+            }
+        }
+    }
+
+    /// A source breaks and comes back so often that not all of that is reported.
+    #[test]
+    fn a_stream_that_a_snapshot_shows_held_goes_on_for_its_readers() {
+        let (mut rations, name) = (Rations::default(), session("s"));
+        let id = PublicStreamId { run: 1, serial: 1 };
+        let source = SocketAddr::from(([10, 0, 0, 1], 7));
+        let held = || ServerEvent::StreamHeld {
+            id,
+            reason: "",
+            viewers: 1,
+            source,
+        };
+        let goes_on = || ServerEvent::StreamGoesOn { id, source };
+        while rations.admit(&name, &held(), Instant::START) {
+            assert!(rations.admit(&name, &goes_on(), Instant::START));
+        }
+        assert!(!rations.admit(&name, &goes_on(), Instant::START));
+        assert!(!rations.admit(&name, &held(), Instant::START));
+        rations.has_shown_held(1);
+        assert!(rations.admit(&name, &goes_on(), Instant::START));
+        // Its title is told all the same.
+        let title = Title::new("a song");
+        let title = ServerEvent::StreamTitle { id, title: &title };
+        assert!(rations.admit(&name, &title, Instant::START));
     }
 
     #[test]

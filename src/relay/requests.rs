@@ -289,7 +289,7 @@ impl Relay {
             Some(Due::EventReader(following)) => {
                 if let Some(due) = following.due(&self.ctx) {
                     let (streams, clients) = (&self.streams, &mut self.clients);
-                    snapshot::show(id, due, (streams, clients, &self.grants), &self.ctx);
+                    snapshot::show(id, due, (streams, clients, &self.grants), &mut self.ctx);
                 }
             }
             None => {}

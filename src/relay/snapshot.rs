@@ -23,25 +23,29 @@ pub(super) fn show(
     id: ConnectionId,
     due: DueToReader,
     (streams, clients, grants): (&Streams, &mut Clients, &Grants),
-    ctx: &Context,
+    ctx: &mut Context,
 ) {
     match due {
         DueToReader::Missed => clients.push_missed(id, ctx),
         DueToReader::Snapshot(snapshot, of) => {
             let known = Known::new(streams, clients, ctx);
-            let piece = piece(snapshot, of.as_ref(), &known, grants);
+            let mut held = Vec::new();
+            let piece = piece(snapshot, of.as_ref(), &known, grants, &mut held);
             clients.push_snapshot(id, piece, ctx);
+            held.into_iter()
+                .for_each(|stream| ctx.rations.has_shown_held(stream));
         }
     }
 }
 
 /// Returns the next piece, which may be empty, and the position behind it; of one session, if one
-/// is given.
+/// is given. `held` gets the numbers of streams that wait for a source.
 fn piece(
     (rows, after): Snapshot,
     of: Option<&SessionId>,
     known: &Known<'_>,
     grants: &Grants,
+    held: &mut Vec<u64>,
 ) -> (Vec<u8>, Option<Snapshot>) {
     let mut text = Vec::new();
     let (same, mark, next) = match rows {
@@ -57,6 +61,7 @@ fn piece(
             let rations = &known.ctx.rations;
             let rows = known.streams.rows(after, known.ctx).map(|(mark, row)| {
                 let is_shown = rations.reports_stream(row.id) && of.is_none_or(|of| row.is_of(of));
+                held.extend((is_shown && row.held).then_some(row.id.serial));
                 (mark, is_shown.then_some(row))
             });
             let mark = write_rows(&mut text, "stream", rows, Row::is_costly);
@@ -142,7 +147,13 @@ mod tests {
         let mut next = Some((Rows::Details, (0, 0)));
         let mut pieces = Vec::new();
         while let Some(snapshot) = next {
-            let (text, behind) = piece(snapshot, of.as_ref(), &known, &relay.grants);
+            let (text, behind) = piece(
+                snapshot,
+                of.as_ref(),
+                &known,
+                &relay.grants,
+                &mut Vec::new(),
+            );
             let text = String::from_utf8(text).expect("UTF-8");
             pieces.push((text, behind.clone()));
             next = behind;

@@ -71,6 +71,9 @@ use udp::Udp;
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 const WRITES_PER_TURN_MAX: usize = 256;
+/// Bytes that are written to viewers in a turn, and at most one write more: copying 8 MiB takes
+/// milliseconds.
+const BYTES_PER_TURN_MAX: usize = 8 * 1024 * 1024;
 const EVENTS_MAX: usize = 1024;
 /// Room for any datagram. More bytes of a source at once could cost more than a turn may.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
@@ -363,11 +366,16 @@ impl Server {
     }
 
     fn write(&mut self, now: Instant) {
-        for _ in 0..WRITES_PER_TURN_MAX {
+        let (mut writes, mut bytes) = (0, 0);
+        while writes < WRITES_PER_TURN_MAX && bytes < BYTES_PER_TURN_MAX {
             let sockets = &mut self.sockets;
-            let write = |id, gather: &Gather<'_>| match sockets.get_mut(id) {
-                Some(socket) => socket.write(gather),
-                None => Outgoing::Broken,
+            writes += 1;
+            let write = |id, gather: &Gather<'_>| {
+                bytes += gather.bytes();
+                match sockets.get_mut(id) {
+                    Some(socket) => socket.write(gather),
+                    None => Outgoing::Broken,
+                }
             };
             if write_next(&mut self.relay, now, write).is_none() {
                 return;

@@ -34,7 +34,7 @@ pub struct Row<'a> {
     session: Digest,
     /// `None`: the source is gone, and the stream drains.
     source: Option<RowSource<'a>>,
-    held: bool,
+    pub held: bool,
     pub started_at: u64,
     format: Option<&'static str>,
     /// Join points in the buffer. `no_joins` says why there are none.
