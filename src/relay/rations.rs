@@ -2,7 +2,7 @@
 //! do not push the events that an operator relies on out of `/api/events`.
 //!
 //! Each session has a [`TokenBucket`](crate::token_bucket::TokenBucket) for its viewers and others for
-//! its streams, and each host has one. A host takes at most half of what is a session's. The buckets hold bytes of text, since `/api/events` keeps a
+//! its streams, and each host has one. A host takes at most half of a session's bytes. The buckets hold bytes of text, since `/api/events` keeps a
 //! number of bytes. A viewer or a stream that comes while a bucket is empty is not reported, neither
 //! now nor later: readers see all of its events or none. The lists have it all the same.
 //!
@@ -47,7 +47,7 @@ pub(super) struct Rations {
     sessions: TokenBuckets<(Kind, SessionId), NAMES_MAX>,
     /// What one host may take of a session's: half.
     shares: TokenBuckets<(Kind, SessionId, IpAddr), NAMES_MAX>,
-    /// Of hosts whose viewers and sources were let in.
+    /// Of hosts whose viewers and sources were admitted.
     hosts: TokenBuckets<IpAddr, NAMES_MAX>,
     /// Of hosts whose sources were refused. Strangers may take all places of this table.
     refused: TokenBuckets<IpAddr, NAMES_MAX>,
@@ -144,7 +144,7 @@ impl Rations {
         is_reported
     }
 
-    /// Takes what an event and those that follow from it need. `events`: their number.
+    /// Takes the bytes of an event and of the events that follow from it. `events`: their number.
     fn take(
         &mut self,
         events: usize,
@@ -451,7 +451,7 @@ mod tests {
         assert!(!rations.admit(&name, &held(), Instant::START));
         rations.has_shown_held(1);
         assert!(rations.admit(&name, &goes_on(), Instant::START));
-        // Its title is told all the same.
+        // Its title is reported all the same.
         let title = Title::new("a song");
         let title = ServerEvent::StreamTitle { id, title: &title };
         assert!(rations.admit(&name, &title, Instant::START));
