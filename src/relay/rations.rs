@@ -2,8 +2,8 @@
 //! do not push the events that an operator relies on out of `/api/events`.
 //!
 //! Each session has a [`TokenBucket`](crate::token_bucket::TokenBucket) for its viewers and others for
-//! its streams, and each host has one. A host takes at most half of a session's bytes. The buckets hold bytes of text, since `/api/events` keeps a
-//! number of bytes. A viewer or a stream that comes while a bucket is empty is not reported, neither
+//! its streams, and each host has one. A host takes at most half of a session's bytes. The buckets
+//! hold bytes of text, since `/api/events` keeps a number of bytes. A viewer or a stream that comes while a bucket is empty is not reported, neither
 //! now nor later: readers see all of its events or none. The lists have it all the same.
 //!
 //! Bounds: [`NAMES_MAX`] buckets in each of four tables, and a number for each viewer and each stream
