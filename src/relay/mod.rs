@@ -473,7 +473,7 @@ impl Relay {
     /// Ends the client's turn. `outcome`: whether its socket takes more.
     pub fn served(&mut self, id: ConnectionId, outcome: Outcome, now: Instant) {
         self.ctx.set_now(now);
-        if let Some(place) = self.clients.served(id, outcome, &mut self.ctx) {
+        if let Some((place, outcome)) = self.clients.served(id, outcome, &mut self.ctx) {
             self.streams.settle(place, outcome);
         }
     }

@@ -1,4 +1,5 @@
-//! The two queues of viewers: waiting viewers have every byte, ready viewers have bytes to get.
+//! The two queues of viewers: waiting viewers have every byte, ready viewers have bytes to get. A
+//! viewer also waits while the head of its response cannot be written yet.
 //!
 //! Each queue is a bit set. A viewer's bit has the viewer's index in the slab. When bytes arrive,
 //! one operation makes 64 waiting viewers ready. A viewer can leave a queue at any position. So the

@@ -122,6 +122,9 @@ pub enum Supply {
 pub enum Outcome {
     /// The socket takes more bytes.
     Open,
+    /// The socket takes more bytes, and the head of the response cannot be written before more bytes
+    /// of the stream come.
+    HeadAwaited,
     /// The socket is full.
     Blocked,
 }
@@ -655,6 +658,11 @@ impl<C: Copy> StreamBuffer<C> {
                 self.lag(id, cursor);
                 self.lines.be_ready(id.index());
             }
+            (Outcome::HeadAwaited, Position::At(cursor), _) => {
+                self.lag(id, cursor);
+                self.lines.wait(id.index());
+            }
+            (Outcome::HeadAwaited, Position::Fallen { .. }, _) => self.lines.wait(id.index()),
             (Outcome::Open, Position::Fallen { .. }, _) => self.lines.be_ready(id.index()),
             (Outcome::Blocked, Position::At(cursor), _) => {
                 self.lines.leave(id.index());

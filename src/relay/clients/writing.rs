@@ -186,16 +186,19 @@ impl Clients {
         Some((viewing.place(), media_bytes))
     }
 
-    /// Ends a client's turn, after which its socket takes more or is full. Returns its viewer, if
-    /// it is one.
+    /// Ends a client's turn, after which its socket takes more or is full. Returns its viewer and
+    /// the outcome for that, if it is one.
     pub fn served(
         &mut self,
         id: ConnectionId,
         outcome: Outcome,
         ctx: &mut Context,
-    ) -> Option<Place> {
+    ) -> Option<(Place, Outcome)> {
         let connection = self.connections.get_mut(id)?;
-        let place = connection.watches();
+        let of_viewer = match &connection.phase {
+            Phase::Viewer(viewing) => Some((viewing.place(), viewing.outcome(outcome))),
+            _ => None,
+        };
         if outcome == Outcome::Blocked && !connection.is_blocked {
             connection.is_blocked = true;
             connection.taken = ctx.now();
@@ -203,7 +206,7 @@ impl Clients {
         } else if outcome == Outcome::Open && connection.has_output(ctx) {
             self.queue(id);
         }
-        place
+        of_viewer
     }
 
     /// Makes a client a viewer.
@@ -425,7 +428,8 @@ mod tests {
         let place = clients.viewer(viewer).map(|(place, _)| place);
         assert!(place.is_some());
         assert!(clients.viewer(source).is_none(), "it watches nothing");
-        assert!(clients.served(viewer, Outcome::Open, &mut stage.relay.ctx) == place);
+        let served = clients.served(viewer, Outcome::Open, &mut stage.relay.ctx);
+        assert_eq!(served, place.map(|place| (place, Outcome::Open)));
         assert!(
             clients
                 .served(source, Outcome::Open, &mut stage.relay.ctx)

@@ -91,6 +91,14 @@ impl Viewing {
         (self.stream, self.viewer)
     }
 
+    /// Returns the outcome of a turn after which the socket is as `outcome` says.
+    pub fn outcome(&self, outcome: Outcome) -> Outcome {
+        match (outcome, self.owes_head) {
+            (Outcome::Open, true) => Outcome::HeadAwaited,
+            (outcome, _) => outcome,
+        }
+    }
+
     /// Records that `bytes` were written. Returns how many of them were media, not framing.
     pub fn sent(&mut self, bytes: usize) -> usize {
         let content_bytes = match &mut self.framing {

@@ -101,6 +101,27 @@ fn a_listener_that_waits_gets_titles_whatever_the_source_declares() {
     }
 }
 
+/// Without rests, the server would ask for this listener's output again and again.
+#[test]
+fn a_listener_without_a_head_rests_until_the_format_is_known() {
+    let mut stage = Stage::new(&["--icecast"]);
+    let line = "PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Type: audio/mpeg\r\n";
+    let source = stage.client(&format!("{line}Content-Length: 99999\r\n\r\n"));
+    let (begin, rest) = MP3.split_at(1);
+    stage.relay.received(source, begin, stage.now);
+    let listener = stage.client("");
+    let watch = b"GET /stream/s HTTP/1.1\r\nHost: h\r\nIcy-MetaData: 1\r\n\r\n";
+    stage.relay.received(listener, watch, stage.now);
+    assert!((0..9).any(|_| !stage.write_next()), "it has turns forever");
+    stage.relay.check();
+    assert_eq!(stage.written[&listener], b"");
+    stage.relay.received(source, rest, stage.now);
+    stage.settle();
+    let (head, body) = response(&stage, listener);
+    assert!(head.contains("icy-metaint: 16000"), "{head}");
+    assert!(body.starts_with(&MP3[..1_000]));
+}
+
 /// Media bytes between two blocks.
 const INTERVAL: u16 = 16_000;
 
