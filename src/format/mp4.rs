@@ -48,7 +48,7 @@ struct Tracks {
 }
 
 pub(crate) const BOX_HEAD_BYTES: usize = 8;
-const LARGE_BOX_HEAD_BYTES: usize = 16;
+pub(crate) const LARGE_BOX_HEAD_BYTES: usize = 16;
 /// Longest `moof`. The scanner reads it whole, and its last byte causes all the work.
 pub(crate) const MOOF_BYTES_MAX: usize = 256 * 1024;
 /// `sample_is_non_sync_sample`

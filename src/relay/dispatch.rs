@@ -218,6 +218,7 @@ impl Relay {
         let watched = match &view {
             View::Whole => self.streams.watch(id, &session, reply, ctx),
             View::In(target) => self.streams.watch_in(id, (&session, *target), how, ctx),
+            View::Poster => self.streams.watch_poster(id, &session, how, ctx),
             View::Part(wanted) => self.streams.play(id, (&session, wanted), how, ctx),
         };
         if let Some(WatchResponse::Segment(..) | WatchResponse::Whole(..)) = &watched

@@ -370,7 +370,7 @@ impl<'a> RequestContext<'a> {
             (self.may_pass)()?;
             let look = self.look_of_viewer(&view);
             match &view {
-                View::Whole | View::In(_) => {
+                View::Whole | View::In(_) | View::Poster => {
                     self.gate
                         .watch(&access_request, &name, &session_state, look)?;
                 }

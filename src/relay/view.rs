@@ -15,6 +15,8 @@ pub enum View {
     Whole,
     /// All of it, in this container.
     In(remux::Target),
+    /// Its newest key frame, as MP4.
+    Poster,
     /// Its playlist, or what that names.
     Part(HlsRequest),
 }
@@ -26,10 +28,12 @@ impl View {
         target: &Target,
         settings: &Settings,
     ) -> Option<(EntryPoint, Result<View, Refusal>)> {
-        let container = remux::Target::named(file).filter(|_| settings.remuxes);
-        if let Some(container) = container {
-            let view = no_parameters(target).map(|()| View::In(container));
-            return Some((EntryPoint::Remuxed, view));
+        let remuxed = match file {
+            b"poster.mp4" => Some(View::Poster),
+            _ => remux::Target::named(file).map(View::In),
+        };
+        if let Some(view) = remuxed.filter(|_| settings.remuxes) {
+            return Some((EntryPoint::Remuxed, no_parameters(target).map(|()| view)));
         }
         let wanted = HlsRequest::of(file, target).filter(|_| settings.serves_hls)?;
         Some((EntryPoint::Hls, wanted.map(View::Part)))
@@ -39,7 +43,7 @@ impl View {
     pub fn way(&self) -> EntryPoint {
         match self {
             View::Whole => EntryPoint::Viewer,
-            View::In(_) => EntryPoint::Remuxed,
+            View::In(_) | View::Poster => EntryPoint::Remuxed,
             View::Part(_) => EntryPoint::Hls,
         }
     }
@@ -47,7 +51,7 @@ impl View {
     /// Returns whether the target is the view's own URL. Caches keep nothing that has no end.
     pub fn is_addressed_by(&self, target: &Target) -> bool {
         match self {
-            View::Whole | View::In(_) => true,
+            View::Whole | View::In(_) | View::Poster => true,
             View::Part(wanted) => wanted.is_addressed_by(target),
         }
     }
@@ -60,7 +64,7 @@ impl View {
     /// Returns how far the playlist must have come for this view.
     pub fn reach(&self) -> PlaylistPosition {
         match self {
-            View::Whole | View::In(_) => PlaylistPosition::STREAM,
+            View::Whole | View::In(_) | View::Poster => PlaylistPosition::STREAM,
             View::Part(wanted) => wanted.reach(),
         }
     }
@@ -69,7 +73,7 @@ impl View {
     /// name yet.
     pub fn can_wait(&self) -> bool {
         match self {
-            View::Whole | View::In(_) => true,
+            View::Whole | View::In(_) | View::Poster => true,
             View::Part(wanted) => wanted.is_list(),
         }
     }
@@ -88,6 +92,7 @@ mod tests {
         for (view, way, can_wait) in [
             (View::Whole, EntryPoint::Viewer, true),
             (View::In(remux::Target::MpegTs), EntryPoint::Remuxed, true),
+            (View::Poster, EntryPoint::Remuxed, true),
             (View::Part(list), EntryPoint::Hls, true),
             (View::Part(named), EntryPoint::Hls, false),
         ] {

@@ -4,8 +4,13 @@ use std::rc::Rc;
 
 use super::viewer::{Lead, Position};
 use super::{StreamBuffer, Viewer, ViewerId};
+use crate::format::mp4::{LARGE_BOX_HEAD_BYTES, box_head};
+use crate::format::window::Look;
 use crate::hls::{Cutter, Plan};
 use crate::time::Instant;
+
+/// Boxes of a fragment up to its `mdat`, at most: `styp`, `prft`, `emsg`, `sidx`, `moof`.
+const BOXES_MAX: usize = 16;
 
 impl<C: Copy> StreamBuffer<C> {
     /// Begins to cut the stream into segments.
@@ -54,5 +59,45 @@ impl<C: Copy> StreamBuffer<C> {
         self.lag(viewer, from);
         self.lines.be_ready(viewer.index());
         viewer
+    }
+
+    /// Lets a viewer that has just joined get its first fragment of MP4 and nothing else.
+    pub fn bound(&mut self, id: ViewerId<C>) {
+        if let Some(viewer) = self.viewers.get_mut(id) {
+            viewer.end = Viewer::<C>::AT_FRAGMENT_END;
+        }
+    }
+
+    /// Returns the number of bytes for such a viewer, up to the end of the first fragment at which
+    /// decoding can begin. `None`: it has not come whole. If the stream has ended, the bytes that came
+    /// of it count.
+    pub fn first_fragment(&mut self, id: ViewerId<C>) -> Option<u64> {
+        let viewer = self.viewers.get(id)?;
+        let Position::At(from) = viewer.position else {
+            return None;
+        };
+        let joins = self.points.joins.iter().map(|join| join.start.offset);
+        let join = joins.filter(|join| *join >= from).min();
+        let whole = join.and_then(|join| self.end_of_media(join));
+        let end = whole.or(self.end.map(|_| self.buffer.newest))?;
+        let viewer = self.viewers.get_mut(id)?;
+        viewer.end = end;
+        Some(viewer.lead.bytes_left() as u64 + (end - from))
+    }
+
+    /// Returns the offset behind the first `mdat` of MP4 from this box on, if that has come.
+    fn end_of_media(&self, mut offset: u64) -> Option<u64> {
+        for _ in 0..BOXES_MAX {
+            let mut head = Vec::new();
+            self.copy_to(&mut head, offset, LARGE_BOX_HEAD_BYTES);
+            let Look::Found(head) = box_head(&head) else {
+                return None;
+            };
+            offset = offset.checked_add(head.length)?;
+            if offset > self.buffer.newest || &head.kind == b"mdat" {
+                break;
+            }
+        }
+        Some(offset).filter(|offset| *offset <= self.buffer.newest)
     }
 }

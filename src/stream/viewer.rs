@@ -9,7 +9,8 @@ use crate::time::Instant;
 pub struct Viewer<C> {
     pub(super) connection: C,
     pub(super) position: Position,
-    /// Offset behind the viewer's last byte if it gets a segment, else [`Viewer::ENDLESS`].
+    /// Offset behind the viewer's last byte if it gets a segment or a fragment, else
+    /// [`Viewer::ENDLESS`].
     pub(super) end: u64,
     /// Bytes that are sent before those at the position: the header, a prelude, or the rest of a
     /// unit.
@@ -42,8 +43,10 @@ pub(super) enum Position {
 impl<C> Viewer<C> {
     /// `end` of a viewer that gets the whole stream.
     pub(super) const ENDLESS: u64 = u64::MAX;
+    /// `end` of a viewer that gets one fragment of MP4, before that has come whole.
+    pub(super) const AT_FRAGMENT_END: u64 = u64::MAX - 1;
 
-    /// Returns whether the viewer gets one segment and nothing else.
+    /// Returns whether the viewer gets one segment or fragment and nothing else.
     pub(super) fn is_bounded(&self) -> bool {
         self.end != Viewer::<C>::ENDLESS
     }

@@ -158,3 +158,27 @@ fn flv_goes_out_by_rtp() {
     let words = String::from_utf8_lossy(&played.stderr).into_owned();
     assert!(played.status.success(), "{words}");
 }
+
+#[test]
+#[ignore = "needs ffmpeg, ffprobe and curl"]
+fn a_poster_decodes_as_one_picture() {
+    for (name, codecs, output) in SOURCES.into_iter().filter(|(name, ..)| *name != "mp4") {
+        let server = Server::start(&[]);
+        let _source = publish_for(&server, "demo", "20", codecs, output);
+        await_media(&server, "demo", 100_000);
+        let url = format!("http://{}/stream/demo/poster.mp4", server.address());
+        let file = folder("posters").join(name);
+        let file = file.to_str().expect("a path");
+        assert!(run("curl", &["-sf", "-o", file, &url]).status.success());
+        let shown = ["-v", "warning", "-count_frames", "-select_streams", "v"];
+        let fields = ["-show_entries", "stream=nb_read_frames", "-of", "csv=p=0"];
+        let output = run("ffprobe", &[&shown[..], &fields, &[file]].concat());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(words, "", "{name}");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout).trim(),
+            "1",
+            "{name}"
+        );
+    }
+}

@@ -142,6 +142,13 @@ fn who_cannot_have_it_is_told_why() {
     let (server, _source) = begun(&[], &ogg);
     let ts = |server: &Server| server.request("GET", "/stream/demo/live.ts");
     ts(&server).assert_problem(406, &["it is ogg", "H.264"]);
+    server.admit("silent");
+    for (target, status) in [("demo", 406), ("other", 403), ("silent", 404)] {
+        for file in ["live.mp4", "poster.mp4"] {
+            let response = server.request("GET", &format!("/stream/{target}/{file}"));
+            assert_eq!(response.status(), status, "{target}/{file}");
+        }
+    }
     let with_parameter = server.request("GET", "/stream/demo/live.ts?x=1");
     assert_eq!(with_parameter.status(), 400);
     let post = server.request("POST", "/stream/demo/live.ts");
@@ -151,12 +158,6 @@ fn who_cannot_have_it_is_told_why() {
     );
     let options = server.request("OPTIONS", "/stream/demo/live.mp4");
     assert_eq!(options.head.allowed(), ["GET", "HEAD", "OPTIONS"]);
-    assert_eq!(server.request("GET", "/stream/other/live.ts").status(), 403);
-    server.admit("silent");
-    assert_eq!(
-        server.request("GET", "/stream/silent/live.ts").status(),
-        404
-    );
 
     let vp8 = corpus::file("vp8.webm");
     let (server, mut source) = begun(&[], &vp8);
@@ -173,6 +174,40 @@ fn who_cannot_have_it_is_told_why() {
     ts(&server).assert_problem(503, &["--buffers"]);
     let (server, _source) = begun(&["--remux=off"], &flv);
     assert_eq!(ts(&server).status(), 404);
+}
+
+/// Its client is a viewer only while it gets the picture.
+#[test]
+fn a_poster_is_one_key_frame_in_a_body_of_known_length() {
+    for (name, format) in SOURCES {
+        let file = corpus::file(name);
+        let server = Server::gated(&[]);
+        server.admit("demo");
+        let mut source = Source::open(server.address(), "/stream/demo");
+        let mut early = Viewer::ask(server.address(), "/stream/demo/poster.mp4");
+        server.await_figure("tollgate_blocked_playlists", 1);
+        file.chunks(700).for_each(|piece| source.send(piece));
+        let (body, end) = early.read_to_end();
+        assert_eq!(end, End::Complete, "{name}");
+        let pictures = &units(format, &file)[0];
+        assert_eq!(units(Format::Mp4, &body)[0][0], pictures[0], "{name}");
+        until("the file is there", || {
+            let received = server.stream("demo")?["bytes_received"].as_u64()?;
+            (received == file.len() as u64).then_some(())
+        });
+        let poster = server.request("GET", "/stream/demo/poster.mp4");
+        assert_eq!(poster.status(), 200, "{name}");
+        assert_eq!(poster.head.field("Content-Type"), Some("video/mp4"));
+        let length = poster.body.len().to_string();
+        assert_eq!(poster.head.field("Content-Length"), Some(&*length));
+        let had = &units(Format::Mp4, &poster.body)[0];
+        let place = pictures.iter().position(|picture| *picture == had[0]);
+        assert!(place > Some(0), "{name}: the newest one, not the first");
+        // A source's own fragments go out as they are.
+        assert!(had.len() == 1 || format == Format::Mp4, "{name}");
+        server.await_viewers("demo", 0);
+        server.await_figure("tollgate_remuxed", 0);
+    }
 }
 
 #[test]

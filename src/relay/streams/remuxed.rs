@@ -120,6 +120,29 @@ impl Streams {
         }
     }
 
+    /// Adds a client that gets the newest key frame of a session as MP4, if the session runs. It is a
+    /// viewer of the remuxed stream up to the end of the first fragment.
+    pub fn watch_poster(
+        &mut self,
+        id: ConnectionId,
+        session: &SessionId,
+        how: (Reply, bool),
+        ctx: &mut Context,
+    ) -> Option<WatchResponse> {
+        let target = target_of(Format::Mp4)?;
+        let watched = self.watch_in(id, (session, target), how, ctx)?;
+        Some(match watched {
+            WatchResponse::Viewing(viewing) => {
+                let (stream, viewer) = viewing.place();
+                if let Some(stream) = self.streams.get_mut(stream) {
+                    stream.buffer.bound(viewer);
+                }
+                WatchResponse::Segment(Vec::new(), viewing.of_fragment())
+            }
+            other => other,
+        })
+    }
+
     /// Returns the stream whose segments a player gets: the stream itself, or one that is remuxed
     /// from it. `None`: HEAD asks for a stream that only GET begins to remux.
     pub(super) fn playable(

@@ -46,8 +46,16 @@ enum Outgoing {
     Chunked(ChunkWriter),
     /// HTTP/1.0: the body ends when the connection closes.
     UntilClose,
-    /// A segment: the head has declared its length.
+    /// A segment or a fragment: the head declares its length.
     Length,
+}
+
+/// How the head of a viewer's response says where the body ends.
+enum Body {
+    Chunked,
+    UntilClose,
+    /// After this number of bytes.
+    Length(u64),
 }
 
 /// The response to a request to watch.
@@ -83,6 +91,14 @@ impl Viewing {
             owes_head: false,
             framing: Outgoing::Length,
             icy: None,
+        }
+    }
+
+    /// Lets the response be the viewer's first fragment of MP4 alone.
+    pub fn of_fragment(self) -> Viewing {
+        Viewing {
+            framing: Outgoing::Length,
+            ..self
         }
     }
 
@@ -139,12 +155,20 @@ impl Viewing {
 
     /// Returns the response's head, once. Returns `None` until the media type is known. For a remuxed
     /// stream, at least one track must be known that the container can carry.
-    fn take_head(&mut self, stream: &Stream) -> Option<Vec<u8>> {
+    fn take_head(&mut self, stream: &mut Stream) -> Option<Vec<u8>> {
         let remuxed = stream.remuxed.as_ref();
         if stream.buffer.newest() == 0 && remuxed.is_some_and(|remuxed| !remuxed.carries_any()) {
             return None;
         }
-        let media_type = stream.buffer.media_type().filter(|_| self.owes_head)?;
+        if !self.owes_head {
+            return None;
+        }
+        let body = match self.framing {
+            Outgoing::Chunked(_) => Body::Chunked,
+            Outgoing::UntilClose => Body::UntilClose,
+            Outgoing::Length => Body::Length(stream.buffer.first_fragment(self.viewer)?),
+        };
+        let media_type = stream.buffer.media_type()?;
         let wants_titles = self.reply.wants_titles == Some(true);
         // Sources declare what they like.
         if wants_titles && matches!(stream.buffer.told(), Told::Undecided) {
@@ -154,8 +178,7 @@ impl Viewing {
         if wants_titles && carries_titles(&stream.buffer) {
             self.icy = IcyPosition::begin();
         }
-        let is_chunked = matches!(self.framing, Outgoing::Chunked(_));
-        Some(viewer_head(media_type, is_chunked, stream, &self.reply))
+        Some(viewer_head(media_type, body, stream, &self.reply))
     }
 }
 
@@ -448,7 +471,11 @@ pub(super) const STREAM_POLICY: &str =
 impl Stream {
     pub(super) fn head(&self, media_type: &str, reply: Reply, ctx: &Context) -> WatchResponse {
         let (is_chunked, reply) = framing(reply, ctx);
-        let head = viewer_head(media_type, is_chunked, self, &reply);
+        let body = match is_chunked {
+            true => Body::Chunked,
+            false => Body::UntilClose,
+        };
+        let head = viewer_head(media_type, body, self, &reply);
         WatchResponse::Whole(head, reply)
     }
 }
@@ -481,7 +508,7 @@ fn framing(reply: Reply, ctx: &Context) -> (bool, Reply) {
 }
 
 /// Builds the head of a viewer's response.
-fn viewer_head(media_type: &str, is_chunked: bool, stream: &Stream, reply: &Reply) -> Vec<u8> {
+fn viewer_head(media_type: &str, body: Body, stream: &Stream, reply: &Reply) -> Vec<u8> {
     let mut head = http::ResponseHead::new(Status::Ok, reply)
         .field("Content-Type", media_type)
         .field("Cache-Control", "no-store")
@@ -497,11 +524,12 @@ fn viewer_head(media_type: &str, is_chunked: bool, stream: &Stream, reply: &Repl
         head = head.field("Vary", "Icy-MetaData");
         head = http::describe(station, head, wants_titles);
     }
-    if is_chunked {
-        head.field("Transfer-Encoding", "chunked").finish()
-    } else {
-        head.finish()
+    match body {
+        Body::Chunked => head.field("Transfer-Encoding", "chunked"),
+        Body::Length(bytes) => head.field("Content-Length", &bytes.to_string()),
+        Body::UntilClose => head,
     }
+    .finish()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Writes fragmented MP4 (ISO/IEC 14496-12; CMAF): `ftyp` and `moov`, then fragments of a `moof`
 //! and an `mdat`.
 //!
-//! A fragment begins at each join point of the first video track, and when [`FRAGMENT_TIME`] is
-//! over. So the output is at most that late. A fragment has all units of its time, one track after
+//! A fragment begins at each join point of the first video track, at the picture after it, and when
+//! [`FRAGMENT_TIME`] is over. So the output is at most that late, and a key frame goes out at once,
+//! in a fragment without another picture. A fragment has all units of its time, one track after
 //! the other. When the tracks change, the stream begins again with another `ftyp` and `moov`, and
 //! the times continue. Each sample lasts until the next one of its track. The duration of the last
 //! sample of a fragment is estimated if the next one has not come. Each fragment has its own time,
@@ -129,9 +130,10 @@ impl Mp4 {
             return Ok(());
         };
         let sample = queue.sample(unit.decode, unit.present, unit.is_join, unit.bytes);
+        let is_behind_join = matches!(&queue.samples[..], [only] if only.is_join);
         let is_over = self.since.is_some_and(|since| {
             unit.decode.saturating_sub(since) >= FRAGMENT_TIME
-                || self.leader == Some(unit.track) && sample.is_join
+                || self.leader == Some(unit.track) && (sample.is_join || is_behind_join)
                 || self.bytes + sample.bytes.len() > self.bytes_max
                 || self.samples >= SAMPLES_MAX
         });
