@@ -15,7 +15,6 @@ use std::net::IpAddr;
 
 use super::server_event::ServerEvent;
 use super::viewer_id::{ListedId, PublicStreamId};
-use crate::events::BYTES_MAX;
 use crate::gate::{SessionId, network_of};
 use crate::time::Instant;
 use crate::token_bucket::{Rate, TokenBuckets};
@@ -59,20 +58,20 @@ pub(super) struct Rations {
 const NAMES_MAX: usize = 2048;
 /// At least what an event takes without its session id and its title.
 const EVENT_BYTES: usize = 256;
-/// A session's viewers.
+/// A session's viewers: half of what [`crate::events`] keeps.
 const VIEWERS: Rate = Rate {
-    per_second: 16 * 2 * EVENT_BYTES as u64,
-    burst: BYTES_MAX as u64 / 2,
+    per_second: 8 * 1024,
+    burst: 512 * 1024,
 };
 /// A session's streams.
 const STREAMS: Rate = Rate {
-    per_second: 16 * 3 * EVENT_BYTES as u64,
-    burst: BYTES_MAX as u64 / 4,
+    per_second: 12 * 1024,
+    burst: 256 * 1024,
 };
 /// Viewers and streams of a host. It may be a proxy that does not name its clients.
 const OF_HOST: Rate = Rate {
-    per_second: 64 * 2 * EVENT_BYTES as u64,
-    burst: BYTES_MAX as u64 / 2,
+    per_second: 32 * 1024,
+    burst: 512 * 1024,
 };
 /// Refused sources of a host. Refused sources retry at once, and anybody may be one.
 const REFUSALS: Rate = Rate {
@@ -218,7 +217,7 @@ mod tests {
     use super::super::server_event::write_unit;
     use super::*;
     use crate::clean_text::Title;
-    use crate::events::EventId;
+    use crate::events::{BYTES_MAX, EventId};
     use crate::time::UnixTime;
     use std::net::SocketAddr;
     use std::time::Duration;
