@@ -822,7 +822,7 @@ fn next_core(mut relay: Relay, now: Instant) -> Relay {
 }
 
 /// Each field has another value: another number or text, a value of another kind, or none. Each kind of
-/// line is missing, or there twice. The core refuses it, or takes over and keeps its promises. Each field is changed
+/// line is missing, or there twice, or has another number. The core refuses it, or takes over and keeps its promises. Each field is changed
 /// once, and `HANDOVER_SEED=n` chooses how; `HANDOVER_CHANGES=all` tries all changes.
 #[test]
 fn nothing_that_is_told_is_believed() {
@@ -885,10 +885,17 @@ fn parts(line: &[u8]) -> (&str, Value) {
     )
 }
 
-/// A line with another value at this place, or without it: of the whole, none or two.
+/// A line with another value at this place, or without it: of the whole, none or two, or with another
+/// number.
 fn changes(line: &[u8], pointer: &str) -> Vec<Vec<u8>> {
     if pointer.is_empty() {
-        return vec![Vec::new(), line.repeat(2)];
+        let mut changes = vec![Vec::new(), line.repeat(2)];
+        let text = std::str::from_utf8(line).expect("text");
+        if let [name, _, value] = text.splitn(3, ' ').collect::<Vec<_>>()[..] {
+            let numbers = [0, 1, 7_777_777, u64::MAX];
+            changes.extend(numbers.map(|number| format!("{name} {number} {value}").into()));
+        }
+        return changes;
     }
     let (_, value) = parts(line);
     let front = line

@@ -155,7 +155,9 @@ impl Flv {
         let promises_video = self.tags.head.is_some_and(|head| head[4] & 1 != 0);
         let is_sound_only = !self.has_video
             && (!promises_video || time.wrapping_sub(first_time) >= SOUND_ONLY_MILLISECONDS);
-        let spaced = self.last_join.is_none_or(|last| at >= last + SOUND_SPACING);
+        let spaced = self
+            .last_join
+            .is_none_or(|last| at.saturating_sub(last) >= SOUND_SPACING);
         let is_join =
             kind == TagKind::KeyFrame || (kind == TagKind::Sound && is_sound_only && spaced);
         // An early viewer, before the first join point, needs the tags so far.
@@ -164,7 +166,10 @@ impl Flv {
             (self.last_unit, self.last_join) = (None, None);
             findings(Finding::Header, self.header());
         }
-        if self.last_unit.is_none_or(|last| at >= last + UNIT_SPACING) {
+        if self
+            .last_unit
+            .is_none_or(|last| at.saturating_sub(last) >= UNIT_SPACING)
+        {
             self.last_unit = Some(at);
             findings(Finding::Unit(Start::at(at)), self.header());
         }
@@ -253,12 +258,10 @@ fn kind(tag_type: u8, body: &[u8]) -> TagKind {
 
 #[cfg(feature = "handover")]
 impl Flv {
-    /// Returns whether a handed-over state is possible, for bytes up to this offset.
-    pub(super) fn fits(&self, offset: u64) -> bool {
-        let places = [self.last_unit, self.last_join];
+    /// Returns whether a handed-over state is possible. Offsets are only compared.
+    pub(super) fn fits(&self) -> bool {
         let mut tags = self.tags.kept.iter().flat_map(|tag| [&tag.told, &tag.next]);
-        places.into_iter().flatten().all(|place| place <= offset)
-            && tags.all(|tag| tag.len() <= METADATA_BYTES_MAX)
+        tags.all(|tag| tag.len() <= METADATA_BYTES_MAX)
     }
 }
 

@@ -9,8 +9,6 @@ use super::window::{Look, Step, Walker};
 use super::{
     Finding, Findings, Format, Header, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported,
 };
-#[cfg(feature = "handover")]
-use crate::handover::are_counts;
 use crate::time::MediaTime;
 
 /// Whether bytes begin with frames, each exactly where the previous one ends.
@@ -371,7 +369,7 @@ impl SampleClock {
                 samples: 0,
             };
         }
-        self.samples += u64::from(samples);
+        self.samples = self.samples.wrapping_add(samples.into());
     }
 }
 
@@ -496,14 +494,6 @@ impl Walk {
             self.unit_from = at + UNIT_SPACING;
             findings(Finding::Unit(Start::at(at)), Header::NONE);
         }
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Walk {
-    /// Returns whether a handed-over state is possible. Offsets are only compared.
-    pub(super) fn fits(&self) -> bool {
-        are_counts([self.clock.ticks, self.clock.samples])
     }
 }
 

@@ -300,7 +300,8 @@ impl Matroska {
         let only_sound_before = !self.cluster.has_video;
         self.cluster.has_video |= is_video;
         let at = self.group.start;
-        let is_spaced = |last: Option<u64>| last.is_none_or(|last| at >= last + UNIT_SPACING);
+        let is_spaced =
+            |last: Option<u64>| last.is_none_or(|last| at.saturating_sub(last) >= UNIT_SPACING);
         if is_first {
             self.last_unit = Some(self.cluster.start);
             findings(
@@ -384,11 +385,7 @@ const _: () = assert!(CLUSTER_HEAD.len() + 1 + 8 + 8 <= Prelude::BYTES_MAX);
 impl Matroska {
     /// Returns whether a handed-over state is possible, for bytes up to this offset.
     pub(super) fn fits(&self, offset: u64) -> bool {
-        let starts = [Some(self.cluster.start), Some(self.group.start)];
-        let places = starts.into_iter().chain([self.last_unit, self.last_join]);
-        self.header.fits()
-            && places.flatten().all(|place| place <= offset)
-            && self.cluster.prelude.is_none_or(|prelude| prelude.fits())
+        self.header.fits() && self.cluster.start.max(self.group.start) <= offset
     }
 }
 

@@ -62,14 +62,6 @@ impl Start {
     }
 }
 
-#[cfg(feature = "handover")]
-impl Start {
-    /// Returns whether its fields are within their bounds.
-    pub(crate) fn fits(&self) -> bool {
-        self.prelude.fits() && self.counter.is_none_or(|counter| counter < 16)
-    }
-}
-
 /// A few bytes that a viewer gets before a start. For Matroska: the head of a Cluster and its time
 /// stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,15 +87,9 @@ impl Prelude {
         Some(prelude)
     }
 
-    /// Returns whether a handed-over state is possible.
-    #[cfg(feature = "handover")]
-    pub(crate) fn fits(&self) -> bool {
-        usize::from(self.length) <= Prelude::BYTES_MAX
-    }
-
     /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
+        &self.bytes[..usize::from(self.length).min(Prelude::BYTES_MAX)]
     }
 }
 
@@ -408,9 +394,9 @@ impl Container {
             Container::Matroska(walker) => walker.fits(offset),
             Container::MpegTs(scanner) => scanner.fits(offset),
             Container::Mp4(walker) => walker.fits(offset),
-            Container::Flv(walker) => walker.fits(offset),
+            Container::Flv(walker) => walker.fits(),
             Container::Ogg(walker) => walker.fits(),
-            Container::Sound(walker) => walker.fits(),
+            Container::Sound(_) => true,
         }
     }
 }

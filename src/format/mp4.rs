@@ -145,7 +145,7 @@ impl Mp4 {
         }
         if self
             .last_unit
-            .is_none_or(|last| start >= last + UNIT_SPACING)
+            .is_none_or(|last| start.saturating_sub(last) >= UNIT_SPACING)
         {
             self.last_unit = Some(start);
             findings(Finding::Unit(Start::at(start)), self.header.lend());
@@ -381,8 +381,7 @@ pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u32> {
 impl Mp4 {
     /// Returns whether a handed-over state is possible, for bytes up to this offset.
     pub(super) fn fits(&self, offset: u64) -> bool {
-        let places = [self.fragment_start, self.last_unit];
-        self.header.fits() && places.into_iter().flatten().all(|place| place <= offset)
+        self.header.fits() && self.fragment_start.is_none_or(|start| start <= offset)
     }
 }
 

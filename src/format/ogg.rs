@@ -388,7 +388,7 @@ impl Ogg {
                 None => self.header.append(seen)?,
             }
         } else {
-            *between += seen.len();
+            *between = between.saturating_add(seen.len());
         }
         if *between > HEADER_BYTES_MAX {
             return Err(Unsupported);
@@ -467,13 +467,8 @@ impl Ogg {
 impl Ogg {
     /// Returns whether a handed-over state is possible. Offsets are only compared.
     pub(super) fn fits(&self) -> bool {
-        let between = match self.phase {
-            Phase::Headers { between } => between,
-            Phase::Data => 0,
-        };
         self.header.fits()
             && self.rewriter.as_ref().is_none_or(Rewriter::fits)
-            && between <= HEADER_BYTES_MAX
             && self.streams.len() <= STREAMS_MAX
     }
 }

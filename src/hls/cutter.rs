@@ -539,7 +539,7 @@ impl Cutter {
 
     /// Returns the number of segments so far.
     fn made(&self) -> u64 {
-        self.number - self.plan.first_number()
+        self.number.saturating_sub(self.plan.first_number())
     }
 
     /// Returns why no segment can begin.

@@ -64,7 +64,9 @@ pub(super) fn write(content: &Content<'_>) -> String {
     push_control(&mut list, content);
     if let Some(first) = first {
         // The list still has the first segment's EXT-X-DISCONTINUITY.
-        let discontinuities = first.discontinuities - u64::from(first.is_discontinuous);
+        let discontinuities = first
+            .discontinuities
+            .saturating_sub(first.is_discontinuous.into());
         let _ = write!(
             list,
             "#EXT-X-MEDIA-SEQUENCE:{}\n#EXT-X-DISCONTINUITY-SEQUENCE:{discontinuities}\n",

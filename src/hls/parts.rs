@@ -7,6 +7,7 @@
 //! segment and parts with a join point may be shorter. If fragments change later, parts are as
 //! long as the fragments allow.
 
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use crate::time::MediaTime;
@@ -50,7 +51,7 @@ const LEAST_HUNDREDTHS: i64 = 85;
 pub(super) struct Parts {
     length: Length,
     /// Durations of the first fragments in ticks, until the part target is settled.
-    early: Vec<u32>,
+    early: Vec<NonZeroU32>,
     pub whole: Vec<Part>,
     open: Option<Open>,
     /// Beginning of the newest fragment.
@@ -129,8 +130,8 @@ impl Parts {
     pub fn pass(&mut self, point: Point, gap: i64) -> bool {
         if self.length == Length::Unknown {
             if self.early.len() < EARLY_MAX {
-                self.early
-                    .extend(u32::try_from(gap).ok().filter(|gap| *gap > 0));
+                let gap = u32::try_from(gap).ok().and_then(NonZeroU32::new);
+                self.early.extend(gap);
             }
             return false;
         }
@@ -232,15 +233,15 @@ fn least(ticks_max: i64) -> i64 {
 
 /// Returns the part target in ticks, for a group of pictures with fragments of these durations and
 /// segments of `segment` ticks. Returns `None` if the stream can have no parts.
-fn length(group: &[u32], segment: i64) -> Option<i64> {
+fn length(group: &[NonZeroU32], segment: i64) -> Option<i64> {
     let shortest = TICKS_MIN.clamp(segment / IN_SEGMENT_MAX, (segment / 4).max(1));
     let longest = (segment + segment / 100) / IN_SEGMENT_MIN;
-    let fragment = i64::from(*group.iter().max()?);
+    let fragment = i64::from(group.iter().max()?.get());
     let usual = (shortest + fragment - 1) / fragment * fragment;
     let mut sums: Vec<i64> = group
         .iter()
         .scan(0, |sum, fragment| {
-            *sum += i64::from(*fragment);
+            *sum += i64::from(fragment.get());
             Some(*sum)
         })
         .chain([usual])
@@ -262,11 +263,11 @@ fn length(group: &[u32], segment: i64) -> Option<i64> {
 
 /// Returns the shortest part of a segment of such groups, for a part target of `ticks_max`. Returns
 /// `None` if a part would have to be shorter than allowed.
-fn shortest_part(group: &[u32], segment: i64, ticks_max: i64) -> Option<i64> {
+fn shortest_part(group: &[NonZeroU32], segment: i64, ticks_max: i64) -> Option<i64> {
     let (mut ticks, mut all, mut shortest, mut has_join) = (0, 0, ticks_max, false);
     loop {
         for (index, fragment) in group.iter().enumerate() {
-            let fragment = i64::from(*fragment);
+            let fragment = i64::from(fragment.get());
             if ticks + fragment > ticks_max {
                 if ticks >= least(ticks_max) {
                     shortest = shortest.min(ticks);
@@ -301,7 +302,6 @@ impl Parts {
         let places = [open, self.newest.map(|point| point.offset)];
         length_fits
             && self.early.len() <= EARLY_MAX
-            && self.early.iter().all(|ticks| *ticks > 0)
             && self.whole.len() <= PARTS_MAX
             && self.whole.iter().all(part_fits)
             && places.into_iter().flatten().all(|place| place <= newest)

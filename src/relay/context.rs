@@ -240,7 +240,7 @@ impl Context {
     /// Returns a new id for a job.
     pub fn draw_ticket(&mut self) -> JobId {
         let job_id = JobId(self.ticket_next);
-        self.ticket_next += 1;
+        self.ticket_next = self.ticket_next.wrapping_add(1);
         job_id
     }
 

@@ -2,9 +2,6 @@
 
 use serde::Serialize;
 
-#[cfg(feature = "handover")]
-use crate::handover::are_counts;
-
 /// Reason for which a viewer is disconnected. [`Cuts`] has a counter for each, and `cuts` in
 /// `openapi.json` a property. `clients::deadlines` finds the ones that depend on time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +50,10 @@ pub(super) struct Cuts {
 impl Cuts {
     /// Adds the counters of another stream.
     pub fn add(&mut self, other: Cuts) {
-        self.stalled += other.stalled;
-        self.lost_unit += other.lost_unit;
-        self.token += other.token;
-        self.kicked += other.kicked;
+        self.stalled = self.stalled.saturating_add(other.stalled);
+        self.lost_unit = self.lost_unit.saturating_add(other.lost_unit);
+        self.token = self.token.saturating_add(other.token);
+        self.kicked = self.kicked.saturating_add(other.kicked);
     }
 
     /// Returns the counters, each with the value of the label `reason` in `/metrics`.
@@ -69,19 +66,14 @@ impl Cuts {
         ]
     }
 
-    /// Returns whether no counter of a hand-over is impossibly high.
-    #[cfg(feature = "handover")]
-    pub fn fit(&self) -> bool {
-        are_counts(self.rows().map(|(_, count)| count))
-    }
-
     /// Counts a viewer that is disconnected for this reason.
     pub fn count(&mut self, cut: CutReason) {
-        match cut {
-            CutReason::Stalled => self.stalled += 1,
-            CutReason::LostUnit => self.lost_unit += 1,
-            CutReason::Token => self.token += 1,
-            CutReason::Kicked => self.kicked += 1,
-        }
+        let count = match cut {
+            CutReason::Stalled => &mut self.stalled,
+            CutReason::LostUnit => &mut self.lost_unit,
+            CutReason::Token => &mut self.token,
+            CutReason::Kicked => &mut self.kicked,
+        };
+        *count = count.saturating_add(1);
     }
 }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "handover")]
-use crate::handover::are_counts;
 use crate::time::Instant;
 use crate::token_bucket::{Rate, TokenBucket};
 
@@ -82,7 +80,7 @@ impl Quota {
     /// the datagram has more bytes than the bucket.
     pub fn admits(&mut self, bytes: usize, now: Instant) -> bool {
         let is_admitted = self.bucket.try_take(bytes as u64, self.rate(), now);
-        self.refused += u64::from(!is_admitted);
+        self.refused = self.refused.saturating_add(u64::from(!is_admitted));
         is_admitted
     }
 
@@ -95,13 +93,6 @@ impl Quota {
     pub fn take_report(&mut self) -> Option<u64> {
         let is_told = std::mem::replace(&mut self.is_told, true);
         (!is_told).then(|| self.bytes_per_second.saturating_mul(8))
-    }
-
-    /// Returns whether its fields, which another process sent, are within bounds.
-    #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
-        let rates = 1..=u64::MAX / 8;
-        rates.contains(&self.bytes_per_second) && are_counts([self.refused])
     }
 }
 

@@ -136,10 +136,9 @@ impl<C: Copy> StreamBuffer<C> {
             skips,
             self.points.header_serial,
         ];
-        must(
-            counts.iter().all(|count| *count <= COUNT_MAX) && self.rate.fits(),
-            || "more than was ever counted".to_owned(),
-        )?;
+        must(counts.iter().all(|count| *count <= COUNT_MAX), || {
+            "more than was ever counted".to_owned()
+        })?;
         let buffer_bytes = self.buffer.bytes_max() as u64;
         if let Some(cutter) = &mut self.cutter {
             cutter.fit(newest, buffer_bytes)?;
@@ -223,17 +222,12 @@ impl Points {
     /// They can be, in a buffer from this offset to that.
     fn fit(&self, oldest: u64, newest: u64) -> Result<(), HandoverError> {
         let joins = self.joins.iter().map(|join| join.start.offset);
-        let unit = self.newest_unit.iter();
-        let starts = self.joins.iter().map(|join| &join.start).chain(unit);
-        let mut places = starts.clone().map(|start| start.offset);
+        let units = self.units.iter().copied();
+        let unit = self.newest_unit.iter().map(|unit| unit.offset);
+        let mut places = joins.clone().chain(units.clone()).chain(unit);
         let is_fit = joins.is_sorted()
-            && self.units.iter().is_sorted()
-            && places.all(|offset| (oldest..=newest).contains(&offset))
-            && self
-                .units
-                .iter()
-                .all(|offset| (oldest..=newest).contains(offset))
-            && starts.into_iter().all(Start::fits);
+            && units.is_sorted()
+            && places.all(|place| (oldest..=newest).contains(&place));
         must(is_fit, || {
             "places to begin that lie outside of its bytes".to_owned()
         })

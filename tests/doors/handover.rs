@@ -94,12 +94,30 @@ fn tell_media(successor: &mut Successor, live: StreamId, from: u64, bytes: usize
     Some(())
 }
 
+/// What clients ask that come after the hand-over: no HTTP; calls that count all that there is; a new
+/// stream; and viewers of it and of those that were handed over.
+const NEWCOMERS: [&[u8]; 8] = [
+    &PIECE,
+    b"POST /api/add-token?type=http&sessionid=new HTTP/1.1\r\nHost: localhost\r\n\r\n\
+      GET /api/list-streams HTTP/1.1\r\nHost: localhost\r\n\r\n\
+      GET /api/list-viewers HTTP/1.1\r\nHost: localhost\r\n\r\n\
+      GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"PUT /stream/new HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nthe media",
+    b"GET /stream/new HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /stream/h264.ts HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /stream/h264.ts/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /stream/h264.mp4/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /stream/ts/live.mp4 HTTP/1.1\r\nHost: h\r\n\r\n",
+];
+
 /// Everybody sends something, gets something, and leaves.
 fn go_on(mut relay: Relay, now: Instant, mut clients: Vec<(ConnectionId, &'static [u8])>) {
     relay.check();
     let mut now = relay.next_deadline().unwrap_or(now).max(now);
-    let newcomer = relay.accepted(SocketAddr::from(([10, 9, 0, 1], 9)), now);
-    clients.extend(newcomer.map(|id| (id, &PIECE[..])));
+    for (port, request) in (9..).zip(NEWCOMERS) {
+        let newcomer = relay.accepted(SocketAddr::from(([10, 9, 0, 1], port)), now);
+        clients.extend(newcomer.map(|id| (id, request)));
+    }
     for round in 0..4 {
         for (id, sends) in &mut clients {
             relay.unblocked(*id);

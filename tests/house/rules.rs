@@ -66,7 +66,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("token_bucket", &["time"]),
     ("held", &[]),
     ("percent", &[]),
-    ("time", &["handover"]),
+    ("time", &[]),
     ("random", &[]),
     ("handover", &[]),
 ];

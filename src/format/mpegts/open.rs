@@ -12,8 +12,6 @@ use super::streams::Streams;
 pub(super) struct OpenPes {
     /// PID of each open PES packet, and how many bytes of it are to come: 0 for a free place.
     places: [(u16, u32); PLACES],
-    /// Number of open PES packets.
-    count: usize,
 }
 
 /// Most PES packets that are tracked. Others count as whole.
@@ -24,7 +22,7 @@ const HEAD_BYTES: u32 = 6;
 impl OpenPes {
     /// Takes a packet that does not belong to video.
     pub fn take(&mut self, packet: Packet<'_>, streams: &Streams) {
-        if self.count == 0 && !packet.unit_starts() {
+        if !packet.unit_starts() && self.places.iter().all(|(_, left)| *left == 0) {
             return;
         }
         let (pid, payload) = (packet.pid(), packet.payload());
@@ -44,13 +42,12 @@ impl OpenPes {
             return;
         };
         self.places[index] = (pid, left);
-        self.count = self.count + usize::from(left > 0) - usize::from(known.is_some());
     }
 
     /// Returns whether a PES packet of another PID is open.
     pub fn is_any_but(&self, pid: u16) -> bool {
         let mut places = self.places.iter();
-        self.count > 0 && places.any(|(other, left)| *left > 0 && *other != pid)
+        places.any(|(other, left)| *left > 0 && *other != pid)
     }
 }
 
@@ -60,15 +57,6 @@ fn whole_bytes(payload: &[u8]) -> u32 {
     match payload {
         [0, 0, 1, _, high, low, ..] => HEAD_BYTES + u32::from(u16::from_be_bytes([*high, *low])),
         _ => 0,
-    }
-}
-
-#[cfg(feature = "handover")]
-impl OpenPes {
-    /// Returns whether a handed-over state is possible.
-    pub fn fits(&self) -> bool {
-        let mut places = self.places.iter();
-        self.count == places.by_ref().filter(|(_, left)| *left > 0).count()
     }
 }
 
@@ -129,8 +117,6 @@ mod tests {
                 let expected = these.iter().any(|open| open != pid);
                 assert_eq!(others(*pid), expected, "beside {pid:#x}: {these:x?}");
             }
-            #[cfg(feature = "handover")]
-            assert!(open.fits());
             behind.push(these);
         }
         behind
@@ -212,17 +198,5 @@ mod tests {
         assert_eq!(behind[7], (0x101..=0x108).collect::<Vec<_>>());
         assert_eq!(behind[8], behind[7]);
         assert!(behind[16].is_empty() && behind[17].is_empty());
-    }
-
-    #[cfg(feature = "handover")]
-    #[test]
-    fn a_handed_over_count_must_be_right() {
-        let mut open = OpenPes::default();
-        open.places[3] = (0x101, 7);
-        assert!(!open.fits());
-        open.count = 1;
-        assert!(open.fits());
-        open.count = 2;
-        assert!(!open.fits());
     }
 }

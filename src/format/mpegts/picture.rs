@@ -309,7 +309,7 @@ fn elementary(pes: &[u8]) -> Option<&[u8]> {
 impl Search {
     /// Returns whether the state in a hand-over is possible for bytes up to this offset.
     pub fn fits(&self, offset: u64) -> bool {
-        self.begin <= offset && self.counter < 16
+        self.begin <= offset
     }
 }
 

@@ -36,7 +36,7 @@ const START_CODE: [u8; 4] = [0, 0, 0, 1];
 const HEAD_BYTES: usize = 9;
 /// Most bytes that [`Sets::packets`] makes, for packets of receivers.
 #[cfg(feature = "handover")]
-const PACKETS_BYTES_MAX: usize =
+pub(super) const PACKETS_BYTES_MAX: usize =
     ((HEAD_BYTES + SETS_BYTES_MAX) / (PACKET_BYTES - 4) + 1) * (PACKET_BYTES + 16);
 
 impl Sets {
@@ -103,7 +103,7 @@ impl Sets {
     pub fn are_brought(&self) -> bool {
         self.kept
             .iter()
-            .all(|set| self.brought & 1 << set.name.0 != 0)
+            .all(|set| self.brought & 1_u64.wrapping_shl(set.name.0.into()) != 0)
     }
 
     /// Returns a PES packet with all sets, as packets that count from 0. Each packet has the bytes
@@ -149,28 +149,17 @@ impl Sets {
 /// `counter`. Each packet has `length` bytes, and its sync byte at `before`.
 pub(super) fn number(packets: &mut [u8], (before, length): (usize, usize), counter: u8) {
     for (behind, packet) in packets.rchunks_mut(length.max(1)).enumerate() {
-        let own = counter.wrapping_sub(behind as u8 + 1);
-        if let Some(byte) = packet.get_mut(before + 3) {
+        let own = counter.wrapping_sub(behind as u8).wrapping_sub(1);
+        if let Some(byte) = packet.get_mut(before.saturating_add(3)) {
             *byte = *byte & 0xf0 | own & 0x0f;
         }
     }
-}
-
-/// Returns whether these can be such packets.
-#[cfg(feature = "handover")]
-pub(super) fn are_packets(packets: &[u8], (before, length): (usize, usize)) -> bool {
-    let is_shape = before + PACKET_BYTES <= length && length <= PACKET_BYTES + 16;
-    packets.len() <= PACKETS_BYTES_MAX
-        && (packets.is_empty() || is_shape && packets.len().is_multiple_of(length))
 }
 
 #[cfg(feature = "handover")]
 impl Sets {
     /// Returns whether the state in a hand-over is possible.
     pub fn fits(&self) -> bool {
-        let names = |set: &Set| set.name.0 < 64;
-        self.bytes() <= SETS_BYTES_MAX
-            && self.coming.len() <= SETS_BYTES_MAX + 1
-            && self.kept.iter().all(names)
+        self.bytes() <= SETS_BYTES_MAX && self.coming.len() <= SETS_BYTES_MAX + 1
     }
 }

@@ -5,8 +5,6 @@ use super::super::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD
 use super::super::window::{Step, Walker};
 use super::copy;
 use super::timeline::Timeline;
-#[cfg(feature = "handover")]
-use crate::handover::are_times;
 
 /// Cutter of FLV. It also moves the times.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -60,7 +58,7 @@ impl Tags {
     fn time(&mut self, stamp: u32) -> i64 {
         let time = match self.time {
             None => i64::from(stamp),
-            Some(time) => time + i64::from(stamp.wrapping_sub(time as u32) as i32),
+            Some(time) => time.saturating_add((stamp.wrapping_sub(time as u32) as i32).into()),
         };
         self.time = Some(time);
         time
@@ -183,9 +181,7 @@ fn tags(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
 impl Tags {
     /// Returns whether a handed-over state is possible, for units of this length.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max
-            && are_times([self.time.unwrap_or(0)])
-            && self.timeline.fits()
+        self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
     }
 }
 

@@ -103,7 +103,8 @@ impl Packets {
         if taken > 0 {
             self.bytes_without = 0;
         }
-        self.bytes_without += bytes.len().saturating_sub(taken);
+        let without = bytes.len().saturating_sub(taken);
+        self.bytes_without = self.bytes_without.saturating_add(without);
         if self.bytes_without as u64 > OUT_OF_STEP_BYTES_MAX {
             self.release(out);
             return Err(Unsupported);
@@ -170,14 +171,15 @@ impl HeldPackets {
         let end = self
             .open
             .first()
-            .map_or(self.bytes.len(), |open| open.begin);
+            .map_or(usize::MAX, |open| open.begin)
+            .min(self.bytes.len());
         if end == 0 {
             return;
         }
         out.extend_from_slice(&self.bytes[..end]);
         self.bytes.drain(..end);
         for open in &mut self.open {
-            open.begin -= end;
+            open.begin = open.begin.saturating_sub(end);
         }
     }
 }
@@ -209,14 +211,10 @@ impl Packets {
             bytes,
             open,
         } = &self.waiting;
-        let begins = open.iter().map(|open| open.begin);
         self.aligner.fits()
             && *bytes_max <= unit_bytes_max
             && bytes.len() <= unit_bytes_max
             && open.len() <= OPEN_MAX
-            && begins.clone().is_sorted()
-            && begins.max().is_none_or(|last| last <= bytes.len())
-            && self.bytes_without <= 2 * OUT_OF_STEP_BYTES_MAX as usize
     }
 }
 

@@ -68,7 +68,6 @@ impl Cutter {
             self.cuts_in_groups,
         ];
         are_counts(counts)
-            && self.number >= self.plan.first_number()
             && follow.all(|(segment, next)| segment.number.checked_add(1) == Some(next))
             && began.all(|began| are_spans([began]))
             && are_times([self.gap])

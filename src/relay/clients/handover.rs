@@ -334,7 +334,6 @@ impl Phase {
         match self {
             Phase::Payload(payload) => payload.body.fits(),
             Phase::Source(source) => source.body.fits(),
-            Phase::Viewer(viewing) => viewing.fits(),
             _ => true,
         }
     }

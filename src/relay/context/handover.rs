@@ -5,12 +5,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{Context, Counts};
-use crate::handover::{HandoverError, Line, Writer, must};
+use crate::handover::{HandoverError, Line, Writer};
 use crate::relay::cut_reason::Cuts;
 use crate::relay::old_options::OldOptions;
 use crate::relay::rations::Subject;
-use crate::time::Calendar;
-use crate::time::Instant;
+use crate::time::{Calendar, Instant, UnixTime};
 
 #[derive(Serialize, Deserialize)]
 struct ContextState {
@@ -55,10 +54,11 @@ impl Context {
     /// predecessor's options.
     pub fn hear(&mut self, line: Line<'_>) -> Result<OldOptions, HandoverError> {
         let state: ContextState = line.read()?;
-        self.settings.started_unix_seconds = state.started_unix_seconds;
+        let started = state.started_unix_seconds.min(UnixTime::MAX.unix_seconds);
+        self.settings.started_unix_seconds = started;
         (self.run, self.now) = (state.run, state.now);
         self.calendar = Calendar::new(state.started);
-        self.ticket_next = state.ticket_next.min(u64::MAX / 2);
+        self.ticket_next = state.ticket_next;
         self.random.drawn = state.drawn;
         self.refused = state.refused.into_iter().map(|row| (None, row)).collect();
         self.rations.unreported = state.unreported;
@@ -68,9 +68,6 @@ impl Context {
     /// Receives the counters.
     pub fn hear_counts(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let (counts, cuts): (Counts, Cuts) = line.read()?;
-        must(cuts.fit(), || {
-            "more viewers were cut than can be".to_owned()
-        })?;
         self.counts.go_on_from(counts);
         self.counts.cuts = cuts;
         Ok(())

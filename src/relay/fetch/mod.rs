@@ -349,7 +349,7 @@ impl Fetch {
         // For held viewers no error is final, since an operator may fix its cause.
         let is_final = fault.is_final() && !is_held(&session);
         let comes_again = (pull.has_run || waits_on) && !is_final && !ctx.is_closing;
-        self.pulls.failures += 1;
+        self.pulls.failures = self.pulls.failures.saturating_add(1);
         if fault > OriginError::NotFound {
             ctx.log(
                 Level::Warn,

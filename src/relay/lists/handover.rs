@@ -22,12 +22,6 @@ impl Lists {
             writer.put("errand", *number, &told);
         }
     }
-
-    /// Those who wait for names, and under which ticket.
-    pub fn errands(&self) -> impl Iterator<Item = (JobId, ConnectionId)> {
-        let errands = self.errands.iter();
-        errands.map(|(job_id, pending_call)| (*job_id, pending_call.connection))
-    }
 }
 
 /// A received call that waits for names: its job, its connection, the form of its answer, and the

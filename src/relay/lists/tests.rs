@@ -108,10 +108,7 @@ fn a_call_with_names_is_answered_when_they_have_been_looked_up() {
         assert_eq!(job, Job::Resolve(vec![("a.example".to_owned(), 5004)]));
         let lists = &stage.relay.lists;
         #[cfg(feature = "handover")]
-        {
-            assert!(lists.resolves(job_id) && !lists.resolves(JobId(job_id.0 + 1)));
-            assert_eq!(Vec::from_iter(lists.errands()), [(job_id, id)]);
-        }
+        assert!(lists.resolves(job_id) && !lists.resolves(JobId(job_id.0 + 1)));
         assert!(!lists.is_empty());
         match found {
             Some(found) => stage

@@ -12,19 +12,11 @@ use crate::time::Instant;
 /// State of such a source.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct BareInput {
-    bare: Bare,
+    pub bare: Bare,
     /// Address of its datagrams. Only this identifies them, as nothing in them does.
     pub from: SocketAddr,
     /// When its last datagram came.
     pub heard: Instant,
-}
-
-impl BareInput {
-    /// Returns whether the state that was handed over is possible.
-    #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
-        self.bare.fits()
-    }
 }
 
 impl Streams {
@@ -119,22 +111,5 @@ mod tests {
         }
         let (got, _) = stage.media(viewer);
         assert_eq!(got[before..], media[3 * PACKET_BYTES..15 * PACKET_BYTES]);
-    }
-
-    #[cfg(feature = "handover")]
-    #[test]
-    fn an_impossible_state_of_a_source_without_rtp_is_refused() {
-        let from = CAMERA.parse().expect("an address");
-        let heard = Instant::START;
-        let bare = Bare::default();
-        let told = serde_json::to_value(BareInput { bare, from, heard }).expect("a value");
-        for (is_changed, fits) in [(false, true), (true, false)] {
-            let mut told = told.clone();
-            if is_changed {
-                told["bare"]["aligner"]["in_step"] = true.into();
-            }
-            let input: BareInput = serde_json::from_value(told).expect("a source");
-            assert_eq!(input.fits(), fits);
-        }
     }
 }

@@ -11,9 +11,8 @@ use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
 use super::viewer::Place;
 use super::{Stream, StreamSource, Streams, hold};
 use crate::copied::{ClientBytes, Copied, Copies};
-use crate::handover::{HandoverError, Line, Writer, must};
+use crate::handover::{COUNT_MAX, HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
-use crate::relay::quota::Quota;
 use crate::relay::timers::Owner;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, StreamId};
 use crate::remux::{Remuxer, RemuxerState};
@@ -116,7 +115,7 @@ impl Streams {
         let limits = &ctx.settings().limits;
         let mut streams = Streams {
             streams: Slots::of(told.streams, next_id, limits.lives_max())?,
-            live_serial_next: next_serial,
+            live_serial_next: next_serial.min(COUNT_MAX),
             pool: told.pool,
             ..Streams::new(limits)
         };
@@ -307,12 +306,10 @@ impl Stream {
         let ts_output = self.rtp_out.ts_output.as_ref();
         let is_fit = self.history.fits()
             && splicer.is_none_or(|splicer| splicer.fits(spliced_max))
-            && self.input.as_ref().is_none_or(|input| input.fits())
-            && self.bare.as_ref().is_none_or(|bare| bare.fits())
-            && self.quota.as_ref().is_none_or(Quota::fits)
+            && self.input.as_ref().is_none_or(|input| input.reorder.fits())
+            && self.bare.as_ref().is_none_or(|input| input.bare.fits())
             && ts_output.is_none_or(|ts_output| ts_output.fits(newest))
-            && self.programme.fits()
-            && self.cuts.fit();
+            && self.programme.fits();
         must(is_fit, || {
             "the state of its source or of its outputs is impossible".to_owned()
         })

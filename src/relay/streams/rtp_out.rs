@@ -733,13 +733,13 @@ mod tests {
             ("its place", |it| it["cursor"] = 5_001.into(), 5_000, false),
             (
                 "its pacer",
-                |it| it["pacing"]["due"] = 1_001.into(),
+                |it| it["pacing"]["arrived"] = 5_001.into(),
                 5_000,
                 false,
             ),
             (
                 "its packets",
-                |it| it["packetiser"]["waiting"] = "abc".into(),
+                |it| it["packetiser"]["waiting"] = "a".repeat(1_316).into(),
                 5_000,
                 false,
             ),

@@ -73,15 +73,6 @@ pub enum WatchResponse {
 }
 
 impl Viewing {
-    /// Returns whether the state of a handed-over open chunk is possible.
-    #[cfg(feature = "handover")]
-    pub fn fits(&self) -> bool {
-        match &self.framing {
-            Outgoing::Chunked(chunk) => chunk.fits(),
-            Outgoing::UntilClose | Outgoing::Length => true,
-        }
-    }
-
     /// Creates the response for a segment whose head is written.
     pub fn of_segment((stream, viewer): Place, reply: Reply) -> Viewing {
         Viewing {

@@ -510,11 +510,9 @@ fn time_that_goes_faster_or_slower_brings_moments_nearer_or_further() {
 #[cfg(feature = "handover")]
 #[test]
 fn a_state_from_another_process_is_checked_at_its_limits() {
-    use crate::handover::COUNT_MAX;
     type Told = fn(&mut Pacing);
     const LONGEST: Duration = Duration::from_secs(1 << 36);
     const TOO_LONG: Duration = Duration::from_secs((1 << 36) + 1);
-    const SHORTEST: Duration = Duration::from_nanos(1);
     fn mark(offset: u64, milliseconds: u64) -> Mark {
         Mark {
             offset,
@@ -530,16 +528,9 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
         let moment = at(0);
         Some(Zero { time, moment })
     }
-    let told: [(Told, bool); 31] = [
+    let told: [(Told, bool); 11] = [
         (|_| {}, true),
         (|pacing| pacing.aligner = unfit_aligner(), false),
-        (|pacing| pacing.newest_ticks = TICKS_WRAP - 1, true),
-        (|pacing| pacing.newest_ticks = TICKS_WRAP, false),
-        (
-            |pacing| pacing.other_clock = Some((1, TICKS_WRAP - 1)),
-            true,
-        ),
-        (|pacing| pacing.other_clock = Some((1, TICKS_WRAP)), false),
         (
             |pacing| pacing.marks = vec![mark(5, 5); MARKS_MAX + 1].into(),
             true,
@@ -548,28 +539,6 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
             |pacing| pacing.marks = vec![mark(5, 5); MARKS_MAX + 2].into(),
             false,
         ),
-        // In ascending order.
-        (
-            |pacing| pacing.marks = [mark(5, 5), mark(6, 6)].into(),
-            true,
-        ),
-        (
-            |pacing| pacing.marks = [mark(6, 5), mark(5, 6)].into(),
-            false,
-        ),
-        (
-            |pacing| pacing.marks = [mark(5, 6), mark(6, 5)].into(),
-            false,
-        ),
-        (|pacing| pacing.passed = Some(mark(5, 5)), true),
-        (
-            |pacing| (pacing.passed, pacing.marks) = (Some(mark(6, 5)), [mark(5, 5)].into()),
-            false,
-        ),
-        // Behind the bytes that have arrived.
-        (|pacing| pacing.marks = [mark(100, 5)].into(), true),
-        (|pacing| pacing.marks = [mark(101, 5)].into(), false),
-        (|pacing| pacing.passed = Some(mark(101, 5)), false),
         // Times that can be added to others.
         (|pacing| pacing.newest_time = LONGEST, true),
         (|pacing| pacing.newest_time = TOO_LONG, false),
@@ -579,20 +548,6 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
             |pacing| pacing.marks = [mark(5, (1 << 36) * 1_000 + 1)].into(),
             false,
         ),
-        (|pacing| pacing.interval = (INTERVAL_MAX, COUNT_MAX), true),
-        (
-            |pacing| pacing.interval = (INTERVAL_MAX + SHORTEST, 0),
-            false,
-        ),
-        (
-            |pacing| pacing.interval = (Duration::ZERO, COUNT_MAX + 1),
-            false,
-        ),
-        (|pacing| pacing.drift.haste = HASTE_MAX, true),
-        (|pacing| pacing.drift.haste = HASTE_MAX + 1, false),
-        (|pacing| pacing.drift.haste = -HASTE_MAX, true),
-        (|pacing| pacing.drift.haste = -HASTE_MAX - 1, false),
-        (|pacing| pacing.due = 101, false),
         (|pacing| pacing.arrived = 200, true),
         (|pacing| pacing.arrived = 201, false),
     ];

@@ -78,18 +78,6 @@ fn chunk_framing_does_not_count_as_media() {
     assert!(!segment.owes_head && matches!(segment.framing, Outgoing::Length));
 }
 
-#[cfg(feature = "handover")]
-#[test]
-fn an_impossible_state_of_a_chunk_is_refused() {
-    let fits = |framing| viewing(framing, true).fits();
-    assert!(fits(Outgoing::Length) && fits(Outgoing::UntilClose));
-    assert!(fits(Outgoing::Chunked(chunk(5))));
-    let mut told = serde_json::to_value(chunk(5)).expect("a chunk");
-    told["tail_left"] = 3.into();
-    let bad = serde_json::from_value(told).expect("a chunk");
-    assert!(!fits(Outgoing::Chunked(bad)));
-}
-
 /// The client's HTTP version decides how the body ends, or `--close-delimited`.
 #[test]
 fn a_viewers_head_says_how_its_body_ends() {
