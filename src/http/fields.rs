@@ -13,7 +13,7 @@ use super::version::Version;
 
 /// Largest number of fields that an option can allow. They are split on the stack.
 const FIELDS_MAX: usize = 256;
-/// Most commas and semicolons of a list.
+/// Most commas and semicolons in a list.
 const SEPARATORS_MAX: usize = 256;
 
 /// Fields that only proxies, caches and content delivery networks write. `CDN-Loop` is from
@@ -162,8 +162,7 @@ impl Fields {
         Ok(found)
     }
 
-    /// Refuses a list that costs much more to read than its bytes: an address that is none costs as
-    /// much as one.
+    /// Refuses lists of many elements. An empty element costs as much to read as an address.
     fn check_lists(&self) -> Result<(), Refusal> {
         let forwarded = &self.request.forwarded;
         for (name, list) in [

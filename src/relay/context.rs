@@ -92,7 +92,8 @@ impl Ration {
 
 /// Freed bytes that are worth returning to the kernel.
 const RETURN_BYTES: usize = 16 * 1024 * 1024;
-/// So much is not left to wait for more: 1 MiB takes about 0.1 ms, and all is returned at once.
+/// Freed bytes that are returned at once. All freed memory is returned in one turn, and 1 MiB takes
+/// about 0.1 ms.
 const RETURN_AT_ONCE_BYTES: usize = 2 * RETURN_BYTES;
 /// Time before freed memory is returned. Looking for it takes milliseconds.
 pub(super) const RETURN_AFTER: Duration = Duration::from_secs(5);
@@ -248,9 +249,8 @@ impl Context {
     pub fn freed(&mut self, bytes: usize) {
         self.freed_bytes = self.freed_bytes.saturating_add(bytes);
         if self.freed_bytes >= RETURN_AT_ONCE_BYTES {
-            let now = self.now;
             self.timers
-                .arm(&mut self.return_armed, Owner::Memory, now, now);
+                .arm(&mut self.return_armed, Owner::Memory, self.now, self.now);
         } else if self.freed_bytes >= RETURN_BYTES {
             self.return_memory(RETURN_AFTER);
         }

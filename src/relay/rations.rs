@@ -3,11 +3,12 @@
 //!
 //! Each session has a [`TokenBucket`](crate::token_bucket::TokenBucket) for its viewers and others for
 //! its streams, and each host has one. A host takes at most half of a session's bytes. The buckets
-//! hold bytes of text, since `/api/events` keeps a number of bytes. A viewer or a stream that comes while a bucket is empty is not reported, neither
-//! now nor later: readers see all of its events or none. The lists have it all the same.
+//! hold bytes of text, since `/api/events` keeps a number of bytes. A viewer or a stream that comes
+//! while a bucket is empty is not reported, neither now nor later: readers see all of its events or
+//! none. The lists show it all the same.
 //!
 //! Bounds: [`NAMES_MAX`] buckets in each of four tables, and a number for each viewer and each stream
-//! that is not reported. What has no place in a table is not reported.
+//! that is not reported. An event whose bucket has no place is not reported.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -36,7 +37,8 @@ pub(super) enum Subject {
 enum Kind {
     Viewers,
     Streams,
-    /// Titles, and sources that are too fast: also of streams that begin all the time.
+    /// Titles, and sources that are too fast. A source that comes and goes all the time takes nothing
+    /// of these.
     Changes,
 }
 
@@ -44,7 +46,7 @@ enum Kind {
 #[derive(Default)]
 pub(super) struct Rations {
     sessions: TokenBuckets<(Kind, SessionId), NAMES_MAX>,
-    /// What one host may take of a session's: half.
+    /// Of each host of a session: half of the session's bytes.
     shares: TokenBuckets<(Kind, SessionId, IpAddr), NAMES_MAX>,
     /// Of hosts whose viewers and sources were admitted.
     hosts: TokenBuckets<IpAddr, NAMES_MAX>,
@@ -54,16 +56,16 @@ pub(super) struct Rations {
     pub unreported: BTreeSet<Subject>,
 }
 
-/// Buckets of a table that are not full.
+/// Most buckets of a table. Full ones are not stored.
 const NAMES_MAX: usize = 2048;
-/// At least what an event takes without its session id and its title.
+/// Bytes that an event counts beside its session id and its title.
 const EVENT_BYTES: usize = 256;
 /// A session's viewers: half of what [`crate::events`] keeps.
 const VIEWERS: Rate = Rate {
     per_second: 8 * 1024,
     burst: 512 * 1024,
 };
-/// A session's streams.
+/// A session's streams, and as much for its titles.
 const STREAMS: Rate = Rate {
     per_second: 12 * 1024,
     burst: 256 * 1024,
@@ -82,25 +84,26 @@ const REFUSALS: Rate = Rate {
 impl Rations {
     /// Returns whether an event of a session is reported.
     pub fn admit(&mut self, session: &SessionId, what: &ServerEvent<'_>, now: Instant) -> bool {
-        let by = (session, what, now);
         match what {
             ServerEvent::ViewerComes { id, .. } => {
-                viewer(*id).is_none_or(|viewer| self.begin(viewer, by))
+                viewer(*id).is_none_or(|viewer| self.begin(viewer, session, what, now))
             }
             ServerEvent::ViewerCut { id, .. } => self.reports_viewer(*id),
             ServerEvent::ViewerGoes { id, .. } => {
                 viewer(*id).is_none_or(|viewer| !self.unreported.remove(&viewer))
             }
-            ServerEvent::StreamBegins { id, .. } => self.begin(Subject::Stream(id.serial), by),
+            ServerEvent::StreamBegins { id, .. } => {
+                self.begin(Subject::Stream(id.serial), session, what, now)
+            }
             ServerEvent::StreamHeld { id, .. } => {
-                self.reports_stream(*id) && self.begin(Subject::Hold(id.serial), by)
+                self.reports_stream(*id) && self.begin(Subject::Hold(id.serial), session, what, now)
             }
             ServerEvent::StreamGoesOn { id, .. } => {
                 let is_held_known = !self.unreported.remove(&Subject::Hold(id.serial));
                 is_held_known && self.reports_stream(*id)
             }
             ServerEvent::SourceTooFast { id, .. } | ServerEvent::StreamTitle { id, .. } => {
-                self.reports_stream(*id) && self.take(1, by)
+                self.reports_stream(*id) && self.take(1, session, what, now)
             }
             ServerEvent::StreamEnds { id, .. } => {
                 self.unreported.remove(&Subject::Hold(id.serial));
@@ -131,12 +134,18 @@ impl Rations {
         !self.unreported.contains(&Subject::Stream(id.serial))
     }
 
-    fn begin(&mut self, subject: Subject, by: (&SessionId, &ServerEvent<'_>, Instant)) -> bool {
+    fn begin(
+        &mut self,
+        subject: Subject,
+        session: &SessionId,
+        what: &ServerEvent<'_>,
+        now: Instant,
+    ) -> bool {
         let events = match subject {
             Subject::Viewer(_) | Subject::Hold(_) => 2,
             Subject::Stream(_) => 3,
         };
-        let is_reported = self.take(events, by);
+        let is_reported = self.take(events, session, what, now);
         if !is_reported {
             self.unreported.insert(subject);
         }
@@ -147,21 +156,19 @@ impl Rations {
     fn take(
         &mut self,
         events: usize,
-        (session, what, now): (&SessionId, &ServerEvent<'_>, Instant),
+        session: &SessionId,
+        what: &ServerEvent<'_>,
+        now: Instant,
     ) -> bool {
-        let (kind, rate) = match what {
-            ServerEvent::ViewerComes { .. } => (Kind::Viewers, VIEWERS),
-            ServerEvent::StreamTitle { .. } | ServerEvent::SourceTooFast { .. } => {
-                (Kind::Changes, STREAMS)
-            }
-            _ => (Kind::Streams, STREAMS),
+        let (kind, rate, title) = match what {
+            ServerEvent::ViewerComes { .. } => (Kind::Viewers, VIEWERS, ""),
+            ServerEvent::StreamTitle { title, .. } => (Kind::Changes, STREAMS, title.as_str()),
+            ServerEvent::SourceTooFast { .. } => (Kind::Changes, STREAMS, ""),
+            _ => (Kind::Streams, STREAMS, ""),
         };
-        let title = match what {
-            ServerEvent::StreamTitle { title, .. } => text_bytes(title.as_str()),
-            _ => 0,
-        };
-        let bytes = (events * (EVENT_BYTES + text_bytes(session.as_str()) + title)) as u64;
-        // What is refused here takes nothing further down, where others' events need it.
+        let bytes =
+            (events * (EVENT_BYTES + text_bytes(session.as_str()) + text_bytes(title))) as u64;
+        // An empty bucket ends this, so the buckets after it, which more clients share, lose nothing.
         let host_has_some = what.host().map(network_of).is_none_or(|host| {
             let half = Rate {
                 per_second: rate.per_second / 2,
@@ -340,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Whatever a client may choose: the length of its session ids, or viewers and streams at once.
+    /// Also with long session ids, and with viewers and streams at the same time.
     #[test]
     fn a_host_causes_at_most_half_of_the_text_that_is_kept() {
         let host = SocketAddr::from(([10, 0, 0, 1], 7));

@@ -32,8 +32,9 @@ pub(super) fn show(
             let mut held = Vec::new();
             let piece = piece(snapshot, of.as_ref(), &known, grants, &mut held);
             clients.push_snapshot(id, piece, ctx);
-            held.into_iter()
-                .for_each(|stream| ctx.rations.has_shown_held(stream));
+            for stream in held {
+                ctx.rations.has_shown_held(stream);
+            }
         }
     }
 }

@@ -71,8 +71,7 @@ use udp::Udp;
 
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 const WRITES_PER_TURN_MAX: usize = 256;
-/// Bytes that are written to viewers in a turn, and at most one write more: copying 8 MiB takes
-/// milliseconds.
+/// Bytes after which a turn writes to no other viewer. Copying 8 MiB takes milliseconds.
 const BYTES_PER_TURN_MAX: usize = 8 * 1024 * 1024;
 const EVENTS_MAX: usize = 1024;
 /// Room for any datagram. More bytes of a source at once could cost more than a turn may.

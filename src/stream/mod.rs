@@ -477,7 +477,7 @@ impl<C: Copy> StreamBuffer<C> {
             skips: 0,
         });
         if self.points.told == Told::Undecided {
-            // It gets nothing before the format is known, which is not its fault.
+            // The viewer waits for the format, so it does not lag.
             self.pace_floor = self.pace_floor.min(cursor);
         } else if cursor < self.buffer.newest {
             self.lag(viewer, cursor);

@@ -61,16 +61,16 @@ impl<C: Copy> StreamBuffer<C> {
         viewer
     }
 
-    /// Lets a viewer that has just joined get its first fragment of MP4 and nothing else.
+    /// Limits a viewer that has just joined to its first fragment of MP4.
     pub fn bound(&mut self, id: ViewerId<C>) {
         if let Some(viewer) = self.viewers.get_mut(id) {
             viewer.end = Viewer::<C>::AT_FRAGMENT_END;
         }
     }
 
-    /// Returns the number of bytes for such a viewer, up to the end of the first fragment at which
-    /// decoding can begin. `None`: it has not come whole. If the stream has ended, the bytes that came
-    /// of it count.
+    /// Returns the number of bytes for a viewer of one fragment: up to the end of the first fragment at
+    /// which decoding can begin. Returns `None` if that fragment is not complete. If the stream has
+    /// ended, the viewer gets the bytes that came.
     pub fn first_fragment(&mut self, id: ViewerId<C>) -> Option<u64> {
         let viewer = self.viewers.get(id)?;
         let Position::At(from) = viewer.position else {

@@ -43,7 +43,7 @@ pub(super) enum Position {
 impl<C> Viewer<C> {
     /// `end` of a viewer that gets the whole stream.
     pub(super) const ENDLESS: u64 = u64::MAX;
-    /// `end` of a viewer that gets one fragment of MP4, before that has come whole.
+    /// `end` of a viewer that gets one fragment of MP4, while that fragment is not complete.
     pub(super) const AT_FRAGMENT_END: u64 = u64::MAX - 1;
 
     /// Returns whether the viewer gets one segment or fragment and nothing else.

@@ -94,8 +94,8 @@ fn tell_media(successor: &mut Successor, live: StreamId, from: u64, bytes: usize
     Some(())
 }
 
-/// What clients ask that come after the hand-over: no HTTP; calls that count all that there is; a new
-/// stream; and viewers of it and of those that were handed over.
+/// Input of clients that come after the hand-over: no HTTP; calls that list and count everything; a
+/// new stream; viewers of it, and viewers of the streams that were handed over.
 const NEWCOMERS: [&[u8]; 8] = [
     &PIECE,
     b"POST /api/add-token?type=http&sessionid=new HTTP/1.1\r\nHost: localhost\r\n\r\n\

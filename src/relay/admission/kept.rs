@@ -18,7 +18,7 @@ pub(in crate::relay) struct KeptClaim {
     origin: Option<Box<str>>,
     site: Option<Box<str>>,
     is_forwarded: bool,
-    /// Earlier versions did not look. Then it counts as if it did.
+    /// An earlier version does not send this. Then the request counts as one that names another.
     #[cfg_attr(feature = "handover", serde(default = "yes"))]
     names_another: bool,
 }
@@ -52,7 +52,7 @@ impl KeptClaim {
             origin: None,
             site: None,
             is_forwarded: false,
-            names_another: yes(),
+            names_another: true,
         }
     }
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_earlier_version_did_not_tell_is_no_permission() {
+    fn a_field_that_an_earlier_version_does_not_send_permits_nothing() {
         let told = r#"{"way":"Events","host":"h","origin":null,"site":null,"is_forwarded":false}"#;
         let kept: KeptClaim = serde_json::from_str(told).expect("a record");
         assert!(kept.names_another);
