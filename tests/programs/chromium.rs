@@ -1,8 +1,9 @@
 //! Chromium: it plays a stream that it joins late, runs none that is a page, and shows the
 //! operator's page.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 
 use super::devtools::Browser;
 use super::support::client::Client;
@@ -188,6 +189,36 @@ fn the_page_adds_a_token_shows_the_stream_plays_and_aborts_it() {
     browser.evaluate("document.querySelector('#ask-yes').click(); true");
     browser.await_true("document.querySelectorAll('#stream-table .abort').length == 0");
     assert!(server.stream("tv").is_none());
+}
+
+/// An encoder often sends its head some time before its first byte. Who opens the player in
+/// between sees the stream as soon as the server knows its format.
+#[test]
+#[ignore = "needs Chromium and ffmpeg"]
+fn a_player_opened_before_the_format_is_known_plays_later() {
+    let server = Server::gated(&[]);
+    server.admit("tv");
+    let mut source = Source::open(server.address(), "/stream/tv");
+    let mut browser = Browser::open("early", &format!("http://{}/", server.address()));
+    browser.await_true("document.querySelectorAll('#stream-table .abort').length == 1");
+    browser.evaluate("document.querySelector('#stream-table .watch').click(); true");
+    browser
+        .await_true("document.querySelector('.player p')?.textContent.includes('does not know')");
+
+    let (mut film, output) = std::io::pipe().expect("a pipe");
+    let mut encoder = Command::new("ffmpeg");
+    encoder.args([&["-v", "error"], PICTURE, SOUND, VP8, &["-f", "webm", "-"]].concat());
+    encoder.stdout(output);
+    let _encoder = Background::of(encoder);
+    std::thread::spawn(move || {
+        let mut piece = [0; 4096];
+        while let Ok(bytes @ 1..) = film.read(&mut piece) {
+            if !source.try_send(&piece[..bytes]) {
+                return;
+            }
+        }
+    });
+    browser.await_true(&format!("({VIDEO}?.currentTime ?? 0) > 1"));
 }
 
 /// A stream whose source is gone and whose rest goes out stands beside one that runs.

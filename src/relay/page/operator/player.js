@@ -9,7 +9,8 @@ async function playable(url, format, media) {
 		stop.abort();
 	};
 	await ask(url);
-	const name = FORMATS[format] || "an unknown format";
+	if (!format) throw problem("The server does not know the stream's format yet. When it does, the stream plays here. ffplay, mpv or VLC may play it now.");
+	const name = FORMATS[format] || format;
 	if (PLAYABLE[format] && media.canPlayType(PLAYABLE[format])) return { url, isSound: PLAYABLE[format].startsWith("audio") };
 	const words = `A browser does not play ${name}`;
 	if (!REMUXED.includes(format) || url.includes("?") || !media.canPlayType("video/mp4")) throw problem(`${words}; ffplay, mpv or VLC may.`);

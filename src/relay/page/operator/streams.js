@@ -109,8 +109,14 @@ class Stream {
 	part(name) { return this.body.querySelector("." + name); }
 
 	update(row, now, serverSeconds) {
+		const hasFormatNow = !this.row.format && row.format;
 		this.row = row;
 		this.now = now;
+		if (hasFormatNow && this.closePlayer) {
+			this.closePlayer();
+			this.closePlayer = null;
+			this.toggle();
+		}
 		// The time before this page was opened.
 		if (row.history) this.samples = row.history.map(({ time, bitrate, viewers }) => ({ at: now - (serverSeconds - time), value: bitrate, viewers }));
 		remember(this.samples, { at: now, value: row.bitrate, viewers: row.viewers, sent: row.bytes_sent });

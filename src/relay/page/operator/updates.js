@@ -39,7 +39,7 @@ const askStreams = repeat(async () => {
 		showStreams(rows, now, serverNow());
 		each(tokenRows, ([id, row]) => sessions.has(id) && paintToken(row, id, sessions.get(id)));
 		follow();
-		return !isTold() ? UNTOLD_EVERY_SECONDS : rows.length ? FIGURES_EVERY_SECONDS : NOTHING_EVERY_SECONDS;
+		return !isTold() || rows.some((row) => !row.format) ? UNTOLD_EVERY_SECONDS : rows.length ? FIGURES_EVERY_SECONDS : NOTHING_EVERY_SECONDS;
 	} catch (refusal) {
 		if (refusal.status === 403) {
 			isOpenRelay = tokensAreOff(refusal);
