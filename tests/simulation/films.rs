@@ -31,6 +31,9 @@ const UNIT_BYTES_MAX: usize = 1 << 20;
 const UNIT_NOISE_MIN: usize = 8;
 /// A frame of sound of 48 kHz.
 const SOUND_TIME: f64 = 1024.0 / 48.0;
+/// Of MPEG-4, without a checksum.
+const ADTS_START: [u8; 2] = [0xff, 0xf1];
+const ADTS_HEADER_BYTES: usize = 7;
 
 /// A film of some bytes: FLV, or what becomes of that in MPEG-TS or MP4; or one of the files.
 pub fn content(bytes: usize, chance: &mut Chance) -> Vec<u8> {
@@ -244,12 +247,14 @@ impl Given<'_> {
         // A viewer that falls out of the buffer may have a part of a picture before each gap, be it
         // the first picture behind the last gap. It may fall out behind the end of the source, too.
         // One time in 16 the continuity counter of MPEG-TS does not show the gap: bytes from within a
-        // later picture follow, as part of the same one or as another.
+        // later unit follow, as part of the same one or as another.
         let has_all = self.is_prompt || self.is_segment;
         let part_in = |of: &[Vec<u8>], unit: &Vec<u8>| {
             let at = of.iter().position(|whole| {
                 let behind = behind_same(unit, whole);
-                behind.is_empty() || of.iter().any(|other| contains(other, behind))
+                behind.is_empty()
+                    || of.iter().any(|other| contains(other, behind))
+                    || is_sound_of(of, behind)
             });
             at.filter(|_| !self.is_segment)
         };
@@ -304,8 +309,29 @@ fn behind_same<'a>(mut picture: &'a [u8], mut other: &[u8]) -> &'a [u8] {
     picture
 }
 
+/// Returns whether these bytes are the rest of a frame of sound, if anything, and the frames behind it with
+/// their ADTS headers. The last may be there in part.
+fn is_sound_of(frames: &[Vec<u8>], bytes: &[u8]) -> bool {
+    let Some(rest_bytes) = bytes.windows(2).position(|pair| pair == ADTS_START) else {
+        return false;
+    };
+    let (rest, mut behind) = bytes.split_at(rest_bytes);
+    while let Some((header, content)) = behind.split_first_chunk::<ADTS_HEADER_BYTES>() {
+        let part_of = |frame: &&Vec<u8>| {
+            let both = content.len().min(frame.len());
+            content[..both] == frame[..both]
+        };
+        let frame = frames.iter().find(part_of);
+        let Some(frame) = frame.filter(|_| header.starts_with(&ADTS_START)) else {
+            return false;
+        };
+        behind = content.get(frame.len()..).unwrap_or_default();
+    }
+    frames.iter().any(|frame| contains(frame, rest))
+}
+
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window == part)
+    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// What a track has from this unit on.
@@ -344,6 +370,18 @@ fn who_falls_out_within_a_picture_may_have_a_part_of_it() {
     picture.truncate(first + 8);
     picture.extend_from_slice(&next[next.len() - 7..]);
     picture[first..first + 4].copy_from_slice(&11_u32.to_be_bytes());
+    // Seed 1433614: a part of a frame of sound, and behind it the next frames with their headers.
+    let mut sounds = whole.clone();
+    let frames: Vec<_> = sounds[1].drain(3..6).collect();
+    let header = [0xff, 0xf1, 0x50, 0x40, 0x03, 0xdf, 0xfc];
+    let parts = [
+        &frames[0][..4],
+        &header,
+        &frames[1],
+        &header,
+        &frames[2][..5],
+    ];
+    sounds[1].insert(3, parts.concat());
     for (is_prompt, is_segment) in [(false, false), (true, false), (false, true)] {
         let what = Given {
             session: 0,
@@ -356,6 +394,7 @@ fn who_falls_out_within_a_picture_may_have_a_part_of_it() {
         let gaps = (!is_segment).then_some(1);
         assert_eq!(what.gaps(&given, stream, &knowledge), gaps);
         assert_eq!(what.gaps(&merged, stream, &knowledge), gaps);
+        assert_eq!(what.gaps(&sounds, stream, &knowledge), gaps);
     }
 }
 
