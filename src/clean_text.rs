@@ -86,10 +86,16 @@ impl<const MAX: usize> CleanText<MAX> {
     }
 }
 
-/// Returns whether a character could break a line or disguise its direction, or is none of XML.
+/// Returns whether a character could break a line or disguise it, or is none of XML.
 fn is_unsafe(character: char) -> bool {
+    disguises(character) || matches!(character, '\u{fffe}' | '\u{ffff}')
+}
+
+/// Returns whether a character could break a line or disguise its direction: a control character, a
+/// bidirectional control (Unicode Standard Annex 9, table 1) or a separator of lines or paragraphs.
+pub fn disguises(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Empty text is null.
@@ -145,6 +151,7 @@ mod tests {
                 None,
                 "a       b",
             ),
+            ("a\u{61c}\u{2028}\u{2029}b".as_bytes(), None, "a   b"),
             (
                 "a\u{2066}\u{2067}\u{2068}\u{2069}\u{fffe}\u{ffff}b".as_bytes(),
                 None,

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use crate::clean_text::disguises;
+
 /// Largest number of characters that are shown.
 const CHARACTERS_MAX: usize = 64;
 
@@ -38,10 +40,7 @@ impl Display for Quoted<'_> {
 fn write_escaped(formatter: &mut Formatter<'_>, character: char) -> fmt::Result {
     match character {
         '\'' | '\\' => write!(formatter, "\\{character}"),
-        '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            write!(formatter, "{}", character.escape_unicode())
-        }
-        _ if character.is_control() => write!(formatter, "{}", character.escape_unicode()),
+        _ if disguises(character) => write!(formatter, "{}", character.escape_unicode()),
         _ => formatter.write_char(character),
     }
 }
@@ -59,8 +58,9 @@ mod tests {
 
     #[test]
     fn characters_that_break_or_disguise_a_line_are_escaped() {
-        let escaped = Quoted("a\r\n\t\u{1b}\u{85}\u{2028}\u{202e}'\\".as_bytes()).to_string();
-        let expected = "'a\\u{d}\\u{a}\\u{9}\\u{1b}\\u{85}\\u{2028}\\u{202e}\\'\\\\'";
+        let escaped =
+            Quoted("a\r\n\t\u{1b}\u{85}\u{61c}\u{2028}\u{202e}'\\".as_bytes()).to_string();
+        let expected = "'a\\u{d}\\u{a}\\u{9}\\u{1b}\\u{85}\\u{61c}\\u{2028}\\u{202e}\\'\\\\'";
         assert_eq!(escaped, expected);
         assert_eq!(Quoted(b"a\xff\xfe").to_string(), "'a\\xff\\xfe'");
     }

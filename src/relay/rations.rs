@@ -142,8 +142,8 @@ impl Rations {
         now: Instant,
     ) -> bool {
         let events = match subject {
-            Subject::Viewer(_) | Subject::Hold(_) => 2,
-            Subject::Stream(_) => 3,
+            Subject::Hold(_) => 2,
+            Subject::Viewer(_) | Subject::Stream(_) => 3,
         };
         let is_reported = self.take(events, session, what, now);
         if !is_reported {
@@ -379,6 +379,13 @@ mod tests {
                     key: Some(session.digest()),
                     address: Some(host),
                 };
+                let cut = ServerEvent::ViewerCut {
+                    id: viewer,
+                    address: host,
+                    reason: "it took nothing for longer than --viewer-stall-time",
+                    behind_bytes: u64::MAX,
+                    behind_ms: u64::MAX,
+                };
                 let goes = ServerEvent::ViewerGoes {
                     id: viewer,
                     key: Some(session.digest()),
@@ -386,7 +393,8 @@ mod tests {
                     bytes: u64::MAX,
                     skips: u32::MAX,
                 };
-                for event in [begins, ends, ServerEvent::StreamOver { id }, comes, goes] {
+                let over = ServerEvent::StreamOver { id };
+                for event in [begins, ends, over, comes, cut, goes] {
                     if rations.admit(&session, &event, Instant::START) {
                         let id = EventId {
                             run: u32::MAX,

@@ -101,8 +101,9 @@ impl<C: Copy> StreamBuffer<C> {
             let Some(viewer) = self.viewers.get_mut(id) else {
                 continue;
             };
-            // A viewer that was sent nothing of the old version gets the new one.
-            if viewer.lead.has_begun() {
+            // A viewer that was sent nothing of the old version gets the new one. The response of a
+            // bounded viewer promises bytes behind the old one.
+            if viewer.lead.has_begun() || viewer.is_bounded() {
                 self.cut.push(viewer.connection);
             }
             viewer.lead = Lead::default();

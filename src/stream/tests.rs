@@ -181,12 +181,16 @@ fn metadata_and_key_frame(round: u8) -> Vec<u8> {
 #[test]
 fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing_of_it_gets_the_new_one()
  {
+    // A viewer of one fragment that waits for its end is promised bytes behind the header.
+    let fragment = 101;
     let now = Instant::after_start(Duration::ZERO);
     let mut pool = Pool::new(1 << 20);
     let mut stream = stream(64 * 1024);
     stream.append(b"FLV\x01\x05\0\0\0\x09\0\0\0\0", &mut pool, now);
     stream.append(&metadata_and_key_frame(0), &mut pool, now);
     let patient = stream.join(100, now);
+    let bounded = stream.join(fragment, now);
+    stream.bound(bounded);
     let mut cut = Vec::new();
     for round in 1..10 {
         stream.append(&metadata_and_key_frame(round), &mut pool, now);
@@ -196,8 +200,9 @@ fn who_stalls_within_a_header_that_was_replaced_twice_is_cut_and_who_has_nothing
         stream.advance(viewer, 3);
         stream.settle(viewer, Outcome::Blocked);
     }
-    assert_eq!(cut, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(cut, [fragment, 1, 2, 3, 4, 5, 6]);
     assert!(matches!(stream.supply(patient, 0), Supply::Bytes(_)));
+    assert_eq!(stream.supply(bounded, 0), Supply::Ended(End::Lost));
     let mut gather = Gather::default();
     stream.lend(patient, 0..usize::MAX, &mut gather, 0);
     assert_eq!(gather.slices()[0][..], stream.header().to_vec()[..]);
