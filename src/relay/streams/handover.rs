@@ -13,6 +13,7 @@ use super::{Stream, StreamSource, Streams, hold};
 use crate::copied::{ClientBytes, Copied, Copies};
 use crate::handover::{COUNT_MAX, HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
+use crate::relay::event::Event;
 use crate::relay::timers::Owner;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, StreamId};
 use crate::remux::{Remuxer, RemuxerState};
@@ -177,10 +178,17 @@ impl Streams {
             .get(remuxed.original)
             .ok_or_else(unknown)?
             .buffer;
-        let Told::Known(format) = original.told() else {
-            return Err(unknown());
+        let remuxer = match original.told() {
+            Told::Known(format) => Remuxer::new(format, remuxed.target, unit_max),
+            Told::Undecided | Told::Unknown => None,
         };
-        let mut remuxer = Remuxer::new(format, remuxed.target, unit_max).ok_or_else(unknown)?;
+        // The remuxer may read on where the search for join points has given the format up. Without join
+        // points another remuxer has nowhere to begin.
+        let Some(mut remuxer) = remuxer else {
+            let why = "the original's format was given up before a hand-over".to_owned();
+            ctx.notify(Event::RemuxFailed { id, why });
+            return Ok(());
+        };
         remuxer.resume(state, stream.buffer.header().to_vec())?;
         let (lead, offset) = original.opening_before(remuxed.cursor(original.newest()), ctx.now());
         let stream = self.streams.get_mut(id).ok_or_else(unknown)?;

@@ -11,7 +11,7 @@ use crate::relay::counts::Count;
 use crate::relay::stage::{self, Stage, Told};
 use crate::relay::{UdpPort, handover};
 use crate::rtp::Packet;
-use crate::stream::Outcome;
+use crate::stream::{End, Outcome};
 
 const FILE: &[u8] = include_bytes!("../../../../tests/media/h264.flv");
 const CAMERA: &str = "10.2.0.2:6000";
@@ -512,6 +512,27 @@ fn a_remuxed_stream_reads_what_its_original_keeps() {
             .and_then(|stream| stream.remuxed.as_ref());
         let behind = remuxed.expect("it is there").behind();
         assert!(behind.is_none_or(|at| (newest - kept..=newest).contains(&at)));
+    }
+}
+
+/// In the middle of a stream `ftyp` ends the search for join points. The remuxer passes over it.
+#[test]
+fn a_remuxed_stream_whose_original_lost_its_format_ends_and_nothing_else() {
+    const MP4: &[u8] = include_bytes!("../../../../tests/media/h264.mp4");
+    let mut stage = Stage::new(&[]);
+    let source = put(&mut stage, "mp4", 99_999_999, MP4);
+    stage.viewer("mp4/live.ts");
+    stage.send(source, &MP4[..28]);
+    stage.send(source, b"\0\0\0\x08mdat");
+    let told = stage.tell();
+    assert!(told.records.contains("\nremuxer "), "the remuxer reads on");
+    let ids = ids(&told);
+    let mut relay = told.taken_over(&[]).expect("it fits");
+    relay.expire(stage.now);
+    relay.check();
+    for (name, end) in [("mp4", None), ("mp4.ts", Some(End::Lost))] {
+        let stream = relay.streams.streams.get(StreamId::from_u64(ids[name]));
+        assert_eq!(stream.and_then(|stream| stream.buffer.end()), end, "{name}");
     }
 }
 
