@@ -256,9 +256,12 @@ fn line(line: &[u8]) -> Result<Line<'_>, HandoverError> {
 
 const NAME_BYTES_MAX: usize = 32;
 
-/// Writes bytes as text, a character for each byte. Most bytes are text, the others take two bytes.
+/// Writes bytes as text, a character of at most two bytes for each byte. Most bytes are text. Those
+/// that JSON escapes are moved up by [`MOVED`].
 pub mod bytes {
     use super::*;
+
+    const MOVED: u32 = 0x100;
 
     /// For `serde(with)`.
     pub fn serialize<S: Serializer>(
@@ -268,7 +271,11 @@ pub mod bytes {
         let text: String = bytes
             .as_ref()
             .iter()
-            .map(|byte| char::from(*byte))
+            .map(|byte| match byte {
+                0..b' ' | b'"' | b'\\' => char::from_u32(MOVED | u32::from(*byte)),
+                _ => Some(char::from(*byte)),
+            })
+            .map(Option::unwrap_or_default)
             .collect();
         serializer.serialize_str(&text)
     }
@@ -278,7 +285,8 @@ pub mod bytes {
         deserializer: D,
     ) -> Result<T, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let bytes: Result<Vec<u8>, _> = text.chars().map(u8::try_from).collect();
+        let byte = |character| u8::try_from(u32::from(character) & !MOVED);
+        let bytes: Result<Vec<u8>, _> = text.chars().map(byte).collect();
         let mut bytes = bytes.map_err(|_| Error::custom("a character that is no byte"))?;
         bytes.shrink_to_fit();
         Ok(bytes.into())
@@ -393,7 +401,13 @@ mod tests {
         struct Held(#[serde(with = "bytes")] Vec<u8>);
         let held = Held((0..=255).collect());
         let text = serde_json::to_string(&held).expect("text");
-        assert_eq!(serde_json::from_str::<Held>(&text).expect("bytes"), held);
-        assert!(serde_json::from_str::<Held>("\"\u{100}\"").is_err());
+        assert!(text.len() <= 2 * 256 + 2, "{text}");
+        // As format 2 has it.
+        let latin: String = held.0.iter().map(|byte| char::from(*byte)).collect();
+        let escaped = serde_json::to_string(&latin).expect("text");
+        for text in [text, escaped] {
+            assert_eq!(serde_json::from_str::<Held>(&text).expect("bytes"), held);
+        }
+        assert!(serde_json::from_str::<Held>("\"\u{200}\"").is_err());
     }
 }

@@ -94,6 +94,7 @@ pub struct Cutter {
     is_broken: bool,
     discontinuities: u64,
     number: u64,
+    #[cfg_attr(feature = "handover", serde(serialize_with = "held::tell_segments"))]
     segments: VecDeque<Segment>,
     /// Whether the stream was complete when it ended. `None` while it runs.
     end: Option<bool>,

@@ -191,7 +191,7 @@ struct RelayState {
 
 impl Limits {
     /// Returns the longest line of a hand-over, in bytes. The longest one is a stream's, with the rest of its
-    /// last source. A byte takes at most six, as `\\u0000`.
+    /// last source. A byte takes at most six, as format 2 has it: `\\u0000`.
     fn told_line_bytes_max(&self) -> usize {
         let beside = self.stream.held_beside_buffer_max() + 4 * 1024 * 1024;
         self.stream

@@ -88,7 +88,9 @@ impl Rations {
             ServerEvent::ViewerComes { id, .. } => {
                 viewer(*id).is_none_or(|viewer| self.begin(viewer, session, what, now))
             }
-            ServerEvent::ViewerCut { id, .. } => self.reports_viewer(*id),
+            ServerEvent::ViewerCut { id, .. } => {
+                self.reports_viewer(*id) && self.take(1, session, what, now)
+            }
             ServerEvent::ViewerGoes { id, .. } => {
                 viewer(*id).is_none_or(|viewer| !self.unreported.remove(&viewer))
             }
@@ -142,8 +144,8 @@ impl Rations {
         now: Instant,
     ) -> bool {
         let events = match subject {
-            Subject::Hold(_) => 2,
-            Subject::Viewer(_) | Subject::Stream(_) => 3,
+            Subject::Viewer(_) | Subject::Hold(_) => 2,
+            Subject::Stream(_) => 3,
         };
         let is_reported = self.take(events, session, what, now);
         if !is_reported {

@@ -1,7 +1,7 @@
 //! What a stream's segments hold, and what must hold of them.
 
 #[cfg(feature = "handover")]
-use std::rc::Rc;
+use std::{collections::VecDeque, rc::Rc};
 
 #[cfg(feature = "handover")]
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -31,6 +31,11 @@ impl Cutter {
     #[cfg(feature = "handover")]
     pub fn fit(&mut self, newest: u64, buffer_bytes: u64) -> Result<(), HandoverError> {
         self.plan.buffer_bytes = buffer_bytes;
+        let mut before = None;
+        for segment in &mut self.segments {
+            segment.map = segment.map.take().or(before);
+            before = segment.map.clone();
+        }
         let mut maps: Vec<Rc<_>> = Vec::new();
         let kept = self.segments.iter_mut().map(|segment| &mut segment.map);
         for map in kept.chain([&mut self.map]).flatten() {
@@ -110,9 +115,72 @@ pub(super) fn tell_kind<S: Serializer>(kind: &Known, serializer: S) -> Result<S:
     kind.map(|kind| [kind.ok()]).serialize(serializer)
 }
 
+/// Tells the segments. One with the map of the segment before it is told without a map.
+#[cfg(feature = "handover")]
+pub(super) fn tell_segments<S: Serializer>(
+    segments: &VecDeque<Segment>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut before = None;
+    serializer.collect_seq(segments.iter().map(|segment| {
+        let number = segment.map.as_ref().map(|map| map.number);
+        let is_new = std::mem::replace(&mut before, number) != number;
+        Segment {
+            map: segment.map.clone().filter(|_| is_new),
+            ..segment.clone()
+        }
+    }))
+}
+
 /// Reads the container from a hand-over.
 #[cfg(feature = "handover")]
 pub(super) fn kind_told<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Known, D::Error> {
     let kind = Option::<[Option<Kind>; 1]>::deserialize(deserializer)?;
     Ok(kind.map(|[kind]| kind.ok_or(NO_CONTAINER_OF_HLS)))
+}
+
+#[cfg(test)]
+#[cfg(feature = "handover")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_is_told_once_for_all_segments() {
+        let mut cutter = Cutter {
+            plan: crate::hls::plan::Plan {
+                segment: std::time::Duration::from_secs(2),
+                ..Default::default()
+            },
+            number: 6,
+            ..Cutter::default()
+        };
+        for number in 0..6 {
+            cutter.segments.push_back(Segment {
+                number,
+                from: 10 * number,
+                to: 10 * number + 10,
+                lead: Rc::default(),
+                map: Some(Rc::new(Map {
+                    number: number / 4,
+                    bytes: Rc::from(format!("map {}", number / 4).as_bytes()),
+                })),
+                ticks: 1,
+                began: std::time::Duration::ZERO,
+                is_discontinuous: false,
+                discontinuities: 0,
+                is_independent: true,
+                parts: Rc::default(),
+            });
+        }
+        let text = serde_json::to_string(&cutter).expect("JSON");
+        assert_eq!(text.matches("map 0").count(), 1, "{text}");
+        assert_eq!(text.matches("map 1").count(), 1, "{text}");
+        let mut told: Cutter = serde_json::from_str(&text).expect("a cutter");
+        assert_eq!(told.fit(60, 1 << 20), Ok(()));
+        let maps = |cutter: &Cutter| -> Vec<_> {
+            let segments = cutter.segments.iter();
+            segments.map(|segment| segment.map.clone()).collect()
+        };
+        assert_eq!(maps(&told), maps(&cutter));
+    }
 }
