@@ -327,6 +327,30 @@ fn a_cut_counts_under_its_name() {
     );
 }
 
+/// Nobody is told that a client of one segment comes, is cut or goes. It counts.
+#[cfg(feature = "remux")]
+#[test]
+fn only_of_viewers_that_came_is_told_that_they_are_cut() {
+    const MP4: &[u8] = include_bytes!("../../../tests/media/h264.mp4");
+    let mut stage = stage(&[]);
+    add(&mut stage, "type=http&sessionid=s");
+    let reader = request(&mut stage, "GET /api/events");
+    // The first fragment is not whole, so the poster waits.
+    put(&mut stage, "s", &MP4[..2_000]);
+    for path in ["s", "s/poster.mp4"] {
+        stage.viewer(path);
+    }
+    request(&mut stage, "DELETE /api/revoke-token?sessionid=s&abort=true");
+    stage.wait_seconds(1);
+    let text = stage.text(reader);
+    for event in ["viewer-comes", "viewer-cut", "viewer-goes"] {
+        let told = text.matches(&format!("event: {event}\n")).count();
+        assert_eq!(told, 1, "{event}: {text}");
+    }
+    let cuts = &stage.relay.ctx.counts.cuts;
+    assert!(cuts.rows().contains(&("token", 2)), "{:?}", cuts.rows());
+}
+
 /// A list that starts at a mark has the rows after the mark.
 #[test]
 fn lists_continue_after_their_marks() {

@@ -394,6 +394,11 @@ impl Streams {
         stream.cuts.count(cut);
         let (bytes, time) = stream.buffer.behind(viewer, ctx.now());
         ctx.counts.cuts.count(cut);
+        // Nobody was told that a viewer of a segment came.
+        let seen = stream.buffer.seen(viewer, ctx.now());
+        if seen.is_none_or(|seen| seen.is_of_segment) {
+            return;
+        }
         let what = ServerEvent::ViewerCut {
             id: ListedId::of_connection(ctx.run, connection),
             address: peer,
