@@ -11,6 +11,8 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use support::PATIENCE;
@@ -88,6 +90,37 @@ fn viewers_and_sources_notice_nothing() {
     // Those who came first have all of it.
     for viewer in &mut viewers[..20] {
         viewer.assert_rest(&sent);
+    }
+}
+
+/// More comes than is copied meanwhile, and is still there.
+#[test]
+fn sources_that_send_as_fast_as_they_can_go_over() {
+    let folder = Folder::new("fast");
+    let handover = folder.option();
+    let options = [LOOPBACK, &handover];
+    let server = Server::start(&options);
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let sources = ["a", "b", "c", "d"].map(|name| {
+        server.admit(name);
+        let mut source = Source::open(server.address(), &format!("/stream/{name}"));
+        let has_ended = Arc::clone(&has_ended);
+        std::thread::spawn(move || {
+            let piece = media(1, 1 << 20);
+            while !has_ended.load(Ordering::Relaxed) {
+                source.send(&piece);
+            }
+            source.finish().status()
+        })
+    });
+    until("a buffer is full", || {
+        let row = server.stream("d")?;
+        (row["bytes_received"].as_u64()? > 8 << 20).then_some(())
+    });
+    let _server = succeed(server, &options);
+    has_ended.store(true, Ordering::Relaxed);
+    for source in sources {
+        assert_eq!(source.join().ok(), Some(200));
     }
 }
 

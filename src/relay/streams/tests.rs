@@ -340,7 +340,10 @@ fn only_of_viewers_that_came_is_told_that_they_are_cut() {
     for path in ["s", "s/poster.mp4"] {
         stage.viewer(path);
     }
-    request(&mut stage, "DELETE /api/revoke-token?sessionid=s&abort=true");
+    request(
+        &mut stage,
+        "DELETE /api/revoke-token?sessionid=s&abort=true",
+    );
     stage.wait_seconds(1);
     let text = stage.text(reader);
     for event in ["viewer-comes", "viewer-cut", "viewer-goes"] {

@@ -61,7 +61,8 @@ struct Successor {
     is_open: bool,
     /// There is more to copy, and a turn's share was used up.
     has_more: bool,
-    /// When it came, or was last seen to read.
+    came: std::time::Instant,
+    /// When it was last seen to read, at first when it came.
     seen: std::time::Instant,
 }
 
@@ -69,7 +70,11 @@ struct Successor {
 const COPIED_PER_TURN_MAX: usize = 256 * 1024;
 /// With so little left to copy, the rest can be copied while nobody is served.
 const LEFT_MAX: u64 = 4 * 1024 * 1024;
-/// The same for what clients have made large: each may add a little to it.
+/// Sources that send faster than is copied must not prevent a hand-over: after this time, this much may
+/// be left.
+const LATE_TIME: Duration = Duration::from_secs(2);
+const LATE_LEFT_MAX: u64 = 64 * 1024 * 1024;
+/// The same as [`LEFT_MAX`] for what clients have made large: each may add a little to it.
 const CLIENTS_LEFT_MAX: usize = 1024 * 1024;
 /// Clients are copied at most this many times again: they must not prevent a hand-over.
 const PASSES_MAX: u32 = 16;
@@ -203,6 +208,7 @@ impl Handover {
             rest: wire::frame((Kind::Hello, &json(&hello())?), 0),
             is_open: true,
             has_more: false,
+            came: std::time::Instant::now(),
             seen: std::time::Instant::now(),
         });
         Ok(true)
@@ -224,12 +230,15 @@ impl Successor {
     /// Copies streams and passes sockets, a turn's share of what there is. Says whether so little
     /// is left that the rest can go at once.
     fn copy(&mut self, relay: &mut Relay, sockets: &mut Sockets) -> io::Result<bool> {
+        let is_late = self.came.elapsed() >= LATE_TIME && self.media_left(relay) <= LATE_LEFT_MAX;
         let mut budget = COPIED_PER_TURN_MAX;
         while self.is_open && budget > 0 {
             if self.rest.is_empty() {
-                let frame = self
-                    .next_of_client(relay)
-                    .or_else(|| self.next_frame(relay));
+                let of_client = self.next_of_client(relay);
+                let frame = match is_late {
+                    true => of_client,
+                    false => of_client.or_else(|| self.next_frame(relay)),
+                };
                 self.rest = frame.unwrap_or_default();
             }
             let sent = match (self.rest.is_empty(), self.has_all_sockets()) {
@@ -259,8 +268,13 @@ impl Successor {
             self.has_more = self.is_open;
             return Ok(false);
         }
+        Ok(is_late || self.media_left(relay) <= LEFT_MAX)
+    }
+
+    /// Returns how many bytes of streams have not been copied.
+    fn media_left(&self, relay: &Relay) -> u64 {
         let left = media(relay).map(|(id, range)| range.end - self.copied_of(id).max(range.start));
-        Ok(left.sum::<u64>() <= LEFT_MAX)
+        left.sum()
     }
 
     fn has_all_sockets(&self) -> bool {
@@ -556,6 +570,7 @@ mod tests {
             rest: Vec::new(),
             is_open: false,
             has_more: false,
+            came: std::time::Instant::now(),
             seen: std::time::Instant::now(),
         };
         let mut handover = Handover {
