@@ -11,7 +11,7 @@ use super::super::mp4::{
     BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, TrackBox, TrackFragment, box_head, boxes, child,
     children, decode_time, duration_of, number, places,
 };
-use super::super::window::{Look, Step, Walker};
+use super::super::window::{Unread, Walker};
 use super::copy;
 use super::timeline::{TRACKS_MAX, Timeline};
 use setup::Descriptions;
@@ -178,13 +178,12 @@ impl Fragments {
         seen: &[u8],
         head: &BoxHead,
         out: &mut Vec<u8>,
-    ) -> Result<Step, Unsupported> {
+    ) -> Result<u64, Unread> {
         let moof_bytes = head.length as usize;
-        let behind = match box_head(&seen[moof_bytes..]) {
-            Look::Found(behind) => behind,
-            Look::Needs(length) => return Ok(Step::Hold(moof_bytes + length)),
-            Look::Nothing => return Err(Unsupported),
-        };
+        let behind = box_head(&seen[moof_bytes..]).map_err(|unread| match unread {
+            Unread::Needs(length) => Unread::Needs(moof_bytes + length),
+            Unread::Other(_) => unread,
+        })?;
         let mdat_bytes = if &behind.kind == b"mdat" {
             behind.length
         } else {
@@ -196,20 +195,20 @@ impl Fragments {
         // continue it.
         let content = &seen[head.bytes..moof_bytes];
         if self.runs(content).any(|run| run.is_none()) {
-            return Err(Unsupported);
+            return Err(Unsupported.into());
         }
         if !is_long && (seen.len() as u64) < unit_bytes {
-            return Ok(Step::Hold(unit_bytes as usize));
+            return Err(Unread::Needs(unit_bytes as usize));
         }
         if !self.fragment(&seen[..moof_bytes], head.bytes, out)? {
-            return Ok(Step::Pass(unit_bytes));
+            return Ok(unit_bytes);
         }
         if is_long {
             self.mdat_bytes_left = mdat_bytes;
-            return Ok(Step::Pass(head.length));
+            return Ok(head.length);
         }
         out.extend_from_slice(&seen[moof_bytes..unit_bytes as usize]);
-        Ok(Step::Pass(unit_bytes))
+        Ok(unit_bytes)
     }
 }
 
@@ -246,15 +245,11 @@ impl TrackClock {
 }
 
 impl Walker<Vec<u8>> for Fragments {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
         if self.mdat_bytes_left > 0 {
             return Ok(copy(&mut self.mdat_bytes_left, seen, out));
         }
-        let head = match box_head(seen) {
-            Look::Found(head) => head,
-            Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => return Err(Unsupported),
-        };
+        let head = box_head(seen)?;
         match &head.kind {
             b"mdat" => {
                 self.mdat_bytes_left = head.length;
@@ -264,12 +259,12 @@ impl Walker<Vec<u8>> for Fragments {
             // header, for an advertisement or for keys. It goes out as it does for the first
             // source.
             b"moof" | b"styp" | b"ftyp" | b"moov" => {}
-            _ if self.is_later => return Ok(Step::Pass(head.length)),
+            _ if self.is_later => return Ok(head.length),
             _ => {}
         }
         let whole = self.bounded(head.length)?;
         if seen.len() < whole {
-            return Ok(Step::Hold(whole));
+            return Err(Unread::Needs(whole));
         }
         if &head.kind == b"moof" {
             return self.look_at_fragment(seen, &head, out);
@@ -284,7 +279,7 @@ impl Walker<Vec<u8>> for Fragments {
             }
         }
         out.extend_from_slice(&seen[..whole]);
-        Ok(Step::Pass(whole as u64))
+        Ok(whole as u64)
     }
 }
 
