@@ -358,6 +358,24 @@ pub(crate) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usi
     })
 }
 
+/// Writes a box. `content` appends its content, which has less than 4 GiB.
+#[cfg(any(feature = "hold", feature = "remux"))]
+pub(crate) fn boxed<T>(
+    out: &mut Vec<u8>,
+    kind: &[u8; 4],
+    content: impl FnOnce(&mut Vec<u8>) -> T,
+) -> T {
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(kind);
+    let written = content(out);
+    let length = u32::try_from(out.len() - at).unwrap_or(u32::MAX);
+    if let Some(place) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = length.to_be_bytes();
+    }
+    written
+}
+
 pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u32> {
     bytes
         .get(at..)?

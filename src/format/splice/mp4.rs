@@ -8,8 +8,8 @@ mod setup;
 
 use super::super::Unsupported;
 use super::super::mp4::{
-    BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, TrackBox, TrackFragment, box_head, boxes, child,
-    children, decode_time, duration_of, number, places,
+    BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, TrackBox, TrackFragment, box_head, boxed, boxes,
+    child, children, decode_time, duration_of, number, places,
 };
 use super::super::window::{Unread, Walker};
 use super::copy;
@@ -298,20 +298,18 @@ fn write_moof(
     }
     let mut times = times.iter();
     let out_before = out.len();
-    let written = write_box(out, *b"moof", |out| {
+    let written = boxed(out, b"moof", |out| {
         for (kind, content) in whole_boxes(content)? {
             match &kind {
-                b"mfhd" => write_box(out, kind, |out| {
-                    out.extend_from_slice(content.get(..4)?);
-                    out.extend_from_slice(&sequence_number.to_be_bytes());
-                    out.extend_from_slice(content.get(8..)?);
-                    Some(())
-                })?,
+                b"mfhd" => {
+                    let number = sequence_number.to_be_bytes();
+                    push_box(out, &kind, &replaced(content, 4, &number)?);
+                }
                 b"traf" => {
                     let time = *times.next()?;
-                    write_box(out, kind, |out| write_traf(content, time, growth, out))?;
+                    boxed(out, &kind, |out| write_traf(content, time, growth, out))?;
                 }
-                _ => push_box(out, kind, content),
+                _ => push_box(out, &kind, content),
             }
         }
         Some(())
@@ -325,37 +323,24 @@ fn write_moof(
 fn write_traf(content: &[u8], time: u64, growth: i32, out: &mut Vec<u8>) -> Option<()> {
     for (kind, content) in whole_boxes(content)? {
         match &kind {
-            b"tfdt" if content.first() == Some(&1) => write_box(out, kind, |out| {
-                out.extend_from_slice(content.get(..4)?);
-                out.extend_from_slice(&time.to_be_bytes());
-                out.extend_from_slice(content.get(12..)?);
-                Some(())
-            })?,
-            b"tfdt" if outgrows(content, time) => {
-                push_box(
-                    out,
-                    kind,
-                    &[&[1, 0, 0, 0], &time.to_be_bytes()[..]].concat(),
-                );
+            b"tfdt" if content.first() == Some(&1) => {
+                push_box(out, &kind, &replaced(content, 4, &time.to_be_bytes())?);
             }
-            b"tfdt" => write_box(out, kind, |out| {
-                out.extend_from_slice(content.get(..4)?);
-                out.extend_from_slice(&(time as u32).to_be_bytes());
-                out.extend_from_slice(content.get(8..)?);
-                Some(())
-            })?,
+            b"tfdt" if outgrows(content, time) => {
+                let content = [&[1, 0, 0, 0], &time.to_be_bytes()[..]].concat();
+                push_box(out, &kind, &content);
+            }
+            b"tfdt" => {
+                let time = (time as u32).to_be_bytes();
+                push_box(out, &kind, &replaced(content, 4, &time)?);
+            }
             b"trun" if growth > 0 && number(content, 0)? & 1 != 0 => {
                 let offset = (number(content, 8)? as i32).checked_add(growth)?;
-                write_box(out, kind, |out| {
-                    out.extend_from_slice(content.get(..8)?);
-                    out.extend_from_slice(&offset.to_be_bytes());
-                    out.extend_from_slice(content.get(12..)?);
-                    Some(())
-                })?;
+                push_box(out, &kind, &replaced(content, 8, &offset.to_be_bytes())?);
             }
             // Positions of keys.
             b"saio" if growth > 0 => return None,
-            _ => push_box(out, kind, content),
+            _ => push_box(out, &kind, content),
         }
     }
     Some(())
@@ -372,26 +357,16 @@ fn whole_boxes(content: &[u8]) -> Option<impl Iterator<Item = ([u8; 4], &[u8])>>
     (end == content.len()).then(|| boxes(content))
 }
 
-fn push_box(out: &mut Vec<u8>, kind: [u8; 4], content: &[u8]) {
-    let length = (BOX_HEAD_BYTES + content.len()) as u32;
-    out.extend_from_slice(&length.to_be_bytes());
-    out.extend_from_slice(&kind);
-    out.extend_from_slice(content);
+/// Returns the content with other bytes at `at`.
+fn replaced(content: &[u8], at: usize, bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut content = content.to_vec();
+    let place = content.get_mut(at..at + bytes.len())?;
+    place.copy_from_slice(bytes);
+    Some(content)
 }
 
-/// Writes a box whose length is known only after its content.
-fn write_box(
-    out: &mut Vec<u8>,
-    kind: [u8; 4],
-    content: impl FnOnce(&mut Vec<u8>) -> Option<()>,
-) -> Option<()> {
-    let begin = out.len();
-    push_box(out, kind, &[]);
-    content(out)?;
-    let length = (out.len() - begin) as u32;
-    out.get_mut(begin..begin + 4)?
-        .copy_from_slice(&length.to_be_bytes());
-    Some(())
+fn push_box(out: &mut Vec<u8>, kind: &[u8; 4], content: &[u8]) {
+    boxed(out, kind, |out| out.extend_from_slice(content));
 }
 
 /// Returns the clocks of the tracks in a `moov`, by ascending track number. Each box is read once,
