@@ -22,7 +22,9 @@ use crate::relay::{Fields, Limits, Settings, VARIES};
 
 pub use arguments::parse;
 pub use features::{FEATURES, Feature, compiled_in};
-pub use help::{Listed, help, listed};
+pub use help::help;
+pub use options::{GROUPS, options};
+pub use row::{Group, Row};
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq)]

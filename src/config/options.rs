@@ -38,7 +38,7 @@ const MANY: usize = 10_000_000;
 const MOMENT: f64 = 0.01;
 
 /// The headings, in the order of `--help` and `docs/options.md`.
-pub(super) const GROUPS: [Group; 6] = [
+pub const GROUPS: [Group; 6] = [
     group("Main", MAIN),
     group("Access", GATE),
     group("Limits", bounds::LIMITS),
@@ -52,7 +52,7 @@ const fn group(title: &'static str, rows: &'static [Row]) -> Group {
 }
 
 /// Returns all options, in the order of `--help`.
-pub(super) fn options() -> impl Iterator<Item = &'static Row> + Clone {
+pub fn options() -> impl Iterator<Item = &'static Row> + Clone {
     GROUPS.into_iter().flat_map(|group| group.rows)
 }
 

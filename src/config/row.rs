@@ -7,14 +7,15 @@ use super::Config;
 use super::values::{self, Read};
 use crate::gate::Subnet;
 
-pub(super) struct Row {
+/// An option, for the parser, `--help`, `docs/options.md`, the manual page and shell completions.
+pub struct Row {
     /// Name without the two dashes.
     pub name: &'static str,
     /// The value that follows the name, and the field of `Config` that it sets.
-    pub takes: Takes,
+    pub(super) takes: Takes,
     /// The value without the option.
-    pub fallback: Fallback,
-    /// Its line in `--help`, to which the default is added.
+    pub(super) fallback: Fallback,
+    /// Its line in `--help`, without a full stop. The default is added.
     pub help: &'static str,
     /// Further sentences for `docs/options.md`; may be empty.
     pub more: &'static str,
@@ -22,8 +23,10 @@ pub(super) struct Row {
 
 /// The options of one heading of `--help` and `docs/options.md`.
 #[derive(Clone)]
-pub(super) struct Group {
+pub struct Group {
+    /// The heading.
     pub title: &'static str,
+    /// Its options in the order of `--help`.
     pub rows: &'static [Row],
 }
 
@@ -130,35 +133,35 @@ const fn row(name: &'static str, takes: Takes) -> Row {
 
 impl Row {
     /// The option is off unless it is given; `--help` shows `word`.
-    pub const fn unset(self, word: &'static str) -> Row {
+    pub(super) const fn unset(self, word: &'static str) -> Row {
         let fallback = Fallback::Unset(word);
         Row { fallback, ..self }
     }
 
     /// Without the option, `value` counts as given.
-    pub const fn default(self, value: &'static str) -> Row {
+    pub(super) const fn default(self, value: &'static str) -> Row {
         let fallback = Fallback::Value(value);
         Row { fallback, ..self }
     }
 
     /// Without the option, `set` is called; `--help` shows `word`.
-    pub const fn computed(self, word: &'static str, set: fn(&mut Config)) -> Row {
+    pub(super) const fn computed(self, word: &'static str, set: fn(&mut Config)) -> Row {
         let fallback = Fallback::Computed(word, set);
         Row { fallback, ..self }
     }
 
     /// Its line in `--help`, which has at most 80 columns with the default.
-    pub const fn help(self, help: &'static str) -> Row {
+    pub(super) const fn help(self, help: &'static str) -> Row {
         Row { help, ..self }
     }
 
     /// Further sentences for `docs/options.md`.
-    pub const fn more(self, more: &'static str) -> Row {
+    pub(super) const fn more(self, more: &'static str) -> Row {
         Row { more, ..self }
     }
 
     /// The name of the value in `--help`; `None` if the option takes no value.
-    pub fn placeholder(&self) -> Option<&'static str> {
+    pub(super) fn placeholder(&self) -> Option<&'static str> {
         match &self.takes {
             Takes::Nothing(_) | Takes::Command(_) => None,
             Takes::Count(..) => Some("N"),
@@ -175,8 +178,16 @@ impl Row {
     }
 
     /// Whether the option can be given by a variable as well.
-    pub fn has_variable(&self) -> bool {
+    pub(super) fn has_variable(&self) -> bool {
         !matches!(self.takes, Takes::Command(_))
+    }
+
+    /// Returns the default in a word; may be empty.
+    pub fn default_word(&self) -> &'static str {
+        match self.fallback {
+            Fallback::None => "",
+            Fallback::Unset(text) | Fallback::Value(text) | Fallback::Computed(text, _) => text,
+        }
     }
 
     /// As it is typed: `--name` or `--name=PLACEHOLDER`.
@@ -188,7 +199,7 @@ impl Row {
     }
 
     /// Parses one value of the option and writes it into the `Config`.
-    pub fn read(&self, config: &mut Config, text: &str) -> Read<()> {
+    pub(super) fn read(&self, config: &mut Config, text: &str) -> Read<()> {
         match &self.takes {
             Takes::Nothing(set) => match text {
                 "1" | "true" => set(config),

@@ -1,8 +1,8 @@
 //! Detects a container by its first bytes.
 
-use super::frames::{Chain, FOUND_FRAMES, PROOF_FRAMES, chain};
+use super::frames::{FOUND_FRAMES, PROOF_FRAMES, row};
 use super::mpegts::{PROOF_BYTES_MAX, SYNC_BYTE, Shape};
-use super::window::grow;
+use super::window::{Unread, grow};
 use super::{Format, matroska};
 
 /// What the first bytes show.
@@ -64,15 +64,15 @@ impl Beginning {
         }
         let is_settled = self.bytes.len() > PROOF_BYTES_MAX;
         while self.frames_from < self.bytes.len() {
-            match chain(&self.bytes[self.frames_from..], FOUND_FRAMES) {
-                Chain::Yes(codec) => return Detection::Known(codec.format()),
-                Chain::More(length) if !is_last => {
+            match row(&self.bytes[self.frames_from..], None, FOUND_FRAMES) {
+                Ok(frame) => return Detection::Known(frame.codec().format()),
+                Err(Unread::Needs(length)) if !is_last => {
                     if is_settled {
                         self.search_at = self.frames_from + length;
                     }
                     return Detection::More;
                 }
-                Chain::More(_) | Chain::No => self.frames_from += 1,
+                Err(_) => self.frames_from += 1,
             }
         }
         if is_settled {
@@ -160,9 +160,9 @@ fn detect(bytes: &[u8]) -> Detection {
     }
     if bytes.starts_with(EBML) {
         return match matroska::doc_type(bytes) {
-            Some(Some(format)) => Detection::Known(format),
-            Some(None) => Detection::Unknown,
-            None => Detection::More,
+            Ok(format) => Detection::Known(format),
+            Err(Unread::Needs(_)) => Detection::More,
+            Err(Unread::Other(_)) => Detection::Unknown,
         };
     }
     if EBML.starts_with(bytes) {
@@ -176,10 +176,10 @@ fn detect(bytes: &[u8]) -> Detection {
         };
     }
     if bytes.first() == Some(&FRAME_SYNC) {
-        match chain(bytes, PROOF_FRAMES) {
-            Chain::Yes(codec) => return Detection::Known(codec.format()),
-            Chain::More(_) => return Detection::More,
-            Chain::No => {}
+        match row(bytes, None, PROOF_FRAMES) {
+            Ok(frame) => return Detection::Known(frame.codec().format()),
+            Err(Unread::Needs(_)) => return Detection::More,
+            Err(Unread::Other(_)) => {}
         }
     }
     detect_mpegts(bytes)

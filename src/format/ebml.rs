@@ -1,5 +1,8 @@
 //! EBML elements (RFC 8794): heads that arrive in pieces, and whole elements.
 
+use super::Unsupported;
+use super::window::Unread;
+
 /// Head of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -34,37 +37,19 @@ impl Head {
     }
 }
 
-/// Result of reading a few bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read<T> {
-    /// The value is complete.
-    Whole(T),
-    /// More bytes are needed.
-    More,
-    /// No such value begins here.
-    Malformed,
-}
-
-/// Reads the head at the front of `bytes`.
-pub(crate) fn head(bytes: &[u8]) -> Read<Head> {
-    let Some(&first) = bytes.first() else {
-        return Read::More;
-    };
-    let id_bytes = first.leading_zeros() as usize + 1;
+/// Reads the head at the front of `bytes`. Asks for one more byte until it is whole.
+pub(crate) fn head(bytes: &[u8]) -> Result<Head, Unread> {
+    let more = Unread::Needs(bytes.len() + 1);
+    let id_bytes = bytes.first().ok_or(more)?.leading_zeros() as usize + 1;
     if id_bytes > 4 {
-        return Read::Malformed;
+        return Err(Unsupported.into());
     }
-    let Some(&size_first) = bytes.get(id_bytes) else {
-        return Read::More;
-    };
-    let size_bytes = size_first.leading_zeros() as usize + 1;
+    let size_bytes = bytes.get(id_bytes).ok_or(more)?.leading_zeros() as usize + 1;
     if size_bytes > 8 {
-        return Read::Malformed;
+        return Err(Unsupported.into());
     }
-    let Some(size) = bytes.get(id_bytes..id_bytes + size_bytes) else {
-        return Read::More;
-    };
-    Read::Whole(Head {
+    let size = bytes.get(id_bytes..id_bytes + size_bytes).ok_or(more)?;
+    Ok(Head {
         id: unsigned(&bytes[..id_bytes]) as u32,
         size: number(size),
         id_bytes,
@@ -89,9 +74,7 @@ const ELEMENTS_MAX: usize = 4096;
 pub(crate) fn elements(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut rest = body;
     let each = std::iter::from_fn(move || {
-        let Read::Whole(head) = head(rest) else {
-            return None;
-        };
+        let head = head(rest).ok()?;
         let size = usize::try_from(head.size?).ok()?;
         let (element, behind) = rest.get(head.bytes()..)?.split_at_checked(size)?;
         rest = behind;
@@ -186,11 +169,12 @@ mod tests {
                 size_bytes,
             };
             let longer = [bytes, &[0xff, 0]].concat();
-            assert_eq!(head(bytes), Read::Whole(expected), "{bytes:x?}");
-            assert_eq!(head(&longer), Read::Whole(expected), "{bytes:x?}");
+            assert_eq!(head(bytes), Ok(expected), "{bytes:x?}");
+            assert_eq!(head(&longer), Ok(expected), "{bytes:x?}");
             assert_eq!(expected.bytes(), bytes.len());
             for length in 0..bytes.len() {
-                assert_eq!(head(&bytes[..length]), Read::More, "{length} of {bytes:x?}");
+                let more = Err(Unread::Needs(length + 1));
+                assert_eq!(head(&bytes[..length]), more, "{length} of {bytes:x?}");
             }
             // With an unknown size the head has the same length and the same identifier.
             let mut open = vec![7];
@@ -199,7 +183,7 @@ mod tests {
                 size: None,
                 ..expected
             };
-            assert_eq!(head(&open[1..]), Read::Whole(expected), "{open:x?}");
+            assert_eq!(head(&open[1..]), Ok(expected), "{open:x?}");
             assert_eq!(open.len(), 1 + bytes.len());
         }
         for malformed in [
@@ -209,7 +193,7 @@ mod tests {
             &[0xa3, 0],
             &[0x42, 0x86, 0],
         ] {
-            assert_eq!(head(malformed), Read::Malformed, "{malformed:x?}");
+            assert_eq!(head(malformed), Err(Unsupported.into()), "{malformed:x?}");
         }
     }
 

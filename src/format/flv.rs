@@ -3,7 +3,7 @@
 //! key frame.
 
 use super::header::{HEADER_BYTES_MAX, Header, InParts, Parts};
-use super::window::{Step, Walker};
+use super::window::{Unread, Walker};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 
 /// Scanner of FLV.
@@ -87,36 +87,27 @@ enum TagKind {
 }
 
 impl Walker<Findings<'_>> for Flv {
-    fn look(
-        &mut self,
-        seen: &[u8],
-        at: u64,
-        findings: &mut Findings<'_>,
-    ) -> Result<Step, Unsupported> {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
         if self.tags.head.is_none() {
-            return match seen.first_chunk::<HEAD_BYTES>() {
-                None => Ok(Step::Hold(HEAD_BYTES)),
-                Some(head) if head[5..9] == [0, 0, 0, 9] => {
-                    self.tags.head = Some(*head);
-                    Ok(Step::Pass(HEAD_BYTES as u64))
-                }
-                Some(_) => Err(Unsupported),
-            };
+            let head = seen.first_chunk::<HEAD_BYTES>();
+            let head = head.ok_or(Unread::Needs(HEAD_BYTES))?;
+            if head[5..9] != [0, 0, 0, 9] {
+                return Err(Unsupported.into());
+            }
+            self.tags.head = Some(*head);
+            return Ok(HEAD_BYTES as u64);
         }
-        let Some([first, s0, s1, s2, t0, t1, t2, t3, ..]) =
-            seen.first_chunk::<TAG_HEAD_BYTES>().copied()
-        else {
-            return Ok(Step::Hold(TAG_HEAD_BYTES));
-        };
+        let head = seen.first_chunk::<TAG_HEAD_BYTES>();
+        let [first, s0, s1, s2, t0, t1, t2, t3, ..] = *head.ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
         let size = u32::from_be_bytes([0, s0, s1, s2]) as usize;
         let kind_bytes = match first & 0x1f {
             SCRIPT => METADATA_NAME.len(),
             _ => KIND_BYTES,
         };
         let kind_end = TAG_HEAD_BYTES + size.min(kind_bytes);
-        let Some(body) = seen.get(TAG_HEAD_BYTES..kind_end) else {
-            return Ok(Step::Hold(kind_end));
-        };
+        let body = seen
+            .get(TAG_HEAD_BYTES..kind_end)
+            .ok_or(Unread::Needs(kind_end))?;
         let kind = kind(first & 0x1f, body);
         let whole = TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES;
         let kept = match kind {
@@ -127,17 +118,15 @@ impl Walker<Findings<'_>> for Flv {
         };
         if let Some((kept, bytes_max)) = kept {
             if whole > bytes_max {
-                return Err(Unsupported);
+                return Err(Unsupported.into());
             }
-            let Some(tag) = seen.get(..whole) else {
-                return Ok(Step::Hold(whole));
-            };
+            let tag = seen.get(..whole).ok_or(Unread::Needs(whole))?;
             // The time of metadata is set to 0: with a later time some players show it as a text
             // track.
             kept.set_newest(tag, kind == TagKind::Metadata);
         }
         self.tag(kind, u32::from_be_bytes([t3, t0, t1, t2]), at, findings);
-        Ok(Step::Pass(whole as u64))
+        Ok(whole as u64)
     }
 }
 

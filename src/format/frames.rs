@@ -5,20 +5,11 @@
 //! them. It also counts ID3v2 tags that stand where a frame could. Where it finds no head, it
 //! searches for heads in a row, and holds a few frames at most meanwhile.
 
-use super::window::{Look, Step, Walker};
+use super::window::{Unread, Walker};
 use super::{
     Finding, Findings, Format, Header, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported,
 };
 use crate::time::MediaTime;
-
-/// Whether bytes begin with frames, each exactly where the previous one ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chain {
-    Yes(Codec),
-    No,
-    /// The answer needs this many bytes in all.
-    More(usize),
-}
 
 /// The two kinds of frames. Their heads differ by the layer bits, which are zero in ADTS only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +70,12 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// Reads the frame whose head is at `at`.
-    pub fn read(bytes: &[u8], at: usize) -> Look<Frame> {
+    pub fn read(bytes: &[u8], at: usize) -> Result<Frame, Unread> {
         let head = bytes.get(at..).unwrap_or_default();
         if head.first().is_some_and(|byte| *byte != 0xFF)
             || head.get(1).is_some_and(|byte| byte & 0xE0 != 0xE0)
         {
-            return Look::Nothing;
+            return Err(Unsupported.into());
         }
         let Some(head) = head.first_chunk::<HEAD_BYTES>() else {
             let telling = if head.len() < 2 {
@@ -92,14 +83,14 @@ impl Frame {
             } else {
                 HEAD_BYTES
             };
-            return Look::Needs(at + telling);
+            return Err(Unread::Needs(at + telling));
         };
         let frame = if head[1] & 0x06 == 0 {
             Frame::adts(head)
         } else {
             Frame::mpeg(head)
         };
-        frame.map_or(Look::Nothing, Look::Found)
+        Ok(frame.ok_or(Unsupported)?)
     }
 
     fn adts(head: &[u8; HEAD_BYTES]) -> Option<Frame> {
@@ -131,7 +122,7 @@ impl Frame {
         self.length as usize
     }
 
-    fn codec(&self) -> Codec {
+    pub(super) fn codec(&self) -> Codec {
         if self.constant & LAYER_BITS == 0 {
             Codec::Adts
         } else {
@@ -237,13 +228,17 @@ const fn slot_length(kind: usize, bit_rate: usize, sampling_rate: usize) -> u16 
 
 /// Returns the first position, from `at` on, where `look` does not find nothing. After some looks in
 /// vain it returns the next position.
-pub(super) fn search(bytes: &[u8], mut at: usize, look: impl Fn(&[u8]) -> Look<Frame>) -> usize {
+pub(super) fn search(
+    bytes: &[u8],
+    mut at: usize,
+    look: impl Fn(&[u8]) -> Result<Frame, Unread>,
+) -> usize {
     for _ in 0..HEADS_AT_ONCE {
         let mut behind = bytes[at..].iter();
         at += behind
             .position(|byte| *byte == 0xFF)
             .unwrap_or(bytes.len() - at);
-        if !matches!(look(&bytes[at..]), Look::Nothing) {
+        if !matches!(look(&bytes[at..]), Err(Unread::Other(_))) {
             break;
         }
         at += 1;
@@ -252,42 +247,30 @@ pub(super) fn search(bytes: &[u8], mut at: usize, look: impl Fn(&[u8]) -> Look<F
 }
 
 /// Returns the first of `frames` frames in a row. With a codec only its frames count.
-fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Look<Frame> {
-    let first = match Frame::read(bytes, 0) {
-        Look::Found(frame) => frame,
-        other => return other,
-    };
+pub(super) fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Result<Frame, Unread> {
+    let first = Frame::read(bytes, 0)?;
     if codec.is_some_and(|codec| codec != first.codec()) {
-        return Look::Nothing;
+        return Err(Unsupported.into());
     }
     let mut end = first.length();
     for _ in 1..frames {
-        match Frame::read(bytes, end) {
-            Look::Found(frame) if frame.follows(&first) => end += frame.length(),
-            Look::Found(_) | Look::Nothing => return Look::Nothing,
-            Look::Needs(length) => return Look::Needs(length),
+        let next = Frame::read(bytes, end)?;
+        if !next.follows(&first) {
+            return Err(Unsupported.into());
         }
+        end += next.length();
     }
-    Look::Found(first)
-}
-
-/// Returns whether bytes begin with this many frames in a row.
-pub(super) fn chain(bytes: &[u8], frames: usize) -> Chain {
-    match row(bytes, None, frames) {
-        Look::Found(frame) => Chain::Yes(frame.codec()),
-        Look::Nothing => Chain::No,
-        Look::Needs(length) => Chain::More(length),
-    }
+    Ok(first)
 }
 
 /// Returns the length of the ID3v2 tag at the front, with head and footer.
-fn tag(bytes: &[u8]) -> Look<u64> {
+fn tag(bytes: &[u8]) -> Result<u64, Unread> {
     if !bytes
         .iter()
         .zip(b"ID3")
         .all(|(byte, expected)| byte == expected)
     {
-        return Look::Nothing;
+        return Err(Unsupported.into());
     }
     let Some([_, _, _, major, minor, flags, size @ ..]) = bytes.first_chunk::<TAG_HEAD_BYTES>()
     else {
@@ -296,10 +279,10 @@ fn tag(bytes: &[u8]) -> Look<u64> {
         } else {
             TAG_HEAD_BYTES
         };
-        return Look::Needs(telling);
+        return Err(Unread::Needs(telling));
     };
     if *major == 0xFF || *minor == 0xFF || size.iter().any(|byte| *byte >= 0x80) {
-        return Look::Nothing;
+        return Err(Unsupported.into());
     }
     let size = size
         .iter()
@@ -309,7 +292,7 @@ fn tag(bytes: &[u8]) -> Look<u64> {
     } else {
         TAG_HEAD_BYTES as u64
     };
-    Look::Found(TAG_HEAD_BYTES as u64 + size + footer)
+    Ok(TAG_HEAD_BYTES as u64 + size + footer)
 }
 
 /// Returns whether the frame carries statistics of a whole file (Xing, Info, VBRI) instead of
@@ -406,27 +389,21 @@ impl Walk {
 }
 
 impl Walker<Findings<'_>> for Walk {
-    fn look(
-        &mut self,
-        seen: &[u8],
-        at: u64,
-        findings: &mut Findings<'_>,
-    ) -> Result<Step, Unsupported> {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
         if let Expected::Search(searched) = self.place {
             return self.search(searched, seen, at, findings);
         }
         match tag(seen) {
-            Look::Found(length) => return Ok(Step::Pass(length)),
-            Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => {}
+            Err(Unread::Other(_)) => {}
+            length_or_needs => return length_or_needs,
         }
         if let Expected::Boundary(before) = self.place {
             match Frame::read(seen, 0) {
-                Look::Needs(length) => return Ok(Step::Hold(length)),
-                Look::Found(frame) if frame.follows(&before) => {
-                    return Ok(self.enter(frame, seen, at, findings));
+                Err(Unread::Needs(length)) => return Err(Unread::Needs(length)),
+                Ok(frame) if frame.follows(&before) => {
+                    return self.enter(frame, seen, at, findings);
                 }
-                Look::Found(_) | Look::Nothing => {}
+                Ok(_) | Err(Unread::Other(_)) => {}
             }
         }
         self.search(0, seen, at, findings)
@@ -441,7 +418,7 @@ impl Walk {
         seen: &[u8],
         at: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<Step, Unsupported> {
+    ) -> Result<u64, Unread> {
         let frames = if self.codec.is_some() {
             RESYNC_FRAMES
         } else {
@@ -449,41 +426,40 @@ impl Walk {
         };
         let failed = search(seen, 0, |rest| row(rest, self.codec, frames));
         if searched + failed as u64 > SEARCH_BYTES_MAX {
-            return Err(Unsupported);
+            return Err(Unsupported.into());
         }
         self.place = Expected::Search(searched + failed as u64);
         if failed > 0 {
-            return Ok(Step::Pass(failed as u64));
+            return Ok(failed as u64);
         }
-        match row(seen, self.codec, frames) {
-            Look::Needs(length) => Ok(Step::Hold(length)),
-            Look::Nothing => Err(Unsupported),
-            Look::Found(frame) => {
-                self.codec = Some(frame.codec());
-                let format = frame.codec().format();
-                if format != self.format {
-                    self.format = format;
-                    findings(Finding::Format(format), Header::NONE);
-                }
-                Ok(self.enter(frame, seen, at, findings))
-            }
+        let frame = row(seen, self.codec, frames)?;
+        self.codec = Some(frame.codec());
+        let format = frame.codec().format();
+        if format != self.format {
+            self.format = format;
+            findings(Finding::Format(format), Header::NONE);
         }
+        self.enter(frame, seen, at, findings)
     }
 
     /// Enters a frame that belongs to the stream.
-    fn enter(&mut self, frame: Frame, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Step {
+    fn enter(
+        &mut self,
+        frame: Frame,
+        seen: &[u8],
+        at: u64,
+        findings: &mut Findings<'_>,
+    ) -> Result<u64, Unread> {
         if at >= self.join_from {
             let needed = frame.length().min(STATISTICS_BYTES);
-            let Some(bytes) = seen.get(..needed) else {
-                return Step::Hold(needed);
-            };
+            let bytes = seen.get(..needed).ok_or(Unread::Needs(needed))?;
             if frame.codec() == Codec::Adts || !is_statistics(bytes) {
                 self.report(at, findings);
             }
         }
         self.place = Expected::Boundary(frame);
         self.clock.count(&frame);
-        Step::Pass(frame.length() as u64)
+        Ok(frame.length() as u64)
     }
 
     fn report(&mut self, at: u64, findings: &mut Findings<'_>) {

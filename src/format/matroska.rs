@@ -6,9 +6,9 @@
 //! and then the source's bytes from the block on. The scanner walks from element to element by
 //! their sizes and never searches. It reads only the first bytes of a block.
 
-use super::ebml::{self, Head, Read};
+use super::ebml::{self, Head};
 use super::header::{Elements, Header};
-use super::window::{Step, Walker};
+use super::window::{Unread, Walker};
 use super::{Finding, Findings, Format, Prelude, Start, UNIT_SPACING, Unsupported};
 
 pub(crate) const EBML: u32 = 0x1a45_dfa3;
@@ -101,22 +101,14 @@ struct Group {
     has_reference: bool,
 }
 
-/// Returns the format that an EBML head names. `None`: the head is not whole yet. `Some(None)`: it
-/// is neither WebM nor Matroska.
-pub(super) fn doc_type(bytes: &[u8]) -> Option<Option<Format>> {
-    let head = match ebml::head(bytes) {
-        Read::Whole(head) => head,
-        Read::More => return None,
-        Read::Malformed => return Some(None),
-    };
-    let Some(size) = head
-        .size
-        .and_then(|size| usize::try_from(size).ok())
-        .filter(|size| *size <= EBML_HEAD_BYTES_MAX)
-    else {
-        return Some(None);
-    };
-    let body = bytes.get(head.bytes()..head.bytes() + size)?;
+/// Returns the format that a whole EBML head names: WebM or Matroska.
+pub(super) fn doc_type(bytes: &[u8]) -> Result<Format, Unread> {
+    let head = ebml::head(bytes)?;
+    let size = head.size.and_then(|size| usize::try_from(size).ok());
+    let size = size.filter(|size| *size <= EBML_HEAD_BYTES_MAX);
+    let whole = head.bytes() + size.ok_or(Unsupported)?;
+    let body = bytes.get(head.bytes()..whole);
+    let body = body.ok_or(Unread::Needs(whole))?;
     let mut format = None;
     for (id, element) in ebml::elements(body) {
         match id {
@@ -127,26 +119,18 @@ pub(super) fn doc_type(bytes: &[u8]) -> Option<Option<Format>> {
                     _ => None,
                 }
             }
-            0x42f2 if ebml::unsigned(element) > 4 => return Some(None),
-            0x42f3 if ebml::unsigned(element) > 8 => return Some(None),
+            0x42f2 if ebml::unsigned(element) > 4 => return Err(Unsupported.into()),
+            0x42f3 if ebml::unsigned(element) > 8 => return Err(Unsupported.into()),
             _ => {}
         }
     }
-    Some(format.filter(|_| head.id == EBML))
+    let format = format.filter(|_| head.id == EBML);
+    Ok(format.ok_or(Unsupported)?)
 }
 
 impl Walker<Findings<'_>> for Matroska {
-    fn look(
-        &mut self,
-        seen: &[u8],
-        at: u64,
-        findings: &mut Findings<'_>,
-    ) -> Result<Step, Unsupported> {
-        let head = match ebml::head(seen) {
-            Read::More => return Ok(Step::More),
-            Read::Malformed => return Err(Unsupported),
-            Read::Whole(head) => head,
-        };
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
+        let head = ebml::head(seen)?;
         self.leave_levels(at, head, findings);
         let body_at = at + head.bytes() as u64;
         match (self.level, head.id) {
@@ -165,7 +149,7 @@ impl Walker<Findings<'_>> for Matroska {
                 head.write_open(seen, &mut open);
                 self.header.append(&open)?;
                 self.level = Level::Segment;
-                Ok(into(head))
+                Ok(head.bytes() as u64)
             }
             (Level::Segment, CLUSTER) => {
                 self.publish_header(findings);
@@ -175,19 +159,19 @@ impl Walker<Findings<'_>> for Matroska {
                     ..Cluster::default()
                 };
                 self.level = Level::Cluster;
-                Ok(into(head))
+                Ok(head.bytes() as u64)
             }
-            (Level::Segment, SEEK_HEAD | CUES | VOID | CRC_32) => past(head),
+            (Level::Segment, SEEK_HEAD | CUES | VOID | CRC_32) => Ok(length(head)?),
             (Level::Segment, _) if self.header.has_begun() => self.keep(seen, head),
             (Level::Cluster, TIMESTAMP)
                 if head.size.is_some_and(|size| (1..=8).contains(&size)) =>
             {
                 let length = length(head)?;
-                let Some(element) = seen.get(..length as usize) else {
-                    return Ok(Step::Hold(length as usize));
-                };
+                let element = seen
+                    .get(..length as usize)
+                    .ok_or(Unread::Needs(length as usize))?;
                 self.cluster.prelude = Prelude::new(&[&CLUSTER_HEAD, element].concat());
-                Ok(Step::Pass(length))
+                Ok(length)
             }
             (Level::Cluster, SIMPLE_BLOCK) | (Level::Group, BLOCK) => {
                 self.block_head(seen, at, head, findings)
@@ -200,14 +184,16 @@ impl Walker<Findings<'_>> for Matroska {
                     ..Group::default()
                 };
                 self.level = Level::Group;
-                Ok(into(head))
+                Ok(head.bytes() as u64)
             }
             (Level::Group, REFERENCE_BLOCK) => {
                 self.group.has_reference = true;
-                past(head)
+                Ok(length(head)?)
             }
-            (Level::Top, VOID) | (Level::Segment | Level::Cluster | Level::Group, _) => past(head),
-            (Level::Top, _) => Err(Unsupported),
+            (Level::Top, VOID) | (Level::Segment | Level::Cluster | Level::Group, _) => {
+                Ok(length(head)?)
+            }
+            (Level::Top, _) => Err(Unsupported.into()),
         }
     }
 }
@@ -233,19 +219,19 @@ impl Matroska {
     }
 
     /// Keeps an element of the header.
-    fn keep(&mut self, seen: &[u8], head: Head) -> Result<Step, Unsupported> {
+    fn keep(&mut self, seen: &[u8], head: Head) -> Result<u64, Unread> {
         let length = length(head)?;
         if length > self.header.bytes_left() as u64 {
-            return Err(Unsupported);
+            return Err(Unsupported.into());
         }
-        let Some(element) = seen.get(..length as usize) else {
-            return Ok(Step::Hold(length as usize));
-        };
+        let element = seen
+            .get(..length as usize)
+            .ok_or(Unread::Needs(length as usize))?;
         self.header.append(element)?;
         if head.id == TRACKS {
             self.video_track = video_track(&element[head.bytes()..]);
         }
-        Ok(Step::Pass(length))
+        Ok(length)
     }
 
     pub(super) fn header(&self) -> Header<'_> {
@@ -266,20 +252,16 @@ impl Matroska {
         at: u64,
         head: Head,
         findings: &mut Findings<'_>,
-    ) -> Result<Step, Unsupported> {
+    ) -> Result<u64, Unread> {
         let track_at = head.bytes();
-        let Some(&first) = seen.get(track_at) else {
-            return Ok(Step::More);
-        };
-        let track_bytes = first.leading_zeros() as usize + 1;
+        let more = Unread::Needs(seen.len() + 1);
+        let track_bytes = seen.get(track_at).ok_or(more)?.leading_zeros() as usize + 1;
         let flags_at = track_at + track_bytes + 2;
         let length = length(head)?;
         if track_bytes > 8 || length <= flags_at as u64 {
-            return Err(Unsupported);
+            return Err(Unsupported.into());
         }
-        let Some(&flags) = seen.get(flags_at) else {
-            return Ok(Step::More);
-        };
+        let flags = seen.get(flags_at).ok_or(more)?;
         let track = ebml::number(&seen[track_at..track_at + track_bytes]).ok_or(Unsupported)?;
         if self.level == Level::Group {
             self.group.track = Some(track);
@@ -290,7 +272,7 @@ impl Matroska {
             };
             self.block(track, flags & KEY_FRAME != 0, findings);
         }
-        Ok(Step::Pass(length))
+        Ok(length)
     }
 
     /// Reports a block. It is alone or in a group, and `group.start` is its first byte.
@@ -354,19 +336,10 @@ pub(crate) fn length(head: Head) -> Result<u64, Unsupported> {
     Ok(head.bytes() as u64 + size)
 }
 
-fn past(head: Head) -> Result<Step, Unsupported> {
-    length(head).map(Step::Pass)
-}
-
 /// Returns the nanoseconds in a tick, from the content of an Info element.
 #[cfg(any(feature = "hold", feature = "remux"))]
 pub(crate) fn timestamp_scale(info: &[u8]) -> u64 {
     ebml::find(info, TIMESTAMP_SCALE).map_or(USUAL_TIMESTAMP_SCALE, ebml::unsigned)
-}
-
-/// Passes the head, to the first element inside.
-fn into(head: Head) -> Step {
-    Step::Pass(head.bytes() as u64)
 }
 
 /// Returns the number of the first video track.

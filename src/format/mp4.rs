@@ -9,7 +9,7 @@ mod fragment;
 use std::ops::Range;
 
 use super::header::{Elements, Header};
-use super::window::{Look, Step, Walker};
+use super::window::{Unread, Walker};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 use crate::time::MediaTime;
 pub(crate) use fragment::{SampleRun, TrackFragment, decode_time, duration_of};
@@ -55,42 +55,31 @@ pub(crate) const MOOF_BYTES_MAX: usize = 256 * 1024;
 pub(crate) const NOT_SYNC: u32 = 0x1_0000;
 
 impl Walker<Findings<'_>> for Mp4 {
-    fn look(
-        &mut self,
-        seen: &[u8],
-        at: u64,
-        findings: &mut Findings<'_>,
-    ) -> Result<Step, Unsupported> {
-        let head = match box_head(seen) {
-            Look::Found(head) => head,
-            Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => return Err(Unsupported),
-        };
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
+        let head = box_head(seen)?;
         let (kind, length) = (head.kind, head.length);
         if at.checked_add(length).is_none() {
-            return Err(Unsupported);
+            return Err(Unsupported.into());
         }
         let is_header = !self.has_header || matches!(&kind, b"ftyp" | b"moov");
         let held_max = match (&kind, is_header) {
-            (b"mdat", true) => return Err(Unsupported),
+            (b"mdat", true) => return Err(Unsupported.into()),
             (_, true) => self.header.bytes_left(),
             (b"moof", false) => MOOF_BYTES_MAX,
             (b"styp" | b"prft" | b"emsg" | b"sidx", false) => {
                 self.fragment_start.get_or_insert(at);
-                return Ok(Step::Pass(length));
+                return Ok(length);
             }
             (_, false) => {
                 self.fragment_start = None;
-                return Ok(Step::Pass(length));
+                return Ok(length);
             }
         };
         let whole = usize::try_from(length)
             .ok()
             .filter(|whole| *whole <= held_max)
             .ok_or(Unsupported)?;
-        let Some(content) = seen.get(..whole) else {
-            return Ok(Step::Hold(whole));
-        };
+        let content = seen.get(..whole).ok_or(Unread::Needs(whole))?;
         if is_header {
             self.keep(&head, content, at, findings)?;
         } else {
@@ -102,7 +91,7 @@ impl Walker<Findings<'_>> for Mp4 {
             self.is_absolute = children(moof, b"traf").any(is_absolute);
             self.fragment(moof, at, findings);
         }
-        Ok(Step::Pass(length))
+        Ok(length)
     }
 }
 
@@ -261,25 +250,24 @@ pub(crate) struct BoxHead {
 }
 
 /// Reads the head at the front of `seen`.
-pub(crate) fn box_head(seen: &[u8]) -> Look<BoxHead> {
-    let Some([s0, s1, s2, s3, kind @ ..]) = seen.first_chunk::<BOX_HEAD_BYTES>().copied() else {
-        return Look::Needs(BOX_HEAD_BYTES);
-    };
+pub(crate) fn box_head(seen: &[u8]) -> Result<BoxHead, Unread> {
+    let small = seen.first_chunk::<BOX_HEAD_BYTES>().copied();
+    let [s0, s1, s2, s3, kind @ ..] = small.ok_or(Unread::Needs(BOX_HEAD_BYTES))?;
     let (bytes, length) = match u32::from_be_bytes([s0, s1, s2, s3]) {
         // Up to the end of the file. A stream has no end.
-        0 => return Look::Nothing,
-        1 => match seen.first_chunk::<LARGE_BOX_HEAD_BYTES>() {
-            None => return Look::Needs(LARGE_BOX_HEAD_BYTES),
-            Some([_, _, _, _, _, _, _, _, length @ ..]) => {
-                (LARGE_BOX_HEAD_BYTES, u64::from_be_bytes(*length))
-            }
-        },
+        0 => return Err(Unsupported.into()),
+        1 => {
+            let large = seen.first_chunk::<LARGE_BOX_HEAD_BYTES>();
+            let [_, _, _, _, _, _, _, _, length @ ..] =
+                large.ok_or(Unread::Needs(LARGE_BOX_HEAD_BYTES))?;
+            (LARGE_BOX_HEAD_BYTES, u64::from_be_bytes(*length))
+        }
         size => (BOX_HEAD_BYTES, u64::from(size)),
     };
     if length < bytes as u64 {
-        return Look::Nothing;
+        return Err(Unsupported.into());
     }
-    Look::Found(BoxHead {
+    Ok(BoxHead {
         kind,
         bytes,
         length,
@@ -368,6 +356,24 @@ pub(crate) fn places(content: &[u8]) -> impl Iterator<Item = ([u8; 4], Range<usi
         at += size;
         Some((kind, place))
     })
+}
+
+/// Writes a box. `content` appends its content, which has less than 4 GiB.
+#[cfg(any(feature = "hold", feature = "remux"))]
+pub(crate) fn boxed<T>(
+    out: &mut Vec<u8>,
+    kind: &[u8; 4],
+    content: impl FnOnce(&mut Vec<u8>) -> T,
+) -> T {
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(kind);
+    let written = content(out);
+    let length = u32::try_from(out.len() - at).unwrap_or(u32::MAX);
+    if let Some(place) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = length.to_be_bytes();
+    }
+    written
 }
 
 pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u32> {

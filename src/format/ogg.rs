@@ -9,7 +9,7 @@ mod comments;
 
 use self::comments::Rewriter;
 use super::header::{Elements, HEADER_BYTES_MAX, Header};
-use super::window::{Look, Step, Walker};
+use super::window::{Unread, Walker};
 use super::{Finding, Findings, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported};
 
 /// Length of a page head before the segment table.
@@ -42,9 +42,9 @@ pub(super) struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// Reads the page at the front of these bytes.
-    pub fn read(bytes: &'a [u8]) -> Look<Page<'a>> {
+    pub fn read(bytes: &'a [u8]) -> Result<Page<'a>, Unread> {
         if !may_begin_page(bytes) {
-            return Look::Nothing;
+            return Err(Unsupported.into());
         }
         let Some((head, rest)) = bytes.split_first_chunk::<PAGE_HEAD_BYTES>() else {
             let telling = if bytes.len() < CAPTURE.len() {
@@ -52,7 +52,7 @@ impl<'a> Page<'a> {
             } else {
                 PAGE_HEAD_BYTES
             };
-            return Look::Needs(telling);
+            return Err(Unread::Needs(telling));
         };
         let [
             _,
@@ -81,14 +81,14 @@ impl<'a> Page<'a> {
             segments,
         ] = *head;
         let Some((lacing, payload)) = rest.split_at_checked(usize::from(segments)) else {
-            return Look::Needs(PAGE_HEAD_BYTES + usize::from(segments));
+            return Err(Unread::Needs(PAGE_HEAD_BYTES + usize::from(segments)));
         };
         // At most 255 times 255.
         let payload_length: u16 = lacing.iter().map(|lacing| u16::from(*lacing)).sum();
         let payload_length = usize::from(payload_length);
         let payload = payload.get(..payload_length).unwrap_or(payload);
         let granule_position = i64::from_le_bytes([g0, g1, g2, g3, g4, g5, g6, g7]);
-        Look::Found(Page {
+        Ok(Page {
             flags,
             granule_position,
             serial: u32::from_le_bytes([s0, s1, s2, s3]),
@@ -305,17 +305,16 @@ impl Walker<Findings<'_>> for Ogg {
         bytes: &[u8],
         begin: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<Step, Unsupported> {
+    ) -> Result<u64, Unread> {
         let page = match Page::read(bytes) {
-            Look::Found(page) => page,
-            Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => return self.search_on(bytes),
+            Err(Unread::Other(Unsupported)) => return Ok(self.search_on(bytes)?),
+            page => page?,
         };
         if let Expected::Search(_) = self.place {
             match Page::read(bytes.get(page.length()..).unwrap_or_default()) {
-                Look::Found(_) => self.place = Expected::Page,
-                Look::Needs(length) => return Ok(Step::Hold(page.length() + length)),
-                Look::Nothing => return self.search_on(bytes),
+                Ok(_) => self.place = Expected::Page,
+                Err(Unread::Needs(length)) => return Err(Unread::Needs(page.length() + length)),
+                Err(Unread::Other(Unsupported)) => return Ok(self.search_on(bytes)?),
             }
         }
         let needed = match self.phase {
@@ -324,11 +323,9 @@ impl Walker<Findings<'_>> for Ogg {
             Phase::Data if self.video() == Some(page.serial) => page.first_bytes_end(),
             Phase::Data => page.payload_from(),
         };
-        let Some(seen) = bytes.get(..needed) else {
-            return Ok(Step::Hold(needed));
-        };
+        let seen = bytes.get(..needed).ok_or(Unread::Needs(needed))?;
         self.enter(&page, seen, begin, findings)?;
-        Ok(Step::Pass(page.length() as u64))
+        Ok(page.length() as u64)
     }
 }
 
@@ -339,7 +336,7 @@ impl Ogg {
 
     /// Searches on behind the first byte, since no page begins there. The scanner gives up headers
     /// with a hole.
-    fn search_on(&mut self, bytes: &[u8]) -> Result<Step, Unsupported> {
+    fn search_on(&mut self, bytes: &[u8]) -> Result<u64, Unsupported> {
         let searched = match (&self.phase, self.place) {
             (Phase::Headers { .. }, _) => return Err(Unsupported),
             (Phase::Data, Expected::Page) => 0,
@@ -350,7 +347,7 @@ impl Ogg {
         }
         let passed = (next_page_at(bytes) as u64).min(SEARCH_BYTES_MAX - searched);
         self.place = Expected::Search(searched + passed);
-        Ok(Step::Pass(passed))
+        Ok(passed)
     }
 
     /// Enters a page of which enough was seen.

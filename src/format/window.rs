@@ -1,39 +1,45 @@
 //! Shows a [`Walker`] the bytes in front of it, however its input is cut.
 //!
-//! The walker answers with a [`Step`]: it needs more bytes at once, or it passes some bytes. Mostly
-//! the walker sees bytes where they arrived. The window copies only the front of an element whose
-//! rest has yet to come: at most as many bytes as the longest [`Step::Hold`]. It counts passed
-//! bytes that have not arrived, and never holds them.
+//! The walker passes some bytes, or it needs more bytes at once ([`Unread::Needs`]). Mostly the
+//! walker sees bytes where they arrived. The window copies only the front of an element whose rest
+//! has yet to come: at most as many bytes as the walker needs. It counts passed bytes that have not
+//! arrived, and never holds them.
 
 use super::Unsupported;
 
-/// Result of a look at the first bytes.
-pub(crate) enum Look<T> {
-    /// The bytes begin with this.
-    Found(T),
-    /// The bytes begin with something else.
-    Nothing,
-    /// The answer needs this many bytes in all. One byte less would not be enough.
+/// Why the first bytes could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread<E = Unsupported> {
+    /// This many bytes are needed in all: more than there were, and a bounded number.
     Needs(usize),
+    /// The bytes begin with something else.
+    Other(E),
 }
 
-/// What a walker wants next.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
-    /// Wants to see this many bytes in all: more than it saw, and a bounded number.
-    Hold(usize),
-    /// Wants to see one byte more than it saw.
-    More,
-    /// Passes this many bytes, seen or not: at least one.
-    Pass(u64),
+impl<E> From<E> for Unread<E> {
+    fn from(error: E) -> Unread<E> {
+        Unread::Other(error)
+    }
+}
+
+#[cfg(feature = "remux")]
+impl Unread {
+    /// Replaces the error.
+    pub(crate) fn because<E>(self, error: E) -> Unread<E> {
+        match self {
+            Unread::Needs(bytes) => Unread::Needs(bytes),
+            Unread::Other(Unsupported) => Unread::Other(error),
+        }
+    }
 }
 
 /// Reads a container element by element. `Out` receives the results: findings, or the bytes that go
 /// out instead.
-pub(crate) trait Walker<Out: ?Sized> {
+pub(crate) trait Walker<Out: ?Sized, E = Unsupported> {
     /// Looks at the next bytes: at least one. `at` is the offset of the first. `seen` may have more
-    /// bytes than the walker asked for, and the result must not depend on these.
-    fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<Step, Unsupported>;
+    /// bytes than the walker asked for, and the result must not depend on these. Returns the number
+    /// of bytes that the walker passes, seen or not: at least one.
+    fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<u64, Unread<E>>;
 }
 
 /// Work of looking at an element, a tag, a box or a sample: the number of bytes that take as long to
@@ -70,13 +76,13 @@ pub(crate) struct Window {
 
 impl Window {
     /// Shows a walker the next bytes. `offset` is that of the first.
-    pub(crate) fn walk<Out: ?Sized, W: Walker<Out>>(
+    pub(crate) fn walk<Out: ?Sized, E>(
         &mut self,
-        walker: &mut W,
+        walker: &mut impl Walker<Out, E>,
         bytes: &[u8],
         offset: u64,
         out: &mut Out,
-    ) -> Result<(), Unsupported> {
+    ) -> Result<(), E> {
         let end = offset + bytes.len() as u64;
         let mut rest = bytes;
         loop {
@@ -108,13 +114,12 @@ impl Window {
             let at = end - (seen.len() + behind) as u64;
             let seen_bytes = seen.len();
             match walker.look(seen, at, out) {
-                Err(Unsupported) => {
+                Err(Unread::Other(error)) => {
                     self.unread = rest.len();
-                    return Err(Unsupported);
+                    return Err(error);
                 }
-                Ok(Step::Hold(length)) => self.wanted = length.max(seen_bytes + 1),
-                Ok(Step::More) => self.wanted = seen_bytes + 1,
-                Ok(Step::Pass(length)) => {
+                Err(Unread::Needs(length)) => self.wanted = length.max(seen_bytes + 1),
+                Ok(length) => {
                     self.wanted = 0;
                     self.passes = self.passes.saturating_add(1);
                     if held == 0 {

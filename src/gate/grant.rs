@@ -2,6 +2,8 @@
 //!
 //! A tuple without terms allows both directions for its own session, until it is revoked.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::session_id::SessionId;
 use crate::time::UnixTime;
 
@@ -186,6 +188,19 @@ impl Note {
     /// Returns the first word; empty if there is none.
     pub fn first_word(&self) -> &str {
         self.0.split_whitespace().next().unwrap_or_default()
+    }
+}
+
+impl Serialize for Note {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Note {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Note, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Note::parse(&text).ok_or_else(|| serde::de::Error::custom("no note"))
     }
 }
 

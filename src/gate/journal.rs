@@ -63,17 +63,17 @@ const COMPACT_BYTES_MIN: u64 = 64 * 1024;
 #[serde(deny_unknown_fields)]
 struct Written {
     #[serde(skip_serializing_if = "Option::is_none")]
-    set: Option<String>,
+    set: Option<SessionId>,
     #[serde(skip_serializing)]
-    add: Option<String>,
+    add: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    forget: Option<String>,
+    forget: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    revoke: Option<String>,
+    revoke: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
-    opens: Option<String>,
+    opens: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ struct Written {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_bitrate: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<String>,
+    note: Option<Note>,
     /// For each client its text, and if that is a name its addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     udp: Vec<Vec<String>>,
@@ -93,7 +93,7 @@ struct Written {
 
 impl From<&Record> for Written {
     fn from(record: &Record) -> Written {
-        let name = Some(record.session().as_str().to_owned());
+        let name = Some(record.session().clone());
         match record {
             Record::Set { http, rtp, .. } => Written {
                 set: name,
@@ -122,15 +122,12 @@ fn write_grant(grant: &Grant) -> Written {
     let seconds = |stamp: Option<UnixTime>| stamp.map(|stamp| stamp.unix_seconds);
     Written {
         http: Some(grant.direction.name().to_owned()),
-        opens: terms
-            .opens
-            .as_ref()
-            .map(|session| session.as_str().to_owned()),
+        opens: terms.opens.clone(),
         expires: seconds(terms.expires),
         ends: seconds(terms.ends),
         max_viewers: terms.viewers_max,
         max_bitrate: terms.bits_per_second_max,
-        note: terms.note.as_ref().map(|note| note.as_str().to_owned()),
+        note: terms.note.clone(),
         ..Written::default()
     }
 }
@@ -179,10 +176,6 @@ fn read_if<T, U>(written: Option<T>, read: impl FnOnce(T) -> Option<U>) -> Optio
     }
 }
 
-fn read_session(text: String) -> Option<SessionId> {
-    SessionId::parse(text.as_bytes()).ok()
-}
-
 /// No writer has ever written a year with more than four digits.
 fn read_stamp(unix_seconds: u64) -> Option<UnixTime> {
     Some(UnixTime { unix_seconds }).filter(|stamp| *stamp <= UnixTime::MAX)
@@ -201,15 +194,14 @@ impl Written {
         let is_good = self.http.is_some() || !self.has_terms();
         let is_addition = is_good && !is_bare;
         match (&self.set, &self.add, &self.forget, &self.revoke, self.time) {
-            (Some(_), None, None, None, None) if is_addition => {
-                let session = self.set.clone().and_then(read_session)?;
+            (Some(session), None, None, None, None) if is_addition => {
+                let session = session.clone();
                 let (http, rtp) = self.into_tuples()?;
                 entry.records.push(Record::Set { session, http, rtp });
             }
-            (None, Some(_), None, None, None) if is_addition => {
-                let session = self.add.clone().and_then(read_session)?;
+            (None, Some(session), None, None, None) if is_addition => {
+                let (session, name) = (session.clone(), session.clone());
                 let (http, rtp) = self.into_tuples()?;
-                let name = session.clone();
                 let join = http.map(|grant| Record::Join {
                     session: name,
                     grant,
@@ -218,12 +210,14 @@ impl Written {
                 let set = (!rtp.is_empty()).then_some(Record::Set { session, http, rtp });
                 entry.records.extend(join.into_iter().chain(set));
             }
-            (None, None, Some(_), None, None) if is_bare => entry.records.push(Record::Forget {
-                session: self.forget.and_then(read_session)?,
-            }),
-            (None, None, None, Some(_), None) if is_bare => entry.records.push(Record::Revoke {
-                session: self.revoke.and_then(read_session)?,
-            }),
+            (None, None, Some(session), None, None) if is_bare => {
+                let session = session.clone();
+                entry.records.push(Record::Forget { session });
+            }
+            (None, None, None, Some(session), None) if is_bare => {
+                let session = session.clone();
+                entry.records.push(Record::Revoke { session });
+            }
             (None, None, None, None, Some(time)) if is_bare && entry.time.is_none() => {
                 entry.time = Some(read_stamp(time)?);
             }
@@ -236,12 +230,12 @@ impl Written {
         let clients = self.udp.iter().map(|client| read_client(client));
         let rtp = clients.collect::<Option<_>>()?;
         let terms = Terms {
-            opens: read_if(self.opens, read_session)?,
+            opens: self.opens,
             expires: read_if(self.expires, read_stamp)?,
             ends: read_if(self.ends, read_stamp)?,
             viewers_max: self.max_viewers,
             bits_per_second_max: self.max_bitrate,
-            note: read_if(self.note, |note| Note::parse(&note))?,
+            note: self.note,
         };
         let direction = read_if(self.http, |name| Direction::parse(&name))?;
         Some((direction.map(|direction| Grant { direction, terms }), rtp))

@@ -7,7 +7,7 @@
 use std::fmt::{self, Debug, Display, Formatter};
 use std::rc::Rc;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A session id: 1 to 256 bytes of UTF-8 without control characters. Clones share the text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +72,13 @@ impl Debug for SessionId {
 impl Serialize for SessionId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for SessionId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SessionId, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        SessionId::parse(text.as_bytes()).map_err(serde::de::Error::custom)
     }
 }
 

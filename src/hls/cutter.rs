@@ -23,9 +23,9 @@ use std::time::Duration;
 use super::parts::Parts;
 use super::plan::{NUMBERS_AHEAD_MAX, Plan};
 use super::point::Point;
-use super::segment::{Kind, MAP_EXTENSION, Map, Name, Segment};
+use super::segment::{MAP_EXTENSION, Map, Name, Segment, extension};
 use super::{LISTED_MAX, LISTED_MIN, lead};
-use crate::format::{Finding, Header, Start};
+use crate::format::{Finding, Format, Header, Start};
 use crate::time::{Instant, MediaTime};
 
 /// Most segments that are kept. Players still fetch a segment after it left the list, for as long
@@ -69,7 +69,7 @@ pub struct Cutter {
             deserialize_with = "held::kind_told"
         )
     )]
-    kind: Option<Result<Kind, &'static str>>,
+    kind: Option<Result<Format, &'static str>>,
     #[cfg_attr(feature = "handover", serde(skip))]
     heading: Heading,
     /// Whether a join point came without a time.
@@ -168,7 +168,12 @@ impl Cutter {
     pub fn take(&mut self, finding: Finding, header: Header<'_>, now: Instant) {
         match finding {
             Finding::Format(format) => {
-                self.kind = Some(Kind::of(format).ok_or(NO_CONTAINER_OF_HLS));
+                let is_of_hls = extension(format).is_some();
+                self.kind = Some(if is_of_hls {
+                    Ok(format)
+                } else {
+                    Err(NO_CONTAINER_OF_HLS)
+                });
             }
             Finding::Unknown => {
                 self.kind = Some(Err(NO_CONTAINER_OF_HLS));
@@ -177,7 +182,7 @@ impl Cutter {
             Finding::Break(offset) => {
                 self.break_off(offset);
                 // In MP4 only another map is a discontinuity.
-                self.is_broken |= self.kind() != Some(Kind::Mp4);
+                self.is_broken |= self.kind() != Some(Format::Mp4);
             }
             Finding::Time(offset, time) => {
                 let counter = None;
@@ -213,7 +218,7 @@ impl Cutter {
     /// Another source continues the stream at `offset`. Only in MP4 does it use the times and the
     /// header of the source before.
     pub fn seam(&mut self, offset: u64) {
-        if self.kind() != Some(Kind::Mp4) {
+        if self.kind() != Some(Format::Mp4) {
             self.break_off(offset);
             self.is_broken = true;
         }
@@ -221,7 +226,7 @@ impl Cutter {
 
     /// Ends the cutting of a stream of MP4, for this reason.
     pub fn refuse(&mut self, reason: &'static str) {
-        if self.kind() == Some(Kind::Mp4) {
+        if self.kind() == Some(Format::Mp4) {
             self.kind = Some(Err(reason));
             self.has_grown = true;
         }
@@ -297,7 +302,7 @@ impl Cutter {
             self.cuts_in_groups += u64::from(!is_join);
             self.cut(end, is_join, header, now);
         }
-        let has_parts = self.kind() == Some(Kind::Mp4) && self.filling.is_some();
+        let has_parts = self.kind() == Some(Format::Mp4) && self.filling.is_some();
         if has_parts && self.parts.pass(point, gap) {
             self.list = None;
             self.has_grown = true;
@@ -404,11 +409,12 @@ impl Cutter {
         }
         let lead = match (self.kind(), self.heading) {
             (None, _) => return,
+            (Some(Format::WebM | Format::Matroska | Format::Ogg | Format::Flv), _) => return,
             (Some(_), Heading::Unfit(fault)) => Err(fault),
-            (Some(Kind::MpegTs), _) => lead::of_tables(header, start.counter),
-            (Some(Kind::Mp3 | Kind::Aac), _) => Ok(lead::of_time(start.time)),
-            (Some(Kind::Mp4), Heading::Fit) => Ok(Vec::new()),
-            (Some(Kind::Mp4), Heading::New) => self.map_by(header).map(|()| Vec::new()),
+            (Some(Format::MpegTs), _) => lead::of_tables(header, start.counter),
+            (Some(Format::Mp3 | Format::Aac), _) => Ok(lead::of_time(start.time)),
+            (Some(Format::Mp4), Heading::Fit) => Ok(Vec::new()),
+            (Some(Format::Mp4), Heading::New) => self.map_by(header).map(|()| Vec::new()),
         };
         let lead = match lead {
             Ok(lead) => lead,
@@ -490,7 +496,7 @@ impl Cutter {
         if self.made() + 1 >= LISTED_MIN as u64 {
             self.settle_target(ticks);
         }
-        let is_mp4 = self.kind() == Some(Kind::Mp4);
+        let is_mp4 = self.kind() == Some(Format::Mp4);
         let may_rise = self.settled_target().is_none() || is_mp4 && self.listed_from == 0;
         if let Some(target) = self.target.as_mut().filter(|_| may_rise) {
             *target = seconds(ticks).max(*target);
@@ -560,7 +566,7 @@ impl Cutter {
 
     /// Finds a segment by its name.
     pub fn segment(&self, name: &str) -> Option<&Segment> {
-        let extension = self.kind()?.extension();
+        let extension = extension(self.kind()?)?;
         self.numbered(Name::number_in(name, self.plan.tag, extension)?)
     }
 
@@ -583,7 +589,7 @@ impl Cutter {
     }
 
     /// Returns the container of the segments.
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<Format> {
         self.kind.and_then(Result::ok)
     }
 

@@ -133,21 +133,14 @@ impl Cutter {
 
     fn named(&self, name: &str, part: Option<(u64, u64)>) -> Option<Object> {
         let media_type = self.kind()?.media_type();
-        if let Some((from, to)) = part {
-            return Some(Object {
-                media_type,
-                seconds: Some(WINDOW_SECONDS),
-                is_immutable: true,
-                content: Content::Range {
-                    lead: Rc::default(),
-                    from,
-                    to,
-                },
-            });
-        }
-        let content = match self.map(name) {
-            Some(map) => Content::Bytes(map.bytes.clone()),
-            None => {
+        let content = match (part, self.map(name)) {
+            (Some((from, to)), _) => Content::Range {
+                lead: Rc::default(),
+                from,
+                to,
+            },
+            (None, Some(map)) => Content::Bytes(map.bytes.clone()),
+            (None, None) => {
                 let segment = self.segment(name)?;
                 Content::Range {
                     lead: segment.lead.clone(),

@@ -7,50 +7,15 @@ use super::parts::{PARTS_MAX, Part};
 use crate::format::Format;
 use crate::time::MediaTime;
 
-/// The containers that HLS allows (RFC 8216 section 3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub enum Kind {
-    /// MPEG-TS
-    MpegTs,
-    /// fragmented MP4
-    Mp4,
-    /// MPEG audio
-    Mp3,
-    /// AAC in ADTS
-    Aac,
-}
-
-impl Kind {
-    /// Returns `None` if HLS does not allow the format.
-    pub fn of(format: Format) -> Option<Kind> {
-        match format {
-            Format::MpegTs => Some(Kind::MpegTs),
-            Format::Mp4 => Some(Kind::Mp4),
-            Format::Mp3 => Some(Kind::Mp3),
-            Format::Aac => Some(Kind::Aac),
-            Format::WebM | Format::Matroska | Format::Ogg | Format::Flv => None,
-        }
-    }
-
-    /// Returns the file extension of a segment's name. Players look at it.
-    pub fn extension(self) -> &'static str {
-        match self {
-            Kind::MpegTs => "ts",
-            Kind::Mp4 => "m4s",
-            Kind::Mp3 => "mp3",
-            Kind::Aac => "aac",
-        }
-    }
-
-    /// Returns a segment's media type.
-    pub fn media_type(self) -> &'static str {
-        match self {
-            Kind::MpegTs => "video/mp2t",
-            Kind::Mp4 => "video/mp4",
-            Kind::Mp3 => "audio/mpeg",
-            Kind::Aac => "audio/aac",
-        }
+/// Returns the file extension of a segment's name, at which players look. `None` if HLS does not
+/// allow the format (RFC 8216 section 3).
+pub(super) fn extension(format: Format) -> Option<&'static str> {
+    match format {
+        Format::MpegTs => Some("ts"),
+        Format::Mp4 => Some("m4s"),
+        Format::Mp3 => Some("mp3"),
+        Format::Aac => Some("aac"),
+        Format::WebM | Format::Matroska | Format::Ogg | Format::Flv => None,
     }
 }
 

@@ -176,7 +176,7 @@ impl RtpIn {
             return Ok(Came::Nothing);
         };
         let may_be_bare = may_be_bare(tokens, sender.named).ok_or(Count::Stranger)?;
-        let packet = Packet::parse(bytes).ok();
+        let packet = Packet::parse(bytes);
         let begins = || may_be_bare && Bare::begins_with(bytes);
         match (source, packet) {
             // Whatever comes from a source without RTP is its media.
@@ -206,7 +206,7 @@ impl RtpIn {
             .iter()
             .filter_map(|address| self.sources.get(address));
         let stream = stream.next().ok_or(Count::Stranger)?;
-        let control = Control::parse(bytes).map_err(|_| Count::Malformed)?;
+        let control = Control::parse(bytes).ok_or(Count::Malformed)?;
         Ok(Came::Control(*stream, control))
     }
 

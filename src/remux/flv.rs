@@ -1,13 +1,12 @@
 //! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs). A tag is a
 //! packet.
 
-use super::medium::{Codec, MediaError, Shape, Time, Track};
-use super::packets::{Handler, Packet, Packets};
+use super::medium::{Codec, MediaError, Shape, Sink, Time, Track};
+use super::packets::{Packet, Packets, leave_out};
 use super::sample_queue::{SampleQueue, Times};
 use super::sound;
-use crate::format::Unsupported;
 use crate::format::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
-use crate::format::window::{Step, Walker};
+use crate::format::window::{Unread, Walker};
 
 /// Reader of FLV.
 #[derive(Default)]
@@ -63,42 +62,37 @@ const HAS_VIDEO: u8 = 1;
 /// Longest metadata that is searched for a size.
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 
-impl Walker<Handler<'_>> for Flv {
+impl Walker<Sink<'_>, MediaError> for Flv {
     fn look(
         &mut self,
         seen: &[u8],
         _at: u64,
-        handler: &mut Handler<'_>,
-    ) -> Result<Step, Unsupported> {
+        sink: &mut Sink<'_>,
+    ) -> Result<u64, Unread<MediaError>> {
         if !self.has_head {
-            return self.head(seen, handler);
+            return self.head(seen, sink);
         }
-        let Some([first, s0, s1, s2, t0, t1, t2, t3, ..]) =
-            seen.first_chunk::<TAG_HEAD_BYTES>().copied()
-        else {
-            return Ok(Step::Hold(TAG_HEAD_BYTES));
-        };
+        let head = seen.first_chunk::<TAG_HEAD_BYTES>();
+        let [first, s0, s1, s2, t0, t1, t2, t3, ..] = *head.ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
         let end = TAG_HEAD_BYTES + u32::from_be_bytes([0, s0, s1, s2]) as usize;
         let whole = (end + PREVIOUS_SIZE_BYTES) as u64;
         let kind = first & 0x1f;
         if !matches!(kind, AUDIO | VIDEO | SCRIPT) {
-            return Err(handler.fail("an FLV tag is neither sound nor pictures nor a script"));
+            return Err(MediaError("an FLV tag is neither sound nor pictures nor a script").into());
         }
         if first & 0x20 != 0 || (kind == SCRIPT && end > METADATA_BYTES_MAX) {
-            return Ok(Step::Pass(whole));
+            return Ok(whole);
         }
         if end > self.unit_bytes_max {
-            return Err(handler.fail("an FLV tag is longer than what may be held"));
+            return Err(MediaError("an FLV tag is longer than what may be held").into());
         }
-        let Some(body) = seen.get(TAG_HEAD_BYTES..end) else {
-            return Ok(Step::Hold(end));
-        };
+        let body = seen.get(TAG_HEAD_BYTES..end).ok_or(Unread::Needs(end))?;
         let time = i64::from(u32::from_be_bytes([t3, t0, t1, t2]));
         match kind {
             SCRIPT => self.size = size(body).or(self.size),
-            _ => self.tag(kind, time, body, handler)?,
+            _ => self.tag(kind, time, body, sink)?,
         }
-        Ok(Step::Pass(whole))
+        Ok(whole)
     }
 }
 
@@ -110,13 +104,13 @@ impl Flv {
         }
     }
 
-    fn head(&mut self, seen: &[u8], handler: &mut Handler<'_>) -> Result<Step, Unsupported> {
-        let Some(head) = seen.first_chunk::<HEAD_BYTES>() else {
-            return Ok(Step::Hold(HEAD_BYTES));
-        };
+    fn head(&mut self, seen: &[u8], sink: &mut Sink<'_>) -> Result<u64, Unread<MediaError>> {
+        let head = seen
+            .first_chunk::<HEAD_BYTES>()
+            .ok_or(Unread::Needs(HEAD_BYTES))?;
         self.has_head = true;
         let [b'F', b'L', b'V', _, flags, 0, 0, 0, 9, ..] = *head else {
-            return Err(handler.fail("FLV does not begin with its head of 9 bytes"));
+            return Err(MediaError("FLV does not begin with its head of 9 bytes").into());
         };
         // The reader waits for tracks that the head promises. The first tag tells the codec; until
         // then it is the usual one.
@@ -126,9 +120,8 @@ impl Flv {
         if flags & HAS_AUDIO != 0 {
             self.sound.begin(&mut self.queue, AUDIO, Codec::Aac);
         }
-        let result = self.queue.emit_tracks(handler.sink);
-        handler.check(result)?;
-        Ok(Step::Pass(HEAD_BYTES as u64))
+        self.queue.emit_tracks(sink)?;
+        Ok(HEAD_BYTES as u64)
     }
 
     fn tag(
@@ -136,8 +129,8 @@ impl Flv {
         kind: u8,
         time: i64,
         body: &[u8],
-        handler: &mut Handler<'_>,
-    ) -> Result<(), Unsupported> {
+        sink: &mut Sink<'_>,
+    ) -> Result<(), MediaError> {
         let (content, is_join) = match kind {
             VIDEO => (
                 video(body),
@@ -154,7 +147,7 @@ impl Flv {
             Content::Nothing => return Ok(()),
             Content::Unknown(name) => {
                 if !std::mem::replace(&mut self.has_left_out[usize::from(kind == VIDEO)], true) {
-                    handler.leave_out(number, name)?;
+                    leave_out(number, name, sink)?;
                 }
                 if matches!(part, TrackSlot::Unknown) {
                     *part = TrackSlot::LeftOut;
@@ -171,10 +164,8 @@ impl Flv {
             time + i64::from(content.ahead()),
             TICKS_PER_SECOND,
         ));
-        let (decode, present) =
-            times.ok_or_else(|| handler.fail("a time of FLV is out of range"))?;
-        let result = self.emit(kind, content, (Times { decode, present }, is_join), handler);
-        handler.check(result)
+        let (decode, present) = times.ok_or(MediaError("a time of FLV is out of range"))?;
+        self.emit(kind, content, (Times { decode, present }, is_join), sink)
     }
 
     /// Passes on the content of a tag of a known track.
@@ -183,7 +174,7 @@ impl Flv {
         kind: u8,
         content: Content<'_>,
         (times, is_join): (Times, bool),
-        handler: &mut Handler<'_>,
+        sink: &mut Sink<'_>,
     ) -> Result<(), MediaError> {
         let part = match kind {
             VIDEO => &mut self.pictures,
@@ -208,7 +199,7 @@ impl Flv {
                     is_join,
                     bytes,
                 };
-                packets.emit(queue, *index, packet, &mut self.scratch, handler.sink)
+                packets.emit(queue, *index, packet, &mut self.scratch, sink)
             }
             Content::Unknown(_) | Content::Nothing => Ok(()),
         }

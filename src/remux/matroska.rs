@@ -5,18 +5,17 @@
 mod order;
 mod setup;
 
-use super::medium::{Codec, MediaError, Time};
+use super::medium::{Codec, MediaError, Sink, Time};
 use super::nal::take;
-use super::packets::{Handler, Packet, Packets};
+use super::packets::{Packet, Packets, leave_out};
 use super::sample_queue::{SampleQueue, Times};
 use super::sound;
-use crate::format::Unsupported;
-use crate::format::ebml::{self, Head, Read};
+use crate::format::ebml::{self, Head};
 use crate::format::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, EBML, INFO, KEY_FRAME, LACING, REFERENCE_BLOCK, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, timestamp_scale,
 };
-use crate::format::window::{Step, Walker};
+use crate::format::window::{Unread, Walker};
 use order::DecodeOrder;
 use setup::Setup;
 
@@ -74,53 +73,50 @@ const TIMESTAMP_BYTES_MAX: usize = 32;
 /// Bytes around the frames of a block, in its group.
 const BLOCK_HEAD_BYTES: usize = 1024;
 
-impl Walker<Handler<'_>> for Matroska {
+impl Walker<Sink<'_>, MediaError> for Matroska {
     fn look(
         &mut self,
         seen: &[u8],
         _at: u64,
-        handler: &mut Handler<'_>,
-    ) -> Result<Step, Unsupported> {
-        let head = match ebml::head(seen) {
-            Read::More => return Ok(Step::More),
-            Read::Malformed => return Err(handler.fail("an element of Matroska has no sound head")),
-            Read::Whole(head) => head,
-        };
+        sink: &mut Sink<'_>,
+    ) -> Result<u64, Unread<MediaError>> {
+        const NO_HEAD: MediaError = MediaError("an element of Matroska has no sound head");
+        let head = ebml::head(seen).map_err(|unread| unread.because(NO_HEAD))?;
         if self.level == Level::Cluster && head.is_outer() {
             self.level = Level::Segment;
         }
         match (self.level, head.id) {
             (Level::Top | Level::Segment, SEGMENT) => {
                 self.level = Level::Segment;
-                Ok(Step::Pass(head.bytes() as u64))
+                Ok(head.bytes() as u64)
             }
             (Level::Segment, CLUSTER) if self.has_tracks => {
                 self.cluster_time = None;
                 self.level = Level::Cluster;
-                Ok(Step::Pass(head.bytes() as u64))
+                Ok(head.bytes() as u64)
             }
             (Level::Segment, CLUSTER) => {
-                Err(handler.fail("Matroska has no Tracks before its first Cluster"))
+                Err(MediaError("Matroska has no Tracks before its first Cluster").into())
             }
-            (Level::Segment, INFO | TRACKS) => self.whole(head, seen, TRACKS_BYTES_MAX, handler),
-            (Level::Cluster, TIMESTAMP) => self.whole(head, seen, TIMESTAMP_BYTES_MAX, handler),
+            (Level::Segment, INFO | TRACKS) => self.whole(head, seen, TRACKS_BYTES_MAX, sink),
+            (Level::Cluster, TIMESTAMP) => self.whole(head, seen, TIMESTAMP_BYTES_MAX, sink),
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => {
                 // The number of the track comes first. It tells whether the block is wanted at all.
                 let needed = head.bytes() + head.size.unwrap_or(0).min(8) as usize;
-                let Some(front) = seen.get(head.bytes()..needed) else {
-                    return Ok(Step::Hold(needed));
-                };
+                let front = seen
+                    .get(head.bytes()..needed)
+                    .ok_or(Unread::Needs(needed))?;
                 if head.id == SIMPLE_BLOCK && self.carried(front).is_none() {
-                    return self.pass(head, handler);
+                    return Ok(length(head)?);
                 }
-                self.whole(head, seen, self.unit_bytes_max + BLOCK_HEAD_BYTES, handler)
+                self.whole(head, seen, self.unit_bytes_max + BLOCK_HEAD_BYTES, sink)
             }
             (_, EBML) => {
                 self.level = Level::Top;
                 self.has_tracks = false;
-                self.pass(head, handler)
+                Ok(length(head)?)
             }
-            (_, _) => self.pass(head, handler),
+            (_, _) => Ok(length(head)?),
         }
     }
 }
@@ -140,37 +136,27 @@ impl Matroska {
         head: Head,
         seen: &[u8],
         bytes_max: usize,
-        handler: &mut Handler<'_>,
-    ) -> Result<Step, Unsupported> {
+        sink: &mut Sink<'_>,
+    ) -> Result<u64, Unread<MediaError>> {
         let whole = head.size.and_then(|size| usize::try_from(size).ok());
         let whole = whole.and_then(|size| size.checked_add(head.bytes()));
-        let Some(whole) = whole.filter(|whole| *whole <= bytes_max) else {
-            return Err(handler.fail("an element of Matroska is longer than what may be held"));
-        };
-        let Some(body) = seen.get(head.bytes()..whole) else {
-            return Ok(Step::Hold(whole));
-        };
+        let whole = whole.filter(|whole| *whole <= bytes_max).ok_or(MediaError(
+            "an element of Matroska is longer than what may be held",
+        ))?;
+        let body = seen.get(head.bytes()..whole).ok_or(Unread::Needs(whole))?;
         match head.id {
             INFO => self.scale = timestamp_scale(body).clamp(1, 1_000_000_000),
-            TRACKS => self.begin(body, handler)?,
+            TRACKS => self.begin(body, sink)?,
             TIMESTAMP => self.cluster_time = i64::try_from(ebml::unsigned(body)).ok(),
-            SIMPLE_BLOCK => self.block(body, |flags| flags & KEY_FRAME != 0, handler)?,
+            SIMPLE_BLOCK => self.block(body, |flags| flags & KEY_FRAME != 0, sink)?,
             _ => {
                 let is_alone = ebml::find(body, REFERENCE_BLOCK).is_none();
                 if let Some(block) = ebml::find(body, BLOCK) {
-                    self.block(block, |_| is_alone, handler)?;
+                    self.block(block, |_| is_alone, sink)?;
                 }
             }
         }
-        Ok(Step::Pass(whole as u64))
-    }
-
-    fn pass(&self, head: Head, handler: &mut Handler<'_>) -> Result<Step, Unsupported> {
-        let size = head
-            .size
-            .and_then(|size| size.checked_add(head.bytes() as u64));
-        size.map(Step::Pass)
-            .ok_or_else(|| handler.fail("an element of Matroska has no size where it needs one"))
+        Ok(whole as u64)
     }
 
     /// Returns the index of the track that a block names, and the length of the number.
@@ -185,7 +171,7 @@ impl Matroska {
     }
 
     /// Reads the content of Tracks.
-    fn begin(&mut self, tracks: &[u8], handler: &mut Handler<'_>) -> Result<(), Unsupported> {
+    fn begin(&mut self, tracks: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
         self.queue.clear();
         self.tracks.clear();
         let clock = (1_000_000_000 / self.scale.max(1)).clamp(1, 1_000_000_000) as u32;
@@ -193,21 +179,20 @@ impl Matroska {
             let setup = Setup::read(entry);
             if setup.lacks_private() {
                 let told = [setup.codec_id, b" without its CodecPrivate"].concat();
-                handler.leave_out(setup.number, &told)?;
+                leave_out(setup.number, &told, sink)?;
                 continue;
             }
             let track = setup.track(clock);
             let Some(index) = track.and_then(|track| self.queue.add(track)) else {
-                handler.leave_out(setup.number, setup.codec_id)?;
+                leave_out(setup.number, setup.codec_id, sink)?;
                 continue;
             };
             let Some(codec) = setup.codec else {
                 continue;
             };
             let mut packets = Packets::new(codec);
-            if let Some(record) = handler.check(setup.record())? {
-                let done = packets.configure(&mut self.queue, index, &record, setup.shape);
-                handler.check(done)?;
+            if let Some(record) = setup.record()? {
+                packets.configure(&mut self.queue, index, &record, setup.shape)?;
             }
             self.tracks.push(CarriedTrack {
                 number: setup.number,
@@ -220,19 +205,18 @@ impl Matroska {
             });
         }
         self.has_tracks = true;
-        let result = self.queue.emit_tracks(handler.sink);
-        handler.check(result)
+        self.queue.emit_tracks(sink)
     }
 
     /// Returns the presentation time of a block, `relative` ticks after its Cluster.
-    fn time(&self, relative: i16, handler: &mut Handler<'_>) -> Result<Time, Unsupported> {
-        let Some(cluster_time) = self.cluster_time else {
-            return Err(handler.fail("a Cluster of Matroska does not say its time"));
-        };
+    fn time(&self, relative: i16) -> Result<Time, MediaError> {
+        let cluster_time = self
+            .cluster_time
+            .ok_or(MediaError("a Cluster of Matroska does not say its time"))?;
         let ticks = i128::from(cluster_time) + i128::from(relative);
         let time = i64::try_from(ticks * i128::from(self.scale)).ok();
         time.and_then(Time::from_nanoseconds)
-            .ok_or_else(|| handler.fail("a time of Matroska is out of range"))
+            .ok_or(MediaError("a time of Matroska is out of range"))
     }
 
     /// Reads a whole block.
@@ -240,34 +224,32 @@ impl Matroska {
         &mut self,
         block: &[u8],
         is_key: impl FnOnce(u8) -> bool,
-        handler: &mut Handler<'_>,
-    ) -> Result<(), Unsupported> {
+        sink: &mut Sink<'_>,
+    ) -> Result<(), MediaError> {
         let Some((index, number_bytes)) = self.carried(block) else {
             return Ok(());
         };
         let Some([t0, t1, flags, rest @ ..]) = block.get(number_bytes..) else {
-            return Err(handler.fail("a block of Matroska is not whole"));
+            return Err(MediaError("a block of Matroska is not whole"));
         };
-        let mut time = self.time(i16::from_be_bytes([*t0, *t1]), handler)?;
+        let mut time = self.time(i16::from_be_bytes([*t0, *t1]))?;
         let is_key = is_key(*flags);
         let queue = &mut self.queue;
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
-        let result = frames(rest, flags & LACING, |frame| {
-            track.emit(
-                queue,
-                index,
-                (time, is_key),
-                frame,
-                &mut self.scratch,
-                handler.sink,
-            )?;
+        frames(rest, flags & LACING, |frame| {
+            track.emit(queue, index, (time, is_key), frame, &mut self.scratch, sink)?;
             time = track.after(time, frame);
             Ok(())
-        });
-        handler.check(result)
+        })
     }
+}
+
+/// Returns the length of the whole element.
+fn length(head: Head) -> Result<u64, MediaError> {
+    let length = crate::format::matroska::length(head);
+    length.map_err(|_| MediaError("an element of Matroska has no size where it needs one"))
 }
 
 impl CarriedTrack {
@@ -279,7 +261,7 @@ impl CarriedTrack {
         (time, is_join): (Time, bool),
         frame: &[u8],
         scratch: &mut Scratch,
-        sink: &mut super::Sink<'_>,
+        sink: &mut Sink<'_>,
     ) -> Result<(), MediaError> {
         let present = Time::from_nanoseconds(time.nanoseconds() - self.delay).unwrap_or(time);
         let reorder = self

@@ -35,12 +35,11 @@ pub use remuxer::RemuxerState;
 pub use write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT, Target};
 
 use crate::format::Format;
-use crate::format::window::{Walker, Window};
+use crate::format::window::Window;
 use flv::Flv;
 use matroska::Matroska;
 use mp4::Mp4;
 use mpegts::MpegTs;
-use packets::Handler;
 
 /// Work of a byte of MPEG-TS beside that of units: PES packets are searched for units.
 const TRANSPORT_WORK: usize = 4;
@@ -88,9 +87,9 @@ impl Reader {
         let (window, offset) = (&mut self.window, self.offset);
         self.offset += bytes.len() as u64;
         match &mut self.container {
-            Container::Flv(reader) => walk(&mut **reader, window, bytes, offset, sink),
-            Container::Matroska(reader) => walk(&mut **reader, window, bytes, offset, sink),
-            Container::Mp4(reader) => walk(&mut **reader, window, bytes, offset, sink),
+            Container::Flv(reader) => window.walk(&mut **reader, bytes, offset, sink),
+            Container::Matroska(reader) => window.walk(&mut **reader, bytes, offset, sink),
+            Container::Mp4(reader) => window.walk(&mut **reader, bytes, offset, sink),
             Container::MpegTs(reader) => {
                 self.work += TRANSPORT_WORK * bytes.len();
                 reader.feed(bytes, offset, sink)
@@ -136,16 +135,4 @@ impl Reader {
     pub const fn held_bytes_max(unit_bytes_max: usize) -> usize {
         3 * unit_bytes_max + 1536 * 1024
     }
-}
-
-fn walk<W: for<'a> Walker<Handler<'a>>>(
-    reader: &mut W,
-    window: &mut Window,
-    bytes: &[u8],
-    offset: u64,
-    sink: &mut Sink<'_>,
-) -> Result<(), MediaError> {
-    let mut handler = Handler::new(sink);
-    let walked = window.walk(reader, bytes, offset, &mut handler);
-    walked.map_err(|_| handler.error)
 }

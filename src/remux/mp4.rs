@@ -9,14 +9,13 @@ mod setup;
 
 use std::ops::Range;
 
-use super::medium::{MediaError, ReaderEvent, Time, Track};
-use super::packets::{Handler, Packet, Packets};
+use super::medium::{MediaError, ReaderEvent, Sink, Time, Track};
+use super::packets::{Packet, Packets, leave_out};
 use super::sample_queue::{SampleQueue, Times};
-use crate::format::Unsupported;
 use crate::format::mp4::{
     BoxHead, MOOF_BYTES_MAX, box_head, child, children, number, number_behind_times,
 };
-use crate::format::window::{Look, Step, Walker};
+use crate::format::window::{Unread, Walker};
 use runs::Run;
 use setup::Setup;
 
@@ -108,42 +107,37 @@ struct Sample {
 const TRACKS_MAX: usize = 64;
 const MOOV_BYTES_MAX: usize = 256 * 1024;
 
-impl Walker<Handler<'_>> for Mp4 {
+impl Walker<Sink<'_>, MediaError> for Mp4 {
     fn look(
         &mut self,
         seen: &[u8],
         at: u64,
-        handler: &mut Handler<'_>,
-    ) -> Result<Step, Unsupported> {
+        sink: &mut Sink<'_>,
+    ) -> Result<u64, Unread<MediaError>> {
         if let Some(end) = self.mdat_end {
             if at < end {
-                return self.sample(seen, at, end, handler);
+                return self.sample(seen, at, end, sink);
             }
             self.mdat_end = None;
             self.round.done = self.round.named;
-            self.announce(handler)?;
+            self.announce(sink)?;
         }
-        let head = match box_head(seen) {
-            Look::Found(head) => head,
-            Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => {
-                return Err(handler.fail("a box of MP4 has no length, or less than a head"));
-            }
-        };
-        let Some(end) = at.checked_add(head.length) else {
-            return Err(handler.fail("a box of MP4 has an impossible length"));
-        };
+        const NO_HEAD: MediaError = MediaError("a box of MP4 has no length, or less than a head");
+        let head = box_head(seen).map_err(|unread| unread.because(NO_HEAD))?;
+        let end = at
+            .checked_add(head.length)
+            .ok_or(MediaError("a box of MP4 has an impossible length"))?;
         match &head.kind {
-            b"moov" => self.whole(&head, seen, at, MOOV_BYTES_MAX, handler),
+            b"moov" => self.whole(&head, seen, at, MOOV_BYTES_MAX, sink),
             b"mdat" | b"moof" if !self.has_moov => {
-                Err(handler.fail("MP4 has no moov before its samples"))
+                Err(MediaError("MP4 has no moov before its samples").into())
             }
-            b"moof" => self.whole(&head, seen, at, MOOF_BYTES_MAX, handler),
+            b"moof" => self.whole(&head, seen, at, MOOF_BYTES_MAX, sink),
             b"mdat" => {
                 self.mdat_end = Some(end);
-                Ok(Step::Pass(head.bytes as u64))
+                Ok(head.bytes as u64)
             }
-            _ => Ok(Step::Pass(head.length)),
+            _ => Ok(head.length),
         }
     }
 }
@@ -163,46 +157,41 @@ impl Mp4 {
         seen: &[u8],
         at: u64,
         bytes_max: usize,
-        handler: &mut Handler<'_>,
-    ) -> Result<Step, Unsupported> {
+        sink: &mut Sink<'_>,
+    ) -> Result<u64, Unread<MediaError>> {
         let whole = usize::try_from(head.length).ok();
-        let Some(whole) = whole.filter(|whole| *whole <= bytes_max) else {
-            return Err(handler.fail("a moov or moof is longer than 256 KiB"));
-        };
-        let Some(content) = seen.get(head.bytes..whole) else {
-            return Ok(Step::Hold(whole));
-        };
+        let whole = whole
+            .filter(|whole| *whole <= bytes_max)
+            .ok_or(MediaError("a moov or moof is longer than 256 KiB"))?;
+        let content = seen.get(head.bytes..whole).ok_or(Unread::Needs(whole))?;
         if &head.kind == b"moov" {
-            self.begin(content, handler)?;
+            self.begin(content, sink)?;
         } else {
-            let begun = self.fragment.begin(content, at, &mut self.tracks);
-            handler.check(begun)?;
+            self.fragment.begin(content, at, &mut self.tracks)?;
             let runs = self.fragment.runs.iter();
             let places = runs.filter_map(|run| self.tracks.get(run.track)?.packets.as_ref());
             let named = places.fold(0, |named, (place, _)| named | 1 << place);
             self.round.begin(named);
-            self.announce(handler)?;
+            self.announce(sink)?;
         }
-        Ok(Step::Pass(head.length))
+        Ok(head.length)
     }
 
     /// Reads a `moov`.
-    fn begin(&mut self, moov: &[u8], handler: &mut Handler<'_>) -> Result<(), Unsupported> {
-        let Some(extends) = child(moov, b"mvex") else {
-            return Err(handler.fail("MP4 is not fragmented: its moov has no mvex"));
-        };
+    fn begin(&mut self, moov: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
+        let extends = child(moov, b"mvex")
+            .ok_or(MediaError("MP4 is not fragmented: its moov has no mvex"))?;
         self.queue.clear();
         self.tracks.clear();
         self.fragment = Fragment::default();
         let seconds = child(moov, b"mvhd").and_then(number_behind_times);
         for trak in children(moov, b"trak") {
-            let Some(setup) = Setup::read(trak, seconds.unwrap_or_default()) else {
-                return Err(handler.fail("a track of MP4 does not say what it is"));
-            };
+            let setup = Setup::read(trak, seconds.unwrap_or_default())
+                .ok_or(MediaError("a track of MP4 does not say what it is"))?;
             if self.tracks.len() >= TRACKS_MAX {
-                return Err(handler.fail("MP4 has more than 64 tracks"));
+                return Err(MediaError("MP4 has more than 64 tracks"));
             }
-            let packets = self.carry(&setup, handler)?;
+            let packets = self.carry(&setup, sink)?;
             self.tracks.push(CarriedTrack {
                 number: setup.number,
                 ticks_per_second: setup.ticks_per_second,
@@ -215,8 +204,7 @@ impl Mp4 {
         }
         self.extend(extends);
         self.has_moov = true;
-        let result = self.queue.emit_tracks(handler.sink);
-        handler.check(result)?;
+        self.queue.emit_tracks(sink)?;
         let places = self
             .tracks
             .iter()
@@ -225,18 +213,17 @@ impl Mp4 {
             expected: places.fold(0, |all, (place, _)| all | 1 << place),
             ..Round::default()
         };
-        self.announce(handler)
+        self.announce(sink)
     }
 
     /// Announces the tracks whose samples come before others continue.
-    fn announce(&mut self, handler: &mut Handler<'_>) -> Result<(), Unsupported> {
+    fn announce(&mut self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         let round = &mut self.round;
         let announced = (round.expected | round.named) & !round.done;
         if std::mem::replace(&mut round.announced, announced) == announced {
             return Ok(());
         }
-        let result = (handler.sink)(ReaderEvent::Announced(announced));
-        handler.check(result)
+        sink(ReaderEvent::Announced(announced))
     }
 
     /// Reads the defaults of each track.
@@ -260,8 +247,8 @@ impl Mp4 {
     fn carry(
         &mut self,
         setup: &Setup<'_>,
-        handler: &mut Handler<'_>,
-    ) -> Result<Option<(usize, Packets)>, Unsupported> {
+        sink: &mut Sink<'_>,
+    ) -> Result<Option<(usize, Packets)>, MediaError> {
         let track = setup.codec.and_then(|codec| {
             self.queue.add(Track {
                 number: u64::from(setup.number),
@@ -272,13 +259,12 @@ impl Mp4 {
             })
         });
         let Some((index, codec)) = track.zip(setup.codec) else {
-            handler.leave_out(u64::from(setup.number), &setup.kind)?;
+            leave_out(u64::from(setup.number), &setup.kind, sink)?;
             return Ok(None);
         };
         let mut packets = Packets::new(codec);
         if let Some(record) = setup.record {
-            let done = packets.configure(&mut self.queue, index, record, setup.shape);
-            handler.check(done)?;
+            packets.configure(&mut self.queue, index, record, setup.shape)?;
         }
         Ok(Some((index, packets)))
     }
@@ -289,40 +275,42 @@ impl Mp4 {
         seen: &[u8],
         at: u64,
         end: u64,
-        handler: &mut Handler<'_>,
-    ) -> Result<Step, Unsupported> {
-        let Some(sample) = handler.check(self.fragment.sample(&self.tracks))? else {
-            return Ok(Step::Pass(end - at));
+        sink: &mut Sink<'_>,
+    ) -> Result<u64, Unread<MediaError>> {
+        let Some(sample) = self.fragment.sample(&self.tracks)? else {
+            return Ok(end - at);
         };
         if sample.place.start < at {
-            return Err(handler.fail("samples of MP4 overlap, or begin before their fragment"));
+            return Err(
+                MediaError("samples of MP4 overlap, or begin before their fragment").into(),
+            );
         }
         if sample.place.start > at {
-            return Ok(Step::Pass(sample.place.start.min(end) - at));
+            return Ok(sample.place.start.min(end) - at);
         }
         let bytes = sample.place.end - at;
         if bytes == 0 || sample.place.end > end {
-            return Err(handler.fail("a sample of MP4 is empty, or continues after the mdat"));
+            return Err(MediaError("a sample of MP4 is empty, or continues after the mdat").into());
         }
         let Some(track) = self.tracks.get_mut(sample.track) else {
-            return Ok(Step::Pass(end - at));
+            return Ok(end - at);
         };
         if track.packets.is_none() {
             self.fragment.step();
-            return Ok(Step::Pass(bytes));
+            return Ok(bytes);
         }
         let whole = usize::try_from(bytes).ok();
-        let Some(whole) = whole.filter(|whole| *whole <= self.unit_bytes_max) else {
-            return Err(handler.fail("a sample of MP4 is longer than what may be held"));
-        };
-        let Some(content) = seen.get(..whole) else {
-            return Ok(Step::Hold(whole));
-        };
-        let Some(times) = track.times(&sample) else {
-            return Err(handler.fail("a time of MP4 is out of range"));
-        };
+        let whole = whole
+            .filter(|whole| *whole <= self.unit_bytes_max)
+            .ok_or(MediaError(
+                "a sample of MP4 is longer than what may be held",
+            ))?;
+        let content = seen.get(..whole).ok_or(Unread::Needs(whole))?;
+        let times = track
+            .times(&sample)
+            .ok_or(MediaError("a time of MP4 is out of range"))?;
         let Some((index, packets)) = &mut track.packets else {
-            return Ok(Step::Pass(bytes));
+            return Ok(bytes);
         };
         let packet = Packet {
             times,
@@ -330,15 +318,8 @@ impl Mp4 {
             bytes: content,
         };
         self.fragment.step();
-        let result = packets.emit(
-            &mut self.queue,
-            *index,
-            packet,
-            &mut self.scratch,
-            handler.sink,
-        );
-        handler.check(result)?;
-        Ok(Step::Pass(bytes))
+        packets.emit(&mut self.queue, *index, packet, &mut self.scratch, sink)?;
+        Ok(bytes)
     }
 }
 

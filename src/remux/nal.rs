@@ -130,24 +130,8 @@ impl Pictures {
         self.count(record.len());
         *sizes |= 3;
         self.sets.clear();
-        let mut rest = &record[at + 1..];
-        let groups = if self.is_h265 {
-            take(&mut rest, 1).ok_or(ERROR)?[0]
-        } else {
-            2
-        };
-        for group in 0..groups {
-            let units = if self.is_h265 {
-                take(&mut rest, 3).map(|head| u16::from_be_bytes([head[1], head[2]]))
-            } else {
-                let mask = if group == 0 { 0x1f } else { 0xff };
-                take(&mut rest, 1).map(|head| u16::from(head[0] & mask))
-            };
-            for _ in 0..units.ok_or(ERROR)? {
-                let length = take(&mut rest, 2).ok_or(ERROR)?;
-                let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
-                self.take_set(take(&mut rest, length).ok_or(ERROR)?)?;
-            }
+        for (_, nal) in nals_of_setup(record, self.is_h265).ok_or(ERROR)? {
+            self.take_set(nal)?;
         }
         self.has_changed = false;
         Ok(setup)
@@ -398,6 +382,29 @@ impl Pictures {
         }
         Some(record)
     }
+}
+
+/// Returns the NAL units of an `avcC` or `hvcC`, each with the type that its list has in an `hvcC`.
+/// `None` if the setup is not whole.
+pub(super) fn nals_of_setup(setup: &[u8], is_h265: bool) -> Option<Vec<(u8, &[u8])>> {
+    let mut nals = Vec::new();
+    let mut rest = setup.get(if is_h265 { 22 } else { 5 }..)?;
+    let lists = if is_h265 { take(&mut rest, 1)?[0] } else { 2 };
+    for list in 0..lists {
+        let (kind, units) = if is_h265 {
+            let head = take(&mut rest, 3)?;
+            (head[0] & 0x3f, u16::from_be_bytes([head[1], head[2]]))
+        } else {
+            let mask = if list == 0 { 0x1f } else { 0xff };
+            (0, u16::from(take(&mut rest, 1)?[0] & mask))
+        };
+        for _ in 0..units {
+            let length = take(&mut rest, 2)?;
+            let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+            nals.push((kind, take(&mut rest, length)?));
+        }
+    }
+    Some(nals)
 }
 
 /// Removes the next NAL unit from `rest`, behind its length.

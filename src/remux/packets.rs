@@ -4,47 +4,16 @@ use super::medium::{Codec, MediaError, ReaderEvent, Shape, Sink, Time};
 use super::nal::Pictures;
 use super::sample_queue::{SampleQueue, Times};
 use super::{sound, vpx};
-use crate::format::Unsupported;
 
-/// Receives the results of a walker: events, and the reason of an error.
-pub(super) struct Handler<'a> {
-    /// Receives the events.
-    pub sink: &'a mut Sink<'a>,
-    /// Newest reason of an error.
-    pub error: MediaError,
-}
-
-impl<'a> Handler<'a> {
-    /// Returns a handler for the next bytes.
-    pub fn new(sink: &'a mut Sink<'_>) -> Handler<'a> {
-        Handler {
-            sink,
-            error: MediaError("the container is not understood"),
-        }
-    }
-
-    /// Notes why the walker cannot continue. Returns its error.
-    pub fn fail(&mut self, why: &'static str) -> Unsupported {
-        self.error = MediaError(why);
-        Unsupported
-    }
-
-    /// Notes the reason of an error of another part.
-    pub fn check<T>(&mut self, result: Result<T, MediaError>) -> Result<T, Unsupported> {
-        result.map_err(|MediaError(why)| self.fail(why))
-    }
-
-    /// Reports a track that is left out. The name of its codec may be any bytes.
-    pub fn leave_out(&mut self, number: u64, codec: &[u8]) -> Result<(), Unsupported> {
-        let name = codec.get(..NAME_BYTES_MAX).unwrap_or(codec);
-        let is_printable = name
-            .iter()
-            .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
-        let name = str::from_utf8(name).ok().filter(|_| is_printable);
-        let codec = name.unwrap_or("unknown");
-        let result = (self.sink)(ReaderEvent::LeftOut { number, codec });
-        self.check(result)
-    }
+/// Reports a track that is left out. The name of its codec may be any bytes.
+pub(super) fn leave_out(number: u64, codec: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    let name = codec.get(..NAME_BYTES_MAX).unwrap_or(codec);
+    let is_printable = name
+        .iter()
+        .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    let name = str::from_utf8(name).ok().filter(|_| is_printable);
+    let codec = name.unwrap_or("unknown");
+    sink(ReaderEvent::LeftOut { number, codec })
 }
 
 /// Longest name of a codec that is reported.

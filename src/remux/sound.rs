@@ -6,7 +6,6 @@
 use super::bits::Bits;
 use super::medium::{Codec, Shape, Time};
 use crate::format::frames::{ADTS_RATES, Frame};
-use crate::format::window::Look;
 
 /// Content of a frame's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +80,7 @@ fn adts(frame: &[u8]) -> Option<Head> {
     let [_, flags, b, c, ..] = *frame else {
         return None;
     };
-    let Look::Found(found) = Frame::read(frame, 0) else {
-        return None;
-    };
+    let found = Frame::read(frame, 0).ok()?;
     if flags & 0x06 != 0 {
         return None;
     }
@@ -102,9 +99,7 @@ fn adts(frame: &[u8]) -> Option<Head> {
 }
 
 fn mpeg(frame: &[u8]) -> Option<Head> {
-    let Look::Found(found) = Frame::read(frame, 0) else {
-        return None;
-    };
+    let found = Frame::read(frame, 0).ok()?;
     if frame[1] & 0x06 == 0 {
         return None;
     }

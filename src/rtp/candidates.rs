@@ -12,7 +12,7 @@ use std::hash::Hash;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Packet, Probation};
+use super::Packet;
 use crate::time::Instant;
 
 /// The first packets of senders, until their second packets arrive.
@@ -36,7 +36,8 @@ pub trait Named: Copy + Eq + Hash {
 
 #[derive(Debug)]
 struct Candidate {
-    probation: Probation,
+    /// Synchronisation source, and the sequence number of the packet that would follow.
+    next: (u32, u16),
     /// Empty if there was no space for it.
     datagram: Box<[u8]>,
     arrived: Instant,
@@ -76,24 +77,19 @@ impl<Sender: Named> Candidates<Sender> {
     ) -> Option<Box<[u8]>> {
         self.expire(now);
         if let Some(before) = self.take(from)
-            && before
-                .probation
-                .is_followed_by(packet.ssrc, packet.sequence_number)
+            && before.next == (packet.ssrc, packet.sequence_number)
         {
             return Some(before.datagram);
         }
         let has_room = self.datagram_bytes + datagram.len() <= DATAGRAM_BYTES_MAX;
-        let probation = Probation {
-            ssrc: packet.ssrc,
-            sequence_number: packet.sequence_number,
-        };
+        let next = (packet.ssrc, packet.sequence_number.wrapping_add(1));
         let is_first = self.serials_of(from).next().is_none();
         let kept = if has_room && is_first { datagram } else { &[] };
-        self.put(from, probation, kept, now);
+        self.put(from, next, kept, now);
         None
     }
 
-    fn put(&mut self, from: Sender, probation: Probation, datagram: &[u8], now: Instant) {
+    fn put(&mut self, from: Sender, next: (u32, u16), datagram: &[u8], now: Instant) {
         if let Some(oldest) = self.oldest_of_too_many(from) {
             self.take(oldest);
         } else if self.places.len() >= PLACES_MAX {
@@ -105,7 +101,7 @@ impl<Sender: Named> Candidates<Sender> {
         self.order.insert(serial, from);
         self.by_name.insert((from.name(), serial));
         let candidate = Candidate {
-            probation,
+            next,
             datagram: datagram.into(),
             arrived: now,
             serial,

@@ -18,9 +18,9 @@ pub use candidates::{Candidates, Named};
 pub use fec::{Fec, Side};
 pub use pacing::Pacing;
 pub use packet::{Control, Packet, is_control};
-pub use packetiser::{Batch, DATAGRAM_BYTES, PAYLOAD_BYTES, Packetiser, without_headers};
+pub use packetiser::{DATAGRAM_BYTES, PAYLOAD_BYTES, Packetiser, without_headers};
 pub use reorder::{Disorder, Reorder};
-pub use sequence::{Probation, Sequence};
+pub use sequence::Sequence;
 
 /// MPEG-TS (RFC 3551 section 6).
 pub const PAYLOAD_TYPE_MPEG_TS: u8 = 33;

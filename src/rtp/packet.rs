@@ -20,38 +20,32 @@ pub struct Packet<'a> {
     pub payload: &'a [u8],
 }
 
-/// The datagram is neither RTP nor RTCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
-
 /// Returns whether a datagram is RTCP, by its second byte (RFC 5761 section 4).
 pub fn is_control(datagram: &[u8]) -> bool {
     matches!(datagram.get(1), Some(192..=223))
 }
 
 impl<'a> Packet<'a> {
-    /// Parses a datagram.
-    pub fn parse(datagram: &'a [u8]) -> Result<Packet<'a>, Malformed> {
-        let (header, rest) = datagram
-            .split_first_chunk::<HEADER_BYTES>()
-            .ok_or(Malformed)?;
+    /// Parses a datagram. `None` if it is no RTP.
+    pub fn parse(datagram: &'a [u8]) -> Option<Packet<'a>> {
+        let (header, rest) = datagram.split_first_chunk::<HEADER_BYTES>()?;
         let [first, second, s0, s1, t0, t1, t2, t3, r0, r1, r2, r3] = *header;
         if first >> 6 != 2 || is_control(datagram) {
-            return Err(Malformed);
+            return None;
         }
         let contributing = usize::from(first & 0x0f) * 4;
-        let mut payload = rest.get(contributing..).ok_or(Malformed)?;
+        let mut payload = rest.get(contributing..)?;
         if first & 0x10 != 0 {
-            let ([_, _, w0, w1], behind) = payload.split_first_chunk::<4>().ok_or(Malformed)?;
+            let ([_, _, w0, w1], behind) = payload.split_first_chunk::<4>()?;
             let words = usize::from(u16::from_be_bytes([*w0, *w1]));
-            payload = behind.get(words * 4..).ok_or(Malformed)?;
+            payload = behind.get(words * 4..)?;
         }
         if first & 0x20 != 0 {
-            let padding = usize::from(*payload.last().ok_or(Malformed)?);
+            let padding = usize::from(*payload.last()?);
             let length = payload.len().checked_sub(padding).filter(|_| padding > 0);
-            payload = payload.get(..length.ok_or(Malformed)?).ok_or(Malformed)?;
+            payload = payload.get(..length?)?;
         }
-        Ok(Packet {
+        Some(Packet {
             payload_type: second & 0x7f,
             sequence_number: u16::from_be_bytes([s0, s1]),
             timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
@@ -101,28 +95,28 @@ const RECEIVER_REPORT: u8 = 201;
 const BYE: u8 = 203;
 
 impl Control {
-    /// Parses a datagram. An error in any part makes all of it invalid (RFC 3550 appendix A.2). A
-    /// lone BYE is accepted, since many senders leave with one.
-    pub fn parse(datagram: &[u8]) -> Result<Control, Malformed> {
+    /// Parses a datagram. `None` if it is no RTCP: an error in any part makes all of it invalid
+    /// (RFC 3550 appendix A.2). A lone BYE is accepted, since many senders leave with one.
+    pub fn parse(datagram: &[u8]) -> Option<Control> {
         let mut rest = datagram;
         let mut found: Option<Control> = None;
         while !rest.is_empty() {
-            let ([first, kind, w0, w1], body) = rest.split_first_chunk::<4>().ok_or(Malformed)?;
+            let ([first, kind, w0, w1], body) = rest.split_first_chunk::<4>()?;
             let body_bytes = usize::from(u16::from_be_bytes([*w0, *w1])) * 4;
-            let body_and_rest = body.split_at_checked(body_bytes).ok_or(Malformed)?;
+            let (body, behind) = body.split_at_checked(body_bytes)?;
             let is_first = found.is_none();
             if first >> 6 != 2
                 || (is_first && !matches!(*kind, SENDER_REPORT | RECEIVER_REPORT | BYE))
             {
-                return Err(Malformed);
+                return None;
             }
             let sources = usize::from(first & 0x1f);
-            let (words, _) = body_and_rest.0.as_chunks::<4>();
+            let (words, _) = body.as_chunks::<4>();
             let mut named = words.iter().map(|word| u32::from_be_bytes(*word));
             let control = match found {
                 Some(control) => control,
                 None => Control {
-                    ssrc: named.clone().next().ok_or(Malformed)?,
+                    ssrc: named.clone().next()?,
                     says_bye: false,
                 },
             };
@@ -136,9 +130,9 @@ impl Control {
                 says_bye,
                 ..control
             });
-            rest = body_and_rest.1;
+            rest = behind;
         }
-        found.ok_or(Malformed)
+        found
     }
 }
 
@@ -172,12 +166,12 @@ mod tests {
         datagram.extend_from_slice(&[b'a', b'b', 0, 0, 3]);
         assert_eq!(
             Packet::parse(&datagram).map(|packet| packet.payload),
-            Ok(&b"ab"[..])
+            Some(&b"ab"[..])
         );
         for length in 0..datagram.len() {
             let cut = Packet::parse(&datagram[..length]);
             assert!(
-                cut.is_err() || cut.is_ok_and(|packet| packet.payload.len() < 2),
+                cut.is_none_or(|packet| packet.payload.len() < 2),
                 "{length}"
             );
         }
@@ -189,15 +183,15 @@ mod tests {
         for version in [0x00, 0x40, 0xc0] {
             let mut bad = good;
             bad[0] = version;
-            assert_eq!(Packet::parse(&bad), Err(Malformed));
+            assert_eq!(Packet::parse(&bad), None);
         }
         let mut padded = good.to_vec();
         padded[0] |= 0x20;
-        assert_eq!(Packet::parse(&padded), Err(Malformed));
+        assert_eq!(Packet::parse(&padded), None);
         padded.push(0);
-        assert_eq!(Packet::parse(&padded), Err(Malformed));
+        assert_eq!(Packet::parse(&padded), None);
         padded[12] = 2;
-        assert_eq!(Packet::parse(&padded), Err(Malformed));
+        assert_eq!(Packet::parse(&padded), None);
     }
 
     #[test]
@@ -207,21 +201,21 @@ mod tests {
         let read = |parts: &[&[u8]]| Control::parse(&parts.concat());
         assert_eq!(
             read(&[&report, &bye(7)]),
-            Ok(Control {
+            Some(Control {
                 ssrc: 7,
                 says_bye: true
             })
         );
         assert_eq!(
             read(&[&report, &bye(8)]),
-            Ok(Control {
+            Some(Control {
                 ssrc: 7,
                 says_bye: false
             })
         );
         assert_eq!(
             read(&[&bye(9)]),
-            Ok(Control {
+            Some(Control {
                 ssrc: 9,
                 says_bye: true
             })
@@ -235,8 +229,8 @@ mod tests {
                 assert_eq!(control.says_bye, says_bye, "{sources} sources");
             }
         }
-        assert_eq!(read(&[&report, &bye(7)[..7]]), Err(Malformed));
-        assert_eq!(read(&[]), Err(Malformed));
-        assert_eq!(read(&[&[0x80, 204, 0, 1, 0, 0, 0, 7]]), Err(Malformed));
+        assert_eq!(read(&[&report, &bye(7)[..7]]), None);
+        assert_eq!(read(&[]), None);
+        assert_eq!(read(&[&[0x80, 204, 0, 1, 0, 0, 0, 7]]), None);
     }
 }

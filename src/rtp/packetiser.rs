@@ -28,15 +28,8 @@ pub fn without_headers(datagrams: &[u8]) -> Vec<u8> {
     payloads
 }
 
-/// Datagrams that one system call can send. Each has [`DATAGRAM_BYTES`]; the last one may be
-/// shorter.
-#[derive(Debug, Default)]
-pub struct Batch {
-    /// The datagrams, one behind the other.
-    pub bytes: Vec<u8>,
-}
-
-/// Makes the datagrams of one stream.
+/// Makes the datagrams of one stream, one behind the other. Each has [`DATAGRAM_BYTES`]; the last
+/// one may be shorter.
 #[derive(Debug)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Packetiser {
@@ -63,23 +56,19 @@ impl Packetiser {
         }
     }
 
-    /// Adds bytes of the stream at `timestamp` (90 kHz). Appends full datagrams to the batch.
-    pub fn push(&mut self, bytes: &[u8], timestamp: u32, batch: &mut Batch) {
-        let (waiting, first_timestamp, sequence_number) = (
-            &mut self.waiting,
-            &mut self.timestamp,
-            &mut self.sequence_number,
-        );
-        let ssrc = self.ssrc;
-        self.aligner.feed(bytes, |_, packet| {
-            if waiting.is_empty() {
-                *first_timestamp = timestamp;
+    /// Adds bytes of the stream at `timestamp` (90 kHz). Appends full datagrams.
+    pub fn push(&mut self, bytes: &[u8], timestamp: u32, datagrams: &mut Vec<u8>) {
+        let mut aligner = std::mem::take(&mut self.aligner);
+        aligner.feed(bytes, |_, packet| {
+            if self.waiting.is_empty() {
+                self.timestamp = timestamp;
             }
-            waiting.extend_from_slice(packet.bytes);
-            if waiting.len() >= PAYLOAD_BYTES {
-                emit(ssrc, sequence_number, *first_timestamp, waiting, batch);
+            self.waiting.extend_from_slice(packet.bytes);
+            if self.waiting.len() >= PAYLOAD_BYTES {
+                self.emit(datagrams);
             }
         });
+        self.aligner = aligner;
     }
 
     /// Drops an incomplete packet, because the next bytes do not continue it.
@@ -88,19 +77,13 @@ impl Packetiser {
     }
 
     /// Appends a datagram of the waiting packets, because no more will arrive soon. If all
-    /// datagrams must have one size, null packets fill it; otherwise the batch must be sent next.
-    pub fn flush(&mut self, is_padded: bool, batch: &mut Batch) {
+    /// datagrams must have one size, null packets fill it; otherwise no datagram may follow it.
+    pub fn flush(&mut self, is_padded: bool, datagrams: &mut Vec<u8>) {
         if !self.waiting.is_empty() {
             while is_padded && self.waiting.len() < PAYLOAD_BYTES {
                 self.waiting.extend_from_slice(&NULL_PACKET);
             }
-            emit(
-                self.ssrc,
-                &mut self.sequence_number,
-                self.timestamp,
-                &mut self.waiting,
-                batch,
-            );
+            self.emit(datagrams);
         }
     }
 
@@ -108,19 +91,14 @@ impl Packetiser {
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
-}
 
-fn emit(
-    ssrc: u32,
-    sequence_number: &mut u16,
-    timestamp: u32,
-    waiting: &mut Vec<u8>,
-    batch: &mut Batch,
-) {
-    let header = Packet::header(PAYLOAD_TYPE_MPEG_TS, *sequence_number, timestamp, ssrc);
-    batch.bytes.extend_from_slice(&header);
-    batch.bytes.append(waiting);
-    *sequence_number = sequence_number.wrapping_add(1);
+    fn emit(&mut self, datagrams: &mut Vec<u8>) {
+        let number = self.sequence_number;
+        let header = Packet::header(PAYLOAD_TYPE_MPEG_TS, number, self.timestamp, self.ssrc);
+        datagrams.extend_from_slice(&header);
+        datagrams.append(&mut self.waiting);
+        self.sequence_number = number.wrapping_add(1);
+    }
 }
 
 #[cfg(feature = "handover")]
@@ -145,12 +123,12 @@ mod tests {
         }
         let make = |piece: usize| {
             let mut packetiser = Packetiser::new(9, 65_534);
-            let mut batch = Batch::default();
+            let mut batch = Vec::new();
             for bytes in stream.chunks(piece) {
                 packetiser.push(bytes, 5, &mut batch);
             }
             packetiser.flush(false, &mut batch);
-            batch.bytes
+            batch
         };
         let whole = make(stream.len());
         assert_eq!(
@@ -192,7 +170,7 @@ mod tests {
     #[test]
     fn half_a_packet_before_a_gap_is_none() {
         let mut packetiser = Packetiser::new(9, 1);
-        let mut batch = Batch::default();
+        let mut batch = Vec::new();
         let media: Vec<u8> = (0..40_u8)
             .flat_map(|number| {
                 let mut packet = [number; PACKET_BYTES];
@@ -204,7 +182,7 @@ mod tests {
         packetiser.skip();
         packetiser.push(&media[20 * PACKET_BYTES + 90..], 5, &mut batch);
         packetiser.flush(false, &mut batch);
-        let payloads = without_headers(&batch.bytes);
+        let payloads = without_headers(&batch);
         let whole: Vec<u8> = (0..10).chain(21..40).collect();
         let numbers = payloads.chunks(PACKET_BYTES).map(|packet| packet[1]);
         assert!(numbers.eq(whole));
@@ -216,12 +194,12 @@ mod tests {
     #[test]
     fn a_short_datagram_is_filled_up_with_packets_that_nobody_reads() {
         let mut packetiser = Packetiser::new(9, 1);
-        let mut batch = Batch::default();
+        let mut batch = Vec::new();
         let media = [[SYNC_BYTE; PACKET_BYTES]; 9].concat();
         packetiser.push(&media, 5, &mut batch);
         packetiser.flush(true, &mut batch);
-        assert_eq!(batch.bytes.len(), 2 * DATAGRAM_BYTES);
-        let payloads = without_headers(&batch.bytes);
+        assert_eq!(batch.len(), 2 * DATAGRAM_BYTES);
+        let payloads = without_headers(&batch);
         let (filled, padding) = payloads.split_at(media.len());
         assert!(filled == media && padding == NULL_PACKET.repeat(5));
     }

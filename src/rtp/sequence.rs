@@ -1,21 +1,4 @@
-//! Sequence numbers: when a source is accepted, and how 16-bit numbers are extended (RFC 3550
-//! appendix A.1).
-
-/// A source that has sent one packet. With a second one in sequence it is accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probation {
-    /// Synchronisation source.
-    pub ssrc: u32,
-    /// Sequence number of the newest packet.
-    pub sequence_number: u16,
-}
-
-impl Probation {
-    /// Returns whether this packet follows the newest one.
-    pub fn is_followed_by(&self, ssrc: u32, sequence_number: u16) -> bool {
-        self.ssrc == ssrc && self.sequence_number.wrapping_add(1) == sequence_number
-    }
-}
+//! Sequence numbers of 16 bits, and how they are extended (RFC 3550 appendix A.1).
 
 /// Sequence numbers of an accepted source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use super::viewer::{Lead, Position};
 use super::{StreamBuffer, Viewer, ViewerId};
 use crate::format::mp4::{LARGE_BOX_HEAD_BYTES, box_head};
-use crate::format::window::Look;
 use crate::hls::{Cutter, Plan};
 use crate::time::Instant;
 
@@ -90,9 +89,7 @@ impl<C: Copy> StreamBuffer<C> {
         for _ in 0..BOXES_MAX {
             let mut head = Vec::new();
             self.copy_to(&mut head, offset, LARGE_BOX_HEAD_BYTES);
-            let Look::Found(head) = box_head(&head) else {
-                return None;
-            };
+            let head = box_head(&head).ok()?;
             offset = offset.checked_add(head.length)?;
             if offset > self.buffer.newest || &head.kind == b"mdat" {
                 break;

@@ -1,6 +1,6 @@
 //! `packaging/completions`: what shells know of the options.
 
-use tollgate::config::{Listed, listed, parse};
+use tollgate::config::{Row, options, parse};
 
 /// What an option's value can be completed from.
 enum Value {
@@ -13,8 +13,8 @@ enum Value {
     Other,
 }
 
-fn value(option: &Listed) -> Value {
-    match option.usage.split_once('=') {
+fn value(option: &Row) -> Value {
+    match option.usage().split_once('=') {
         None => Value::None,
         Some((_, "PATH")) => Value::File,
         Some((_, "on/off")) => Value::OneOf("on off"),
@@ -27,7 +27,7 @@ fn value(option: &Listed) -> Value {
 
 /// The names of those whose value is such.
 fn names(is_wanted: fn(Value) -> bool) -> String {
-    let options = listed().filter(|option| is_wanted(value(option)));
+    let options = options().filter(|option| is_wanted(value(option)));
     let names: Vec<String> = options.map(|option| format!("--{}", option.name)).collect();
     names.join(" | ")
 }
@@ -35,8 +35,8 @@ fn names(is_wanted: fn(Value) -> bool) -> String {
 /// Each word that is offered is taken.
 #[test]
 fn what_completions_offer_is_right() {
-    for option in listed() {
-        if let Value::OneOf(words) = value(&option) {
+    for option in options() {
+        if let Value::OneOf(words) = value(option) {
             for word in words.split(' ') {
                 let argument = format!("--{}={word}", option.name);
                 let parsed = parse([&argument], []);
@@ -47,8 +47,8 @@ fn what_completions_offer_is_right() {
 }
 
 pub fn bash() -> String {
-    let words: Vec<String> = listed()
-        .map(|option| match value(&option) {
+    let words: Vec<String> = options()
+        .map(|option| match value(option) {
             Value::None => format!("--{}", option.name),
             _ => format!("--{}=", option.name),
         })
@@ -56,8 +56,8 @@ pub fn bash() -> String {
     let words = words.join(" ");
     let files = names(|value| matches!(value, Value::File));
     let mut one_of = String::new();
-    for option in listed() {
-        if let Value::OneOf(words) = value(&option) {
+    for option in options() {
+        if let Value::OneOf(words) = value(option) {
             one_of += &format!(
                 "    --{}) mapfile -t COMPREPLY < <(compgen -W '{words}' -- \"$word\") ;;\n",
                 option.name
@@ -89,14 +89,14 @@ pub fn zsh() -> String {
     let mut text = String::from(
         "#compdef tollgate\n# Made of the table of options by tests/readme.\n_arguments -s",
     );
-    for option in listed() {
-        let repeated = if option.is_repeatable { "*" } else { "" };
+    for option in options() {
+        let repeated = if option.is_repeatable() { "*" } else { "" };
         let help = quoted(option.help);
         let help = help
             .replace('[', "\\[")
             .replace(']', "\\]")
             .replace(':', "\\:");
-        let (equals, rest) = match (value(&option), option.usage.split_once('=')) {
+        let (equals, rest) = match (value(option), option.usage().split_once('=')) {
             (Value::File, Some((_, what))) => ("=", format!(":{what}:_files")),
             (Value::OneOf(words), Some((_, what))) => ("=", format!(":{what}:({words})")),
             (_, Some((_, what))) => ("=", format!(":{}: ", what.replace(':', "\\:"))),
@@ -110,8 +110,8 @@ pub fn zsh() -> String {
 pub fn fish() -> String {
     let mut text =
         String::from("# Made of the table of options by tests/readme.\ncomplete -c tollgate -f\n");
-    for option in listed() {
-        let value = match value(&option) {
+    for option in options() {
+        let value = match value(option) {
             Value::None => String::new(),
             Value::File => " -r -F".to_owned(),
             Value::OneOf(words) => format!(" -x -a '{words}'"),

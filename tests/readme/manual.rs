@@ -1,6 +1,6 @@
 //! `packaging/tollgate.1`: the manual page, in man's macros.
 
-use tollgate::config::{Listed, listed};
+use tollgate::config::{GROUPS, Row};
 
 const BEGINNING: &str = r#".SH NAME
 tollgate \- a relay for live streams, with a gate
@@ -73,30 +73,27 @@ pub fn page() -> String {
         ".\\\" Made of the table of options by tests/readme.\n\
          .TH TOLLGATE 1 \"\" \"tollgate {version}\" \"User Commands\"\n{BEGINNING}"
     );
-    let mut heading = "";
-    for option in listed() {
-        if option.heading != heading {
-            heading = option.heading;
-            text += &format!(".SS {heading}\n");
-        }
-        text += &entry(&option);
+    for group in GROUPS {
+        text += &format!(".SS {}\n", group.title);
+        text.extend(group.rows.iter().map(entry));
     }
     text + END
 }
 
-fn entry(option: &Listed) -> String {
-    let usage = match option.usage.split_once('=') {
+fn entry(option: &Row) -> String {
+    let usage = option.usage();
+    let usage = match usage.split_once('=') {
         Some((name, placeholder)) => {
             format!("\\fB{}\\fR=\\fI{}\\fR", plain(name), plain(placeholder))
         }
-        None => format!("\\fB{}\\fR", plain(&option.usage)),
+        None => format!("\\fB{}\\fR", plain(&usage)),
     };
-    let repeatable = if option.is_repeatable {
+    let repeatable = if option.is_repeatable() {
         " (repeatable)"
     } else {
         ""
     };
-    let default = match option.default {
+    let default = match option.default_word() {
         "" => String::new(),
         default => format!(" (default: {})", plain(default)),
     };

@@ -48,8 +48,8 @@ fn tag(size: usize) -> Vec<u8> {
 }
 
 /// Returns whether a stream begins with frames.
-fn detect(bytes: &[u8]) -> Chain {
-    chain(bytes, PROOF_FRAMES)
+fn detect(bytes: &[u8]) -> Result<Codec, Unread> {
+    row(bytes, None, PROOF_FRAMES).map(|frame| frame.codec())
 }
 
 /// Returns the findings, which do not depend on how the bytes are cut.
@@ -202,19 +202,19 @@ fn three_frames_prove_the_codec() {
     for length in 0..frames.len() {
         let told = detect(&frames[..length]);
         if length < 2 * 417 + HEAD_BYTES {
-            assert!(matches!(told, Chain::More(needed) if needed > length));
+            assert!(matches!(told, Err(Unread::Needs(needed)) if needed > length));
         } else {
-            assert_eq!(told, Chain::Yes(Codec::Mpeg));
+            assert_eq!(told, Ok(Codec::Mpeg));
         }
     }
     let frames = adts_frame(700).repeat(3);
-    assert_eq!(detect(&frames[..1400]), Chain::More(1401));
-    assert_eq!(detect(&frames), Chain::Yes(Codec::Adts));
+    assert_eq!(detect(&frames[..1400]), Err(Unread::Needs(1401)));
+    assert_eq!(detect(&frames), Ok(Codec::Adts));
     assert_eq!(
         detect(&[mpeg_frame(), mpeg_frame(), vec![0]].concat()),
-        Chain::No
+        Err(Unsupported.into())
     );
-    assert_eq!(detect(b"\0"), Chain::No);
+    assert_eq!(detect(b"\0"), Err(Unsupported.into()));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_head_says_the_length_of_its_frame() {
     ] {
         assert_eq!(
             detect(&filled(&head, length).repeat(3)),
-            Chain::Yes(Codec::Mpeg),
+            Ok(Codec::Mpeg),
             "{head:x?}"
         );
     }
@@ -242,12 +242,16 @@ fn a_head_says_the_length_of_its_frame() {
         [0xFF, 0xEB, 0x90, 0x00],
         [0xFF, 0xFB, 0x90, 0x02],
     ] {
-        assert_eq!(detect(&filled(&refused, 6)), Chain::No, "{refused:x?}");
+        assert_eq!(
+            detect(&filled(&refused, 6)),
+            Err(Unsupported.into()),
+            "{refused:x?}"
+        );
     }
-    assert_eq!(detect(&adts_frame(6)), Chain::No);
+    assert_eq!(detect(&adts_frame(6)), Err(Unsupported.into()));
     assert_eq!(
         detect(&filled(&[0xFF, 0xF1, 0x74, 0x80, 0x20, 0x00], 6)),
-        Chain::No
+        Err(Unsupported.into())
     );
 }
 
@@ -288,15 +292,6 @@ fn any_bytes_give_the_same_findings_however_they_are_cut() {
     }
 }
 
-/// Returns the found value. `Err`: how many bytes the look needs, if more bytes can help.
-fn told<T>(look: Look<T>) -> Result<T, Option<usize>> {
-    match look {
-        Look::Found(found) => Ok(found),
-        Look::Needs(length) => Err(Some(length)),
-        Look::Nothing => Err(None),
-    }
-}
-
 /// For each version and layer: the length and the duration of its frames.
 #[test]
 fn a_head_tells_its_frames_length_and_time() {
@@ -311,7 +306,7 @@ fn a_head_tells_its_frames_length_and_time() {
         ([0xFF, 0xF7, 0x88, 0x00], 384, (384, 16_000)),
         ([0xFF, 0xE3, 0x88, 0x00], 576, (576, 8_000)),
     ] {
-        let frame = told(Frame::read(&filled(&head, 16), 0)).expect("a frame");
+        let frame = Frame::read(&filled(&head, 16), 0).expect("a frame");
         assert_eq!((frame.length(), frame.samples()), (length, samples));
     }
     for bad in [
@@ -323,28 +318,28 @@ fn a_head_tells_its_frames_length_and_time() {
         [0xFF, 0xDB, 0x90, 0x00],
         [0xFE, 0xFB, 0x90, 0x00],
     ] {
-        let read = told(Frame::read(&filled(&bad, 16), 0));
-        assert_eq!(read.err(), Some(None), "{bad:x?}");
+        let read = Frame::read(&filled(&bad, 16), 0);
+        assert_eq!(read.err(), Some(Unsupported.into()), "{bad:x?}");
     }
 }
 
 #[test]
 fn a_head_of_adts_tells_its_frames_length_and_time() {
     for length in [7, 255, 2047, 2048, 8191] {
-        let frame = told(Frame::read(&adts_frame(length), 0)).expect("a frame");
+        let frame = Frame::read(&adts_frame(length), 0).expect("a frame");
         assert_eq!((frame.length(), frame.samples()), (length, (1024, 44_100)));
     }
-    assert!(told(Frame::read(&adts_frame(6), 0)).is_err());
+    assert!(Frame::read(&adts_frame(6), 0).is_err());
     for (index, rate) in [(0, 96_000), (3, 48_000), (11, 8_000), (12, 7_350)] {
         // Profile, a private bit and channels are in the same byte.
         let mut frame = adts_frame(64);
         frame[2] = 0x43 | index << 2;
-        let frame = told(Frame::read(&frame, 0)).expect("a frame");
+        let frame = Frame::read(&frame, 0).expect("a frame");
         assert_eq!(frame.samples(), (1024, rate));
     }
     let mut frame = adts_frame(64);
     frame[2] = 13 << 2;
-    assert!(told(Frame::read(&frame, 0)).is_err());
+    assert!(Frame::read(&frame, 0).is_err());
 }
 
 /// A look asks for exactly as many bytes as it needs.
@@ -359,8 +354,8 @@ fn a_head_that_is_cut_off_asks_for_the_bytes_it_needs() {
         (&[0, 0, 0, 0xFF], 3, 3 + 2),
         (&[0, 0, 0xFF, 0xFB], 2, 2 + HEAD_BYTES),
     ] {
-        let read = told(Frame::read(bytes, at));
-        assert_eq!(read.err(), Some(Some(needs)), "{bytes:x?} at {at}");
+        let read = Frame::read(bytes, at);
+        assert_eq!(read.err(), Some(Unread::Needs(needs)), "{bytes:x?} at {at}");
     }
 }
 
@@ -371,16 +366,16 @@ fn a_tag_tells_its_length() {
         (b"ID3\x04\0\x10\0\0\x02\x2C", Ok(320)),
         (b"ID3\x04\0\xEF\0\0\x02\x2C", Ok(310)),
         (b"ID3\x04\0\0\x01\x01\x01\x01", Ok(2_113_675)),
-        (b"ID3\xFF\0\0\0\0\x02\x2C", Err(None)),
-        (b"ID3\x04\xFF\0\0\0\x02\x2C", Err(None)),
-        (b"ID3\x04\0\0\0\0\x80\x2C", Err(None)),
-        (b"ID4\x04\0\0\0\0\x02\x2C", Err(None)),
-        (b"", Err(Some(1))),
-        (b"ID", Err(Some(3))),
-        (b"ID3", Err(Some(TAG_HEAD_BYTES))),
-        (b"ID3\x04\0\0\0\0\x02", Err(Some(TAG_HEAD_BYTES))),
+        (b"ID3\xFF\0\0\0\0\x02\x2C", Err(Unsupported.into())),
+        (b"ID3\x04\xFF\0\0\0\x02\x2C", Err(Unsupported.into())),
+        (b"ID3\x04\0\0\0\0\x80\x2C", Err(Unsupported.into())),
+        (b"ID4\x04\0\0\0\0\x02\x2C", Err(Unsupported.into())),
+        (b"", Err(Unread::Needs(1))),
+        (b"ID", Err(Unread::Needs(3))),
+        (b"ID3", Err(Unread::Needs(TAG_HEAD_BYTES))),
+        (b"ID3\x04\0\0\0\0\x02", Err(Unread::Needs(TAG_HEAD_BYTES))),
     ] {
-        assert_eq!(told(super::tag(head)), read, "{head:x?}");
+        assert_eq!(super::tag(head), read, "{head:x?}");
     }
 }
 
@@ -423,7 +418,12 @@ fn frames_in_a_row_are_alike() {
         adts_frame(300),
     ] {
         let three = [mpeg_frame(), mpeg_frame(), other.clone()].concat();
-        assert_eq!(detect(&three), Chain::No, "{:x?}", &other[..4]);
+        assert_eq!(
+            detect(&three),
+            Err(Unsupported.into()),
+            "{:x?}",
+            &other[..4]
+        );
         let bytes = [&mpeg_frame().repeat(3)[..], &other, &mpeg_frame().repeat(4)].concat();
         let behind = (3 * 417 + other.len()) as u64;
         assert_eq!(joins(&scan(&bytes, mp3).0), [0, behind, behind + 3 * 417]);

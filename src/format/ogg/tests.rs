@@ -288,17 +288,15 @@ fn any_bytes_give_the_same_findings_however_they_are_cut() {
 #[test]
 fn a_page_head_has_a_length_and_flags() {
     let whole = page(0x0403_0201, 0, 7, &[&[1; 255], &[2; 10], b""]);
-    let told = |bytes: &[u8]| match Page::read(bytes) {
-        Look::Found(page) => Ok((page.length(), page.payload.len(), page.packets())),
-        Look::Needs(length) => Err(Some(length)),
-        Look::Nothing => Err(None),
+    let told = |bytes: &[u8]| {
+        Page::read(bytes).map(|page| (page.length(), page.payload.len(), page.packets()))
     };
     assert_eq!(told(&whole), Ok((27 + 4 + 265, 265, 3)));
     for length in 0..whole.len() {
         let expected = match length {
-            0..5 => Err(Some(length + 1)),
-            5..27 => Err(Some(27)),
-            27..31 => Err(Some(31)),
+            0..5 => Err(Unread::Needs(length + 1)),
+            5..27 => Err(Unread::Needs(27)),
+            27..31 => Err(Unread::Needs(31)),
             _ => Ok((296, length - 31, 3)),
         };
         assert_eq!(told(&whole[..length]), expected, "{length} bytes");
@@ -307,8 +305,8 @@ fn a_page_head_has_a_length_and_flags() {
     for at in 0..5 {
         let mut bad = whole.clone();
         bad[at] ^= 1;
-        assert_eq!(told(&bad), Err(None), "{at}");
-        assert_eq!(told(&bad[..=at]), Err(None), "{at}");
+        assert_eq!(told(&bad), Err(Unsupported.into()), "{at}");
+        assert_eq!(told(&bad[..=at]), Err(Unsupported.into()), "{at}");
     }
     for (flags, expected) in [
         (0x00, (false, false, false)),
@@ -319,7 +317,7 @@ fn a_page_head_has_a_length_and_flags() {
         (0xff, (true, true, true)),
     ] {
         let bytes = page(1, flags, 0, &[]);
-        let Look::Found(page) = Page::read(&bytes) else {
+        let Ok(page) = Page::read(&bytes) else {
             panic!("a page");
         };
         let told = (
@@ -329,7 +327,7 @@ fn a_page_head_has_a_length_and_flags() {
         );
         assert_eq!(told, expected, "{flags:x}");
     }
-    let Look::Found(read) = Page::read(&whole) else {
+    let Ok(read) = Page::read(&whole) else {
         panic!("a page");
     };
     assert_eq!((read.serial, read.granule_position), (0x0403_0201, 7));
@@ -356,7 +354,7 @@ fn a_packet_begins_where_the_previous_one_ends() {
         (0, &[], &[], None, 0),
     ] {
         let bytes = page(1, flags, 0, packets);
-        let Look::Found(page) = Page::read(&bytes) else {
+        let Ok(page) = Page::read(&bytes) else {
             panic!("a page");
         };
         assert_eq!(page.packet_begins().collect::<Vec<_>>(), begins);
@@ -549,7 +547,7 @@ fn pages_of(packets: &[&[u8]], segments_max: usize) -> Vec<u8> {
 /// Packets of pages whose numbers and checksums are right, as far as they were rewritten.
 fn packets_of(mut pages: &[u8]) -> Vec<Vec<u8>> {
     let (mut packets, mut packet, mut number) = (Vec::new(), Vec::new(), 0);
-    while let Look::Found(page) = Page::read(pages) {
+    while let Ok(page) = Page::read(pages) {
         assert_eq!(page.sequence, number);
         number += 1;
         let (bytes, behind) = pages.split_at(page.length());

@@ -1,8 +1,7 @@
 //! Cuts FLV into tags. (Adobe Flash Video File Format 10.1, annex E.)
 
-use super::super::Unsupported;
 use super::super::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
-use super::super::window::{Step, Walker};
+use super::super::window::{Unread, Walker};
 use super::copy;
 use super::timeline::Timeline;
 
@@ -66,23 +65,19 @@ impl Tags {
 }
 
 impl Walker<Vec<u8>> for Tags {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
         if self.tag_bytes_left > 0 {
             return Ok(copy(&mut self.tag_bytes_left, seen, out));
         }
         if !self.has_head {
-            let Some(head) = seen.first_chunk::<HEAD_BYTES>() else {
-                return Ok(Step::Hold(HEAD_BYTES));
-            };
+            let head = seen.first_chunk::<HEAD_BYTES>();
+            let head = head.ok_or(Unread::Needs(HEAD_BYTES))?;
             out.extend_from_slice(head);
             self.has_head = true;
-            return Ok(Step::Pass(HEAD_BYTES as u64));
+            return Ok(HEAD_BYTES as u64);
         }
-        let Some([kind, s0, s1, s2, t0, t1, t2, t3, ..]) =
-            seen.first_chunk::<TAG_HEAD_BYTES>().copied()
-        else {
-            return Ok(Step::Hold(TAG_HEAD_BYTES));
-        };
+        let head = seen.first_chunk::<TAG_HEAD_BYTES>();
+        let [kind, s0, s1, s2, t0, t1, t2, t3, ..] = *head.ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
         let size = u32::from_be_bytes([0, s0, s1, s2]) as usize;
         let whole = TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES;
         // A longer tag passes as it comes.
@@ -91,15 +86,13 @@ impl Walker<Vec<u8>> for Tags {
         } else {
             whole
         };
-        let Some(tag) = seen.get(..needed) else {
-            return Ok(Step::Hold(needed));
-        };
+        let tag = seen.get(..needed).ok_or(Unread::Needs(needed))?;
         let body_end = needed.min(TAG_HEAD_BYTES + size);
         note_codec(&mut self.codecs, kind, &tag[TAG_HEAD_BYTES..body_end]);
         let time = self.time(u32::from_be_bytes([t3, t0, t1, t2]));
         let track = u64::from(kind & 0x1f);
         let Some(moved) = self.timeline.place(track, time) else {
-            return Ok(Step::Pass(whole as u64));
+            return Ok(whole as u64);
         };
         if track != u64::from(SCRIPT) {
             self.timeline.note(track, moved, None)?;
@@ -108,7 +101,7 @@ impl Walker<Vec<u8>> for Tags {
         out.extend_from_slice(&[kind, s0, s1, s2, t0, t1, t2, t3]);
         out.extend_from_slice(&tag[8..]);
         self.tag_bytes_left = (whole - needed) as u64;
-        Ok(Step::Pass(needed as u64))
+        Ok(needed as u64)
     }
 }
 

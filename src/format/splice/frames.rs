@@ -3,7 +3,7 @@
 
 use super::super::Unsupported;
 use super::super::frames::{Frame, search};
-use super::super::window::{Look, Step, Walker};
+use super::super::window::{Unread, Walker};
 
 /// Cutter of frames.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -23,18 +23,16 @@ impl Frames {
 }
 
 impl Walker<Vec<u8>> for Frames {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
         let length = match Frame::read(seen, 0) {
-            Look::Found(frame) => frame.length(),
-            Look::Needs(length) => return Ok(Step::Hold(length)),
+            Ok(frame) => frame.length(),
+            Err(Unread::Needs(length)) => return Err(Unread::Needs(length)),
             // Up to the next byte that may begin a frame.
-            Look::Nothing => search(seen, 1, |rest| Frame::read(rest, 0)),
+            Err(Unread::Other(Unsupported)) => search(seen, 1, |rest| Frame::read(rest, 0)),
         };
-        let Some(unit) = seen.get(..length) else {
-            return Ok(Step::Hold(length));
-        };
+        let unit = seen.get(..length).ok_or(Unread::Needs(length))?;
         self.release(unit, out);
-        Ok(Step::Pass(length as u64))
+        Ok(length as u64)
     }
 }
 

@@ -5,12 +5,12 @@
 //! positions) would be wrong then, so the cutter leaves them out. It also leaves out SeekHead and
 //! Cues.
 
-use super::super::ebml::{self, Head, Read};
+use super::super::ebml::{self, Head};
 use super::super::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, INFO, LACING, SEEK_HEAD, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, length, timestamp_scale,
 };
-use super::super::window::{Look, Step, Walker};
+use super::super::window::{Unread, Walker};
 use super::super::{HEADER_BYTES_MAX, Unsupported};
 use super::copy;
 use super::timeline::Timeline;
@@ -83,19 +83,18 @@ impl Blocks {
 
     /// Returns the whole element at the front of `seen`. `Nothing`: the element is longer than a
     /// header or a unit may be.
-    fn whole<'a>(&self, seen: &'a [u8], head: Head) -> Look<&'a [u8]> {
+    fn whole<'a>(&self, seen: &'a [u8], head: Head) -> Result<&'a [u8], Unread> {
         let length = length(head)
             .ok()
             .and_then(|length| usize::try_from(length).ok());
         let bytes_max = self.unit_bytes_max.max(HEADER_BYTES_MAX);
-        match length.filter(|length| *length <= bytes_max) {
-            Some(length) => seen.get(..length).map_or(Look::Needs(length), Look::Found),
-            None => Look::Nothing,
-        }
+        let length = length.filter(|length| *length <= bytes_max);
+        let length = length.ok_or(Unsupported)?;
+        seen.get(..length).ok_or(Unread::Needs(length))
     }
 
     /// Writes a block's element. Of an element longer than a unit it writes the part that has come.
-    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
+    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> Result<u64, Unread> {
         let length = length(head)?;
         let is_long = length > self.unit_bytes_max as u64;
         let needed = if is_long {
@@ -103,9 +102,7 @@ impl Blocks {
         } else {
             length as usize
         };
-        let Some(element) = seen.get(..needed) else {
-            return Ok(Step::Hold(needed));
-        };
+        let element = seen.get(..needed).ok_or(Unread::Needs(needed))?;
         let out_before = out.len();
         let is_written = self.write(element, head, out);
         if is_written.is_err() {
@@ -113,10 +110,10 @@ impl Blocks {
             out.truncate(out_before);
         }
         if !is_written? {
-            return Ok(Step::Pass(length));
+            return Ok(length);
         }
         self.block_bytes_left = length - needed as u64;
-        Ok(Step::Pass(needed as u64))
+        Ok(needed as u64)
     }
 
     /// Writes a block. Returns whether it goes out.
@@ -170,15 +167,11 @@ impl Blocks {
 }
 
 impl Walker<Vec<u8>> for Blocks {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
         if self.block_bytes_left > 0 {
             return Ok(copy(&mut self.block_bytes_left, seen, out));
         }
-        let head = match ebml::head(seen) {
-            Read::More => return Ok(Step::More),
-            Read::Malformed => return Err(Unsupported),
-            Read::Whole(head) => head,
-        };
+        let head = ebml::head(seen)?;
         if self.level == Level::Cluster && head.is_outer() {
             self.level = Level::Segment;
         }
@@ -187,43 +180,35 @@ impl Walker<Vec<u8>> for Blocks {
                 // Clusters of another source may follow.
                 head.write_open(seen, out);
                 self.level = Level::Segment;
-                Ok(Step::Pass(head.bytes() as u64))
+                Ok(head.bytes() as u64)
             }
             (Level::Segment, CLUSTER) => {
                 (self.cluster_time, self.written_time) = (None, None);
                 self.level = Level::Cluster;
-                Ok(Step::Pass(head.bytes() as u64))
+                Ok(head.bytes() as u64)
             }
             (Level::Cluster, TIMESTAMP) => {
-                let element = match self.whole(seen, head) {
-                    Look::Found(element) => element,
-                    Look::Needs(length) => return Ok(Step::Hold(length)),
-                    Look::Nothing => return Err(Unsupported),
-                };
+                let element = self.whole(seen, head)?;
                 let time = ebml::unsigned(&element[head.bytes()..]);
                 self.cluster_time = Some(i64::try_from(time).map_err(|_| Unsupported)?);
-                Ok(Step::Pass(element.len() as u64))
+                Ok(element.len() as u64)
             }
             (Level::Cluster, SIMPLE_BLOCK | BLOCK_GROUP) => self.block(seen, head, out),
-            (Level::Cluster, _) => length(head).map(Step::Pass),
+            (Level::Cluster, _) => Ok(length(head)?),
             // They contain positions in the source's file.
-            (Level::Segment, SEEK_HEAD | CUES) => length(head).map(Step::Pass),
+            (Level::Segment, SEEK_HEAD | CUES) => Ok(length(head)?),
             // Another stream begins. It does not continue the viewers' stream.
-            (_, EBML | SEGMENT) if self.is_later => Err(Unsupported),
-            (_, _) if self.is_later => length(head).map(Step::Pass),
+            (_, EBML | SEGMENT) if self.is_later => Err(Unsupported.into()),
+            (_, _) if self.is_later => Ok(length(head)?),
             (_, _) => {
-                let element = match self.whole(seen, head) {
-                    Look::Found(element) => element,
-                    Look::Needs(length) => return Ok(Step::Hold(length)),
-                    Look::Nothing => return Err(Unsupported),
-                };
+                let element = self.whole(seen, head)?;
                 match head.id {
                     EBML => *self = Blocks::new(self.unit_bytes_max),
                     INFO => self.timeline = Timeline::new(ticks_per_second(element, head)?),
                     _ => {}
                 }
                 out.extend_from_slice(element);
-                Ok(Step::Pass(element.len() as u64))
+                Ok(element.len() as u64)
             }
         }
     }
@@ -252,7 +237,7 @@ impl BlockHead {
     /// Reads the block in a group, as far as the group has come.
     fn of_group(element: &[u8], from: usize) -> Option<BlockHead> {
         let (mut at, mut place, mut duration) = (from, None, None);
-        while let Read::Whole(head) = ebml::head(element.get(at..).unwrap_or_default()) {
+        while let Ok(head) = ebml::head(element.get(at..).unwrap_or_default()) {
             let body = at + head.bytes();
             let end = body.checked_add(usize::try_from(head.size?).ok()?)?;
             match head.id {
@@ -302,13 +287,9 @@ impl<'a> Description<'a> {
 }
 
 fn described(header: &[u8]) -> Option<Description<'_>> {
-    let Read::Whole(head) = ebml::head(header) else {
-        return None;
-    };
+    let head = ebml::head(header).ok()?;
     let segment = header.get(head.bytes() + usize::try_from(head.size?).ok()?..)?;
-    let Read::Whole(head) = ebml::head(segment) else {
-        return None;
-    };
+    let head = ebml::head(segment).ok()?;
     let body = segment.get(head.bytes()..).filter(|_| head.id == SEGMENT)?;
     Some(Description {
         scale: ebml::find(body, INFO).map_or(USUAL_TIMESTAMP_SCALE, timestamp_scale),

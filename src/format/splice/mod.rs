@@ -29,7 +29,7 @@ mod timeline;
 mod told;
 
 use super::ogg::{Page, next_page_at};
-use super::window::{Look, Step, Walker, Window, grow};
+use super::window::{Unread, Walker, Window, grow};
 use super::{
     Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner, Start, Unsupported, detect,
 };
@@ -498,11 +498,11 @@ impl Cutter {
 }
 
 /// Passes bytes of a unit that is too long to be held.
-fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> Step {
+fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> u64 {
     let length = (*bytes_left).min(seen.len() as u64);
     *bytes_left -= length;
     out.extend_from_slice(&seen[..length as usize]);
-    Step::Pass(length)
+    length
 }
 
 /// Cuts Ogg into pages. Bytes between pages pass as they come.
@@ -510,17 +510,15 @@ fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> Step {
 struct Pages;
 
 impl Walker<Vec<u8>> for Pages {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
         let length = match Page::read(seen) {
-            Look::Found(page) => page.length(),
-            Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => next_page_at(seen),
+            Ok(page) => page.length(),
+            Err(Unread::Needs(length)) => return Err(Unread::Needs(length)),
+            Err(Unread::Other(Unsupported)) => next_page_at(seen),
         };
-        let Some(page) = seen.get(..length) else {
-            return Ok(Step::Hold(length));
-        };
+        let page = seen.get(..length).ok_or(Unread::Needs(length))?;
         out.extend_from_slice(page);
-        Ok(Step::Pass(length as u64))
+        Ok(length as u64)
     }
 }
 

@@ -8,10 +8,10 @@ mod setup;
 
 use super::super::Unsupported;
 use super::super::mp4::{
-    BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, TrackBox, TrackFragment, box_head, boxes, child,
-    children, decode_time, duration_of, number, places,
+    BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, TrackBox, TrackFragment, box_head, boxed, boxes,
+    child, children, decode_time, duration_of, number, places,
 };
-use super::super::window::{Look, Step, Walker};
+use super::super::window::{Unread, Walker};
 use super::copy;
 use super::timeline::{TRACKS_MAX, Timeline};
 use setup::Descriptions;
@@ -178,13 +178,12 @@ impl Fragments {
         seen: &[u8],
         head: &BoxHead,
         out: &mut Vec<u8>,
-    ) -> Result<Step, Unsupported> {
+    ) -> Result<u64, Unread> {
         let moof_bytes = head.length as usize;
-        let behind = match box_head(&seen[moof_bytes..]) {
-            Look::Found(behind) => behind,
-            Look::Needs(length) => return Ok(Step::Hold(moof_bytes + length)),
-            Look::Nothing => return Err(Unsupported),
-        };
+        let behind = box_head(&seen[moof_bytes..]).map_err(|unread| match unread {
+            Unread::Needs(length) => Unread::Needs(moof_bytes + length),
+            Unread::Other(_) => unread,
+        })?;
         let mdat_bytes = if &behind.kind == b"mdat" {
             behind.length
         } else {
@@ -196,20 +195,20 @@ impl Fragments {
         // continue it.
         let content = &seen[head.bytes..moof_bytes];
         if self.runs(content).any(|run| run.is_none()) {
-            return Err(Unsupported);
+            return Err(Unsupported.into());
         }
         if !is_long && (seen.len() as u64) < unit_bytes {
-            return Ok(Step::Hold(unit_bytes as usize));
+            return Err(Unread::Needs(unit_bytes as usize));
         }
         if !self.fragment(&seen[..moof_bytes], head.bytes, out)? {
-            return Ok(Step::Pass(unit_bytes));
+            return Ok(unit_bytes);
         }
         if is_long {
             self.mdat_bytes_left = mdat_bytes;
-            return Ok(Step::Pass(head.length));
+            return Ok(head.length);
         }
         out.extend_from_slice(&seen[moof_bytes..unit_bytes as usize]);
-        Ok(Step::Pass(unit_bytes))
+        Ok(unit_bytes)
     }
 }
 
@@ -246,15 +245,11 @@ impl TrackClock {
 }
 
 impl Walker<Vec<u8>> for Fragments {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<Step, Unsupported> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
         if self.mdat_bytes_left > 0 {
             return Ok(copy(&mut self.mdat_bytes_left, seen, out));
         }
-        let head = match box_head(seen) {
-            Look::Found(head) => head,
-            Look::Needs(length) => return Ok(Step::Hold(length)),
-            Look::Nothing => return Err(Unsupported),
-        };
+        let head = box_head(seen)?;
         match &head.kind {
             b"mdat" => {
                 self.mdat_bytes_left = head.length;
@@ -264,12 +259,12 @@ impl Walker<Vec<u8>> for Fragments {
             // header, for an advertisement or for keys. It goes out as it does for the first
             // source.
             b"moof" | b"styp" | b"ftyp" | b"moov" => {}
-            _ if self.is_later => return Ok(Step::Pass(head.length)),
+            _ if self.is_later => return Ok(head.length),
             _ => {}
         }
         let whole = self.bounded(head.length)?;
         if seen.len() < whole {
-            return Ok(Step::Hold(whole));
+            return Err(Unread::Needs(whole));
         }
         if &head.kind == b"moof" {
             return self.look_at_fragment(seen, &head, out);
@@ -284,7 +279,7 @@ impl Walker<Vec<u8>> for Fragments {
             }
         }
         out.extend_from_slice(&seen[..whole]);
-        Ok(Step::Pass(whole as u64))
+        Ok(whole as u64)
     }
 }
 
@@ -303,20 +298,18 @@ fn write_moof(
     }
     let mut times = times.iter();
     let out_before = out.len();
-    let written = write_box(out, *b"moof", |out| {
+    let written = boxed(out, b"moof", |out| {
         for (kind, content) in whole_boxes(content)? {
             match &kind {
-                b"mfhd" => write_box(out, kind, |out| {
-                    out.extend_from_slice(content.get(..4)?);
-                    out.extend_from_slice(&sequence_number.to_be_bytes());
-                    out.extend_from_slice(content.get(8..)?);
-                    Some(())
-                })?,
+                b"mfhd" => {
+                    let number = sequence_number.to_be_bytes();
+                    push_box(out, &kind, &replaced(content, 4, &number)?);
+                }
                 b"traf" => {
                     let time = *times.next()?;
-                    write_box(out, kind, |out| write_traf(content, time, growth, out))?;
+                    boxed(out, &kind, |out| write_traf(content, time, growth, out))?;
                 }
-                _ => push_box(out, kind, content),
+                _ => push_box(out, &kind, content),
             }
         }
         Some(())
@@ -330,37 +323,24 @@ fn write_moof(
 fn write_traf(content: &[u8], time: u64, growth: i32, out: &mut Vec<u8>) -> Option<()> {
     for (kind, content) in whole_boxes(content)? {
         match &kind {
-            b"tfdt" if content.first() == Some(&1) => write_box(out, kind, |out| {
-                out.extend_from_slice(content.get(..4)?);
-                out.extend_from_slice(&time.to_be_bytes());
-                out.extend_from_slice(content.get(12..)?);
-                Some(())
-            })?,
-            b"tfdt" if outgrows(content, time) => {
-                push_box(
-                    out,
-                    kind,
-                    &[&[1, 0, 0, 0], &time.to_be_bytes()[..]].concat(),
-                );
+            b"tfdt" if content.first() == Some(&1) => {
+                push_box(out, &kind, &replaced(content, 4, &time.to_be_bytes())?);
             }
-            b"tfdt" => write_box(out, kind, |out| {
-                out.extend_from_slice(content.get(..4)?);
-                out.extend_from_slice(&(time as u32).to_be_bytes());
-                out.extend_from_slice(content.get(8..)?);
-                Some(())
-            })?,
+            b"tfdt" if outgrows(content, time) => {
+                let content = [&[1, 0, 0, 0], &time.to_be_bytes()[..]].concat();
+                push_box(out, &kind, &content);
+            }
+            b"tfdt" => {
+                let time = (time as u32).to_be_bytes();
+                push_box(out, &kind, &replaced(content, 4, &time)?);
+            }
             b"trun" if growth > 0 && number(content, 0)? & 1 != 0 => {
                 let offset = (number(content, 8)? as i32).checked_add(growth)?;
-                write_box(out, kind, |out| {
-                    out.extend_from_slice(content.get(..8)?);
-                    out.extend_from_slice(&offset.to_be_bytes());
-                    out.extend_from_slice(content.get(12..)?);
-                    Some(())
-                })?;
+                push_box(out, &kind, &replaced(content, 8, &offset.to_be_bytes())?);
             }
             // Positions of keys.
             b"saio" if growth > 0 => return None,
-            _ => push_box(out, kind, content),
+            _ => push_box(out, &kind, content),
         }
     }
     Some(())
@@ -377,26 +357,16 @@ fn whole_boxes(content: &[u8]) -> Option<impl Iterator<Item = ([u8; 4], &[u8])>>
     (end == content.len()).then(|| boxes(content))
 }
 
-fn push_box(out: &mut Vec<u8>, kind: [u8; 4], content: &[u8]) {
-    let length = (BOX_HEAD_BYTES + content.len()) as u32;
-    out.extend_from_slice(&length.to_be_bytes());
-    out.extend_from_slice(&kind);
-    out.extend_from_slice(content);
+/// Returns the content with other bytes at `at`.
+fn replaced(content: &[u8], at: usize, bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut content = content.to_vec();
+    let place = content.get_mut(at..at + bytes.len())?;
+    place.copy_from_slice(bytes);
+    Some(content)
 }
 
-/// Writes a box whose length is known only after its content.
-fn write_box(
-    out: &mut Vec<u8>,
-    kind: [u8; 4],
-    content: impl FnOnce(&mut Vec<u8>) -> Option<()>,
-) -> Option<()> {
-    let begin = out.len();
-    push_box(out, kind, &[]);
-    content(out)?;
-    let length = (out.len() - begin) as u32;
-    out.get_mut(begin..begin + 4)?
-        .copy_from_slice(&length.to_be_bytes());
-    Some(())
+fn push_box(out: &mut Vec<u8>, kind: &[u8; 4], content: &[u8]) {
+    boxed(out, kind, |out| out.extend_from_slice(content));
 }
 
 /// Returns the clocks of the tracks in a `moov`, by ascending track number. Each box is read once,

@@ -12,17 +12,15 @@ struct Records {
 }
 
 impl Walker<()> for Records {
-    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<Step, Unsupported> {
+    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<u64, Unread> {
         let length = usize::from(seen[0]);
         if length == 0 {
-            return Err(Unsupported);
+            return Err(Unsupported.into());
         }
         let wanted = if length.is_multiple_of(2) { length } else { 1 };
-        let Some(record) = seen.get(..wanted) else {
-            return Ok(Step::Hold(wanted));
-        };
+        let record = seen.get(..wanted).ok_or(Unread::Needs(wanted))?;
         self.read.push((at, record.to_vec()));
-        Ok(Step::Pass(length as u64))
+        Ok(length as u64)
     }
 }
 
@@ -85,16 +83,16 @@ fn the_walker_sees_each_record_once_however_the_bytes_are_cut() {
     assert!(walker.read.is_empty());
 }
 
-/// Takes the steps of a list, one after the other.
-struct Asks(Vec<Step>, Vec<(u64, usize)>);
+/// Gives the results of a list, one after the other.
+struct Asks(Vec<Result<u64, Unread>>, Vec<(u64, usize)>);
 
 impl Walker<()> for Asks {
-    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<Step, Unsupported> {
+    fn look(&mut self, seen: &[u8], at: u64, _: &mut ()) -> Result<u64, Unread> {
         self.1.push((at, seen.len()));
         if self.0.is_empty() {
-            return Err(Unsupported);
+            return Err(Unsupported.into());
         }
-        Ok(self.0.remove(0))
+        self.0.remove(0)
     }
 }
 
@@ -102,14 +100,14 @@ impl Walker<()> for Asks {
 fn the_window_holds_no_more_than_the_walker_wants() {
     let mut asks = Asks(
         vec![
-            Step::Hold(6000),
-            Step::Pass(1),
-            Step::Pass(4998),
+            Err(Unread::Needs(6000)),
+            Ok(1),
+            Ok(4998),
             // More than it saw, though it asks for less.
-            Step::Hold(1),
-            Step::Pass(20_000),
-            Step::Hold(40_000),
-            Step::Pass(40_001),
+            Err(Unread::Needs(1)),
+            Ok(20_000),
+            Err(Unread::Needs(40_000)),
+            Ok(40_001),
         ],
         Vec::new(),
     );
@@ -271,8 +269,8 @@ fn a_handed_over_window_that_cannot_be_is_refused() {
 /// The walker sees bytes where they arrived as soon as it has passed the bytes that were held.
 #[test]
 fn only_bytes_of_earlier_input_are_held() {
-    let steps = [10, 1, 1, 1, 600].map(Step::Pass);
-    let mut asks = Asks([&[Step::Hold(20)], &steps[..]].concat(), Vec::new());
+    let steps = [10, 1, 1, 1, 600].map(Ok);
+    let mut asks = Asks([&[Err(Unread::Needs(20))], &steps[..]].concat(), Vec::new());
     let mut window = Window::default();
     let mut feed = |bytes: usize, at| window.walk(&mut asks, &vec![5; bytes], at, &mut ());
     assert_eq!((feed(12, 0), feed(601, 12)), (Ok(()), Ok(())));

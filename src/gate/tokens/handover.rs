@@ -3,7 +3,6 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Tokens;
-use crate::gate::grant::Note;
 use crate::gate::transport::{FecMatrix, Transport};
 
 use crate::gate::session_id::SessionId;
@@ -61,19 +60,6 @@ impl Tokens {
     }
 }
 
-impl<'de> Deserialize<'de> for SessionId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SessionId, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        SessionId::parse(text.as_bytes()).map_err(serde::de::Error::custom)
-    }
-}
-
-impl Serialize for Note {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
 impl Serialize for Transport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -97,13 +83,6 @@ impl<'de> Deserialize<'de> for FecMatrix {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FecMatrix, D::Error> {
         let matrix = Transport::deserialize(deserializer)?.matrix();
         matrix.ok_or_else(|| serde::de::Error::custom("no matrix"))
-    }
-}
-
-impl<'de> Deserialize<'de> for Note {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Note, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Note::parse(&text).ok_or_else(|| serde::de::Error::custom("no note"))
     }
 }
 

@@ -12,8 +12,9 @@ use crate::hls::segment::{Map, Segment};
 use crate::hls::{LEAD_BYTES_MAX, list};
 #[cfg(feature = "handover")]
 use crate::{
+    format::Format,
     handover::{HandoverError, are_counts, are_spans, are_times, must},
-    hls::{cutter::NO_CONTAINER_OF_HLS, segment::Kind},
+    hls::{cutter::NO_CONTAINER_OF_HLS, segment::extension},
 };
 
 impl Cutter {
@@ -107,7 +108,7 @@ const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
 
 /// What the format is; or why nothing of it can be cut.
 #[cfg(feature = "handover")]
-type Known = Option<Result<Kind, &'static str>>;
+type Known = Option<Result<Format, &'static str>>;
 
 /// To be told to another process.
 #[cfg(feature = "handover")]
@@ -135,8 +136,9 @@ pub(super) fn tell_segments<S: Serializer>(
 /// Reads the container from a hand-over.
 #[cfg(feature = "handover")]
 pub(super) fn kind_told<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Known, D::Error> {
-    let kind = Option::<[Option<Kind>; 1]>::deserialize(deserializer)?;
-    Ok(kind.map(|[kind]| kind.ok_or(NO_CONTAINER_OF_HLS)))
+    let kind = Option::<[Option<Format>; 1]>::deserialize(deserializer)?;
+    let is_of_hls = |format: &Format| extension(*format).is_some();
+    Ok(kind.map(|[kind]| kind.filter(is_of_hls).ok_or(NO_CONTAINER_OF_HLS)))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::Cutter;
 use crate::clean_text::TitleChange;
 use crate::hls::parts::Part;
 use crate::hls::request::BlockingReload;
-use crate::hls::segment::{Kind, Name, Segment};
+use crate::hls::segment::{Name, Segment, extension};
 use crate::hls::{LISTED_MAX, LISTED_MIN, NoPlaylist, list};
 
 impl Cutter {
@@ -31,7 +31,7 @@ impl Cutter {
         let written = list::write(&list::Content {
             segments: self.segments.range(first..),
             tag: self.plan.tag,
-            extension: self.kind().map_or("", Kind::extension),
+            extension: self.kind().and_then(extension).unwrap_or(""),
             target: self.target.unwrap_or(1),
             parts: self.parts.ticks_max().filter(|_| !self.is_over()),
             filling: self.filling_segment(),
@@ -80,7 +80,7 @@ impl Cutter {
 
     /// Finds a part by its name. Returns `Some(None)` for the next part, whose end is not known yet.
     pub(in crate::hls) fn part(&self, name: &str) -> Option<Option<(u64, u64)>> {
-        let (number, index) = Name::part_in(name, self.plan.tag, self.kind()?.extension())?;
+        let (number, index) = Name::part_in(name, self.plan.tag, extension(self.kind()?)?)?;
         let range = |part: &Part| (part.from, part.to);
         if number == self.number && self.filling.is_some() && self.parts.ticks_max().is_some() {
             let whole = &self.parts.whole;

@@ -17,7 +17,7 @@ use crate::gate::Destination;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
 use crate::relay::{Level, StreamId};
-use crate::rtp::{Batch, DATAGRAM_BYTES, Pacing, Packetiser};
+use crate::rtp::{DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
 use crate::time::Instant;
 use crate::udp_out::{BATCH_BYTES_MAX, UdpOut};
@@ -118,10 +118,10 @@ impl RtpOut {
         let Some(ts_output) = &mut self.ts_output else {
             return;
         };
-        let mut batch = Batch::default();
+        let mut datagrams = Vec::new();
         let is_padded = self.udp_out.has_corrections();
-        let is_over = ts_output.write(now, has_ended, is_padded, &mut batch, lend);
-        self.udp_out.send(batch.bytes);
+        let is_over = ts_output.write(now, has_ended, is_padded, &mut datagrams, lend);
+        self.udp_out.send(datagrams);
         if is_over {
             self.udp_out.finish();
         }
@@ -153,13 +153,13 @@ impl TsOutput {
         }
     }
 
-    /// Appends the datagrams that are due to `batch`. Returns whether that was the last of them.
+    /// Appends the datagrams that are due to `datagrams`. Returns whether that was the last of them.
     fn write<'a>(
         &mut self,
         now: Instant,
         has_ended: bool,
         is_padded: bool,
-        batch: &mut Batch,
+        datagrams: &mut Vec<u8>,
         lend: impl Fn(u64, usize) -> &'a [u8],
     ) -> bool {
         if self.rests_until.is_some_and(|until| now < until) {
@@ -167,8 +167,8 @@ impl TsOutput {
         }
         let due = self.pacing.due(now);
         let timestamp = self.timestamp(now);
-        while self.cursor < due && batch.bytes.len() + DATAGRAM_BYTES <= BATCH_BYTES_MAX {
-            let room = BATCH_BYTES_MAX - batch.bytes.len() - DATAGRAM_BYTES;
+        while self.cursor < due && datagrams.len() + DATAGRAM_BYTES <= BATCH_BYTES_MAX {
+            let room = BATCH_BYTES_MAX - datagrams.len() - DATAGRAM_BYTES;
             let bytes = lend(self.cursor, ((due - self.cursor) as usize).min(room.max(1)));
             if bytes.is_empty() {
                 // The bytes were overwritten before they were due. Only the bound on all buffers
@@ -177,20 +177,20 @@ impl TsOutput {
                 self.packetiser.skip();
                 break;
             }
-            self.packetiser.push(bytes, timestamp, batch);
+            self.packetiser.push(bytes, timestamp, datagrams);
             self.cursor += bytes.len() as u64;
         }
         if self.cursor == due {
             self.rests_until = self.pacing.group_time().map(|time| now + time);
         }
         let is_over = has_ended && self.cursor == due && self.pacing.is_over();
-        if !batch.bytes.is_empty() || !self.packetiser.has_waiting() {
+        if !datagrams.is_empty() || !self.packetiser.has_waiting() {
             self.waiting_since = None;
         }
         if self.packetiser.has_waiting() {
             let since = *self.waiting_since.get_or_insert(now);
             if is_over || now.since(since) >= FILL_TIME {
-                self.packetiser.flush(is_padded, batch);
+                self.packetiser.flush(is_padded, datagrams);
                 self.waiting_since = None;
             }
         }
@@ -439,7 +439,7 @@ mod tests {
                 if step == 1000 * pieces_per_ms {
                     ts_output.pacing.finish();
                 }
-                let mut batch = Batch::default();
+                let mut batch = Vec::new();
                 ts_output.write(
                     now,
                     step > 1000 * pieces_per_ms,
@@ -447,8 +447,8 @@ mod tests {
                     &mut batch,
                     |from, most| &bytes[from as usize..newest.min(from as usize + most)],
                 );
-                letters += usize::from(!batch.bytes.is_empty());
-                sent += batch.bytes.len() / DATAGRAM_BYTES;
+                letters += usize::from(!batch.is_empty());
+                sent += batch.len() / DATAGRAM_BYTES;
             }
             assert!(ts_output.is_over(bytes.len() as u64));
             assert_eq!(sent, bytes.len() / (DATAGRAM_BYTES - 12));
@@ -516,7 +516,7 @@ mod tests {
 
         /// Returns the packets of each datagram that is due, and whether those are the last.
         fn write(&mut self, now: Instant) -> (Vec<usize>, bool) {
-            let mut batch = Batch::default();
+            let mut batch = Vec::new();
             let media = &self.media;
             let lend = |from: u64, most: usize| {
                 let rest = &media[from as usize..];
@@ -525,7 +525,7 @@ mod tests {
             let is_over = self
                 .ts_output
                 .write(now, self.has_ended, false, &mut batch, lend);
-            let datagrams = batch.bytes.chunks(DATAGRAM_BYTES);
+            let datagrams = batch.chunks(DATAGRAM_BYTES);
             let packets = datagrams.map(|datagram| {
                 let packet = crate::rtp::Packet::parse(datagram).expect("good RTP");
                 packet.payload.len() / PACKET_BYTES
@@ -609,7 +609,7 @@ mod tests {
         // One call asks for most of a batch at once.
         let mut way = Way::new();
         way.feed(&packets(7 * 100), at(0));
-        let (asked, mut batch) = (std::cell::RefCell::new(Vec::new()), Batch::default());
+        let (asked, mut batch) = (std::cell::RefCell::new(Vec::new()), Vec::new());
         way.ts_output
             .write(at(0), false, false, &mut batch, |from, most| {
                 asked.borrow_mut().push((from, most));
@@ -644,9 +644,9 @@ mod tests {
             let mut ts_output = TsOutput::new(0, random);
             let media = packets(7);
             ts_output.feed(&media, at(milliseconds));
-            let mut batch = Batch::default();
+            let mut batch = Vec::new();
             ts_output.write(at(milliseconds), false, false, &mut batch, |_, _| &media);
-            let packet = crate::rtp::Packet::parse(&batch.bytes).expect("good RTP");
+            let packet = crate::rtp::Packet::parse(&batch).expect("good RTP");
             assert_eq!(packet.timestamp, timestamp, "{random:x}, {milliseconds}");
             assert_eq!(packet.ssrc, random as u32);
             assert_eq!(packet.sequence_number, (random >> 32) as u16);
@@ -694,16 +694,16 @@ mod tests {
         let mut ts_output = TsOutput::new(0, 7);
         let media = packets(100);
         ts_output.feed(&media[..50 * PACKET_BYTES + 60], at(0));
-        let mut batch = Batch::default();
+        let mut batch = Vec::new();
         ts_output.write(at(0), false, false, &mut batch, |_, _| &[]);
-        assert_eq!((ts_output.cursor, batch.bytes.len()), (50 * 188 + 60, 0));
+        assert_eq!((ts_output.cursor, batch.len()), (50 * 188 + 60, 0));
         ts_output.feed(&media[50 * PACKET_BYTES + 60..], at(1));
         ts_output.write(at(1), false, false, &mut batch, |from, most| {
             let rest = &media[from as usize..];
             &rest[..rest.len().min(most)]
         });
         assert_eq!(ts_output.cursor, media.len() as u64);
-        assert_eq!(batch.bytes.len(), 7 * DATAGRAM_BYTES);
+        assert_eq!(batch.len(), 7 * DATAGRAM_BYTES);
     }
 
     /// With corrections, all datagrams have one size.
@@ -713,10 +713,10 @@ mod tests {
             let mut way = Way::new();
             way.feed(&packets(3), at(0));
             way.write(at(0));
-            let mut batch = Batch::default();
+            let mut batch = Vec::new();
             way.ts_output
                 .write(at(100), false, is_padded, &mut batch, |_, _| &[]);
-            assert_eq!(batch.bytes.len(), bytes);
+            assert_eq!(batch.len(), bytes);
         }
     }
 

@@ -5,6 +5,8 @@ use super::super::sample_queue::Times;
 use super::super::sound::{self, HEAD_BYTES};
 use super::UnitOutput;
 use super::pes::{Mark, Marks};
+use crate::format::Unsupported;
+use crate::format::window::Unread;
 
 /// State of one stream.
 pub(super) struct SoundStream {
@@ -35,15 +37,6 @@ struct Front {
     lasts: Option<i64>,
     /// Head of the frame. Opus has none.
     head: Option<sound::Head>,
-}
-
-enum Look {
-    /// A unit begins here.
-    Found(Front),
-    /// No unit begins here.
-    Nothing,
-    /// More bytes are needed.
-    More,
 }
 
 impl SoundStream {
@@ -94,12 +87,12 @@ impl SoundStream {
         let mut at = 0;
         loop {
             match self.look(at, is_last) {
-                Look::More => break,
-                Look::Nothing => {
+                Err(Unread::Needs(_)) => break,
+                Err(Unread::Other(Unsupported)) => {
                     self.is_in_step = false;
                     at += 1;
                 }
-                Look::Found(front) => {
+                Ok(front) => {
                     self.is_in_step = true;
                     self.emit(at, &front, output)?;
                     at += front.length;
@@ -112,56 +105,47 @@ impl SoundStream {
     }
 
     /// Returns the unit at this position. Out of step, only two frames in a row count.
-    fn look(&self, at: usize, is_last: bool) -> Look {
+    fn look(&self, at: usize, is_last: bool) -> Result<Front, Unread> {
         let rest = self.bytes.get(at..).unwrap_or_default();
-        let front = match self.frame(rest) {
-            Look::Found(front) => front,
-            other => return other,
-        };
-        let Some(mut behind) = rest.get(front.length..) else {
-            return Look::More;
-        };
+        let front = self.frame(rest)?;
+        let mut behind = rest.get(front.length..).ok_or(more(rest))?;
         let must_see_next = self.codec == Codec::Eac3 || !self.is_in_step;
         if !must_see_next || (is_last && behind.is_empty()) {
-            return Look::Found(front);
+            return Ok(front);
         }
         let mut length = front.length;
         for _ in 0..PARTS_MAX {
             match self.frame(behind) {
-                Look::More if !is_last => return Look::More,
+                Err(Unread::Needs(_)) if !is_last => return Err(more(rest)),
                 // Two frames in a row are in step. Looking at more would be repeated from every
                 // frame in front.
-                Look::Nothing if !self.is_in_step && length == front.length => {
-                    return Look::Nothing;
+                Err(Unread::Other(Unsupported)) if !self.is_in_step && length == front.length => {
+                    return Err(Unsupported.into());
                 }
-                Look::Found(part) if part.head.is_some_and(|head| head.is_part) => {
-                    let Some(others) = behind.get(part.length..) else {
-                        return Look::More;
-                    };
+                Ok(part) if part.head.is_some_and(|head| head.is_part) => {
                     length += part.length;
-                    behind = others;
+                    behind = behind.get(part.length..).ok_or(more(rest))?;
                 }
-                Look::More | Look::Nothing | Look::Found(_) => break,
+                Err(_) | Ok(_) => break,
             }
         }
-        Look::Found(Front { length, ..front })
+        Ok(Front { length, ..front })
     }
 
     /// Returns the frame whose head is at the front.
-    fn frame(&self, bytes: &[u8]) -> Look {
+    fn frame(&self, bytes: &[u8]) -> Result<Front, Unread> {
         if self.codec == Codec::Opus {
             return opus(bytes);
         }
         if bytes.len() < HEAD_BYTES {
-            return Look::More;
+            return Err(Unread::Needs(HEAD_BYTES));
         }
-        sound::head(self.codec, bytes).map_or(Look::Nothing, |head| {
-            Look::Found(Front {
-                length: head.length,
-                head_bytes: head.head_bytes,
-                lasts: head.lasts(),
-                head: Some(head),
-            })
+        let head = sound::head(self.codec, bytes).ok_or(Unsupported)?;
+        Ok(Front {
+            length: head.length,
+            head_bytes: head.head_bytes,
+            lasts: head.lasts(),
+            head: Some(head),
         })
     }
 
@@ -199,41 +183,38 @@ impl SoundStream {
     }
 }
 
+/// At least one byte more is needed.
+fn more(bytes: &[u8]) -> Unread {
+    Unread::Needs(bytes.len() + 1)
+}
+
 /// Reads a packet of Opus behind its control header (ETSI TS 103 491 section 5.2, as ffmpeg and
 /// GStreamer write it).
-fn opus(bytes: &[u8]) -> Look {
+fn opus(bytes: &[u8]) -> Result<Front, Unread> {
     let [first, second, rest @ ..] = bytes else {
-        return Look::More;
+        return Err(more(bytes));
     };
     if *first != 0x7f || second & 0xe0 != 0xe0 {
-        return Look::Nothing;
+        return Err(Unsupported.into());
     }
     let sizes = rest.iter().take(OPUS_SIZES_MAX + 1);
     let sizes = sizes.take_while(|byte| **byte == 0xff).count();
-    let Some(last) = rest.get(sizes) else {
-        return if sizes > OPUS_SIZES_MAX {
-            Look::Nothing
-        } else {
-            Look::More
-        };
-    };
+    if sizes > OPUS_SIZES_MAX && rest.len() == sizes {
+        return Err(Unsupported.into());
+    }
+    let last = rest.get(sizes).ok_or(more(bytes))?;
     let size = 255 * sizes + usize::from(*last);
     let mut at = 3 + sizes;
     at += 2 * (usize::from(second >> 4 & 1) + usize::from(second >> 3 & 1));
     if second & 0x04 != 0 {
-        let Some(more) = bytes.get(at) else {
-            return Look::More;
-        };
-        at += 1 + usize::from(*more);
+        at += 1 + usize::from(*bytes.get(at).ok_or(more(bytes))?);
     }
-    let Some(packet) = bytes.get(at..at + size) else {
-        return if size > OPUS_SIZES_MAX * 255 {
-            Look::Nothing
-        } else {
-            Look::More
-        };
-    };
-    Look::Found(Front {
+    let packet = bytes.get(at..at + size);
+    if packet.is_none() && size > OPUS_SIZES_MAX * 255 {
+        return Err(Unsupported.into());
+    }
+    let packet = packet.ok_or(more(bytes))?;
+    Ok(Front {
         length: at + size,
         head_bytes: at,
         lasts: sound::opus_lasts(packet),
@@ -255,9 +236,9 @@ mod tests {
             let mut stream = SoundStream::new(Codec::Eac3);
             stream.bytes = [&FRAME[..], &PART.repeat(parts), &[0xff; 8]].concat();
             match stream.look(0, false) {
-                Look::Found(front) => Some(front.length),
-                Look::Nothing => None,
-                Look::More => unreachable!("all of it is there"),
+                Ok(front) => Some(front.length),
+                Err(Unread::Other(Unsupported)) => None,
+                Err(Unread::Needs(_)) => unreachable!("all of it is there"),
             }
         };
         assert_eq!(length(0), None);

@@ -1,6 +1,7 @@
 //! Samples of a fragment, and its `moof` and `mdat` (ISO/IEC 14496-12 section 8.8).
 
-use super::boxes::{boxed, close, full, numbers, put};
+use super::boxes::{full, numbers, put};
+use crate::format::mp4::boxed;
 
 /// Sample that waits until its fragment is whole. Its times are ticks of its track.
 #[derive(Debug)]
@@ -50,18 +51,17 @@ pub(super) fn write(sequence_number: u32, runs: &[Run<'_>], out: &mut Vec<u8>) {
             boxed(out, b"traf", |out| places.push(write_run(run, out)));
         }
     });
-    let data = out.len();
-    put(out, &[0, u32::from_be_bytes(*b"mdat")]);
-    for (run, place) in runs.iter().zip(places) {
-        let offset = (out.len() - begin) as u32;
-        if let Some(place) = out.get_mut(place..).and_then(|rest| rest.first_chunk_mut()) {
-            *place = offset.to_be_bytes();
+    boxed(out, b"mdat", |out| {
+        for (run, place) in runs.iter().zip(places) {
+            let offset = (out.len() - begin) as u32;
+            if let Some(place) = out.get_mut(place..).and_then(|rest| rest.first_chunk_mut()) {
+                *place = offset.to_be_bytes();
+            }
+            for sample in run.samples {
+                out.extend_from_slice(&sample.bytes);
+            }
         }
-        for sample in run.samples {
-            out.extend_from_slice(&sample.bytes);
-        }
-    }
-    close(out, data);
+    });
 }
 
 /// Writes the content of a `traf`. Returns the position of its data offset.

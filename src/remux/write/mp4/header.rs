@@ -1,7 +1,8 @@
 //! Writes `ftyp` and `moov` of fragmented MP4: the tracks without samples (ISO/IEC 14496-12,
 //! 14496-14 and 14496-15; the Opus, AV1, VP8 and VP9 mappings; ETSI TS 102 366 annex F).
 
-use super::boxes::{boxed, full, numbers, put};
+use super::boxes::{full, numbers, put};
+use crate::format::mp4::boxed;
 use crate::remux::medium::{Codec, Shape, Track};
 
 /// Ticks a second for pictures.

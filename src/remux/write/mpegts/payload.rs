@@ -5,6 +5,7 @@ use super::clock::{MANY_CHANNELS_BITS, SOUND_BITS, h264_bits, h265_bits};
 use crate::format::frames::ADTS_RATES;
 use crate::remux::bits::Bits;
 use crate::remux::medium::{Codec, MediaError, Shape, Track};
+use crate::remux::nal::nals_of_setup;
 
 /// Framing of a stream's units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,9 @@ impl StreamFormat {
                 descriptors: Vec::new(),
                 framing: Framing::Nal {
                     kind: Nal::H264,
-                    sets: bounded(h264_sets(setup).ok_or(MediaError("its avcC is cut off"))?)?,
+                    sets: bounded(
+                        sets(setup, Nal::H264).ok_or(MediaError("its avcC is cut off"))?,
+                    )?,
                 },
                 bits: h264_bits(byte(setup, 1), byte(setup, 3)),
             },
@@ -76,7 +79,9 @@ impl StreamFormat {
                 descriptors: registration(b"HEVC"),
                 framing: Framing::Nal {
                     kind: Nal::H265,
-                    sets: bounded(h265_sets(setup).ok_or(MediaError("its hvcC is cut off"))?)?,
+                    sets: bounded(
+                        sets(setup, Nal::H265).ok_or(MediaError("its hvcC is cut off"))?,
+                    )?,
                 },
                 bits: h265_bits(byte(setup, 12)),
             },
@@ -230,55 +235,25 @@ fn adts_head(setup: &[u8]) -> Option<[u8; 7]> {
     })
 }
 
-/// Returns the parameter sets of an `avcC`, behind start codes.
-fn h264_sets(setup: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    let (count, mut rest) = setup.get(5..)?.split_first()?;
-    for _ in 0..count & 0x1f {
-        rest = take_set(rest, &mut out)?;
-    }
-    let (count, mut rest) = rest.split_first()?;
-    for _ in 0..*count {
-        rest = take_set(rest, &mut out)?;
-    }
-    Some(out)
-}
-
-/// Returns the parameter sets of an `hvcC`, then its messages about all pictures: light and colours
-/// of HDR. The message that names the encoder is left out.
-fn h265_sets(setup: &[u8]) -> Option<Vec<u8>> {
+/// Returns the parameter sets of an `avcC` or `hvcC` behind start codes, then the messages about all
+/// pictures: light and colours of HDR. The message that names the encoder is left out.
+fn sets(setup: &[u8], kind: Nal) -> Option<Vec<u8>> {
     const PREFIX_MESSAGE: u8 = 39;
     const OF_THE_USER: u8 = 5;
     let (mut out, mut messages) = (Vec::new(), Vec::new());
-    let (arrays, mut rest) = setup.get(22..)?.split_first()?;
-    for _ in 0..*arrays {
-        let ([kind, high, low], behind) = rest.split_first_chunk::<3>()?;
-        rest = behind;
-        for _ in 0..u16::from_be_bytes([*high, *low]) {
-            let before = messages.len();
-            rest = match kind & 0x3f {
-                32..=34 => take_set(rest, &mut out)?,
-                _ => take_set(rest, &mut messages)?,
-            };
-            let message = messages.get(before + START_CODE.len()..);
-            let kind_of_message = message.and_then(|nal| nal.get(2));
-            if kind & 0x3f != PREFIX_MESSAGE || kind_of_message == Some(&OF_THE_USER) {
-                messages.truncate(before);
-            }
-        }
+    for (list, nal) in nals_of_setup(setup, kind == Nal::H265)? {
+        let into = match (kind, list) {
+            (Nal::H264, _) | (Nal::H265, 32..=34) => &mut out,
+            (Nal::H265, PREFIX_MESSAGE) if nal.get(2) != Some(&OF_THE_USER) => &mut messages,
+            (Nal::H265, _) => continue,
+        };
+        into.extend_from_slice(&START_CODE);
+        into.extend_from_slice(nal);
     }
     if out.len() + messages.len() <= SETS_BYTES_MAX {
         out.extend_from_slice(&messages);
     }
     Some(out)
-}
-
-fn take_set<'a>(bytes: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
-    let (length, rest) = bytes.split_first_chunk::<2>()?;
-    let (set, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-    out.extend_from_slice(&START_CODE);
-    out.extend_from_slice(set);
-    Some(rest)
 }
 
 fn bounded(sets: Vec<u8>) -> Result<Vec<u8>, MediaError> {
@@ -338,10 +313,10 @@ mod tests {
     #[test]
     fn parameter_sets_are_read_from_their_boxes() {
         let setup = [1, 100, 0, 31, 0xff, 0xe1, 0, 2, 0x67, 1, 1, 0, 1, 0x68];
-        let sets = [0, 0, 0, 1, 0x67, 1, 0, 0, 0, 1, 0x68];
-        assert_eq!(h264_sets(&setup).as_deref(), Some(&sets[..]));
+        let expected = [0, 0, 0, 1, 0x67, 1, 0, 0, 0, 1, 0x68];
+        assert_eq!(sets(&setup, Nal::H264).as_deref(), Some(&expected[..]));
         for cut in 0..setup.len() {
-            assert_eq!(h264_sets(&setup[..cut]), None);
+            assert_eq!(sets(&setup[..cut], Nal::H264), None);
         }
     }
 
@@ -357,7 +332,7 @@ mod tests {
         let set = |kind: u8| [&code[..], &[kind << 1, 1, 9]].concat();
         let message = |payload: u8| [&code[..], &[78, 1, payload, 1, 7]].concat();
         let expected = [set(32), set(33), set(34), message(137), message(144)].concat();
-        assert_eq!(h265_sets(&setup), Some(expected));
+        assert_eq!(sets(&setup, Nal::H265), Some(expected));
     }
 
     #[test]
