@@ -58,7 +58,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("rtp", &["format", "time", "handover"]),
     ("format", &["time", "handover"]),
     ("http", &["clean_text", "percent", "time"]),
-    ("gate", &["percent", "held", "time", "handover"]),
+    ("gate", &["clean_text", "percent", "held", "time", "handover"]),
     ("clean_text", &[]),
     ("copied", &["handover"]),
     ("gather", &[]),
