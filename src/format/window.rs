@@ -24,7 +24,7 @@ impl<E> From<E> for Unread<E> {
 
 #[cfg(feature = "remux")]
 impl Unread {
-    /// Replaces the error.
+    /// Replaces the error, where more bytes would not help.
     pub(crate) fn because<E>(self, error: E) -> Unread<E> {
         match self {
             Unread::Needs(bytes) => Unread::Needs(bytes),

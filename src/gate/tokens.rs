@@ -559,10 +559,7 @@ impl Tokens {
         self.tuples_bytes += tuple.held_bytes();
         let replaced = self.in_order.insert(serial, tuple.clone());
         if let Some(replaced) = &replaced {
-            self.tuples_bytes -= replaced.held_bytes();
-            self.remove_inbound(replaced);
-            self.remove_shuts(replaced);
-            self.count_key(replaced, false);
+            self.remove_from_views(replaced);
         }
         if let Some(trial) = &mut self.trial {
             trial.before.push((serial, replaced));
@@ -588,10 +585,7 @@ impl Tokens {
     /// Removes a tuple from all views, and its session if that has no other tuple.
     fn remove(&mut self, serial: u64) -> Option<Rc<Tuple>> {
         let tuple = self.in_order.remove(&serial)?;
-        self.tuples_bytes -= tuple.held_bytes();
-        self.remove_inbound(&tuple);
-        self.remove_shuts(&tuple);
-        self.count_key(&tuple, false);
+        self.remove_from_views(&tuple);
         if let Some(known) = self.sessions.get_mut(&tuple.session) {
             match tuple.kind {
                 Kind::Http(_) => known.http = None,
@@ -615,13 +609,13 @@ impl Tokens {
         Some(tuple)
     }
 
-    fn remove_shuts(&mut self, tuple: &Tuple) {
+    /// Removes a tuple from everything but the order and its session.
+    fn remove_from_views(&mut self, tuple: &Tuple) {
+        self.tuples_bytes -= tuple.held_bytes();
+        self.count_key(tuple, false);
         if let Some(shuts) = tuple.http().and_then(Grant::shuts) {
             self.shuts.remove(&(shuts, tuple.serial));
         }
-    }
-
-    fn remove_inbound(&mut self, tuple: &Tuple) {
         for address in tuple.inbound() {
             let Some(tuples) = self.inbound.get_mut(&address) else {
                 continue;

@@ -192,7 +192,11 @@ impl Splicer {
                 match verdict {
                     Ok(Some(join)) => return self.continue_at(join, out),
                     Ok(None) if !is_too_long => {}
-                    Ok(None) | Err(Unsupported) => return Err(self.incompatible()),
+                    Ok(None) | Err(Unsupported) => {
+                        let bytes = std::mem::take(&mut joining.bytes);
+                        self.stage = Phase::Through;
+                        return Err(Incompatible(bytes));
+                    }
                 }
             }
         }
@@ -295,13 +299,6 @@ impl Splicer {
         let format = joining.had.format;
         self.stage = Phase::Running(Running::new(joining.cutter, format, Some(joining.had)));
         self.cut(&bytes, out)
-    }
-
-    fn incompatible(&mut self) -> Incompatible {
-        match std::mem::replace(&mut self.stage, Phase::Through) {
-            Phase::Joining(joining) => Incompatible(joining.bytes),
-            Phase::Opening(_) | Phase::Running(_) | Phase::Through => Incompatible(Vec::new()),
-        }
     }
 }
 
