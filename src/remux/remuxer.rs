@@ -17,7 +17,7 @@ use super::sample_queue::START_MAX;
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
 #[cfg(feature = "handover")]
-use crate::handover::{HandoverError, are_times, must};
+use crate::handover::{HandoverError, must};
 
 /// Remuxer of one stream.
 pub struct Remuxer {
@@ -72,6 +72,10 @@ pub struct RemuxerState {
 /// Longest distance, in nanoseconds, of a written unit before the first unwritten one. A longer one
 /// means that the clock has begun again.
 const WRITTEN_AGO_MAX: i64 = 120 * Time::SECOND;
+
+/// Largest time that is accepted from another process, in nanoseconds. Sums of a few do not overflow.
+#[cfg(feature = "handover")]
+const TIME_MAX: u64 = u64::MAX / 8;
 
 /// Whether decoding of a track has begun.
 #[derive(Clone, Copy, Default)]
@@ -267,8 +271,9 @@ impl Pipeline {
         let moved = self.timeline.moved(unit.decode.nanoseconds());
         let mut written = self.written.iter();
         let until = written.find(|(track, _)| Some(*track) == number);
-        let is_written =
-            until.is_some_and(|(_, until)| (until - WRITTEN_AGO_MAX..*until).contains(&moved));
+        let is_written = until.is_some_and(|(_, until)| {
+            (until.saturating_sub(WRITTEN_AGO_MAX)..*until).contains(&moved)
+        });
         if is_written && let Some(start) = self.starts.get_mut(unit.track) {
             *start = Start::Passed;
         }
@@ -347,12 +352,9 @@ impl Remuxer {
     /// Continues the output of another process, which has written this header. The remuxer reads the
     /// source's header and earlier units again, and skips the units that were written.
     pub fn resume(&mut self, state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
-        let times = state.written.iter().map(|(_, time)| *time);
-        let times_fit = times
-            .chain([state.shift, state.newest.unwrap_or(0)])
-            .all(|time| are_times([time]));
+        let times = [state.shift, state.newest.unwrap_or(0)];
         must(
-            times_fit
+            times.iter().all(|time| time.unsigned_abs() <= TIME_MAX)
                 && state.written.len() <= 2 * TRACKS_MAX
                 && state.counters.len() <= TRACKS_MAX
                 && state.setups.len() <= TRACKS_MAX

@@ -212,6 +212,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_in_words_is_read_as_what_is_asked_for() {
+        fn is_read<T: serde::de::DeserializeOwned>(text: &str) -> bool {
+            serde_json::from_value::<T>(text.into()).is_ok()
+        }
+        type Case = (fn(&str) -> bool, &'static str, &'static str);
+        let cases: [Case; 5] = [
+            (is_read::<SessionId>, "a", "a\n"),
+            (is_read::<Transport>, "udp", "tcp"),
+            (is_read::<FecMatrix>, "5x4", "udp"),
+            (is_read::<Note>, "studio", "a\nb"),
+            (is_read::<UdpClient>, "name:5004", "name"),
+        ];
+        for (is_read, can_be, cannot) in cases {
+            assert!(is_read(can_be) && !is_read(cannot), "{can_be}, {cannot}");
+        }
+    }
+
+    #[test]
     fn time_and_serials_go_on_where_they_were() {
         let hear_last = |tokens: &mut Tokens, time: u64, next: u64| {
             let stamp = UnixTime { unix_seconds: time };
