@@ -135,7 +135,9 @@ impl Events {
             self.reserve(text.len());
             self.bytes.extend(&text);
             let end = self.begin + self.bytes.len() as u64;
-            self.put(Unit { end, of });
+            let unit = Unit { end, of };
+            self.names_bytes += unit.name_bytes();
+            self.units.push_back(unit);
             self.is_new = true;
         }
         self.scratch = text;
@@ -148,11 +150,6 @@ impl Events {
             let room = (2 * needed).clamp(4096, BYTES_MAX).max(needed);
             self.bytes.reserve_exact(room - self.bytes.len());
         }
-    }
-
-    fn put(&mut self, unit: Unit) {
-        self.names_bytes += unit.name_bytes();
-        self.units.push_back(unit);
     }
 
     fn drop_first(&mut self) {
@@ -377,6 +374,25 @@ mod tests {
             "00000000-+1",
         ] {
             assert_eq!(EventId::of_text(bad), None, "{bad}");
+        }
+    }
+
+    /// Of what another process tells the newest is kept, within the same bounds.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn what_is_told_has_the_bounds_of_what_happens() {
+        for (units, bytes, kept) in [
+            (UNITS_MAX, 9, UNITS_MAX),
+            (UNITS_MAX + 1, 9, UNITS_MAX),
+            (16, BYTES_MAX / 16, 16),
+            (17, BYTES_MAX / 16, 16),
+            (1, BYTES_MAX + 1, 0),
+        ] {
+            let units = vec![("s", "x".repeat(bytes)); units];
+            let told = serde_json::json!({ "first": 7, "is_kept": true, "units": units });
+            let events: Events = serde_json::from_value(told).expect("as it is told");
+            assert_eq!(events.units.len(), kept, "{}", units.len());
+            assert!(events.bytes.len() <= BYTES_MAX);
         }
     }
 }

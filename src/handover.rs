@@ -58,26 +58,11 @@ impl Display for HandoverError {
 
 impl std::error::Error for HandoverError {}
 
-/// Largest counter that is accepted. Counters can still grow by as much again.
+/// Largest offset or serial that is accepted. They can still grow by as much again.
 pub const COUNT_MAX: u64 = u64::MAX / 4;
 
-/// Returns whether all counters are at most [`COUNT_MAX`].
-pub fn are_counts<const N: usize>(counts: [u64; N]) -> bool {
-    counts.into_iter().all(|count| count <= COUNT_MAX)
-}
-
-/// Returns whether differences and sums of a few of these times cannot overflow, in any unit.
-pub fn are_times<const N: usize>(times: [i64; N]) -> bool {
-    let most = i64::MAX.unsigned_abs() / 4;
-    times.into_iter().all(|time| time.unsigned_abs() <= most)
-}
-
-/// Whether anything may have lasted so long: a few of them together overflow nothing.
-pub fn are_spans<const N: usize>(spans: [Duration; N]) -> bool {
-    spans
-        .into_iter()
-        .all(|span| span <= Duration::from_secs(1 << 36))
-}
+/// Longest time that is accepted. A few of them together overflow nothing.
+pub const SPAN_MAX: Duration = Duration::from_secs(1 << 36);
 
 /// `Err` with these words unless it is so.
 pub fn must(is_so: bool, what: impl FnOnce() -> String) -> Result<(), HandoverError> {
@@ -243,7 +228,7 @@ fn line(line: &[u8]) -> Result<Line<'_>, HandoverError> {
     let mut word = || std::str::from_utf8(words.next()?).ok();
     let (name, number) = (word(), word().and_then(|number| number.parse().ok()));
     match (name, number, words.next()) {
-        (Some(name), Some(number), Some(value)) if name.len() <= NAME_BYTES_MAX => Ok(Line {
+        (Some(name), Some(number), Some(value)) => Ok(Line {
             name,
             number,
             value,
@@ -253,8 +238,6 @@ fn line(line: &[u8]) -> Result<Line<'_>, HandoverError> {
         )),
     }
 }
-
-const NAME_BYTES_MAX: usize = 32;
 
 /// Writes bytes as text, a character of at most two bytes for each byte. Most bytes are text. Those
 /// that JSON escapes are moved up by [`MOVED`].
@@ -384,15 +367,27 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_refused_in_words() {
-        let text = b"tollgate 4 \"9.1\"\nend 1 null\n";
-        let Err(HandoverError(why)) = read([text.as_slice()]) else {
-            panic!("it is taken");
-        };
-        assert_eq!(
-            why,
-            "it is in format 4, by version \"9.1\"; this one reads 2 to 3"
-        );
+    fn what_is_no_hand_over_is_refused_in_words() {
+        let no_line = "a line that is no name, number and value";
+        for (text, words) in [
+            (
+                "tollgate 1 \"0.0\"\nend 1 null\n",
+                "it is in format 1, by version \"0.0\"; this one reads 2 to 3",
+            ),
+            (
+                "tollgate 4 \"9.1\"\nend 1 null\n",
+                "it is in format 4, by version \"9.1\"; this one reads 2 to 3",
+            ),
+            ("tollgate 3 \"1\"\na 7\n", no_line),
+            ("tollgate 3 \"1\"\na -7 null\n", no_line),
+            (
+                "tollgate 3 \"1\"\na 7 null\nend 1 null\n",
+                "2 lines have come; the sender counts 1",
+            ),
+        ] {
+            let why = read([text.as_bytes()]).map_err(|HandoverError(why)| why);
+            assert_eq!(why, Err(words.to_owned()), "{text}");
+        }
     }
 
     #[test]
@@ -409,5 +404,18 @@ mod tests {
             assert_eq!(serde_json::from_str::<Held>(&text).expect("bytes"), held);
         }
         assert!(serde_json::from_str::<Held>("\"\u{200}\"").is_err());
+    }
+
+    #[test]
+    fn an_array_has_its_length() {
+        #[derive(Deserialize, PartialEq, Debug)]
+        struct Kept(#[serde(with = "array")] [u8; 3]);
+        for (text, kept) in [
+            ("[1,2]", None),
+            ("[1,2,3]", Some(Kept([1, 2, 3]))),
+            ("[1,2,3,4]", None),
+        ] {
+            assert_eq!(serde_json::from_str(text).ok(), kept, "{text}");
+        }
     }
 }

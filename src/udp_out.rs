@@ -140,11 +140,12 @@ impl UdpOut {
                 let mut to = client.address;
                 // A client whose port is too high for this cannot have a matrix.
                 to.set_port(to.port().saturating_add(batch.kind.port_offset()));
-                figures.sent += count;
+                figures.sent = figures.sent.saturating_add(count);
                 self.to.push(to);
                 self.places.push(place);
             }
-            self.bytes_sent += (batch.bytes.len() * self.to.len()) as u64;
+            let bytes = (batch.bytes.len() * self.to.len()) as u64;
+            self.bytes_sent = self.bytes_sent.saturating_add(bytes);
             if !self.to.is_empty() {
                 return true;
             }
@@ -166,7 +167,7 @@ impl UdpOut {
         for (place, count) in self.places.drain(..).zip(counts) {
             if let Some(figures) = self.figures.get_mut(place) {
                 figures.sent = figures.sent.saturating_sub(*count as u64);
-                figures.dropped += *count as u64;
+                figures.dropped = figures.dropped.saturating_add(*count as u64);
             }
         }
     }
@@ -306,7 +307,8 @@ impl UdpOut {
 
     fn drop_one(&mut self, kind: Content) {
         for (client, figures) in self.clients.iter().zip(&mut self.figures) {
-            figures.dropped += u64::from(kind.is_for(client.transport));
+            let dropped = u64::from(kind.is_for(client.transport));
+            figures.dropped = figures.dropped.saturating_add(dropped);
         }
     }
 

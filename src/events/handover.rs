@@ -1,9 +1,8 @@
 //! What has happened goes to another process as it is, with its numbers.
 
-use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{BYTES_MAX, Events, UNITS_MAX, Unit};
+use super::Events;
 use crate::gate::SessionId;
 
 #[derive(Serialize, Deserialize)]
@@ -40,15 +39,8 @@ impl<'de> Deserialize<'de> for Events {
             is_kept: told.is_kept,
             ..Events::default()
         };
-        let bytes: usize = told.units.iter().map(|(_, text)| text.len()).sum();
-        if bytes > BYTES_MAX || told.units.len() > UNITS_MAX {
-            return Err(Error::custom("more has happened than is kept"));
-        }
-        events.reserve(bytes);
         for (of, text) in told.units {
-            events.bytes.extend(text.as_bytes());
-            let end = events.bytes.len() as u64;
-            events.put(Unit { end, of });
+            events.push(of, |unit, _| unit.extend_from_slice(text.as_bytes()));
         }
         Ok(events)
     }

@@ -243,7 +243,11 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
                 })
             };
             let many = |count| json!(vec![program.clone(); count]);
+            let set = |bytes| json!([{"name": [7, 0], "nal": vec![0; bytes]}]);
             values.extend([
+                ("told_sets", zeros(1_224), zeros(1_225)),
+                ("sets/kept", set(1_020), set(1_021)),
+                ("sets/coming", json!(vec![0; 1_025]), json!(vec![0; 1_026])),
                 ("search", search(at), search(at + 1)),
                 ("aligner/held", zeros(816), zeros(817)),
                 ("tables/named", json!(1), json!(2)),

@@ -15,6 +15,9 @@
 mod check;
 mod held;
 mod listed;
+#[cfg(test)]
+#[cfg(feature = "handover")]
+mod tests;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -49,6 +52,8 @@ const REORDER_TICKS: i64 = TICKS;
 const GROUP_TICKS_MAX: i64 = 10 * TICKS;
 /// If the next segment comes later than this, the source paused, and the segment's date is now.
 const LATE_MAX: Duration = Duration::from_secs(10);
+/// Longest duration that a segment is made for.
+const SEGMENT_TICKS_MAX: i64 = 3_600 * TICKS;
 /// Longest fragment of MP4. A longer one means that its times are wrong.
 const FRAGMENT_TICKS_MAX: i64 = 60 * TICKS;
 /// Fragments of one length differ by at most this much. A target is rounded by as much.
@@ -276,7 +281,7 @@ impl Cutter {
         let gap_max = self.settled_target().map_or(JUMP_TICKS, ticks_within);
         let gap_max = gap_max.min(JUMP_TICKS);
         // A fragment may be longer than that, if it says so.
-        let gap_max = gap_max.max(self.gap + ROUNDING_TICKS);
+        let gap_max = gap_max.max(self.gap.saturating_add(ROUNDING_TICKS));
         if gap < -REORDER_TICKS || gap > gap_max {
             self.close(point.offset, last.time.after(self.gap as u64));
             self.is_broken = true;
@@ -299,7 +304,7 @@ impl Cutter {
             }
             self.settle_target(GROUP_TICKS_MAX);
             let is_join = join.is_some_and(|join| join.offset == end.offset);
-            self.cuts_in_groups += u64::from(!is_join);
+            self.cuts_in_groups = self.cuts_in_groups.saturating_add(u64::from(!is_join));
             self.cut(end, is_join, header, now);
         }
         let has_parts = self.kind() == Some(Format::Mp4) && self.filling.is_some();
@@ -381,7 +386,7 @@ impl Cutter {
 
     fn segment_ticks(&self) -> i64 {
         let seconds = self.plan.segment.as_secs_f64();
-        ((seconds * TICKS as f64) as i64).max(1)
+        ((seconds * TICKS as f64) as i64).clamp(1, SEGMENT_TICKS_MAX)
     }
 
     // ---- Segments begin and end -----------------------------------------------------------------
@@ -504,13 +509,14 @@ impl Cutter {
         let ticks_max = self.target.map_or(ticks, ticks_within);
         // Fragments tell their durations. That of the last picture of others is a guess.
         if ticks > ticks_max && is_mp4 {
-            self.cuts_in_groups += 1;
+            self.cuts_in_groups = self.cuts_in_groups.saturating_add(1);
             self.is_broken = true;
             self.parts.give_up();
             return;
         }
         let parts = self.parts.end(to, end);
-        self.discontinuities += u64::from(filling.is_discontinuous);
+        let breaks = u64::from(filling.is_discontinuous);
+        self.discontinuities = self.discontinuities.saturating_add(breaks);
         self.segments.push_back(Segment {
             number: self.number,
             from: filling.start.offset,
@@ -527,7 +533,7 @@ impl Cutter {
         if let Some(old) = self.segments.iter_mut().rev().nth(PARTS_KEPT) {
             old.parts = Rc::default();
         }
-        self.number += 1;
+        self.number = self.number.saturating_add(1);
         self.list = None;
         self.has_grown = true;
         while self.segments.len() > KEPT_MAX || self.maps() > MAPS_MAX {

@@ -50,7 +50,7 @@ impl Content {
     pub fn bytes(&self) -> u64 {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
-            Content::Range { lead, from, to } => lead.len() as u64 + (to - from),
+            Content::Range { lead, from, to } => lead.len() as u64 + to.saturating_sub(*from),
         }
     }
 }

@@ -65,7 +65,7 @@ enum Length {
     #[default]
     Unknown,
     /// The part target in ticks.
-    Of(i64),
+    Of(NonZeroU32),
     /// The stream has no parts.
     Unfit,
 }
@@ -95,7 +95,7 @@ impl Parts {
     /// Returns the part target in ticks, if the stream has parts.
     pub fn ticks_max(&self) -> Option<i64> {
         match self.length {
-            Length::Of(ticks) => Some(ticks),
+            Length::Of(ticks) => Some(ticks.get().into()),
             Length::Unknown | Length::Unfit => None,
         }
     }
@@ -112,7 +112,10 @@ impl Parts {
             return;
         }
         let early = std::mem::take(&mut self.early);
-        self.length = length(&early, segment).map_or(Length::Unfit, Length::Of);
+        let ticks = length(&early, segment).and_then(|ticks| u32::try_from(ticks).ok());
+        self.length = ticks
+            .and_then(NonZeroU32::new)
+            .map_or(Length::Unfit, Length::Of);
         self.open = None;
     }
 
@@ -291,23 +294,8 @@ fn shortest_part(group: &[NonZeroU32], segment: i64, ticks_max: i64) -> Option<i
 
 #[cfg(feature = "handover")]
 impl Parts {
-    /// Returns whether the received state is valid for a stream with this newest byte.
-    pub fn fits(&self, newest: u64) -> bool {
-        let length_fits = match self.length {
-            Length::Of(ticks) => (1..=TICKS_MAX).contains(&ticks),
-            Length::Unknown | Length::Unfit => true,
-        };
-        let part_fits = |part: &Part| part.from < part.to && part.to <= newest;
-        let open = self.open.map(|open| open.start.offset);
-        let places = [open, self.newest.map(|point| point.offset)];
-        length_fits
-            && self.early.len() <= EARLY_MAX
-            && self.whole.len() <= PARTS_MAX
-            && self.whole.iter().all(part_fits)
-            && places.into_iter().flatten().all(|place| place <= newest)
+    /// Returns the bytes of the lists.
+    pub fn held_bytes(&self) -> usize {
+        size_of_val(&*self.early) + size_of_val(&*self.whole)
     }
 }
-
-/// Half of what a clock goes round in.
-#[cfg(feature = "handover")]
-const TICKS_MAX: i64 = 1 << 32;

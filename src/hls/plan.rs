@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use super::LISTED_MAX;
-#[cfg(feature = "handover")]
-use crate::handover::are_spans;
 use crate::time::Instant;
 
 /// How a stream is cut.
@@ -56,16 +54,3 @@ impl Plan {
         self.first_number() / DISCONTINUITY_NUMBERS % DISCONTINUITIES
     }
 }
-
-#[cfg(feature = "handover")]
-impl Plan {
-    /// Returns whether the received plan is valid.
-    pub(super) fn fits(&self) -> bool {
-        let (shortest, longest) = (Duration::from_millis(1), SEGMENT_MAX);
-        (shortest..=longest).contains(&self.segment) && are_spans([self.started])
-    }
-}
-
-/// Longer than any that can be asked for.
-#[cfg(feature = "handover")]
-const SEGMENT_MAX: Duration = Duration::from_secs(3600);

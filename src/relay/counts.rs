@@ -122,7 +122,8 @@ impl Counts {
     pub fn turn_took(&mut self, time: Duration) {
         let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < microseconds);
-        self.turns.buckets[bucket] += 1;
+        let bucket = &mut self.turns.buckets[bucket];
+        *bucket = bucket.saturating_add(1);
         self.turns.microseconds = self.turns.microseconds.saturating_add(microseconds);
     }
 
@@ -136,7 +137,8 @@ impl Counts {
 impl Counts {
     /// Adds `number` to a counter.
     pub(super) fn add(&mut self, what: Count, number: u64) {
-        self.numbers[what as usize] += number;
+        let sum = &mut self.numbers[what as usize];
+        *sum = sum.saturating_add(number);
     }
 
     /// Returns how often viewers of removed streams fell out of the buffer.
@@ -151,7 +153,8 @@ impl Counts {
 
     /// Counts a refused request.
     pub(super) fn refused(&mut self, status: Status) {
-        *self.refusals.entry(status).or_insert(0) += 1;
+        let count = self.refusals.entry(status).or_insert(0);
+        *count = count.saturating_add(1);
     }
 }
 
@@ -162,7 +165,7 @@ impl Turns {
         let mut count = 0;
         let bounds = BOUNDS.into_iter().map(Some).chain([None]);
         bounds.zip(self.buckets).map(move |(bound, turns)| {
-            count += turns;
+            count = turns.saturating_add(count);
             (bound, count)
         })
     }

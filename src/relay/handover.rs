@@ -311,7 +311,7 @@ impl RelayState {
             "hls-addresses" => self.clients.hear_addresses(line),
             "connection" => self.clients.hear(line, &mut self.copies, &self.ctx),
             name => Err(HandoverError(format!(
-                "'{name}' is nothing that is known here"
+                "'{name:.32}' is nothing that is known here"
             ))),
         }
     }

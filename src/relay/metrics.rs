@@ -86,9 +86,7 @@ impl OfStream {
         self.viewers += other.viewers;
         self.udp_clients += other.udp_clients;
         self.bitrate += other.bitrate;
-        self.figures.bytes_received += other.figures.bytes_received;
-        self.figures.bytes_sent += other.figures.bytes_sent;
-        self.figures.skips += other.figures.skips;
+        self.figures += other.figures;
     }
 }
 
@@ -516,6 +514,10 @@ mod tests {
             skips,
         } = sum.figures;
         assert_eq!((bytes_received, bytes_sent, skips), (1102, 1104, 1106));
+        // Another process may have told any number.
+        sum.figures.bytes_sent = u64::MAX;
+        sum.add(of_stream(1000));
+        assert_eq!(sum.figures.bytes_sent, u64::MAX);
     }
 
     /// A note is the operator's text, and may contain characters that the format reserves.

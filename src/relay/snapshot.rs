@@ -29,26 +29,33 @@ pub(super) fn show(
         DueToReader::Missed => clients.push_missed(id, ctx),
         DueToReader::Snapshot(snapshot, of) => {
             let known = Known::new(streams, clients, ctx);
-            let mut held = Vec::new();
-            let piece = piece(snapshot, of.as_ref(), &known, grants, &mut held);
-            clients.push_snapshot(id, piece, ctx);
-            for stream in held {
+            let piece = piece(snapshot, of.as_ref(), &known, grants);
+            clients.push_snapshot(id, (piece.text, piece.next), ctx);
+            for stream in piece.held {
                 ctx.rations.has_shown_held(stream);
             }
         }
     }
 }
 
-/// Returns the next piece, which may be empty, and the position behind it; of one session, if one
-/// is given. `held` gets the numbers of streams that wait for a source.
+/// A part of a snapshot.
+struct Piece {
+    /// The events, if there are any.
+    text: Vec<u8>,
+    /// Position behind the piece.
+    next: Option<Snapshot>,
+    /// Numbers of the shown streams that wait for a source.
+    held: Vec<u64>,
+}
+
+/// Returns the next piece; of one session, if one is given.
 fn piece(
     (rows, after): Snapshot,
     of: Option<&SessionId>,
     known: &Known<'_>,
     grants: &Grants,
-    held: &mut Vec<u64>,
-) -> (Vec<u8>, Option<Snapshot>) {
-    let mut text = Vec::new();
+) -> Piece {
+    let (mut text, mut held) = (Vec::new(), Vec::new());
     let (same, mark, next) = match rows {
         Rows::Details | Rows::Tokens => {
             let of_session = |tuple: &Tuple| of.is_none_or(|of| is_about(tuple, of));
@@ -84,7 +91,7 @@ fn piece(
         Some(mark) => Some((same, mark)),
         None => next.map(|rows| (rows, (0, 0))),
     };
-    (text, next)
+    Piece { text, next, held }
 }
 
 /// Writes rows until the piece is full. A row that is left out is `None`. Returns the mark of the
@@ -148,16 +155,10 @@ mod tests {
         let mut next = Some((Rows::Details, (0, 0)));
         let mut pieces = Vec::new();
         while let Some(snapshot) = next {
-            let (text, behind) = piece(
-                snapshot,
-                of.as_ref(),
-                &known,
-                &relay.grants,
-                &mut Vec::new(),
-            );
-            let text = String::from_utf8(text).expect("UTF-8");
-            pieces.push((text, behind.clone()));
-            next = behind;
+            let piece = piece(snapshot, of.as_ref(), &known, &relay.grants);
+            let text = String::from_utf8(piece.text).expect("UTF-8");
+            pieces.push((text, piece.next.clone()));
+            next = piece.next;
             assert!(pieces.len() < 100, "it comes to no end");
         }
         pieces

@@ -107,6 +107,8 @@ mod tests {
             "0000000a-u1f-[2001:db8::1]:9",
         ] {
             assert_eq!(ListedId::of_text(good).expect(good).to_string(), good);
+            #[cfg(feature = "handover")]
+            assert!(serde_json::from_value::<ListedId>(good.into()).is_ok());
         }
         for bad in [
             "",
@@ -126,6 +128,8 @@ mod tests {
             "00000007-u+1-192.0.2.1:5004",
         ] {
             assert_eq!(ListedId::of_text(bad), None, "{bad}");
+            #[cfg(feature = "handover")]
+            assert!(serde_json::from_value::<ListedId>(bad.into()).is_err());
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::format::mpegts::Aligner;
 #[cfg(feature = "handover")]
-use crate::handover::are_spans;
+use crate::handover::SPAN_MAX;
 use crate::time::Instant;
 
 /// Ticks of the clock per second.
@@ -351,11 +351,11 @@ impl Pacing {
     /// Returns whether a state from another process is valid for a stream that ends at `newest`.
     pub fn fits(&self, newest: u64) -> bool {
         let marks = self.passed.iter().chain(&self.marks);
-        let zero = self.zero.map_or(Duration::ZERO, |zero| zero.time);
+        let zero = self.zero.iter().map(|zero| zero.time);
+        let times = marks.map(|mark| mark.time).chain(zero);
         self.aligner.fits()
             && self.marks.len() <= MARKS_MAX + 1
-            && are_spans([self.newest_time, zero])
-            && marks.map(|mark| mark.time).all(|time| are_spans([time]))
+            && times.chain([self.newest_time]).all(|time| time <= SPAN_MAX)
             && self.arrived <= newest
     }
 }

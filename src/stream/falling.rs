@@ -176,7 +176,7 @@ impl<C: Copy> StreamBuffer<C> {
             viewer.lead = Lead::default();
             return self.cut.push(viewer.connection);
         }
-        self.figures.skips += 1;
+        self.figures.skips = self.figures.skips.saturating_add(1);
         viewer.skips = viewer.skips.saturating_add(1);
         viewer.position = Position::Fallen { holds_rest: false };
         if self.points.is_past_header(cursor) {

@@ -9,11 +9,11 @@ use super::lines::Lines;
 use super::points::{Points, Told};
 use super::versions::{REPLACED_MAX, Version, Versions};
 use super::viewer::{Front, Lead, Position};
-use super::{Figures, Limits, Pool, StreamBuffer, Viewer, ViewerId};
+use super::{Limits, Pool, StreamBuffer, Viewer, ViewerId};
 use crate::copied::Copied;
 use crate::format::matroska::CLUSTER_HEAD;
 use crate::format::{Format, HEADER_BYTES_MAX, Start};
-use crate::handover::{COUNT_MAX, HandoverError, must};
+use crate::handover::{HandoverError, must};
 use crate::slots::Slots;
 use crate::time::Instant;
 
@@ -124,21 +124,6 @@ impl<C: Copy> StreamBuffer<C> {
         must(self.scanner.fits(newest), || {
             "what reads its container has read other bytes".to_owned()
         })?;
-        let Figures {
-            bytes_received,
-            bytes_sent,
-            skips,
-        } = self.figures;
-        let counts = [
-            newest,
-            bytes_received,
-            bytes_sent,
-            skips,
-            self.points.header_serial,
-        ];
-        must(counts.iter().all(|count| *count <= COUNT_MAX), || {
-            "more than was ever counted".to_owned()
-        })?;
         let buffer_bytes = self.buffer.bytes_max() as u64;
         if let Some(cutter) = &mut self.cutter {
             cutter.fit(newest, buffer_bytes)?;
@@ -247,8 +232,7 @@ impl<C> Viewer<C> {
                 self.lag_key.is_none() && !(holds_rest && self.is_bounded())
             }
         };
-        let fits = self.lead.fits() && self.bytes_sent <= COUNT_MAX;
-        must(stands && fits, || {
+        must(stands && self.lead.fits(), || {
             format!(
                 "a viewer stands at {:?}, of {oldest} to {newest}",
                 self.position

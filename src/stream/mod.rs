@@ -31,7 +31,7 @@ mod versions;
 mod viewer;
 
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 use std::time::Duration;
 
 pub use buffer::Pool;
@@ -104,6 +104,14 @@ pub struct Figures {
     pub bytes_sent: u64,
     /// How often a viewer fell out of the buffer and continued at a later join point.
     pub skips: u64,
+}
+
+impl AddAssign for Figures {
+    fn add_assign(&mut self, other: Figures) {
+        self.bytes_received = self.bytes_received.saturating_add(other.bytes_received);
+        self.bytes_sent = self.bytes_sent.saturating_add(other.bytes_sent);
+        self.skips = self.skips.saturating_add(other.skips);
+    }
 }
 
 /// What a viewer can be sent now.
@@ -289,7 +297,8 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Counts bytes that the source sent at `now`, also those that no viewer can use.
     pub fn count(&mut self, bytes: usize, now: Instant) {
-        self.figures.bytes_received += bytes as u64;
+        let sum = &mut self.figures.bytes_received;
+        *sum = sum.saturating_add(bytes as u64);
         self.rate.count(bytes, now.since(self.started));
     }
 
@@ -627,9 +636,10 @@ impl<C: Copy> StreamBuffer<C> {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
-        self.figures.bytes_sent += bytes as u64;
+        for sum in [&mut self.figures.bytes_sent, &mut viewer.bytes_sent] {
+            *sum = sum.saturating_add(bytes as u64);
+        }
         let held_bytes = viewer.lead.held_bytes();
-        viewer.bytes_sent += bytes as u64;
         let of_lead = viewer.lead.advance(bytes);
         match &mut viewer.position {
             Position::At(cursor) => *cursor += (bytes - of_lead) as u64,

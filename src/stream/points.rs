@@ -67,7 +67,7 @@ impl Points {
                 };
             }
             Finding::Header => {
-                self.header_serial += 1;
+                self.header_serial = self.header_serial.wrapping_add(1);
                 (self.header_end, self.newest_unit) = (None, None);
                 self.has_had_joins = false;
                 // The allocations stay, because headers may come often.

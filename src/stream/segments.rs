@@ -44,10 +44,12 @@ impl<C: Copy> StreamBuffer<C> {
         lead: Rc<Vec<u8>>,
         now: Instant,
     ) -> ViewerId<C> {
+        // Where another process told the range, it may lie anywhere.
+        let from = from.min(self.buffer.newest);
         let viewer = self.viewers.insert(Viewer {
             connection,
             position: Position::At(from.max(self.buffer.oldest)),
-            end: to,
+            end: to.max(from),
             lead: Lead::new(Some(lead), Vec::new()),
             lag_key: None,
             header_seen: 0,

@@ -2,7 +2,7 @@
 
 use super::{UdpOut, WAITING_BYTES_MAX};
 use crate::gate::MATRICES_MAX;
-use crate::handover::{HandoverError, are_counts, must};
+use crate::handover::{HandoverError, must};
 
 impl UdpOut {
     /// Checks what the other process sent, and restores what it did not send.
@@ -13,10 +13,7 @@ impl UdpOut {
         let others = clients.filter(|client| self.source != Some(client.address));
         self.client_count = others.count();
         self.next_place = self.next_place.min(self.clients.len());
-        let mut figures = self.figures.iter();
-        let is_fit = are_counts([self.bytes_sent])
-            && figures.all(|figures| are_counts([figures.sent, figures.dropped]))
-            && self.figures.len() == self.clients.len()
+        let is_fit = self.figures.len() == self.clients.len()
             && self
                 .batches
                 .iter()

@@ -391,7 +391,6 @@ fn matrices_are_bounded() {
 #[cfg(feature = "handover")]
 #[test]
 fn a_state_from_another_process_is_checked_at_its_limits() {
-    use crate::handover::COUNT_MAX;
     type Told = fn(&mut UdpOut);
     fn batches(udp_out: &mut UdpOut, count: usize, bytes: usize, datagram_bytes: usize) {
         let batch = || DatagramBatch {
@@ -414,13 +413,8 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
         udp_out.corrections[0].1 = serde_json::from_value(told).expect("corrections");
     }
     const LARGEST: usize = 2 * WAITING_BYTES_MAX - 2 * size_of::<DatagramBatch>();
-    let told: [(Told, bool); 20] = [
+    let told: [(Told, bool); 15] = [
         (|_| {}, true),
-        (|udp_out| udp_out.bytes_sent = COUNT_MAX, true),
-        (|udp_out| udp_out.bytes_sent = COUNT_MAX + 1, false),
-        (|udp_out| udp_out.figures[2].sent = COUNT_MAX, true),
-        (|udp_out| udp_out.figures[2].sent = COUNT_MAX + 1, false),
-        (|udp_out| udp_out.figures[0].dropped = COUNT_MAX + 1, false),
         (|udp_out| udp_out.figures.truncate(2), false),
         (
             |udp_out| udp_out.figures.push(ClientFigures::default()),

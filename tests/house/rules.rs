@@ -58,7 +58,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("rtp", &["format", "time", "handover"]),
     ("format", &["time", "handover"]),
     ("http", &["clean_text", "percent", "time"]),
-    ("gate", &["clean_text", "percent", "held", "time", "handover"]),
+    (
+        "gate",
+        &["clean_text", "percent", "held", "time", "handover"],
+    ),
     ("clean_text", &[]),
     ("copied", &["handover"]),
     ("gather", &[]),

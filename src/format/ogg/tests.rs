@@ -498,6 +498,17 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
         ..Ogg::default()
     };
     assert!(!ogg.fits());
+    for (bytes, fits) in [(HEADER_BYTES_MAX, true), (HEADER_BYTES_MAX + 1, false)] {
+        let rewriter = serde_json::json!({
+            "serial": 1, "sequence": 1, "packet": "0".repeat(bytes), "is_flac": false,
+            "field": "Rest", "at": 0, "count_at": 0, "left_out": 0, "skipped": 0,
+        });
+        let ogg = Ogg {
+            rewriter: Some(serde_json::from_value(rewriter).expect("as it is told")),
+            ..Ogg::default()
+        };
+        assert_eq!(ogg.fits(), fits, "{bytes}");
+    }
 }
 
 /// With the head of a page, without its payload.

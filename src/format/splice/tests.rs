@@ -217,6 +217,91 @@ fn a_handed_over_unit_that_is_too_long_is_refused() {
     }
 }
 
+/// What a cutter holds beside units has its bounds, too.
+#[cfg(feature = "handover")]
+#[test]
+fn a_handed_over_cutter_that_cannot_be_is_refused() {
+    use serde_json::json;
+    let tracks = |count| {
+        let track = json!({
+            "number": 1, "newest": 0, "frames": 0, "gap": null, "end": 0, "seam": 0,
+            "has_gone_on": true,
+        });
+        json!(vec![track; count])
+    };
+    let zeros = |bytes: usize| json!("\0".repeat(bytes));
+    let (most, more) = (tracks(64), tracks(65));
+    let moof = crate::format::mp4::MOOF_BYTES_MAX;
+    for (format, place, can_be, cannot) in [
+        (
+            Format::MpegTs,
+            "Packets/aligner/held",
+            zeros(816),
+            zeros(817),
+        ),
+        (
+            Format::Mp4,
+            "Fragments/box_bytes_max",
+            json!(moof),
+            json!(moof + 1),
+        ),
+        (
+            Format::Mp4,
+            "Fragments/timeline/tracks",
+            most.clone(),
+            more.clone(),
+        ),
+        (
+            Format::WebM,
+            "Blocks/timeline/tracks",
+            most.clone(),
+            more.clone(),
+        ),
+        (Format::Flv, "Tags/timeline/tracks", most, more),
+    ] {
+        let mut splicer = Splicer::new(1_000);
+        let cutter = Cutter::new(format, 1_000, 0);
+        splicer.stage = Phase::Running(Running::new(cutter, format, None));
+        let place = format!("/stage/Running/cutter/{place}");
+        assert!(
+            told_otherwise(&splicer, &place, can_be).fits(1_000),
+            "{place}"
+        );
+        assert!(
+            !told_otherwise(&splicer, &place, cannot).fits(1_000),
+            "{place}"
+        );
+    }
+    // The bytes of a source that has not begun. Its scanner has read them.
+    let (opening, _) = begun(b"FL", 1_000);
+    let mut splicer = Splicer::new(1_000);
+    splicer.stage = Phase::Running(Running::new(
+        Cutter::new(Format::Flv, 1_000, 0),
+        Format::Flv,
+        None,
+    ));
+    assert!(splicer.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+    for (splicer, phase, most) in [
+        (opening, "Opening", detect::BYTES_MAX),
+        (splicer, "Joining", 1_000),
+    ] {
+        for (bytes, fits) in [(most, true), (most + 1, false)] {
+            let values = [
+                ("bytes", zeros(bytes)),
+                ("scanner/offset", json!(bytes)),
+                ("scanner/state", json!("Unknown")),
+            ];
+            let told = values.into_iter().fold(
+                told_otherwise(&splicer, "/unit_bytes_max", json!(1_000)),
+                |told, (place, value)| {
+                    told_otherwise(&told, &format!("/stage/{phase}/{place}"), value)
+                },
+            );
+            assert_eq!(told.fits(1_000), fits, "{phase} {bytes}");
+        }
+    }
+}
+
 /// The search for a format is work, also of a source that has shown its format.
 #[test]
 fn the_search_for_a_format_is_work() {

@@ -3,7 +3,7 @@
 
 use super::{Cutter, Joining, Opening, OutputLayout, Phase, Running, Splicer};
 use crate::format::{HEADER_BYTES_MAX, detect};
-use crate::handover::are_counts;
+use crate::handover::COUNT_MAX;
 
 impl Splicer {
     /// Returns whether a handed-over state is possible, for units of this length.
@@ -29,7 +29,7 @@ impl Opening {
 impl Running {
     fn fits(&self, unit_bytes_max: usize) -> bool {
         let seen_max = unit_bytes_max.max(HEADER_BYTES_MAX) + HEAD_BYTES_MAX;
-        are_counts([self.offset])
+        self.offset <= COUNT_MAX
             && self.window.fits(self.offset, seen_max)
             && self.cutter.fits(unit_bytes_max)
             && self.had.as_ref().is_none_or(OutputLayout::fits)

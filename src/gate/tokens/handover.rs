@@ -104,7 +104,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::gate::{Direction, Limits, RtpTuple};
+    use crate::gate::{Direction, Limits, Note, RtpTuple};
     use crate::handover::Reader;
 
     /// Returns a table with three tuples of `a`, as many clients as it may have, and room for one
@@ -187,6 +187,24 @@ mod tests {
             tokens.check();
             let full = hear(&mut tokens, "c", 8, http());
             assert!(full.is_err(), "there are as many as may be");
+        }
+    }
+
+    #[test]
+    fn what_is_told_in_words_is_read_as_what_is_asked_for() {
+        fn is_read<T: serde::de::DeserializeOwned>(text: &str) -> bool {
+            serde_json::from_value::<T>(text.into()).is_ok()
+        }
+        type Case = (fn(&str) -> bool, &'static str, &'static str);
+        let cases: [Case; 5] = [
+            (is_read::<SessionId>, "a", "a\n"),
+            (is_read::<Transport>, "udp", "tcp"),
+            (is_read::<FecMatrix>, "5x4", "udp"),
+            (is_read::<Note>, "studio", "a\nb"),
+            (is_read::<UdpClient>, "name:5004", "name"),
+        ];
+        for (is_read, can_be, cannot) in cases {
+            assert!(is_read(can_be) && !is_read(cannot), "{can_be}, {cannot}");
         }
     }
 

@@ -13,7 +13,7 @@ use crate::hls::{LEAD_BYTES_MAX, list};
 #[cfg(feature = "handover")]
 use crate::{
     format::Format,
-    handover::{HandoverError, are_counts, are_spans, are_times, must},
+    handover::{HandoverError, SPAN_MAX, must},
     hls::{cutter::NO_CONTAINER_OF_HLS, segment::extension},
 };
 
@@ -45,60 +45,51 @@ impl Cutter {
                 None => maps.push(Rc::clone(map)),
             }
         }
-        let maps_fit =
-            maps.len() <= MAPS_MAX + 1 && maps.iter().all(|map| map.bytes.len() <= MAP_BYTES_MAX);
-        let is_fit = maps_fit
-            && self.plan.fits()
-            && self.parts.fits(newest)
+        let maps_bytes: usize = maps.iter().map(|map| map.bytes.len()).sum();
+        let is_fit = maps_bytes + self.lists_bytes() <= Cutter::HELD_BYTES_MAX
+            && self.times_fit()
             && self.numbers_fit()
             && self.places_fit(newest);
         must(is_fit, || "its segments are none of its bytes".to_owned())
     }
 
-    /// Returns whether the received numbers and lengths are valid.
+    /// Returns the bytes of the segments and of their leads and parts.
+    #[cfg(feature = "handover")]
+    pub(super) fn lists_bytes(&self) -> usize {
+        let of_segments = self.segments.iter().map(|segment| {
+            size_of::<Segment>() + segment.lead.len() + size_of_val(&*segment.parts)
+        });
+        let lead_bytes = self
+            .filling
+            .as_ref()
+            .map_or(0, |filling| filling.lead.len());
+        of_segments.sum::<usize>() + lead_bytes + self.parts.held_bytes()
+    }
+
+    /// Returns whether the received times can be added.
+    #[cfg(feature = "handover")]
+    fn times_fit(&self) -> bool {
+        let segments = self.segments.iter().map(|segment| segment.began);
+        let filling = self.filling.iter().map(|filling| filling.began);
+        let mut times = segments.chain(filling).chain([self.plan.started]);
+        times.all(|time| time <= SPAN_MAX)
+    }
+
+    /// Returns whether the segments' numbers ascend by one.
     #[cfg(feature = "handover")]
     fn numbers_fit(&self) -> bool {
         let next = self.segments.iter().skip(1).map(|segment| segment.number);
-        let next = next.chain([self.number]);
-        let mut follow = self.segments.iter().zip(next);
-        let filling = self.filling.as_ref().map(|filling| filling.began);
-        let mut began = self
-            .segments
-            .iter()
-            .map(|segment| segment.began)
-            .chain(filling);
-        let counts = [
-            self.number,
-            self.discontinuities,
-            self.listed_from,
-            self.cuts_in_groups,
-        ];
-        are_counts(counts)
-            && follow.all(|(segment, next)| segment.number.checked_add(1) == Some(next))
-            && began.all(|began| are_spans([began]))
-            && are_times([self.gap])
+        let mut follow = self.segments.iter().zip(next.chain([self.number]));
+        follow.all(|(segment, next)| segment.number.checked_add(1) == Some(next))
     }
 
     /// Returns whether the received offsets ascend up to `newest`.
     #[cfg(feature = "handover")]
     fn places_fit(&self, newest: u64) -> bool {
-        let mut before = 0;
-        let segments_fit = self.segments.iter().all(|segment| {
-            let is_behind = before <= segment.from && segment.from < segment.to;
-            before = segment.to;
-            is_behind && segment.lead.len() <= LEAD_BYTES_MAX && segment.parts.len() <= PARTS_MAX
-        });
-        let filling = self.filling.as_ref();
-        let points = filling.map(|filling| [Some(filling.start), filling.join, filling.whole]);
-        let points = points.into_iter().flatten().chain([self.newest]);
-        let mut places = points.flatten().map(|point| point.offset).chain(self.split);
-        segments_fit
-            && before <= newest
-            && self.segments.len() <= KEPT_MAX
-            && places.all(|place| place <= newest)
-            && filling.is_none_or(|filling| {
-                filling.lead.len() <= LEAD_BYTES_MAX && before <= filling.start.offset
-            })
+        let segments = self.segments.iter();
+        let places = segments.flat_map(|segment| [segment.from, segment.to]);
+        let filling = self.filling.iter().map(|filling| filling.start.offset);
+        places.chain(filling).chain([newest]).is_sorted()
     }
 }
 

@@ -72,7 +72,7 @@ impl Cutter {
             ticks: 0,
             began: filling.map_or(Duration::ZERO, |filling| filling.began),
             is_discontinuous,
-            discontinuities: self.discontinuities + u64::from(is_discontinuous),
+            discontinuities: self.discontinuities.saturating_add(is_discontinuous.into()),
             is_independent: true,
             parts: filling.map_or(Rc::default(), |_| self.parts.whole[..].into()),
         }
@@ -114,6 +114,7 @@ impl Cutter {
         let count = self.segments.len();
         let oldest = self.segments.front().map_or(0, |segment| segment.number);
         let listed = self.listed_from.saturating_sub(oldest) as usize;
+        let listed = listed.min(count.saturating_sub(1));
         if self.end.is_some() && count > 0 {
             return Ok(count.saturating_sub(LISTED_MAX).max(listed));
         }

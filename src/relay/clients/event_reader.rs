@@ -168,7 +168,7 @@ impl Clients {
                 if following.of.is_none() {
                     text.extend(ctx.refused().flat_map(str::bytes));
                 }
-                let number = following.next - 1;
+                let number = following.next.saturating_sub(1);
                 let run = ctx.run;
                 let last = EventId { run, number }.to_string();
                 begin_unit(&mut text, "snapshot-end", Some(&last));

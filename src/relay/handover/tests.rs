@@ -134,26 +134,127 @@ fn what_does_not_fit_is_refused_in_words() {
     let mut records = Vec::new();
     let mut out = |piece: &[u8]| records.extend_from_slice(piece);
     super::hand_over(&mut stage.relay, stage.now, &mut out);
-    let refused = |options: &[&str], records: &[u8]| {
-        let mut successor = Successor::new(settings(options), false);
-        let taken = successor.hear(records).and_then(|()| successor.take_over());
-        taken
+    let text = String::from_utf8(records).expect("text");
+    let ids = text.lines().find(|line| line.starts_with("ids "));
+    let blocks = |name: &str, key: &dyn Fn(usize) -> String, count: usize| {
+        let until = "{\"secs\":9,\"nanos\":0}";
+        let blocks = (0..count).map(|number| format!("[{},{until}]", key(number)));
+        let blocks: Vec<String> = blocks.collect();
+        format!("{name} 0 [{}]", blocks.join(","))
+    };
+    let session = |number: usize| format!("\"s{number}\"");
+    let address = |number: usize| format!("[\"s{number}\",\"192.0.2.1\"]");
+    let (no_table, no_file) = (
+        "one of the two servers has --token-server; start both with it",
+        "one of the two servers has --token-file; start both with it",
+    );
+    let (others, many) = (
+        "in a place that is another's",
+        "more are kept out than may be",
+    );
+    let (with_tokens, without) = ("grants 0 [true,", "grants 0 [false,");
+    for (options, is_kept, from, to, words) in [
+        (OPTIONS, false, "", "", ""),
+        (&[], false, "", "", no_table),
+        (OPTIONS, false, with_tokens, without, no_table),
+        (OPTIONS, true, "", "", no_file),
+        (
+            &[],
+            false,
+            with_tokens,
+            without,
+            "a token, where there are none",
+        ),
+        (OPTIONS, false, "\"stream\":0", "\"stream\":7", others),
+        (
+            OPTIONS,
+            false,
+            "connection 4294967297",
+            "connection 9",
+            others,
+        ),
+        (OPTIONS, false, ids.expect("ids"), "blocks 0 []", "no ids"),
+        (
+            OPTIONS,
+            false,
+            "ids 0",
+            "what-another-version-of-it-tells-of-itself 0",
+            "'what-another-version-of-it-tells' is nothing that is known here",
+        ),
+        (
+            OPTIONS,
+            false,
+            "blocks 0 []",
+            &blocks("blocks", &session, 1_024),
+            "",
+        ),
+        (
+            OPTIONS,
+            false,
+            "blocks 0 []",
+            &blocks("blocks", &session, 1_025),
+            many,
+        ),
+        (
+            OPTIONS,
+            false,
+            "barred 0 []",
+            &blocks("barred", &address, 1_024),
+            "",
+        ),
+        (
+            OPTIONS,
+            false,
+            "barred 0 []",
+            &blocks("barred", &address, 1_025),
+            many,
+        ),
+    ] {
+        assert!(text.contains(from), "{from}: {text}");
+        let mut successor = Successor::new(settings(options), is_kept);
+        successor
+            .media(StreamId::from_u64(0), 0, b"abcd")
+            .expect("it fits");
+        let heard = successor.hear(text.replace(from, to).as_bytes());
+        let taken = heard.and_then(|()| successor.take_over());
+        let why = taken
             .err()
             .map(|HandoverError(why)| why)
-            .unwrap_or_default()
-    };
-    assert_eq!(
-        refused(&[], &records),
-        "one of the two servers has --token-server; start both with it"
-    );
-    let text = String::from_utf8(records.clone()).expect("text");
-    for (from, to) in [
-        ("\"stream\":0", "\"stream\":7"),
-        ("connection 1", "connection 9"),
-    ] {
-        let told = text.replace(from, to);
-        assert_ne!(refused(OPTIONS, told.as_bytes()), "", "{told}");
+            .unwrap_or_default();
+        assert!(
+            why.contains(words) && why.is_empty() == words.is_empty(),
+            "{to}: {why}"
+        );
     }
+}
+
+/// What was copied has no gaps, and is no more than clients may have.
+#[test]
+fn copies_have_their_bounds() {
+    let copy = |successor: &mut Successor, number: u64, what, from: usize, bytes: usize| {
+        let id = ConnectionId::from_u64(number);
+        successor.copy((id, what), from, &vec![7; bytes]).is_ok()
+    };
+    let new = || Successor::new(settings(&["--connections=10", "--buffer=64K"]), false);
+    for (bytes, from, more, fits) in [
+        (100, 100, 9, true),
+        (100, 50, 9, true),
+        (100, 101, 9, false),
+        (COPY_BYTES_MAX - 1, COPY_BYTES_MAX - 1, 1, true),
+        (COPY_BYTES_MAX - 1, COPY_BYTES_MAX - 1, 2, false),
+    ] {
+        let mut successor = new();
+        assert!(copy(&mut successor, 0, ClientBytes::Input, 0, bytes));
+        let is_taken = copy(&mut successor, 0, ClientBytes::Input, from, more);
+        assert_eq!(is_taken, fits, "{bytes} {from} {more}");
+    }
+    let mut successor = new();
+    for number in 0..42 {
+        for what in [ClientBytes::Input, ClientBytes::Output, ClientBytes::Rest] {
+            assert!(copy(&mut successor, number, what, 0, 1), "{number}");
+        }
+    }
+    assert!(!copy(&mut successor, 42, ClientBytes::Input, 0, 1));
 }
 
 /// A hand-over waits for a change that is being written to the disk.

@@ -215,8 +215,9 @@ impl Streams {
             &limits.stream,
             limits.connections_max + CONNECTIONS_BEYOND_MAX,
         );
-        let stream = self.streams.get_mut(id);
-        let stream = stream.ok_or_else(|| HandoverError(format!("stream {id:?} is gone")))?;
+        let Some(stream) = self.streams.get_mut(id) else {
+            return Ok(());
+        };
         let buffer = &mut stream.buffer;
         buffer.become_whole(received, viewers, bounds, &mut self.pool)?;
         stream.lined_up = stream.buffer.newest();

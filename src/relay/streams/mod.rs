@@ -195,11 +195,9 @@ impl Streams {
             ..Sums::default()
         };
         for (_, stream) in self.streams.iter() {
-            let figures = stream.buffer.figures();
-            sums.figures.bytes_received += figures.bytes_received;
-            sums.figures.bytes_sent += figures.bytes_sent;
-            sums.figures.skips += figures.skips;
-            sums.udp_bytes += stream.rtp_out.udp_out.bytes_sent();
+            let udp_bytes = stream.rtp_out.udp_out.bytes_sent();
+            sums.figures += stream.buffer.figures();
+            sums.udp_bytes = sums.udp_bytes.saturating_add(udp_bytes);
             sums.viewers += stream.buffer.viewer_count();
             sums.udp_clients += stream.rtp_out.udp_out.client_count();
             sums.held += usize::from(stream.has_waiting_viewers());
@@ -218,8 +216,8 @@ impl Streams {
             }
             // One address may be a client of several streams.
             let sum = clients.entry(client.address).or_default();
-            sum.sent += figures.sent;
-            sum.dropped += figures.dropped;
+            sum.sent = sum.sent.saturating_add(figures.sent);
+            sum.dropped = sum.dropped.saturating_add(figures.dropped);
         }
         clients
     }

@@ -294,7 +294,7 @@ impl Stream {
             station: &self.programme.source.station,
             bitrate: self.buffer.bit_rate(ctx.now()),
             bytes_received,
-            bytes_sent: bytes_sent + self.rtp_out.udp_out.bytes_sent(),
+            bytes_sent: bytes_sent.saturating_add(self.rtp_out.udp_out.bytes_sent()),
             viewers: self.buffer.viewer_count(),
             viewers_peak: self.viewers_peak,
             udp_clients: self.rtp_out.udp_out.client_count(),
@@ -312,11 +312,13 @@ impl Row<'_> {
     /// Adds the figures of a stream that is remuxed from this one.
     fn add(&mut self, remuxed: &Stream) {
         let figures = remuxed.buffer.figures();
-        self.bytes_sent += figures.bytes_sent + remuxed.rtp_out.udp_out.bytes_sent();
+        for sent in [figures.bytes_sent, remuxed.rtp_out.udp_out.bytes_sent()] {
+            self.bytes_sent = self.bytes_sent.saturating_add(sent);
+        }
         self.viewers += remuxed.buffer.viewer_count();
         self.udp_clients += remuxed.rtp_out.udp_out.client_count();
         self.udp.extend(remuxed.row_clients());
-        self.skips += figures.skips;
+        self.skips = self.skips.saturating_add(figures.skips);
         self.cuts.add(remuxed.cuts);
         let target = remuxed.remuxed.as_ref().map(|remuxed| remuxed.target);
         self.remuxed

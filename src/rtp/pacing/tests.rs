@@ -528,7 +528,7 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
         let moment = at(0);
         Some(Zero { time, moment })
     }
-    let told: [(Told, bool); 11] = [
+    let told: [(Told, bool); 12] = [
         (|_| {}, true),
         (|pacing| pacing.aligner = unfit_aligner(), false),
         (
@@ -546,6 +546,10 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
         (|pacing| pacing.zero = zero(TOO_LONG), false),
         (
             |pacing| pacing.marks = [mark(5, (1 << 36) * 1_000 + 1)].into(),
+            false,
+        ),
+        (
+            |pacing| pacing.passed = Some(mark(5, (1 << 36) * 1_000 + 1)),
             false,
         ),
         (|pacing| pacing.arrived = 200, true),

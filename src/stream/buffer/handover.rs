@@ -2,7 +2,7 @@
 //! stream goes on.
 
 use super::{Block, Buffer, Pool};
-use crate::handover::{HandoverError, must};
+use crate::handover::{COUNT_MAX, HandoverError, must};
 use crate::time::Instant;
 
 impl Buffer {
@@ -17,8 +17,10 @@ impl Buffer {
             self.release(pool);
             (self.oldest, self.newest) = (from, from);
         }
-        let end = from.checked_add(bytes.len() as u64);
-        must(end.is_some(), || format!("no byte has the offset {from}"))?;
+        let end = from.saturating_add(bytes.len() as u64);
+        must(end <= COUNT_MAX, || {
+            format!("no byte has the offset {from}")
+        })?;
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.needs_block() {

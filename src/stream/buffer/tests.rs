@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::*;
+#[cfg(feature = "handover")]
+use crate::handover::COUNT_MAX;
 
 /// A buffer of 16 blocks of 4 KiB. Five of them are granted: 16 KiB, and the one that is being
 /// filled.
@@ -330,7 +332,17 @@ fn what_is_told_of_a_buffer_is_of_its_bytes() {
     let mut buffer = Buffer::new(BYTES_MAX);
     let mut pool = Pool::new(1 << 20);
     assert_eq!(buffer.granted_bytes(), 5 * BLOCK);
-    assert!(buffer.receive(u64::MAX - 1, b"xy", &mut pool).is_err());
+    for (from, fits) in [
+        (COUNT_MAX - 2, true),
+        (COUNT_MAX - 1, false),
+        (u64::MAX, false),
+    ] {
+        assert_eq!(
+            buffer.receive(from, b"xy", &mut pool).is_ok(),
+            fits,
+            "{from}"
+        );
+    }
     // It takes no more than it holds, however much comes.
     buffer
         .receive(0, &vec![1; 3 * BYTES_MAX], &mut pool)

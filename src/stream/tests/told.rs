@@ -6,7 +6,7 @@ use super::falling::{HEAD, Stage, picture};
 use super::viewer::Front;
 use super::*;
 use crate::format::{Finding, HEADER_BYTES_MAX};
-use crate::handover::{COUNT_MAX, HandoverError};
+use crate::handover::HandoverError;
 
 type Viewers = Vec<(ViewerId<u8>, Viewer<u8>)>;
 
@@ -154,23 +154,15 @@ fn what_is_told_of_a_stream_has_its_bounds() {
     fn rest(bytes: usize) -> viewer::Lead {
         viewer::Lead::new(None, vec![1; bytes])
     }
-    let cases: [(Told, bool); 44] = [
+    let cases: [(Told, bool); 40] = [
         (|_, _| {}, true),
         (|stream, _| stream.pace_floor = stream.newest(), true),
         (|stream, _| stream.pace_floor = stream.newest() + 1, false),
         (|stream, _| stream.newest_piece = stream.newest(), true),
         (|stream, _| stream.newest_piece = stream.newest() + 1, false),
-        (|stream, _| stream.figures.bytes_received = COUNT_MAX, true),
-        (
-            |stream, _| stream.figures.bytes_received = COUNT_MAX + 1,
-            false,
-        ),
-        (|stream, _| stream.figures.bytes_sent = COUNT_MAX + 1, false),
-        (|stream, _| stream.figures.skips = COUNT_MAX + 1, false),
-        (
-            |stream, _| stream.points.header_serial = COUNT_MAX + 1,
-            false,
-        ),
+        (|stream, _| stream.seam = stream.newest(), true),
+        (|stream, _| stream.seam = stream.newest() + 1, false),
+        (|stream, _| stream.scanner = Scanner::default(), false),
         // Places to begin: in their order, and in the buffer.
         (
             |stream, _| stream.points.take(join(stream.newest()), Instant::START),
@@ -301,11 +293,6 @@ fn what_is_told_of_a_stream_has_its_bounds() {
                 viewer.position = Position::Fallen { holds_rest: true };
                 viewer.lag_key = None;
             },
-            false,
-        ),
-        (|_, viewers| viewers[PLAIN].1.bytes_sent = COUNT_MAX, true),
-        (
-            |_, viewers| viewers[PLAIN].1.bytes_sent = COUNT_MAX + 1,
             false,
         ),
         // The viewers' leads.
@@ -458,5 +445,25 @@ fn what_is_cut_into_segments_goes_on() {
         (&before["is_broken"], &behind["is_broken"]),
         (&false.into(), &true.into())
     );
-    assert!(self::told(&stage, &stage.stream.limits.clone(), |_, _| {}).is_ok());
+    for (number, fits) in [(0, true), (1, false)] {
+        let told = self::told(&stage, &stage.stream.limits.clone(), |stream, _| {
+            let mut cutter = serde_json::to_value(&stream.cutter).expect("JSON");
+            cutter["plan"]["started"]["secs"] = (number + (1_u64 << 36)).into();
+            stream.cutter = serde_json::from_value(cutter).expect("a cutter");
+        });
+        assert_eq!(told.is_ok(), fits, "{number}");
+    }
+    // A range that another process told may lie anywhere.
+    let newest = stage.stream.newest();
+    for range in [
+        (newest + 9, newest + 5),
+        (newest, newest - 9),
+        (newest + 9, u64::MAX),
+    ] {
+        let viewer = stage
+            .stream
+            .join_range(9, range, Rc::default(), Instant::START);
+        assert!(stage.take_all(viewer).is_empty(), "{range:?}");
+        stage.stream.check();
+    }
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::clean_text::{TITLES_BYTES_MAX, TITLES_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::relay::counts::Count;
 use crate::relay::stage::{self, Stage, Told};
@@ -221,6 +222,10 @@ const ENDED: &str = "has ended, and has a source";
 const TWICE: &str = "a session runs twice";
 const OF_ANOTHER: &str = "is made of another";
 const NO_STATE: &str = "is impossible";
+/// Most tracks of a remuxed stream.
+const TRACKS_MAX: usize = 16;
+const NOT_REMUXED: &str = "is not remuxed";
+const TOO_MANY: &str = "more tracks than";
 const FITS: &str = "";
 
 /// Each by itself is found out, and said in words.
@@ -229,8 +234,8 @@ fn what_cannot_be_so_of_streams_is_refused() {
     let (mut stage, _) = all_kinds();
     let told = stage.tell();
     let ids = ids(&told);
-    let cases: [(&str, Change, &str); 28] = [
-        ("as it was", |it, _| it.clone(), FITS),
+    let cases = [
+        ("as it was", (|it, _| it.clone()) as Change, FITS),
         (
             "a number that is given out next",
             |it, _| it.but("ids", |_, ids| ids["streams"][1] = 7.into()),
@@ -338,8 +343,119 @@ fn what_cannot_be_so_of_streams_is_refused() {
         ),
         (
             "what comes out of a remuxed stream",
-            |it, _| it.but("remuxer", |_, state| state["shift"] = i64::MAX.into()),
-            "times out of all reason",
+            |it, _| remuxer(it, "shift", json!(i64::MAX)),
+            FITS,
+        ),
+        (
+            "its newest time",
+            |it, _| remuxer(it, "newest", json!(i64::MIN)),
+            FITS,
+        ),
+        (
+            "times that were written",
+            |it, _| remuxer(it, "written", json!(vec![(1, i64::MIN); 2 * TRACKS_MAX])),
+            FITS,
+        ),
+        (
+            "times of too many tracks",
+            |it, _| remuxer(it, "written", json!(vec![(1, 0); 2 * TRACKS_MAX + 1])),
+            TOO_MANY,
+        ),
+        (
+            "its counters",
+            |it, _| remuxer(it, "counters", json!(vec![0; TRACKS_MAX])),
+            FITS,
+        ),
+        (
+            "counters of too many tracks",
+            |it, _| remuxer(it, "counters", json!(vec![0; TRACKS_MAX + 1])),
+            TOO_MANY,
+        ),
+        (
+            "its setups",
+            |it, _| remuxer(it, "setups", json!(vec![(1, vec![0; 4_096]); TRACKS_MAX])),
+            FITS,
+        ),
+        (
+            "setups of too many tracks",
+            |it, _| remuxer(it, "setups", json!(vec![(1, [0]); TRACKS_MAX + 1])),
+            TOO_MANY,
+        ),
+        (
+            "a setup that is too long",
+            |it, _| remuxer(it, "setups", json!([(1, vec![0; 4_097])])),
+            TOO_MANY,
+        ),
+        (
+            "a remuxer of what is not there",
+            |it, _| it.but("remuxer", |number, _| *number = 999),
+            NOT_REMUXED,
+        ),
+        (
+            "a remuxer of what is not remuxed",
+            |it, ids| it.but("remuxer", |number, _| *number = ids["http"]),
+            NOT_REMUXED,
+        ),
+        (
+            "a remuxer of what has ended",
+            |it, _| {
+                let mut end = Value::Null;
+                change(it, "drains", |it| end = it["buffer"]["end"].clone());
+                change(it, "flv.ts", |it| {
+                    it["buffer"]["end"] = end.clone();
+                    it["source"] = "Gone".into();
+                })
+            },
+            NOT_REMUXED,
+        ),
+        (
+            "a remuxer of a container that is not known",
+            |it, _| {
+                change(it, "flv", |it| {
+                    it["buffer"]["points"]["told"] = "Unknown".into()
+                })
+            },
+            NOT_REMUXED,
+        ),
+        (
+            "a remuxer of a container that is not remuxed",
+            |it, _| {
+                change(it, "flv", |it| {
+                    it["buffer"]["points"]["told"] = json!({"Known": "Mp3"})
+                })
+            },
+            FITS,
+        ),
+        ("an hour", |it, _| history(it, 360), FITS),
+        ("more than an hour", |it, _| history(it, 361), NO_STATE),
+        (
+            "titles",
+            |it, _| titles(it, TITLES_MAX, TITLES_BYTES_MAX / TITLES_MAX),
+            FITS,
+        ),
+        (
+            "too many titles",
+            |it, _| titles(it, TITLES_MAX + 1, 1),
+            NO_STATE,
+        ),
+        (
+            "titles that are too long",
+            |it, _| titles(it, 2, TITLES_BYTES_MAX / 2 + 1),
+            NO_STATE,
+        ),
+        (
+            "what UDP clients get",
+            |it, _| {
+                change(it, "http", |it| {
+                    it["rtp_out"]["udp_out"]["figures"] = json!([])
+                })
+            },
+            "batches that are for nobody",
+        ),
+        (
+            "a header that is not there",
+            |it, _| it.but("viewer", |_, it| it[1] = 9.into()),
+            "a header is missing",
         ),
         (
             "what MPEG-TS has told",
@@ -428,6 +544,25 @@ fn what_cannot_be_so_of_streams_is_refused() {
         };
         assert!(is_said, "{what}: {why:?}");
     }
+}
+
+/// The remuxer is told with another value.
+fn remuxer(told: &Told, field: &str, value: Value) -> Told {
+    told.but("remuxer", |_, it| it[field] = value.clone())
+}
+
+fn history(told: &Told, samples: usize) -> Told {
+    let sample = json!({"time": 0, "bitrate": 0, "viewers": 0});
+    change(told, "http", |it| {
+        it["history"]["samples"] = json!(vec![sample.clone(); samples]);
+    })
+}
+
+fn titles(told: &Told, count: usize, bytes: usize) -> Told {
+    let title = json!({"began": {"secs": 0, "nanos": 0}, "title": "a".repeat(bytes)});
+    change(told, "http", |it| {
+        it["programme"]["titles"] = json!(vec![title.clone(); count]);
+    })
 }
 
 fn move_viewer(told: &Told, of: u64, to: u64) -> Told {
@@ -599,4 +734,80 @@ fn media_of_a_stream_that_is_told_no_more_is_let_go() {
     let relay = told.taken_over(OPTIONS).expect("it fits");
     relay.check();
     assert!(!relay.streams.has(StreamId::from_u64(24)));
+}
+
+/// Sets the fields of these names, wherever they are.
+fn set_all(value: &mut Value, names: &[&str], number: u64) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match names.contains(&name.as_str()) && value.is_u64() {
+                    true => *value = number.into(),
+                    false => set_all(value, names, number),
+                }
+            }
+        }
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| set_all(item, names, number)),
+        _ => {}
+    }
+}
+
+/// Counters are not looked at when they are told: they stay within their type as they count on, and
+/// as they are summed.
+#[test]
+fn counters_end_at_the_largest_number() {
+    let (mut stage, _) = all_kinds();
+    let of_streams = [
+        "bytes_received",
+        "bytes_sent",
+        "skips",
+        "sent",
+        "dropped",
+        "late",
+        "lost",
+    ];
+    let told = stage.tell();
+    let told = told.but("stream", |_, it| set_all(it, &of_streams, u64::MAX));
+    let told = told.but("viewer", |_, it| set_all(it, &["bytes_sent"], u64::MAX));
+    let told = told.but("counts", |_, it| {
+        let numbers = it[0]["numbers"].as_array().expect("numbers").len();
+        it[0]["numbers"] = json!(vec![u64::MAX; numbers]);
+        it[0]["turns"]["buckets"] = json!(vec![u64::MAX; 10]);
+        it[0]["refusals"] = json!({"NotFound": u64::MAX});
+    });
+    stage.relay = told.taken_over(OPTIONS).expect("it fits");
+    set_rtp(&mut stage);
+    stage.settle();
+    for number in [5, 5, 9, 5] {
+        arrive(&mut stage, CAMERA, &rtp(number));
+    }
+    arrive(&mut stage, BARE_CAMERA, &packets(7));
+    stage.wait_seconds(1);
+    stage.client("GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n");
+    stage.relay.counts().turn_took(std::time::Duration::ZERO);
+    for path in ["/metrics", "/api/list-streams", "/api/list-viewers"] {
+        let asks = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let call = stage.client(&asks);
+        (0..8).for_each(|_| stage.settle());
+        stage.assert_status(call, 200);
+        let text = stage.text(call);
+        assert!(text.contains(&u64::MAX.to_string()), "{path}: {text}");
+    }
+    let call = stage.client("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let text = stage.text(call);
+    for name in [
+        "received_bytes",
+        "sent_bytes",
+        "udp_sent_bytes",
+        "datagrams_received",
+    ] {
+        let row = format!("tollgate_{name}_total {}\n", u64::MAX);
+        assert!(text.contains(&row), "{row}: {text}");
+    }
+    let abort = "DELETE /api/abort-stream?sessionid=http HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let call = stage.client(abort);
+    stage.assert_status(call, 200);
+    stage.relay.check();
 }
