@@ -5,7 +5,7 @@
 mod order;
 mod setup;
 
-use super::medium::{Codec, MediaError, Time};
+use super::medium::{Codec, MediaError, ReaderEvent, Time};
 use super::nal::take;
 use super::packets::{Handler, Packet, Packets};
 use super::sample_queue::{SampleQueue, Times};
@@ -34,6 +34,8 @@ pub(super) struct Matroska {
     scale: u64,
     /// Time of the Cluster, in ticks.
     cluster_time: Option<i64>,
+    /// Offset behind the Cluster, if it has a size.
+    cluster_end: Option<u64>,
     scratch: Scratch,
 }
 
@@ -78,7 +80,7 @@ impl Walker<Handler<'_>> for Matroska {
     fn look(
         &mut self,
         seen: &[u8],
-        _at: u64,
+        at: u64,
         handler: &mut Handler<'_>,
     ) -> Result<Step, Unsupported> {
         let head = match ebml::head(seen) {
@@ -96,6 +98,8 @@ impl Walker<Handler<'_>> for Matroska {
             }
             (Level::Segment, CLUSTER) if self.has_tracks => {
                 self.cluster_time = None;
+                let behind = |size| at.checked_add(head.bytes() as u64)?.checked_add(size);
+                self.cluster_end = head.size.and_then(behind);
                 self.level = Level::Cluster;
                 Ok(Step::Pass(head.bytes() as u64))
             }
@@ -113,7 +117,16 @@ impl Walker<Handler<'_>> for Matroska {
                 if head.id == SIMPLE_BLOCK && self.carried(front).is_none() {
                     return self.pass(head, handler);
                 }
-                self.whole(head, seen, self.unit_bytes_max + BLOCK_HEAD_BYTES, handler)
+                let step =
+                    self.whole(head, seen, self.unit_bytes_max + BLOCK_HEAD_BYTES, handler)?;
+                // Muxers send a cluster of known size when it is complete.
+                if let Step::Pass(bytes) = step
+                    && self.cluster_end == at.checked_add(bytes)
+                {
+                    let result = (handler.sink)(ReaderEvent::PieceEnds);
+                    handler.check(result)?;
+                }
+                Ok(step)
             }
             (_, EBML) => {
                 self.level = Level::Top;
