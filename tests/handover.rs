@@ -430,7 +430,7 @@ fn units(format: Format, response: &[u8]) -> BTreeMap<u64, Vec<(Time, Vec<u8>)>>
                 let of_track = units.entry(tracks[unit.track]).or_default();
                 of_track.push((unit.decode, unit.bytes.to_vec()));
             }
-            ReaderEvent::Announced(_) | ReaderEvent::LeftOut { .. } => {}
+            ReaderEvent::Announced(_) | ReaderEvent::PieceEnds | ReaderEvent::LeftOut { .. } => {}
         }
         Ok(())
     };

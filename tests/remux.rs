@@ -60,7 +60,7 @@ fn units(said: &[Said]) -> Vec<(Codec, Vec<Vec<u8>>)> {
                 units.extend(new.map(|track| (track.codec, Vec::new())));
             }
             Said::Unit { track, bytes, .. } => units[*track].1.push(bytes.clone()),
-            Said::Announced(_) | Said::LeftOut(..) => {}
+            Said::Announced(_) | Said::PieceEnds | Said::LeftOut(..) => {}
         }
     }
     units
@@ -172,7 +172,7 @@ fn enhanced_flv(said: &[Said]) -> Vec<u8> {
                     };
                 tag(kind, time as u32, &[&[first], name, ahead, bytes]);
             }
-            Said::Announced(_) | Said::LeftOut(..) => {}
+            Said::Announced(_) | Said::PieceEnds | Said::LeftOut(..) => {}
         }
     }
     flv

@@ -320,7 +320,8 @@ const OPERATION: &[Row] = &[
     .help("serve streams in other containers, too")
     .more(
         "At `/stream/ID/live.ts` and `/stream/ID/live.mp4`, while a client asks for it, from \
-             FLV, Matroska, fragmented MP4 and MPEG-TS. Each container takes one more `--buffer`.",
+             FLV, Matroska, fragmented MP4 and MPEG-TS. `/stream/ID/poster.mp4` is the newest key \
+             frame. Each container takes one more `--buffer`.",
     ),
     #[cfg(feature = "icecast")]
     flag("icecast", |c| {

@@ -19,6 +19,7 @@ use super::pass::Admission;
 use super::route::{self, RequestContext, Route};
 use super::rtp_in::{Came, Newcomer, Sender, UdpPort};
 use super::streams::{SourceInfo, StreamSource};
+use super::view::View;
 use super::viewer_id::ListedId;
 use super::viewers::Known;
 use super::{ConnectionId, JobId, PullId, Relay, StreamId, metrics, pieces, shown, snapshot};
@@ -102,7 +103,7 @@ impl Relay {
         };
         match verdict {
             Ok(()) => {
-                if view.is_of_segments() {
+                if matches!(view, View::Part(_)) {
                     let admission = gate.admission(name, &session, view.way());
                     self.clients.admit(id, admission, &mut self.ctx);
                 }

@@ -56,9 +56,13 @@ impl View {
         }
     }
 
-    /// Whether it is had by playlists and segments.
-    pub fn is_of_segments(&self) -> bool {
-        matches!(self, View::Part(_))
+    /// Returns the name of the view in list-viewers.
+    pub fn name(&self) -> &'static str {
+        match self {
+            View::Whole | View::In(_) => "http",
+            View::Poster => "poster",
+            View::Part(_) => "hls",
+        }
     }
 
     /// Returns how far the playlist must have come for this view.
@@ -97,7 +101,6 @@ mod tests {
             (View::Part(named), EntryPoint::Hls, false),
         ] {
             assert_eq!(view.way(), way, "{view:?}");
-            assert_eq!(view.is_of_segments(), way == EntryPoint::Hls, "{view:?}");
             assert_eq!(view.can_wait(), can_wait, "{view:?}");
         }
     }

@@ -125,10 +125,10 @@ impl<'a> Known<'a> {
         let those =
             those.filter(move |(_, session)| !is_over && of.is_none_or(|of| *session == of));
         those.filter_map(move |(id, session)| {
-            let (wants_part, since) = self.clients.waits(id)?;
+            let (way, since) = self.clients.waits(id)?;
             let row = ViewerRow {
                 state: "waiting",
-                ..ViewerRow::of_connection(id, session, wants_part, since, self.ctx)
+                ..ViewerRow::of_connection(id, session, way, since, self.ctx)
             };
             Some(((first, id.to_u64()), self.with_peer(row)))
         })

@@ -5,7 +5,7 @@
 mod order;
 mod setup;
 
-use super::medium::{Codec, MediaError, Sink, Time};
+use super::medium::{Codec, MediaError, ReaderEvent, Sink, Time};
 use super::nal::take;
 use super::packets::{Packet, Packets, leave_out};
 use super::sample_queue::{SampleQueue, Times};
@@ -33,6 +33,8 @@ pub(super) struct Matroska {
     scale: u64,
     /// Time of the Cluster, in ticks.
     cluster_time: Option<i64>,
+    /// Offset behind the Cluster, if it has a size.
+    cluster_end: Option<u64>,
     scratch: Scratch,
 }
 
@@ -77,7 +79,7 @@ impl Walker<Sink<'_>, MediaError> for Matroska {
     fn look(
         &mut self,
         seen: &[u8],
-        _at: u64,
+        at: u64,
         sink: &mut Sink<'_>,
     ) -> Result<u64, Unread<MediaError>> {
         const NO_HEAD: MediaError = MediaError("an element of Matroska has no sound head");
@@ -92,6 +94,8 @@ impl Walker<Sink<'_>, MediaError> for Matroska {
             }
             (Level::Segment, CLUSTER) if self.has_tracks => {
                 self.cluster_time = None;
+                let behind = |size| at.checked_add(head.bytes() as u64)?.checked_add(size);
+                self.cluster_end = head.size.and_then(behind);
                 self.level = Level::Cluster;
                 Ok(head.bytes() as u64)
             }
@@ -109,7 +113,12 @@ impl Walker<Sink<'_>, MediaError> for Matroska {
                 if head.id == SIMPLE_BLOCK && self.carried(front).is_none() {
                     return Ok(length(head)?);
                 }
-                self.whole(head, seen, self.unit_bytes_max + BLOCK_HEAD_BYTES, sink)
+                let bytes = self.whole(head, seen, self.unit_bytes_max + BLOCK_HEAD_BYTES, sink)?;
+                // Muxers send a cluster of known size when it is complete.
+                if self.cluster_end == at.checked_add(bytes) {
+                    sink(ReaderEvent::PieceEnds)?;
+                }
+                Ok(bytes)
             }
             (_, EBML) => {
                 self.level = Level::Top;

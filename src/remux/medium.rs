@@ -183,6 +183,8 @@ pub enum ReaderEvent<'a> {
     /// Tracks whose units are announced and have not come: bit N is the track at index N. Units of
     /// other tracks wait for them.
     Announced(u16),
+    /// The source has sent a complete piece. The next bytes may be late.
+    PieceEnds,
     /// A track that cannot be carried. It comes once, when the track shows.
     LeftOut {
         /// Number as in [`Track::number`].
@@ -197,9 +199,10 @@ impl ReaderEvent<'_> {
     pub fn work(&self) -> usize {
         match self {
             ReaderEvent::Unit(unit) => UNIT_WORK + unit.bytes.len(),
-            ReaderEvent::Tracks(_) | ReaderEvent::Announced(_) | ReaderEvent::LeftOut { .. } => {
-                UNIT_WORK
-            }
+            ReaderEvent::Tracks(_)
+            | ReaderEvent::Announced(_)
+            | ReaderEvent::PieceEnds
+            | ReaderEvent::LeftOut { .. } => UNIT_WORK,
         }
     }
 }

@@ -122,7 +122,10 @@ impl Findings {
                 let codec = codec.chars().take(NAME_MAX).collect();
                 self.left_out.push((number, codec));
             }
-            ReaderEvent::Unit(_) | ReaderEvent::Announced(_) | ReaderEvent::LeftOut { .. } => {}
+            ReaderEvent::Unit(_)
+            | ReaderEvent::Announced(_)
+            | ReaderEvent::PieceEnds
+            | ReaderEvent::LeftOut { .. } => {}
         }
     }
 

@@ -149,7 +149,7 @@ impl Remuxer {
         // An error at the end costs the last units. Everything before goes out.
         let _ = self.reader.finish(&mut |event| pipeline.handle(event, out));
         pipeline.drain(out)?;
-        pipeline.writer.finish(out)
+        pipeline.writer.flush(out)
     }
 
     /// Returns whether a known track goes out.
@@ -217,6 +217,7 @@ impl Pipeline {
                 self.interleave.announce(tracks);
                 self.pass_on(out)
             }
+            ReaderEvent::PieceEnds => self.writer.flush(out),
             // A source may name thousands. Few lines are enough.
             ReaderEvent::LeftOut { .. } if self.numbers_left_out.len() >= LEFT_OUT_MAX => Ok(()),
             ReaderEvent::LeftOut { number, codec } => {

@@ -39,7 +39,7 @@ pub use buffer::Pool;
 pub use handover::{HeaderVersion, Received};
 pub use notice::Notice;
 pub use points::Told;
-pub use seen::Seen;
+pub use seen::{Extent, Seen};
 pub use viewer::Viewer;
 
 use crate::format::{self, Format, Header, Scanner, Start};

@@ -6,6 +6,17 @@ use super::viewer::Position;
 use super::{StreamBuffer, ViewerId};
 use crate::time::Instant;
 
+/// What a viewer gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The stream.
+    Whole,
+    /// One segment.
+    Segment,
+    /// The header and one fragment of MP4.
+    Fragment,
+}
+
 /// Figures of a viewer.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<C> {
@@ -13,8 +24,8 @@ pub struct Seen<C> {
     pub place: usize,
     /// The owner's name for the viewer.
     pub connection: C,
-    /// Whether the viewer gets one segment and nothing else.
-    pub is_of_segment: bool,
+    /// What the viewer gets.
+    pub extent: Extent,
     /// When the viewer joined.
     pub since: Instant,
     /// Media bytes that were sent to the viewer.
@@ -63,7 +74,12 @@ impl<C: Copy> StreamBuffer<C> {
         Some(Seen {
             place: id.index(),
             connection: viewer.connection,
-            is_of_segment: viewer.is_bounded(),
+            extent: match (viewer.is_bounded(), viewer.header_seen) {
+                (false, _) => Extent::Whole,
+                // A playlist names the header of its segments.
+                (true, 0) => Extent::Segment,
+                (true, _) => Extent::Fragment,
+            },
             since: viewer.since,
             bytes_sent: viewer.bytes_sent,
             behind_bytes,

@@ -16,6 +16,7 @@ pub enum Said {
         bytes: Vec<u8>,
     },
     Announced(u16),
+    PieceEnds,
     LeftOut(u64, String),
 }
 
@@ -31,6 +32,7 @@ impl Said {
                 bytes: unit.bytes.to_vec(),
             },
             ReaderEvent::Announced(tracks) => Said::Announced(tracks),
+            ReaderEvent::PieceEnds => Said::PieceEnds,
             ReaderEvent::LeftOut { number, codec } => Said::LeftOut(number, codec.to_string()),
         }
     }
@@ -123,6 +125,7 @@ pub fn check(said: &[Said], bytes: usize, unit_bytes_max: usize) {
             }
             // Of at most as many tracks as there are.
             Said::Announced(announced) => assert!(announced >> tracks.len() == 0),
+            Said::PieceEnds => {}
             Said::LeftOut(_, codec) => assert!(codec.len() <= 48),
         }
     }

@@ -58,7 +58,7 @@ fn bounded((format, bytes): (Format, &[u8]), written: usize) {
     let (said, _) = remux::read(format, UNIT_BYTES_MAX, bytes, once);
     let units = said.iter().filter_map(|said| match said {
         Said::Unit { bytes, .. } => Some(bytes.len()),
-        Said::Tracks(_) | Said::Announced(_) | Said::LeftOut(..) => None,
+        Said::Tracks(_) | Said::Announced(_) | Said::PieceEnds | Said::LeftOut(..) => None,
     });
     let most: usize = units.map(|bytes| bytes * OUT_PER_BYTE + OUT_PER_UNIT).sum();
     assert!(written <= OUT_ONCE + most, "{written} bytes, not {most}");

@@ -41,7 +41,7 @@ impl Browser {
         let ((commands_path, commands), (answers_path, answers)) =
             (pipe("commands"), pipe("answers"));
         let script = format!(
-            "exec chromium --headless=new --no-sandbox --disable-gpu --no-first-run --remote-debugging-pipe \
+            "exec chromium --headless=new --no-sandbox --disable-gpu --no-first-run --remote-debugging-pipe --ignore-certificate-errors \
              --autoplay-policy=no-user-gesture-required --user-data-dir={folder}/profile about:blank 3<{} 4>{}",
             commands_path.display(),
             answers_path.display(),

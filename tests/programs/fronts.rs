@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::caches::{nginx_cache, varnish};
+use super::devtools::Browser;
 use super::proxies::{await_proxy, nginx};
 use super::support::encoder::{Encoder, Kind};
 use super::support::playlist::Playlist;
@@ -404,6 +405,28 @@ fn four_relays_have_each_session_and_its_keys_together() {
                 .iter()
                 .all(|row| row["sessionid"] != "w4tch")
         );
+    }
+}
+
+/// The browser gets the page and the media over TLS.
+#[test]
+#[ignore = "needs Chromium, nginx, haproxy, openssl and ffmpeg"]
+fn the_watch_page_plays_behind_tls() {
+    for front in [
+        nginx_front("", true),
+        haproxy("tls.cfg", &["RELAY"], servers(1, &[])),
+    ] {
+        let server = &front.servers[0];
+        server.admit("tv");
+        let url = format!("http://{}/stream/tv", server.address());
+        let _encoder = publish(&url, H264, &["-c:a", "aac", "-f", "mpegts"]);
+        let page = format!("{}/watch/tv", front.base);
+        let mut browser = Browser::open(&format!("tls-{}", front.port), &page);
+        browser.await_true("document.body?.dataset.state == 'playing' && isSecureContext");
+        let begun = browser.evaluate("media.currentTime");
+        browser.await_true(&format!("media.currentTime > {begun} + 2"));
+        let media = format!("{}/stream/tv/live.mp4", front.base);
+        assert_eq!(browser.evaluate("media.dataset.url"), media);
     }
 }
 

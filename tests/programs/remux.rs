@@ -39,7 +39,7 @@ fn read(file: &[u8], format: Format) -> Vec<(Track, Vec<Row>)> {
                 );
                 rows[unit.track].push(row);
             }
-            ReaderEvent::Announced(_) => {}
+            ReaderEvent::Announced(_) | ReaderEvent::PieceEnds => {}
             ReaderEvent::LeftOut { number, codec } => println!("  left out: {number} {codec}"),
         }
         Ok(())
@@ -228,7 +228,7 @@ fn bytes_of(file: &[u8], format: Format) -> Vec<(Codec, Vec<Vec<u8>>)> {
                 }
             }
             ReaderEvent::Unit(unit) => found[unit.track].1.push(unit.bytes.to_vec()),
-            ReaderEvent::Announced(_) | ReaderEvent::LeftOut { .. } => {}
+            ReaderEvent::Announced(_) | ReaderEvent::PieceEnds | ReaderEvent::LeftOut { .. } => {}
         }
         Ok(())
     };

@@ -234,7 +234,7 @@ fn own_samples(path: &Path) -> Vec<Vec<String>> {
                     unit.bytes.len()
                 ));
             }
-            ReaderEvent::Announced(_) | ReaderEvent::LeftOut { .. } => {}
+            ReaderEvent::Announced(_) | ReaderEvent::PieceEnds | ReaderEvent::LeftOut { .. } => {}
         }
         Ok(())
     });

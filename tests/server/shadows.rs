@@ -186,6 +186,8 @@ fn a_poster_is_one_key_frame_in_a_body_of_known_length() {
         let mut source = Source::open(server.address(), "/stream/demo");
         let mut early = Viewer::ask(server.address(), "/stream/demo/poster.mp4");
         server.await_figure("tollgate_blocked_playlists", 1);
+        let viewers = server.request("GET", "/api/list-viewers").json();
+        assert_eq!(viewers[0]["way"], "poster", "{name}");
         file.chunks(700).for_each(|piece| source.send(piece));
         let (body, end) = early.read_to_end();
         assert_eq!(end, End::Complete, "{name}");

@@ -187,13 +187,13 @@ impl Clients {
         }
     }
 
-    /// Returns whether a waiting client wants a segment or playlist, and since when it waits.
-    pub fn waits(&self, id: ConnectionId) -> Option<(bool, Instant)> {
+    /// Returns the name of what a client waits for ([`View::name`]), and since when it waits.
+    pub fn waits(&self, id: ConnectionId) -> Option<(&'static str, Instant)> {
         let connection = self.connections.get(id)?;
         let Phase::Waiting(waiting) = &connection.phase else {
             return None;
         };
-        Some((waiting.view.is_of_segments(), connection.progress))
+        Some((waiting.view.name(), connection.progress))
     }
 
     /// Lets a request wait until its session begins, or until its deadline.
@@ -453,7 +453,7 @@ mod tests {
         stage.now = stage.now + std::time::Duration::from_secs(5);
         let clients = &stage.relay.clients;
         assert_eq!(clients.waits_for(viewer), Some(&session("s")));
-        assert_eq!(clients.waits(viewer), Some((false, since)));
+        assert_eq!(clients.waits(viewer), Some(("http", since)));
         assert_eq!((clients.waits_for(idle), clients.waits(idle)), (None, None));
         let (of, none) = (
             clients.waiting.from(WaitFor::Session, viewer),
@@ -466,7 +466,7 @@ mod tests {
         #[cfg(feature = "hls")]
         {
             let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
-            assert_eq!(stage.relay.clients.waits(player), Some((true, stage.now)));
+            assert_eq!(stage.relay.clients.waits(player), Some(("hls", stage.now)));
         }
         stage.lose(viewer);
         assert_eq!(stage.relay.clients.waits_for(viewer), None);

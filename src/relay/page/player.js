@@ -107,6 +107,43 @@ async function openBody(url, signal) {
 	throw new Error("no header of a stream");
 }
 
+// Firefox 153 drops the pictures of a cluster of WebM that begins without a key frame. Gives a function that adds
+// such clusters to the one before: their heads become Void elements.
+function clusterJoiner() {
+	let rest = [], time = 0, base = null, video;
+	const lengthAt = (at) => Math.clz32(rest[at]) - 23;
+	const number = (from, to, mask = 255) => rest.slice(from, to).reduce((value, byte, n) => value * 256 + (n ? byte : byte & mask), 0);
+	return (chunk) => {
+		rest = new Uint8Array([...rest, ...chunk]);
+		let head = null;
+		for (let at = 0, end; ; at = end) {
+			const sizeAt = at + lengthAt(at), bodyAt = sizeAt + lengthAt(sizeAt), id = number(at, sizeAt), isCluster = id === 0x1f43b675;
+			end = isCluster || id === 0x18538067 ? bodyAt : bodyAt + number(sizeAt, bodyAt, 255 >> (bodyAt - sizeAt));
+			if (end > rest.length) {
+				const ready = rest.slice(0, head?.at ?? at);
+				rest = rest.slice(ready.length);
+				return ready;
+			}
+			if (isCluster) head = { at, sizeAt, bodyAt };
+			else if (id === 0x1a45dfa3) base = null;
+			else if (id === 0xe7) [time, head.end] = [number(bodyAt, end), end];
+			if (id !== 0xa3 && id !== 0xa0) continue;
+			// SimpleBlock, or a Block in its group: the track, the time in the cluster, flags.
+			const block = new DataView(rest.buffer, id === 0xa3 ? bodyAt : bodyAt + 1 + lengthAt(bodyAt + 1));
+			const track = block.getUint8(0), isKey = block.getUint8(3) > 127, moved = block.getInt16(1) + time - base;
+			if (id === 0xa3 && !isKey) video = track;
+			if (head && (base === null || (isKey && track === video) || moved > 32767)) {
+				base = time;
+				rest.fill(255, head.sizeAt, head.bodyAt)[head.sizeAt] >>= head.bodyAt - head.sizeAt - 1;
+			} else {
+				if (head) rest.set([0xec, 0x80 + head.end - head.at - 2], head.at);
+				block.setInt16(1, moved);
+			}
+			head = null;
+		}
+	};
+}
+
 // ---- Playing at the live edge
 
 // The reserve that is left when the next bytes come. Stalls raise it up to the maximum.
@@ -115,7 +152,7 @@ const RESERVE_SECONDS = 0.2, RESERVE_SECONDS_MAX = 0.8;
 const FRAGMENT_SECONDS = 0.5;
 const FASTER = 1.05, SLOWER = 0.95;
 // Farther behind than this it jumps.
-const FAR_SECONDS = 3;
+const NEW_FAR_SECONDS = 0.5, FAR_SECONDS = 3;
 const STUCK_SECONDS = 0.4;
 const KEPT_SECONDS = 20, AHEAD_SECONDS_MAX = 20;
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
@@ -150,13 +187,14 @@ class LivePlayer {
 		if (!canShow(tracks, this.media)) throw Object.assign(new Error("no decoder"), { codec: codecName(tracks.video) });
 		while (this.source.readyState !== "open") await pause(10);
 		const buffer = this.source.addSourceBuffer(tracks.type ? typeOf(tracks, tracks.video, tracks.audio) : this.bareType);
-		for (const chunk of chunks) await this.#append(buffer, chunk);
+		const join = isFirefox && tracks.type === "video/webm" ? clusterJoiner() : (chunk) => chunk;
+		for (const chunk of chunks) await this.#append(buffer, join(chunk));
 		for (;;) {
 			// One that is paused takes no more than this: the server skips for it, or ends it.
 			while (this.#ahead() > AHEAD_SECONDS_MAX && this.media.paused) await pause(500);
 			const { value, done } = await reader.read();
 			if (done) break;
-			await this.#append(buffer, value);
+			await this.#append(buffer, join(value));
 		}
 		if (this.source.readyState === "open") this.source.endOfStream();
 		this.edge.stop();
@@ -191,6 +229,8 @@ class LiveEdge {
 	#waits = [];
 	#at = 0;
 	#movedAt = 0;
+	// Whether it may jump once, since the delay before the first picture was not known.
+	#isNew = true;
 
 	constructor(media) {
 		this.media = media;
@@ -243,8 +283,11 @@ class LiveEdge {
 		this.#samples.push({ at: now, ahead: end - here });
 		this.#samples = this.#samples.filter(({ at }) => at > now - span);
 		const surplus = Math.min(...this.#samples.map(({ ahead }) => ahead)) - this.#reserve;
-		if (now - this.#samples[0].at < span / 2) return;
-		if (this.isOwn && surplus > FAR_SECONDS) return this.#jumpTo(here + surplus);
+		const seconds = now - this.#samples[0].at;
+		if (seconds < span / 2) return;
+		const isFirst = this.#isNew && usualWait > 0 && seconds > span - 0.2;
+		if (isFirst) this.#isNew = false;
+		if (this.isOwn && surplus > (isFirst ? NEW_FAR_SECONDS : FAR_SECONDS)) return this.#jumpTo(here + surplus);
 		const wasFaster = media.playbackRate > 1;
 		media.playbackRate = surplus > (wasFaster ? 0.02 : 0.1) ? FASTER : surplus < -this.#reserve / 2 ? SLOWER : 1;
 	}

@@ -14,7 +14,7 @@ use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::viewer_id::ListedId;
 use crate::relay::{ConnectionId, StreamId};
-use crate::stream::{End, Outcome, StreamBuffer, Supply, Told, UNKNOWN_TYPE, ViewerId};
+use crate::stream::{End, Extent, Outcome, StreamBuffer, Supply, Told, UNKNOWN_TYPE, ViewerId};
 use crate::time::Instant;
 
 /// Bytes for one viewer in one turn, at most: a viewer that catches up must not delay others.
@@ -396,7 +396,7 @@ impl Streams {
         ctx.counts.cuts.count(cut);
         // Nobody was told that a viewer of a segment came.
         let seen = stream.buffer.seen(viewer, ctx.now());
-        if seen.is_none_or(|seen| seen.is_of_segment) {
+        if seen.is_none_or(|seen| seen.extent != Extent::Whole) {
             return;
         }
         let what = ServerEvent::ViewerCut {
@@ -419,7 +419,7 @@ impl Streams {
     ) -> Option<&SessionId> {
         let stream = self.streams.get_mut(id)?;
         let seen = stream.buffer.seen(viewer, ctx.now());
-        if let Some(seen) = seen.filter(|seen| !seen.is_of_segment) {
+        if let Some(seen) = seen.filter(|seen| seen.extent == Extent::Whole) {
             let what = ServerEvent::ViewerGoes {
                 id: ListedId::of_connection(ctx.run, seen.connection),
                 key,

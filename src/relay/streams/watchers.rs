@@ -9,7 +9,7 @@ use crate::gate::{Digest, SessionId, Transport};
 use crate::relay::ConnectionId;
 use crate::relay::context::Context;
 use crate::relay::viewer_id::{ListedId, Mark};
-use crate::stream::Seen;
+use crate::stream::{Extent, Seen};
 use crate::time::Instant;
 
 /// A row of list-viewers. A null field does not apply, or is not known.
@@ -45,12 +45,11 @@ impl ViewerRow {
     pub fn of_connection(
         connection: ConnectionId,
         session: &SessionId,
-        is_of_hls: bool,
+        way: &'static str,
         since: Instant,
         ctx: &Context,
     ) -> ViewerRow {
         let id = ListedId::of_connection(ctx.run, connection);
-        let way = if is_of_hls { "hls" } else { "http" };
         ViewerRow {
             since: Some(ctx.calendar.at(since).unix_seconds),
             ..ViewerRow::new(id, session, way)
@@ -64,13 +63,17 @@ impl ViewerRow {
     }
 
     fn of_seen(seen: &Seen<ConnectionId>, session: &SessionId, ctx: &Context) -> ViewerRow {
-        let (id, is_of_hls) = (seen.connection, seen.is_of_segment);
+        let way = match seen.extent {
+            Extent::Whole => "http",
+            Extent::Segment => "hls",
+            Extent::Fragment => "poster",
+        };
         ViewerRow {
             bytes: Some(seen.bytes_sent),
             behind_bytes: Some(seen.behind_bytes),
             behind_ms: Some(u64::try_from(seen.behind.as_millis()).unwrap_or(u64::MAX)),
             skips: Some(seen.skips),
-            ..ViewerRow::of_connection(id, session, is_of_hls, seen.since, ctx)
+            ..ViewerRow::of_connection(seen.connection, session, way, seen.since, ctx)
         }
     }
 

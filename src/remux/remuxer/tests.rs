@@ -76,7 +76,7 @@ fn feed(to: Target, tracks: &[Track], units: impl Iterator<Item = (usize, i64, i
         );
     }
     pipeline.drain(&mut out).expect("no fault");
-    pipeline.writer.finish(&mut out).expect("no fault");
+    pipeline.writer.flush(&mut out).expect("no fault");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn times_of(to: Target, units: impl Iterator<Item = (usize, i64)>) -> Vec<Vec<i6
         assert_eq!(emitted, Ok(()));
     }
     pipeline.drain(&mut out).expect("no fault");
-    pipeline.writer.finish(&mut out).expect("no fault");
+    pipeline.writer.flush(&mut out).expect("no fault");
     let mut times = vec![Vec::new(); tracks.len()];
     let mut reader = Reader::new(to.format(), UNIT_BYTES_MAX).expect("it is read");
     let mut sink = |event: ReaderEvent<'_>| {
@@ -213,6 +213,18 @@ fn element(id: &[u8], body: &[u8]) -> Vec<u8> {
     [id, &size, body].concat()
 }
 
+/// The front of Matroska with this track.
+fn header(track: &[u8]) -> Vec<u8> {
+    let tracks = element(&[0x16, 0x54, 0xae, 0x6b], &element(&[0xae], track));
+    let segment = [0x18, 0x53, 0x80, 0x67, 0xff];
+    [
+        &element(&[0x1a, 0x45, 0xdf, 0xa3], &[])[..],
+        &segment,
+        &tracks,
+    ]
+    .concat()
+}
+
 /// 16 KiB of Matroska whose blocks have 256 frames each. The track strips a NAL unit from the front
 /// of each frame.
 fn laced(lacing: u8, frames: &[u8]) -> Vec<u8> {
@@ -227,10 +239,7 @@ fn laced(lacing: u8, frames: &[u8]) -> Vec<u8> {
         element(&[0x6d, 0x80], &encoding),
     ]
     .concat();
-    let tracks = element(&[0x16, 0x54, 0xae, 0x6b], &element(&[0xae], &track));
-    let mut stream = element(&[0x1a, 0x45, 0xdf, 0xa3], &[]);
-    stream.extend_from_slice(&[0x18, 0x53, 0x80, 0x67, 0xff]);
-    stream.extend_from_slice(&tracks);
+    let mut stream = header(&track);
     stream.extend_from_slice(&[0x1f, 0x43, 0xb6, 0x75, 0xff, 0xe7, 0x81, 0]);
     let block = [&[0x81, 0, 0, 0x80 | lacing, 255], frames].concat();
     let block = element(&[0xa3], &block);
@@ -263,10 +272,7 @@ fn a_track_of_matroska_that_lacks_its_setup_is_left_out_at_once() {
         (b"A_MPEG/L3", false),
     ] {
         let track = [element(&[0xd7], &[1]), element(&[0x86], codec)].concat();
-        let tracks = element(&[0x16, 0x54, 0xae, 0x6b], &element(&[0xae], &track));
-        let mut stream = element(&[0x1a, 0x45, 0xdf, 0xa3], &[]);
-        stream.extend_from_slice(&[0x18, 0x53, 0x80, 0x67, 0xff]);
-        stream.extend_from_slice(&tracks);
+        let mut stream = header(&track);
         stream.extend_from_slice(&[0x1f, 0x43, 0xb6, 0x75, 0xff]);
         let mut remuxer =
             Remuxer::new(Format::Matroska, Target::Mp4, UNIT_BYTES_MAX).expect("it is");
@@ -276,6 +282,39 @@ fn a_track_of_matroska_that_lacks_its_setup_is_left_out_at_once() {
         let name = String::from_utf8_lossy(codec);
         let line = format!("track 1: {name} without its CodecPrivate is not remuxed");
         assert_eq!(remuxer.left_out().contains(&line), lacks, "{name}");
+    }
+}
+
+/// Muxers send a cluster of known size at once, and nothing until the next one.
+#[test]
+fn a_cluster_of_known_size_goes_out_when_it_has_come() {
+    let track = [
+        element(&[0xd7], &[1]),
+        element(&[0x86], b"V_MPEG4/ISO/AVC"),
+        element(&[0x63, 0xa2], AVC),
+    ];
+    let frames: [[u8; 7]; 3] = [0x65, 0x41, 0x41].map(|kind| [0, 0, 0, 3, kind, 0x88, 7]);
+    let blocks = [0, 40, 80].map(|at| {
+        let number = usize::from(at / 40);
+        let flags = if number == 0 { 0x80 } else { 0 };
+        element(
+            &[0xa3],
+            &[&[0x81, 0, at, flags], &frames[number][..]].concat(),
+        )
+    });
+    let content = [&[0xe7, 0x81, 0], &blocks.concat()[..]].concat();
+    let id = [0x1f, 0x43, 0xb6, 0x75];
+    for (cluster, pictures) in [
+        (element(&id, &content), 3),
+        ([&id[..], &[0xff], &content[..]].concat(), 1),
+    ] {
+        let stream = [header(&track.concat()), cluster].concat();
+        let mut remuxer =
+            Remuxer::new(Format::Matroska, Target::Mp4, UNIT_BYTES_MAX).expect("it is");
+        let (mut left, mut out) = (1 << 20, Vec::new());
+        assert_eq!(remuxer.feed(&stream, &mut left, &mut out), Ok(()));
+        let is_picture = |bytes: &&[u8]| frames.iter().any(|frame| frame == bytes);
+        assert_eq!(out.windows(7).filter(is_picture).count(), pictures);
     }
 }
 
@@ -456,7 +495,7 @@ fn pictures_before_the_first_join_are_dropped() {
             handle(&mut pipeline, (0, at * 40, at == 77), &mut out);
         }
         assert_eq!(pipeline.drain(&mut out), Ok(()));
-        assert_eq!(pipeline.writer.finish(&mut out), Ok(()));
+        assert_eq!(pipeline.writer.flush(&mut out), Ok(()));
         assert!(out.len() > 43 * 100);
         // A source may never send one. The wait ends.
         let (mut pipeline, mut out) = (Pipeline::new(to, UNIT_BYTES_MAX), Vec::new());
@@ -494,7 +533,7 @@ fn a_track_with_a_late_setup_is_in_the_first_header() {
             }
         }
         assert_eq!(pipeline.drain(&mut out), Ok(()));
-        assert_eq!(pipeline.writer.finish(&mut out), Ok(()));
+        assert_eq!(pipeline.writer.flush(&mut out), Ok(()));
         let headers = out.windows(4).filter(|bytes| bytes == b"moov").count();
         let sounds = out.windows(4).filter(|bytes| bytes == b"mp4a").count();
         assert_eq!((headers, sounds), (1, 1));

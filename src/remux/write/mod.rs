@@ -94,11 +94,11 @@ impl Writer {
         }
     }
 
-    /// Ends the source.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    /// Writes all units that were taken.
+    pub fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
         match self {
             Writer::MpegTs(writer) => writer.settle(out),
-            Writer::Mp4(writer) => writer.finish(out)?,
+            Writer::Mp4(writer) => writer.write_fragment(None, out)?,
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 //!
 //! A fragment begins at each join point of the first video track, at the picture after it, and when
 //! [`FRAGMENT_TIME`] is over. So the output is at most that late, and a key frame goes out at once,
-//! in a fragment without another picture. A fragment has all units of its time, one track after
+//! in a fragment without another picture. A fragment also ends with a piece of the source
+//! ([`ReaderEvent::PieceEnds`](super::super::ReaderEvent)), since the next piece may be late. A fragment has all units of its time, one track after
 //! the other. When the tracks change, the stream begins again with another `ftyp` and `moov`, and
 //! the times continue. Each sample lasts until the next one of its track. The duration of the last
 //! sample of a fragment is estimated if the next one has not come. Each fragment has its own time,
@@ -148,11 +149,6 @@ impl Mp4 {
         Ok(())
     }
 
-    /// Ends the source: the fragment is whole.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
-        self.write_fragment(None, out)
-    }
-
     /// Returns the decode time of the first sample of the open fragment, minus the most that
     /// rounding and [`JITTER`] add.
     #[cfg(feature = "handover")]
@@ -170,7 +166,7 @@ impl Mp4 {
 
     /// Writes the fragment, and the header if it has changed. `next` is the track and the time of
     /// the next fragment's first unit.
-    fn write_fragment(
+    pub fn write_fragment(
         &mut self,
         next: Option<(usize, i64)>,
         out: &mut Vec<u8>,

@@ -562,7 +562,7 @@ fn a_viewer_of_a_segment_gets_that_and_no_more() {
     let third = stage
         .stream
         .join_range(3, range, lead.clone(), Instant::START);
-    assert!(stage.seen(viewer).is_of_segment);
+    assert_eq!(stage.seen(viewer).extent, Extent::Segment);
     stage.stream.check();
     // The prefix outlives the segment. It is counted for each viewer.
     assert_eq!(stage.stream.supply(viewer, 0), Supply::Bytes(10_100));

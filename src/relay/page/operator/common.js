@@ -15,7 +15,9 @@ const UNTOLD_EVERY_SECONDS = 2;
 const TOKENS_EVERY_SECONDS = 10;
 // A browser has six connections to a server: one for what happens, one for each player, and the API needs some.
 const PLAYERS_MAX = 3;
+const PLAY_AGAIN_SECONDS = 3;
 const AUDIENCE_SHOWN_MAX = 100;
+const LATELY_SECONDS = 600;
 const COMPACT_FROM = 12;
 const SESSIONS_STEP = 100;
 const CHIPS_MAX = 8;

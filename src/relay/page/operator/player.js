@@ -13,7 +13,7 @@ async function playable(url, format, media) {
 	const name = FORMATS[format] || format;
 	if (PLAYABLE[format] && media.canPlayType(PLAYABLE[format])) return { url, isSound: PLAYABLE[format].startsWith("audio") };
 	const words = `A browser does not play ${name}`;
-	if (!REMUXED.includes(format) || url.includes("?") || !media.canPlayType("video/mp4")) throw problem(`${words}; ffplay, mpv or VLC may.`);
+	if (!REMUXED.includes(format) || url.includes("?") || !media.canPlayType("video/mp4")) throw problem(`${words}; ffplay, mpv or VLC may.`, 0, -1);
 	try {
 		await ask(url + "/live.mp4");
 	} catch (refusal) {
@@ -24,25 +24,36 @@ async function playable(url, format, media) {
 
 // Fills `place` with the session's address and, if a browser can play it, a player. Gives what tears it down.
 function openPlayer(place, id, format) {
-	const key = watchName(id), url = streamUrl(key ?? id), word = make("p", "");
-	const isFull = document.querySelectorAll("video, audio").length >= PLAYERS_MAX;
-	const copying = key === null ? [] : [shareButton(id, key), copyButton("Copy address", elsewhere(url)), copyButton("Copy ffplay command", `ffplay "${elsewhere(url)}"`)];
-	const side = make("div", "aside", word, make("div", "buttons", ...copying)), media = make("video", "");
-	let isClosed = false;
+	const word = make("p", ""), buttons = make("div", "buttons"), side = make("div", "aside", word, buttons), media = make("video", "");
+	let isClosed = false, timer = 0, key, url;
 	word.role = "status";
 	place.replaceChildren(make("div", "player", side));
 	const tell = (text, isTrouble) => {
 		write(word, text);
 		word.className = isTrouble ? "trouble" : "";
 	};
-	// A stream that has ended is no fault.
-	const tellRefusal = (refusal) => (refusal.status === 404 ? tell("The stream has ended.") : tell(refusal.message, refusal.status > 0));
-	async function begin() {
-		if (key === null) return tell("No token lets anybody watch this session now: add a key for it below, with “watch only”.");
-		if (isFull) return tell(`${PLAYERS_MAX} players are open, as many as a browser has connections for. Close one first.`);
+	// A stream that has ended is no fault. Other reasons may pass, so it tries again.
+	const tellRefusal = ({ message, status, retryAfter }) => {
+		if (isClosed) return;
+		if (status === 404) return tell("The stream has ended.");
+		tell(message, status > 0);
+		if (retryAfter >= 0) timer = setTimeout(begin, 1000 * Math.max(retryAfter, PLAY_AGAIN_SECONDS));
+	};
+	const begin = () => play().catch(tellRefusal);
+	async function play() {
+		const keyNow = watchName(id);
+		if (keyNow !== key) {
+			[key, url] = [keyNow, streamUrl(keyNow ?? id)];
+			const copying = key === null ? [] : [shareButton(id, key), copyButton("Copy address", elsewhere(url)), copyButton("Copy ffplay command", `ffplay "${elsewhere(url)}"`)];
+			buttons.replaceChildren(...copying);
+		}
+		if (key === null) throw problem("No token lets anybody watch this session now: add a key for it below, with “watch only”.");
+		const others = [...document.querySelectorAll("video, audio")].filter((player) => player !== media);
+		if (others.length >= PLAYERS_MAX) throw problem(`${PLAYERS_MAX} players are open, as many as a browser has connections for. Close one first.`);
 		const { url: source, isSound, words } = await playable(url, format, media);
 		if (isClosed) return;
-		if (words) tell(words);
+		tell(words || "");
+		media.hidden = false;
 		media.controls = media.playsInline = true;
 		media.ariaLabel = `Stream of session ${shortened(id)}`;
 		media.onloadedmetadata = () => {
@@ -55,22 +66,25 @@ function openPlayer(place, id, format) {
 			media.hidden = media.readyState === 0;
 			// A media element does not tell what the server said: ask again.
 			const refusal = await playable(url, format, media).catch((refusal) => refusal);
-			if (isClosed) return;
 			if (refusal instanceof Error) tellRefusal(refusal);
-			else tell(`The browser cannot play on: ${media.error?.message || "it does not say why"}`, true);
+			else if (!isClosed) tell(`The browser cannot play on: ${media.error?.message || "it does not say why"}`, true);
 		};
 		media.src = source;
 		side.before(media);
 		media.play().catch(() => {});
 	}
-	begin().catch((refusal) => isClosed || tellRefusal(refusal));
+	begin();
 	const close = () => {
 		isClosed = true;
+		clearTimeout(timer);
 		media.removeAttribute("src");
 		media.load();
 		place.replaceChildren();
 	};
 	// What it has still to show it shows. A player is not always told that nothing more comes.
-	close.over = () => tell("The stream has ended.");
+	close.over = () => {
+		clearTimeout(timer);
+		tell("The stream has ended.");
+	};
 	return close;
 }

@@ -2,8 +2,8 @@
 
 // ---- QR code
 
-const QR_BYTES = [0, 19, 34, 55, 80, 108, 136];
-const QR_CHECK_BYTES = [0, 7, 10, 15, 20, 26, 18];
+const QR_BYTES = [0, 19, 34, 55, 80, 108];
+const QR_CHECK_BYTES = [0, 7, 10, 15, 20, 26];
 // The bits for error correction level L and mask 0.
 const QR_FORMAT = 0x77c4;
 
@@ -25,18 +25,14 @@ function checkBytes(block, count) {
 	});
 	return rest.slice(block.length);
 }
-// The rows of a QR code (ISO/IEC 18004) in byte mode, versions 1 to 6, at most 134 bytes; null for a longer text.
+// The rows of a QR code (ISO/IEC 18004) in byte mode, versions 1 to 5, at most 106 bytes; null for a longer text.
 function qrCode(text) {
 	const bytes = [...new TextEncoder().encode(text)], version = QR_BYTES.findIndex((most) => bytes.length + 2 <= most);
 	if (version < 1) return null;
 	const digits = `4${[bytes.length, ...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")}0`;
 	const data = digits.match(/../g).map((pair) => parseInt(pair, 16));
 	for (let pad = 0xec; data.length < QR_BYTES[version]; pad ^= 0xec ^ 0x11) data.push(pad);
-	const half = version === 6 ? data.length / 2 : data.length, blocks = [];
-	for (let at = 0; at < data.length; at += half) blocks.push(data.slice(at, at + half));
-	const checks = blocks.map((block) => checkBytes(block, QR_CHECK_BYTES[version]));
-	const interleaved = (lists) => lists[0].flatMap((_, at) => lists.map((list) => list[at]));
-	const all = [...interleaved(blocks), ...interleaved(checks)];
+	const all = [...data, ...checkBytes(data, QR_CHECK_BYTES[version])];
 
 	const size = 4 * version + 17, rows = Array.from({ length: size }, () => Array(size).fill(null));
 	const set = (x, y, isDark) => { if (rows[y]?.[x] !== undefined) rows[y][x] = Boolean(isDark); };
@@ -98,10 +94,14 @@ function share(session, key) {
 	if (key !== null) showLinks(key, session);
 	$("share").showModal();
 }
+// What is embedded depends on the format of the stream.
+let followFormat = () => {};
 function showLinks(key, session) {
 	const link = elsewhere(watchUrl(key)), body = elsewhere(streamUrl(key));
-	const format = [...streams.values()].find(({ row }) => row.sessionid === session)?.row.format;
-	const source = REMUXED.includes(format) ? `${body}/live.mp4` : body;
+	const formatNow = () => [...streams.values()].find(({ row, isEnded }) => row.sessionid === session && !isEnded)?.row.format, format = formatNow();
+	followFormat = () => formatNow() !== format && showLinks(key, session);
+	// Most streams need MP4, so it is the guess before the stream begins.
+	const source = !format || REMUXED.includes(format) ? `${body}/live.mp4` : body;
 	const rows = { Link: link, "VLC and other players": body, HLS: `${body}/index.m3u8`, "To embed": `<video src="${source}" autoplay muted playsinline controls></video>` };
 	$("share-links").replaceChildren(...Object.entries(rows).map(([name, text]) => make("div", "", make("h3", "", name), commandLine(text))));
 	const code = qrCode(link), size = (code?.length || 0) + 8, picture = document.createElementNS(SVG, "svg"), dark = document.createElementNS(SVG, "path");
@@ -114,7 +114,7 @@ function showLinks(key, session) {
 	$("share-base").oninput = () => showLinks(key, session);
 	$("share-local").hidden = !isLocal(link);
 }
-// A key that may only watch can be given away as it is. In an open relay every sessionid can.
+// A key that may only watch can be given away as it is: none before the tokens are known. In an open relay every sessionid can.
 function shareButton(session, key) {
 	const button = make("button", "", "Share");
 	button.type = "button";
@@ -122,5 +122,5 @@ function shareButton(session, key) {
 	button.onclick = () => share(session, canBeShared(key) ? key : null);
 	return button;
 }
-const canBeShared = (key) => !hasTokens || sessions.get(key)?.http?.direction === "out";
+const canBeShared = (key) => isOpenRelay || sessions.get(key)?.http?.direction === "out";
 $("share-close").onclick = () => $("share").close();

@@ -29,7 +29,7 @@ function draw(svg, samples, now, of = "value") {
 
 const PROTOCOLS = { http: "HTTP", rtmp: "RTMP", "rtp-udp": "RTP", udp: "UDP" };
 const CUTS = { stalled: "stalled", lost_unit: "too slow", token: "token over", kicked: "kicked" };
-const CODECS = { h264: "H.264", h265: "H.265", av1: "AV1", vp8: "VP8", vp9: "VP9", aac: "AAC", mp3: "MP3", ac3: "AC-3", eac3: "E-AC-3", opus: "Opus", vorbis: "Vorbis", theora: "Theora", flac: "FLAC" };
+const CODECS = { h264: "H.264", h265: "H.265", ac3: "AC-3", eac3: "E-AC-3", opus: "Opus", vorbis: "Vorbis", theora: "Theora" };
 const CHANNELS = [, "mono", "stereo"];
 
 // What tells a stream from others: the notes of its tokens, its station and its title.
@@ -39,7 +39,7 @@ function namesOf({ sessionid, name, title }) {
 }
 function tracksText({ tracks, key_frame_seconds: distance }) {
 	return tracks.map(({ codec, width, height, frame_rate: rate, sample_rate: samples, channels }) => [
-		CODECS[codec] || codec,
+		CODECS[codec] || codec.toUpperCase(),
 		width && `${width}×${height}`,
 		rate && `${+rate.toFixed(1)}/s`,
 		width && distance && `key frame every ${+distance.toFixed(1)} s`,
@@ -54,7 +54,7 @@ function skipsText({ skips, cuts }) {
 // Refused sources that named this session, or a key to it.
 function refusedText({ sessionid, session }) {
 	const digests = [session, ...[...sessions.values()].filter(({ http }) => http?.for === sessionid).map(({ http }) => http.session)];
-	const found = [...$("refusal-list").children].filter((row) => digests.includes(row.session));
+	const found = [...$("refusal-list").children].filter((row) => digests.includes(row.session) && row.time > serverNow() - LATELY_SECONDS);
 	return found.length > 0 ? `${plural(found.length, "source")} refused lately: ${found[0].reason}` : "";
 }
 
@@ -122,7 +122,7 @@ class Stream {
 		remember(this.samples, { at: now, value: row.bitrate, viewers: row.viewers, sent: row.bytes_sent });
 		const texts = {
 			source: row.source
-				? [`${PROTOCOLS[row.source?.protocol]} ${row.source?.address}`, row.source?.user_agent, row.held && "broken: viewers wait"].filter(Boolean).join(", ")
+				? [`${PROTOCOLS[row.source.protocol]} ${row.source.address}`, row.source.user_agent, row.held && "broken: viewers wait"].filter(Boolean).join(", ")
 				: "gone: the rest goes out",
 			names: namesOf(row),
 			bitrate: rateText(row.bitrate),
@@ -248,7 +248,7 @@ function askKick({ id, address }, sessionid) {
 }
 
 function askAbort({ sessionid, source, viewers }) {
-	const who = source ? `Its source, ${source?.address}, and` : "Its source is gone already;";
+	const who = source ? `Its source, ${source.address}, and` : "Its source is gone already;";
 	const text = `${who} ${plural(viewers, "viewer")} are disconnected. Its tokens stay.`;
 	ask("Abort this stream?", sessionid, text, "Abort stream", { block: "Refuse everybody in this session for" }, async (_, block) => {
 		const done = await (await call("DELETE", `abort-stream?sessionid=${encode(sessionid)}${block}`)).json();
@@ -282,8 +282,9 @@ function showStreams(rows, now, serverSeconds) {
 		draw(curve, samples, now);
 	}
 	write("stream-count", countText(rows.length));
-	if (rows.length >= COMPACT_FROM && !hasChosenForm) setCompact(true);
+	if (!hasChosenForm) setCompact(rows.length >= COMPACT_FROM);
 	filterStreams();
+	followFormat();
 }
 let hasChosenForm = false;
 function setCompact(isCompact) {

@@ -27,7 +27,7 @@ const isOpen = ({ direction, expires, ends }) => direction !== "in" && Math.min(
 // The sessionid that opens the session to viewers: its own, or else a key. Null if there is none.
 function watchName(session) {
 	const http = (id) => sessions.get(id)?.http;
-	if (!hasTokens || (http(session) && isOpen(http(session)))) return session;
+	if (isOpenRelay || !hasTokens || (http(session) && isOpen(http(session)))) return session;
 	for (const [id, { http }] of sessions) if (http?.for === session && isOpen(http)) return id;
 	return null;
 }
@@ -129,6 +129,7 @@ function describeKey() {
 	];
 	write("add-sentence", [...($("add-http").checked ? http : []), $("add-rtp").checked && "The UDP clients below get RTP, and may send it."].filter(Boolean).join(" "));
 }
+$("add-ends-unit").innerHTML = $("add-expires-unit").innerHTML;
 for (const name of ["add-expires", "add-ends"]) {
 	$(`${name}-unit`).onchange = (event) => {
 		const type = event.target.value ? "text" : "datetime-local";
@@ -136,6 +137,7 @@ for (const name of ["add-expires", "add-ends"]) {
 		$(name).type = type;
 	};
 }
+for (const field of $("add-form").querySelectorAll("input, textarea")) field.setAttribute("aria-describedby", "add-trouble");
 $("add-form").oninput = describeKey;
 describeKey();
 $("add-form").onchange = () => {

@@ -55,10 +55,15 @@ const askStreams = repeat(async () => {
 });
 
 const askTokens = repeat(async () => {
-	if ($("streams").hidden || isOpenRelay) return TOKENS_EVERY_SECONDS;
+	if ($("streams").hidden) return TOKENS_EVERY_SECONDS;
 	try {
 		const text = await (await call("GET", "list-tokens?details=1")).text();
 		write("token-trouble", "");
+		// Another server may be there now.
+		if (isOpenRelay) {
+			isOpenRelay = false;
+			askStreams();
+		}
 		if (text !== tokensBefore) {
 			readTokens(JSON.parse(text));
 			showTokens();
@@ -69,10 +74,12 @@ const askTokens = repeat(async () => {
 		return isTold() ? 600 : Math.min(60, TOKENS_EVERY_SECONDS * Math.ceil(text.length / 1e6));
 	} catch (refusal) {
 		if (tokensAreOff(refusal)) {
-			isOpenRelay = true;
-			describeRelay(refusal);
-			askStreams();
-			return TOKENS_EVERY_SECONDS;
+			if (!isOpenRelay) {
+				isOpenRelay = true;
+				describeRelay(refusal);
+				askStreams();
+			}
+			return isTold() ? 600 : TOKENS_EVERY_SECONDS;
 		}
 		write("token-trouble", refusal.message);
 		return Math.max(refusal.retryAfter | 0, TOKENS_EVERY_SECONDS);
@@ -89,20 +96,19 @@ function soon(act) {
 	return () => { timer ||= setTimeout(() => { timer = 0; act(); }, 300); };
 }
 const streamsSoon = soon(() => askStreams()), tokensSoon = soon(() => askTokens());
-const HEARD = {
-	"stream-begins": streamsSoon, "stream-held": streamsSoon, "stream-goes-on": streamsSoon, "stream-ends": streamsSoon, "stream-over": streamsSoon,
-	"viewer-comes": streamsSoon, "viewer-goes": streamsSoon, "snapshot-end": () => { streamsSoon(); tokensSoon(); },
-	"token-added": tokensSoon, "token-revoked": tokensSoon, "token-over": tokensSoon, "tokens-over": tokensSoon, "token-forgotten": tokensSoon,
-};
+const HEARD = { "snapshot-end": () => { streamsSoon(); tokensSoon(); } };
+const hear = (names, act) => { for (const name of names.split(" ")) HEARD[name] = act; };
+hear("stream-begins stream-held stream-goes-on stream-ends stream-over viewer-comes viewer-goes", streamsSoon);
+hear("token-added token-revoked token-over tokens-over token-forgotten", tokensSoon);
 // Events after which nothing is asked.
-for (const name of ["viewer-cut", "source-too-fast"]) HEARD[name] = () => {};
+hear("viewer-cut source-too-fast", () => {});
 // Sources that were refused, also before this page was opened. The newest is first.
 const REFUSALS_SHOWN_MAX = 16;
 HEARD.refusal = HEARD["publisher-refused"] = ({ type, data }) => {
 	const { time, address, session, status, detail } = JSON.parse(data), list = $("refusal-list"), key = time + address;
 	if ([...list.children].some((row) => row.key === key)) return;
 	const row = make("li", "small", make("span", "quiet", clockTime(time)), make("span", "", `a source at ${address}, session ${session}`), make("span", "quiet", `${status}: ${detail}`));
-	Object.assign(row, { key, session, reason: detail });
+	Object.assign(row, { key, session, time, reason: detail });
 	list[type === "refusal" ? "append" : "prepend"](row);
 	streamsSoon();
 	if (list.children.length > REFUSALS_SHOWN_MAX) list.lastChild.remove();

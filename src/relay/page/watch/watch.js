@@ -12,26 +12,22 @@ const stream = root + "stream" + sessionPath(id);
 // ---- What can be played
 
 const HLS = "application/vnd.apple.mpegurl";
-const NAMES = {
-	"video/webm": "WebM", "audio/webm": "WebM", "video/x-matroska": "Matroska", "audio/x-matroska": "Matroska", "video/matroska": "Matroska",
-	"video/mp2t": "MPEG-TS", "video/mp4": "MP4", "audio/mp4": "MP4", "video/x-flv": "FLV", "video/ogg": "Ogg", "audio/ogg": "Ogg", "application/ogg": "Ogg",
-	"audio/mpeg": "MP3", "audio/aac": "AAC", "audio/aacp": "AAC",
-};
+// By a part of the media type.
+const NAMES = { webm: "WebM", matroska: "Matroska", mp2t: "MPEG-TS", mp4: "MP4", flv: "FLV", ogg: "Ogg", "audio/mpeg": "MP3", aac: "AAC" };
 // The server can give these out as HLS,
 const SEGMENTED = ["MPEG-TS", "MP4", "MP3", "AAC", "FLV", "Matroska"];
 // these as MP4, which every browser plays,
 const REMUXED = ["MPEG-TS", "FLV", "Matroska"];
-// and these MediaSource takes as they are. Firefox 153 drops the pictures of a cluster of WebM that begins without a
-// key frame, so it gets WebM as MP4, if it takes the codecs there.
+// and these MediaSource takes as they are.
+const FOR_MEDIA_SOURCE = ["MP4", "WebM"];
 const isFirefox = "mozInnerScreenX" in window;
-const FOR_MEDIA_SOURCE = isFirefox ? ["MP4"] : ["MP4", "WebM"];
 // No browser plays these unless it says so itself. With others a trial costs little.
 const HOPELESS = ["MPEG-TS", "FLV"];
 // Apple's players take a live stream as HLS, and of a body they want ranges, which a live one has not.
 const isApple = "WebKitMediaKeys" in window || "webkitShowPlaybackTargetPicker" in media;
 
 const bare = (type) => type.split(";")[0].trim().toLowerCase();
-const nameOf = (type) => NAMES[bare(type)] || "";
+const nameOf = (type) => NAMES[Object.keys(NAMES).find((part) => bare(type).includes(part))] || "";
 const canPlay = (type) => media.canPlayType(type) !== "" || media.canPlayType(bare(type)) !== "";
 
 // The ways to play a stream of this type, the best first. It has to begin within `seconds`.
@@ -43,19 +39,19 @@ function candidates(type) {
 	// At the live edge: the body if MediaSource takes it, otherwise the remuxed copy.
 	const bareType = BARE_SOUND[name], isForMediaSource = isRemuxed || FOR_MEDIA_SOURCE.includes(name) || (bareType && window.MediaSource?.isTypeSupported(bareType));
 	const live = { ...(isRemuxed ? remuxed : body), isLive: true, bareType, isWanted: Boolean(window.MediaSource && isForMediaSource) };
-	if (isFirefox && name === "WebM" && !isFolder(id) && window.MediaSource) body.inMp4 = { ...remuxed, isLive: true };
 	return [live, ...(isApple ? [segments, body, remuxed] : [body, remuxed, segments])].filter((candidate) => candidate.isWanted);
 }
 
 // ---- What is shown
 
 // For each state: the word below the picture, and the title and the sentence on the cover.
+const AGAIN = "This page tries again by itself.";
 const WORDS = {
 	starting: ["Starting", "Starting", ""],
 	waiting: ["Waiting", "The stream has not started yet", "It plays here as soon as it starts."],
-	busy: ["Waiting", "The stream cannot be reached now", "This page tries again by itself."],
-	full: ["Waiting", "All places are taken", "This page tries again by itself."],
-	halted: ["Waiting", "Paused by the operator", "This page tries again by itself."],
+	busy: ["Waiting", "The stream cannot be reached now", AGAIN],
+	full: ["Waiting", "All places are taken", AGAIN],
+	halted: ["Waiting", "Paused by the operator", AGAIN],
 	ended: ["Ended", "The stream has ended", "If it comes back, it plays here."],
 	lost: ["Waiting", "The stream broke off; waiting for it to come back", "It plays on here as soon as it can."],
 	expired: ["Not admitted", "This link has expired", "Ask for a new one where you got it."],
@@ -78,6 +74,7 @@ function show(next, instead, detail = "", whose = "server", heading = "") {
 	state = next;
 	page.dataset.state = look;
 	page.classList.toggle("late", next === "late");
+	for (const sign of $("mark").children) sign.toggleAttribute("hidden", !sign.classList.contains(look));
 	write("chip", chip);
 	write("title", title);
 	write("text", instead || text);
@@ -163,7 +160,7 @@ async function look(hasFailed) {
 	else if (reason === "full") show("full");
 	else if (reason === "paused") show("halted");
 	else if (status) show("busy", "", detail);
-	else show(hasPlayed ? "lost" : "busy", "The server does not answer. This page tries again by itself.");
+	else show(hasPlayed ? "lost" : "busy", `The server does not answer. ${AGAIN}`);
 	later(false, Math.min(retryAfter, RARELY_SECONDS));
 }
 
@@ -201,10 +198,6 @@ async function playBody(candidate) {
 	once.abort();
 	if (current !== candidate) return;
 	if (!canShow(tracks, media)) return failLive({ codec: codecName(tracks.video) });
-	if (candidate.inMp4 && MediaSource.isTypeSupported(typeOf({ type: "video/mp4" }, tracks.video, tracks.audio))) {
-		rest.unshift({ ...candidate, inMp4: null });
-		return play(candidate.inMp4);
-	}
 	media.src = candidate.url;
 	player = new LiveEdge(media);
 	start();
@@ -239,10 +232,11 @@ function fail() {
 	show("lost");
 	later(false);
 }
-// Notes that the position has moved.
-function see() {
-	if (!current || media.readyState < 2 || media.currentTime === at) return;
-	const isFirst = at < 0, now = Date.now();
+// Notes that the position has moved, or that it begins to.
+function see(event) {
+	const begins = event?.type === "playing";
+	if (!current || media.readyState < 2 || (media.currentTime === at && !begins)) return;
+	const isFirst = at < 0 && !begins, now = Date.now();
 	at = media.currentTime;
 	moved = now;
 	if (isFirst || media.paused) return;
@@ -254,7 +248,7 @@ function see() {
 	show("playing");
 }
 
-media.ontimeupdate = see;
+media.ontimeupdate = media.onplaying = see;
 media.onended = () => {
 	if (!current) return;
 	current = null;

@@ -415,7 +415,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
                     it["buffer"]["points"]["told"] = "Unknown".into()
                 })
             },
-            NOT_REMUXED,
+            FITS,
         ),
         (
             "a remuxer of a container that is not remuxed",
