@@ -309,7 +309,7 @@ fn behind_same<'a>(mut picture: &'a [u8], mut other: &[u8]) -> &'a [u8] {
     picture
 }
 
-/// Returns whether these bytes are the rest of a frame of sound, if anything, and the frames behind it with
+/// Returns whether these bytes are the rest of a frame of sound, if anything, and the next frames with
 /// their ADTS headers. The last may be there in part.
 fn is_sound_of(frames: &[Vec<u8>], bytes: &[u8]) -> bool {
     let Some(rest_bytes) = bytes.windows(2).position(|pair| pair == ADTS_START) else {
@@ -370,7 +370,7 @@ fn who_falls_out_within_a_picture_may_have_a_part_of_it() {
     picture.truncate(first + 8);
     picture.extend_from_slice(&next[next.len() - 7..]);
     picture[first..first + 4].copy_from_slice(&11_u32.to_be_bytes());
-    // Seed 1433614: a part of a frame of sound, and behind it the next frames with their headers.
+    // Seed 1433614: a part of a frame of sound, and the next frames with their headers.
     let mut sounds = whole.clone();
     let frames: Vec<_> = sounds[1].drain(3..6).collect();
     let header = [0xff, 0xf1, 0x50, 0x40, 0x03, 0xdf, 0xfc];

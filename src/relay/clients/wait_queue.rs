@@ -240,7 +240,7 @@ impl Clients {
         ids.into_iter().filter_map(ended).collect()
     }
 
-    /// Calls the clients that wait for a session and may not watch it, and those that have no need of its
+    /// Calls the clients that wait for a session and may not watch it, and all that have no need of its
     /// first byte. Each gets its answer in its turn.
     pub fn call_others(
         &mut self,

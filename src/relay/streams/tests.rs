@@ -327,7 +327,7 @@ fn a_cut_counts_under_its_name() {
     );
 }
 
-/// Nobody is told that a client of one segment comes, is cut or goes. It counts.
+/// No event says that a client of one segment comes, is cut or goes. It counts.
 #[cfg(feature = "remux")]
 #[test]
 fn only_of_viewers_that_came_is_told_that_they_are_cut() {

@@ -394,7 +394,7 @@ impl Streams {
         stream.cuts.count(cut);
         let (bytes, time) = stream.buffer.behind(viewer, ctx.now());
         ctx.counts.cuts.count(cut);
-        // Nobody was told that a viewer of a segment came.
+        // No event said that a viewer of a segment came.
         let seen = stream.buffer.seen(viewer, ctx.now());
         if seen.is_none_or(|seen| seen.extent != Extent::Whole) {
             return;

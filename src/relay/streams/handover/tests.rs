@@ -546,7 +546,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
     }
 }
 
-/// The remuxer is told with another value.
+/// Changes a value of the remuxer.
 fn remuxer(told: &Told, field: &str, value: Value) -> Told {
     told.but("remuxer", |_, it| it[field] = value.clone())
 }
