@@ -88,9 +88,7 @@ impl Rations {
             ServerEvent::ViewerComes { id, .. } => {
                 viewer(*id).is_none_or(|viewer| self.begin(viewer, session, what, now))
             }
-            ServerEvent::ViewerCut { id, .. } => {
-                self.reports_viewer(*id) && self.take(1, session, what, now)
-            }
+            ServerEvent::ViewerCut { id, .. } => self.reports_viewer(*id),
             ServerEvent::ViewerGoes { id, .. } => {
                 viewer(*id).is_none_or(|viewer| !self.unreported.remove(&viewer))
             }
@@ -144,8 +142,8 @@ impl Rations {
         now: Instant,
     ) -> bool {
         let events = match subject {
-            Subject::Viewer(_) | Subject::Hold(_) => 2,
-            Subject::Stream(_) => 3,
+            Subject::Hold(_) => 2,
+            Subject::Viewer(_) | Subject::Stream(_) => 3,
         };
         let is_reported = self.take(events, session, what, now);
         if !is_reported {

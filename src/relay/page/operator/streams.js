@@ -122,7 +122,7 @@ class Stream {
 		remember(this.samples, { at: now, value: row.bitrate, viewers: row.viewers, sent: row.bytes_sent });
 		const texts = {
 			source: row.source
-				? [`${PROTOCOLS[row.source.protocol]} ${row.source.address}`, row.source.user_agent, row.held && "broken: viewers wait"].filter(Boolean).join(", ")
+				? [`${PROTOCOLS[row.source?.protocol]} ${row.source?.address}`, row.source?.user_agent, row.held && "broken: viewers wait"].filter(Boolean).join(", ")
 				: "gone: the rest goes out",
 			names: namesOf(row),
 			bitrate: rateText(row.bitrate),
@@ -248,7 +248,7 @@ function askKick({ id, address }, sessionid) {
 }
 
 function askAbort({ sessionid, source, viewers }) {
-	const who = source ? `Its source, ${source.address}, and` : "Its source is gone already;";
+	const who = source ? `Its source, ${source?.address}, and` : "Its source is gone already;";
 	const text = `${who} ${plural(viewers, "viewer")} are disconnected. Its tokens stay.`;
 	ask("Abort this stream?", sessionid, text, "Abort stream", { block: "Refuse everybody in this session for" }, async (_, block) => {
 		const done = await (await call("DELETE", `abort-stream?sessionid=${encode(sessionid)}${block}`)).json();
