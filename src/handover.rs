@@ -254,11 +254,11 @@ pub mod bytes {
         let text: String = bytes
             .as_ref()
             .iter()
-            .map(|byte| match byte {
-                0..b' ' | b'"' | b'\\' => char::from_u32(MOVED | u32::from(*byte)),
-                _ => Some(char::from(*byte)),
+            .map(|byte| {
+                let is_escaped = matches!(byte, 0..b' ' | b'"' | b'\\');
+                let moved = if is_escaped { MOVED } else { 0 };
+                char::from_u32(moved | u32::from(*byte)).unwrap_or_default()
             })
-            .map(Option::unwrap_or_default)
             .collect();
         serializer.serialize_str(&text)
     }

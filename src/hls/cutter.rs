@@ -173,12 +173,8 @@ impl Cutter {
     pub fn take(&mut self, finding: Finding, header: Header<'_>, now: Instant) {
         match finding {
             Finding::Format(format) => {
-                let is_of_hls = extension(format).is_some();
-                self.kind = Some(if is_of_hls {
-                    Ok(format)
-                } else {
-                    Err(NO_CONTAINER_OF_HLS)
-                });
+                let format = extension(format).map(|_| format);
+                self.kind = Some(format.ok_or(NO_CONTAINER_OF_HLS));
             }
             Finding::Unknown => {
                 self.kind = Some(Err(NO_CONTAINER_OF_HLS));

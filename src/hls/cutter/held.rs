@@ -32,6 +32,7 @@ impl Cutter {
     #[cfg(feature = "handover")]
     pub fn fit(&mut self, newest: u64, buffer_bytes: u64) -> Result<(), HandoverError> {
         self.plan.buffer_bytes = buffer_bytes;
+        // Of segments with the same map only the first has it: see `tell_segments`.
         let mut before = None;
         for segment in &mut self.segments {
             segment.map = segment.map.take().or(before);
@@ -107,7 +108,7 @@ pub(super) fn tell_kind<S: Serializer>(kind: &Known, serializer: S) -> Result<S:
     kind.map(|kind| [kind.ok()]).serialize(serializer)
 }
 
-/// Tells the segments. One with the map of the segment before it is told without a map.
+/// Writes the segments for another process. Of segments with the same map only the first has it.
 #[cfg(feature = "handover")]
 pub(super) fn tell_segments<S: Serializer>(
     segments: &VecDeque<Segment>,
@@ -140,10 +141,6 @@ mod tests {
     #[test]
     fn a_map_is_told_once_for_all_segments() {
         let mut cutter = Cutter {
-            plan: crate::hls::plan::Plan {
-                segment: std::time::Duration::from_secs(2),
-                ..Default::default()
-            },
             number: 6,
             ..Cutter::default()
         };

@@ -112,9 +112,9 @@ class Stream {
 		const hasFormatNow = !this.row.format && row.format;
 		this.row = row;
 		this.now = now;
+		// Closes the player, and opens it with the format.
 		if (hasFormatNow && this.closePlayer) {
-			this.closePlayer();
-			this.closePlayer = null;
+			this.toggle();
 			this.toggle();
 		}
 		// The time before this page was opened.

@@ -754,8 +754,7 @@ fn set_all(value: &mut Value, names: &[&str], number: u64) {
     }
 }
 
-/// Counters are not looked at when they are told: they stay within their type as they count on, and
-/// as they are summed.
+/// No received counter is checked: all stay within their type as they count on and are summed.
 #[test]
 fn counters_end_at_the_largest_number() {
     let (mut stage, _) = all_kinds();
