@@ -88,8 +88,12 @@ impl<Name: Eq + Hash, const NAMES_MAX: usize> TokenBuckets<Name, NAMES_MAX> {
     pub fn has_token(&self, name: &Name, rate: Rate, now: Instant) -> bool {
         let is_full = |bucket: &TokenBucket| bucket.fill_time(now).is_zero();
         let has_place = self.0.len() < NAMES_MAX || self.0.values().any(is_full);
-        let bucket = self.0.get(name).copied().unwrap_or_default();
-        has_place && bucket.tokens(rate, now) > 0
+        has_place && self.get(name).tokens(rate, now) > 0
+    }
+
+    /// Returns the bucket of this name, or a full one if there is none.
+    pub fn get(&self, name: &Name) -> TokenBucket {
+        self.0.get(name).copied().unwrap_or_default()
     }
 
     /// Removes and returns the bucket of this name. Returns a full bucket if there is none.
@@ -114,8 +118,23 @@ impl<Name: Eq + Hash, const NAMES_MAX: usize> TokenBuckets<Name, NAMES_MAX> {
     }
 
     /// Returns the stored buckets, each with its name.
-    pub fn iter(&self) -> impl Iterator<Item = (&Name, &TokenBucket)> {
-        self.0.iter()
+    #[cfg(any(test, feature = "handover"))]
+    pub fn state(&self) -> Vec<(Name, TokenBucket)>
+    where
+        Name: Clone,
+    {
+        let buckets = self.0.iter();
+        buckets
+            .map(|(name, bucket)| (name.clone(), *bucket))
+            .collect()
+    }
+
+    /// Stores the buckets that another process had.
+    #[cfg(feature = "handover")]
+    pub fn take_over(&mut self, buckets: Vec<(Name, TokenBucket)>, now: Instant) {
+        for (name, bucket) in buckets {
+            self.insert(name, bucket, now);
+        }
     }
 }
 
@@ -181,7 +200,7 @@ mod tests {
         let rate = Rate::per_second(1);
         let mut bucket = TokenBucket::default();
         assert!(buckets.insert(0, bucket, at(0)));
-        assert_eq!(buckets.iter().count(), 0, "it is full");
+        assert_eq!(buckets.state().len(), 0, "it is full");
         bucket.take(1, rate, at(0));
         for name in 0..200 {
             let has_place = buckets.insert(name, bucket, at(0));
@@ -192,7 +211,7 @@ mod tests {
         // Buckets that are full now make room.
         bucket.take(9, rate, at(1_000));
         assert!((200..300).all(|name| buckets.insert(name, bucket, at(1_000))));
-        assert_eq!(buckets.iter().count(), 100);
+        assert_eq!(buckets.state().len(), 100);
         for (name, seconds, has_token) in [(1, 2, false), (200, 2, false), (1, 10, true)] {
             let now = at(1_000 * seconds);
             assert_eq!(buckets.has_token(&name, rate, now), has_token, "{name}");

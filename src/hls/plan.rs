@@ -19,7 +19,7 @@ pub struct Plan {
     pub started: Duration,
     /// Beginning of the stream.
     pub began: Instant,
-    /// Lowest number for a segment: an earlier stream of the session used the numbers below.
+    /// Lowest number for a segment: earlier streams of the session used the numbers below.
     pub number_min: u64,
 }
 
@@ -41,10 +41,20 @@ impl Plan {
     /// Returns the number of the first segment. If the machine's clock is wrong and says a year before
     /// 2025, numbers count from the start of the server.
     pub(super) fn first_number(&self) -> u64 {
-        let since_start = self.began.since_start();
+        self.number_min.max(self.number_at(self.began))
+    }
+
+    /// Returns the number that the clock of numbers shows at a time.
+    pub fn number_at(&self, time: Instant) -> u64 {
+        let since_start = time.since_start();
         let since = (self.started + since_start).saturating_sub(Duration::from_secs(NUMBERS_FROM));
-        let seconds = since.max(since_start).as_secs();
-        self.number_min.max(seconds * NUMBERS_PER_SECOND)
+        since.max(since_start).as_secs() * NUMBERS_PER_SECOND
+    }
+
+    /// Returns after how many seconds from a time on the clock of numbers has reached a number.
+    pub fn seconds_until(&self, number: u64, time: Instant) -> u64 {
+        let missing = number.saturating_sub(self.number_at(time));
+        missing.div_ceil(NUMBERS_PER_SECOND)
     }
 
     /// Returns the first discontinuity number. It differs from that of a stream some seconds before,

@@ -127,7 +127,8 @@ pub fn hand_over(relay: &mut Relay, now: Instant, out: &mut dyn FnMut(&[u8])) ->
         connections: relay.clients.next_id(),
         streams: relay.streams.next_ids(),
         pulls: relay.fetch.next_id(),
-        buckets: relay.streams.buckets(),
+        buckets: relay.streams.buckets.state(),
+        numbers: relay.streams.numbers.state(),
     };
     writer.put("ids", 0, &ids);
     relay.grants.hand_over(&mut writer);
@@ -165,6 +166,9 @@ struct Ids {
     pulls: (u32, u64),
     /// What sessions without a source have drawn by `max-bitrate`.
     buckets: Vec<(SessionId, TokenBucket)>,
+    /// How far the segment numbers that a session has used are ahead of their clock.
+    #[serde(default)]
+    numbers: Vec<(SessionId, TokenBucket)>,
 }
 
 /// A server that is to take another's place, as far as it has been told.
@@ -321,7 +325,8 @@ impl RelayState {
         let ids = self.ids.ok_or_else(|| HandoverError("no ids".to_owned()))?;
         let clients = Clients::take_over(self.clients, ids.connections, &mut self.ctx)?;
         let mut streams = Streams::take_over(self.streams, ids.streams, &mut self.ctx)?;
-        streams.set_buckets(ids.buckets, self.ctx.now());
+        streams.buckets.take_over(ids.buckets, self.ctx.now());
+        streams.numbers.take_over(ids.numbers, self.ctx.now());
         self.grants.rearm(&mut self.ctx);
         let has_other_origins = self.old.had_other_origins(self.ctx.settings());
         self.fetch

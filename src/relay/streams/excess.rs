@@ -6,8 +6,6 @@
 //! those beyond the rate, whole, as a full network does. Each source is reported once.
 
 use super::{Stream, StreamSource, Streams};
-#[cfg(feature = "handover")]
-use crate::gate::SessionId;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
 use crate::relay::counts::Count;
@@ -15,10 +13,8 @@ use crate::relay::event::Event;
 use crate::relay::quota::Quota;
 use crate::relay::server_event::ServerEvent;
 use crate::time::Instant;
-#[cfg(feature = "handover")]
-use crate::token_bucket::TokenBucket;
 
-/// Sessions whose last source has gone and left a bucket that is not full: 0.8 MiB at most. A
+/// Sessions whose last source has gone and left a bucket that is not full: at most 0.8 MiB. A
 /// bucket beyond them counts as full.
 pub(super) const BUCKETS_MAX: usize = 2048;
 
@@ -47,23 +43,6 @@ impl Streams {
         {
             self.buckets
                 .insert(stream.session.clone(), quota.bucket, now);
-        }
-    }
-
-    /// Returns the buckets of sessions without a source.
-    #[cfg(feature = "handover")]
-    pub fn buckets(&self) -> Vec<(SessionId, TokenBucket)> {
-        let buckets = self.buckets.iter();
-        buckets
-            .map(|(name, bucket)| (name.clone(), *bucket))
-            .collect()
-    }
-
-    /// Takes over the buckets of sessions without a source.
-    #[cfg(feature = "handover")]
-    pub fn set_buckets(&mut self, buckets: Vec<(SessionId, TokenBucket)>, now: Instant) {
-        for (name, bucket) in buckets {
-            self.buckets.insert(name, bucket, now);
         }
     }
 

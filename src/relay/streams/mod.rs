@@ -13,6 +13,7 @@ mod handover;
 mod history;
 mod hls;
 mod hold;
+mod numbers;
 mod remux_target;
 mod remuxed;
 mod row;
@@ -87,7 +88,9 @@ pub(super) struct Streams {
     /// The stream that sent datagrams last.
     posted: Option<StreamId>,
     /// The `max-bitrate` buckets of sessions without a source.
-    buckets: TokenBuckets<SessionId, BUCKETS_MAX>,
+    pub(super) buckets: TokenBuckets<SessionId, BUCKETS_MAX>,
+    /// How far the segment numbers that a session has used are ahead of their clock.
+    pub(super) numbers: TokenBuckets<SessionId, BUCKETS_MAX>,
 }
 
 /// Where a stream's media comes from.

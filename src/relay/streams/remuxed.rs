@@ -20,7 +20,6 @@
 use std::time::Duration;
 
 use super::remux_target::{Fed, GO_BYTES, GO_WORK, PIECE_BYTES, RemuxTarget, RemuxedStream};
-use super::stream::plan;
 use super::viewer::WatchResponse;
 use super::{Stream, Streams};
 use crate::format::Format;
@@ -312,7 +311,8 @@ impl Streams {
         ctx: &mut Context,
     ) -> Result<StreamId, RemuxError> {
         let not_read = || RemuxError::Unfit("its container cannot be read".to_owned());
-        let plan = plan(ctx);
+        let session = &self.streams.get(original).ok_or_else(not_read)?.session;
+        let plan = self.plan(&session.clone(), ctx);
         let (now, limits) = (ctx.now(), &ctx.settings().limits);
         let unit_max = limits.remuxed_unit_bytes_max();
         let stream = self.streams.get(original).ok_or_else(not_read)?;

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use super::Streams;
 use super::bare::BareInput;
@@ -18,7 +17,7 @@ use super::{CutReason, Cuts, StreamSource};
 use crate::format::Format;
 use crate::format::splice::{Incompatible, Splicer};
 use crate::gate::SessionId;
-use crate::hls::{Cutter, Plan};
+use crate::hls::Cutter;
 use crate::http;
 use crate::relay::context::{Context, RETURN_AFTER};
 use crate::relay::counts::Count;
@@ -299,18 +298,6 @@ fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
     }
 }
 
-/// Returns how a new stream is cut into segments, if HLS is on.
-pub(super) fn plan(ctx: &mut Context) -> Option<Plan> {
-    ctx.settings().serves_hls.then(|| Plan {
-        segment: ctx.settings().limits.hls_segment_time,
-        buffer_bytes: 0,
-        tag: ctx.random.draw() as u32,
-        started: Duration::from_secs(ctx.settings().started_unix_seconds),
-        began: ctx.now(),
-        number_min: 0,
-    })
-}
-
 impl Streams {
     /// Begins a session's stream with this source, or continues the one that waits for a source.
     pub fn begin_live(
@@ -328,11 +315,6 @@ impl Streams {
             self.go_on(id, content_type, source, source_address, ctx);
             return id;
         }
-        // A player that still plays the ended stream continues with this one's segment numbers.
-        let draining = self.draining.of(&session);
-        let before: Vec<StreamId> = draining.flat_map(|id| self.with_remuxed(id)).collect();
-        let number = |id| Some(self.streams.get_mut(id)?.buffer.segments()?.next_number());
-        let number_min = before.into_iter().filter_map(number).max().unwrap_or(0);
         // Another source has arrived for the session's UDP clients.
         if let Some(id) = self.draining.resting(&session) {
             self.end_rest(id, ctx);
@@ -342,8 +324,8 @@ impl Streams {
         let serial = self.live_serial_next;
         self.live_serial_next += 1;
         let mut buffer = StreamBuffer::new(ctx.settings().limits.stream, content_type, now);
-        if let Some(plan) = plan(ctx) {
-            buffer.cut_into_segments(Plan { number_min, ..plan });
+        if let Some(plan) = self.plan(&session, ctx) {
+            buffer.cut_into_segments(plan);
         }
         let from = (source, source_address);
         let stream = self.streams.insert(Stream {
@@ -583,6 +565,7 @@ impl Streams {
             return;
         }
         if let Some(mut stream) = self.streams.remove(id) {
+            self.keep_numbers(&mut stream, ctx);
             let figures = stream.buffer.figures();
             ctx.count(Count::BytesReceived, figures.bytes_received);
             ctx.count(Count::BytesSent, figures.bytes_sent);

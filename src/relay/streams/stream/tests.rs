@@ -3,6 +3,7 @@
 #![cfg(feature = "default")]
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde_json::Value;
 
