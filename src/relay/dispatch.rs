@@ -279,7 +279,8 @@ impl Relay {
         self.tend_pull(&session);
     }
 
-    /// Lets the clients that waited for a session watch it, if the tokens still admit them.
+    /// Lets the clients that waited for a session watch it, if the tokens still admit them. Those that
+    /// need its first byte join at once, the others in their turns.
     pub(super) fn admit_waiting(&mut self, session: &SessionId) {
         if !self.clients.waiting.is_awaited(session) {
             return;
@@ -293,8 +294,8 @@ impl Relay {
             verdict.is_ok()
         };
         self.clients.call_others(session, &session_state, may_watch);
-        for (id, view, reply) in self.clients.end_waiting(session) {
-            self.watch(id, (session.clone(), view), None, (reply, true));
+        for (id, reply) in self.clients.end_waiting(session) {
+            self.watch(id, (session.clone(), View::Whole), None, (reply, true));
         }
         self.tend_pull(session);
     }

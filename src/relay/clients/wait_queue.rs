@@ -231,20 +231,17 @@ impl Clients {
         Some(waiting)
     }
 
-    /// Ends all waits for a session. Returns each client with its view and its reply.
-    pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, View, Reply)> {
+    /// Ends all waits for a session. Returns each client with its reply.
+    pub fn end_waiting(&mut self, session: &SessionId) -> Vec<(ConnectionId, Reply)> {
         let ids = self
             .waiting
             .take(WaitFor::Session, session, PlaylistPosition::ALL);
-        let ended = |id| {
-            let waiting = self.end_wait(id)?;
-            Some((id, waiting.view, waiting.reply))
-        };
+        let ended = |id| Some((id, self.end_wait(id)?.reply));
         ids.into_iter().filter_map(ended).collect()
     }
 
-    /// Calls the clients that wait for a session and may not watch it. Each gets its answer in its
-    /// turn.
+    /// Calls the clients that wait for a session and may not watch it, and those that have no need of its
+    /// first byte. Each gets its answer in its turn.
     pub fn call_others(
         &mut self,
         session: &SessionId,
@@ -254,6 +251,12 @@ impl Clients {
         let waiters = self.waiting.of(session).into_iter();
         let ids = waiters.flat_map(|waiters| &waiters.ids).map(|(_, id)| *id);
         let is_other = |id: &ConnectionId| {
+            let needs_first_byte = self.connections.get(*id).is_some_and(|connection| {
+                matches!(&connection.phase, Phase::Waiting(waiting) if waiting.view == View::Whole)
+            });
+            if !needs_first_byte {
+                return true;
+            }
             let from = self.peer(*id).map(|peer| peer.ip());
             let name = self.came_by(*id).unwrap_or(session);
             let session_state = self.session_state(session, (name, from), session_state.clone());

@@ -334,3 +334,21 @@ fn nothing_is_fetched_where_there_is_no_connection_for_it() {
         assert_eq!(stage.calls.len(), usize::from(status == 0));
     }
 }
+
+/// Thousands of waiting clients that were answered at once would hold up all others.
+#[cfg(feature = "remux")]
+#[test]
+fn who_waits_and_has_no_need_of_the_first_byte_joins_in_its_turn() {
+    const FILE: &[u8] = include_bytes!("../../../tests/media/h264.flv");
+    let mut stage = Stage::new(&["--wait=9"]);
+    let [whole, remuxed] = ["s", "s/live.ts"].map(|path| stage.viewer(path));
+    let source = stage.client("PUT /stream/s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n");
+    stage.relay.received(source, b"\r\n", stage.now);
+    let joined =
+        |stage: &Stage| [whole, remuxed].map(|id| stage.relay.clients.viewer(id).is_some());
+    assert_eq!(joined(&stage), [true, false]);
+    assert!(stage.relay.has_ahead());
+    stage.settle();
+    stage.send_media(source, FILE);
+    assert_eq!(joined(&stage), [true, true]);
+}
