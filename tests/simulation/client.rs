@@ -588,9 +588,8 @@ impl Client {
         let first = |list: &Playlist| list.segments.first().map(|entry| entry.number);
         let last = self.list.take().filter(|(of, _)| *of == session);
         if let Some((_, last)) = last {
-            // A shadow's numbers begin anew with it.
             assert!(
-                knowledge.has_origins || knowledge.is_film(session) || first(&list) >= first(&last),
+                knowledge.has_origins || first(&list) >= first(&last),
                 "{last:?} {list:?}"
             );
             for (before, entry) in last.segments.iter().flat_map(|before| {

@@ -171,20 +171,15 @@ impl Given<'_> {
         };
         knowledge.count(format!("films: {way} {:?} {:?}", self.to, self.end));
         *knowledge.tally.entry("films: units".into()).or_default() += count as u64;
-        let films: Vec<StreamNumber> = knowledge
-            .streams_of(self.session)
-            .filter(|stream| knowledge.kind(*stream) == Kind::Film)
-            .collect();
         if count == 0 {
             return;
         }
-        let gaps = |stream: &StreamNumber| Some((*stream, self.gaps(&given, *stream, knowledge)?));
-        let Some((stream, gaps)) = films.iter().find_map(gaps) else {
+        let Some((gaps, stream)) = self.likeliest(&given, knowledge) else {
             panic!(
                 "{:?} {:?}: {count} units of no film: {}",
                 self.to,
                 self.end,
-                self.whereabouts(&given, &films, knowledge)
+                self.whereabouts(&given, knowledge)
             );
         };
         assert!(gaps == 0 || !self.is_segment, "a segment with {gaps} gaps");
@@ -193,16 +188,28 @@ impl Given<'_> {
         knowledge.saw_gaps(stream, gaps);
     }
 
-    /// For who looks into a failure: of each film where the first of each track is, how many are as
-    /// they should be, where the next one is, and how many there are.
-    fn whereabouts(
+    /// Returns the session's streams that are films.
+    fn films(&self, knowledge: &Knowledge) -> impl Iterator<Item = StreamNumber> {
+        let streams = knowledge.streams_of(self.session);
+        streams.filter(|stream| knowledge.kind(*stream) == Kind::Film)
+    }
+
+    /// Returns the stream that the units are from, and how many gaps they have. A session's streams
+    /// may have the same pictures: it is the one with the fewest gaps.
+    fn likeliest(
         &self,
         given: &[Vec<Vec<u8>>],
-        films: &[StreamNumber],
         knowledge: &Knowledge,
-    ) -> String {
-        let of = |stream: &StreamNumber| {
-            let source = knowledge.arrived(*stream);
+    ) -> Option<(u64, StreamNumber)> {
+        let gaps = |stream| Some((self.gaps(given, stream, knowledge)?, stream));
+        self.films(knowledge).filter_map(gaps).min()
+    }
+
+    /// For who looks into a failure: of each film where the first of each track is, how many are as
+    /// they should be, where the next one is, and how many there are.
+    fn whereabouts(&self, given: &[Vec<Vec<u8>>], knowledge: &Knowledge) -> String {
+        let of = |stream: StreamNumber| {
+            let source = knowledge.arrived(stream);
             let format = format_of(source);
             let whole = units(self.to.format(), &remuxed(format, self.to, source));
             let places = given.iter().zip(&whole).map(|(given, whole)| {
@@ -220,9 +227,9 @@ impl Given<'_> {
                 )
             });
             let places: Vec<_> = places.collect();
-            format!("{format:?} {:?} {places:?}", knowledge.state(*stream))
+            format!("{format:?} {:?} {places:?}", knowledge.state(stream))
         };
-        films.iter().map(of).collect::<Vec<_>>().join("; ")
+        self.films(knowledge).map(of).collect::<Vec<_>>().join("; ")
     }
 
     /// Returns how many gaps the given units have, beside this stream's film: of a viewer that does
@@ -396,6 +403,43 @@ fn who_falls_out_within_a_picture_may_have_a_part_of_it() {
         assert_eq!(what.gaps(&merged, stream, &knowledge), gaps);
         assert_eq!(what.gaps(&sounds, stream, &knowledge), gaps);
     }
+}
+
+/// Seed 1612657: its own stream began in another way than an earlier one of the same pictures.
+#[test]
+fn a_viewer_of_the_same_film_as_before_has_seen_no_gap() {
+    let film = flv(20_000, &mut Chance::new(1));
+    // The same without its last tag of pictures but one.
+    let mut tags = Vec::new();
+    let mut at = 13;
+    while at < film.len() {
+        let size = u32::from_be_bytes([0, film[at + 1], film[at + 2], film[at + 3]]) as usize;
+        tags.push(at..at + size + 15);
+        at += size + 15;
+    }
+    let pictures = tags.iter().rev().filter(|tag| film[tag.start] == 9);
+    let tag = pictures.clone().nth(1).expect("a picture").clone();
+    let shorter = [&film[..tag.start], &film[tag.end..]].concat();
+    let to = Target::MpegTs;
+    let given = units(to.format(), &remuxed(Format::Flv, to, &shorter));
+    let mut knowledge = Knowledge::new(vec![Session::new("film")], 1);
+    let source = ([10, 0, 0, 1], 1).into();
+    let [whole, shorter] = [film, shorter].map(|film| {
+        let length = film.len();
+        let stream = knowledge.announce(0, Kind::Film, film, vec![(0, 0, length)], source);
+        knowledge.handed(stream, length);
+        stream
+    });
+    let what = Given {
+        session: 0,
+        to,
+        content: &[],
+        end: End::CutShort,
+        is_prompt: true,
+        is_segment: false,
+    };
+    assert_eq!(what.gaps(&given, whole, &knowledge), Some(1));
+    assert_eq!(what.likeliest(&given, &knowledge), Some((0, shorter)));
 }
 
 /// Seeds 90011842 and 95000627: the source sent more than the buffer before the viewer's first turn.
