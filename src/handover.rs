@@ -163,8 +163,8 @@ impl Reader {
         }
     }
 
-    /// One more piece, which may end anywhere. Each line that is whole with it is taken, but for
-    /// the first, which must name a format that is known, and the last.
+    /// Reads one more piece, which may end anywhere. Passes each whole line to `take`, but not the
+    /// first, which must name a known format, and not the last.
     pub fn hear(
         &mut self,
         piece: &[u8],

@@ -162,8 +162,9 @@ pub enum Finding {
     /// incomplete there. Only MPEG-TS has this. It precedes the point.
     Split(u64),
     /// Decoding can begin here. Offsets ascend. The offset may lie before bytes that the scanner
-    /// has already read. Each finding costs work: where every frame of sound is a join point, a
-    /// scanner reports one per 1 KiB.
+    /// has already read. Each finding costs work. So in sound alone, FLV,
+    /// MPEG-TS and bare sound report a join point at most every 1 KiB, Matroska every 4 KiB, and Ogg
+    /// at each page in which a packet begins.
     Join(Start),
     /// A unit begins here. A viewer can be cut off before it, or continue at it after a gap.
     /// Offsets ascend by at least [`UNIT_SPACING`].

@@ -334,8 +334,7 @@ impl Ogg {
         self.header.lend()
     }
 
-    /// Searches on behind the first byte, since no page begins there. The scanner gives up headers
-    /// with a hole.
+    /// Skips to the next place where a page may begin. A gap within the headers is an error.
     fn search_on(&mut self, bytes: &[u8]) -> Result<u64, Unsupported> {
         let searched = match (&self.phase, self.place) {
             (Phase::Headers { .. }, _) => return Err(Unsupported),

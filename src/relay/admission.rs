@@ -72,6 +72,41 @@ pub(super) enum EntryPoint {
     Options,
 }
 
+/// Entry points with the same rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A source's request.
+    Publish,
+    /// A source's datagrams.
+    Datagrams,
+    Pull,
+    Watch,
+    Call,
+    Page,
+    /// Needs no right.
+    Open,
+}
+
+impl EntryPoint {
+    fn kind(self) -> Kind {
+        match self {
+            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp => {
+                Kind::Publish
+            }
+            EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup => {
+                Kind::Datagrams
+            }
+            EntryPoint::Pull => Kind::Pull,
+            EntryPoint::Viewer | EntryPoint::Remuxed | EntryPoint::Hls | EntryPoint::WatchPage => {
+                Kind::Watch
+            }
+            EntryPoint::Call | EntryPoint::Events | EntryPoint::Figures => Kind::Call,
+            EntryPoint::Page => Kind::Page,
+            EntryPoint::Health | EntryPoint::Options => Kind::Open,
+        }
+    }
+}
+
 /// Client that sent a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
@@ -123,7 +158,8 @@ pub(super) struct SessionState {
     pub has_room: bool,
     /// The limits leave room for one more pull. Only [`Gate::wait`] needs this.
     pub has_room_for_pull: bool,
-    /// Number of clients that watch it over HTTP or HLS, or wait for it.
+    /// Number of its viewers over HTTP, those that wait included, and of counted HLS addresses. 0
+    /// while tokens are off. HLS addresses count only where a token has `max-viewers`.
     pub viewers: usize,
     /// Number of viewers by the session id of this request.
     pub viewers_by_name: usize,
@@ -229,21 +265,17 @@ impl Gate<'_> {
 
     /// Checks the rules of an entry point that need no parameters: subnet, site and Host.
     pub fn enter(&self, access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
-        match access_request.way {
-            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp => {
+        match access_request.way.kind() {
+            Kind::Publish => {
                 check_named(access_request)?;
                 self.check_source(access_request)?;
                 self.check_publishing_page(access_request)
             }
-            EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup => {
-                self.check_source(access_request)
-            }
+            Kind::Datagrams => self.check_source(access_request),
             // The operator has named it.
-            EntryPoint::Pull => Ok(()),
-            EntryPoint::Viewer | EntryPoint::Remuxed | EntryPoint::Hls | EntryPoint::WatchPage => {
-                check_named(access_request)
-            }
-            EntryPoint::Call | EntryPoint::Events | EntryPoint::Figures => {
+            Kind::Pull => Ok(()),
+            Kind::Watch => check_named(access_request),
+            Kind::Call => {
                 let may_look = access_request.way == EntryPoint::Figures
                     && self.is_from(access_request, &self.settings.metrics_from);
                 if !may_look {
@@ -253,10 +285,10 @@ impl Gate<'_> {
                 self.check_host(access_request)?;
                 self.check_calling_page(access_request)
             }
-            // For everyone where nothing is kept from anyone; for others than the API's hosts there
-            // is none.
-            EntryPoint::Page if self.tokens.is_none() => check_named(access_request),
-            EntryPoint::Page => {
+            // While tokens are off, the page is for everyone. Otherwise other hosts than the API's
+            // get 404.
+            Kind::Page if self.tokens.is_none() => check_named(access_request),
+            Kind::Page => {
                 self.check_caller(access_request).map_err(|_| {
                     let mut refusal = not_found();
                     refusal.detail += &self.missed_by(access_request);
@@ -270,7 +302,7 @@ impl Gate<'_> {
                     None => Ok(()),
                 }
             }
-            EntryPoint::Health | EntryPoint::Options => Ok(()),
+            Kind::Open => Ok(()),
         }
     }
 
@@ -451,10 +483,7 @@ impl Gate<'_> {
         framing: Framing,
         session_state: &SessionState,
     ) -> Result<(), Refusal> {
-        let is_request = matches!(
-            access_request.way,
-            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp
-        );
+        let is_request = access_request.way.kind() == Kind::Publish;
         self.check_token_in(access_request, name)?;
         self.check_block(match is_request {
             true => self.opened_by(name),
@@ -502,24 +531,16 @@ impl Gate<'_> {
         access_request: &AccessRequest<'_>,
         name: &SessionId,
     ) -> Result<(), Refusal> {
-        let is_there = match (access_request.way, self.tokens) {
-            (EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp, None) => {
-                true
-            }
-            (
-                EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp,
-                Some(tokens),
-            ) => {
+        let is_there = match (access_request.way.kind(), self.tokens) {
+            (Kind::Publish, None) => true,
+            (Kind::Publish, Some(tokens)) => {
                 return tokens.publish(name, self.time).map_err(|shut| match shut {
                     Denied::NoToken => no_token(),
                     Denied::Over => token_is_over(),
                     Denied::Direction => for_watching_only(),
                 });
             }
-            (
-                EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup,
-                Some(tokens),
-            ) => {
+            (Kind::Datagrams, Some(tokens)) => {
                 let named = access_request.to.or(access_request.from);
                 let mut sessions = named
                     .into_iter()
@@ -530,22 +551,10 @@ impl Gate<'_> {
                 sessions.any(|(its, transport)| its == name && takes(transport))
             }
             // A pull is made for viewers that may watch.
-            (EntryPoint::Pull, _) => true,
-            (
-                EntryPoint::Rtp | EntryPoint::Bare | EntryPoint::Group | EntryPoint::BareGroup,
-                None,
-            )
-            | (
-                EntryPoint::Viewer
-                | EntryPoint::Remuxed
-                | EntryPoint::Hls
-                | EntryPoint::WatchPage
-                | EntryPoint::Call
-                | EntryPoint::Events,
-                _,
-            )
-            | (EntryPoint::Figures | EntryPoint::Page, _)
-            | (EntryPoint::Health | EntryPoint::Options, _) => false,
+            (Kind::Pull, _) => true,
+            (Kind::Datagrams, None) | (Kind::Watch | Kind::Call | Kind::Page | Kind::Open, _) => {
+                false
+            }
         };
         if is_there { Ok(()) } else { Err(no_token()) }
     }
@@ -558,25 +567,13 @@ impl Gate<'_> {
         way: EntryPoint,
     ) -> Option<Admission> {
         let tokens = self.tokens?;
-        let role = match way {
-            EntryPoint::Put | EntryPoint::Post | EntryPoint::Icecast | EntryPoint::Rtmp => {
-                Role::Source
-            }
-            EntryPoint::Hls if self.counts_viewers(&name, session) => Role::Sitter,
-            EntryPoint::Hls => Role::Passer,
-            EntryPoint::Viewer | EntryPoint::Remuxed => Role::Viewer,
-            EntryPoint::Rtp
-            | EntryPoint::Bare
-            | EntryPoint::Group
-            | EntryPoint::BareGroup
-            | EntryPoint::Pull
-            | EntryPoint::WatchPage
-            | EntryPoint::Call
-            | EntryPoint::Events
-            | EntryPoint::Figures
-            | EntryPoint::Page
-            | EntryPoint::Health
-            | EntryPoint::Options => {
+        let role = match (way.kind(), way) {
+            (Kind::Publish, _) => Role::Source,
+            (Kind::Watch, EntryPoint::Hls) if self.counts_viewers(&name, session) => Role::Sitter,
+            (Kind::Watch, EntryPoint::Hls) => Role::Passer,
+            (Kind::Watch, EntryPoint::WatchPage) => return None,
+            (Kind::Watch, _) => Role::Viewer,
+            (Kind::Datagrams | Kind::Pull | Kind::Call | Kind::Page | Kind::Open, _) => {
                 return None;
             }
         };

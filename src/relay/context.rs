@@ -283,8 +283,8 @@ impl Context {
         }
     }
 
-    /// Writes a line about a token to the log, up to a number of lines in a second. The next line
-    /// says how many were left out.
+    /// Logs a change of the tokens, or what a successor no longer admits: at most [`CHANGES`] lines.
+    /// The next line says how many were left out.
     pub fn log_change(&mut self, event: fmt::Arguments<'_>) {
         match self.changes.admit(CHANGES, self.now) {
             None => {}

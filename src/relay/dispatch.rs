@@ -69,7 +69,7 @@ impl Relay {
             Event::ResumeSource(source) => self.clients.wait_ahead(source),
             Event::PlaylistGrew(id) => {
                 if let Some((session, reached)) = self.streams.reached(id) {
-                    let up_to = (WaitFor::List, reached);
+                    let up_to = (WaitFor::Progress, reached);
                     self.clients
                         .call_up_to(up_to, &session, WaitOutcome::Called);
                 }
@@ -80,7 +80,7 @@ impl Relay {
                 // Viewers of another container have waited for that.
                 if let Some(session) = self.streams.session(id) {
                     self.clients
-                        .call_waiting(WaitFor::List, &session, WaitOutcome::Called);
+                        .call_waiting(WaitFor::Progress, &session, WaitOutcome::Called);
                 }
             }
             Event::UdpClientsChanged(id) => self.refresh_clients(id),
@@ -243,7 +243,7 @@ impl Relay {
                 self.clients.refuse(id, &refusal, reply, &mut self.ctx);
             }
             Some(WatchResponse::NotYet(until)) => {
-                let place = (WaitFor::List, session.clone());
+                let place = (WaitFor::Progress, session.clone());
                 self.clients
                     .wait_for(id, place, (view, None), (reply, until));
                 self.clients.rearm(id, &mut self.ctx);

@@ -25,7 +25,7 @@ use crate::http::{Framing, Head, Method, Parameter, Refusal, Status, Target, per
 pub(super) enum Route {
     Call(Call),
     Publish {
-        /// By what its client comes in, where there are tokens.
+        /// Record of its admission. `None`: tokens are off.
         admission: Option<Admission>,
         session: SessionId,
         content_type: Option<String>,
@@ -41,17 +41,17 @@ pub(super) enum Route {
     },
 }
 
-/// A request, whose it is, and whom to ask about it.
+/// A request with all that routing needs.
 pub(super) struct RequestContext<'a> {
-    /// Whose it is.
+    /// Client that sent it.
     pub caller: Caller,
-    /// What it says.
+    /// Its head.
     pub head: &'a Head,
-    /// How what follows the head ends.
+    /// How its body ends. An Icecast source has no length, so this differs from `head.framing` there.
     pub framing: Framing,
-    /// Whom to ask,
+    /// Decides about access.
     pub gate: Gate<'a>,
-    /// and what the operator chose.
+    /// Settings of the server.
     pub settings: &'a Settings,
     /// State of a session, for a request with this session id.
     pub session_state: &'a dyn Fn(&SessionId, &SessionId) -> SessionState,

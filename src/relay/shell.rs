@@ -109,7 +109,7 @@ const SHARE_BYTES_MIN: usize = 16 * 1024;
 /// How much is read in a turn of the loop, and when that is.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// At once from one client: as many as there is a buffer for.
+    /// Most bytes of one read.
     pub bytes_max: usize,
     /// Maximal cost of reading in this turn.
     pub cost_max: usize,
@@ -117,22 +117,22 @@ pub struct Share {
     pub now: Instant,
 }
 
-/// Whose input is read next.
+/// Clients whose input is read next.
 #[derive(Debug, Default)]
 pub struct Readers {
-    /// Of whom it is news that there is something.
+    /// Clients with new input.
     news: VecDeque<ConnectionId>,
-    /// Whom one go has not emptied.
+    /// Clients that one read did not empty.
     more: VecDeque<ConnectionId>,
 }
 
 impl Readers {
-    /// Nobody is left over.
+    /// Returns whether no client waits to be read.
     pub fn is_empty(&self) -> bool {
         self.news.is_empty() && self.more.is_empty()
     }
 
-    /// There may be something to read from this client, if its input says so.
+    /// Adds a client that may have something to read, if its input says so.
     pub fn push(&mut self, id: ConnectionId, input: &mut Input) {
         if input.is_readable && !input.is_queued {
             input.is_queued = true;
@@ -165,7 +165,7 @@ impl Readers {
         inputs: &mut impl Inputs,
         share: Share,
     ) {
-        // Nobody's bytes are many where many have some.
+        // With many readable clients, each gets a smaller read.
         let bytes_max = (share.cost_max / clients.max(1)).max(SHARE_BYTES_MIN);
         let bytes_max = bytes_max.min(share.bytes_max);
         let mut cost = 0;

@@ -28,7 +28,7 @@ pub(super) fn seen<'a>(
         udp_clients: streams.udp_clients(),
         connections: clients.len(),
         waiting: clients.waiting.len(WaitFor::Session),
-        blocked: clients.waiting.len(WaitFor::List),
+        blocked: clients.waiting.len(WaitFor::Progress),
         pulls: fetch.len(),
         pull_failures: fetch.pulls.failures,
         deadlines: ctx.timers.len(),

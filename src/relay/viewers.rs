@@ -48,7 +48,7 @@ impl<'a> Known<'a> {
         let watchers = self.streams.watchers(after, of, self.ctx);
         let watchers = watchers.map(|(mark, row)| (mark, self.with_peer(row)));
         let waiting = self.waiting(WaitFor::Session, WAITING, after, of);
-        let blocked = self.waiting(WaitFor::List, BLOCKED, after, of);
+        let blocked = self.waiting(WaitFor::Progress, BLOCKED, after, of);
         watchers.chain(waiting).chain(blocked)
     }
 

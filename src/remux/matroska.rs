@@ -82,8 +82,8 @@ impl Walker<Sink<'_>, MediaError> for Matroska {
         at: u64,
         sink: &mut Sink<'_>,
     ) -> Result<u64, Unread<MediaError>> {
-        const NO_HEAD: MediaError = MediaError("an element of Matroska has no sound head");
-        let head = ebml::head(seen).map_err(|unread| unread.because(NO_HEAD))?;
+        const BAD_HEAD: MediaError = MediaError("an element of Matroska has an invalid head");
+        let head = ebml::head(seen).map_err(|unread| unread.because(BAD_HEAD))?;
         if self.level == Level::Cluster && head.is_outer() {
             self.level = Level::Segment;
         }

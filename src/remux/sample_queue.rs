@@ -10,7 +10,8 @@ use super::medium::{MediaError, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Trac
 pub(super) struct SampleQueue {
     /// Tracks: at most [`TRACKS_MAX`].
     tracks: Vec<Track>,
-    /// Tracks of the newest event, if the source has begun again since.
+    /// Tracks of the newest event, kept when the source begins again, so that equal tracks are not
+    /// reported twice.
     last_tracks: Vec<Track>,
     /// Clock of each track.
     clocks: Vec<TrackClock>,

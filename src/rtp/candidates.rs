@@ -44,13 +44,13 @@ struct Candidate {
     serial: u64,
 }
 
-/// Two packets further apart are not in sequence.
+/// Longest time from a sender's first packet to its second.
 const PROBATION_TIME: Duration = Duration::from_secs(2);
 /// Largest number of senders that wait.
 const PLACES_MAX: usize = 768;
 /// Largest number of senders of one name.
 const PLACES_OF_NAME_MAX: usize = 16;
-/// Largest size of their datagrams.
+/// Most bytes of the first datagrams that are kept, of all senders together.
 const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 
 impl<Sender> Default for Candidates<Sender> {

@@ -93,7 +93,8 @@ impl Disk {
         self.shared.as_ref()
     }
 
-    /// Writes changes as a line. Returns `false` if a line waits already.
+    /// Passes changes to the thread, which writes them as one line. Returns `false` if a line waits
+    /// already.
     #[must_use]
     pub fn append(&mut self, job_id: JobId, entry: &Entry) -> bool {
         let line = journal::encode(&entry.records, entry.time);

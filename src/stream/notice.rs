@@ -3,7 +3,8 @@
 use super::{StreamBuffer, Told};
 use crate::format::Format;
 
-/// A warning about a stream. Each is given once.
+/// A warning about a stream. Each is given once. Of `NeedsFirstByte`, `LargeGroup` and `NoJoin` only
+/// the first is given, and so it is with `LongGroup` and `LongFragment`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A group of pictures is larger than the buffer.

@@ -1,7 +1,7 @@
 //! Newest parameter sets of H.264 and H.265, and sequence headers of MPEG-2 video, for decoders that
 //! begin at a key picture without its own sets. ffmpeg writes such MPEG-TS from MP4.
 //!
-//! At most [`SETS_BYTES_MAX`] are kept. Of a stream with more nothing is kept.
+//! When the sets exceed [`SETS_BYTES_MAX`], all are dropped, and collecting starts again.
 
 use super::packet::{PACKET_BYTES, SYNC_BYTE};
 

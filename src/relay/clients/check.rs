@@ -37,7 +37,7 @@ impl Known<'_> {
                 assert!(connection.is_ahead, "somebody is called in vain: {id:?}")
             }
             Phase::Waiting(waiting) => assert!(
-                waiting.room == WaitFor::List || !(self.runs)(&waiting.session),
+                waiting.room == WaitFor::Progress || !(self.runs)(&waiting.session),
                 "somebody waits for what runs: {id:?}"
             ),
             Phase::PeerRequest(telling) => assert!(
@@ -61,7 +61,7 @@ impl Clients {
         let waits = |phase: &Phase| matches!(phase, Phase::Waiting(waiting) if waiting.outcome == WaitOutcome::Open);
         assert_eq!(
             all().filter(|connection| waits(&connection.phase)).count(),
-            self.waiting.len(WaitFor::Session) + self.waiting.len(WaitFor::List),
+            self.waiting.len(WaitFor::Session) + self.waiting.len(WaitFor::Progress),
             "waiting connections are counted wrong"
         );
         for (id, connection) in self.connections.iter() {

@@ -81,8 +81,9 @@ pub struct Connection {
     pub(super) is_queued: bool,
     /// The request that is being answered, where requests are logged.
     pub(super) access: Option<Box<Entry>>,
-    /// Limit that it exceeds. It may call the API if its host may, and gets a refusal for anything
-    /// else.
+    /// Limit that it exceeds. It gets only the answers that need no place ([`Gate::place`]).
+    ///
+    /// [`Gate::place`]: crate::relay::admission::Gate::place
     pub(super) is_beyond_limit: Option<Beyond>,
     /// Record of its admission. `None`: it is not admitted, or tokens are off.
     pub(super) admission: Option<Admission>,

@@ -96,7 +96,7 @@ impl Clients {
         }
     }
 
-    /// Returns whether a client is in the list of pipelined input.
+    /// Returns whether any client is in the list of pipelined input.
     pub fn has_ahead(&self) -> bool {
         !self.reading.ahead.is_empty()
     }

@@ -63,8 +63,10 @@ pub enum WaitOutcome {
 pub enum WaitFor {
     /// Its session has to begin.
     Session,
-    /// Its playlist has to have a segment.
-    List,
+    /// Its stream has to come further: its playlist must grow, or its format must be known before it
+    /// can be remuxed.
+    #[cfg_attr(feature = "handover", serde(rename = "List"))]
+    Progress,
 }
 
 /// Clients that wait for one session.
@@ -457,7 +459,7 @@ mod tests {
         assert_eq!((clients.waits_for(idle), clients.waits(idle)), (None, None));
         let (of, none) = (
             clients.waiting.from(WaitFor::Session, viewer),
-            clients.waiting.from(WaitFor::List, viewer),
+            clients.waiting.from(WaitFor::Progress, viewer),
         );
         assert_eq!(of.collect::<Vec<_>>(), [(viewer, &session("s"))]);
         assert_eq!(none.count(), 0);
@@ -536,10 +538,10 @@ mod tests {
         let player = stage.client("GET /stream/s/index.m3u8 HTTP/1.1\r\nHost: h\r\n\r\n");
         let clients = &stage.relay.clients;
         let waiting = &clients.waiting;
-        let both = [WaitFor::Session, WaitFor::List].map(|room| waiting.len(room));
+        let both = [WaitFor::Session, WaitFor::Progress].map(|room| waiting.len(room));
         assert_eq!(both, [0, 1]);
         assert_eq!(clients.waits_for(player), Some(&session("s")));
         stage.lose(player);
-        assert_eq!(stage.relay.clients.waiting.len(WaitFor::List), 0);
+        assert_eq!(stage.relay.clients.waiting.len(WaitFor::Progress), 0);
     }
 }

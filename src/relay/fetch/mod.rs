@@ -5,8 +5,9 @@
 //! for that.
 //!
 //! Bounds: a pull without a stream counts as a stream. No pull begins while [`WITHOUT_STREAM_MAX`]
-//! have no stream. A network gets another place only while more are free than it has. Each pull has one connection, and each session one pull. So a stranger's request
-//! costs an origin at most one request.
+//! have no stream. A network gets another place only while more are free than it has. Each pull has
+//! one connection, and each session one pull. So a stranger's request costs an origin at most one
+//! request.
 
 #[cfg(feature = "handover")]
 mod handover;

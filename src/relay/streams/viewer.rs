@@ -188,7 +188,7 @@ impl Streams {
                 self.resume(id, ctx);
                 continue;
             };
-            if self.turns.is_over_with_this() {
+            if self.turns.count_write() {
                 let (behind_bytes, _) = stream.buffer.behind(viewer, ctx.now());
                 self.turns.end_turn();
                 let line = self.turns.line_up(behind_bytes, id);
@@ -241,7 +241,7 @@ impl Streams {
         }
         let (is_chunked, reply) = framing(reply, ctx);
         let viewer = stream.buffer.join(id, ctx.now());
-        self.count_viewers(live_id);
+        self.raise_viewers_peak(live_id);
         // The stream's queue, not that of short answers: many viewers may join at once.
         self.flow(live_id);
         Some(WatchResponse::Viewing(Viewing {
@@ -257,8 +257,8 @@ impl Streams {
         }))
     }
 
-    /// Notes the number of viewers that a stream has with a new one.
-    fn count_viewers(&mut self, id: StreamId) {
+    /// Raises the peak of a stream's viewers, if it has more now.
+    fn raise_viewers_peak(&mut self, id: StreamId) {
         let original = self.original_of(id);
         let all = self.in_all_containers(original);
         let viewers = all.map(|stream| stream.buffer.viewer_count()).sum();

@@ -56,7 +56,7 @@ pub(super) struct WriteQueue {
     much: VecDeque<StreamId>,
     little: VecDeque<StreamId>,
     /// The queue whose turn it is. `left` counts the writes that are left of the turn.
-    line: Backlog,
+    backlog: Backlog,
     left: usize,
 }
 
@@ -68,33 +68,33 @@ impl WriteQueue {
 
     /// Returns the stream whose turn it is.
     pub fn whose(&mut self) -> Option<StreamId> {
-        if self.left == 0 || self.session_state(self.line).is_empty() {
-            let other = self.line.opposite();
-            if !self.session_state(other).is_empty() {
-                self.line = other;
+        if self.left == 0 || self.queue(self.backlog).is_empty() {
+            let other = self.backlog.opposite();
+            if !self.queue(other).is_empty() {
+                self.backlog = other;
             }
-            self.left = self.line.turn();
+            self.left = self.backlog.turn();
         }
-        self.session_state(self.line).front().copied()
+        self.queue(self.backlog).front().copied()
     }
 
     /// Counts a write to a viewer of the first stream. Returns whether the turn is over.
-    pub fn is_over_with_this(&mut self) -> bool {
+    pub fn count_write(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         self.left == 0
     }
 
     /// Removes the first stream from its queue.
     pub fn end_turn(&mut self) {
-        self.session_state(self.line).pop_front();
+        self.queue(self.backlog).pop_front();
         self.left = 0;
     }
 
     /// Appends a stream with this many unsent bytes for a viewer. Returns the queue.
     pub fn line_up(&mut self, bytes: u64, id: StreamId) -> Backlog {
-        let line = Backlog::with(bytes);
-        self.session_state(line).push_back(id);
-        line
+        let backlog = Backlog::with(bytes);
+        self.queue(backlog).push_back(id);
+        backlog
     }
 
     /// Moves a stream to the queue of those with much. The search is linear, and runs once for
@@ -106,8 +106,8 @@ impl WriteQueue {
         self.much.push_back(id);
     }
 
-    fn session_state(&mut self, line: Backlog) -> &mut VecDeque<StreamId> {
-        match line {
+    fn queue(&mut self, backlog: Backlog) -> &mut VecDeque<StreamId> {
+        match backlog {
             Backlog::Much => &mut self.much,
             Backlog::Little => &mut self.little,
         }
@@ -205,7 +205,7 @@ mod tests {
             let place = ids().iter().position(|other| *other == id);
             let place = place.expect("one of these");
             let mut writes = 1;
-            while !turns.is_over_with_this() {
+            while !turns.count_write() {
                 assert_eq!(turns.whose(), Some(id), "its turn is not over");
                 writes += 1;
             }

@@ -227,8 +227,8 @@ fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 impl Successor {
-    /// Copies streams and passes sockets, a turn's share of what there is. Says whether so little
-    /// is left that the rest can go at once.
+    /// Copies streams and passes sockets, a turn's share of what there is. Returns whether the rest is
+    /// small enough to be sent in the standstill.
     fn copy(&mut self, relay: &mut Relay, sockets: &mut Sockets) -> io::Result<bool> {
         let is_late = self.came.elapsed() >= LATE_TIME && self.media_left(relay) <= LATE_LEFT_MAX;
         let mut budget = COPIED_PER_TURN_MAX;

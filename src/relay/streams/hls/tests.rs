@@ -111,14 +111,14 @@ fn a_segment_wakes_only_the_requests_that_wait_for_it() {
     for (waiting, answered) in [(50, 1), (0, 51)] {
         stage.relay.received(source, &aac(2), stage.now);
         stage.relay.check();
-        assert_eq!(stage.relay.clients.waiting.len(WaitFor::List), waiting);
+        assert_eq!(stage.relay.clients.waiting.len(WaitFor::Progress), waiting);
         stage.settle();
         let each = later.iter().chain([&next]);
         let is_answered = |id: &&ConnectionId| stage.text(**id).starts_with("HTTP/1.1 200");
         assert_eq!(each.filter(is_answered).count(), answered);
     }
     stage.lose(source);
-    assert_eq!(stage.relay.clients.waiting.len(WaitFor::List), 0);
+    assert_eq!(stage.relay.clients.waiting.len(WaitFor::Progress), 0);
 }
 
 /// The highest possible number is too far ahead, like any other such number.

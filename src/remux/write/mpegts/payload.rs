@@ -154,8 +154,8 @@ impl Nal {
         }
     }
 
-    /// Replaces each length by a start code. Returns how many bytes that makes, and whether
-    /// parameter sets are among them.
+    /// Replaces each length by a start code. Returns the number of bytes of the whole NAL units, and
+    /// whether both a sequence and a picture parameter set are among them.
     pub fn put_start_codes(self, unit: &mut [u8]) -> (usize, bool) {
         let (mut at, mut sets) = (0, 0);
         while let Some(length) = unit
