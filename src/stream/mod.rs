@@ -431,10 +431,6 @@ impl<C: Copy> StreamBuffer<C> {
                 }
                 self.drop_before(oldest);
                 self.buffer.recycle(now);
-                self.points.forget_before(oldest);
-                if let Some(cutter) = &mut self.cutter {
-                    cutter.forget_before(oldest);
-                }
             }
         }
     }
@@ -454,10 +450,13 @@ impl<C: Copy> StreamBuffer<C> {
                 cutter.take(finding, header, now);
             }
         });
-        if let Some(cutter) = cutter
-            && self.scanner.needs_first_byte()
-        {
-            cutter.refuse("its fragments count positions from the file's first byte");
+        // An element that began before the buffer's oldest byte may be found only now.
+        points.forget_before(self.buffer.oldest);
+        if let Some(cutter) = cutter {
+            cutter.forget_before(self.buffer.oldest);
+            if self.scanner.needs_first_byte() {
+                cutter.refuse("its fragments count positions from the file's first byte");
+            }
         }
         if self.points.header_serial != serial {
             self.replace_header();

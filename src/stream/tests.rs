@@ -235,3 +235,65 @@ fn a_stream_uses_the_blocks_of_an_ended_one() {
     while !pool.take_spare(64 * 1024).is_empty() {}
     assert!(pool.held_bytes() <= 5 * 4096, "{}", pool.held_bytes());
 }
+
+/// The scanner finds only behind a long element that decoding can begin at its first byte. That byte
+/// may have left the buffer.
+#[test]
+fn nobody_begins_before_the_oldest_byte() {
+    const MP4: &[u8] = include_bytes!("../../tests/media/h264.mp4");
+    const MATROSKA: &[u8] = include_bytes!("../../tests/media/h264.mkv");
+    let place = |media: &[u8], mark: &[u8]| {
+        let found = media.windows(mark.len()).position(|there| there == mark);
+        found.expect("it is there")
+    };
+    const EMPTY: usize = 400_000;
+    // A box of another kind precedes the first fragment.
+    let fragment = place(MP4, b"moof") - 4;
+    let empty_box = [&(EMPTY as u32).to_be_bytes()[..], b"styp", &[0; EMPTY - 8]].concat();
+    // A Void precedes a Cluster's first block.
+    let cluster = place(MATROSKA, &[0x1f, 0x43, 0xb6, 0x75]);
+    let block = cluster + place(&MATROSKA[cluster..], &[0xa3]);
+    let timestamp = cluster + place(&MATROSKA[cluster..block], &[0xe7]);
+    let cluster_head = [
+        0x1f, 0x43, 0xb6, 0x75, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+    ];
+    let void = [
+        &[0xec, 0x10][..],
+        &(EMPTY as u32).to_be_bytes()[1..],
+        &[0; EMPTY],
+    ]
+    .concat();
+    for (before, empty, after) in [
+        (MP4[..fragment].to_vec(), empty_box, &MP4[fragment..]),
+        (
+            [
+                &MATROSKA[..cluster],
+                &cluster_head,
+                &MATROSKA[timestamp..block],
+            ]
+            .concat(),
+            void,
+            &MATROSKA[block..],
+        ),
+    ] {
+        let now = Instant::after_start(Duration::ZERO);
+        let mut pool = Pool::new(1 << 20);
+        let mut stream = stream(256 * 1024);
+        let media = [&before[..], &empty, after].concat();
+        let mut has_begun_late = false;
+        for piece in media.chunks(99) {
+            stream.append(piece, &mut pool, now);
+            let viewer = stream.join(1, now);
+            while let Supply::Bytes(bytes) = stream.supply(viewer, 0) {
+                let mut gather = Gather::default();
+                let lent = stream.lend(viewer, 0..bytes, &mut gather, 0);
+                assert!(lent > 0, "{bytes} bytes, and none of them is there");
+                has_begun_late |= stream.buffer.oldest > 0;
+                stream.advance(viewer, lent);
+            }
+            stream.leave(viewer);
+            stream.check();
+        }
+        assert!(has_begun_late);
+    }
+}
