@@ -58,6 +58,9 @@ impl Packetiser {
 
     /// Adds bytes of the stream at `timestamp` (90 kHz). Appends full datagrams.
     pub fn push(&mut self, bytes: &[u8], timestamp: u32, datagrams: &mut Vec<u8>) {
+        // A part of a packet that the aligner holds makes at most one more datagram.
+        let most = (self.waiting.len() + bytes.len()).div_ceil(PAYLOAD_BYTES);
+        datagrams.reserve_exact(most * DATAGRAM_BYTES);
         let mut aligner = std::mem::take(&mut self.aligner);
         aligner.feed(bytes, |_, packet| {
             if self.waiting.is_empty() {
@@ -142,6 +145,22 @@ mod tests {
         assert_eq!(numbers, [65_534, 65_535, 0, 1, 2]);
         for piece in 1..500 {
             assert_eq!(make(piece), whole, "in pieces of {piece}");
+        }
+    }
+
+    /// A batch counts by its capacity.
+    #[test]
+    fn the_datagrams_of_a_piece_are_allocated_at_once() {
+        let mut packet = [0; PACKET_BYTES];
+        packet[0] = SYNC_BYTE;
+        let stream = packet.repeat(7 * 45);
+        for piece in [1, 100, 1_300, 1_316, 1_317, 2_700, 20_000, stream.len()] {
+            let mut packetiser = Packetiser::new(9, 0);
+            for bytes in stream.chunks(piece) {
+                let mut batch = Vec::new();
+                packetiser.push(bytes, 5, &mut batch);
+                assert!(batch.capacity() <= batch.len() + DATAGRAM_BYTES, "{piece}");
+            }
         }
     }
 

@@ -154,16 +154,21 @@ impl MpegTs {
             let next = self.counter.wrapping_add(1) & 0x0f;
             findings(Finding::Unit(self.start(at, next)), self.header());
         }
-        if self.is_video(packet.pid()) && !packet.payload().is_empty() {
+        let is_video = self.is_video(packet.pid());
+        if is_video && !packet.payload().is_empty() {
             if packet.counter() != self.counter.wrapping_add(1) & 0x0f {
                 self.sets.lose();
             }
             self.counter = packet.counter();
         }
+        // Most packets only continue a picture that is clear by now.
+        if is_video && !packet.unit_starts() && self.search.is_none() {
+            return Ok(());
+        }
         self.look_whether_it_splits(at, packet);
         let join = self.join(at, packet);
         if packet.unit_starts()
-            && (join.is_some() || self.is_video(packet.pid()))
+            && (join.is_some() || is_video)
             && let Some(time) = decoding_time(packet.payload())
         {
             findings(Finding::Time(at, time), self.header());

@@ -1,6 +1,7 @@
 //! Sending, the most frequent system calls.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -55,12 +56,10 @@ pub fn send_each<'a>(
     socket: BorrowedFd<'_>,
     datagrams: impl Iterator<Item = (&'a [u8], SocketAddr)>,
 ) -> io::Result<usize> {
-    // SAFETY: they are plain data, for which all zeros are a value.
-    let (mut addresses, mut slices, mut messages): (
-        [libc::sockaddr_storage; AT_ONCE_MAX],
-        [libc::iovec; AT_ONCE_MAX],
-        [libc::mmsghdr; AT_ONCE_MAX],
-    ) = unsafe { std::mem::zeroed() };
+    // These have 13 KiB, so only the places that are used are written.
+    let mut addresses = [const { MaybeUninit::uninit() }; AT_ONCE_MAX];
+    let mut slices = [const { MaybeUninit::uninit() }; AT_ONCE_MAX];
+    let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; AT_ONCE_MAX];
     let mut count = 0;
     let places = addresses.iter_mut().zip(&mut slices).zip(&mut messages);
     for (((address, slice), message), (bytes, to)) in places.zip(datagrams) {
@@ -69,19 +68,22 @@ pub fn send_each<'a>(
             SocketAddr::V6(to) => to.scope_id(),
         };
         let (storage, length) = socket_address(to, scope);
-        *address = storage;
-        slice.iov_base = bytes.as_ptr().cast_mut().cast();
-        slice.iov_len = bytes.len();
-        message.msg_hdr.msg_name = (&raw mut *address).cast();
+        // SAFETY: an mmsghdr is plain data, for which all zeros are a value.
+        let message = message.write(unsafe { std::mem::zeroed() });
+        message.msg_hdr.msg_name = (&raw mut *address.write(storage)).cast();
         message.msg_hdr.msg_namelen = length;
-        message.msg_hdr.msg_iov = &raw mut *slice;
+        message.msg_hdr.msg_iov = slice.write(libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        });
         message.msg_hdr.msg_iovlen = 1;
         count += 1;
     }
-    // SAFETY: the descriptor is open while it is borrowed; the first `count` messages point to
-    // addresses and slices that live until the call is over, and these to bytes that are borrowed,
-    // which the kernel only reads.
-    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
+    // SAFETY: the descriptor is open while it is borrowed; the first `count` messages are written.
+    // They point to addresses and slices that are written, too, and live until the call is over.
+    // The slices point to bytes that are borrowed, which the kernel only reads.
+    let sent =
+        unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr().cast(), count, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
