@@ -162,15 +162,15 @@ fn words(refusal: &Refusal) -> String {
             "Ask for a new one where you got it.",
         ),
         None if refusal.status == Status::NotFound => (
-            "There is nothing here for you",
-            "The operator's page is for the hosts that --token-server names.",
+            "There is nothing here",
+            "The address may be mistyped, or the stream does not run now.",
         ),
         _ => (
             "This link does not work",
             "It may be mistyped or withdrawn. Ask for a new one where you got it.",
         ),
     };
-    // Only an operator asks for that page.
+    // An operator may have asked for the operator's page, or followed an old address.
     let open = match refusal.status {
         Status::NotFound => " open",
         _ => "",

@@ -351,10 +351,8 @@ impl Relay {
                 page(Document::Operator, &mut self.ctx).map(|page| Outcome::Page(page, None))
             }
             Call::WatchPage(refusal) => {
-                let shut = |refusal: &&Refusal| {
-                    matches!(refusal.status, Status::Forbidden | Status::NotFound)
-                };
-                let shut = refusal.as_deref().filter(shut);
+                let shut = refusal.as_deref();
+                let shut = shut.filter(|refusal| refusal.retry_after_seconds.is_none());
                 // Otherwise the page waits until the viewer is admitted.
                 let document = shut.map_or(Document::Watch, Document::Refused);
                 page(document, &mut self.ctx).map(|page| Outcome::Page(page, refusal))

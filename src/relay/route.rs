@@ -70,7 +70,9 @@ const STREAM_METHODS: &str = "GET, HEAD, PUT, POST, OPTIONS";
 impl<'a> RequestContext<'a> {
     /// Checks the request and says what it asks for.
     pub fn route(&self) -> Result<Route, Refusal> {
-        let route = self.route_of_path();
+        let route = self
+            .route_of_path()
+            .or_else(|refusal| self.refusal_page(refusal));
         // Connections beyond a limit get no streams, and no information about any.
         let way = route
             .as_ref()
@@ -160,7 +162,7 @@ impl<'a> RequestContext<'a> {
             [b"stream", session, file] => self.stream_as(session, file),
             [b"watch"] if Page::IS_HERE => self.about_stream(None, b""),
             [b"watch", session] if Page::IS_HERE => self.about_stream(Some(session), b""),
-            [b""] if Page::IS_HERE => self.operator_page(),
+            [b""] if Page::IS_HERE => self.look(EntryPoint::Page, Call::Page),
             [b"metrics"] => self.look(EntryPoint::Figures, Call::Metrics),
             [b"api"] | [b"api", b"" | b"openapi.json"] => {
                 self.look(EntryPoint::Call, Call::Description)
@@ -313,13 +315,21 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// The operator's page. A browser that may not see it gets the refusal as a page.
-    fn operator_page(&self) -> Result<Route, Refusal> {
-        match self.look(EntryPoint::Page, Call::Page) {
-            Err(refusal) if self.head.fields.accepts_html => {
+    /// Returns the page that shows this refusal to a person, who opened an address in a browser.
+    /// Programs and players do not ask for HTML, and the API has answers for programs only.
+    fn refusal_page(&self, refusal: Refusal) -> Result<Route, Refusal> {
+        let head = self.head;
+        let is_for_person = Page::IS_HERE
+            && head.fields.accepts_html
+            && matches!(head.method, Method::Get | Method::Head)
+            && head.target.segments.first().is_none_or(|it| it != b"api");
+        match refusal.status {
+            Status::BadRequest | Status::Forbidden | Status::NotFound
+                if is_for_person && !refusal.ends_connection =>
+            {
                 Ok(Route::Call(Call::WatchPage(Some(Box::new(refusal)))))
             }
-            found => found,
+            _ => Err(refusal),
         }
     }
 

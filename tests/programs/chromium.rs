@@ -202,8 +202,9 @@ fn a_player_opened_before_the_format_is_known_plays_later() {
     let mut browser = Browser::open("early", &format!("http://{}/", server.address()));
     browser.await_true("document.querySelectorAll('#stream-table .abort').length == 1");
     browser.evaluate("document.querySelector('#stream-table .watch').click(); true");
-    browser
-        .await_true("document.querySelector('.player p')?.textContent.includes('does not know')");
+    browser.await_true(
+        "document.querySelector('.player p')?.textContent.includes('knows its format')",
+    );
 
     let (mut film, output) = std::io::pipe().expect("a pipe");
     let mut encoder = Command::new("ffmpeg");

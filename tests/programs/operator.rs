@@ -74,7 +74,7 @@ fn picture(browser: &mut Browser, name: &str) {
 fn axe_finds_nothing_wrong_with_no_three_and_sixty_streams() {
     let server = Server::gated(&["--source-idle-time=3600", "--body-rate=0"]);
     let mut browser = open(&server, "axe");
-    let axe = from_npm("axe-core", "4.10.3", "axe.min.js");
+    let axe = from_npm("axe-core", "4.14.1", "axe.min.js");
     browser.evaluate(&format!("{axe}; true"));
     assert_sound(&mut browser, "none");
     for query in [
@@ -136,13 +136,27 @@ fn axe_finds_nothing_wrong_with_what_viewers_see() {
     let _ts = publish(&url("unplayable"), H264, &["-c:a", "aac", "-f", "mpegts"]);
     await_media(&server, "playing", 8_000);
     await_media(&server, "unplayable", 30_000);
-    let axe = from_npm("axe-core", "4.10.3", "axe.min.js");
+    let axe = from_npm("axe-core", "4.14.1", "axe.min.js");
     for state in ["refused", "waiting", "playing", "unplayable"] {
         let page = format!("http://{}/watch/{state}", server.address());
         let mut browser = Browser::open(&format!("axe-{state}"), &page);
         browser.await_true(&format!("document.body?.dataset.state == '{state}'"));
         browser.evaluate(&format!("{axe}; true"));
         assert_sound(&mut browser, &format!("watch-{state}"));
+        if state == "playing" {
+            let title = "A%20talk".repeat(20);
+            let set = format!("/api/set-title?sessionid=playing&title={title}");
+            assert_eq!(server.request("POST", &set).status(), 200);
+            await_text(&mut browser, "#now", "A talk");
+            assert_sound(&mut browser, "watch-title");
+            for width in WIDTHS {
+                browser.look_as(width, false);
+                for part in ["chip", "form"] {
+                    let height = browser.evaluate(&format!("$('{part}').clientHeight"));
+                    assert!(height.as_u64().expect("a height") < 40, "#{part}: {height}");
+                }
+            }
+        }
         if state == "unplayable" {
             // Nothing changes its state by itself any more.
             browser.evaluate("turn += 1, stop(), clearTimeout(timer), look = () => {}, true");
@@ -183,7 +197,7 @@ fn thirty_streams_are_told_apart() {
     for number in 0..30 {
         let key = format!("secret-key-{number}");
         server.add_token(&format!(
-            "sessionid={key}&for=room-{number}&direction=in&note=studio%20{number}"
+            "sessionid={key}&for=room-{number}&direction=in&note=studio%20{number}%20on%20the%20north%20side%20of%20the%20hall%2C%20second%20floor"
         ));
         sources.push(source(&server, &key));
     }
@@ -194,7 +208,7 @@ fn thirty_streams_are_told_apart() {
     };
     browser.await_true(&each(
         "tbody .names",
-        "/^studio [0-9]+$/.test(node.textContent)",
+        "/^studio [0-9]+ on the north/.test(node.textContent)",
     ));
     browser.await_true(&each(
         "tbody th bdi",
@@ -208,6 +222,19 @@ fn thirty_streams_are_told_apart() {
     ));
     browser.evaluate("const filter = document.querySelector('#stream-filter'); filter.value = 'studio 17'; filter.oninput(); true");
     await_text(&mut browser, "#stream-matches", "1 of 30");
+    browser.evaluate("filter.value = ''; filter.oninput(); true");
+    browser.look_as(1280, false);
+    for uptime in ["59 min 59 s", "100 d 23 h"] {
+        let fits = format!(
+            "const cell = $('stream-table').querySelector('.uptime'); cell.textContent = '{uptime}';
+             cell.offsetHeight < 30 && cell.parentNode.scrollWidth <= cell.parentNode.clientWidth"
+        );
+        assert_eq!(browser.evaluate(&format!("{{ {fits} }}")), true, "{uptime}");
+    }
+    browser.look_as(390, false);
+    let heights = "Math.max(...[...document.querySelectorAll('#stream-table tbody')].map((row) => row.clientHeight))";
+    let height = browser.evaluate(heights).as_u64().expect("a height");
+    assert!(height < 60, "a row has {height} px");
 }
 
 /// The page says what a stream carries and which encoder sends it. Its curves are those of the
@@ -245,7 +272,7 @@ fn a_stream_is_described_and_its_curve_survives_a_reload() {
 #[ignore = "needs Chromium and npm"]
 fn an_open_relay_shows_its_streams_to_its_own_host() {
     let server = Server::start(&[]);
-    let _source = source(&server, "tv");
+    let first = source(&server, "tv");
     let mut browser = open(&server, "open-relay");
     browser.await_true(&format!("{ROWS} == 1"));
     await_text(&mut browser, "#state", "open relay");
@@ -253,13 +280,20 @@ fn an_open_relay_shows_its_streams_to_its_own_host() {
     browser.await_true(
         "['#tokens', '.abort'].every((it) => document.querySelector(it).offsetParent === null)",
     );
-    let axe = from_npm("axe-core", "4.10.3", "axe.min.js");
+    let axe = from_npm("axe-core", "4.14.1", "axe.min.js");
     browser.evaluate(&format!("{axe}; true"));
     assert_sound(&mut browser, "open-relay");
     let other = source(&server, "second");
     browser.await_true(&format!("{ROWS} == 2"));
     drop(other);
     browser.await_true(&format!("{ROWS} == 1"));
+    drop(first);
+    browser.await_true(&format!("{ROWS} == 0"));
+    let shown = browser.evaluate("document.querySelector('main').innerText");
+    let shown = shown.as_str().expect("text");
+    assert!(shown.contains("A test picture"), "{shown}");
+    assert!(!shown.contains("HTTP token"), "{shown}");
+    assert_eq!(shown.matches("ffmpeg").count(), 2, "{shown}");
 }
 
 /// What has happened elsewhere is there without being asked for: the list of tokens is asked for
@@ -323,14 +357,14 @@ fn share_makes_a_key_that_cannot_publish() {
     let server = Server::gated(&[]);
     let mut browser = open(&server, "share");
     browser.evaluate(CLIPBOARD);
-    let axe = from_npm("axe-core", "4.10.3", "axe.min.js");
+    let axe = from_npm("axe-core", "4.14.1", "axe.min.js");
     browser.evaluate(&format!("{axe}; true"));
     server.add_token("sessionid=desk");
     click(&mut browser, "#token-list .link");
     browser.await_true("document.querySelector('#share').open");
     browser.evaluate("document.querySelector('#share-viewers').value = '5'; true");
     assert_sound(&mut browser, "share-form");
-    click(&mut browser, "#share-form button");
+    click(&mut browser, "#share .primary");
     browser.await_true("document.querySelectorAll('#share-links code').length == 4");
     assert_sound(&mut browser, "share-links");
     browser.evaluate("document.querySelector('#share-links button').click(); true");
@@ -355,6 +389,23 @@ fn share_makes_a_key_that_cannot_publish() {
     assert_eq!(
         server.request("HEAD", &format!("/watch/{key}")).status(),
         200
+    );
+    click(&mut browser, "#share-close");
+    server.add_token("sessionid=short&for=desk&direction=out&ends=1");
+    until("the key ends", || {
+        (server.request("HEAD", "/watch/short").status() == 403).then_some(())
+    });
+    await_text(
+        &mut browser,
+        "#token-list li:last-child .chip",
+        "over since",
+    );
+    click(&mut browser, "#token-list li:last-child .link");
+    browser.await_true("document.querySelector('#share').open");
+    assert_eq!(
+        browser.evaluate("document.querySelector('#share-form').hidden"),
+        false,
+        "nobody can watch with a key that has ended"
     );
 }
 
@@ -446,7 +497,7 @@ fn the_form_says_what_key_it_makes() {
          document.querySelector('#add-expires').value = '2'; document.querySelector('#add-viewers').value = '9';
          document.querySelector('[name=add-direction][value=out]').click(); true",
     );
-    let says = "With this id viewers can watch session show, at most 9 at a time. It lets people in for 2 h 0 min.";
+    let says = "With this id viewers can watch session show, at most 9 at a time. It lets people in for 2 h.";
     await_text(&mut browser, "#add-sentence", says);
     click(&mut browser, "#add-button");
     await_text(&mut browser, "#event-list li", "token added");

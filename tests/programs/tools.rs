@@ -16,7 +16,7 @@ pub fn folder(name: &str) -> PathBuf {
 
 /// A file of a package, which is fetched from npm's registry if it is not there yet.
 pub fn from_npm(package: &str, version: &str, file: &str) -> String {
-    let folder = folder(package);
+    let folder = folder(&format!("{package}-{version}"));
     let path = folder.join("package").join(file);
     if !path.exists() {
         let folder = folder.to_str().expect("a path in UTF-8");

@@ -39,6 +39,39 @@ fn the_page_is_for_the_hosts_of_the_api() {
     assert_eq!(open.request("GET", "/").status(), 200);
 }
 
+/// A person who mistypes an address reads a page. Programs get a problem in JSON, and so does every
+/// caller of the API.
+#[test]
+fn a_browser_gets_a_refusal_as_a_page() {
+    let server = Server::gated(&[]);
+    server.admit("idle");
+    let browser = ["Accept: text/html,application/xhtml+xml,*/*;q=0.8"];
+    for (path, status, words) in [
+        ("/nothing/here", 404, "The address may be mistyped"),
+        ("/stream/idle", 404, "the stream does not run now"),
+        ("/stream/unknown", 403, "This link does not work"),
+        ("/watch/", 400, "This link does not work"),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let refused = request(server.address(), method, path, &browser);
+            assert_eq!(refused.status(), status, "{method} {path}");
+            let kind = refused.head.field("content-type");
+            assert_eq!(kind, Some("text/html; charset=utf-8"), "{method} {path}");
+        }
+        let page = request(server.address(), "GET", path, &browser).text();
+        assert!(page.contains(words), "{path}: {page}");
+        let problem = server.request("GET", path);
+        problem.assert_problem(status, &[]);
+    }
+    for (method, path, status) in [
+        ("GET", "/api/nothing", 404),
+        ("PUT", "/stream/unknown", 403),
+    ] {
+        let fields = [browser[0], "Content-Length: 0"];
+        request(server.address(), method, path, &fields).assert_problem(status, &[]);
+    }
+}
+
 fn policy(page: &Response) -> String {
     let field = page.head.field("content-security-policy");
     field.expect("a policy").to_owned()

@@ -44,7 +44,7 @@ const plural = (count, word) => `${countText(count)} ${word}${count === 1 ? "" :
 
 function durationText(seconds) {
 	const s = Math.max(0, Math.floor(seconds)), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
-	return d ? `${d} d ${h % 24} h` : h ? `${h} h ${m % 60} min` : m ? `${m} min ${s % 60} s` : `${s} s`;
+	return (d ? `${d} d ${h % 24} h` : h ? `${h} h ${m % 60} min` : m ? `${m} min ${s % 60} s` : `${s} s`).replace(/ 0 .*/, "");
 }
 
 // A proxy may have the server below a path of its own.
@@ -96,6 +96,12 @@ $("show-names").onclick = () => {
 	$("show-names").ariaPressed = showsAll;
 	repaintNames();
 };
+
+// A button's words. A screen reader also says the session id.
+function label(button, words, id) {
+	write(button, words);
+	button.ariaLabel = `${words} ${shortened(id)}`;
+}
 
 // A button that copies shows that it has.
 function copyBy(button, text) {

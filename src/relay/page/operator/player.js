@@ -9,7 +9,7 @@ async function playable(url, format, media) {
 		stop.abort();
 	};
 	await ask(url);
-	if (!format) throw problem("The server does not know the stream's format yet. When it does, the stream plays here. ffplay, mpv or VLC may play it now.");
+	if (!format) throw problem("The stream plays here when the server knows its format. ffplay, mpv or VLC may play it now.");
 	const name = FORMATS[format] || format;
 	if (PLAYABLE[format] && media.canPlayType(PLAYABLE[format])) return { url, isSound: PLAYABLE[format].startsWith("audio") };
 	const words = `A browser does not play ${name}`;
@@ -47,9 +47,9 @@ function openPlayer(place, id, format) {
 			const copying = key === null ? [] : [shareButton(id, key), copyButton("Copy address", elsewhere(url)), copyButton("Copy ffplay command", `ffplay "${elsewhere(url)}"`)];
 			buttons.replaceChildren(...copying);
 		}
-		if (key === null) throw problem("No token lets anybody watch this session now: add a key for it below, with “watch only”.");
+		if (key === null) throw problem("No token lets anybody watch this session now: add a viewer key for it below.");
 		const others = [...document.querySelectorAll("video, audio")].filter((player) => player !== media);
-		if (others.length >= PLAYERS_MAX) throw problem(`${PLAYERS_MAX} players are open, as many as a browser has connections for. Close one first.`);
+		if (others.length >= PLAYERS_MAX) throw problem(`At most ${PLAYERS_MAX} players can be open. Close one first.`);
 		const { url: source, isSound, words } = await playable(url, format, media);
 		if (isClosed) return;
 		tell(words || "");
@@ -58,7 +58,7 @@ function openPlayer(place, id, format) {
 		media.ariaLabel = `Stream of session ${shortened(id)}`;
 		media.onloadedmetadata = () => {
 			media.classList.toggle("sound", media.videoWidth === 0);
-			if (media.videoWidth === 0 && !isSound) tell("There is no picture: it has none, or one in a codec that this browser does not have.");
+			if (media.videoWidth === 0 && !isSound) tell("No picture: the stream has none, or this browser has no decoder for it.");
 		};
 		media.onended = () => tell("The stream has ended.");
 		media.onerror = async () => {
@@ -81,7 +81,7 @@ function openPlayer(place, id, format) {
 		media.load();
 		place.replaceChildren();
 	};
-	// What it has still to show it shows. A player is not always told that nothing more comes.
+	// It shows the rest. A media element does not always report the end.
 	close.over = () => {
 		clearTimeout(timer);
 		tell("The stream has ended.");

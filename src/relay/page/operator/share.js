@@ -73,8 +73,11 @@ const SVG = "http://www.w3.org/2000/svg";
 function share(session, key) {
 	write("share-id", visibleName(session));
 	write("share-trouble", "");
-	$("share-form").hidden = key !== null;
-	$("share-result").hidden = key === null;
+	const fill = (key) => {
+		$("share-form").hidden = $("share-make").hidden = key !== null;
+		$("share-result").hidden = key === null;
+		if (key !== null) showLinks(key, session);
+	};
 	$("share-form").onsubmit = async (event) => {
 		event.preventDefault();
 		const made = randomId(), terms = { expires: $("share-time").value, "max-viewers": $("share-viewers").value };
@@ -87,11 +90,9 @@ function share(session, key) {
 			return write("share-trouble", refusal.message);
 		}
 		askTokens();
-		$("share-form").hidden = true;
-		$("share-result").hidden = false;
-		showLinks(made, session);
+		fill(made);
 	};
-	if (key !== null) showLinks(key, session);
+	fill(key);
 	$("share").showModal();
 }
 // What is embedded depends on the format of the stream.
@@ -116,11 +117,11 @@ function showLinks(key, session) {
 }
 // A key that may only watch can be given away as it is: none before the tokens are known. In an open relay every sessionid can.
 function shareButton(session, key) {
-	const button = make("button", "", "Share");
+	const button = make("button", "");
 	button.type = "button";
-	button.ariaLabel = `Share ${shortened(session)}`;
+	label(button, "Share", session);
 	button.onclick = () => share(session, canBeShared(key) ? key : null);
 	return button;
 }
-const canBeShared = (key) => isOpenRelay || sessions.get(key)?.http?.direction === "out";
+const canBeShared = (key) => isOpenRelay || (sessions.get(key)?.http?.direction === "out" && isOpen(sessions.get(key).http));
 $("share-close").onclick = () => $("share").close();

@@ -27,7 +27,7 @@ function draw(svg, samples, now, of = "value") {
 
 // ---- Words about a stream
 
-const PROTOCOLS = { http: "HTTP", rtmp: "RTMP", "rtp-udp": "RTP", udp: "UDP" };
+const PROTOCOLS = { http: "HTTP", hls: "HLS", rtmp: "RTMP", "rtp-udp": "RTP", udp: "UDP" };
 const CUTS = { stalled: "stalled", lost_unit: "too slow", token: "token over", kicked: "kicked" };
 const CODECS = { h264: "H.264", h265: "H.265", ac3: "AC-3", eac3: "E-AC-3", opus: "Opus", vorbis: "Vorbis", theora: "Theora" };
 const CHANNELS = [, "mono", "stereo"];
@@ -97,12 +97,12 @@ class Stream {
 		this.part("watch").onclick = () => this.toggle();
 		this.part("viewers").onclick = () => this.toggleAudience();
 		this.part("more").onclick = () => {
-			this.part("more").ariaExpanded = this.body.classList.toggle("whole");
-			write(this.part("more"), this.body.classList.contains("whole") ? "Less" : "More");
+			const isWhole = (this.part("more").ariaExpanded = this.body.classList.toggle("whole"));
+			label(this.part("more"), isWhole ? "Less" : "More", row.sessionid);
 		};
-		this.part("more").ariaLabel = `All of ${shortened(row.sessionid)}`;
+		label(this.part("more"), "More", row.sessionid);
 		this.part("abort").onclick = () => askAbort(this.row);
-		this.part("abort").ariaLabel = `Abort ${shortened(row.sessionid)}`;
+		label(this.part("abort"), "Abort", row.sessionid);
 		this.paintWatch();
 		sight.observe(this.body);
 	}
@@ -189,8 +189,7 @@ class Stream {
 		this.part("panel").hidden = !isOpen;
 		this.body.classList.toggle("open", isOpen);
 		watch.ariaExpanded = isOpen;
-		write(watch, isOpen ? "Close" : "Watch");
-		watch.ariaLabel = `${isOpen ? "Close" : "Watch"} ${shortened(this.row.sessionid)}`;
+		label(watch, isOpen ? "Close" : "Watch", this.row.sessionid);
 	}
 	// The stream is over. An open player shows the rest of it, and stays until it is closed.
 	end() {
@@ -222,8 +221,8 @@ function showAudience(list, rows, { sessionid }) {
 		const row = before.get(viewer.id) || clone("viewer-template"), [who, figures, kick] = row.children;
 		before.delete(viewer.id);
 		row.key = viewer.id;
-		const ways = { http: "HTTP", hls: "HLS", "rtp-udp": "RTP", udp: "UDP" }, isUdp = viewer.datagrams_sent !== null;
-		write(who, `${viewer.address || "somewhere"}, ${ways[viewer.way] || viewer.way}${viewer.state === "waiting" ? ", waits" : ""}`);
+		const isUdp = viewer.datagrams_sent !== null;
+		write(who, `${viewer.address || "somewhere"}, ${PROTOCOLS[viewer.way] || viewer.way}${viewer.state === "waiting" ? ", waits" : ""}`);
 		const late = viewer.behind_ms > 1500 ? `, ${durationText(viewer.behind_ms / 1000)} behind` : "", skips = viewer.skips ? `, ${plural(viewer.skips, "skip")}` : "";
 		write(figures, isUdp
 			? `${plural(viewer.datagrams_sent, "datagram")}, ${countText(viewer.datagrams_dropped)} dropped`
@@ -305,7 +304,7 @@ function filterStreams() {
 	write("stream-matches", words && `${matches} of ${streams.size}`);
 	$("stream-tools").hidden = streams.size < 6 && !words;
 	$("stream-table").hidden = matches === 0;
-	$("stream-empty").hidden = streams.size > 0;
+	$("publish").hidden = streams.size > 0;
 }
 $("stream-filter").oninput = filterStreams;
 $("stream-sort").onchange = () => {

@@ -10,8 +10,8 @@ const clockTime = (seconds) => new Date(seconds * 1000).toLocaleString([], { dat
 const RIGHTS = { both: "HTTP", in: "publish only", out: "watch only" };
 
 // The rights and limits over HTTP, in a few words each.
-function labelsOf({ direction, for: opens, expires, ends, max_viewers, max_bitrate }) {
-	const shuts = Math.min(expires ?? Infinity, ends ?? Infinity), isOver = shuts <= serverNow();
+function labelsOf(http) {
+	const { direction, for: opens, expires, ends, max_viewers, max_bitrate } = http, shuts = shutsOf(http), isOver = shuts <= serverNow();
 	return [
 		RIGHTS[direction] || "HTTP",
 		opens && `key to ${visibleName(opens)}`,
@@ -22,7 +22,8 @@ function labelsOf({ direction, for: opens, expires, ends, max_viewers, max_bitra
 		max_bitrate && `at most ${rateText(max_bitrate)}`,
 	].filter(Boolean);
 }
-const isOpen = ({ direction, expires, ends }) => direction !== "in" && Math.min(expires ?? Infinity, ends ?? Infinity) > serverNow();
+const shutsOf = ({ expires, ends }) => Math.min(expires ?? Infinity, ends ?? Infinity);
+const isOpen = (http) => http.direction !== "in" && shutsOf(http) > serverNow();
 
 // The sessionid that opens the session to viewers: its own, or else a key. Null if there is none.
 function watchName(session) {
@@ -73,7 +74,7 @@ function newTokenRow(id) {
 	const row = clone("token-template"), revoke = row.querySelector(".revoke");
 	tokenRows.set(id, row);
 	row.prepend(sessionName(id));
-	revoke.ariaLabel = `Revoke the tokens of ${shortened(id)}`;
+	label(revoke, "Revoke", id);
 	revoke.onclick = () => askRevoke(id);
 	return row;
 }
@@ -89,8 +90,7 @@ function paintToken(row, id, entry) {
 	row.querySelector("div").replaceChildren(...chips);
 	const link = row.querySelector(".link");
 	link.hidden = !http;
-	write(link, isPublisher ? "Copy address" : "Share");
-	link.ariaLabel = `${isPublisher ? "Copy the address to publish by" : "Share"} ${shortened(id)}`;
+	label(link, isPublisher ? "Copy address" : "Share", id);
 	link.onclick = () => (isPublisher ? copyBy(link, elsewhere(streamUrl(id))) : share(http.for || id, canBeShared(id) ? id : null));
 }
 $("token-filter").oninput = () => { sessionsMax = SESSIONS_STEP; showTokens(); };
@@ -98,7 +98,7 @@ $("more-button").onclick = () => { sessionsMax += SESSIONS_STEP; showTokens(); }
 
 function askRevoke(id) {
 	const entry = sessions.get(id), labels = labelsAll(entry), isKey = Boolean(entry.http?.for), count = entry.clients.length + (entry.http ? 1 : 0), listed = labels.slice(0, 4).join(", ") + (labels.length > 4 ? " and more" : "");
-	const text = `${plural(count, "token")}: ${listed}. RTP stops at once; connected HTTP clients stay until their stream ends.`;
+	const text = `${plural(count, "token")}: ${listed}.${entry.clients.length ? " RTP stops at once." : ""}${entry.http ? " Connected HTTP clients stay until their stream ends." : ""}`;
 	const choice = isKey ? "Disconnect everybody who uses this key, too" : isLive(id) && "End its running stream, too";
 	ask(isKey ? "Revoke this key?" : "Revoke this session’s tokens?", id, text, "Revoke", { choice }, async (ends) => {
 		const done = await (await call("DELETE", `revoke-token?sessionid=${encode(id)}${ends ? "&abort=true" : ""}`)).json();
@@ -108,9 +108,7 @@ function askRevoke(id) {
 	});
 }
 
-$("add-random").onclick = () => {
-	$("add-id").value = randomId();
-};
+$("add-random").onclick = () => { $("add-id").value = randomId(); };
 const directionOf = () => document.querySelector("[name=add-direction]:checked").value;
 // A time of the form in seconds. If the text is no number, the server refuses it and says why.
 function secondsOf(place) {
@@ -127,7 +125,7 @@ function describeKey() {
 		expires > 0 && `It lets people in for ${durationText(expires)}.`,
 		ends > 0 && `It disconnects everybody after ${durationText(ends)}.`,
 	];
-	write("add-sentence", [...($("add-http").checked ? http : []), $("add-rtp").checked && "The UDP clients below get RTP, and may send it."].filter(Boolean).join(" "));
+	write("add-sentence", [...($("add-http").checked ? http : []), $("add-rtp").checked && "The UDP clients get RTP, and may send it."].filter(Boolean).join(" "));
 }
 $("add-ends-unit").innerHTML = $("add-expires-unit").innerHTML;
 for (const name of ["add-expires", "add-ends"]) {
@@ -186,13 +184,9 @@ $("add-form").onsubmit = async (event) => {
 
 // ---- Without a stream, and without the API
 
-function howToPublish(place, title, ...first) {
-	$(place).append(make("h3", "", title), ...first,
-		make("p", "quiet", "A test picture, which a browser plays:"), commandLine(pictureCommand("demo")),
-		make("p", "quiet", "A file, as MPEG-TS:"), commandLine(`ffmpeg -re -i film.mp4 -c copy -f mpegts -send_expect_100 1 -method PUT ${elsewhere(streamUrl("demo"))}`));
-}
-howToPublish("stream-empty", "No stream is running", make("p", "", "To publish one, give its session an HTTP token first; the form is below."));
-howToPublish("open-publish", "Publish a session");
+$("publish").append(make("h3", "", "Publish a stream"), make("p", "gated", "First add an HTTP token for its session, in the form below."),
+	make("p", "quiet", "A test picture, which a browser plays:"), commandLine(pictureCommand("demo")),
+	make("p", "quiet", "A file:"), commandLine(`ffmpeg -re -i film.mp4 -c copy -f mpegts -send_expect_100 1 -method PUT ${elsewhere(streamUrl("demo"))}`));
 
 $("watch-form").onsubmit = (event) => {
 	event.preventDefault();

@@ -18,7 +18,8 @@ function showSections(works) {
 	for (const part of document.querySelectorAll(".gated")) part.hidden = !works || isOpenRelay;
 	document.body.classList.toggle("looks-only", isOpenRelay);
 	$("closed").hidden = works && !isOpenRelay;
-	$("open-relay").hidden = !isOpenRelay;
+	$("watch-form").hidden = !isOpenRelay;
+	if (!works) $("publish").hidden = !isOpenRelay;
 }
 
 function describeRelay({ message }) {

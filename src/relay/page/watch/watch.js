@@ -44,6 +44,7 @@ function candidates(type) {
 
 // ---- What is shown
 
+const OTHERS = "Another browser or player may play it: see below.";
 // For each state: the word below the picture, and the title and the sentence on the cover.
 const AGAIN = "This page tries again by itself.";
 const WORDS = {
@@ -56,14 +57,14 @@ const WORDS = {
 	lost: ["Waiting", "The stream broke off; waiting for it to come back", "It plays on here as soon as it can."],
 	expired: ["Not admitted", "This link has expired", "Ask for a new one where you got it."],
 	refused: ["Not admitted", "This link does not work", "It may be mistyped or withdrawn. Ask for a new one where you got it."],
-	unplayable: ["Not playable here", "This browser cannot play the stream", "Another browser or another player may: see below."],
+	unplayable: ["Not playable here", "This browser cannot play the stream", OTHERS],
 	ready: ["Ready", "The stream is there", ""],
 	playing: ["Live", "", ""],
 	paused: ["Paused", "", ""],
 	late: ["The stream broke off; waiting for it to come back", "", ""],
 };
 const LOOKS = { busy: "waiting", full: "waiting", halted: "waiting", lost: "waiting", expired: "refused", paused: "playing", late: "playing" };
-const BUTTONS = { ready: "Play", refused: "Try again", expired: "Try again", unplayable: "Try again" };
+const BUTTONS = { ready: "Play", refused: "Try again", unplayable: "Try again" };
 
 let state = "starting";
 // `instead` replaces the state's own sentence, `heading` its title. `detail` is the reason that the server or the
@@ -80,9 +81,9 @@ function show(next, instead, detail = "", whose = "server", heading = "") {
 	write("text", instead || text);
 	write("detail", detail && `The ${whose} says: ${detail}`);
 	$("more").hidden = !detail;
-	write("go", BUTTONS[next] || "");
+	write("go", BUTTONS[look] || "");
 	write("form", isPicture && current ? current.form : "");
-	$("go").hidden = !BUTTONS[next];
+	$("go").hidden = !BUTTONS[look];
 	$("cover").hidden = isPicture;
 	$("elsewhere").hidden = look === "refused";
 	media.controls = isPicture;
@@ -117,17 +118,16 @@ function later(isRare, atLeastSeconds = 0) {
 
 // Asks the server about the stream, and reads nothing of its body.
 async function ask(method) {
-	const stop = new AbortController();
+	const stop = new AbortController(), answer = { status: 0, type: "", retryAfter: 0 };
 	try {
 		const response = await fetch(stream, { method, cache: "no-store", signal: stop.signal }), fields = response.headers;
-		const answer = { status: response.status, type: fields.get("Content-Type") || "", retryAfter: fields.get("Retry-After") | 0, detail: "", reason: "" };
-		if (!response.ok && method === "GET") Object.assign(answer, await response.json().catch(() => ({})));
-		return answer;
+		Object.assign(answer, { status: response.status, type: fields.get("Content-Type") || "", retryAfter: fields.get("Retry-After") | 0 });
+		if (!response.ok && method === "GET") Object.assign(answer, await response.json());
 	} catch {
-		return { status: 0, type: "", retryAfter: 0, detail: "", reason: "" };
-	} finally {
-		stop.abort();
+		// The server does not answer (status 0), or not in JSON.
 	}
+	stop.abort();
+	return answer;
 }
 
 let hasPlayed = false;
@@ -175,7 +175,7 @@ function tryNext(type) {
 	if (next) return play(next);
 	const name = nameOf(type), said = media.error?.message, why = said ? said.slice(0, 200) : "";
 	stop();
-	show("unplayable", name && `It is ${name}, which does not play here. Another browser or another player may: see below.`, why, "browser");
+	show("unplayable", name && `It is ${name}, which does not play here. ${OTHERS}`, why, "browser");
 	later(true);
 }
 function play(candidate) {
