@@ -1,13 +1,13 @@
-//! Bytes that a client can make many: its unread input, its unsent answers, and what it is sent of a
-//! unit that is overwritten. A hand-over copies them while the server runs.
+//! Bytes that a client can make many, such as its unread input, or the unit that a source has begun.
+//! A hand-over copies them while the server runs.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
 /// Bytes that wait, and how many of the first ones a successor has.
 ///
-/// Whoever adds bytes adds them at the end. Whoever changes or removes others calls
-/// [`Copied::forget`].
+/// Add bytes at the end only. To change or remove other bytes, or to move them to another
+/// [`CopiedPart`], call [`Copied::forget`].
 #[derive(Debug, Default)]
 pub struct Copied {
     /// The bytes.
@@ -35,6 +35,12 @@ impl Copied {
         self.bytes.drain(..count);
         self.forget();
     }
+
+    /// Removes all bytes. The allocation stays.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.forget();
+    }
 }
 
 impl Deref for Copied {
@@ -51,19 +57,46 @@ impl From<Vec<u8>> for Copied {
     }
 }
 
-/// What a client can make large.
+/// Which bytes of a client or of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ClientBytes {
-    /// What it has sent that is not read.
+pub enum CopiedPart {
+    /// What a client has sent that is not read.
     Input,
-    /// Answers that its socket has not taken.
+    /// Answers that a client's socket has not taken.
     Output,
     /// What a viewer is sent before it goes on in its stream: the rest of an overwritten unit.
     Rest,
+    /// What the splicer holds of a stream's source: a unit, or the bytes before a join point.
+    Spliced,
+    /// The header with which a stream's next source is compared.
+    Layout,
+    /// The element that a stream's scanner has yet to see whole.
+    Scanned,
+    /// A stream's header.
+    Header,
+    /// The header that follows it, as far as it has come.
+    NextHeader,
 }
 
-/// Received copies of [`ClientBytes`]. `C` is the name of a client.
-pub type Copies<C> = BTreeMap<(C, ClientBytes), Vec<u8>>;
+impl CopiedPart {
+    /// Parts of a client.
+    pub const OF_CLIENT: [CopiedPart; 3] =
+        [CopiedPart::Input, CopiedPart::Output, CopiedPart::Rest];
+    /// Parts of a stream.
+    pub const OF_STREAM: [CopiedPart; 5] = [
+        CopiedPart::Spliced,
+        CopiedPart::Layout,
+        CopiedPart::Scanned,
+        CopiedPart::Header,
+        CopiedPart::NextHeader,
+    ];
+}
+
+/// Names copied bytes: the id of a client or of a stream, and the part.
+pub type CopyName = (u64, CopiedPart);
+
+/// Received copies.
+pub type Copies = BTreeMap<CopyName, Vec<u8>>;
 
 #[cfg(feature = "handover")]
 mod handover {
@@ -74,15 +107,10 @@ mod handover {
 
     /// Bytes as a hand-over sends them.
     #[derive(Serialize, Deserialize)]
-    #[serde(untagged)]
-    enum CopiedState {
-        Rest {
-            copied: usize,
-            #[serde(with = "crate::handover::bytes")]
-            rest: Vec<u8>,
-        },
-        /// All of them, as format 2 had it.
-        All(#[serde(with = "crate::handover::bytes")] Vec<u8>),
+    struct CopiedState {
+        copied: usize,
+        #[serde(with = "crate::handover::bytes")]
+        rest: Vec<u8>,
     }
 
     impl Copied {
@@ -115,18 +143,16 @@ mod handover {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             let copied = self.copied.min(self.bytes.len());
             let rest = self.bytes[copied..].to_vec();
-            CopiedState::Rest { copied, rest }.serialize(serializer)
+            CopiedState { copied, rest }.serialize(serializer)
         }
     }
 
     impl<'de> Deserialize<'de> for Copied {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Copied, D::Error> {
-            Ok(match CopiedState::deserialize(deserializer)? {
-                CopiedState::Rest { copied, rest } => Copied {
-                    bytes: rest,
-                    copied,
-                },
-                CopiedState::All(bytes) => Copied::from(bytes),
+            let CopiedState { copied, rest } = CopiedState::deserialize(deserializer)?;
+            Ok(Copied {
+                bytes: rest,
+                copied,
             })
         }
     }
@@ -180,11 +206,5 @@ mod tests {
             Some((0, 490))
         );
         assert_eq!(bytes.next(1_000).map(|_| ()), None);
-    }
-
-    #[test]
-    fn the_text_of_format_2_is_read() {
-        let received: Copied = serde_json::from_str("\"ab\"").expect("bytes");
-        assert_eq!(received.bytes, b"ab");
     }
 }

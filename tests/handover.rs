@@ -11,7 +11,7 @@ use tollgate::config::Config;
 use tollgate::format::Format;
 use tollgate::gather::Gather;
 use tollgate::relay::handover::{
-    Successor, begin, connections, copy_client, hand_over, media, media_bytes, uncopied_bytes,
+    Successor, begin, connections, copy, hand_over, media, media_bytes, uncopied,
 };
 use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, UdpPort, write_next};
 use tollgate::remux::{Reader, ReaderEvent, Time};
@@ -20,18 +20,12 @@ use tollgate::time::Instant;
 #[path = "doors/handover.rs"]
 mod door;
 
-/// Recorded state in format 3. It must be read until the number changes.
-const TOLD: &[u8] = include_bytes!("handover/format-3");
+/// Recorded state in format 4. It must be read until the number changes.
+const TOLD: &[u8] = include_bytes!("handover/format-4");
 
 /// The same of streams in every container: some within a source, some behind a seam, some in other
 /// containers, and some that come and go as datagrams.
-const MACHINES: &[u8] = include_bytes!("handover/format-3-machines");
-
-/// The same in the format before, which is still read.
-const BEFORE: [&[u8]; 2] = [
-    include_bytes!("handover/format-2"),
-    include_bytes!("handover/format-2-machines"),
-];
+const MACHINES: &[u8] = include_bytes!("handover/format-4-machines");
 
 fn settings() -> Settings {
     let mut config = Config::default();
@@ -247,9 +241,9 @@ fn take_over(data: &[u8]) -> Result<Relay, String> {
 fn what_was_told_in_this_format_is_read() {
     if std::env::var_os("TOLLGATE_WRITE_HANDOVER").is_some() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/handover/");
-        std::fs::write(format!("{folder}format-3"), told(core())).expect("the file");
+        std::fs::write(format!("{folder}format-4"), told(core())).expect("the file");
         let write = |path: String, told| std::fs::write(path, told).expect("the file");
-        write(format!("{folder}format-3-machines"), told(machines(&FILES)));
+        write(format!("{folder}format-4-machines"), told(machines(&FILES)));
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/handover/");
         for file in [
             "h264.ts",
@@ -263,7 +257,7 @@ fn what_was_told_in_this_format_is_read() {
         }
     }
     let now = [TOLD, MACHINES, &told(core()), &told(machines(&FILES))];
-    for told in now.into_iter().chain(BEFORE) {
+    for told in now {
         take_over(told).expect("it is read").check();
     }
 }
@@ -472,9 +466,9 @@ fn an_unfinished_head_is_sent_before_the_standstill() {
         .collect();
     let mut successor = Successor::new(settings(), false);
     begin(&mut relay);
-    assert_eq!(uncopied_bytes(&mut relay), ids.len() * head.len());
+    assert_eq!(uncopied(&mut relay).1, ids.len() * head.len());
     copy_clients(&mut relay, &mut successor, 3_000);
-    assert_eq!(uncopied_bytes(&mut relay), 0);
+    assert_eq!(uncopied(&mut relay).1, 0);
     // One goes on, one begins another request, and one has gone.
     relay.received(ids[0], b"b\r\nY: ", now);
     relay.received(ids[1], format!("\r\n\r\n{head}").as_bytes(), now);
@@ -528,7 +522,7 @@ fn an_answer_that_nobody_takes_is_sent_before_the_standstill() {
     }
     let mut successor = Successor::new(settings(), false);
     begin(&mut relay);
-    let large = uncopied_bytes(&mut relay);
+    let (_, large) = uncopied(&mut relay);
     assert!(large > ids.len() * 10_000, "{large}");
     copy_clients(&mut relay, &mut successor, 3_000);
     // One takes most of it, and one has gone.
@@ -609,7 +603,7 @@ fn fall(hands_over: bool) -> (Out, usize) {
     if hands_over {
         let mut successor = Successor::new(settings(), false);
         begin(&mut relay);
-        let large = uncopied_bytes(&mut relay);
+        let (_, large) = uncopied(&mut relay);
         assert!(large > 30_000, "{large} bytes of rests");
         copy_clients(&mut relay, &mut successor, 7_000);
         copy_media(&relay, &mut successor);
@@ -624,6 +618,176 @@ fn fall(hands_over: bool) -> (Out, usize) {
     }
     take_out(&mut relay, now, &mut out);
     (out, sent)
+}
+
+/// What a stream's source can make large is copied while the core runs: a unit that is not whole,
+/// the bytes before a join point, and headers. Copies stay right while a source sends on.
+#[test]
+fn what_a_source_makes_large_is_sent_before_the_standstill() {
+    let path = |file: &str| format!("{}/tests/media/{file}", env!("CARGO_MANIFEST_DIR"));
+    let media = |file: &str| std::fs::read(path(file)).expect("a file");
+    let flv_tag = |content: &[u8]| {
+        let length = (content.len() as u32).to_be_bytes();
+        let end = (content.len() as u32 + 11).to_be_bytes();
+        [
+            &[content[0] & 0x1f | 9],
+            &length[1..],
+            &[0; 7],
+            content,
+            &end,
+        ]
+        .concat()
+    };
+    let flv = |tags: &[Vec<u8>]| {
+        let sequence = flv_tag(&[0x17, 0, 0, 0, 0, 1, 66, 0, 30]);
+        let begins = [b"FLV\x01\x01\0\0\0\x09\0\0\0\0", &*sequence].concat();
+        [begins, tags.concat()].concat()
+    };
+    let picture =
+        |first: u8, bytes: usize| flv_tag(&[&[first, 1, 0, 0, 0][..], &vec![7; bytes]].concat());
+    let (key, large) = (picture(0x17, 900), picture(0x27, 50_000));
+    let large_end = large.len() - 1_000;
+    let one = flv(&[
+        key.clone(),
+        large.clone(),
+        key.clone(),
+        large.clone(),
+        key.clone(),
+    ]);
+    let others = flv(&[large.clone(), key.clone(), large.clone(), key.clone()]);
+    // A packet that begins a PES packet without an end, and packets of the same stream.
+    let packet = |start: u8, count: u8| {
+        let mut packet = vec![0x47, start | 1, 0, 0x10 | count % 16];
+        packet.extend(if start > 0 {
+            &[0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0][..]
+        } else {
+            &[][..]
+        });
+        packet.resize(188, 7);
+        packet
+    };
+    let packets =
+        (0..250).flat_map(|count| packet(if count % 249 == 0 { 0x40 } else { 0 }, count as u8));
+    let transport = [media("h264.ts"), packets.collect()].concat();
+    // Tags of Matroska, which belong to its header.
+    let mkv = media("h264.mkv");
+    let cluster = mkv
+        .windows(4)
+        .position(|bytes| bytes == [0x1f, 0x43, 0xb6, 0x75]);
+    let (header, clusters) = mkv.split_at(cluster.expect("a Cluster"));
+    let tags = [
+        &[0x12, 0x54, 0xc3, 0x67, 0x20, 0xc3, 0x50][..],
+        &[0xec; 50_000],
+    ]
+    .concat();
+    let tagged = [header, &tags, clusters].concat();
+    let half_header = header.len() + tags.len() / 2;
+    for (what, sources, cut, is_large) in [
+        ("a unit", vec![&one], 1_000 + large_end, true),
+        (
+            "the second unit",
+            vec![&one],
+            2_000 + large.len() + large_end,
+            true,
+        ),
+        ("a whole unit", vec![&one], 1_100 + large.len(), false),
+        (
+            "bytes before a join point",
+            vec![&one, &others],
+            large_end,
+            true,
+        ),
+        (
+            "a unit of the next source",
+            vec![&one, &others],
+            large.len() + 1_000 + large_end,
+            true,
+        ),
+        ("packets", vec![&transport], transport.len() - 10_000, true),
+        ("a header that has begun", vec![&tagged], half_header, true),
+        ("a header", vec![&tagged], tagged.len() / 2, true),
+        (
+            "the header of the last source",
+            vec![&tagged, &tagged],
+            half_header,
+            true,
+        ),
+        (
+            "the headers of both",
+            vec![&tagged, &tagged],
+            tagged.len() / 2,
+            true,
+        ),
+    ] {
+        let (expected, ..) = of_sources(&sources, cut, None);
+        let bytes: usize = expected.values().map(Vec::len).sum();
+        assert!(bytes > 40_000, "{what}: {bytes}");
+        for copies_early in [false, true] {
+            let (out, large, sent) = of_sources(&sources, cut, Some(copies_early));
+            assert!(out == expected, "{what}: something else goes out");
+            assert!(
+                copies_early || (large > 20_000) == is_large,
+                "{what}: {large} bytes are large"
+            );
+            assert!(sent < 12_000, "{what}: {sent} bytes within the standstill");
+        }
+    }
+}
+
+/// What a viewer gets of a stream with these sources, one after the other. Another core takes over
+/// when the last one has sent some bytes. What is large is copied then, or behind each piece, too.
+/// Also returns how many bytes are large, and the length of the records.
+fn of_sources(sources: &[&Vec<u8>], cut: usize, copies_early: Option<bool>) -> (Out, usize, usize) {
+    let mut relay = Relay::new(settings());
+    let now = Instant::after_start(Duration::from_secs(3));
+    let call = "POST /api/add-token?type=http&sessionid=m HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    client(&mut relay, 1, 2, call.as_bytes(), now);
+    write(&mut relay, now, 4);
+    let mut successor = Successor::new(settings(), false);
+    begin(&mut relay);
+    let (mut out, mut large, mut sent) = (Out::new(), 0, 0);
+    let mut source = None;
+    for (nth, media) in sources.iter().enumerate() {
+        if let Some(source) = source {
+            relay.lost(source, now);
+        }
+        let head = "PUT /stream/m HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n";
+        let source = *source.insert(client(&mut relay, 1, 10, head.as_bytes(), now));
+        let is_last = nth + 1 == sources.len();
+        let copies_early = copies_early.filter(|_| is_last);
+        let (before, behind) = media.split_at(if is_last { cut } else { media.len() });
+        for (nth_piece, piece) in before.chunks(997).enumerate() {
+            relay.received(source, piece, now);
+            if (nth, nth_piece) == (0, 2) {
+                client(&mut relay, 2, 1, watch("m", "").as_bytes(), now);
+            }
+            take_out(&mut relay, now, &mut out);
+            if copies_early == Some(true) {
+                copy_clients(&mut relay, &mut successor, 700);
+            }
+        }
+        if let Some(copies_early) = copies_early {
+            if !copies_early {
+                (_, large) = uncopied(&mut relay);
+                copy_clients(&mut relay, &mut successor, 700);
+            }
+            copy_media(&relay, &mut successor);
+            hand_over(&mut relay, now, &mut |piece| {
+                sent += piece.len();
+                successor.hear(piece).expect("it is read");
+            });
+            (relay, _) = successor.take_over().expect("it is taken over");
+            successor = Successor::new(settings(), false);
+            for id in connections(&relay).collect::<Vec<_>>() {
+                relay.unblocked(id);
+            }
+        }
+        for piece in behind.chunks(997) {
+            relay.received(source, piece, now);
+            take_out(&mut relay, now, &mut out);
+        }
+    }
+    (out, large, sent)
 }
 
 /// A header is sent once for all viewers that are within it.
@@ -784,9 +948,9 @@ fn take_out(relay: &mut Relay, now: Instant, out: &mut Out) {
 
 /// Copies what clients have made large, in pieces.
 fn copy_clients(relay: &mut Relay, successor: &mut Successor, bytes_max: usize) {
-    for id in connections(relay).collect::<Vec<_>>() {
-        while let Some((what, from, bytes)) = copy_client(relay, id, bytes_max) {
-            let copied = successor.copy((id, what), from, bytes);
+    for name in uncopied(relay).0 {
+        while let Some((from, bytes)) = copy(relay, name, bytes_max) {
+            let copied = successor.copy(name, from, bytes);
             copied.expect("it is in order");
         }
     }

@@ -5,6 +5,9 @@
 use super::header::{HEADER_BYTES_MAX, Header, InParts, Parts};
 use super::window::{Unread, Walker};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
+use crate::copied::Copied;
+#[cfg(feature = "handover")]
+use crate::copied::CopiedPart;
 
 /// Scanner of FLV.
 #[derive(Default)]
@@ -42,11 +45,9 @@ struct Tags {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct Tag {
     /// Tag in force.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    told: Vec<u8>,
+    told: Copied,
     /// Newest tag, if it differs.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    next: Vec<u8>,
+    next: Copied,
     /// Whether `next` differs from the tag in force.
     has_changed: bool,
 }
@@ -183,7 +184,9 @@ impl Tags {
         let mut is_new = !std::mem::replace(&mut self.is_told, true);
         for tag in &mut self.kept {
             if std::mem::take(&mut tag.has_changed) {
-                std::mem::swap(&mut tag.told, &mut tag.next);
+                std::mem::swap(&mut tag.told.bytes, &mut tag.next.bytes);
+                tag.told.forget();
+                tag.next.forget();
                 is_new = true;
             }
         }
@@ -202,10 +205,11 @@ impl Tag {
         self.has_changed = !is_told;
         if self.has_changed {
             self.next.clear();
-            self.next.reserve_exact(tag.len());
-            self.next.extend_from_slice(&tag[..4]);
-            self.next.extend_from_slice(time);
-            self.next.extend_from_slice(&tag[8..]);
+            let next = &mut self.next.bytes;
+            next.reserve_exact(tag.len());
+            next.extend_from_slice(&tag[..4]);
+            next.extend_from_slice(time);
+            next.extend_from_slice(&tag[8..]);
         }
     }
 }
@@ -247,6 +251,16 @@ fn kind(tag_type: u8, body: &[u8]) -> TagKind {
 
 #[cfg(feature = "handover")]
 impl Flv {
+    /// Returns the bytes of this kind. Metadata is the one tag that may be large.
+    pub(super) fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
+        let [metadata, ..] = &mut self.tags.kept;
+        match part {
+            CopiedPart::Header => Some(&mut metadata.told),
+            CopiedPart::NextHeader => Some(&mut metadata.next),
+            _ => None,
+        }
+    }
+
     /// Returns whether a handed-over state is possible. Offsets are only compared.
     pub(super) fn fits(&self) -> bool {
         let mut tags = self.tags.kept.iter().flat_map(|tag| [&tag.told, &tag.next]);

@@ -9,6 +9,9 @@
 use super::Start;
 use super::Unsupported;
 use super::window::grow;
+use crate::copied::Copied;
+#[cfg(feature = "handover")]
+use crate::copied::CopiedPart;
 
 /// Longest header that is kept. Real headers have between some hundred and some ten thousand bytes:
 /// Vorbis and FLAC set-ups and the maps of a whole multiplex are the long ones. The rest is room
@@ -108,11 +111,9 @@ impl Header<'_> {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Elements {
     /// Header in force.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    told: Vec<u8>,
+    told: Copied,
     /// Next header, as far as it has come.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    next: Vec<u8>,
+    next: Copied,
 }
 
 impl Elements {
@@ -136,15 +137,16 @@ impl Elements {
         if element.len() > self.bytes_left() {
             return Err(Unsupported);
         }
-        grow(&mut self.next, element.len(), HEADER_BYTES_MAX);
-        self.next.extend_from_slice(element);
+        grow(&mut self.next.bytes, element.len(), HEADER_BYTES_MAX);
+        self.next.bytes.extend_from_slice(element);
         Ok(())
     }
 
     /// Puts the next header in force.
     pub fn tell(&mut self) {
-        self.told = std::mem::take(&mut self.next);
-        self.told.shrink_to_fit();
+        self.told = std::mem::take(&mut self.next.bytes).into();
+        self.next.forget();
+        self.told.bytes.shrink_to_fit();
     }
 
     /// Lends the header in force.
@@ -155,6 +157,15 @@ impl Elements {
 
 #[cfg(feature = "handover")]
 impl Elements {
+    /// Returns the bytes of this kind.
+    pub fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
+        match part {
+            CopiedPart::Header => Some(&mut self.told),
+            CopiedPart::NextHeader => Some(&mut self.next),
+            _ => None,
+        }
+    }
+
     /// Returns whether a handed-over state is possible.
     pub fn fits(&self) -> bool {
         self.told.len() <= HEADER_BYTES_MAX && self.next.len() <= HEADER_BYTES_MAX
@@ -245,6 +256,7 @@ mod tests {
     fn a_handed_over_header_that_is_too_long_is_refused() {
         let fits = |told: usize, next: usize| {
             let (told, next) = (vec![0; told], vec![0; next]);
+            let (told, next) = (told.into(), next.into());
             Elements { told, next }.fits()
         };
         assert!(fits(MOST, MOST));

@@ -50,7 +50,7 @@ const EBML_HEAD_BYTES_MAX: usize = 4096;
 pub(super) struct Matroska {
     /// Element that contains the next one.
     level: Level,
-    header: Elements,
+    pub(super) header: Elements,
     /// Number of the first video track.
     video_track: Option<u64>,
     cluster: Cluster,

@@ -27,6 +27,8 @@ mod ogg;
 pub mod splice;
 pub(crate) mod window;
 
+#[cfg(feature = "handover")]
+use crate::copied::{Copied, CopiedPart};
 use crate::time::MediaTime;
 use detect::{Beginning, Detection};
 use flv::Flv;
@@ -65,7 +67,6 @@ impl Start {
 /// A few bytes that a viewer gets before a start. For Matroska: the head of a Cluster and its time
 /// stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct Prelude {
     /// Number of bytes in use.
     length: u8,
@@ -90,6 +91,22 @@ impl Prelude {
     /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length).min(Prelude::BYTES_MAX)]
+    }
+}
+
+/// A hand-over sends thousands of preludes, most of them empty: as text they are short.
+#[cfg(feature = "handover")]
+impl serde::Serialize for Prelude {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        crate::handover::bytes::serialize(&self.as_slice(), serializer)
+    }
+}
+
+#[cfg(feature = "handover")]
+impl<'de> serde::Deserialize<'de> for Prelude {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Prelude, D::Error> {
+        let bytes: Vec<u8> = crate::handover::bytes::deserialize(deserializer)?;
+        Prelude::new(&bytes).ok_or_else(|| serde::de::Error::custom("a prelude that is too long"))
     }
 }
 
@@ -376,6 +393,23 @@ impl Scanner {
 
 #[cfg(feature = "handover")]
 impl Scanner {
+    /// Returns the bytes that it holds of this kind.
+    pub(crate) fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
+        if part == CopiedPart::Scanned {
+            return Some(&mut self.window.held);
+        }
+        let State::Known(container) = &mut self.state else {
+            return None;
+        };
+        match container {
+            Container::Matroska(walker) => walker.header.copied(part),
+            Container::Mp4(walker) => walker.header.copied(part),
+            Container::Ogg(walker) => walker.header.copied(part),
+            Container::Flv(walker) => walker.copied(part),
+            Container::MpegTs(_) | Container::Sound(_) => None,
+        }
+    }
+
     /// Returns whether a handed-over state is possible, for bytes up to this offset: all offsets in
     /// it lie within them.
     pub(crate) fn fits(&self, offset: u64) -> bool {

@@ -19,7 +19,7 @@ pub(crate) use fragment::{SampleRun, TrackFragment, decode_time, duration_of};
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Mp4 {
     /// Boxes of the header.
-    header: Elements,
+    pub(super) header: Elements,
     /// Whether a `moov` was whole, and no other header has begun since.
     has_header: bool,
     tracks: Tracks,

@@ -277,7 +277,7 @@ pub(super) struct Ogg {
     /// What should be at the next byte.
     place: Expected,
     phase: Phase,
-    header: Elements,
+    pub(super) header: Elements,
     /// Rewriter of long headers. It works for one stream at a time.
     rewriter: Option<Rewriter>,
     /// Logical streams: at most [`STREAMS_MAX`].

@@ -270,7 +270,7 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
                 json!(HEADER_BYTES_MAX + 1),
             ),
             ("/offset", json!(at), json!(at - 1)),
-            ("/window/held", zeros(10), zeros(bytes.len() + 1)),
+            ("/window/held/rest", zeros(10), zeros(bytes.len() + 1)),
         ] {
             assert!(told_otherwise(&scanner, place, can_be).fits(at), "{place}");
             assert!(!told_otherwise(&scanner, place, cannot).fits(at), "{place}");
@@ -283,7 +283,7 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
     assert!(scanner.fits(900));
     let (flv, _) = fed(&beginnings()[5].1);
     let tag = |bytes: usize| {
-        let bytes = "0".repeat(bytes);
+        let bytes = json!({ "copied": 0, "rest": "0".repeat(bytes) });
         json!({ "told": bytes, "next": bytes, "has_changed": false })
     };
     let tags = |bytes: usize| json!([tag(bytes), tag(bytes), tag(bytes)]);

@@ -6,6 +6,7 @@
 //! arrived, and never holds them.
 
 use super::Unsupported;
+use crate::copied::Copied;
 
 /// Why the first bytes could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +58,7 @@ const PASSED_BYTES: usize = 4 * 1024;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Window {
     /// Front of something whose rest has yet to come, after passed bytes.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    held: Vec<u8>,
+    pub(super) held: Copied,
     /// Number of held bytes that are passed.
     passed: usize,
     /// Number of bytes to come that are passed.
@@ -157,7 +157,7 @@ impl Window {
     /// rest of its last input.
     #[cfg(feature = "hold")]
     pub(crate) fn take_rest(&mut self, last: &[u8]) -> Vec<u8> {
-        let mut rest = std::mem::take(&mut self.held);
+        let mut rest = std::mem::take(&mut self.held.bytes);
         rest.drain(..self.passed);
         rest.extend_from_slice(&last[last.len() - self.unread.min(last.len())..]);
         *self = Window::default();
@@ -173,8 +173,8 @@ impl Window {
             passed => 2 * passed.max(PASSED_BYTES),
         };
         let room = room.min(self.wanted.max(2 * PASSED_BYTES));
-        grow(&mut self.held, bytes.len(), self.wanted + room);
-        self.held.extend_from_slice(bytes);
+        grow(&mut self.held.bytes, bytes.len(), self.wanted + room);
+        self.held.bytes.extend_from_slice(bytes);
     }
 
     fn pass_held(&mut self, length: u64) {
@@ -186,7 +186,7 @@ impl Window {
         if left == 0 {
             self.clear();
         } else if self.passed >= left.max(PASSED_BYTES) {
-            self.held.drain(..self.passed);
+            self.held.remove(self.passed);
             self.passed = 0;
         }
     }
@@ -194,7 +194,7 @@ impl Window {
     /// Drops the held bytes.
     fn clear(&mut self) {
         if self.held.capacity() > KEPT_BYTES {
-            self.held = Vec::new();
+            self.held = Copied::default();
         }
         self.held.clear();
         self.passed = 0;

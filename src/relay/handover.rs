@@ -5,10 +5,11 @@
 //!   the old one, which serves                       the new one
 //!   media, media_bytes  ── bytes of streams ──────▶ Successor::media      again and again
 //!   begin               once, when a successor comes
-//!   copy_client         ── unread input, answers ─▶ Successor::copy       again and again
+//!   uncopied, copy      ── what may be large ─────▶ Successor::copy       again and again
 //!   (it stops)
 //!   is_quiet?           until no change is being written to the disk
 //!   media, media_bytes  ── newer bytes ───────────▶ Successor::media      once
+//!   uncopied, copy      ── newer ones ────────────▶ Successor::copy       once
 //!   hand_over           ── records ───────────────▶ Successor::hear       as they are made
 //!                                                   Successor::take_over  a Relay and its time
 //!                       ◀─ it has everything ──────
@@ -48,8 +49,8 @@ use super::rtp_in::RtpIn;
 use super::streams::{StreamSource, Streams, StreamsState};
 use super::viewer_id::ListedId;
 use super::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, Relay, Settings, StreamId};
-pub use crate::copied::ClientBytes;
 use crate::copied::{Copied, Copies};
+pub use crate::copied::{CopiedPart, CopyName};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Reader, Writer, must};
 use crate::time::Instant;
@@ -66,49 +67,54 @@ pub fn media_bytes(relay: &Relay, stream: StreamId, from: u64) -> &[u8] {
     relay.streams.media_bytes(stream, from)
 }
 
-/// Largest copy in bytes, unless a stream's buffer is larger. Heads, pipelined requests and answers
-/// are smaller.
+/// Largest copy in bytes, beside a stream's buffer. Heads, pipelined requests and answers are
+/// smaller, and what a splicer holds is no longer than the buffer.
 const COPY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-fn large_bytes(
-    relay: &mut Relay,
-    id: ConnectionId,
-) -> impl Iterator<Item = (ClientBytes, &mut Copied)> {
-    let place = relay.clients.viewer(id).map(|(place, _)| place);
-    let rest = place.and_then(|place| relay.streams.own_bytes(place));
-    let rest = rest.map(|rest| (ClientBytes::Rest, rest));
-    relay.clients.large_bytes(id).chain(rest)
+fn copied(relay: &mut Relay, (id, part): CopyName) -> Option<&mut Copied> {
+    let client = ConnectionId::from_u64(id);
+    match part {
+        CopiedPart::Input | CopiedPart::Output => relay.clients.copied(client, part),
+        CopiedPart::Rest => {
+            let (place, _) = relay.clients.viewer(client)?;
+            relay.streams.own_bytes(place)
+        }
+        _ => relay.streams.copied(StreamId::from_u64(id), part),
+    }
+}
+
+fn copy_names(relay: &Relay) -> Vec<CopyName> {
+    let names = |id: u64, parts: &'static [CopiedPart]| parts.iter().map(move |part| (id, *part));
+    let clients = connections(relay).flat_map(|id| names(id.to_u64(), &CopiedPart::OF_CLIENT));
+    let streams = media(relay).flat_map(|(id, _)| names(id.to_u64(), &CopiedPart::OF_STREAM));
+    clients.chain(streams).collect()
 }
 
 /// Begins to hand over: a successor has nothing yet.
 pub fn begin(relay: &mut Relay) {
-    for id in connections(relay).collect::<Vec<_>>() {
-        large_bytes(relay, id).for_each(|(_, bytes)| bytes.forget());
+    for name in copy_names(relay) {
+        if let Some(bytes) = copied(relay, name) {
+            bytes.forget();
+        }
     }
 }
 
-/// Returns at most `bytes_max` of what a client has made large behind the bytes that were copied
-/// before, and their offset. Returns `None` if there are few of them.
-pub fn copy_client(
-    relay: &mut Relay,
-    id: ConnectionId,
-    bytes_max: usize,
-) -> Option<(ClientBytes, usize, &[u8])> {
-    large_bytes(relay, id).find_map(|(what, bytes)| {
-        let (from, bytes) = bytes.next(bytes_max)?;
-        Some((what, from, bytes))
-    })
+/// Returns the names of bytes that clients can make large and that have yet to be copied, and the
+/// number of these bytes.
+pub fn uncopied(relay: &mut Relay) -> (Vec<CopyName>, usize) {
+    let (mut names, mut bytes) = (copy_names(relay), 0);
+    names.retain(|name| {
+        let left = copied(relay, *name).map_or(0, |copied| copied.bytes_left());
+        bytes += left;
+        left > 0
+    });
+    (names, bytes)
 }
 
-/// Returns how many bytes of these are not copied.
-pub fn uncopied_bytes(relay: &mut Relay) -> usize {
-    let ids: Vec<ConnectionId> = connections(relay).collect();
-    let of = |id: ConnectionId| -> usize {
-        large_bytes(relay, id)
-            .map(|(_, bytes)| bytes.bytes_left())
-            .sum()
-    };
-    ids.into_iter().map(of).sum()
+/// Returns at most `bytes_max` of the bytes that have yet to be copied, and their offset. Returns
+/// `None` if there are few of them.
+pub fn copy(relay: &mut Relay, name: CopyName, bytes_max: usize) -> Option<(usize, &[u8])> {
+    copied(relay, name)?.next(bytes_max)
 }
 
 /// Whether no change is on its way to the disk.
@@ -184,7 +190,7 @@ struct RelayState {
     old: OldOptions,
     ids: Option<Ids>,
     grants: Grants,
-    copies: Copies<ConnectionId>,
+    copies: Copies,
     clients: ClientsState,
     streams: StreamsState,
     fetch: Fetch,
@@ -194,8 +200,8 @@ struct RelayState {
 }
 
 impl Limits {
-    /// Returns the longest line of a hand-over, in bytes. The longest one is a stream's, with the rest of its
-    /// last source. A byte takes at most six, as format 2 has it: `\\u0000`.
+    /// Returns the longest line of a hand-over, in bytes. The longest one is a stream's. A byte of
+    /// text takes at most two, and a number with its name at most six times its own bytes.
     fn told_line_bytes_max(&self) -> usize {
         let beside = self.stream.held_beside_buffer_max() + 4 * 1024 * 1024;
         self.stream
@@ -242,31 +248,31 @@ impl Successor {
     }
 
     /// Takes a piece of what a client has made large: behind the pieces so far, or in their place.
-    pub fn copy(
-        &mut self,
-        (id, what): (ConnectionId, ClientBytes),
-        from: usize,
-        bytes: &[u8],
-    ) -> Result<(), HandoverError> {
+    pub fn copy(&mut self, name: CopyName, from: usize, bytes: &[u8]) -> Result<(), HandoverError> {
         let limits = &self.state.ctx.settings().limits;
         let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
-        let bytes_max = COPY_BYTES_MAX.max(limits.stream.buffer_bytes);
+        let copies_max = CopiedPart::OF_CLIENT.len() * places_max
+            + CopiedPart::OF_STREAM.len() * limits.lives_max();
+        let bytes_max = COPY_BYTES_MAX.saturating_add(limits.stream.buffer_bytes);
         let copies = &mut self.state.copies;
-        let copy = copies.entry((id, what)).or_default();
+        let copy = copies.entry(name).or_default();
         must(from <= copy.len(), || {
-            format!("{id:?}: a part of the copied bytes is missing")
+            format!("{name:?}: a part of the copied bytes is missing")
         })?;
         copy.truncate(from);
         copy.extend_from_slice(bytes);
-        let is_fit = copy.len() <= bytes_max && copies.len() <= 3 * places_max;
+        let is_fit = copy.len() <= bytes_max && copies.len() <= copies_max;
         must(is_fit, || {
-            format!("{id:?}: more was copied than is kept here")
+            format!("{name:?}: more was copied than is kept here")
         })
     }
 
     /// This stream has gone meanwhile.
     pub fn forget_media(&mut self, stream: StreamId) {
         self.state.streams.forget_media(stream);
+        for part in CopiedPart::OF_STREAM {
+            self.state.copies.remove(&(stream.to_u64(), part));
+        }
     }
 
     /// A piece of the records.
@@ -308,7 +314,7 @@ impl RelayState {
                 self.errands.push(pending_call(line, &self.ctx)?);
                 Ok(())
             }
-            "stream" => self.streams.hear(line),
+            "stream" => self.streams.hear(line, &mut self.copies),
             "viewer" => self.streams.hear_viewer(line, &mut self.copies),
             "header" => self.streams.hear_header(line),
             "remuxer" => self.streams.hear_remuxer(line),
@@ -324,7 +330,7 @@ impl RelayState {
     fn relay(mut self) -> Result<Relay, HandoverError> {
         let ids = self.ids.ok_or_else(|| HandoverError("no ids".to_owned()))?;
         let clients = Clients::take_over(self.clients, ids.connections, &mut self.ctx)?;
-        let mut streams = Streams::take_over(self.streams, ids.streams, &mut self.ctx)?;
+        let (mut streams, unfit) = Streams::take_over(self.streams, ids.streams, &mut self.ctx)?;
         streams.buckets.take_over(ids.buckets, self.ctx.now());
         streams.numbers.take_over(ids.numbers, self.ctx.now());
         self.grants.rearm(&mut self.ctx);
@@ -340,11 +346,8 @@ impl RelayState {
             rtp_in: RtpIn::default(),
             ctx: self.ctx,
         };
-        for (job_id, id, reply, add) in self.errands {
+        for (id, reply, add) in self.errands {
             let ctx = &mut relay.ctx;
-            must(relay.clients.awaits(id, job_id), || {
-                format!("{id:?} waits for no names")
-            })?;
             let job_id = relay.lists.resolve(id, reply, add, ctx);
             relay.clients.await_ticket(id, job_id, ctx);
         }
@@ -363,6 +366,8 @@ impl RelayState {
         }
         relay.dispatch_events();
         agree(&mut relay)?;
+        relay.streams.end_unfit(unfit, &mut relay.ctx);
+        relay.dispatch_events();
         relay.readmit(&self.old);
         Ok(relay)
     }
@@ -371,7 +376,7 @@ impl RelayState {
 /// Checks that what parts know of each other is the same. Each client is where its part says, and
 /// there are as many clients as the others know: so each is known.
 fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
-    let (mut viewers, mut sources, mut asking) = (0, 0, 0);
+    let (mut viewers, mut sources, mut asking, mut calls) = (0, 0, 0, 0);
     for (id, concern) in relay.clients.concerns() {
         let is_so = match concern {
             Concern::Source(stream) => {
@@ -382,7 +387,10 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
                 asking += 1;
                 relay.fetch.is_asked_by(pull, id)
             }
-            Concern::PendingCall(job_id) => relay.lists.resolves(job_id),
+            Concern::PendingCall(job_id) => {
+                calls += 1;
+                relay.lists.resolves(job_id)
+            }
             Concern::Viewer { place, is_blocked } => {
                 viewers += 1;
                 if is_blocked {
@@ -402,9 +410,15 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
     let feeds = relay.streams.feeds();
     let by_http = feeds.filter(|(_, feed)| feed.connection().is_some());
     let asked = relay.fetch.asking();
-    let known = (relay.streams.viewer_places(), by_http.count(), asked);
-    must((viewers, sources, asking) == known, || {
-        "a viewer, a source or an origin is not there".to_owned()
+    let waiting = relay.lists.resolving();
+    let known = (
+        relay.streams.viewer_places(),
+        by_http.count(),
+        asked,
+        waiting,
+    );
+    must((viewers, sources, asking, calls) == known, || {
+        "a viewer, a source, an origin or a call is not there".to_owned()
     })?;
     Ok(())
 }

@@ -10,9 +10,9 @@ use super::points::{Points, Told};
 use super::versions::{REPLACED_MAX, Version, Versions};
 use super::viewer::{Front, Lead, Position};
 use super::{Limits, Pool, StreamBuffer, Viewer, ViewerId};
-use crate::copied::Copied;
+use crate::copied::{Copied, CopiedPart};
 use crate::format::matroska::CLUSTER_HEAD;
-use crate::format::{Format, HEADER_BYTES_MAX, Start};
+use crate::format::{Format, HEADER_BYTES_MAX, Scanner, Start};
 use crate::handover::{HandoverError, must};
 use crate::slots::Slots;
 use crate::time::Instant;
@@ -96,13 +96,18 @@ impl<C: Copy> StreamBuffer<C> {
         self.viewers.iter()
     }
 
+    /// Returns the bytes of its scanner of this kind.
+    pub fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
+        self.scanner.copied(part)
+    }
+
     /// Returns the bytes that a viewer is sent first and does not share.
     pub fn own_bytes(&mut self, id: ViewerId<C>) -> Option<&mut Copied> {
         let front = self.viewers.get_mut(id)?.lead.0.as_mut()?;
         Some(&mut front.own)
     }
 
-    /// Completes a received stream with its bytes and viewers, within these bounds.
+    /// Adds the bytes and the viewers of a received stream, within these bounds.
     pub fn become_whole(
         &mut self,
         Received(mut buffer): Received,
@@ -113,6 +118,14 @@ impl<C: Copy> StreamBuffer<C> {
         buffer.become_as(&self.buffer, pool)?;
         self.buffer = buffer;
         self.limits = *limits;
+        let next = viewers.iter().map(|(id, _)| id.generation()).max();
+        let next = next.map_or(0, |last| last.wrapping_add(1));
+        self.viewers = Slots::of(viewers, next, places_max)?;
+        Ok(())
+    }
+
+    /// Checks the received state against the bytes, and completes it.
+    pub fn fit(&mut self) -> Result<(), HandoverError> {
         let newest = self.buffer.newest;
         must(
             [self.pace_floor, self.newest_piece, self.seam]
@@ -128,10 +141,26 @@ impl<C: Copy> StreamBuffer<C> {
         if let Some(cutter) = &mut self.cutter {
             cutter.fit(newest, buffer_bytes)?;
         }
-        let next = viewers.iter().map(|(id, _)| id.generation()).max();
-        let next = next.map_or(0, |last| last.wrapping_add(1));
-        self.viewers = Slots::of(viewers, next, places_max)?;
         self.seat_viewers()
+    }
+
+    /// Drops a state that does not fit. The stream can only end now: its viewers have all bytes.
+    pub fn give_up(&mut self) {
+        let newest = self.buffer.newest;
+        (self.scanner, self.points) = (Scanner::default(), Points::default());
+        (self.cutter, self.versions) = (None, Versions::default());
+        (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
+        (self.pace_floor, self.newest_piece, self.seam) = (newest, newest, newest);
+        self.rest_bytes = 0;
+        let ids: Vec<ViewerId<C>> = self.viewers.iter().map(|(id, _)| id).collect();
+        for viewer in ids {
+            if let Some(viewer) = self.viewers.get_mut(viewer) {
+                viewer.position = Position::At(newest);
+                (viewer.end, viewer.lag_key) = (Viewer::<C>::ENDLESS, None);
+                viewer.lead = Lead::default();
+            }
+            self.lines.be_ready(viewer.index());
+        }
     }
 
     /// Returns the bytes that its buffer may take even if the pool is empty.

@@ -56,7 +56,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("remux", &["format", "time", "handover"]),
     ("rtmp", &["format", "clean_text", "percent"]),
     ("rtp", &["format", "time", "handover"]),
-    ("format", &["time", "handover"]),
+    ("format", &["copied", "time", "handover"]),
     ("http", &["clean_text", "percent", "time"]),
     (
         "gate",

@@ -392,8 +392,8 @@ fn the_kept_tags_are_bounded() {
 fn handed_over_long_tags_are_refused() {
     let fits = |told: usize, next: usize| {
         let mut flv = Flv::default();
-        flv.tags.kept[2].told = vec![0; told];
-        flv.tags.kept[0].next = vec![0; next];
+        flv.tags.kept[2].told = vec![0; told].into();
+        flv.tags.kept[0].next = vec![0; next].into();
         flv.fits()
     };
     assert!(fits(0, 0) && fits(128 * 1024, 128 * 1024));

@@ -600,8 +600,8 @@ fn handed_over_offsets_that_lie_ahead_are_refused() {
     }
     let (mut mp4, long) = (Mp4::default(), vec![0; 1 + super::super::HEADER_BYTES_MAX]);
     mp4.header = serde_json::from_value(serde_json::json!({
-        "told": String::from_utf8(long).expect("zeros"),
-        "next": "",
+        "told": { "copied": 0, "rest": String::from_utf8(long).expect("zeros") },
+        "next": { "copied": 0, "rest": "" },
     }))
     .expect("as it is told");
     assert!(!mp4.fits(7));

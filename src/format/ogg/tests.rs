@@ -490,7 +490,10 @@ fn a_handed_over_scanner_that_cannot_be_is_refused() {
     };
     assert!(fits(0) && fits(16) && !fits(17));
     let told = "0".repeat(1 + HEADER_BYTES_MAX);
-    let header = serde_json::json!({ "told": told, "next": "" });
+    let header = serde_json::json!({
+        "told": { "copied": 0, "rest": told },
+        "next": { "copied": 0, "rest": "" },
+    });
     let header = serde_json::from_value(header).expect("as it is told");
     let ogg = Ogg {
         phase: Phase::Data,

@@ -27,6 +27,11 @@ impl Splicer {
     }
 
     #[cfg(feature = "handover")]
+    pub fn copied(&mut self, _: crate::copied::CopiedPart) -> Option<&mut crate::copied::Copied> {
+        None
+    }
+
+    #[cfg(feature = "handover")]
     pub fn fits(&self, _: usize) -> bool {
         true
     }

@@ -33,6 +33,7 @@ use super::window::{Unread, Walker, Window, grow};
 use super::{
     Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner, Start, Unsupported, detect,
 };
+use crate::copied::Copied;
 use frames::Frames;
 use packets::Packets;
 
@@ -99,8 +100,7 @@ struct Running {
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 struct OutputLayout {
     format: Format,
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    header: Vec<u8>,
+    header: Copied,
 }
 
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -108,16 +108,14 @@ struct Joining {
     cutter: Cutter,
     /// Format and header that viewers have.
     had: OutputLayout,
-    /// Scanner of the source.
+    /// Scanner of the source. After a hand-over it reads the bytes again.
+    #[cfg_attr(feature = "handover", serde(skip))]
     scanner: Scanner,
     /// Bytes of the source so far.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    bytes: Vec<u8>,
+    bytes: Copied,
     /// Format that the source has shown.
+    #[cfg_attr(feature = "handover", serde(skip))]
     shown: Option<Format>,
-    /// Header at the join point.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    shown_header: Vec<u8>,
     /// Work of the scanner so far.
     #[cfg_attr(feature = "handover", serde(skip))]
     work: usize,
@@ -180,9 +178,9 @@ impl Splicer {
                 return self.feed(rest, out);
             }
             Phase::Joining(joining) => {
-                grow(&mut joining.bytes, bytes.len(), self.unit_bytes_max);
-                joining.bytes.extend_from_slice(bytes);
-                let verdict = joining.look(bytes);
+                grow(&mut joining.bytes.bytes, bytes.len(), self.unit_bytes_max);
+                joining.bytes.bytes.extend_from_slice(bytes);
+                let verdict = joining.look();
                 let work = joining.scanner.take_work();
                 self.work += work;
                 joining.work += work;
@@ -190,10 +188,10 @@ impl Splicer {
                 let is_too_long =
                     bytes > self.unit_bytes_max || joining.work > JOINING_WORK_MAX + bytes;
                 match verdict {
-                    Ok(Some(join)) => return self.continue_at(join, out),
+                    Ok(Some((join, header))) => return self.continue_at(join, &header, out),
                     Ok(None) if !is_too_long => {}
                     Ok(None) | Err(Unsupported) => {
-                        let bytes = std::mem::take(&mut joining.bytes);
+                        let bytes = std::mem::take(&mut joining.bytes.bytes);
                         self.stage = Phase::Through;
                         return Err(Incompatible(bytes));
                     }
@@ -220,6 +218,7 @@ impl Splicer {
         self.stage = match std::mem::replace(&mut self.stage, Phase::Through) {
             Phase::Running(running) if running.cutter.can_continue(&header) => {
                 let format = format.unwrap_or(running.format);
+                let header = header.into();
                 let had = OutputLayout { format, header };
                 Phase::Joining(Box::new(Joining::new(running.cutter, had)))
             }
@@ -284,16 +283,22 @@ impl Splicer {
         }
     }
 
-    fn continue_at(&mut self, join: Start, out: &mut Vec<u8>) -> Result<(), Incompatible> {
+    /// Continues the viewers' stream at a source's join point, with the header there.
+    fn continue_at(
+        &mut self,
+        join: Start,
+        header: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Incompatible> {
         let Phase::Joining(mut joining) = std::mem::replace(&mut self.stage, Phase::Through) else {
             return Ok(());
         };
         self.work += joining.scanner.take_work();
-        let mut bytes = joining.bytes;
+        let mut bytes = joining.bytes.bytes;
         let from = usize::try_from(join.offset).unwrap_or(usize::MAX);
         let from = from.min(bytes.len());
-        let (old, new) = (&joining.had.header, &joining.shown_header);
-        let mut front = joining.cutter.missing_headers(old, new, &bytes[from..]);
+        let old = &joining.had.header;
+        let mut front = joining.cutter.missing_headers(old, header, &bytes[from..]);
         front.extend_from_slice(join.prelude.as_slice());
         bytes.splice(..from, front);
         let format = joining.had.format;
@@ -383,26 +388,26 @@ impl Joining {
             cutter,
             had,
             scanner: Scanner::default(),
-            bytes: Vec::new(),
+            bytes: Copied::default(),
             shown: None,
-            shown_header: Vec::new(),
             work: 0,
         }
     }
 
-    /// Returns the source's first join point, once it shows one.
-    fn look(&mut self, bytes: &[u8]) -> Result<Option<Start>, Unsupported> {
+    /// Returns the source's first join point with the header there, once it shows one.
+    fn look(&mut self) -> Result<Option<(Start, Vec<u8>)>, Unsupported> {
         let mut join = None;
         let mut is_over = false;
+        let read = usize::try_from(self.scanner.offset).unwrap_or(usize::MAX);
+        let unread = self.bytes.get(read..).unwrap_or_default();
         self.scanner
-            .feed(bytes, &mut |finding, header| match finding {
+            .feed(unread, &mut |finding, header| match finding {
                 _ if join.is_some() || is_over => {}
                 Finding::Format(format) => self.shown = Some(format),
                 Finding::Unknown => is_over = true,
                 Finding::Join(start) => {
                     // Only now: before its first join point a source may change its header at will.
-                    self.shown_header = header.at(start.counter);
-                    join = Some(start);
+                    join = Some((start, header.at(start.counter)));
                 }
                 Finding::Header
                 | Finding::Unit(_)
@@ -412,14 +417,15 @@ impl Joining {
                 | Finding::Split(_)
                 | Finding::Break(_) => {}
             });
-        if is_over || (join.is_some() && !self.is_alike()) {
+        let is_alike = |(_, header): &(Start, Vec<u8>)| self.is_alike(header);
+        if is_over || !join.as_ref().is_none_or(is_alike) {
             return Err(Unsupported);
         }
         Ok(join)
     }
 
-    fn is_alike(&self) -> bool {
-        let (old, new) = (&self.had.header, &self.shown_header);
+    fn is_alike(&self, new: &[u8]) -> bool {
+        let old = &self.had.header;
         self.shown == Some(self.had.format)
             && match &self.cutter {
                 Cutter::Frames(_) | Cutter::Pages(_) => true,

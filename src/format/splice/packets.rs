@@ -8,6 +8,7 @@ use super::super::Unsupported;
 use super::super::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet, Shape, decoding_time};
 use super::super::window::grow;
 use super::seam::Seam;
+use crate::copied::Copied;
 use crate::time::MediaTime;
 
 /// Cutter of MPEG-TS.
@@ -30,8 +31,7 @@ pub struct HeldPackets {
     pub bytes_max: usize,
     /// The packets: at most `bytes_max` bytes. Each byte moves to the front at most [`OPEN_MAX`]
     /// times.
-    #[cfg_attr(feature = "handover", serde(with = "crate::handover::bytes"))]
-    bytes: Vec<u8>,
+    pub(super) bytes: Copied,
     /// Open PES packets by where they begin. The first one begins with the first byte. There are at
     /// most [`OPEN_MAX`], one for each stream, and none if no packet waits.
     open: Vec<OpenPes>,
@@ -66,7 +66,7 @@ impl Packets {
             bytes_without: 0,
             waiting: HeldPackets {
                 bytes_max,
-                bytes: Vec::new(),
+                bytes: Copied::default(),
                 open: Vec::new(),
             },
             seam: None,
@@ -132,8 +132,8 @@ impl HeldPackets {
             out.extend_from_slice(packet.whole);
             return;
         }
-        grow(&mut self.bytes, packet.whole.len(), self.bytes_max);
-        self.bytes.extend_from_slice(packet.whole);
+        grow(&mut self.bytes.bytes, packet.whole.len(), self.bytes_max);
+        self.bytes.bytes.extend_from_slice(packet.whole);
         self.release(out);
     }
 
@@ -177,7 +177,7 @@ impl HeldPackets {
             return;
         }
         out.extend_from_slice(&self.bytes[..end]);
-        self.bytes.drain(..end);
+        self.bytes.remove(end);
         for open in &mut self.open {
             open.begin = open.begin.saturating_sub(end);
         }

@@ -1,11 +1,32 @@
-//! Checks the state of a splicer from a hand-over.
+//! The hand-over of a splicer: its large parts, and checks of a received state.
 #![cfg(feature = "handover")]
 
 use super::{Cutter, Joining, Opening, OutputLayout, Phase, Running, Splicer};
+use crate::copied::{Copied, CopiedPart};
 use crate::format::{HEADER_BYTES_MAX, detect};
 use crate::handover::COUNT_MAX;
 
 impl Splicer {
+    /// Returns the bytes that it holds of this kind.
+    pub fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
+        let (held, had) = match &mut self.stage {
+            Phase::Running(running) => {
+                let held = match &mut running.cutter {
+                    Cutter::Packets(packets) => &mut packets.waiting.bytes,
+                    _ => &mut running.window.held,
+                };
+                (held, running.had.as_mut())
+            }
+            Phase::Joining(joining) => (&mut joining.bytes, Some(&mut joining.had)),
+            Phase::Opening(_) | Phase::Through => return None,
+        };
+        match part {
+            CopiedPart::Spliced => Some(held),
+            CopiedPart::Layout => had.map(|had| &mut had.header),
+            _ => None,
+        }
+    }
+
     /// Returns whether a handed-over state is possible, for units of this length.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
         let stage_fits = match &self.stage {
@@ -47,11 +68,7 @@ impl OutputLayout {
 
 impl Joining {
     fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.scanner.fits(self.bytes.len() as u64)
-            && self.bytes.len() <= unit_bytes_max
-            && self.shown_header.len() <= HEADER_BYTES_MAX
-            && self.had.fits()
-            && self.cutter.fits(unit_bytes_max)
+        self.bytes.len() <= unit_bytes_max && self.had.fits() && self.cutter.fits(unit_bytes_max)
     }
 }
 

@@ -166,7 +166,7 @@ fn passed_bytes_are_dropped_when_they_are_many_and_the_others_few() {
         (KEPT, KEPT, 0, 0),
     ] {
         let mut window = Window {
-            held: vec![1; held],
+            held: vec![1; held].into(),
             ..Window::default()
         };
         window.pass_held(passed as u64);
@@ -183,7 +183,7 @@ fn passed_bytes_are_dropped_when_they_are_many_and_the_others_few() {
         assert!(window.held.capacity() >= held, "the room stays");
     }
     let mut window = Window {
-        held: vec![1; KEPT + 1],
+        held: vec![1; KEPT + 1].into(),
         ..Window::default()
     };
     window.pass_held(1);
@@ -249,7 +249,7 @@ fn the_rest_has_all_bytes_that_no_walker_has_passed() {
 fn a_handed_over_window_that_cannot_be_is_refused() {
     let fits = |held: usize, passed: usize, wanted: usize, offset: u64| {
         let window = Window {
-            held: vec![0; held],
+            held: vec![0; held].into(),
             passed,
             wanted,
             ..Window::default()

@@ -231,30 +231,38 @@ fn what_does_not_fit_is_refused_in_words() {
 /// What was copied has no gaps, and is no more than clients may have.
 #[test]
 fn copies_have_their_bounds() {
-    let copy = |successor: &mut Successor, number: u64, what, from: usize, bytes: usize| {
-        let id = ConnectionId::from_u64(number);
-        successor.copy((id, what), from, &vec![7; bytes]).is_ok()
+    const KIB: usize = 1024;
+    let most = COPY_BYTES_MAX + 64 * KIB;
+    let copy = |successor: &mut Successor, name: CopyName, from: usize, bytes: usize| {
+        successor.copy(name, from, &vec![7; bytes]).is_ok()
     };
-    let new = || Successor::new(settings(&["--connections=10", "--buffer=64K"]), false);
+    let options = [
+        "--connections=10",
+        "--buffer=64K",
+        "--buffers=1M",
+        "--streams=3",
+    ];
+    let new = || Successor::new(settings(&options), false);
     for (bytes, from, more, fits) in [
         (100, 100, 9, true),
         (100, 50, 9, true),
         (100, 101, 9, false),
-        (COPY_BYTES_MAX - 1, COPY_BYTES_MAX - 1, 1, true),
-        (COPY_BYTES_MAX - 1, COPY_BYTES_MAX - 1, 2, false),
+        (most - 1, most - 1, 1, true),
+        (most - 1, most - 1, 2, false),
     ] {
         let mut successor = new();
-        assert!(copy(&mut successor, 0, ClientBytes::Input, 0, bytes));
-        let is_taken = copy(&mut successor, 0, ClientBytes::Input, from, more);
+        assert!(copy(&mut successor, (0, CopiedPart::Input), 0, bytes));
+        let is_taken = copy(&mut successor, (0, CopiedPart::Input), from, more);
         assert_eq!(is_taken, fits, "{bytes} {from} {more}");
     }
+    // 42 clients may be here. There may be 3 streams, as many that drain, and 8 remuxed ones.
     let mut successor = new();
-    for number in 0..42 {
-        for what in [ClientBytes::Input, ClientBytes::Output, ClientBytes::Rest] {
-            assert!(copy(&mut successor, number, what, 0, 1), "{number}");
-        }
+    let of_clients = (0..42).flat_map(|id| CopiedPart::OF_CLIENT.map(|part| (id, part)));
+    let of_streams = (0..14).flat_map(|id| CopiedPart::OF_STREAM.map(|part| (id, part)));
+    for name in of_clients.chain(of_streams) {
+        assert!(copy(&mut successor, name, 0, 1), "{name:?}");
     }
-    assert!(!copy(&mut successor, 42, ClientBytes::Input, 0, 1));
+    assert!(!copy(&mut successor, (42, CopiedPart::Input), 0, 1));
 }
 
 /// A hand-over waits for a change that is being written to the disk.

@@ -14,6 +14,11 @@ impl Lists {
         self.errands.contains_key(&job_id)
     }
 
+    /// Returns how many calls wait for names.
+    pub fn resolving(&self) -> usize {
+        self.errands.len()
+    }
+
     /// Tells of each that waits for names.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (JobId(number), pending_call) in &self.errands {
@@ -24,9 +29,9 @@ impl Lists {
     }
 }
 
-/// A received call that waits for names: its job, its connection, the form of its answer, and the
-/// token to add.
-pub type PendingCallState = (JobId, ConnectionId, Reply, AddToken);
+/// A received call that waits for names: its connection, the form of its answer, and the token to
+/// add.
+pub type PendingCallState = (ConnectionId, Reply, AddToken);
 
 /// One of them.
 pub fn pending_call(line: Line<'_>, ctx: &Context) -> Result<PendingCallState, HandoverError> {
@@ -34,5 +39,5 @@ pub fn pending_call(line: Line<'_>, ctx: &Context) -> Result<PendingCallState, H
     let (connection, fields, reply, add): Told = line.read()?;
     let fields = ctx.settings().fields_like(&fields);
     let reply = Reply { fields, ..reply };
-    Ok((JobId(line.number), connection, reply, add))
+    Ok((connection, reply, add))
 }

@@ -7,18 +7,29 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
+use super::history::History;
 use super::remux_target::{GO_BYTES, GO_WORK, RemuxedStream};
+use super::rtp_out::RtpOut;
+use super::titles::Programme;
 use super::viewer::Place;
 use super::{Stream, StreamSource, Streams, hold};
-use crate::copied::{ClientBytes, Copied, Copies};
+use crate::copied::{Copied, CopiedPart, Copies};
 use crate::handover::{COUNT_MAX, HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
-use crate::relay::event::Event;
 use crate::relay::timers::Owner;
-use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Limits, StreamId};
+use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId, Level, Limits, StreamId};
 use crate::remux::{Remuxer, RemuxerState};
 use crate::slots::Slots;
-use crate::stream::{HeaderVersion, Pool, Received, Told, Viewer, ViewerId};
+use crate::stream::{End, HeaderVersion, Pool, Received, Told, Viewer, ViewerId};
+
+/// Streams whose own state does not fit, each with the reason.
+pub type Unfit = Vec<(StreamId, HandoverError)>;
+
+/// Whether a stream's own state fits.
+type Fit = Result<(), HandoverError>;
+
+/// Reason in the log, and in the answer to a source.
+const UNFIT: &str = "a hand-over brought an impossible state of the stream";
 
 /// A stream's viewers, each with its id.
 type Viewers = Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>;
@@ -37,13 +48,14 @@ pub struct StreamsState {
 /// A header that viewers of a stream share. Viewers name it by its place among them.
 #[derive(Serialize, Deserialize)]
 struct HeaderState {
+    /// None: it is the stream's own.
     #[serde(with = "crate::handover::bytes")]
     bytes: Vec<u8>,
 }
 
 impl Limits {
     /// Most streams at once, with remuxed and draining streams.
-    fn lives_max(&self) -> usize {
+    pub fn lives_max(&self) -> usize {
         2 * self.streams_max + self.remuxed_max()
     }
 }
@@ -69,14 +81,15 @@ impl Streams {
                 writer.put("remuxer", id.to_u64(), &state);
             }
             let mut headers: Vec<&HeaderVersion> = Vec::new();
+            let own = stream.buffer.header().to_vec();
             for (viewer, told) in stream.buffer.told_viewers() {
                 let header = told.header().map(|header| {
                     let is_it = |other: &&HeaderVersion| Rc::ptr_eq(other, header);
                     headers.iter().position(is_it).unwrap_or_else(|| {
                         headers.push(header);
-                        let state = HeaderState {
-                            bytes: header.to_vec(),
-                        };
+                        let other = Some(&**header).filter(|header| **header != own);
+                        let bytes = other.cloned().unwrap_or_default();
+                        let state = HeaderState { bytes };
                         writer.put("header", id.to_u64(), &state);
                         headers.len() - 1
                     })
@@ -84,6 +97,11 @@ impl Streams {
                 writer.put("viewer", viewer.to_u64(), &(id, header, told));
             }
         }
+    }
+
+    /// Returns the bytes of a stream of this kind.
+    pub fn copied(&mut self, id: StreamId, part: CopiedPart) -> Option<&mut Copied> {
+        self.streams.get_mut(id)?.copied(part)
     }
 
     /// Returns the bytes that a viewer is sent first and does not share.
@@ -107,12 +125,14 @@ impl Streams {
         (self.streams.next(), self.live_serial_next)
     }
 
-    /// Takes over the received streams.
+    /// Takes over the received streams. Also returns those whose own state does not fit. Once the
+    /// parts agree, [`Streams::end_unfit`] ends these.
     pub fn take_over(
         told: StreamsState,
         (next_id, next_serial): (u32, u64),
         ctx: &mut Context,
-    ) -> Result<Streams, HandoverError> {
+    ) -> Result<(Streams, Unfit), HandoverError> {
+        let mut unfit = Unfit::new();
         let limits = &ctx.settings().limits;
         let mut streams = Streams {
             streams: Slots::of(told.streams, next_id, limits.lives_max())?,
@@ -133,7 +153,9 @@ impl Streams {
             let received = media.remove(&id);
             let received = received.unwrap_or_else(|| Received::new(&ctx.settings().limits.stream));
             let viewers = viewers.remove(&id).unwrap_or_default();
-            streams.seat(id, received, viewers, ctx)?;
+            if let Err(why) = streams.seat(id, received, viewers, ctx)? {
+                unfit.push((id, why));
+            }
         }
         for left in media.into_values() {
             left.release(&mut streams.pool);
@@ -152,19 +174,43 @@ impl Streams {
             .iter()
             .try_for_each(|(id, stream)| streams.fits(id, stream))?;
         for (id, state) in told.remuxers {
-            streams.resume_remuxed(id, state, ctx)?;
+            if unfit.iter().any(|(other, _)| *other == id) {
+                continue;
+            }
+            if let Err(why) = streams.resume_remuxed(id, state, ctx)? {
+                unfit.push((id, why));
+            }
         }
-        Ok(streams)
+        Ok((streams, unfit))
+    }
+
+    /// Ends the streams whose own state does not fit, and nothing else.
+    pub fn end_unfit(&mut self, unfit: Unfit, ctx: &mut Context) {
+        for (id, HandoverError(why)) in unfit {
+            let Some(stream) = self.streams.get(id) else {
+                continue;
+            };
+            let source = stream.source;
+            if stream.remuxed.is_some() {
+                self.drop_remuxed(id, &why, ctx);
+            } else {
+                let session = stream.session.digest();
+                let line = format_args!("event=not-taken-over session={session} detail=\"{why}\"");
+                ctx.log(Level::Warn, stream.caused_by(), line);
+                self.end(id, End::Lost, UNFIT, ctx);
+                Self::dismiss(source, UNFIT, ctx);
+            }
+        }
     }
 
     /// A remuxed stream goes on: its remuxer reads the original again from a join point before what
-    /// is not written yet.
+    /// is not written yet. The inner error is of its own state.
     fn resume_remuxed(
         &mut self,
         id: StreamId,
         state: RemuxerState,
         ctx: &mut Context,
-    ) -> Result<(), HandoverError> {
+    ) -> Result<Fit, HandoverError> {
         let unknown = || HandoverError(format!("stream {id:?} is not remuxed"));
         let unit_max = ctx.settings().limits.remuxed_unit_bytes_max();
         let stream = self
@@ -185,11 +231,12 @@ impl Streams {
         // The remuxer may read on where the search for join points has given the format up. Without join
         // points another remuxer has nowhere to begin.
         let Some(mut remuxer) = remuxer else {
-            let why = "the original's format was given up before a hand-over".to_owned();
-            ctx.notify(Event::RemuxFailed { id, why });
-            return Ok(());
+            let why = "the original's format was given up before a hand-over";
+            return Ok(Err(HandoverError(why.to_owned())));
         };
-        remuxer.resume(state, stream.buffer.header().to_vec())?;
+        if let Err(why) = remuxer.resume(state, stream.buffer.header().to_vec()) {
+            return Ok(Err(why));
+        }
         let (lead, offset) = original.opening_before(remuxed.cursor(original.newest()), ctx.now());
         let stream = self.streams.get_mut(id).ok_or_else(unknown)?;
         let remuxed = stream.remuxed.as_mut().ok_or_else(unknown)?;
@@ -199,29 +246,33 @@ impl Streams {
         self.take_remuxed(id, fed, out, ctx);
         self.catch_up(id, GO_BYTES, GO_WORK, ctx);
         self.behind.push_back(id);
-        Ok(())
+        Ok(Ok(()))
     }
 
-    /// Adds a received stream to all lists of streams.
+    /// Adds a received stream to all lists of streams. The inner error is of its own state: nothing
+    /// of that state stays.
     fn seat(
         &mut self,
         id: StreamId,
         received: Received,
         viewers: Viewers,
         ctx: &mut Context,
-    ) -> Result<(), HandoverError> {
+    ) -> Result<Fit, HandoverError> {
         let limits = &ctx.settings().limits;
         let bounds = (
             &limits.stream,
             limits.connections_max + CONNECTIONS_BEYOND_MAX,
         );
         let Some(stream) = self.streams.get_mut(id) else {
-            return Ok(());
+            return Ok(Ok(()));
         };
         let buffer = &mut stream.buffer;
         buffer.become_whole(received, viewers, bounds, &mut self.pool)?;
         stream.lined_up = stream.buffer.newest();
-        stream.fit(limits)?;
+        let fit = stream.fit(limits);
+        if fit.is_err() {
+            stream.give_up();
+        }
         let is_new = self.order.insert(stream.serial, id).is_none();
         let is_next = stream.serial < self.live_serial_next;
         must(is_new && is_next, || {
@@ -248,7 +299,7 @@ impl Streams {
         }
         self.post(id);
         self.rearm(id, ctx);
-        Ok(())
+        Ok(fit)
     }
 
     /// Whether what a stream knows of others is so.
@@ -306,8 +357,16 @@ impl Streams {
 }
 
 impl Stream {
-    /// Returns whether the received states of the splicer and of the outputs are valid.
-    fn fit(&mut self, limits: &Limits) -> Result<(), HandoverError> {
+    fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
+        match part {
+            CopiedPart::Spliced | CopiedPart::Layout => self.splicer.as_mut()?.copied(part),
+            _ => self.buffer.copied(part),
+        }
+    }
+
+    /// Checks its own received state.
+    fn fit(&mut self, limits: &Limits) -> Fit {
+        self.buffer.fit()?;
         self.rtp_out.udp_out.fit()?;
         let newest = self.buffer.newest();
         let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
@@ -322,6 +381,19 @@ impl Stream {
         must(is_fit, || {
             "the state of its source or of its outputs is impossible".to_owned()
         })
+    }
+
+    /// Drops its own state. It can only end now.
+    fn give_up(&mut self) {
+        self.buffer.give_up();
+        (self.splicer, self.input, self.bare) = (None, None, None);
+        (self.rtp_out, self.history) = (RtpOut::default(), History::default());
+        let source = std::mem::take(&mut self.programme.source);
+        self.programme = Programme::default();
+        self.programme.source = source;
+        if let Some(remuxed) = &mut self.remuxed {
+            remuxed.behind = None;
+        }
     }
 }
 
@@ -357,18 +429,28 @@ impl StreamsState {
         }
     }
 
-    /// A stream.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
-        self.streams
-            .push((StreamId::from_u64(line.number), line.read()?));
+    /// Receives a stream. Adds the bytes of it that were copied before.
+    pub fn hear(&mut self, line: Line<'_>, copies: &mut Copies) -> Result<(), HandoverError> {
+        let mut stream: Stream = line.read()?;
+        for part in CopiedPart::OF_STREAM {
+            if let Some(bytes) = stream.copied(part) {
+                bytes.complete(copies.remove(&(line.number, part)))?;
+            }
+        }
+        self.streams.push((StreamId::from_u64(line.number), stream));
         Ok(())
     }
 
     /// A header that viewers of a stream share.
     pub fn hear_header(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
-        let HeaderState { bytes } = line.read()?;
-        let headers = self.headers.entry(StreamId::from_u64(line.number));
-        headers.or_default().push(Rc::new(bytes));
+        let HeaderState { mut bytes } = line.read()?;
+        let id = StreamId::from_u64(line.number);
+        if bytes.is_empty() {
+            let mut streams = self.streams.iter().rev();
+            let stream = streams.find(|(its, _)| *its == id);
+            bytes = stream.map_or(bytes, |(_, stream)| stream.buffer.header().to_vec());
+        }
+        self.headers.entry(id).or_default().push(Rc::new(bytes));
         Ok(())
     }
 
@@ -383,7 +465,7 @@ impl StreamsState {
     pub fn hear_viewer(
         &mut self,
         line: Line<'_>,
-        copies: &mut Copies<ConnectionId>,
+        copies: &mut Copies,
     ) -> Result<(), HandoverError> {
         type Line = (StreamId, Option<usize>, Viewer<ConnectionId>);
         let (stream, header, mut viewer): Line = line.read()?;
@@ -393,7 +475,7 @@ impl StreamsState {
             let header = header.ok_or_else(|| HandoverError("a header is missing".to_owned()))?;
             viewer.set_header(Rc::clone(header));
         }
-        viewer.complete(copies.remove(&(*viewer.connection(), ClientBytes::Rest)))?;
+        viewer.complete(copies.remove(&(viewer.connection().to_u64(), CopiedPart::Rest)))?;
         let viewers = self.viewers.entry(stream).or_default();
         viewers.push((ViewerId::from_u64(line.number), viewer));
         Ok(())

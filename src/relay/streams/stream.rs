@@ -687,7 +687,7 @@ impl Streams {
         }
     }
 
-    fn dismiss(source: StreamSource, reason: &'static str, ctx: &mut Context) {
+    pub(super) fn dismiss(source: StreamSource, reason: &'static str, ctx: &mut Context) {
         if let StreamSource::Http(connection) = source {
             ctx.notify(Event::DismissSource(connection, reason));
         }

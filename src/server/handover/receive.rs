@@ -202,11 +202,10 @@ impl Receiver<'_> {
                 let ([id], _) = numbers(bytes)?;
                 self.successor.forget_media(StreamId::from_u64(id));
             }
-            Kind::Client(what) => {
+            Kind::Copy(part) => {
                 let ([id, from], copied) = numbers(bytes)?;
                 let from = usize::try_from(from).map_err(io::Error::other)?;
-                let whose = (ConnectionId::from_u64(id), what);
-                let taken = self.successor.copy(whose, from, copied);
+                let taken = self.successor.copy((id, part), from, copied);
                 taken.map_err(io::Error::other)?;
             }
             Kind::Listener | Kind::Datagrams if predecessor.bound.0.len() < BOUND_MAX => {
@@ -267,4 +266,185 @@ fn missing() -> io::Error {
 
 fn of_json<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
     serde_json::from_slice(bytes).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+#[cfg(feature = "default")]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::fd::{AsFd, BorrowedFd};
+
+    use mio::Poll;
+
+    use super::super::wire;
+    use super::*;
+    use crate::handover::FORMAT;
+    use crate::relay::handover::{CopiedPart, hand_over};
+
+    /// A frame, and whether a descriptor comes with it.
+    type Sent = (Kind, Vec<u8>, bool);
+
+    fn json(value: &impl serde::Serialize) -> Vec<u8> {
+        serde_json::to_vec(value).expect("JSON")
+    }
+
+    fn hello(format: u64) -> Sent {
+        let version = "9.9".to_owned();
+        (Kind::Hello, json(&Hello { format, version }), false)
+    }
+
+    fn with(id: u64, from: u64, bytes: &[u8]) -> Vec<u8> {
+        [&id.to_le_bytes()[..], &from.to_le_bytes(), bytes].concat()
+    }
+
+    fn settings() -> Settings {
+        Config::default().settings(100, 1_800_000_000, 7)
+    }
+
+    /// The state of a server that has clients, and their ids.
+    fn state(clients: u16) -> (Vec<u8>, Vec<ConnectionId>) {
+        let (mut relay, mut records) = (Relay::new(settings()), Vec::new());
+        for port in 0..clients {
+            let peer = ([192, 0, 2, 1], port).into();
+            relay.accepted(peer, Instant::START).expect("room");
+        }
+        let mut out = |piece: &[u8]| records.extend_from_slice(piece);
+        let going = hand_over(&mut relay, Instant::START, &mut out);
+        (records, going)
+    }
+
+    /// Returns what a successor makes of these frames of a server that leaves then, and the server's
+    /// socket.
+    fn hear(frames: &[Sent]) -> (io::Result<Predecessor>, UnixStream) {
+        let (theirs, ours) = UnixStream::pair().expect("a pair");
+        let some = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        let poll = Poll::new().expect("a poll");
+        let heard = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for (kind, bytes, has_descriptor) in frames {
+                    let descriptors: &[BorrowedFd<'_>] = &[some.as_fd()];
+                    let count = usize::from(*has_descriptor);
+                    // The successor may have left.
+                    let _ = wire::send(&theirs, (*kind, bytes), &descriptors[..count], until);
+                }
+                let _ = theirs.shutdown(net::Shutdown::Write);
+            });
+            let receiver = Receiver::of(ours, (settings(), false), poll.registry());
+            receiver.hear(&Config::default())
+        });
+        (heard, theirs)
+    }
+
+    /// Returns why a successor leaves after these frames.
+    fn error(frames: &[Sent]) -> io::Error {
+        let (heard, _) = hear(frames);
+        heard.map(|_| ()).expect_err("it leaves")
+    }
+
+    #[test]
+    fn a_server_that_tells_something_else_is_refused_in_words() {
+        let end = || (Kind::End, Vec::new(), false);
+        let missing = "something is missing of what it tells";
+        let unexpected = "it tells what it should not";
+        let client = |place: u64| (Kind::Clients, place.to_le_bytes().to_vec(), true);
+        for (sent, words) in [
+            (end(), "lines have come"),
+            (hello(FORMAT), unexpected),
+            ((Kind::Media, vec![0; 15], false), missing),
+            ((Kind::Media, with(0, u64::MAX, b"x"), false), "offset"),
+            ((Kind::Gone, vec![0; 7], false), missing),
+            ((Kind::Copy(CopiedPart::Input), vec![0; 15], false), missing),
+            (
+                (Kind::Copy(CopiedPart::Spliced), with(0, 1, b"x"), false),
+                "a part of the copied bytes is missing",
+            ),
+            ((Kind::Listener, json(&"rtp"), false), missing),
+            ((Kind::Datagrams, b"no JSON".to_vec(), true), "expected"),
+            (
+                (Kind::TokenFile, Vec::new(), false),
+                "it has a token file; start this server with the same --token-file",
+            ),
+            ((Kind::Clients, Vec::new(), true), missing),
+            (client(1_000_000), "raise --connections"),
+            (
+                (Kind::Records, b"no line\n".to_vec(), false),
+                "no name, number",
+            ),
+        ] {
+            let why = error(&[hello(FORMAT), sent.clone(), end()]).to_string();
+            assert!(why.contains(words), "{sent:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_server_says_first_who_it_is() {
+        let (records, _) = state(0);
+        let records = (Kind::Records, records, false);
+        let why = error(&[records]).to_string();
+        assert_eq!(why, "it does not say who it is");
+        for format in [0, FORMAT - 1, FORMAT + 1, u64::MAX] {
+            let why = error(&[hello(format)]).to_string();
+            let words = format!("it is in format {format}, by version \"9.9\"");
+            assert!(why.starts_with(&words), "{why}");
+        }
+    }
+
+    /// It is waited for: it may have ended after a signal.
+    #[test]
+    fn a_server_that_leaves_before_the_end_has_told_nothing() {
+        let (records, _) = state(1);
+        for frames in [
+            vec![],
+            vec![hello(FORMAT)],
+            vec![hello(FORMAT), (Kind::Records, records, false)],
+        ] {
+            assert_eq!(error(&frames).kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+
+    /// The sockets of clients that are gone are closed. The server hears one byte at the end.
+    #[test]
+    fn all_of_a_server_is_taken_over() {
+        let (records, going) = state(2);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let place = listener.local_addr().expect("an address");
+        let place = json(&crate::server::bound::Place::Tcp(place));
+        let mut frames = vec![hello(FORMAT), (Kind::Listener, place, true)];
+        let gone = ConnectionId::from_u64(7);
+        for id in [going[0], going[1], gone] {
+            frames.push((Kind::Clients, id.to_u64().to_le_bytes().to_vec(), true));
+        }
+        frames.push((Kind::Records, records, false));
+        frames.push((Kind::End, Vec::new(), false));
+        let (heard, mut theirs) = hear(&frames);
+        let mut predecessor = heard.expect("it fits");
+        let (relay, _) = predecessor.relay().expect("a core");
+        assert_eq!(connections(&relay).collect::<Vec<_>>(), going);
+        assert!(predecessor.relay().is_err(), "it is taken once");
+        assert_eq!(predecessor.bound().0.len(), 1);
+        let sockets = predecessor.sockets();
+        assert_eq!(sockets.ids().collect::<Vec<_>>(), going);
+        assert!(predecessor.token_file().is_none());
+        assert_eq!(predecessor.taken(), Ok(()));
+        let mut word = Vec::new();
+        theirs.read_to_end(&mut word).expect("it has left");
+        assert_eq!(word, [TAKEN]);
+    }
+
+    #[test]
+    fn a_server_that_does_not_wait_continues() {
+        let (records, _) = state(0);
+        let frames = [
+            hello(FORMAT),
+            (Kind::Records, records, false),
+            (Kind::End, Vec::new(), false),
+        ];
+        let (heard, theirs) = hear(&frames);
+        drop(theirs);
+        let said = heard.expect("it fits").taken();
+        let why = said.expect_err("it is not there");
+        assert!(why.starts_with("the other server continues: "), "{why}");
+    }
 }

@@ -17,8 +17,7 @@ use super::{Hello, Predecessor, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::relay::handover::{
-    begin, connections, copy_client, hand_over, is_quiet, let_go, media, media_bytes,
-    uncopied_bytes,
+    CopyName, begin, copy, hand_over, is_quiet, let_go, media, media_bytes, uncopied,
 };
 use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
 use crate::server::bound::Place;
@@ -51,10 +50,8 @@ struct Successor {
     clients: Vec<ConnectionId>,
     /// and of how many of these it has the sockets.
     passed: usize,
-    /// Clients of which the large bytes are to be copied yet.
-    uncopied: Vec<ConnectionId>,
-    /// How often they may be copied again.
-    passes_left: u32,
+    /// What is to be copied of all that clients have made large.
+    uncopied: Vec<CopyName>,
     /// What has not gone out yet of a frame.
     rest: Vec<u8>,
     /// Its socket takes bytes, as far as is known.
@@ -68,16 +65,12 @@ struct Successor {
 
 /// What is copied in a turn.
 const COPIED_PER_TURN_MAX: usize = 256 * 1024;
-/// With so little left to copy, the rest can be copied while nobody is served.
+/// If at most this is left to copy, the rest is copied while nobody is served.
 const LEFT_MAX: u64 = 4 * 1024 * 1024;
-/// Sources that send faster than is copied must not prevent a hand-over: after this time, this much may
-/// be left.
+/// Clients that send faster than is copied must not prevent a hand-over. After this time, this much
+/// of streams may be left, and any of the rest.
 const LATE_TIME: Duration = Duration::from_secs(2);
 const LATE_LEFT_MAX: u64 = 64 * 1024 * 1024;
-/// The same as [`LEFT_MAX`] for what clients have made large: each may add a little to it.
-const CLIENTS_LEFT_MAX: usize = 1024 * 1024;
-/// Clients are copied at most this many times again: they must not prevent a hand-over.
-const PASSES_MAX: u32 = 16;
 /// How long nobody is served at the very most: what would take longer comes to nothing.
 const STILL_TIME: Duration = Duration::from_secs(1);
 /// After a failed hand-over, the next one may stop the server after this many times the failed
@@ -201,8 +194,7 @@ impl Handover {
             socket,
             process,
             copied: HashMap::new(),
-            uncopied: clients.clone(),
-            passes_left: PASSES_MAX,
+            uncopied: Vec::new(),
             clients,
             passed: 0,
             rest: wire::frame((Kind::Hello, &json(&hello())?), 0),
@@ -234,10 +226,10 @@ impl Successor {
         let mut budget = COPIED_PER_TURN_MAX;
         while self.is_open && budget > 0 {
             if self.rest.is_empty() {
-                let of_client = self.next_of_client(relay);
+                let copy = self.next_copy(relay);
                 let frame = match is_late {
-                    true => of_client,
-                    false => of_client.or_else(|| self.next_frame(relay)),
+                    true => copy,
+                    false => copy.or_else(|| self.next_media(relay)),
                 };
                 self.rest = frame.unwrap_or_default();
             }
@@ -262,13 +254,13 @@ impl Successor {
         if !has_sent_all || !descriptors::has_read_all(self.socket.as_fd())? {
             return Ok(false);
         }
-        if self.passes_left > 0 && uncopied_bytes(relay) > CLIENTS_LEFT_MAX {
-            self.passes_left -= 1;
-            self.uncopied = connections(relay).collect();
-            self.has_more = self.is_open;
-            return Ok(false);
+        let (names, bytes) = uncopied(relay);
+        if is_late || self.media_left(relay) + bytes as u64 <= LEFT_MAX {
+            return Ok(true);
         }
-        Ok(is_late || self.media_left(relay) <= LEFT_MAX)
+        self.uncopied = names;
+        self.has_more = self.is_open;
+        Ok(false)
     }
 
     /// Returns how many bytes of streams have not been copied.
@@ -303,15 +295,12 @@ impl Successor {
         self.copied.get(&id).copied().unwrap_or(0)
     }
 
-    /// What the next client has made large.
-    fn next_of_client(&mut self, relay: &mut Relay) -> Option<Vec<u8>> {
-        while let Some(id) = self.uncopied.last().copied() {
-            let copy = copy_client(relay, id, FRAME_BYTES_MAX - PLACE_BYTES);
-            if let Some((what, from, bytes)) = copy {
-                let mut content = id.to_u64().to_le_bytes().to_vec();
-                content.extend_from_slice(&(from as u64).to_le_bytes());
-                content.extend_from_slice(bytes);
-                return Some(wire::frame((Kind::Client(what), &content), 0));
+    /// The next bytes of what clients have made large.
+    fn next_copy(&mut self, relay: &mut Relay) -> Option<Vec<u8>> {
+        while let Some((id, part)) = self.uncopied.last().copied() {
+            if let Some((from, bytes)) = copy(relay, (id, part), FRAME_BYTES_MAX - PLACE_BYTES) {
+                let content = [&id.to_le_bytes()[..], &(from as u64).to_le_bytes(), bytes].concat();
+                return Some(wire::frame((Kind::Copy(part), &content), 0));
             }
             self.uncopied.pop();
         }
@@ -319,16 +308,14 @@ impl Successor {
     }
 
     /// The next bytes of a stream that have not been copied, or news of one that is no more.
-    fn next_frame(&mut self, relay: &Relay) -> Option<Vec<u8>> {
+    fn next_media(&mut self, relay: &Relay) -> Option<Vec<u8>> {
         for (id, range) in media(relay) {
             let from = self.copied_of(id).max(range.start);
             let bytes = media_bytes(relay, id, from);
             if !bytes.is_empty() || !self.copied.contains_key(&id) {
                 let bytes = &bytes[..bytes.len().min(FRAME_BYTES_MAX - PLACE_BYTES)];
                 self.copied.insert(id, from + bytes.len() as u64);
-                let mut content = id.to_u64().to_le_bytes().to_vec();
-                content.extend_from_slice(&from.to_le_bytes());
-                content.extend_from_slice(bytes);
+                let content = [&id.to_u64().to_le_bytes()[..], &from.to_le_bytes(), bytes].concat();
                 return Some(wire::frame((Kind::Media, &content), 0));
             }
         }
@@ -354,7 +341,12 @@ impl Server {
     pub(in crate::server) fn hand_over(&mut self, now: Instant) {
         let registry = self.poll.registry();
         match self.handover.accept(&self.sockets, registry) {
-            Ok(true) => begin(&mut self.relay),
+            Ok(true) => {
+                begin(&mut self.relay);
+                if let Some(successor) = &mut self.handover.successor {
+                    (successor.uncopied, _) = uncopied(&mut self.relay);
+                }
+            }
             Ok(false) => {}
             Err(error) => self.tell_of_none(&error),
         }
@@ -423,7 +415,11 @@ impl Server {
             &[],
             until,
         )?;
-        while let Some(frame) = successor.next_frame(&self.relay) {
+        (successor.uncopied, _) = uncopied(&mut self.relay);
+        while let Some(frame) = successor
+            .next_copy(&mut self.relay)
+            .or_else(|| successor.next_media(&self.relay))
+        {
             wire::send_bytes(&successor.socket, &frame, &[], until)?;
         }
         self.tell_places(successor, until)?;
@@ -566,7 +562,6 @@ mod tests {
             clients: Vec::new(),
             passed: 0,
             uncopied: Vec::new(),
-            passes_left: 0,
             rest: Vec::new(),
             is_open: false,
             has_more: false,

@@ -3,8 +3,8 @@
 //! ```text
 //!   predecessor                                                  successor
 //!     Hello                                             ──▶        knows the format, or leaves
-//!     Media …, Clients …, Client … while it goes on      ──▶        keeps them
-//!     Media …, Listener …, Records …, Clients …, End    ──▶        has all, and is ready
+//!     Media …, Clients …, Copy … while it goes on        ──▶        keeps them
+//!     Copy …, Media …, Listener …, Records …, Clients …, End  ──▶  has all, and is ready
 //!     leaves                                            ◀──      TAKEN
 //! ```
 //!
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::relay::handover::ClientBytes;
+use crate::relay::handover::CopiedPart;
 use crate::server::sys::descriptors as passing;
 
 /// What a frame is about.
@@ -30,8 +30,9 @@ pub enum Kind {
     Media,
     /// A stream of which there was Media is no more: its id.
     Gone,
-    /// What a client has made large: its id, where these bytes begin, and they.
-    Client(ClientBytes),
+    /// What a client has made large: the id of the client or stream, where these bytes begin, and
+    /// they.
+    Copy(CopiedPart),
     /// A socket at which clients are waited for.
     Listener,
     /// A socket for datagrams.
@@ -46,19 +47,24 @@ pub enum Kind {
     End,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 17] = [
     Kind::Hello,
     Kind::Media,
     Kind::Gone,
-    Kind::Client(ClientBytes::Input),
     Kind::Listener,
     Kind::Datagrams,
     Kind::TokenFile,
     Kind::Clients,
     Kind::Records,
     Kind::End,
-    Kind::Client(ClientBytes::Output),
-    Kind::Client(ClientBytes::Rest),
+    Kind::Copy(CopiedPart::Input),
+    Kind::Copy(CopiedPart::Output),
+    Kind::Copy(CopiedPart::Rest),
+    Kind::Copy(CopiedPart::Spliced),
+    Kind::Copy(CopiedPart::Layout),
+    Kind::Copy(CopiedPart::Scanned),
+    Kind::Copy(CopiedPart::Header),
+    Kind::Copy(CopiedPart::NextHeader),
 ];
 
 /// Most bytes of a frame's content.

@@ -70,6 +70,7 @@ fn told(
     }
     tell(&mut stream, &mut viewers);
     stream.become_whole(received, viewers, (limits, 100), &mut pool)?;
+    stream.fit()?;
     stream.check();
     let all = of.all.clone();
     Ok(Stage { stream, pool, all })

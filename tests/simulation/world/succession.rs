@@ -1,14 +1,13 @@
 //! Other cores take over, at any step.
 
 use tollgate::relay::ConnectionId;
-use tollgate::relay::handover::{self, ClientBytes, Successor};
+use tollgate::relay::handover::{self, CopyName, Successor};
 
 use super::{PORT, World};
 use crate::simulation::chance::Chance;
 
-/// What was copied of a client for the next core: whose it is and what, where it begins, and the
-/// bytes.
-pub(super) type Copy = ((ConnectionId, ClientBytes), usize, Vec<u8>);
+/// What was copied for the next core: its name, where it begins, and the bytes.
+pub(super) type Copy = (CopyName, usize, Vec<u8>);
 
 /// Steps of a turn behind which another core may take over.
 const STEPS_OF_A_TURN: usize = 4;
@@ -36,9 +35,9 @@ impl World {
             handover::begin(&mut self.relay);
         }
         let copied = self.succession.copied.get_or_insert_default();
-        for id in handover::connections(&self.relay).collect::<Vec<_>>() {
-            while let Some((what, from, bytes)) = handover::copy_client(&mut self.relay, id, 100) {
-                copied.push(((id, what), from, bytes.to_vec()));
+        for name in handover::uncopied(&mut self.relay).0 {
+            while let Some((from, bytes)) = handover::copy(&mut self.relay, name, 100) {
+                copied.push((name, from, bytes.to_vec()));
             }
         }
     }

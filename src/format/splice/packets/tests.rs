@@ -253,7 +253,7 @@ fn the_next_source_must_have_packets_of_the_same_shape() {
 fn a_handed_over_cutter_that_cannot_be_is_refused() {
     let cutter = |bytes: usize, begins: &[usize]| {
         let mut cutter = Packets::new(100);
-        cutter.waiting.bytes = vec![7; bytes];
+        cutter.waiting.bytes = vec![7; bytes].into();
         cutter
             .waiting
             .open

@@ -10,7 +10,7 @@ use crate::clean_text::{TITLES_BYTES_MAX, TITLES_MAX};
 use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
 use crate::relay::counts::Count;
 use crate::relay::stage::{self, Stage, Told};
-use crate::relay::{UdpPort, handover};
+use crate::relay::{Relay, UdpPort, handover};
 use crate::rtp::Packet;
 use crate::stream::{End, Outcome};
 
@@ -221,16 +221,18 @@ const ANOTHERS_NUMBER: &str = "has another's number";
 const ENDED: &str = "has ended, and has a source";
 const TWICE: &str = "a session runs twice";
 const OF_ANOTHER: &str = "is made of another";
-const NO_STATE: &str = "is impossible";
 /// Most tracks of a remuxed stream.
 const TRACKS_MAX: usize = 16;
 const NOT_REMUXED: &str = "is not remuxed";
-const TOO_MANY: &str = "more tracks than";
 const FITS: &str = "";
+/// One stream ends, and no other: this one.
+const HTTP_ENDS: &str = "ends: http";
+const COPY_ENDS: &str = "ends: flv.ts";
 
-/// Each by itself is found out, and said in words.
+/// If the parts disagree, the hand-over is refused in words. If one stream's own state cannot be, that
+/// stream ends, and no other.
 #[test]
-fn what_cannot_be_so_of_streams_is_refused() {
+fn what_cannot_be_so_of_streams_is_refused_or_ends_one() {
     let (mut stage, _) = all_kinds();
     let told = stage.tell();
     let ids = ids(&told);
@@ -339,7 +341,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
                     it["splicer"]["unit_bytes_max"] = 131_073.into()
                 })
             },
-            NO_STATE,
+            HTTP_ENDS,
         ),
         (
             "what comes out of a remuxed stream",
@@ -359,7 +361,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
         (
             "times of too many tracks",
             |it, _| remuxer(it, "written", json!(vec![(1, 0); 2 * TRACKS_MAX + 1])),
-            TOO_MANY,
+            COPY_ENDS,
         ),
         (
             "its counters",
@@ -369,7 +371,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
         (
             "counters of too many tracks",
             |it, _| remuxer(it, "counters", json!(vec![0; TRACKS_MAX + 1])),
-            TOO_MANY,
+            COPY_ENDS,
         ),
         (
             "its setups",
@@ -379,12 +381,12 @@ fn what_cannot_be_so_of_streams_is_refused() {
         (
             "setups of too many tracks",
             |it, _| remuxer(it, "setups", json!(vec![(1, [0]); TRACKS_MAX + 1])),
-            TOO_MANY,
+            COPY_ENDS,
         ),
         (
             "a setup that is too long",
             |it, _| remuxer(it, "setups", json!([(1, vec![0; 4_097])])),
-            TOO_MANY,
+            COPY_ENDS,
         ),
         (
             "a remuxer of what is not there",
@@ -415,7 +417,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
                     it["buffer"]["points"]["told"] = "Unknown".into()
                 })
             },
-            FITS,
+            COPY_ENDS,
         ),
         (
             "a remuxer of a container that is not remuxed",
@@ -424,10 +426,10 @@ fn what_cannot_be_so_of_streams_is_refused() {
                     it["buffer"]["points"]["told"] = json!({"Known": "Mp3"})
                 })
             },
-            FITS,
+            COPY_ENDS,
         ),
         ("an hour", |it, _| history(it, 360), FITS),
-        ("more than an hour", |it, _| history(it, 361), NO_STATE),
+        ("more than an hour", |it, _| history(it, 361), HTTP_ENDS),
         (
             "titles",
             |it, _| titles(it, TITLES_MAX, TITLES_BYTES_MAX / TITLES_MAX),
@@ -436,12 +438,60 @@ fn what_cannot_be_so_of_streams_is_refused() {
         (
             "too many titles",
             |it, _| titles(it, TITLES_MAX + 1, 1),
-            NO_STATE,
+            HTTP_ENDS,
         ),
         (
             "titles that are too long",
             |it, _| titles(it, 2, TITLES_BYTES_MAX / 2 + 1),
-            NO_STATE,
+            HTTP_ENDS,
+        ),
+        (
+            "titles of a draining stream that are too long",
+            |it, _| {
+                let titles = titles_of(2, TITLES_BYTES_MAX / 2 + 1);
+                change(it, "drains", |it| {
+                    it["programme"]["titles"] = titles.clone()
+                })
+            },
+            FITS,
+        ),
+        (
+            "a splicer without a source",
+            |it, _| {
+                change(it, "held", |it| {
+                    it["splicer"]["unit_bytes_max"] = 131_073.into()
+                })
+            },
+            "ends: held",
+        ),
+        (
+            "a place to begin",
+            |it, _| {
+                change(it, "flv", |it| {
+                    it["buffer"]["points"]["units"] = json!([u64::MAX])
+                })
+            },
+            "ends: flv",
+        ),
+        (
+            "a remuxed stream's place to begin",
+            |it, _| {
+                change(it, "flv.ts", |it| {
+                    it["buffer"]["points"]["units"] = json!([u64::MAX])
+                })
+            },
+            COPY_ENDS,
+        ),
+        (
+            "a viewer's position",
+            |it, ids| {
+                it.but("viewer", |_, it| {
+                    if it[0] == ids["http"] {
+                        it[2]["position"] = json!({"At": u64::MAX});
+                    }
+                })
+            },
+            HTTP_ENDS,
         ),
         (
             "what UDP clients get",
@@ -450,7 +500,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
                     it["rtp_out"]["udp_out"]["figures"] = json!([])
                 })
             },
-            "batches that are for nobody",
+            HTTP_ENDS,
         ),
         (
             "a header that is not there",
@@ -465,7 +515,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
                         json!({"held": "", "shape": null, "in_step": true});
                 })
             },
-            NO_STATE,
+            "ends: bare",
         ),
         (
             "what goes out",
@@ -474,7 +524,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
                     it["rtp_out"]["ts_output"]["cursor"] = (1u64 << 40).into();
                 })
             },
-            NO_STATE,
+            HTTP_ENDS,
         ),
         (
             "viewers of no stream",
@@ -522,7 +572,7 @@ fn what_cannot_be_so_of_streams_is_refused() {
                     it["input"]["reorder"]["early_bytes"] = 7.into()
                 })
             },
-            NO_STATE,
+            "ends: rtp",
         ),
         (
             "a pacer",
@@ -531,18 +581,44 @@ fn what_cannot_be_so_of_streams_is_refused() {
                     it["rtp_out"]["ts_output"]["pacing"]["arrived"] = (1u64 << 40).into()
                 })
             },
-            NO_STATE,
+            HTTP_ENDS,
         ),
     ];
     for (what, change, words) in cases {
-        let taken = change(&told, &ids).taken_over(OPTIONS);
-        let why = taken.err().unwrap_or_default();
-        let is_said = if words.is_empty() {
-            why.is_empty()
-        } else {
-            why.contains(words)
+        let told = change(&told, &ids);
+        let said = match told.taken_over(OPTIONS) {
+            Ok(relay) => ended(&relay, &self::ids(&told), what),
+            Err(why) => why,
         };
-        assert!(is_said, "{what}: {why:?}");
+        let is_said = if words.is_empty() {
+            said.is_empty()
+        } else {
+            said.contains(words)
+        };
+        assert!(is_said, "{what}: {said:?}");
+    }
+}
+
+/// Returns in words which streams have ended, except the one that had ended before.
+fn ended(relay: &Relay, ids: &BTreeMap<String, u64>, what: &str) -> String {
+    relay.check();
+    let goes_on = |name: &str, id: u64| {
+        let stream = relay.streams.streams.get(StreamId::from_u64(id));
+        stream.is_some_and(|stream| name == "drains" || stream.buffer.end().is_none())
+    };
+    let mut ended: Vec<&str> = ids
+        .iter()
+        .filter(|(name, id)| !goes_on(name, **id))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    // A remuxed stream ends with its original.
+    if ended.contains(&"flv") {
+        ended.retain(|name| *name != "flv.ts");
+    }
+    match ended[..] {
+        [] => String::new(),
+        [name] => format!("ends: {name}"),
+        _ => panic!("{what}: {ended:?} end"),
     }
 }
 
@@ -559,10 +635,15 @@ fn history(told: &Told, samples: usize) -> Told {
 }
 
 fn titles(told: &Told, count: usize, bytes: usize) -> Told {
-    let title = json!({"began": {"secs": 0, "nanos": 0}, "title": "a".repeat(bytes)});
+    let titles = titles_of(count, bytes);
     change(told, "http", |it| {
-        it["programme"]["titles"] = json!(vec![title.clone(); count]);
+        it["programme"]["titles"] = titles.clone()
     })
+}
+
+fn titles_of(count: usize, bytes: usize) -> Value {
+    let title = json!({"began": {"secs": 0, "nanos": 0}, "title": "a".repeat(bytes)});
+    json!(vec![title; count])
 }
 
 fn move_viewer(told: &Told, of: u64, to: u64) -> Told {
