@@ -61,6 +61,11 @@ pub fn media(relay: &Relay) -> impl Iterator<Item = (StreamId, Range<u64>)> {
     relay.streams.media()
 }
 
+/// Returns whether there is this stream.
+pub fn has_stream(relay: &Relay, stream: StreamId) -> bool {
+    relay.streams.has(stream)
+}
+
 /// Those of one from this offset on that lie together; none where there are none, or they are
 /// overwritten.
 pub fn media_bytes(relay: &Relay, stream: StreamId, from: u64) -> &[u8] {

@@ -59,7 +59,7 @@ mod shell;
 mod shown;
 mod snapshot;
 #[cfg(test)]
-mod stage;
+pub(crate) mod stage;
 mod streams;
 mod terms;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The predecessor's side: streams are copied while they go on, then all else while nothing does.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,12 +12,12 @@ use mio::{Interest, Registry};
 use serde::Serialize;
 
 use super::receive::{self, PathState};
-use super::wire::{self, FRAME_BYTES_MAX, Kind, TAKEN};
+use super::wire::{self, FRAME_BYTES_MAX, Kind, PIECE_BYTES_MAX, TAKEN};
 use super::{Hello, Predecessor, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::relay::handover::{
-    CopyName, begin, copy, hand_over, is_quiet, let_go, media, media_bytes, uncopied,
+    CopyName, begin, copy, hand_over, has_stream, is_quiet, let_go, media, media_bytes, uncopied,
 };
 use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
 use crate::server::bound::Place;
@@ -46,6 +46,8 @@ struct Successor {
     process: u32,
     /// How far each stream has been copied to it.
     copied: HashMap<StreamId, u64>,
+    /// The stream of the newest frame.
+    copied_last: Option<StreamId>,
     /// Clients at the successor's arrival, in order.
     clients: Vec<ConnectionId>,
     /// and of how many of these it has the sockets.
@@ -78,8 +80,6 @@ const STILL_TIME: Duration = Duration::from_secs(1);
 const REST: u32 = 10;
 /// A successor that does not read for this long no longer blocks another one.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// A stream's id, and an offset.
-const PLACE_BYTES: usize = 16;
 
 impl Handover {
     /// Takes the path of `--handover`, or hears all that the server tells which has it. This comes
@@ -194,6 +194,7 @@ impl Handover {
             socket,
             process,
             copied: HashMap::new(),
+            copied_last: None,
             uncopied: Vec::new(),
             clients,
             passed: 0,
@@ -298,7 +299,7 @@ impl Successor {
     /// The next bytes of what clients have made large.
     fn next_copy(&mut self, relay: &mut Relay) -> Option<Vec<u8>> {
         while let Some((id, part)) = self.uncopied.last().copied() {
-            if let Some((from, bytes)) = copy(relay, (id, part), FRAME_BYTES_MAX - PLACE_BYTES) {
+            if let Some((from, bytes)) = copy(relay, (id, part), PIECE_BYTES_MAX) {
                 let content = [&id.to_le_bytes()[..], &(from as u64).to_le_bytes(), bytes].concat();
                 return Some(wire::frame((Kind::Copy(part), &content), 0));
             }
@@ -307,22 +308,28 @@ impl Successor {
         None
     }
 
-    /// The next bytes of a stream that have not been copied, or news of one that is no more.
+    /// Returns a frame with the next bytes of a stream that have not been copied. Streams take turns, so
+    /// a fast source does not keep others from being copied. The successor frees the memory of streams
+    /// that are no more before it gets more bytes.
     fn next_media(&mut self, relay: &Relay) -> Option<Vec<u8>> {
-        for (id, range) in media(relay) {
+        if let Some(gone) = self.copied.keys().find(|id| !has_stream(relay, **id)) {
+            let gone = *gone;
+            self.copied.remove(&gone);
+            return Some(wire::frame((Kind::Gone, &gone.to_u64().to_le_bytes()), 0));
+        }
+        let behind = media(relay).skip_while(|(id, _)| Some(*id) != self.copied_last);
+        for (id, range) in behind.skip(1).chain(media(relay)) {
             let from = self.copied_of(id).max(range.start);
             let bytes = media_bytes(relay, id, from);
             if !bytes.is_empty() || !self.copied.contains_key(&id) {
-                let bytes = &bytes[..bytes.len().min(FRAME_BYTES_MAX - PLACE_BYTES)];
+                let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX)];
                 self.copied.insert(id, from + bytes.len() as u64);
+                self.copied_last = Some(id);
                 let content = [&id.to_u64().to_le_bytes()[..], &from.to_le_bytes(), bytes].concat();
                 return Some(wire::frame((Kind::Media, &content), 0));
             }
         }
-        let there: HashSet<StreamId> = media(relay).map(|(id, _)| id).collect();
-        let gone = *self.copied.keys().find(|id| !there.contains(id))?;
-        self.copied.remove(&gone);
-        Some(wire::frame((Kind::Gone, &gone.to_u64().to_le_bytes()), 0))
+        None
     }
 }
 
@@ -550,15 +557,15 @@ fn hear_word(mut socket: &UnixStream, until: std::time::Instant) -> io::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::stage::Stage;
 
-    /// The next one may not read what it is given: then there is nothing to wake up for.
-    #[test]
-    fn a_rest_that_is_over_is_not_waited_for() {
+    fn successor() -> Successor {
         let (socket, _other) = UnixStream::pair().expect("two sockets");
-        let successor = Successor {
+        Successor {
             socket,
             process: 0,
             copied: HashMap::new(),
+            copied_last: None,
             clients: Vec::new(),
             passed: 0,
             uncopied: Vec::new(),
@@ -567,9 +574,45 @@ mod tests {
             has_more: false,
             came: std::time::Instant::now(),
             seen: std::time::Instant::now(),
+        }
+    }
+
+    /// A fast source in the first place kept all others from being copied, and the successor kept the
+    /// bytes of streams that had gone.
+    #[test]
+    fn streams_are_copied_in_turns_and_those_that_have_gone_come_first() {
+        let mut stage = Stage::new(&[]);
+        let media = vec![b'a'; 3 * PIECE_BYTES_MAX];
+        let sources = ["fast", "b", "c"].map(|name| {
+            let head = format!(
+                "PUT /stream/{name} HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n"
+            );
+            let source = stage.client(&head);
+            stage.send_media(source, &media);
+            source
+        });
+        let mut successor = successor();
+        for _ in 0..15 {
+            assert!(successor.next_media(&stage.relay).is_some());
+            stage.send_media(sources[0], &media[..PIECE_BYTES_MAX]);
+        }
+        let whole = |copied: &HashMap<_, u64>| {
+            copied
+                .values()
+                .filter(|at| **at == media.len() as u64)
+                .count()
         };
+        assert_eq!((successor.copied.len(), whole(&successor.copied)), (3, 2));
+        stage.lose(sources[1]);
+        assert!(successor.next_media(&stage.relay).is_some());
+        assert_eq!((successor.copied.len(), whole(&successor.copied)), (2, 1));
+    }
+
+    /// The next one may not read what it is given: then there is nothing to wake up for.
+    #[test]
+    fn a_rest_that_is_over_is_not_waited_for() {
         let mut handover = Handover {
-            successor: Some(successor),
+            successor: Some(successor()),
             ..Handover::default()
         };
         handover.rest(Duration::from_millis(1), Instant::START);

@@ -67,8 +67,12 @@ const KINDS: [Kind; 17] = [
     Kind::Copy(CopiedPart::NextHeader),
 ];
 
+/// A stream's or client's id, and an offset.
+const PLACE_BYTES: usize = 16;
+/// Most bytes that follow a place: a block of a stream's buffer.
+pub const PIECE_BYTES_MAX: usize = 64 * 1024;
 /// Most bytes of a frame's content.
-pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+pub const FRAME_BYTES_MAX: usize = PLACE_BYTES + PIECE_BYTES_MAX;
 
 /// Kind, number of descriptors, and length.
 const HEADER_BYTES: usize = 6;
