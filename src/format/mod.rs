@@ -46,10 +46,19 @@ use window::Window;
 pub struct Start {
     /// Offset of the unit's first byte, counted from the stream's first byte.
     pub offset: u64,
-    /// Bytes that the container needs in front. Usually there are none.
+    /// Bytes that the container needs in front. Usually there are none, and a hand-over has thousands
+    /// of starts.
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "Prelude::is_empty")
+    )]
     pub prelude: Prelude,
     /// Continuity counter of the video's next packet, 0 to 15. Only MPEG-TS has it, and only where
     /// parameter sets are sent in front ([`Header::at`]).
+    #[cfg_attr(
+        feature = "handover",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
     pub counter: Option<u8>,
 }
 
@@ -86,6 +95,11 @@ impl Prelude {
         };
         prelude.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(prelude)
+    }
+
+    #[cfg(feature = "handover")]
+    fn is_empty(&self) -> bool {
+        self.length == 0
     }
 
     /// Returns the bytes.
