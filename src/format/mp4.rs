@@ -43,7 +43,6 @@ struct Tracks {
     /// Track whose times count, and its ticks a second: the video track, or the first one.
     clock: Option<(u32, u32)>,
     /// Default duration of that track's samples, in its ticks.
-    #[cfg_attr(feature = "handover", serde(default))]
     usual_duration: u32,
 }
 

@@ -65,7 +65,6 @@ pub struct RemuxerState {
     fragments: u32,
     /// Setups of pictures, each with the number of its track. A source may repeat its parameter sets with
     /// key pictures only.
-    #[serde(default)]
     setups: Vec<(u64, Vec<u8>)>,
 }
 

@@ -22,7 +22,6 @@ pub(super) use setup::are_alike;
 pub(in super::super) struct Fragments {
     pub unit_bytes_max: usize,
     /// Longest box that is read whole.
-    #[cfg_attr(feature = "handover", serde(default = "moof_bytes_max"))]
     box_bytes_max: usize,
     /// Whether the source is not the first one. Then its headers are left out.
     is_later: bool,
@@ -404,12 +403,6 @@ fn clocks(moov: &[u8]) -> Option<Vec<TrackClock>> {
         .iter()
         .all(|is_told| *is_told)
         .then_some(clocks)
-}
-
-/// The limit of a predecessor that does not tell it.
-#[cfg(feature = "handover")]
-fn moof_bytes_max() -> usize {
-    MOOF_BYTES_MAX
 }
 
 #[cfg(feature = "handover")]

@@ -18,14 +18,7 @@ pub(in crate::relay) struct KeptClaim {
     origin: Option<Box<str>>,
     site: Option<Box<str>>,
     is_forwarded: bool,
-    /// An earlier version does not send this. Then the request counts as one that names another.
-    #[cfg_attr(feature = "handover", serde(default = "yes"))]
     names_another: bool,
-}
-
-#[cfg(feature = "handover")]
-fn yes() -> bool {
-    true
 }
 
 impl AccessRequest<'_> {

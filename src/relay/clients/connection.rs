@@ -59,7 +59,6 @@ pub struct Connection {
     pub(super) input: Copied,
     /// A hand-over sends that the first bytes of a head have been read, and not how far.
     #[cfg(feature = "handover")]
-    #[serde(default)]
     pub(super) is_within_head: bool,
     /// The client sends no more.
     pub(super) input_ended: bool,

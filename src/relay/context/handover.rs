@@ -24,7 +24,6 @@ struct ContextState {
     drawn: u64,
     options: OldOptions,
     /// Rows of the sources that were refused lately.
-    #[serde(default)]
     refused: VecDeque<String>,
     /// What readers of events have not heard of, and will not.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]

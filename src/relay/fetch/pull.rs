@@ -33,7 +33,6 @@ use crate::time::Instant;
 pub struct Pull {
     pub(super) session: SessionId,
     /// Network of the client for which it began. `None`: it is not known.
-    #[cfg_attr(feature = "handover", serde(default))]
     pub(super) network: Option<IpAddr>,
     /// The relays that the last request to an origin named: see [`super::Fetch::call`].
     pub(super) asked_via: Option<String>,

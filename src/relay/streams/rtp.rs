@@ -23,7 +23,6 @@ pub(super) struct RtpInput {
     disorder_told: Disorder,
     pub payload_type: u8,
     /// It has sent an RTCP BYE.
-    #[cfg_attr(feature = "handover", serde(default))]
     says_bye: bool,
     /// When its last packet came.
     pub heard: Instant,

@@ -93,12 +93,10 @@ pub struct Stream {
     /// How it is remuxed, if it is remuxed from another stream.
     pub(super) remuxed: Option<RemuxedStream>,
     /// Most viewers at a time, viewers of its remuxed streams included.
-    #[cfg_attr(feature = "handover", serde(default))]
     pub(super) viewers_peak: usize,
     /// What its publisher says about it.
     pub(super) programme: Programme,
     /// Its bit rate and viewers in the last hour.
-    #[cfg_attr(feature = "handover", serde(default))]
     pub(super) history: History,
     /// What it carries. It is looked for when somebody asks, until all is known.
     #[cfg_attr(feature = "handover", serde(skip))]
