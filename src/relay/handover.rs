@@ -178,7 +178,6 @@ struct Ids {
     /// What sessions without a source have drawn by `max-bitrate`.
     buckets: Vec<(SessionId, TokenBucket)>,
     /// How far the segment numbers that a session has used are ahead of their clock.
-    #[serde(default)]
     numbers: Vec<(SessionId, TokenBucket)>,
 }
 
