@@ -64,15 +64,3 @@ impl KeptClaim {
         }
     }
 }
-
-#[cfg(all(test, feature = "handover"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_field_that_an_earlier_version_does_not_send_permits_nothing() {
-        let told = r#"{"way":"Events","host":"h","origin":null,"site":null,"is_forwarded":false}"#;
-        let kept: KeptClaim = serde_json::from_str(told).expect("a record");
-        assert!(kept.names_another);
-    }
-}
