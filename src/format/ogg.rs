@@ -222,7 +222,7 @@ impl Stream {
     }
 
     /// Returns whether the page is one of the stream's headers. Counts its packets.
-    fn takes_header(&mut self, page: &Page) -> bool {
+    fn count_header(&mut self, page: &Page) -> bool {
         if self.codec == Codec::Flac && page.first_byte() == Some(0xFF) {
             self.header_packets = 0;
         }
@@ -368,7 +368,7 @@ impl Ogg {
             .streams
             .iter_mut()
             .find(|stream| stream.serial == page.serial);
-        let codec = stream.and_then(|stream| stream.takes_header(page).then_some(stream.codec));
+        let codec = stream.and_then(|stream| stream.count_header(page).then_some(stream.codec));
         let taken = codec.is_some();
         if let Some(codec) = codec {
             if self.rewriter.is_none() {
@@ -422,7 +422,7 @@ impl Ogg {
             return Err(Unsupported);
         }
         let mut stream = Stream::begin(page)?;
-        stream.takes_header(page);
+        stream.count_header(page);
         self.streams.push(stream);
         self.header.append(seen)?;
         self.phase = Phase::Headers { between: 0 };

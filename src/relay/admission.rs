@@ -19,7 +19,7 @@ use crate::gate::{Blocks, Denied, SessionId, Subnet, Tokens, Transport, network_
 use crate::http::{Framing, Head, Method, RETRY_AFTER_SECONDS, Refusal, Status};
 use crate::time::{Instant, UnixTime};
 
-pub(super) use kept::KeptClaim;
+pub(super) use kept::KeptAccessRequest;
 pub(super) use place::{Beyond, Door, Others};
 use refusals::{
     barred, for_watching_only, forbidden, from_elsewhere, from_other_host, kept_out, no_token,
@@ -569,8 +569,10 @@ impl Gate<'_> {
         let tokens = self.tokens?;
         let role = match (way.kind(), way) {
             (Kind::Publish, _) => Role::Source,
-            (Kind::Watch, EntryPoint::Hls) if self.counts_viewers(&name, session) => Role::Sitter,
-            (Kind::Watch, EntryPoint::Hls) => Role::Passer,
+            (Kind::Watch, EntryPoint::Hls) if self.counts_viewers(&name, session) => {
+                Role::CountedHls
+            }
+            (Kind::Watch, EntryPoint::Hls) => Role::Hls,
             (Kind::Watch, EntryPoint::WatchPage) => return None,
             (Kind::Watch, _) => Role::Viewer,
             (Kind::Datagrams | Kind::Pull | Kind::Call | Kind::Page | Kind::Open, _) => {

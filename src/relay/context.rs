@@ -239,7 +239,7 @@ impl Context {
     }
 
     /// Returns a new id for a job.
-    pub fn draw_ticket(&mut self) -> JobId {
+    pub fn draw_job(&mut self) -> JobId {
         let job_id = JobId(self.ticket_next);
         self.ticket_next = self.ticket_next.wrapping_add(1);
         job_id
@@ -488,7 +488,7 @@ mod tests {
     #[test]
     fn tickets_and_drawn_numbers_are_each_given_once() {
         let mut ctx = Stage::new(&[]).relay.ctx;
-        let tickets: Vec<JobId> = (0..4).map(|_| ctx.draw_ticket()).collect();
+        let tickets: Vec<JobId> = (0..4).map(|_| ctx.draw_job()).collect();
         assert_eq!(tickets, [1, 2, 3, 4].map(JobId));
         let drawn: std::collections::HashSet<u64> = (0..100).map(|_| ctx.random.draw()).collect();
         assert_eq!(drawn.len(), 100);

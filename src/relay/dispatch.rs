@@ -84,7 +84,7 @@ impl Relay {
                 }
             }
             Event::UdpClientsChanged(id) => self.refresh_clients(id),
-            Event::RemuxCaughtUp(id) => self.streams.has_caught_up(id, ctx),
+            Event::RemuxCaughtUp(id) => self.streams.finish_catching_up(id, ctx),
             Event::RemuxFailed { id, why } => self.streams.drop_remuxed(id, &why, ctx),
             Event::RtpSourceLeft { address, id } => {
                 // The source may have come back since.

@@ -256,7 +256,7 @@ impl Successor {
         let limits = &self.state.ctx.settings().limits;
         let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
         let copies_max = CopiedPart::OF_CLIENT.len() * places_max
-            + CopiedPart::OF_STREAM.len() * limits.lives_max();
+            + CopiedPart::OF_STREAM.len() * limits.held_streams_max();
         let bytes_max = COPY_BYTES_MAX.saturating_add(limits.stream.buffer_bytes);
         let copies = &mut self.state.copies;
         let copy = copies.entry(name).or_default();
@@ -353,12 +353,12 @@ impl RelayState {
         for (id, reply, add) in self.errands {
             let ctx = &mut relay.ctx;
             let job_id = relay.lists.resolve(id, reply, add, ctx);
-            relay.clients.await_ticket(id, job_id, ctx);
+            relay.clients.await_job(id, job_id, ctx);
         }
-        let feeds: Vec<(StreamId, StreamSource)> = relay.streams.feeds().collect();
+        let feeds: Vec<(StreamId, StreamSource)> = relay.streams.sources().collect();
         for (id, feed) in feeds {
             match feed {
-                StreamSource::Rtp(address) => relay.rtp_in.is_source(address, id),
+                StreamSource::Rtp(address) => relay.rtp_in.set_source(address, id),
                 // Its connection stays behind.
                 StreamSource::Http(_) if relay.streams.is_by_rtmp(id) => {
                     let (reason, ctx) = ("the connection broke", &mut relay.ctx);
@@ -398,7 +398,7 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
             Concern::Viewer { place, is_blocked } => {
                 viewers += 1;
                 if is_blocked {
-                    relay.streams.is_blocked(place);
+                    relay.streams.set_blocked(place);
                 }
                 relay.streams.viewer_at(place, &relay.ctx) == Some(id)
             }
@@ -411,7 +411,7 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
             format!("pull {pull:?} is another's")
         })?;
     }
-    let feeds = relay.streams.feeds();
+    let feeds = relay.streams.sources();
     let by_http = feeds.filter(|(_, feed)| feed.connection().is_some());
     let asked = relay.fetch.asking();
     let waiting = relay.lists.resolving();

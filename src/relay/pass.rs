@@ -29,9 +29,9 @@ pub(super) enum Role {
     /// A viewer that counts while its connection watches.
     Viewer,
     /// An HLS player, which counts for a while after each request.
-    Sitter,
+    CountedHls,
     /// An HLS player that is not counted, because no token limits the number of viewers.
-    Passer,
+    Hls,
 }
 
 impl Admission {
@@ -57,7 +57,7 @@ impl Admission {
 
     /// Returns whether its address counts as an HLS viewer for a while.
     pub fn is_sitter(&self) -> bool {
-        self.role == Role::Sitter
+        self.role == Role::CountedHls
     }
 
     /// Returns the time at which its access ends.

@@ -16,7 +16,7 @@ pub(super) fn write_piece(
     (streams, clients, grants, lists): (&Streams, &mut Clients, &Grants, &mut Lists),
     ctx: &mut Context,
 ) {
-    let due = clients.due_listing(id);
+    let due = clients.due_list(id);
     let due = due.map(|listing| (listing.rows.clone(), listing.after));
     let (rows, after) = match due {
         Some(due) => due,
@@ -27,7 +27,7 @@ pub(super) fn write_piece(
         Rows::Viewers(of) => Known::new(streams, clients, ctx).piece(after, of.as_ref()),
         Rows::Tokens | Rows::Details | Rows::Streams | Rows::Histories => Vec::new(),
     };
-    let piece = clients.due_listing(id).map(|listing| {
+    let piece = clients.due_list(id).map(|listing| {
         let collecting = listing.collecting;
         let block = || lists.next_block(collecting?);
         let tokens = grants.rows(after);

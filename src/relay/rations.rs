@@ -188,7 +188,7 @@ impl Rations {
     }
 
     /// Readers see in a snapshot that this stream waits for a source, so they hear when it goes on.
-    pub fn has_shown_held(&mut self, stream: u64) {
+    pub fn report_hold(&mut self, stream: u64) {
         self.unreported.remove(&Subject::Hold(stream));
     }
 }
@@ -463,7 +463,7 @@ mod tests {
         }
         assert!(!rations.admit(&name, &goes_on(), Instant::START));
         assert!(!rations.admit(&name, &held(), Instant::START));
-        rations.has_shown_held(1);
+        rations.report_hold(1);
         assert!(rations.admit(&name, &goes_on(), Instant::START));
         // Its title is reported all the same.
         let title = Title::new("a song");

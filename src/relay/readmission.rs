@@ -8,7 +8,7 @@
 
 use std::net::IpAddr;
 
-use super::admission::{EntryPoint, KeptClaim};
+use super::admission::{EntryPoint, KeptAccessRequest};
 use super::clients::{Stand, Waiting};
 use super::old_options::OldOptions;
 use super::rtp_in::Sender;
@@ -55,7 +55,7 @@ impl Relay {
         match stand {
             Stand::Idle => Ok(()),
             Stand::Asks(way) => {
-                let unknown = KeptClaim::of_way(way);
+                let unknown = KeptAccessRequest::of_way(way);
                 let access_request = access_request.unwrap_or(&unknown).access_request(caller);
                 if access_request.way == EntryPoint::Icecast && !settings.admits_icecast {
                     return refused(
@@ -73,7 +73,7 @@ impl Relay {
                 if way == EntryPoint::Hls && !settings.serves_hls {
                     return refused("this server does not serve HLS; start it with --hls=on");
                 }
-                let access_request = KeptClaim::of_way(way);
+                let access_request = KeptAccessRequest::of_way(way);
                 gate.enter(&access_request.access_request(caller))?;
                 let by_origin = old.asks_origin && !settings.asks_origin;
                 let name = self.clients.came_by(id).filter(|_| by_origin);
@@ -115,7 +115,7 @@ impl Relay {
                 "event=udp-clients-silenced count={silenced} detail=\"--rtp-to or --join no longer admits them\""
             ));
         }
-        let feeds: Vec<_> = self.streams.feeds().collect();
+        let feeds: Vec<_> = self.streams.sources().collect();
         for (id, feed) in feeds {
             let StreamSource::Rtp(named) = feed else {
                 continue;

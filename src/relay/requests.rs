@@ -134,7 +134,7 @@ impl Relay {
         };
         let (route, has_payload) = (asked.route(), asked.has_payload());
         let access_request = route.as_ref().ok().and_then(|route| asked.kept(route));
-        self.clients.keep_claim(id, access_request);
+        self.clients.keep_access_request(id, access_request);
         match route {
             Err(refusal) => {
                 if let Some(about) = route::published(head, self.ctx.settings()) {
@@ -214,7 +214,7 @@ impl Relay {
     ) -> StreamId {
         let id = self
             .streams
-            .begin_live(session, content_type, source, address, &mut self.ctx);
+            .begin_stream(session, content_type, source, address, &mut self.ctx);
         self.refresh_clients(id);
         self.limit_source(id);
         id
@@ -245,7 +245,7 @@ impl Relay {
             let (source, pull) = self.streams.source_of(id).unzip();
             match source {
                 Some(StreamSource::Http(connection)) => self.clients.turn_source(connection, id),
-                Some(StreamSource::Rtp(address)) => self.rtp_in.is_source(address, id),
+                Some(StreamSource::Rtp(address)) => self.rtp_in.set_source(address, id),
                 _ => {}
             }
             if let Some(pull) = pull.flatten() {
@@ -324,7 +324,7 @@ impl Relay {
                 }
                 None => {
                     let job_id = self.lists.resolve(id, reply, add, &mut self.ctx);
-                    return self.clients.await_ticket(id, job_id, &mut self.ctx);
+                    return self.clients.await_job(id, job_id, &mut self.ctx);
                 }
             },
             Call::RevokeToken { session, aborts } => {
@@ -338,7 +338,7 @@ impl Relay {
                 }
             }
             Call::Collect(rows) => match self.lists.collect(id, rows, reply, &mut self.ctx) {
-                Ok(job_id) => return self.clients.await_ticket(id, job_id, &mut self.ctx),
+                Ok(job_id) => return self.clients.await_job(id, job_id, &mut self.ctx),
                 Err(refusal) => Err(refusal),
             },
             Call::List(rows) => Ok(Outcome::List(rows)),
@@ -485,7 +485,7 @@ impl Relay {
         );
         let now = self.ctx.now();
         let via = self.fetch.brought(pull, stream, via, now);
-        self.streams.is_fetched(stream, pull, via);
+        self.streams.set_pull(stream, pull, via);
         self.clients.receive(id, stream, answer.framing, &self.ctx);
         self.admit_waiting(&session);
         self.tend_pull(&session);
@@ -654,7 +654,7 @@ impl Relay {
                 self.refresh_clients(id);
             }
         }
-        self.rtp_in.is_source(named, id);
+        self.rtp_in.set_source(named, id);
         self.admit_waiting(&session);
         // The first datagram may not have been kept.
         if !first.is_empty() {

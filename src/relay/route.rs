@@ -7,7 +7,7 @@
 mod by_icecast;
 
 use super::admission::{
-    AccessRequest, Caller, EntryPoint, Gate, KeptClaim, Look, SessionState, not_found,
+    AccessRequest, Caller, EntryPoint, Gate, KeptAccessRequest, Look, SessionState, not_found,
 };
 use super::api::{About, Call, Name, stream_url};
 use super::lists::is_of_peer;
@@ -126,7 +126,7 @@ impl<'a> RequestContext<'a> {
     }
 
     /// What is kept of a request that may last. A viewer's shows nothing that is asked for again.
-    pub fn kept(&self, route: &Route) -> Option<KeptClaim> {
+    pub fn kept(&self, route: &Route) -> Option<KeptAccessRequest> {
         match route {
             Route::Call(_) | Route::Publish { .. } => {
                 Some(self.access_request(self.way(route)).keep())

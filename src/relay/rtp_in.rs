@@ -238,7 +238,7 @@ impl RtpIn {
     }
 
     /// Records the address or group of a stream's new source.
-    pub fn is_source(&mut self, address: SocketAddr, id: StreamId) {
+    pub fn set_source(&mut self, address: SocketAddr, id: StreamId) {
         self.sources.insert(address, id);
     }
 
@@ -561,7 +561,7 @@ mod tests {
             stage
                 .relay
                 .rtp_in
-                .is_source(address(named), StreamId::from_u64(id));
+                .set_source(address(named), StreamId::from_u64(id));
         }
         let transport = [0x47; 188].repeat(7);
         let garbage = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13];
@@ -726,7 +726,7 @@ mod tests {
         // The source of another stream stays known when its first stream is forgotten.
         let named = address("10.2.0.1:6000");
         let rtp_in = &mut stage.relay.rtp_in;
-        rtp_in.is_source(named, StreamId::from_u64(3));
+        rtp_in.set_source(named, StreamId::from_u64(3));
         rtp_in.forget_rtp_source(named, StreamId::from_u64(1));
         assert_eq!(rtp_in.sources.get(&named), Some(&StreamId::from_u64(3)));
         rtp_in.forget_rtp_source(named, StreamId::from_u64(3));
@@ -825,7 +825,7 @@ mod tests {
     fn who_has_gone_to_another_core_is_nobodys_source_here() {
         let mut stage = stage(&[]);
         let named = address("10.2.0.1:6000");
-        stage.relay.rtp_in.is_source(named, StreamId::from_u64(1));
+        stage.relay.rtp_in.set_source(named, StreamId::from_u64(1));
         stage.relay.rtp_in.let_go();
         assert_eq!(stage.relay.rtp_in.check(|_| false), 0);
     }

@@ -32,7 +32,7 @@ pub(super) fn show(
             let piece = piece(snapshot, of.as_ref(), &known, grants);
             clients.push_snapshot(id, (piece.text, piece.next), ctx);
             for stream in piece.held {
-                ctx.rations.has_shown_held(stream);
+                ctx.rations.report_hold(stream);
             }
         }
     }

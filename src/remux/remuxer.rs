@@ -207,7 +207,7 @@ impl Pipeline {
     fn handle(&mut self, event: ReaderEvent<'_>, out: &mut Vec<u8>) -> Result<(), MediaError> {
         match event {
             ReaderEvent::Tracks(tracks) => self.set_tracks(tracks, out),
-            ReaderEvent::Unit(unit) if self.is_written(&unit) || !self.begins(&unit) => Ok(()),
+            ReaderEvent::Unit(unit) if self.skip_if_written(&unit) || !self.begins(&unit) => Ok(()),
             ReaderEvent::Unit(unit) => {
                 self.interleave.push(&unit);
                 self.pass_on(out)
@@ -267,7 +267,7 @@ impl Pipeline {
     }
 
     /// Returns whether another process has written this unit. Then decoding of its track has begun.
-    fn is_written(&mut self, unit: &Unit<'_>) -> bool {
+    fn skip_if_written(&mut self, unit: &Unit<'_>) -> bool {
         let number = self.tracks.get(unit.track).map(|track| track.number);
         let moved = self.timeline.moved(unit.decode.nanoseconds());
         let mut written = self.written.iter();

@@ -196,7 +196,7 @@ impl Pacing {
 
     fn hear(&mut self, pid: u16, ticks: u64, is_discontinuous: bool, offset: u64, now: Instant) {
         let is_ours = *self.clock_pid.get_or_insert(pid) == pid;
-        if !is_ours && !self.has_moved(pid, ticks) {
+        if !is_ours && !self.measure_other_clock(pid, ticks) {
             return;
         }
         self.clock_pid = Some(pid);
@@ -242,7 +242,7 @@ impl Pacing {
     }
 
     /// Returns whether another PID has replaced our clock.
-    fn has_moved(&mut self, pid: u16, ticks: u64) -> bool {
+    fn measure_other_clock(&mut self, pid: u16, ticks: u64) -> bool {
         match self.other_clock {
             Some((other, first)) if other == pid => {
                 (ticks + TICKS_WRAP - first % TICKS_WRAP) % TICKS_WRAP >= MOVED_TICKS

@@ -169,7 +169,7 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// The socket of this viewer takes nothing for now.
-    pub fn is_blocked(&mut self, id: ViewerId<C>) {
+    pub fn set_blocked(&mut self, id: ViewerId<C>) {
         self.lines.leave(id.index());
     }
 

@@ -150,7 +150,7 @@ impl Tables {
         let Some(body) = psi::body(section.bytes, 0) else {
             return false;
         };
-        if self.pat.is_repeated(section) || !psi::is_undamaged(section.bytes) {
+        if self.pat.take_if_repeated(section) || !psi::is_undamaged(section.bytes) {
             return false;
         }
         let mut wanted = [(0, 0); PROGRAMS_MAX];
@@ -201,7 +201,7 @@ impl Tables {
         let Some(program) = named.find(|program| program.name() == (number, pid)) else {
             return false;
         };
-        if program.pmt.is_repeated(section) || !psi::is_undamaged(section.bytes) {
+        if program.pmt.take_if_repeated(section) || !psi::is_undamaged(section.bytes) {
             return false;
         }
         program.pmt.take(section);
@@ -227,7 +227,7 @@ impl Program {
 
 impl Table {
     /// Returns whether this is the table that is in force. Then only its counter changes.
-    fn is_repeated(&mut self, section: Section<'_>) -> bool {
+    fn take_if_repeated(&mut self, section: Section<'_>) -> bool {
         let is_repeated = self.section == section.bytes;
         if is_repeated {
             self.counter = section.counter;

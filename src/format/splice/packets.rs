@@ -143,7 +143,7 @@ impl HeldPackets {
         if packet.unit_starts() {
             self.open.retain(|open| open.pid != pid);
             if let Some(time) = decoding_time(payload) {
-                self.open.retain_mut(|open| open.is_awaited(pid, time));
+                self.open.retain_mut(|open| open.note_waiting(pid, time));
             }
             let bytes = pes_bytes(payload).filter(|_| self.open.len() < OPEN_MAX);
             self.open.extend(bytes.map(|bytes_left| OpenPes {
@@ -186,7 +186,7 @@ impl HeldPackets {
 
 impl OpenPes {
     /// Returns whether the rest may still come, when a PES packet of another stream begins.
-    fn is_awaited(&mut self, pid: u16, time: MediaTime) -> bool {
+    fn note_waiting(&mut self, pid: u16, time: MediaTime) -> bool {
         let (other, since) = *self.since.get_or_insert((pid, time));
         other != pid || (0..AWAITED_TICKS).contains(&time.since(since))
     }

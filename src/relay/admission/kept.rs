@@ -12,7 +12,7 @@ use super::{AccessRequest, EntryPoint};
     allow(dead_code, reason = "a successor alone asks again")
 )]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
-pub(in crate::relay) struct KeptClaim {
+pub(in crate::relay) struct KeptAccessRequest {
     way: EntryPoint,
     host: Box<str>,
     origin: Option<Box<str>>,
@@ -23,8 +23,8 @@ pub(in crate::relay) struct KeptClaim {
 
 impl AccessRequest<'_> {
     /// Returns the part to keep.
-    pub fn keep(&self) -> KeptClaim {
-        KeptClaim {
+    pub fn keep(&self) -> KeptAccessRequest {
+        KeptAccessRequest {
             way: self.way,
             host: self.host.into(),
             origin: self.origin.map(Into::into),
@@ -36,10 +36,10 @@ impl AccessRequest<'_> {
 }
 
 #[cfg(feature = "handover")]
-impl KeptClaim {
+impl KeptAccessRequest {
     /// Creates the record of a request for `localhost` without any of the fields.
-    pub fn of_way(way: EntryPoint) -> KeptClaim {
-        KeptClaim {
+    pub fn of_way(way: EntryPoint) -> KeptAccessRequest {
+        KeptAccessRequest {
             way,
             host: "localhost".into(),
             origin: None,

@@ -23,7 +23,7 @@ impl Gate<'_> {
             EntryPoint::Hls => self.watch_in_segments(from, name, session_state, Look::Asks)?,
             // A viewer that waits counts, and there may be fewer since it came.
             _ => {
-                let opened = self.come_to_watch(from, name, session_state, Look::Asks)?;
+                let opened = self.check_watch(from, name, session_state, Look::Asks)?;
                 self.check_viewers(name, opened, session_state, true)?;
                 opened
             }

@@ -69,7 +69,7 @@ impl Gate<'_> {
         look: Look,
     ) -> Result<(), Refusal> {
         let from = access_request.from.map(|from| from.ip());
-        let session = self.come_to_watch(from, name, session_state, look)?;
+        let session = self.check_watch(from, name, session_state, look)?;
         self.check_viewers(name, session, session_state, false)
     }
 
@@ -101,7 +101,7 @@ impl Gate<'_> {
 
     /// Checks the rules for viewers at all entry points. Returns the session that the session id
     /// opens.
-    pub(super) fn come_to_watch<'a>(
+    pub(super) fn check_watch<'a>(
         &'a self,
         from: Option<IpAddr>,
         name: &'a SessionId,
@@ -138,7 +138,7 @@ impl Gate<'_> {
         session_state: &SessionState,
         look: Look,
     ) -> Result<&'a SessionId, Refusal> {
-        let session = self.come_to_watch(from, name, session_state, look)?;
+        let session = self.check_watch(from, name, session_state, look)?;
         match session_state.seat {
             _ if !self.counts_viewers(name, session) => {}
             Some(true) => {}

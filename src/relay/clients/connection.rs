@@ -28,7 +28,7 @@ use super::{Clients, Phase};
 use crate::copied::Copied;
 use crate::gate::SessionId;
 use crate::http::HeadReader;
-use crate::relay::admission::{Beyond, Caller, KeptClaim};
+use crate::relay::admission::{Beyond, Caller, KeptAccessRequest};
 use crate::relay::context::Context;
 use crate::relay::origin_error::OriginError;
 use crate::relay::pass::Admission;
@@ -91,7 +91,7 @@ pub struct Connection {
         feature = "handover",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
-    pub(super) access_request: Option<Box<KeptClaim>>,
+    pub(super) access_request: Option<Box<KeptAccessRequest>>,
     /// It came to the port for RTMP. A successor does not get it.
     #[cfg_attr(feature = "handover", serde(skip))]
     pub(super) is_rtmp: bool,

@@ -6,7 +6,7 @@
 
 use super::admissions::seat_time;
 use super::connection::Connection;
-use super::viewer_counts::Sitter;
+use super::viewer_counts::CountedHls;
 
 use super::request::DEPRECATION;
 use super::{Clients, Phase, WaitOutcome};
@@ -14,7 +14,7 @@ use crate::copied::{Copied, CopiedPart, Copies};
 use crate::gate::SessionId;
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::http::{HeadReader, Reply, is_of_another_machine};
-use crate::relay::admission::{Caller, Door, EntryPoint, KeptClaim};
+use crate::relay::admission::{Caller, Door, EntryPoint, KeptAccessRequest};
 use crate::relay::context::Context;
 use crate::relay::old_options::OldOptions;
 use crate::relay::settings::{Fields, VARIES};
@@ -28,7 +28,7 @@ use crate::time::Instant;
 pub struct ClientsState {
     connections: Vec<(ConnectionId, Connection)>,
     /// Addresses that count as viewers by HLS, each with its session and the end of its time.
-    addresses: Vec<((Sitter, SessionId), Instant)>,
+    addresses: Vec<((CountedHls, SessionId), Instant)>,
 }
 
 /// Whom else a client concerns.
@@ -72,7 +72,7 @@ impl Clients {
     }
 
     /// What a client's request showed, and whose it is.
-    pub fn access_request(&self, id: ConnectionId) -> Option<(Option<&KeptClaim>, Caller)> {
+    pub fn access_request(&self, id: ConnectionId) -> Option<(Option<&KeptAccessRequest>, Caller)> {
         let connection = self.connections.get(id)?;
         Some((connection.access_request.as_deref(), connection.caller()))
     }

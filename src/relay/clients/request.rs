@@ -7,7 +7,7 @@ use crate::http::{
     self, Body, Framing, Head, HeadReader, Method, Part, Refusal, Reply, Status, Version,
 };
 use crate::relay::JobId;
-use crate::relay::admission::KeptClaim;
+use crate::relay::admission::KeptAccessRequest;
 use crate::relay::api::{Call, Name, Outcome, Rows};
 use crate::relay::context::Context;
 use crate::relay::page::Page;
@@ -187,7 +187,11 @@ impl Clients {
     }
 
     /// What this request showed is kept until it is answered.
-    pub fn keep_claim(&mut self, id: ConnectionId, access_request: Option<KeptClaim>) {
+    pub fn keep_access_request(
+        &mut self,
+        id: ConnectionId,
+        access_request: Option<KeptAccessRequest>,
+    ) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.access_request = access_request.map(Box::new);
         }
@@ -355,7 +359,7 @@ impl Clients {
     }
 
     /// Lets a call wait for this job.
-    pub fn await_ticket(&mut self, id: ConnectionId, job_id: JobId, ctx: &mut Context) {
+    pub fn await_job(&mut self, id: ConnectionId, job_id: JobId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.phase = Phase::PendingCall(job_id);
             connection.progress = ctx.now();

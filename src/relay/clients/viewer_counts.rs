@@ -23,7 +23,7 @@ use crate::time::Instant;
 const CLEARED_MAX: usize = 256;
 
 /// Key of a seat: a session id, and an address or IPv6 network.
-pub(super) type Sitter = (SessionId, IpAddr);
+pub(super) type CountedHls = (SessionId, IpAddr);
 
 struct Seat {
     /// Session that the session id opens.
@@ -35,11 +35,11 @@ struct Seat {
 #[derive(Default)]
 pub(super) struct ViewerCounts {
     counts: HashMap<SessionId, usize>,
-    seats: BTreeMap<Sitter, Seat>,
+    seats: BTreeMap<CountedHls, Seat>,
     /// Number of seats of each session.
     of_sessions: HashMap<SessionId, usize>,
     /// The same seats, by the time at which they expire.
-    due: BTreeSet<(Instant, Sitter)>,
+    due: BTreeSet<(Instant, CountedHls)>,
 }
 
 impl ViewerCounts {
@@ -84,13 +84,13 @@ impl ViewerCounts {
 
     /// Returns the seats, each with the session that it is for and the time at which it expires.
     #[cfg(feature = "handover")]
-    pub fn seats(&self) -> impl Iterator<Item = ((&Sitter, &SessionId), Instant)> {
+    pub fn seats(&self) -> impl Iterator<Item = ((&CountedHls, &SessionId), Instant)> {
         let seats = self.seats.iter();
         seats.map(|(sitter, seat)| ((sitter, &seat.session), seat.until))
     }
 
     /// Adds or extends a seat. Does nothing if no seat is free.
-    pub fn keep(&mut self, (sitter, session): (Sitter, SessionId), until: Instant) {
+    pub fn keep(&mut self, (sitter, session): (CountedHls, SessionId), until: Instant) {
         if let Some(seat) = self.seats.get_mut(&sitter)
             && seat.session == session
         {
@@ -108,7 +108,7 @@ impl ViewerCounts {
         self.due.insert((until, sitter));
     }
 
-    fn remove_seat(&mut self, sitter: &Sitter) {
+    fn remove_seat(&mut self, sitter: &CountedHls) {
         if let Some(Seat { session, until }) = self.seats.remove(sitter) {
             self.due.remove(&(until, sitter.clone()));
             self.take(&sitter.0, &session);
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(ask(&mut stage, 3, "a"), 503, "a has its viewer still");
         let b = SessionId::parse(b"b").expect("a sessionid");
         let k = SessionId::parse(b"k").expect("a sessionid");
-        let admission = Admission::new((k, b.clone()), Role::Sitter, None);
+        let admission = Admission::new((k, b.clone()), Role::CountedHls, None);
         let heads = &mut stage.relay.clients.inside.heads;
         heads.sit(
             &admission,
@@ -324,7 +324,7 @@ mod tests {
             // Each request has read its sessionid anew.
             let name = session(name.as_str());
             let opened = session(&format!("s{host}"));
-            let admission = Admission::new((name, opened), Role::Sitter, None);
+            let admission = Admission::new((name, opened), Role::CountedHls, None);
             heads.sit(&admission, host.to_be_bytes().into(), at(u64::from(host)));
         }
         heads.check([].into_iter());

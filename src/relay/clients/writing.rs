@@ -124,7 +124,7 @@ impl Clients {
     }
 
     /// Returns the list that a client reads, if its next piece must be made.
-    pub fn due_listing(&mut self, id: ConnectionId) -> Option<&mut ListResponse> {
+    pub fn due_list(&mut self, id: ConnectionId) -> Option<&mut ListResponse> {
         match self.due_output(id) {
             Some(Due::ListResponse(listing)) => Some(listing),
             Some(Due::Viewing(_) | Due::EventReader(_)) | None => None,

@@ -157,7 +157,7 @@ impl Fetch {
             }
             Some(Whereabouts::Sought) => {}
             Some(Whereabouts::Unknown(name, port)) => {
-                let job_id = ctx.draw_ticket();
+                let job_id = ctx.draw_job();
                 self.origins.seek(origin, job_id);
                 let job = Job::Resolve(vec![(name, port)]);
                 ctx.act(Action::Help(job_id, job));

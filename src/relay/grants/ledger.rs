@@ -158,7 +158,7 @@ impl Grants {
                 time: has_times.then_some(time),
             };
             ledger.owes_time = false;
-            let job_id = ctx.draw_ticket();
+            let job_id = ctx.draw_job();
             ledger.writing = Some((job_id, batch));
             ctx.act(Action::Help(job_id, Job::Append(entry)));
         }

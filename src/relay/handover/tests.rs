@@ -316,7 +316,7 @@ fn a_core_that_has_let_go_has_nothing_and_says_nothing() {
 fn tickets_numbers_and_figures_go_on() {
     let mut stage = Stage::new(OPTIONS);
     for _ in 0..5 {
-        stage.relay.ctx.draw_ticket();
+        stage.relay.ctx.draw_job();
     }
     let cuts = &mut stage.relay.ctx.counts.cuts;
     (0..3).for_each(|_| cuts.count(CutReason::Stalled));
@@ -329,7 +329,7 @@ fn tickets_numbers_and_figures_go_on() {
     for round in 1..4 {
         hand_over(&mut stage, OPTIONS);
         let ctx = &mut stage.relay.ctx;
-        let job_id = ctx.draw_ticket();
+        let job_id = ctx.draw_job();
         assert_eq!(job_id, JobId(5 + round));
         assert_eq!(ctx.run, run);
         let next = ctx.random.draw();
@@ -436,7 +436,7 @@ fn a_publisher_by_rtmp_stays_until_another_has_taken_over() {
         stage
             .relay
             .streams
-            .feeds()
+            .sources()
             .all(|(_, feed)| feed.connection().is_none())
     );
     assert!(stage.relay.clients.has(viewer), "it is held");

@@ -72,7 +72,7 @@ impl Lists {
         let names = names
             .map(|client| (client.host.as_str().to_owned(), client.port.get()))
             .collect();
-        let job_id = ctx.draw_ticket();
+        let job_id = ctx.draw_job();
         let pending_call = PendingCall {
             connection,
             reply,

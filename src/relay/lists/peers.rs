@@ -165,7 +165,7 @@ impl Lists {
                 "too many lists with the rows of peers are being made or read; try again later",
             ));
         }
-        let job_id = ctx.draw_ticket();
+        let job_id = ctx.draw_job();
         let peers = 0..ctx.settings().peers.len();
         for peer in peers.clone() {
             ctx.notify(Event::CallPeer { list: job_id, peer });

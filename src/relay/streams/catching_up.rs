@@ -105,7 +105,7 @@ impl Streams {
     }
 
     /// Handles a remuxed stream that has caught up: it ends with its original, or gets UDP output.
-    pub fn has_caught_up(&mut self, id: StreamId, ctx: &mut Context) {
+    pub fn finish_catching_up(&mut self, id: StreamId, ctx: &mut Context) {
         let original = self.streams.get(self.original_of(id));
         let end = original.and_then(|original| original.buffer.end());
         if let Some(end) = end {

@@ -24,7 +24,7 @@ impl Streams {
             );
             assert!(stream.buffer.end().is_none(), "a running stream has ended");
             assert!(
-                !stream.is_held() || self.is_seen(*id),
+                !stream.is_held() || self.is_watched_in_any_container(*id),
                 "a stream is held for nobody"
             );
         }

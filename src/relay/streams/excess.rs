@@ -126,12 +126,12 @@ impl Stream {
             return;
         };
         let source = self.source_address;
-        let happening = ServerEvent::SourceTooFast {
+        let event = ServerEvent::SourceTooFast {
             id: self.id(ctx.run),
             source,
             what,
             max_bitrate: most,
         };
-        ctx.emit(&self.session, &happening);
+        ctx.emit(&self.session, &event);
     }
 }

@@ -55,7 +55,7 @@ struct HeaderState {
 
 impl Limits {
     /// Most streams at once, with remuxed and draining streams.
-    pub fn lives_max(&self) -> usize {
+    pub fn held_streams_max(&self) -> usize {
         2 * self.streams_max + self.remuxed_max()
     }
 }
@@ -122,7 +122,7 @@ impl Streams {
 
     /// What ids count on from, and the streams' numbers.
     pub fn next_ids(&self) -> (u32, u64) {
-        (self.streams.next(), self.live_serial_next)
+        (self.streams.next(), self.serial_next)
     }
 
     /// Takes over the received streams. Also returns those whose own state does not fit. Once the
@@ -135,8 +135,8 @@ impl Streams {
         let mut unfit = Unfit::new();
         let limits = &ctx.settings().limits;
         let mut streams = Streams {
-            streams: Slots::of(told.streams, next_id, limits.lives_max())?,
-            live_serial_next: next_serial.min(COUNT_MAX),
+            streams: Slots::of(told.streams, next_id, limits.held_streams_max())?,
+            serial_next: next_serial.min(COUNT_MAX),
             pool: told.pool,
             ..Streams::new(limits)
         };
@@ -274,7 +274,7 @@ impl Streams {
             stream.give_up();
         }
         let is_new = self.order.insert(stream.serial, id).is_none();
-        let is_next = stream.serial < self.live_serial_next;
+        let is_next = stream.serial < self.serial_next;
         must(is_new && is_next, || {
             format!("stream {id:?} has another's number")
         })?;
@@ -324,9 +324,9 @@ impl Streams {
     }
 
     /// The socket of this viewer takes nothing for now.
-    pub fn is_blocked(&mut self, (id, viewer): Place) {
+    pub fn set_blocked(&mut self, (id, viewer): Place) {
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.buffer.is_blocked(viewer);
+            stream.buffer.set_blocked(viewer);
         }
     }
 
@@ -351,7 +351,7 @@ impl Streams {
     }
 
     /// Where the media of each comes from.
-    pub fn feeds(&self) -> impl Iterator<Item = (StreamId, StreamSource)> {
+    pub fn sources(&self) -> impl Iterator<Item = (StreamId, StreamSource)> {
         self.streams.iter().map(|(id, stream)| (id, stream.source))
     }
 }
@@ -414,9 +414,10 @@ impl StreamsState {
         limits: &Limits,
     ) -> Result<(), HandoverError> {
         let is_known = self.media.contains_key(&id);
-        must(is_known || self.media.len() < limits.lives_max(), || {
-            format!("more than {} streams", limits.lives_max())
-        })?;
+        must(
+            is_known || self.media.len() < limits.held_streams_max(),
+            || format!("more than {} streams", limits.held_streams_max()),
+        )?;
         let received = self.media.entry(id);
         let received = received.or_insert_with(|| Received::new(&limits.stream));
         received.take(from, bytes, &mut self.pool)

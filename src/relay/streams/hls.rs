@@ -137,12 +137,12 @@ impl Streams {
     /// Answers with an object: from memory at once, or with a range of the stream in its turn.
     fn give_out(
         &mut self,
-        (id, live_id): (ConnectionId, StreamId),
+        (id, stream_id): (ConnectionId, StreamId),
         object: &Object,
         reply: Reply,
         now: Instant,
     ) -> WatchResponse {
-        let stream = self.streams.get_mut(live_id);
+        let stream = self.streams.get_mut(stream_id);
         let via = stream.as_ref().and_then(|stream| stream.via.as_deref());
         let mut bytes = head(object, via, &reply);
         match (&object.content, stream) {
@@ -151,8 +151,8 @@ impl Streams {
                 let viewer = stream
                     .buffer
                     .join_range(id, (*from, *to), lead.clone(), now);
-                self.flow(live_id);
-                let viewing = Viewing::of_segment((live_id, viewer), reply);
+                self.flow(stream_id);
+                let viewing = Viewing::of_segment((stream_id, viewer), reply);
                 return WatchResponse::Segment(bytes, viewing);
             }
             (Content::Bytes(_) | Content::Range { .. }, _) => {}

@@ -54,7 +54,7 @@ impl Streams {
     pub fn hold(&mut self, id: StreamId, reason: &'static str, ctx: &mut Context) -> bool {
         let now = ctx.now();
         let until = now + ctx.settings().limits.hold_time;
-        let is_watched = self.is_seen(id);
+        let is_watched = self.is_watched_in_any_container(id);
         let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
@@ -136,7 +136,7 @@ impl Streams {
         let (session, address) = (stream.session.clone(), stream.source_address);
         let content_type = stream.source_type.take();
         self.end_stream(old, End::Lost, "the next source has other tracks", ctx);
-        let id = self.begin_live(session, content_type, source, address, ctx);
+        let id = self.begin_stream(session, content_type, source, address, ctx);
         let stream = self.streams.get_mut(id)?;
         (stream.pull, stream.via) = (pull, via);
         (stream.input, stream.bare, stream.quota) = (input, bare, quota);
@@ -146,7 +146,9 @@ impl Streams {
 
     /// Ends a held stream when its last viewer has left.
     pub(super) fn tend_held(&mut self, id: StreamId, ctx: &mut Context) {
-        if self.streams.get(id).is_some_and(Stream::is_held) && !self.is_seen(id) {
+        if self.streams.get(id).is_some_and(Stream::is_held)
+            && !self.is_watched_in_any_container(id)
+        {
             self.end_stream(id, End::Lost, "the last viewer has left", ctx);
         }
     }

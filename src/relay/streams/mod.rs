@@ -68,7 +68,7 @@ pub(super) struct Streams {
     draining: Draining,
     /// All streams, in the order in which they began.
     order: BTreeMap<u64, StreamId>,
-    live_serial_next: u64,
+    serial_next: u64,
     pool: Pool,
     /// Streams that have bytes for their viewers.
     turns: WriteQueue,
@@ -136,7 +136,7 @@ impl Streams {
     /// Creates an empty set.
     pub fn new(limits: &Limits) -> Streams {
         Streams {
-            live_serial_next: 1,
+            serial_next: 1,
             pool: Pool::new(limits.buffers_bytes_max),
             ..Streams::default()
         }
@@ -152,11 +152,11 @@ impl Streams {
     /// Returns whether the session's stream has a viewer.
     pub fn is_watched(&self, session: &SessionId) -> bool {
         let running = self.running.get(session);
-        running.is_some_and(|id| self.is_seen(*id))
+        running.is_some_and(|id| self.is_watched_in_any_container(*id))
     }
 
     /// Records the pull that fetches a stream, and the `Via` of its responses.
-    pub fn is_fetched(&mut self, id: StreamId, pull: PullId, via: String) {
+    pub fn set_pull(&mut self, id: StreamId, pull: PullId, via: String) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.pull = Some(pull);
             stream.via = Some(via);

@@ -358,10 +358,10 @@ impl Streams {
             buffer.release(&mut self.pool);
             return Err(RemuxError::Unfit(why));
         }
-        let new = stream.remuxed(self.live_serial_next, buffer, remuxed);
+        let new = stream.remuxed(self.serial_next, buffer, remuxed);
         let id = self.streams.insert(new);
-        self.order.insert(self.live_serial_next, id);
-        self.live_serial_next += 1;
+        self.order.insert(self.serial_next, id);
+        self.serial_next += 1;
         self.behind.push_back(id);
         Ok(id)
     }
@@ -576,7 +576,7 @@ impl Streams {
     }
 
     /// Returns whether anybody watches a stream, in any container.
-    pub(super) fn is_seen(&self, id: StreamId) -> bool {
+    pub(super) fn is_watched_in_any_container(&self, id: StreamId) -> bool {
         self.in_all_containers(id).any(Stream::is_watched)
     }
 

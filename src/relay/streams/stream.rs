@@ -298,7 +298,7 @@ fn log_notice(stream: &Stream, notice: Notice, ctx: &mut Context) {
 
 impl Streams {
     /// Begins a session's stream with this source, or continues the one that waits for a source.
-    pub fn begin_live(
+    pub fn begin_stream(
         &mut self,
         session: SessionId,
         content_type: Option<String>,
@@ -319,8 +319,8 @@ impl Streams {
         }
         self.make_room_for_stream(&session, ctx);
         ctx.count(Count::Streams, 1);
-        let serial = self.live_serial_next;
-        self.live_serial_next += 1;
+        let serial = self.serial_next;
+        self.serial_next += 1;
         let mut buffer = StreamBuffer::new(ctx.settings().limits.stream, content_type, now);
         if let Some(plan) = self.plan(&session, ctx) {
             buffer.cut_into_segments(plan);
@@ -496,7 +496,7 @@ impl Streams {
             splicer.finish(&mut rest);
             self.pass_on(id, &rest, ctx);
         }
-        let has_viewers = self.is_seen(id);
+        let has_viewers = self.is_watched_in_any_container(id);
         self.end_remuxed(id, end, ctx);
         let Some(stream) = self.streams.get_mut(id) else {
             return;

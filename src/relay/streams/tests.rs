@@ -687,7 +687,7 @@ fn a_fetched_stream_belongs_to_its_pull() {
         let [own, other] = [1, 2].map(PullId::from_u64);
         assert_eq!(streams.fetched_from(id, own), None);
         if is_fetched {
-            streams.is_fetched(id, own, "1.1 here".to_owned());
+            streams.set_pull(id, own, "1.1 here".to_owned());
             assert_eq!(streams.source_of(id), Some((source, Some(own))));
             assert_eq!(streams.fetched_from(id, own), Some(connection));
             assert_eq!(streams.fetched_from(id, other), None);

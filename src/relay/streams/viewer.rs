@@ -222,30 +222,30 @@ impl Streams {
         reply: Reply,
         ctx: &Context,
     ) -> Option<WatchResponse> {
-        let live_id = *self.running.get(session)?;
-        self.view(id, live_id, reply, ctx)
+        let stream_id = *self.running.get(session)?;
+        self.view(id, stream_id, reply, ctx)
     }
 
     /// Adds a client to the viewers of a stream.
     pub(super) fn view(
         &mut self,
         id: ConnectionId,
-        live_id: StreamId,
+        stream_id: StreamId,
         reply: Reply,
         ctx: &Context,
     ) -> Option<WatchResponse> {
-        let stream = self.streams.get_mut(live_id)?;
+        let stream = self.streams.get_mut(stream_id)?;
         if reply.head_only {
             let media_type = stream.buffer.media_type().unwrap_or(UNKNOWN_TYPE);
             return Some(stream.head(media_type, reply, ctx));
         }
         let (is_chunked, reply) = framing(reply, ctx);
         let viewer = stream.buffer.join(id, ctx.now());
-        self.raise_viewers_peak(live_id);
+        self.raise_viewers_peak(stream_id);
         // The stream's queue, not that of short answers: many viewers may join at once.
-        self.flow(live_id);
+        self.flow(stream_id);
         Some(WatchResponse::Viewing(Viewing {
-            stream: live_id,
+            stream: stream_id,
             viewer,
             reply,
             owes_head: true,

@@ -339,7 +339,7 @@ fn another_clock_counts_when_it_has_gone_on_for_half_a_second() {
             (1, MOVED_TICKS + 1, true),
         ];
         for (pid, ticks, has_moved) in heard {
-            let moved = pacing.has_moved(pid, (first + ticks) % TICKS_WRAP);
+            let moved = pacing.measure_other_clock(pid, (first + ticks) % TICKS_WRAP);
             assert_eq!(moved, has_moved, "{pid} at {ticks} from {first}");
         }
     }

@@ -85,7 +85,7 @@ fn a_stream_goes_on_with_its_viewers() {
     assert_eq!(second.stream.rest_bytes, first.stream.rest_bytes);
     assert_eq!(second.stream.granted_bytes(), 5 * 4_096);
     for blocked in [HEAD_ONLY, PLAIN] {
-        second.stream.is_blocked(ids[blocked]);
+        second.stream.set_blocked(ids[blocked]);
     }
     // The others have a turn, in which each learns how it stands.
     let ready: Vec<u8> = std::iter::from_fn(|| second.stream.next_ready())

@@ -893,7 +893,7 @@ fn a_stream_that_cannot_go_out_is_not_acceptable() {
         0
     );
     for (session_state, expected) in [(session_state, 406), (SessionState::default(), 0)] {
-        let verdict = gate.come_to_watch(None, &name, &session_state, Look::Asks);
+        let verdict = gate.check_watch(None, &name, &session_state, Look::Asks);
         assert_eq!(status(verdict.map(drop)), expected);
     }
 }

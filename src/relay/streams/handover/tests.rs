@@ -146,7 +146,7 @@ fn streams_of_all_kinds_go_on_in_another_core() {
         .map(|(id, _)| id)
         .collect();
     assert_eq!(old_ids.len(), 7, "a remuxed stream, too");
-    let serial_next = stage.relay.streams.live_serial_next;
+    let serial_next = stage.relay.streams.serial_next;
     let begun = stage.relay.ctx.counts.of(Count::Streams);
     let taken = stage.written.clone();
     stage.change_hands(OPTIONS);

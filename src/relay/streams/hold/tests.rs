@@ -567,7 +567,7 @@ fn a_source_that_begins_a_new_stream_keeps_its_state() {
     let (streams, ctx) = (&mut stage.relay.streams, &mut stage.relay.ctx);
     let (old, source) = streams.running_source(&name("a")).expect("it runs");
     let pull = crate::relay::PullId::from_u64(3);
-    streams.is_fetched(old, pull, "1.1 here".to_owned());
+    streams.set_pull(old, pull, "1.1 here".to_owned());
     let stream = streams.streams.get_mut(old).expect("it is there");
     stream.source_type = Some("video/mp2t".to_owned());
     let new = streams.begin_anew(old, ctx).expect("another stream");

@@ -921,7 +921,7 @@ fn remuxed_streams_of_an_origins_stream_have_its_via() {
     stage
         .relay
         .streams
-        .is_fetched(id, pull, "1.1 here".to_owned());
+        .set_pull(id, pull, "1.1 here".to_owned());
     for (method, path) in [
         ("HEAD", "s"),
         ("HEAD", "s/live.ts"),

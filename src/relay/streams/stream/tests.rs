@@ -58,7 +58,7 @@ fn begin(stage: &mut Stage, by: By, media: &[u8]) -> StreamId {
         By::Http => StreamSource::Http(ConnectionId::from_u64(1)),
         By::Rtp | By::Bare => StreamSource::Rtp(from),
     };
-    let id = streams.begin_live(session("s"), None, source, from, ctx);
+    let id = streams.begin_stream(session("s"), None, source, from, ctx);
     let header = Packet::header(33, 1, 0, 7);
     match by {
         By::Http => {}
