@@ -158,7 +158,7 @@ pub(super) struct SessionState {
     pub has_room: bool,
     /// The limits leave room for one more pull. Only [`Gate::wait`] needs this.
     pub has_room_for_pull: bool,
-    /// Number of its viewers over HTTP, those that wait included, and of counted HLS addresses. 0
+    /// Number of its viewers over HTTP, waiting ones included, and of counted HLS addresses. 0
     /// while tokens are off. HLS addresses count only where a token has `max-viewers`.
     pub viewers: usize,
     /// Number of viewers by the session id of this request.

@@ -242,7 +242,7 @@ impl Clients {
         ids.into_iter().filter_map(ended).collect()
     }
 
-    /// Calls the clients that wait for a session and may not watch it, and those that have no need of its
+    /// Calls the clients that wait for a session and may not watch it, and the ones that do not need its
     /// first byte. Each gets its answer in its turn.
     pub fn call_others(
         &mut self,

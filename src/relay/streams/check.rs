@@ -54,11 +54,6 @@ impl Streams {
         armed.count()
     }
 
-    /// Returns whether the stream exists.
-    pub fn has(&self, id: StreamId) -> bool {
-        self.streams.get(id).is_some()
-    }
-
     /// Returns whether this is the session's running stream, and this pull fetches it.
     pub fn is_pulls(&self, session: &SessionId, id: StreamId, pull: PullId) -> bool {
         let stream = self.streams.get(id);

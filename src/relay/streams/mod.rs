@@ -149,6 +149,11 @@ impl Streams {
         self.pool.held_bytes() + each.sum::<usize>()
     }
 
+    /// Returns whether there is this stream.
+    pub fn has(&self, id: StreamId) -> bool {
+        self.streams.get(id).is_some()
+    }
+
     /// Returns whether the session's stream has a viewer.
     pub fn is_watched(&self, session: &SessionId) -> bool {
         let running = self.running.get(session);

@@ -60,6 +60,8 @@ struct Successor {
     is_open: bool,
     /// There is more to copy, and a turn's share was used up.
     has_more: bool,
+    /// It has been sent all, and has not read all.
+    has_unread: bool,
     came: std::time::Instant,
     /// When it was last seen to read, at first when it came.
     seen: std::time::Instant,
@@ -78,6 +80,9 @@ const STILL_TIME: Duration = Duration::from_secs(1);
 /// After a failed hand-over, the next one may stop the server after this many times the failed
 /// one's standstill. So successors that never take over cost a small share of the time.
 const REST: u32 = 10;
+/// After this time the server looks again whether the successor has read all: the kernel wakes the server
+/// a moment before it counts the last bytes as read.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// A successor that does not read for this long no longer blocks another one.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
@@ -136,9 +141,10 @@ impl Handover {
 
     /// When there is something to do, if nothing happens before.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        let successor = self.successor.as_ref()?;
         // What is over is not waited for: then it depends on the successor.
         let rests_until = self.rests_until.filter(|until| *until > now);
-        self.successor.as_ref().and(rests_until)
+        rests_until.or(successor.has_unread.then(|| now + LOOK_AGAIN))
     }
 
     /// Whether nobody may stand still for now.
@@ -201,6 +207,7 @@ impl Handover {
             rest: wire::frame((Kind::Hello, &json(&hello())?), 0),
             is_open: true,
             has_more: false,
+            has_unread: false,
             came: std::time::Instant::now(),
             seen: std::time::Instant::now(),
         });
@@ -252,7 +259,8 @@ impl Successor {
         self.has_more = self.is_open && budget == 0;
         // The server does not stop for a successor that does not read.
         let has_sent_all = self.has_all_sockets() && self.uncopied.is_empty();
-        if !has_sent_all || !descriptors::has_read_all(self.socket.as_fd())? {
+        self.has_unread = has_sent_all && !descriptors::has_read_all(self.socket.as_fd())?;
+        if !has_sent_all || self.has_unread {
             return Ok(false);
         }
         let (names, bytes) = uncopied(relay);
@@ -558,9 +566,14 @@ fn hear_word(mut socket: &UnixStream, until: std::time::Instant) -> io::Result<(
 mod tests {
     use super::*;
     use crate::relay::stage::Stage;
+    use std::io::Read;
 
     fn successor() -> Successor {
-        let (socket, _other) = UnixStream::pair().expect("two sockets");
+        let (socket, _) = UnixStream::pair().expect("two sockets");
+        successor_at(socket)
+    }
+
+    fn successor_at(socket: UnixStream) -> Successor {
         Successor {
             socket,
             process: 0,
@@ -572,6 +585,7 @@ mod tests {
             rest: Vec::new(),
             is_open: false,
             has_more: false,
+            has_unread: false,
             came: std::time::Instant::now(),
             seen: std::time::Instant::now(),
         }
@@ -619,6 +633,29 @@ mod tests {
         let until = handover.next_deadline(Instant::START).expect("it rests");
         assert_eq!(handover.next_deadline(until), None);
         assert!(!handover.rests(until));
+    }
+
+    /// The event that says so comes a moment before the last bytes count as read. Then nothing else
+    /// happens.
+    #[test]
+    fn the_server_looks_again_whether_all_has_been_read() {
+        let (socket, mut other) = UnixStream::pair().expect("two sockets");
+        let mut stage = Stage::new(&[]);
+        let mut successor = successor_at(socket);
+        (successor.rest, successor.is_open) = (vec![7; 9], true);
+        let copied = successor.copy(&mut stage.relay, &mut Sockets::default());
+        assert!(matches!(copied, Ok(false)));
+        let mut handover = Handover {
+            successor: Some(successor),
+            ..Handover::default()
+        };
+        let now = Instant::START;
+        assert_eq!(handover.next_deadline(now), Some(now + LOOK_AGAIN));
+        other.read_exact(&mut [0; 9]).expect("all of it");
+        let successor = handover.successor.as_mut().expect("it is there");
+        let copied = successor.copy(&mut stage.relay, &mut Sockets::default());
+        assert!(matches!(copied, Ok(true)));
+        assert_eq!(handover.next_deadline(now), None);
     }
 
     /// However often somebody comes and does not take over, nobody stands still for more than a
