@@ -246,7 +246,9 @@ impl Client {
     pub fn is_idle(&self) -> bool {
         !self.has_come
             || self.is_over
-            || (self.wire.is_idle() && (self.sent == self.script.len() || self.wire.is_closed()))
+            || (self.wire.is_idle()
+                && !self.wire.has_ended()
+                && (self.sent == self.script.len() || self.wire.is_closed()))
     }
 
     /// It reads and sends as it should, so the server owes it whole answers.
@@ -796,4 +798,19 @@ fn a_client_may_have_lists_of_two_sessions() {
         );
         client.check_list(session, list.as_bytes(), &mut knowledge);
     }
+}
+
+/// Seed 1825967: the stream ended in the very last turn, and its viewer had no turn to see that.
+#[test]
+fn a_client_that_has_not_seen_the_end_is_not_idle() {
+    let sessions = ["tv"].map(Session::new).into();
+    let mut knowledge = Knowledge::new(sessions, 1);
+    let mut client = Client::placeholder(([10, 0, 0, 1], 1).into());
+    client.has_come = true;
+    client.wire = Wire::outgoing(9, 9);
+    assert!(client.is_idle());
+    client.wire.shut_by_server();
+    assert!(!client.is_idle());
+    client.act(&mut knowledge, &mut Chance::new(1));
+    assert!(client.is_idle());
 }
