@@ -8,9 +8,7 @@ use tollgate::remux::Target;
 
 use super::chance::Chance;
 use super::films::Given;
-#[cfg(all(feature = "hls", feature = "remux"))]
-use super::knowledge::Session;
-use super::knowledge::{Knowledge, State, StreamNumber};
+use super::knowledge::{Knowledge, Session, State, StreamNumber};
 use super::media::Track;
 use super::script::{Asked, Request, Script};
 use super::twins::Seen;
