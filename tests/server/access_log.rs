@@ -243,6 +243,7 @@ fn a_fifo_that_nobody_reads_stops_nothing() {
         let lines = server.stderr();
         lines.iter().filter(|line| line.contains(event)).count()
     };
+    server.await_line(&["access-log-not-written"]);
     assert_eq!(told("access-log-not-written"), 1, "it is said once");
     let mut reader = OpenOptions::new()
         .read(true)

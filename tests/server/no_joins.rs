@@ -58,6 +58,7 @@ fn fragments_with_positions_in_the_file_come_from_its_first_byte_and_it_is_said_
     assert_eq!(source.finish().status(), 200);
     let (got, end) = viewer.read_to_end();
     assert!(got == media && end == End::Complete, "{} bytes", got.len());
+    server.await_line(&["default_base_moof"]);
     let lines = server.stderr();
     let said = lines
         .iter()

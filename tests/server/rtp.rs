@@ -232,6 +232,7 @@ fn another_ssrc_does_not_end_a_stream() {
     let goodbye = [0x81, 203, 0, 1, 0, 0, 0, 7];
     camera.send_to(&goodbye, rtp).expect("sent");
     server.await_end_of_stream("cam");
+    server.await_line(&["stream-begins"]);
     let begun = server.stderr();
     let begun = begun.iter().filter(|line| line.contains("stream-begins"));
     assert_eq!(begun.count(), 1);
