@@ -193,9 +193,9 @@ pub enum Finding {
     /// incomplete there. Only MPEG-TS has this. It precedes the point.
     Split(u64),
     /// Decoding can begin here. Offsets ascend. The offset may lie before bytes that the scanner
-    /// has already read. Each finding costs work. So in sound alone, FLV,
-    /// MPEG-TS and bare sound report a join point at most every 1 KiB, Matroska every 4 KiB, and Ogg
-    /// at each page in which a packet begins.
+    /// has already read. Each finding costs work. In a stream of sound,
+    /// where every frame is a join point, Matroska reports at most one per 4 KiB, Ogg one per page in
+    /// which a packet begins, and other containers at most one per 1 KiB.
     Join(Start),
     /// A unit begins here. A viewer can be cut off before it, or continue at it after a gap.
     /// Offsets ascend by at least [`UNIT_SPACING`].

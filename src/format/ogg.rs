@@ -221,7 +221,7 @@ impl Stream {
         })
     }
 
-    /// Returns whether the page is one of the stream's headers. Counts its packets.
+    /// Counts the packets of a page of the stream's headers. Returns whether it is one.
     fn count_header(&mut self, page: &Page) -> bool {
         if self.codec == Codec::Flac && page.first_byte() == Some(0xFF) {
             self.header_packets = 0;

@@ -187,7 +187,7 @@ impl Rations {
             )
     }
 
-    /// Readers see in a snapshot that this stream waits for a source, so they hear when it goes on.
+    /// Records that a snapshot has shown this stream waiting for a source. So readers hear when it goes on.
     pub fn report_hold(&mut self, stream: u64) {
         self.unreported.remove(&Subject::Hold(stream));
     }

@@ -266,7 +266,7 @@ impl Pipeline {
         matches!(start, Start::Passed)
     }
 
-    /// Returns whether another process has written this unit. Then decoding of its track has begun.
+    /// Marks a unit's track as begun, if another process has written the unit. Returns whether it has.
     fn skip_if_written(&mut self, unit: &Unit<'_>) -> bool {
         let number = self.tracks.get(unit.track).map(|track| track.number);
         let moved = self.timeline.moved(unit.decode.nanoseconds());

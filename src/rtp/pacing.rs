@@ -241,7 +241,7 @@ impl Pacing {
         }
     }
 
-    /// Returns whether another PID has replaced our clock.
+    /// Begins or continues to measure the clock of another PID. Returns whether it has replaced ours.
     fn measure_other_clock(&mut self, pid: u16, ticks: u64) -> bool {
         match self.other_clock {
             Some((other, first)) if other == pid => {

@@ -168,7 +168,7 @@ impl<C: Copy> StreamBuffer<C> {
         self.buffer.granted_bytes()
     }
 
-    /// The socket of this viewer takes nothing for now.
+    /// Records that the socket of this viewer takes nothing for now.
     pub fn set_blocked(&mut self, id: ViewerId<C>) {
         self.lines.leave(id.index());
     }

@@ -405,6 +405,18 @@ fn who_falls_out_within_a_picture_may_have_a_part_of_it() {
     }
 }
 
+/// What a viewer that reads promptly has got, before its connection is cut.
+fn read_promptly(to: Target) -> Given<'static> {
+    Given {
+        session: 0,
+        to,
+        content: &[],
+        end: End::CutShort,
+        is_prompt: true,
+        is_segment: false,
+    }
+}
+
 /// Seed 1612657: its own stream began in another way than an earlier one of the same pictures.
 #[test]
 fn a_viewer_of_the_same_film_as_before_has_seen_no_gap() {
@@ -430,14 +442,7 @@ fn a_viewer_of_the_same_film_as_before_has_seen_no_gap() {
         knowledge.handed(stream, length);
         stream
     });
-    let what = Given {
-        session: 0,
-        to,
-        content: &[],
-        end: End::CutShort,
-        is_prompt: true,
-        is_segment: false,
-    };
+    let what = read_promptly(to);
     assert_eq!(what.gaps(&given, whole, &knowledge), Some(1));
     assert_eq!(what.likeliest(&given, &knowledge), Some((0, shorter)));
 }
@@ -452,14 +457,7 @@ fn the_gap_of_a_viewer_that_reads_promptly_is_counted_once_for_all_tracks() {
     let (length, source) = (film.len(), ([10, 0, 0, 1], 1).into());
     let stream = knowledge.announce(0, Kind::Film, film, vec![(0, 0, length)], source);
     knowledge.handed(stream, length);
-    let what = Given {
-        session: 0,
-        to,
-        content: &[],
-        end: End::CutShort,
-        is_prompt: true,
-        is_segment: false,
-    };
+    let what = read_promptly(to);
     let mut given = whole.clone();
     assert_eq!(what.gaps(&given, stream, &knowledge), Some(0));
     for track in &mut given {

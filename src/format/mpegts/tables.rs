@@ -226,7 +226,7 @@ impl Program {
 }
 
 impl Table {
-    /// Returns whether this is the table that is in force. Then only its counter changes.
+    /// Takes the counter of a section that repeats the table in force. Returns whether it does.
     fn take_if_repeated(&mut self, section: Section<'_>) -> bool {
         let is_repeated = self.section == section.bytes;
         if is_repeated {

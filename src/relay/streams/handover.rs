@@ -323,7 +323,7 @@ impl Streams {
         })
     }
 
-    /// The socket of this viewer takes nothing for now.
+    /// Records that the socket of this viewer takes nothing for now.
     pub fn set_blocked(&mut self, (id, viewer): Place) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.buffer.set_blocked(viewer);
