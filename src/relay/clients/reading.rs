@@ -267,6 +267,11 @@ impl Clients {
                     lost.map_or(Step::Stop, Step::Came)
                 }
             },
+            // After a hand-over its changes would be lost.
+            Phase::Head(_) if ctx.is_closing => {
+                self.linger(id, ctx);
+                Step::Stop
+            }
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
             Phase::Head(reader) => {
                 let head = reader.read(input, &ctx.settings().limits.http);
