@@ -12,7 +12,7 @@ use super::streams::{StreamSource, Streams, WatchResponse};
 use super::view::View;
 use super::{ConnectionId, PullId, Relay};
 use crate::gate::{SessionId, network_of};
-use crate::http::{Method, Reply, Status};
+use crate::http::{Method, Refusal, Reply, Status};
 use crate::stream::End;
 
 impl Relay {
@@ -36,9 +36,8 @@ impl Relay {
         let ctx = &mut self.ctx;
         match event {
             Event::Close(id) => self.clients.close(id, ctx),
-            Event::SourceClosed { stream, id } => {
+            Event::SourceLost { stream, id, reason } => {
                 let source = StreamSource::Http(id);
-                let reason = "the connection broke";
                 self.streams.source_lost(stream, source, reason, ctx);
             }
             Event::ViewerClosed {
@@ -60,12 +59,18 @@ impl Relay {
                     |session: &SessionId| came_through(&self.streams, &self.clients, session);
                 self.fetch.asked(pull, (id, error), came_through, ctx);
             }
+            Event::PeerAnswered(share, rows) => self.lists.told(share, rows, ctx),
             Event::PeerClosed { list, peer } => self.lists.telling_ended((list, peer), ctx),
             Event::CallerClosed(call) => self.lists.forget(call, ctx),
+            Event::CallTimedOut(call) => {
+                let why =
+                    "udp-clients: a name did not resolve in time; names must resolve within 5 s";
+                self.looked_up(call, Err(Refusal::new(Status::BadRequest, why)));
+            }
 
             Event::CutViewer(viewer, reason) => self.cut_viewer(viewer, reason),
             // An origin gets no answer.
-            Event::DismissSource(source, reason) => drop(self.clients.expel(source, reason, ctx)),
+            Event::DismissSource(source, reason) => self.clients.expel(source, reason, ctx),
             Event::ResumeSource(source) => self.clients.wait_ahead(source),
             Event::PlaylistGrew(id) => {
                 if let Some((session, reached)) = self.streams.reached(id) {
@@ -128,7 +133,7 @@ impl Relay {
             Event::EndSession(session) => drop(self.end_session(&session)),
             Event::DisconnectKey(key) => {
                 for id in self.clients.all_by(&key) {
-                    self.disconnect(id, "its token was revoked");
+                    self.clients.expel(id, "its token was revoked", ctx);
                 }
             }
             Event::Answer { id, reply, answer } => {
@@ -182,16 +187,6 @@ impl Relay {
             self.streams
                 .end(id, End::Lost, "its token was revoked", &mut self.ctx);
         }
-    }
-
-    /// Disconnects an admitted client, because its token or the options do not admit it any more.
-    /// Returns whether there was one.
-    pub(super) fn disconnect(&mut self, id: ConnectionId, reason: &'static str) -> bool {
-        let Some(event) = self.clients.expel(id, reason, &mut self.ctx) else {
-            return false;
-        };
-        self.act(id, event);
-        true
     }
 
     /// Adjusts the pull of a session, if it has one, to whether clients still watch or wait.

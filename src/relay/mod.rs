@@ -286,7 +286,7 @@ impl Relay {
         let id = ahead.as_ref().map(|(id, _)| *id);
         if let Some((id, waited)) = ahead {
             if let Some(waited) = waited {
-                self.act(id, waited);
+                self.decide_waited(id, waited);
             }
             self.read(id, &[]);
         } else if !is_behind {
@@ -353,8 +353,8 @@ impl Relay {
             match owner {
                 Owner::Connection(id) => {
                     let is_slowed = |stream| self.streams.take_slowed(stream);
-                    if let Some(event) = self.clients.due(id, is_slowed, &mut self.ctx) {
-                        self.act(id, event);
+                    if let Some(waiting) = self.clients.due(id, is_slowed, &mut self.ctx) {
+                        self.decide_waited(id, waiting);
                     }
                     // The connection's next deadline may be another one now.
                     self.clients.rearm(id, &mut self.ctx);

@@ -57,26 +57,14 @@ impl Relay {
                     self.clients.thank(id, &session, received, ctx);
                 }
             }
-            ClientEvent::SourceLost { stream, reason } => {
-                self.streams
-                    .source_lost(stream, StreamSource::Http(id), reason, &mut self.ctx)
-            }
             ClientEvent::Found { pull, peer, answer } => {
                 self.take_from_origin((id, peer), pull, answer)
-            }
-            ClientEvent::Told(of, rows) => self.lists.told(of, rows, &mut self.ctx),
-            ClientEvent::Cut(cut) => self.cut_viewer(id, cut),
-            ClientEvent::Waited(waiting) => self.decide_waited(id, waiting),
-            ClientEvent::TimedOut(job_id) => {
-                let why =
-                    "udp-clients: a name did not resolve in time; names must resolve within 5 s";
-                self.looked_up(job_id, Err(Refusal::new(Status::BadRequest, why)));
             }
         }
     }
 
     /// Decides about a viewer that has waited, by the same rules as when it came.
-    fn decide_waited(&mut self, id: ConnectionId, waiting: Waiting) {
+    pub(super) fn decide_waited(&mut self, id: ConnectionId, waiting: Waiting) {
         let Waiting {
             session,
             view,
@@ -506,7 +494,7 @@ impl Relay {
         for id in self.clients.all_by(session) {
             let watched = self.clients.viewer(id).map(|((stream, _), _)| stream);
             if watched.is_some_and(|stream| self.streams.original_of(stream) == held) {
-                self.disconnect(id, "it may not watch the next source");
+                self.cut_viewer(id, CutReason::Token);
             }
         }
     }

@@ -8,13 +8,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::viewer_counts::ViewerCounts;
-use super::{ClientEvent, Clients, Phase};
+use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::http::{Refusal, Status};
 use crate::relay::ConnectionId;
 use crate::relay::admission::SessionState;
 use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
+use crate::relay::event::Event;
 use crate::relay::pass::Admission;
 use crate::time::UnixTime;
 
@@ -147,24 +148,19 @@ impl Clients {
         ids.flatten().copied().collect()
     }
 
-    /// Disconnects a client for this reason. Returns what the caller still has to do.
-    pub fn expel(
-        &mut self,
-        id: ConnectionId,
-        reason: &'static str,
-        ctx: &mut Context,
-    ) -> Option<ClientEvent> {
-        match &self.connections.get(id)?.phase {
-            Phase::Viewer(_) => Some(ClientEvent::Cut(CutReason::Token)),
+    /// Disconnects a client for this reason, if it is a source, a viewer, or waits.
+    pub fn expel(&mut self, id: ConnectionId, reason: &'static str, ctx: &mut Context) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        match &connection.phase {
+            Phase::Viewer(_) => ctx.notify(Event::CutViewer(id, CutReason::Token)),
             Phase::Source(_) => {
                 let refusal = Refusal::new(Status::Forbidden, reason);
-                self.lose_source(id, &refusal, reason, ctx)
+                self.lose_source(id, &refusal, reason, ctx);
             }
             // It is asked about again in its turn, and refused.
-            Phase::Waiting(_) => {
-                self.call_one(id);
-                None
-            }
+            Phase::Waiting(_) => self.call_one(id),
             Phase::Opening
             | Phase::Head(_)
             | Phase::Payload(_)
@@ -174,7 +170,7 @@ impl Clients {
             | Phase::OriginRequest(_)
             | Phase::PeerRequest(_)
             | Phase::AwaitingJournal
-            | Phase::Lingering(_) => None,
+            | Phase::Lingering(_) => {}
         }
     }
 }
@@ -366,22 +362,14 @@ mod tests {
         );
         stage.assert_status(waiter, 403);
         let relay = &mut stage.relay;
-        assert!(
-            relay
-                .clients
-                .expel(idle, "for a reason", &mut relay.ctx)
-                .is_none()
-        );
-        let expelled = relay.clients.expel(source, "for a reason", &mut relay.ctx);
-        let Some(ClientEvent::SourceLost { stream, .. }) = expelled else {
-            panic!("it was a source");
-        };
-        relay.streams.source_lost(
-            stream,
-            crate::relay::streams::StreamSource::Http(source),
-            "x",
-            &mut relay.ctx,
-        );
+        relay.clients.expel(idle, "for a reason", &mut relay.ctx);
+        assert!(relay.ctx.queue.is_empty());
+        relay.clients.expel(source, "for a reason", &mut relay.ctx);
+        assert!(matches!(
+            relay.ctx.queue.front(),
+            Some(Event::SourceLost { id, .. }) if *id == source
+        ));
+        relay.dispatch_events();
         stage.settle();
         stage.assert_status(source, 403);
         assert!(stage.text(source).contains("for a reason"));

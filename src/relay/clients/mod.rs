@@ -55,9 +55,8 @@ use crate::relay::JobId;
 use crate::relay::admission::Caller;
 use crate::relay::api::Call;
 use crate::relay::context::Context;
-use crate::relay::cut_reason::CutReason;
 use crate::relay::event::Event;
-use crate::relay::lists::{PeerRequest, Share};
+use crate::relay::lists::PeerRequest;
 use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
 use reading::Reading;
@@ -133,9 +132,10 @@ impl Phase {
     /// Returns the event for other parts when the connection closes in this phase.
     fn closed(&self, id: ConnectionId, key: Option<Digest>, address: SocketAddr) -> Option<Event> {
         match self {
-            Phase::Source(source) => Some(Event::SourceClosed {
+            Phase::Source(source) => Some(Event::SourceLost {
                 stream: source.stream,
                 id,
+                reason: "the connection broke",
             }),
             Phase::Viewer(viewing) => {
                 let (stream, viewer) = viewing.place();
@@ -186,25 +186,12 @@ pub(super) enum ClientEvent {
     Called { call: Call, reply: Reply },
     /// A source is complete. `is_sure`: its body said so; otherwise its connection ended.
     Complete { received: Received, is_sure: bool },
-    /// A source has broken off.
-    SourceLost {
-        stream: StreamId,
-        reason: &'static str,
-    },
     /// An origin has answered with a stream.
     Found {
         pull: PullId,
         peer: SocketAddr,
         answer: Answer,
     },
-    /// A peer has sent its rows, each with a comma before it.
-    Told(Share, VecDeque<Vec<u8>>),
-    /// A viewer has to be disconnected.
-    Cut(CutReason),
-    /// A viewer has waited: too long, or until its outcome is known.
-    Waited(Waiting),
-    /// The job of a call has taken too long.
-    TimedOut(JobId),
 }
 
 /// Totals of a source.

@@ -7,6 +7,7 @@ use super::source::Source;
 use super::{ClientEvent, Clients, Phase, Step};
 use crate::http::{self, Answer, AnswerReader, Framing, Refusal};
 use crate::relay::context::Context;
+use crate::relay::event::Event;
 use crate::relay::lists::{PeerRequest, Share, Told};
 use crate::relay::origin_error::OriginError;
 use crate::relay::{ConnectionId, PullId, StreamId};
@@ -78,8 +79,9 @@ impl Clients {
             Told::More => Step::Stop,
             Told::On => Step::On,
             Told::All(rows) => {
+                ctx.notify(Event::PeerAnswered(share, rows));
                 self.close(id, ctx);
-                Step::Came(ClientEvent::Told(share, rows))
+                Step::Stop
             }
             Told::Nothing => {
                 self.close(id, ctx);

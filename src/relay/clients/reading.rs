@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::wait_queue::WaitOutcome;
+use super::wait_queue::{WaitOutcome, Waiting};
 use super::{ClientEvent, Clients, Phase};
 use crate::http::Part;
 use crate::relay::context::Context;
@@ -103,20 +103,21 @@ impl Clients {
 
     /// Begins a read for the first client with pipelined input. If it has waited, its wait is
     /// answered first.
-    pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<ClientEvent>)> {
+    pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<Waiting>)> {
         let id = self.reading.ahead.pop_front()?;
-        let mut is_called = false;
         self.reading.begin(0);
-        if let Some(connection) = self.connections.get_mut(id) {
-            self.reading.begin(connection.input.len());
-            connection.is_ahead = false;
-            is_called = matches!(&connection.phase, Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open);
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Some((id, None));
+        };
+        self.reading.begin(connection.input.len());
+        connection.is_ahead = false;
+        match &connection.phase {
+            Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open => {
+                self.reading.count(HEAD_COST);
+                Some((id, self.end_wait(id)))
+            }
+            _ => Some((id, None)),
         }
-        if is_called {
-            self.reading.count(HEAD_COST);
-        }
-        let waited = is_called.then(|| self.end_wait(id)).flatten();
-        Some((id, waited.map(ClientEvent::Waited)))
     }
 
     /// Lets the shell read a client's socket again, once its pipelined input is read.
@@ -262,9 +263,8 @@ impl Clients {
                     is_sure: true,
                 }),
                 Err(refusal) => {
-                    let lost =
-                        self.lose_source(id, &refusal, "the source's chunks are malformed", ctx);
-                    lost.map_or(Step::Stop, Step::Came)
+                    self.lose_source(id, &refusal, "the source's chunks are malformed", ctx);
+                    Step::On
                 }
             },
             Phase::Head(_) if connection.output.is_full() => Step::Stop,

@@ -51,8 +51,8 @@ impl Clients {
             }),
             (Err(reason), Phase::Source(_)) => {
                 let refusal = Refusal::new(Status::BadRequest, reason);
-                let lost = self.lose_source(id, &refusal, reason, ctx);
-                lost.map_or(Step::Stop, Step::Came)
+                self.lose_source(id, &refusal, reason, ctx);
+                Step::On
             }
             (Err(reason), _) => {
                 // Scanners come to every port.

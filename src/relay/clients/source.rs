@@ -5,10 +5,11 @@ use serde::Serialize;
 use super::deadlines::Reason;
 use super::reading::READ_BYTES_MAX;
 use super::request::{CONTINUE, GO_ON};
-use super::{ClientEvent, Clients, Phase, Received};
+use super::{Clients, Phase, Received};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::relay::context::Context;
+use crate::relay::event::Event;
 use crate::relay::{ConnectionId, StreamId};
 use crate::time::Instant;
 
@@ -209,13 +210,14 @@ impl Clients {
         refusal: &Refusal,
         reason: &'static str,
         ctx: &mut Context,
-    ) -> Option<ClientEvent> {
-        let Phase::Source(source) = &self.connections.get(id)?.phase else {
-            return None;
-        };
-        let Received { stream, reply, .. } = source.received();
-        self.dismiss_source(id, refusal, reply, ctx);
-        Some(ClientEvent::SourceLost { stream, reason })
+    ) {
+        if let Some(connection) = self.connections.get(id)
+            && let Phase::Source(source) = &connection.phase
+        {
+            let Received { stream, reply, .. } = source.received();
+            ctx.notify(Event::SourceLost { stream, id, reason });
+            self.dismiss_source(id, refusal, reply, ctx);
+        }
     }
 
     /// A source's deadline has come. If its stream has not slowed it, it may be at fault.
@@ -225,22 +227,23 @@ impl Clients {
         reason: Reason,
         is_slowed: impl FnOnce(StreamId) -> bool,
         ctx: &mut Context,
-    ) -> Option<ClientEvent> {
-        let connection = self.connections.get_mut(id)?;
+    ) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
         let Phase::Source(source) = &mut connection.phase else {
-            return None;
+            return;
         };
         let is_too_slow = source.begin_window(ctx);
         let is_slowed = is_slowed(source.stream);
         if is_slowed {
             connection.progress = ctx.now();
         }
-        if is_slowed || !(matches!(reason, Reason::Silent) || is_too_slow) {
-            return None;
+        if !is_slowed && (matches!(reason, Reason::Silent) || is_too_slow) {
+            let reason = reason.words();
+            let refusal = Refusal::new(Status::RequestTimeout, reason);
+            self.lose_source(id, &refusal, reason, ctx);
         }
-        let reason = reason.words();
-        let refusal = Refusal::new(Status::RequestTimeout, reason);
-        self.lose_source(id, &refusal, reason, ctx)
     }
 }
 
