@@ -8,7 +8,7 @@ use super::admission::{
     AccessRequest, Caller, EntryPoint, SessionState, kicked, no_stream, not_found,
 };
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
-use super::clients::{ClientEvent, Due, HEAD_COST, READ_COST_MAX, Received, WaitOutcome, Waiting};
+use super::clients::{ClientEvent, Due, HEAD_COST, READ_COST_MAX, WaitOutcome, Waiting};
 use super::context::Context;
 use super::cut_reason::CutReason;
 use super::grants::Change;
@@ -46,15 +46,14 @@ impl Relay {
             ClientEvent::Called { call, reply } => self.call(id, call, reply),
             // A connection that ends may also be a broken one. With `--hold` the server treats it
             // as broken.
-            ClientEvent::Complete { received, is_sure } => {
-                let Received { stream, .. } = received;
+            ClientEvent::Complete { stream, is_sure } => {
                 let ctx = &mut self.ctx;
                 if !is_sure && self.streams.hold(stream, "the connection ended", ctx) {
                     self.clients.close(id, ctx);
                 } else if let Some(session) = self.streams.session(stream) {
                     let reason = "the source is complete";
                     self.streams.end(stream, End::Complete, reason, ctx);
-                    self.clients.thank(id, &session, received, ctx);
+                    self.clients.thank(id, &session, ctx);
                 }
             }
             ClientEvent::Found { pull, peer, answer } => {
@@ -150,7 +149,7 @@ impl Relay {
                 };
                 self.streams.set_source_info(stream, info);
                 self.clients
-                    .publish(id, stream, (head, framing), reply, &self.ctx);
+                    .publish(id, stream, head, framing, reply, &self.ctx);
                 self.admit_waiting(&session);
             }
             Ok(Route::Watch {

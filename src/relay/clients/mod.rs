@@ -184,25 +184,15 @@ pub(super) enum ClientEvent {
     },
     /// A call whose payload has arrived.
     Called { call: Call, reply: Reply },
-    /// A source is complete. `is_sure`: its body said so; otherwise its connection ended.
-    Complete { received: Received, is_sure: bool },
+    /// The source of this stream is complete. `is_sure`: its body said so; otherwise its connection
+    /// ended.
+    Complete { stream: StreamId, is_sure: bool },
     /// An origin has answered with a stream.
     Found {
         pull: PullId,
         peer: SocketAddr,
         answer: Answer,
     },
-}
-
-/// Totals of a source.
-#[derive(Clone, Copy)]
-pub(super) struct Received {
-    /// Stream of the source.
-    pub stream: StreamId,
-    /// Received bytes of media.
-    pub bytes: u64,
-    /// Reply to the source. `None` for an origin.
-    pub reply: Option<Reply>,
 }
 
 impl Clients {
@@ -240,9 +230,9 @@ impl Clients {
         let connection = self.connections.get(id)?;
         match &connection.phase {
             Phase::Source(source) => {
-                let Received { stream, reply, .. } = source.received();
+                let stream = source.stream;
                 let refusal = Refusal::busy("the server is shutting down");
-                self.dismiss_source(id, &refusal, reply, ctx);
+                self.dismiss_source(id, &refusal, ctx);
                 return Some(stream);
             }
             Phase::Head(_) if connection.output.is_empty() => self.close(id, ctx),

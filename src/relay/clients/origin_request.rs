@@ -137,7 +137,7 @@ impl Clients {
 
     /// What an origin sends from now on is this stream's media.
     pub fn receive(&mut self, id: ConnectionId, stream: StreamId, framing: Framing, ctx: &Context) {
-        let source = Source::new(stream, (framing, None), ctx.now());
+        let source = Source::new(stream, framing, None, ctx.now());
         self.enter(id, Phase::Source(source));
     }
 }

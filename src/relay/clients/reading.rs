@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use super::wait_queue::{WaitOutcome, Waiting};
 use super::{ClientEvent, Clients, Phase};
-use crate::http::Part;
+use crate::http::{Part, Reply};
 use crate::relay::context::Context;
 use crate::relay::{Action, ConnectionId, StreamId};
 
@@ -258,10 +258,16 @@ impl Clients {
                     let content = source.take(content, input, &mut self.pieces);
                     Step::Media(source.stream, content)
                 }
-                Ok(Part::End) => Step::Came(ClientEvent::Complete {
-                    received: source.complete(input.len()),
-                    is_sure: true,
-                }),
+                Ok(Part::End) => {
+                    // The pipelined input is more than is kept.
+                    if input.len() > READ_BYTES_MAX {
+                        source.reply = source.reply.map(Reply::closing);
+                    }
+                    Step::Came(ClientEvent::Complete {
+                        stream: source.stream,
+                        is_sure: true,
+                    })
+                }
                 Err(refusal) => {
                     self.lose_source(id, &refusal, "the source's chunks are malformed", ctx);
                     Step::On
@@ -327,10 +333,11 @@ impl Clients {
             return None;
         }
         connection.input_ended = true;
-        match &connection.phase {
+        match &mut connection.phase {
             Phase::Source(source) if source.body.ends_with_connection() => {
+                source.reply = source.reply.map(Reply::closing);
                 return Some(ClientEvent::Complete {
-                    received: source.ended(),
+                    stream: source.stream,
                     is_sure: false,
                 });
             }

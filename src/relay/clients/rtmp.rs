@@ -41,7 +41,7 @@ impl Clients {
             }
             (Ok(Event::More), _) => Step::Stop,
             (Ok(Event::End), Phase::Source(source)) => Step::Came(ClientEvent::Complete {
-                received: source.received(),
+                stream: source.stream,
                 is_sure: true,
             }),
             (Ok(Event::Media | Event::End), _) => Step::On,
@@ -85,12 +85,6 @@ impl Clients {
         }
     }
 
-    /// Returns whether a connection came to the port for RTMP.
-    pub(super) fn is_rtmp(&self, id: ConnectionId) -> bool {
-        let connection = self.connections.get(id);
-        connection.is_some_and(|connection| connection.is_rtmp)
-    }
-
     /// Closes all connections that came to the port for RTMP.
     #[cfg(feature = "handover")]
     pub fn close_rtmp(&mut self, ctx: &mut Context) {
@@ -110,7 +104,7 @@ impl Clients {
         let connection = self.connections.get_mut(id)?;
         let agent = connection.publisher.as_mut()?.admit();
         connection.progress = ctx.now();
-        let source = Source::new(stream, (Framing::None, None), ctx.now());
+        let source = Source::new(stream, Framing::None, None, ctx.now());
         connection.phase = Phase::Source(source);
         Some(agent)
     }

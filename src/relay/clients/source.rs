@@ -3,9 +3,8 @@
 use serde::Serialize;
 
 use super::deadlines::Reason;
-use super::reading::READ_BYTES_MAX;
 use super::request::{CONTINUE, GO_ON};
-use super::{Clients, Phase, Received};
+use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::relay::context::Context;
@@ -36,12 +35,8 @@ struct Receipt<'a> {
 }
 
 impl Source {
-    /// Nothing has come yet.
-    pub fn new(
-        stream: StreamId,
-        (framing, reply): (Framing, Option<Reply>),
-        now: Instant,
-    ) -> Source {
+    /// Makes a source that has sent nothing yet.
+    pub fn new(stream: StreamId, framing: Framing, reply: Option<Reply>, now: Instant) -> Source {
         Source {
             stream,
             body: Body::new(framing),
@@ -58,16 +53,34 @@ impl Source {
         self.window_began = self.window_began.min(now);
     }
 
-    /// Takes media out of the input: a piece as it is, or joined with the pieces behind it.
+    /// Counts and returns a piece of media, which was read from the body. Small pieces are joined
+    /// with small pieces behind them that have arrived: a stream takes some hundred instructions for
+    /// each piece, and a byte may be a chunk.
     pub fn take<'a>(
         &mut self,
-        content: &'a [u8],
+        first: &'a [u8],
         input: &mut &[u8],
         pieces: &'a mut Vec<u8>,
     ) -> &'a [u8] {
-        let content = gather_pieces(&mut self.body, content, input, pieces);
-        self.count(content.len());
-        content
+        if first.len() >= SMALL_PIECE_BYTES || input.is_empty() {
+            self.count(first.len());
+            return first;
+        }
+        pieces.clear();
+        pieces.extend_from_slice(first);
+        while pieces.len() < GATHERED_BYTES_MAX {
+            let (mut behind, mut rest) = (self.body.clone(), *input);
+            match behind.read(&mut rest) {
+                Ok(Part::Content(piece)) if piece.len() < SMALL_PIECE_BYTES => {
+                    pieces.extend_from_slice(piece);
+                    (self.body, *input) = (behind, rest);
+                }
+                // It is read again when these have been taken.
+                Ok(_) | Err(_) => break,
+            }
+        }
+        self.count(pieces.len());
+        pieces
     }
 
     /// Counts bytes of media.
@@ -77,34 +90,8 @@ impl Source {
         }
     }
 
-    /// Returns the totals.
-    pub fn received(&self) -> Received {
-        Received {
-            stream: self.stream,
-            bytes: self.bytes,
-            reply: self.reply,
-        }
-    }
-
-    /// Completes the source. `bytes_behind`: pipelined input behind the body. If that is more than
-    /// is kept, the connection closes after the answer.
-    pub fn complete(&self, bytes_behind: usize) -> Received {
-        match bytes_behind > READ_BYTES_MAX {
-            true => self.ended(),
-            false => self.received(),
-        }
-    }
-
-    /// All has come, and there will be no other request.
-    pub fn ended(&self) -> Received {
-        Received {
-            reply: self.reply.map(Reply::closing),
-            ..self.received()
-        }
-    }
-
-    /// Silence, and slowness: over each window of the idle time a source must reach the slowest
-    /// rate.
+    /// Returns when the source is silent or too slow: over each window of the idle time it must
+    /// reach the slowest rate.
     pub fn deadline(&self, progress: Instant, ctx: &Context) -> (Instant, Reason) {
         let idle_time = ctx.settings().limits.source_idle_time;
         let silent = progress + idle_time;
@@ -116,7 +103,7 @@ impl Source {
         }
     }
 
-    /// Another window begins. Says whether the source was too slow in the one before.
+    /// Begins another window. Returns whether the source was too slow in the one before.
     fn begin_window(&mut self, ctx: &Context) -> bool {
         let limits = &ctx.settings().limits;
         let bytes_min =
@@ -129,12 +116,13 @@ impl Source {
 }
 
 impl Clients {
-    /// What a client sends from now on, up to where `framing` says, is this stream's media.
+    /// Makes a client the source of this stream: it sends media up to where `framing` says.
     pub fn publish(
         &mut self,
         id: ConnectionId,
         stream: StreamId,
-        (head, framing): (&Head, Framing),
+        head: &Head,
+        framing: Framing,
         reply: Reply,
         ctx: &Context,
     ) {
@@ -143,11 +131,11 @@ impl Clients {
             Method::Source => GO_ON,
             _ => b"",
         };
-        let source = Source::new(stream, (framing, Some(reply)), ctx.now());
+        let source = Source::new(stream, framing, Some(reply), ctx.now());
         self.begin(id, Phase::Source(source), first);
     }
 
-    /// A source's media goes to another stream from now on.
+    /// Passes a source's media to another stream from now on.
     pub fn turn_source(&mut self, id: ConnectionId, stream: StreamId) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::Source(source) = &mut connection.phase
@@ -156,25 +144,23 @@ impl Clients {
         }
     }
 
-    /// All of a source's media has come, and its stream has ended.
-    pub fn thank(
-        &mut self,
-        id: ConnectionId,
-        session: &SessionId,
-        received: Received,
-        ctx: &mut Context,
-    ) {
-        let Some(reply) = received.reply else {
-            return match self.is_rtmp(id) {
-                true => self.complete_rtmp(id, ctx),
-                false => self.close(id, ctx),
-            };
+    /// Answers a source that is complete. Its stream has ended.
+    pub fn thank(&mut self, id: ConnectionId, session: &SessionId, ctx: &mut Context) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
         };
-        // A key does not tell what it opens.
-        let name = self.came_by(id).unwrap_or(session);
+        let Phase::Source(source) = &connection.phase else {
+            return;
+        };
+        let reply = match source.reply {
+            Some(reply) => reply,
+            None if connection.is_rtmp => return self.complete_rtmp(id, ctx),
+            None => return self.close(id, ctx),
+        };
         let body = Receipt {
-            sessionid: name,
-            bytes_received: received.bytes,
+            // A key does not tell what it opens.
+            sessionid: self.came_by(id).unwrap_or(session),
+            bytes_received: source.bytes,
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let fields = [("Cache-Control", "no-store")];
@@ -193,13 +179,16 @@ impl Clients {
         &mut self,
         id: ConnectionId,
         refusal: &Refusal,
-        reply: Option<Reply>,
         ctx: &mut Context,
     ) {
-        match reply {
-            Some(reply) => self.refuse(id, refusal, reply.closing(), ctx),
-            None if self.is_rtmp(id) => self.dismiss_rtmp(id, refusal.status, ctx),
-            None => self.close(id, ctx),
+        if let Some(connection) = self.connections.get(id)
+            && let Phase::Source(source) = &connection.phase
+        {
+            match source.reply {
+                Some(reply) => self.refuse(id, refusal, reply.closing(), ctx),
+                None if connection.is_rtmp => self.dismiss_rtmp(id, refusal.status, ctx),
+                None => self.close(id, ctx),
+            }
         }
     }
 
@@ -211,16 +200,13 @@ impl Clients {
         reason: &'static str,
         ctx: &mut Context,
     ) {
-        if let Some(connection) = self.connections.get(id)
-            && let Phase::Source(source) = &connection.phase
-        {
-            let Received { stream, reply, .. } = source.received();
+        if let Some(stream) = self.source_of(id) {
             ctx.notify(Event::SourceLost { stream, id, reason });
-            self.dismiss_source(id, refusal, reply, ctx);
+            self.dismiss_source(id, refusal, ctx);
         }
     }
 
-    /// A source's deadline has come. If its stream has not slowed it, it may be at fault.
+    /// Handles a source's deadline. If its stream has not slowed it, it may be at fault.
     pub(super) fn source_due(
         &mut self,
         id: ConnectionId,
@@ -247,36 +233,9 @@ impl Clients {
     }
 }
 
-/// Pieces of a body that are shorter are put together before the stream has them, up to the other.
+/// Shorter pieces of a body are joined, up to [`GATHERED_BYTES_MAX`], before the stream takes them.
 const SMALL_PIECE_BYTES: usize = 1024;
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
-
-/// Returns a piece of a body. Small pieces are joined with small pieces behind them that have
-/// arrived: a stream takes some hundred instructions for each piece, and a byte may be a chunk.
-fn gather_pieces<'a>(
-    body: &mut Body,
-    first: &'a [u8],
-    input: &mut &[u8],
-    pieces: &'a mut Vec<u8>,
-) -> &'a [u8] {
-    if first.len() >= SMALL_PIECE_BYTES || input.is_empty() {
-        return first;
-    }
-    pieces.clear();
-    pieces.extend_from_slice(first);
-    while pieces.len() < GATHERED_BYTES_MAX {
-        let (mut behind, mut rest) = (body.clone(), *input);
-        match behind.read(&mut rest) {
-            Ok(Part::Content(piece)) if piece.len() < SMALL_PIECE_BYTES => {
-                pieces.extend_from_slice(piece);
-                (*body, *input) = (behind, rest);
-            }
-            // It is read again when these have been taken.
-            Ok(_) | Err(_) => break,
-        }
-    }
-    pieces
-}
 
 #[cfg(test)]
 mod tests {
@@ -462,7 +421,7 @@ mod tests {
     /// The end of a connection is the media's where nothing else can be.
     #[test]
     fn a_body_without_an_end_of_its_own_ends_with_the_connection() {
-        let of = |framing| Source::new(StreamId::from_u64(0), (framing, None), Instant::START);
+        let of = |framing| Source::new(StreamId::from_u64(0), framing, None, Instant::START);
         for (framing, ends) in [
             (Framing::UntilClose, true),
             (Framing::Chunked, false),
@@ -514,7 +473,8 @@ mod tests {
             let mut input = body.as_bytes();
             let mut source = Source::new(
                 StreamId::from_u64(0),
-                (Framing::Chunked, None),
+                Framing::Chunked,
+                None,
                 Instant::START,
             );
             let (mut pieces, mut seen) = (Vec::new(), Vec::new());
@@ -524,13 +484,14 @@ mod tests {
                 seen.push(content.len());
             }
             assert_eq!(seen, expected, "{chunks:?}");
-            assert_eq!(source.received().bytes, chunks.iter().sum::<usize>() as u64);
+            assert_eq!(source.bytes, chunks.iter().sum::<usize>() as u64);
         }
         // Alone it is lent as it is.
         let (mut source, mut pieces) = (
             Source::new(
                 StreamId::from_u64(0),
-                (Framing::Chunked, None),
+                Framing::Chunked,
+                None,
                 Instant::START,
             ),
             Vec::new(),
@@ -548,7 +509,7 @@ mod tests {
     #[test]
     fn a_source_that_was_told_is_fitted_into_this_time() {
         let at = |seconds| Instant::after_start(Duration::from_secs(seconds));
-        let source = Source::new(StreamId::from_u64(0), (Framing::Length(99), None), at(5));
+        let source = Source::new(StreamId::from_u64(0), Framing::Length(99), None, at(5));
         let mut told = serde_json::to_value(&source).expect("JSON");
         for field in ["bytes", "window_bytes"] {
             told[field] = (u64::MAX - 1).into();
