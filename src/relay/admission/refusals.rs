@@ -21,14 +21,6 @@ pub fn kept_out(detail: &'static str, left: Duration) -> Refusal {
     refusal.retry_after(seconds.saturating_add(1))
 }
 
-/// 429: the viewer was disconnected by the operator and comes back too early.
-pub fn barred(left: Duration) -> Refusal {
-    kept_out(
-        "the operator has disconnected this viewer and blocks its address for a while",
-        left,
-    )
-}
-
 /// 403: the operator has disconnected the waiting client.
 pub fn kicked() -> Refusal {
     forbidden("the operator has disconnected this viewer")
@@ -89,52 +81,9 @@ pub fn not_found() -> Refusal {
     )
 }
 
-/// 403 for a source whose token is for viewers.
-pub fn for_watching_only() -> Refusal {
-    forbidden(
-        "the token of this sessionid is for watching only; to publish, it needs direction=in or both",
-    )
-}
-
 /// 403 for a viewer whose token is for a source.
 pub fn for_source_only() -> Refusal {
     forbidden(
         "the token of this sessionid is for publishing only; to watch, it needs direction=out or both",
-    )
-}
-
-/// 403: a configured proxy did not name the client.
-pub fn of_nobody() -> Refusal {
-    forbidden(
-        "the proxy in front does not name the client; it must write Forwarded or X-Forwarded-For, or name the client in \
-         its PROXY protocol header",
-    )
-}
-
-/// 403: the request came through a proxy that is not configured.
-pub fn of_stranger_proxy() -> Refusal {
-    forbidden(
-        "this request has a field such as Via, Forwarded, X-Forwarded-For or X-Real-IP, so it came through a proxy, and no option names that proxy. All its clients would have its rights. Name it with --forwarded-from=ADDR: then the client's own address counts",
-    )
-}
-
-/// 403 for a call under a name that is not the server's.
-pub fn from_other_host() -> Refusal {
-    forbidden(
-        "the API answers only under addresses, localhost, the machine's own name and the names of --hostname=NAME, and the Host of this request is none of them. A proxy in front must pass on the client's Host",
-    )
-}
-
-/// 403 for a call whose proxy has replaced the name that the browser asked for.
-pub fn of_proxys_host() -> Refusal {
-    forbidden(
-        "the proxy in front replaces the client's Host with this server's address, so this server cannot tell whether a page of another site calls; the proxy must pass on the client's Host (nginx: proxy_set_header Host $http_host)",
-    )
-}
-
-/// 403 for a source from where none may be.
-pub fn from_elsewhere() -> Refusal {
-    forbidden(
-        "only hosts in the subnets of --publish-from may publish, and this host is in none of them",
     )
 }
