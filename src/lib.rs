@@ -81,9 +81,8 @@
 //! # The life of an API call
 //!
 //! - `relay::Relay::read` handles received bytes.
-//! - `relay::clients::reading::Clients::read_on` reads the head of a request,
-//! - `relay::clients::request::Clients::take_head` takes the head, or refuses a bad one,
-//! - `relay::clients::request::Clients::ask` makes the event of a request.
+//! - `relay::clients::reading::Clients::read_on` reads by the phase of the connection,
+//! - `relay::clients::request::Clients::read_head` reads a head, and makes the event of a request.
 //! - `relay::requests::Relay::act` handles this event,
 //! - `relay::requests::Relay::request` routes the request and acts on the route:
 //! - `relay::route::RequestContext::route` returns the route, or a refusal,

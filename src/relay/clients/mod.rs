@@ -119,6 +119,12 @@ enum Phase {
     Lingering(Lingering),
 }
 
+impl Default for Phase {
+    fn default() -> Phase {
+        Phase::Head(HeadReader::default())
+    }
+}
+
 impl Phase {
     /// Returns the job that its answer, or the rest of it, depends on.
     fn job_id(&self) -> Option<JobId> {

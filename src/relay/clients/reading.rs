@@ -13,6 +13,8 @@ use super::wait_queue::{WaitOutcome, Waiting};
 use super::{ClientEvent, Clients, Phase};
 use crate::http::{Part, Reply};
 use crate::relay::context::Context;
+use crate::relay::event::Event;
+use crate::relay::lists::Told;
 use crate::relay::{Action, ConnectionId, StreamId};
 
 /// Maximal cost of reading new input in a turn of the loop, and of reading on. The unit is the cost
@@ -245,52 +247,53 @@ impl Clients {
             self.wait_ahead(id);
             return Step::Stop;
         }
-        if connection.moves_on_by_sending() {
-            connection.progress = ctx.now();
-        }
         if connection.publisher.is_some() {
             return self.read_rtmp(id, input, ctx);
         }
         let step = match &mut connection.phase {
-            Phase::Source(source) => match source.body.read(input) {
-                Ok(Part::More) => Step::Stop,
-                Ok(Part::Content(content)) => {
-                    let content = source.take(content, input, &mut self.pieces);
-                    Step::Media(source.stream, content)
-                }
-                Ok(Part::End) => {
-                    // The pipelined input is more than is kept.
-                    if input.len() > READ_BYTES_MAX {
-                        source.reply = source.reply.map(Reply::closing);
+            Phase::Source(source) => {
+                connection.progress = ctx.now();
+                match source.body.read(input) {
+                    Ok(Part::More) => Step::Stop,
+                    Ok(Part::Content(content)) => {
+                        let content = source.take(content, input, &mut self.pieces);
+                        Step::Media(source.stream, content)
                     }
-                    Step::Came(ClientEvent::Complete {
-                        stream: source.stream,
-                        is_sure: true,
-                    })
+                    Ok(Part::End) => {
+                        // The pipelined input is more than is kept.
+                        if input.len() > READ_BYTES_MAX {
+                            source.reply = source.reply.map(Reply::closing);
+                        }
+                        Step::Came(ClientEvent::Complete {
+                            stream: source.stream,
+                            is_sure: true,
+                        })
+                    }
+                    Err(refusal) => {
+                        let reason = "the source's chunks are malformed";
+                        self.lose_source(id, &refusal, reason, ctx);
+                        Step::On
+                    }
                 }
-                Err(refusal) => {
-                    self.lose_source(id, &refusal, "the source's chunks are malformed", ctx);
-                    Step::On
+            }
+            Phase::Head(_) if connection.output.is_full() => Step::Stop,
+            Phase::Head(_) => self.read_head(id, input, ctx),
+            Phase::Opening => self.read_introduction(id, input, ctx),
+            Phase::Payload(_) => self.read_payload(id, input, ctx),
+            Phase::OriginRequest(_) => self.read_answer(id, input, ctx),
+            Phase::PeerRequest(request) => match request.read(input) {
+                Told::More => Step::Stop,
+                Told::On => Step::On,
+                Told::All(rows) => {
+                    ctx.notify(Event::PeerAnswered(request.share(), rows));
+                    self.close(id, ctx);
+                    Step::Stop
+                }
+                Told::Nothing => {
+                    self.close(id, ctx);
+                    Step::Stop
                 }
             },
-            Phase::Head(_) if connection.output.is_full() => Step::Stop,
-            Phase::Head(reader) => {
-                let head = reader.read(input, &ctx.settings().limits.http);
-                self.take_head(id, head, input, ctx)
-            }
-            Phase::Opening => self.read_introduction(id, input, ctx),
-            Phase::Payload(payload) => {
-                let is_whole = payload.read(input);
-                self.take_payload(id, is_whole, ctx)
-            }
-            Phase::OriginRequest(asking) => {
-                let answer = asking.read(input);
-                self.take_answer(id, answer, input, ctx)
-            }
-            Phase::PeerRequest(telling) => {
-                let told = (telling.share(), telling.read(input));
-                self.take_told(id, told, ctx)
-            }
             Phase::Lingering(lingering) => {
                 if lingering.drains(std::mem::take(input).len()) {
                     self.close(id, ctx);

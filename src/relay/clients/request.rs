@@ -35,53 +35,35 @@ pub(super) struct Payload {
     bytes: usize,
 }
 
-impl Payload {
-    /// Reads on in it. Says whether it is whole; `None`: there is no more for now.
-    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Refusal> {
-        match self.body.read(input)? {
-            Part::More => Ok(None),
-            Part::End => Ok(Some(true)),
-            Part::Content(content) => {
-                self.bytes += content.len();
-                match self.bytes > PAYLOAD_BYTES_MAX {
-                    true => Err(payload_too_large()),
-                    false => Ok(Some(false)),
-                }
-            }
-        }
-    }
-}
-
 impl Clients {
-    /// A head has been read, or not yet, or it cannot be.
-    pub(super) fn take_head(
+    /// Reads a head. Refuses a bad one.
+    pub(super) fn read_head(
         &mut self,
         id: ConnectionId,
-        head: Result<Option<(Head, usize)>, Refusal>,
         input: &mut &[u8],
         ctx: &mut Context,
     ) -> Step<'static> {
-        match head {
-            Ok(None) => Step::Stop,
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Step::Stop;
+        };
+        let Phase::Head(reader) = &mut connection.phase else {
+            return Step::Stop;
+        };
+        // The time of a request counts from its first byte, however slowly the others come.
+        if !reader.has_begun() {
+            connection.progress = ctx.now();
+        }
+        let head = match reader.read(input, &ctx.settings().limits.http) {
+            Ok(None) => return Step::Stop,
             Ok(Some((head, bytes))) => {
                 *input = &input[bytes..];
-                self.enter(id, Phase::Head(HeadReader::default()));
-                let introduced = self.introduce(id, &head.fields.forwarded, ctx);
-                self.note(id, |host, date| Entry::new(host, date, &head), ctx);
-                self.ask(id, head, introduced, ctx)
+                head
             }
-            Err(refusal) => self.refuse_unread(id, &refusal, ctx),
-        }
-    }
-
-    /// What is asked for is asked for in somebody's name, if that is known.
-    fn ask(
-        &mut self,
-        id: ConnectionId,
-        head: Head,
-        introduced: Result<(), Refusal>,
-        ctx: &mut Context,
-    ) -> Step<'static> {
+            Err(refusal) => return self.refuse_unread(id, &refusal, ctx),
+        };
+        *reader = HeadReader::default();
+        let introduced = self.introduce(id, &head.fields.forwarded, ctx);
+        self.note(id, |host, date| Entry::new(host, date, &head), ctx);
         let Some(connection) = self.connections.get(id) else {
             return Step::Stop;
         };
@@ -148,32 +130,40 @@ impl Clients {
         self.begin(id, Phase::Payload(payload), first);
     }
 
-    /// More of a call's payload has come, or it cannot be read.
-    pub(super) fn take_payload(
+    /// Reads the payload of a call.
+    pub(super) fn read_payload(
         &mut self,
         id: ConnectionId,
-        is_whole: Result<Option<bool>, Refusal>,
+        input: &mut &[u8],
         ctx: &mut Context,
     ) -> Step<'static> {
         let Some(connection) = self.connections.get_mut(id) else {
             return Step::Stop;
         };
-        let phase = match is_whole {
-            Ok(None) => return Step::Stop,
-            Ok(Some(false)) => return Step::On,
-            Ok(Some(true)) | Err(_) => {
-                std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()))
-            }
+        let Phase::Payload(payload) = &mut connection.phase else {
+            return Step::Stop;
         };
-        match (phase, is_whole) {
-            (Phase::Payload(Payload { call, reply, .. }), Ok(_)) => {
-                return Step::Came(ClientEvent::Called { call: *call, reply });
+        let refusal = match payload.body.read(input) {
+            Ok(Part::More) => return Step::Stop,
+            Ok(Part::Content(content)) => {
+                payload.bytes += content.len();
+                if payload.bytes <= PAYLOAD_BYTES_MAX {
+                    return Step::On;
+                }
+                payload_too_large()
             }
-            (Phase::Payload(Payload { reply, .. }), Err(refusal)) => {
-                self.refuse(id, &refusal, reply.closing(), ctx);
+            Ok(Part::End) => {
+                return match std::mem::take(&mut connection.phase) {
+                    Phase::Payload(Payload { call, reply, .. }) => {
+                        Step::Came(ClientEvent::Called { call: *call, reply })
+                    }
+                    _ => Step::On,
+                };
             }
-            (phase, _) => connection.phase = phase,
-        }
+            Err(refusal) => refusal,
+        };
+        let reply = payload.reply.closing();
+        self.refuse(id, &refusal, reply, ctx);
         Step::On
     }
 
@@ -214,7 +204,7 @@ impl Clients {
         self.reading.count(answer_bytes);
         connection.output.push_whole(bytes);
         connection.access_request = None;
-        connection.phase = Phase::Head(HeadReader::default());
+        connection.phase = Phase::default();
         if let Some(mut entry) = connection.access.take() {
             if status.is_some() {
                 entry.status = status;

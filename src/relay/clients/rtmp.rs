@@ -28,6 +28,9 @@ impl Clients {
         let Some(publisher) = &mut connection.publisher else {
             return Step::Stop;
         };
+        if let Phase::Source(_) = connection.phase {
+            connection.progress = ctx.now();
+        }
         self.pieces.clear();
         let before = input.len();
         let found = publisher.read(input, &mut self.pieces);

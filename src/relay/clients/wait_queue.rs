@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::hls::PlaylistPosition;
-use crate::http::{HeadReader, Reply};
+use crate::http::Reply;
 use crate::relay::admission::SessionState;
 use crate::relay::origin_error::OriginError;
 use crate::relay::view::View;
@@ -223,14 +223,16 @@ impl Clients {
     /// Ends the wait of a client. Returns what it waited for.
     pub fn end_wait(&mut self, id: ConnectionId) -> Option<Waiting> {
         let connection = self.connections.get_mut(id)?;
-        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
-        let Phase::Waiting(waiting) = phase else {
-            connection.phase = phase;
-            return None;
-        };
-        let waiting = *waiting;
-        self.waiting.leave(waiting.room, id);
-        Some(waiting)
+        match std::mem::take(&mut connection.phase) {
+            Phase::Waiting(waiting) => {
+                self.waiting.leave(waiting.room, id);
+                Some(*waiting)
+            }
+            phase => {
+                connection.phase = phase;
+                None
+            }
+        }
     }
 
     /// Ends all waits for a session. Returns each client with its reply.

@@ -9,10 +9,9 @@ use super::list_response::ListResponse;
 use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::gather::Gather;
-use crate::http::{HeadReader, Refusal, Status};
+use crate::http::{Refusal, Status};
 use crate::relay::ConnectionId;
 use crate::relay::context::Context;
-use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::streams::{Place, Viewing};
 use crate::relay::viewer_id::ListedId;
@@ -241,32 +240,27 @@ impl Clients {
     /// stream.
     pub fn end_viewer(&mut self, id: ConnectionId, end: Result<End, Refusal>, ctx: &mut Context) {
         let key = self.came_by(id).map(SessionId::digest);
-        let connection = self.connections.get_mut(id);
-        let connection = connection.filter(|connection| connection.watches().is_some());
-        let left = connection.map(|connection| {
-            let head = Phase::Head(HeadReader::default());
-            (
-                std::mem::replace(&mut connection.phase, head),
-                connection.peer,
-            )
-        });
-        if let Some((Phase::Viewer(viewing), address)) = left {
-            let (stream, viewer) = viewing.place();
-            ctx.notify(Event::ViewerClosed {
-                stream,
-                viewer,
-                key,
-                address,
-            });
-            let end = match end {
-                Ok(end) => end,
-                Err(refusal) => return self.refuse(id, &refusal, viewing.reply, ctx),
-            };
-            let (last, keep_alive) = viewing.last(end);
-            let keep_alive = keep_alive && !ctx.is_closing;
-            self.respond(id, None, last.to_vec(), keep_alive, ctx);
-            // Of a segment nothing is left to be written.
-            self.after_output(id, ctx);
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let Phase::Viewer(viewing) = &connection.phase else {
+            return;
+        };
+        if let Some(event) = connection.phase.closed(id, key, connection.peer) {
+            ctx.notify(event);
+        }
+        match end {
+            Err(refusal) => {
+                let reply = viewing.reply;
+                self.refuse(id, &refusal, reply, ctx);
+            }
+            Ok(end) => {
+                let (last, keep_alive) = viewing.last(end);
+                let keep_alive = keep_alive && !ctx.is_closing;
+                self.respond(id, None, last.to_vec(), keep_alive, ctx);
+                // Of a segment nothing is left to be written.
+                self.after_output(id, ctx);
+            }
         }
     }
 }
