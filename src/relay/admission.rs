@@ -161,7 +161,7 @@ pub(super) struct SessionState {
     /// Number of viewers by the session id of this request.
     pub viewers_by_name: usize,
     /// Whether this client is a counted HLS address. `None`: it is not, and no more can be counted.
-    pub seat: Option<bool>,
+    pub hls_address: Option<bool>,
     /// Why its stream cannot go out over HTTP. `None`: it can.
     pub http_fault: Option<String>,
 }

@@ -219,7 +219,7 @@ impl Relay {
         if let Some(WatchResponse::Segment(..) | WatchResponse::Whole(..)) = &watched
             && !is_head
         {
-            self.clients.take_seat(id, ctx);
+            self.clients.count_hls(id, ctx);
         }
         match watched {
             Some(WatchResponse::Viewing(viewing)) => {

@@ -109,7 +109,7 @@ type PullId = Id<Pull>;
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
 
 /// Number of HLS addresses that are counted, where tokens limit the number of viewers.
-pub const SEATS_MAX: usize = 8192;
+pub const HLS_ADDRESSES_MAX: usize = 8192;
 
 /// An order to the shell.
 #[derive(Debug, PartialEq, Eq)]
@@ -335,7 +335,7 @@ impl Relay {
         self.ctx.set_now(now);
         if self.ctx.hear_time(since_1970) {
             self.grants.rearm(&mut self.ctx);
-            self.clients.rearm_inside(&mut self.ctx);
+            self.clients.rearm_admitted(&mut self.ctx);
         }
     }
 

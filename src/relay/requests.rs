@@ -71,7 +71,7 @@ impl Relay {
             outcome,
             ..
         } = waiting;
-        self.clients.clear_seats(&self.ctx);
+        self.clients.remove_expired_hls(&self.ctx);
         let name = self.clients.came_by(id).unwrap_or(&session).clone();
         let from = self.clients.peer(id).map(|peer| peer.ip());
         let session_state = self.session_state(&session);
@@ -104,7 +104,7 @@ impl Relay {
 
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
         let framing = head.framing_of_media();
-        self.clients.clear_seats(&self.ctx);
+        self.clients.remove_expired_hls(&self.ctx);
         let asked = RequestContext {
             caller,
             head,

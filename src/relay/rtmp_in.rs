@@ -18,7 +18,7 @@ impl Relay {
         name: Result<Vec<u8>, &'static str>,
         caller: Caller,
     ) {
-        self.clients.clear_seats(&self.ctx);
+        self.clients.remove_expired_hls(&self.ctx);
         let text = name.as_deref().unwrap_or_default();
         self.clients.note_rtmp(id, text, &self.ctx);
         let name = name.map_err(|detail| Refusal::new(Status::BadRequest, detail));

@@ -18,7 +18,7 @@ use crate::time::Instant;
 /// Why something has to be done about a client.
 #[derive(Clone, Copy)]
 pub(super) enum Reason {
-    /// It is inside by a token that has an end.
+    /// Its token has ended.
     Over,
     /// Its socket has taken no bytes for too long.
     Stalled,

@@ -78,7 +78,7 @@ pub(super) struct Clients {
     /// Buffer for joining small pieces of a source's body. Empty between two inputs.
     pieces: Vec<u8>,
     pub waiting: WaitQueue,
-    inside: Admissions,
+    admissions: Admissions,
     /// Readers of `/api/events`.
     readers: BTreeSet<ConnectionId>,
     /// Whether the log says that something else than RTMP came to the port for RTMP.
