@@ -155,9 +155,7 @@ impl Relay {
                 rows,
                 list,
                 missing,
-            } => self
-                .clients
-                .list(client, rows, (list, &missing), reply, ctx),
+            } => self.clients.list(client, rows, list, &missing, reply, ctx),
         }
     }
 

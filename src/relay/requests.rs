@@ -8,7 +8,7 @@ use super::admission::{
     AccessRequest, Caller, EntryPoint, SessionState, kicked, no_stream, not_found,
 };
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
-use super::clients::{ClientEvent, Due, HEAD_COST, READ_COST_MAX, WaitOutcome, Waiting};
+use super::clients::{ClientEvent, HEAD_COST, READ_COST_MAX, WaitOutcome, Waiting};
 use super::context::Context;
 use super::cut_reason::CutReason;
 use super::grants::Change;
@@ -256,31 +256,20 @@ impl Relay {
 
     /// Prepares the next output of a client.
     pub(super) fn prepare(&mut self, id: ConnectionId) {
-        match self.clients.due_output(id) {
-            Some(Due::Viewing(viewing)) => {
-                let (head, end) = self.streams.prepare(viewing);
-                if let Some(head) = head {
-                    self.clients.push_head(id, &head);
-                }
-                if let Some(end) = end {
-                    self.clients.end_viewer(id, end, &mut self.ctx);
-                }
+        let (streams, clients) = (&mut self.streams, &mut self.clients);
+        let (grants, lists, ctx) = (&self.grants, &mut self.lists, &mut self.ctx);
+        if let Some(viewing) = clients.viewing(id) {
+            let (head, end) = streams.prepare(viewing);
+            if let Some(head) = head {
+                clients.push_head(id, &head);
             }
-            Some(Due::ListResponse(_)) => {
-                let (streams, clients) = (&self.streams, &mut self.clients);
-                pieces::write_piece(
-                    id,
-                    (streams, clients, &self.grants, &mut self.lists),
-                    &mut self.ctx,
-                );
+            if let Some(end) = end {
+                clients.end_viewer(id, end, ctx);
             }
-            Some(Due::EventReader(following)) => {
-                if let Some(due) = following.due(&self.ctx) {
-                    let (streams, clients) = (&self.streams, &mut self.clients);
-                    snapshot::show(id, due, (streams, clients, &self.grants), &mut self.ctx);
-                }
-            }
-            None => {}
+        } else if clients.due_list(id).is_some() {
+            pieces::write_piece(id, (streams, clients, grants, lists), ctx);
+        } else if let Some(due) = clients.due_snapshot(id, ctx) {
+            snapshot::write_piece(id, due, (streams, clients, grants), ctx);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::relay::timers::Owner;
 use crate::relay::{ConnectionId, ERRAND_TIME, StreamId};
 use crate::time::Instant;
 
-/// Why something has to be done about a client.
+/// Why a deadline of a client has come.
 #[derive(Clone, Copy)]
 pub(super) enum Reason {
     /// Its token has ended.
@@ -47,7 +47,7 @@ impl Connection {
     /// Returns when this connection is due if nothing happens before, and the reason.
     pub(super) fn deadline(&self, ctx: &Context) -> Option<(Instant, Reason)> {
         let stall_time = ctx.settings().limits.viewer_stall_time;
-        // Those that this server calls have a time for all of it.
+        // Connections that this server makes have one deadline for everything.
         let is_call = matches!(self.phase, Phase::OriginRequest(_) | Phase::PeerRequest(_));
         let stalls = self.is_blocked && !self.output_is_over() && !is_call;
         let stalled = stalls.then(|| (self.taken + stall_time, Reason::Stalled));
@@ -65,7 +65,7 @@ impl Connection {
         let limits = &ctx.settings().limits;
         let (deadline, words) = match &self.phase {
             Phase::Source(source) => return Some(source.deadline(self.progress, ctx)),
-            // The rest of it is not read before it takes the answers that it has asked for.
+            // Its input is not read before it takes its answers.
             Phase::Head(_) if self.output.is_full() => None,
             Phase::Head(reader) if reader.has_begun() => Some((
                 self.progress + limits.head_time,
@@ -78,7 +78,7 @@ impl Connection {
                 self.progress + limits.head_time,
                 "its request took longer than --head-time",
             )),
-            // Its last answer is on its way still.
+            // Its last answer is not sent yet.
             Phase::Lingering(_) if !self.output_is_over() => None,
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
             Phase::Waiting(waiting) => {
@@ -99,7 +99,7 @@ impl Connection {
 }
 
 impl Clients {
-    /// What a client did may have moved its deadline.
+    /// Arms the timer of a client, whose deadline may have moved.
     pub fn rearm(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some((deadline, _)) = connection.deadline(ctx)

@@ -105,9 +105,6 @@ impl Clients {
             return;
         };
         let reply = listing.reply;
-        if let Some(entry) = &mut connection.access {
-            entry.bytes += piece.len() as u64;
-        }
         let end: &[u8] = match reply.version {
             Version::Http10 => {
                 connection.output.push(&piece);
@@ -121,6 +118,7 @@ impl Clients {
                 http::LAST_CHUNK
             }
         };
+        self.note_bytes(id, piece.len());
         if is_last {
             self.respond(id, None, end.to_vec(), reply.keep_alive, ctx);
         }

@@ -35,7 +35,7 @@ pub(super) use check::Known;
 pub use connection::Connection;
 use connection::Lingering;
 use event_reader::EventReader;
-pub(super) use event_reader::{Due as DueToReader, Snapshot};
+pub(super) use event_reader::Snapshot;
 #[cfg(feature = "handover")]
 pub(super) use handover::{ClientsState, Concern, Stand};
 use hosts::Hosts;
@@ -47,7 +47,6 @@ pub(super) use reading::{HEAD_COST, LOOK_COST, Step};
 use request::Payload;
 use source::Source;
 pub(super) use wait_queue::{WaitFor, WaitOutcome, Waiting};
-pub(super) use writing::Due;
 
 use crate::gate::Digest;
 use crate::http::{Answer, Head, Refusal, Reply};

@@ -178,26 +178,17 @@ impl Clients {
         bytes: &'a [u8],
         ctx: &Context,
     ) -> Input<'a> {
-        let Some(connection) = self.connections.get_mut(id) else {
-            let bytes = Cow::Borrowed(&[][..]);
-            return Input {
-                bytes,
-                is_head: false,
-            };
+        let (bytes, is_head) = match self.connections.get_mut(id) {
+            None => (Cow::default(), false),
+            Some(connection) if connection.input.is_empty() => (Cow::Borrowed(bytes), false),
+            Some(connection) => {
+                let mut input = std::mem::take(&mut connection.input.bytes);
+                extend_within(&mut input, bytes, head_bytes_max(ctx));
+                let is_head = matches!(connection.phase, Phase::Head(_));
+                (Cow::Owned(input), is_head)
+            }
         };
-        if connection.input.is_empty() {
-            let bytes = Cow::Borrowed(bytes);
-            return Input {
-                bytes,
-                is_head: false,
-            };
-        }
-        let mut input = std::mem::take(&mut connection.input.bytes);
-        extend_within(&mut input, bytes, head_bytes_max(ctx));
-        Input {
-            bytes: Cow::Owned(input),
-            is_head: matches!(connection.phase, Phase::Head(_)),
-        }
+        Input { bytes, is_head }
     }
 
     /// Keeps the last `rest_bytes` of the input as unread.

@@ -15,7 +15,7 @@ use crate::rtmp::Event;
 const WAITING_BYTES_MAX: usize = 4 * 1024;
 
 impl Clients {
-    /// Reads on in what a publisher sends.
+    /// Reads the next message of a publisher.
     pub(super) fn read_rtmp(
         &mut self,
         id: ConnectionId,
@@ -74,7 +74,7 @@ impl Clients {
         }
     }
 
-    /// Queues what a client by RTMP is answered.
+    /// Queues the answers to a client by RTMP.
     pub fn push_answers(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(publisher) = &mut connection.publisher
@@ -112,7 +112,7 @@ impl Clients {
         Some(agent)
     }
 
-    /// Refuses a client, with a code and in words.
+    /// Refuses a client with a code and a text.
     pub fn refuse_rtmp(&mut self, id: ConnectionId, refusal: &Refusal, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(publisher) = &mut connection.publisher
@@ -126,7 +126,7 @@ impl Clients {
         self.dismiss_rtmp(id, refusal.status, ctx);
     }
 
-    /// Ends a client's turn. It gets the answers that it has been given.
+    /// Stops serving a client. It gets the answers that wait.
     pub(super) fn dismiss_rtmp(&mut self, id: ConnectionId, status: Status, ctx: &mut Context) {
         self.push_answers(id);
         self.leave(id);
@@ -135,7 +135,7 @@ impl Clients {
         self.linger(id, ctx);
     }
 
-    /// Lets go of a source whose stream is complete. The client closes the connection: GStreamer's
+    /// Stops serving a source whose stream is complete. The client closes the connection: GStreamer's
     /// `rtmp2sink` reports an error if the server is faster.
     pub(super) fn complete_rtmp(&mut self, id: ConnectionId, ctx: &mut Context) {
         self.push_answers(id);

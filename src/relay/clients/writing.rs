@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 
 use super::connection::Connection;
-use super::event_reader::EventReader;
 use super::list_response::ListResponse;
 use super::{Clients, Phase};
 use crate::gate::SessionId;
@@ -20,16 +19,6 @@ use crate::stream::{End, Outcome};
 /// Writes to other connections between two pieces of a list. A piece takes as long as several
 /// writes.
 const WRITES_PER_PIECE: usize = 32;
-
-/// Source of more output for a client. The caller fills it before the client is written to.
-pub enum Due<'a> {
-    /// The stream that the client watches.
-    Viewing(&'a mut Viewing),
-    /// A list of the API.
-    ListResponse(&'a mut ListResponse),
-    /// The event log.
-    EventReader(&'a mut EventReader),
-}
 
 impl Clients {
     /// Queues a connection that has output of its own.
@@ -110,23 +99,20 @@ impl Clients {
         }
     }
 
-    /// Returns the source of more output for a client, if it must be filled before the write.
-    pub fn due_output(&mut self, id: ConnectionId) -> Option<Due<'_>> {
-        let connection = self.connections.get_mut(id)?;
-        let is_empty = connection.output.is_empty();
-        match &mut connection.phase {
-            Phase::Viewer(viewing) => Some(Due::Viewing(viewing)),
-            Phase::ListResponse(listing) => is_empty.then_some(Due::ListResponse(listing)),
-            Phase::EventReader(following) => is_empty.then_some(Due::EventReader(following)),
+    /// Returns a client's viewer, if it is one.
+    pub fn viewing(&mut self, id: ConnectionId) -> Option<&mut Viewing> {
+        match &mut self.connections.get_mut(id)?.phase {
+            Phase::Viewer(viewing) => Some(viewing),
             _ => None,
         }
     }
 
     /// Returns the list that a client reads, if its next piece must be made.
     pub fn due_list(&mut self, id: ConnectionId) -> Option<&mut ListResponse> {
-        match self.due_output(id) {
-            Some(Due::ListResponse(listing)) => Some(listing),
-            Some(Due::Viewing(_) | Due::EventReader(_)) | None => None,
+        let connection = self.connections.get_mut(id)?;
+        match &mut connection.phase {
+            Phase::ListResponse(list) if connection.output.is_empty() => Some(list),
+            _ => None,
         }
     }
 
@@ -166,9 +152,7 @@ impl Clients {
         if let Phase::EventReader(following) = &mut connection.phase {
             let rest = following.advance(of_stream, ctx);
             connection.output.push(&rest);
-            if let Some(entry) = &mut connection.access {
-                entry.bytes += (of_stream + rest.len()) as u64;
-            }
+            self.note_bytes(id, of_stream + rest.len());
             return None;
         }
         let Phase::Viewer(viewing) = &mut connection.phase else {
@@ -233,7 +217,10 @@ impl Clients {
     /// Returns the stream that a client watches, and the client's address.
     pub fn viewer(&self, id: ConnectionId) -> Option<(Place, SocketAddr)> {
         let connection = self.connections.get(id)?;
-        Some((connection.watches()?, connection.peer))
+        match &connection.phase {
+            Phase::Viewer(viewing) => Some((viewing.place(), connection.peer)),
+            _ => None,
+        }
     }
 
     /// Ends a viewer's response: with the end of the stream, or with a refusal instead of the
@@ -266,14 +253,6 @@ impl Clients {
 }
 
 impl Connection {
-    fn watches(&self) -> Option<Place> {
-        if let Phase::Viewer(viewing) = &self.phase {
-            Some(viewing.place())
-        } else {
-            None
-        }
-    }
-
     /// Returns whether the connection has output of its own now, or will have it as soon as its
     /// socket takes bytes.
     fn has_output(&self, ctx: &Context) -> bool {
