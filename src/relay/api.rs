@@ -227,14 +227,8 @@ impl Name {
     }
 
     /// Returns whether the call allows this method. Other methods get 405.
-    pub fn knows(self, method: Method) -> bool {
-        match self {
-            Name::AddToken | Name::SetTitle => method == Method::Post,
-            Name::RevokeToken | Name::AbortStream | Name::KickViewer => method == Method::Delete,
-            Name::ListTokens | Name::ListStreams | Name::ListViewers | Name::Events => {
-                matches!(method, Method::Get | Method::Head)
-            }
-        }
+    pub fn knows(self, method: &str) -> bool {
+        self.allow().split(", ").any(|allowed| allowed == method)
     }
 }
 

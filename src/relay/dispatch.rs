@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::admission::{EntryPoint, SessionState};
 use super::api::Outcome;
-use super::clients::{Clients, WaitFor, WaitOutcome};
+use super::clients::{Clients, WaitFor, WaitOutcome, Waiting};
 use super::event::Event;
 use super::origin_error::OriginError;
 use super::streams::{StreamSource, Streams, WatchResponse};
@@ -74,9 +74,9 @@ impl Relay {
             Event::ResumeSource(source) => self.clients.wait_ahead(source),
             Event::PlaylistGrew(id) => {
                 if let Some((session, reached)) = self.streams.reached(id) {
-                    let up_to = (WaitFor::Progress, reached);
+                    let outcome = WaitOutcome::Called;
                     self.clients
-                        .call_up_to(up_to, &session, WaitOutcome::Called);
+                        .call_up_to(WaitFor::Progress, reached, &session, outcome);
                 }
             }
             Event::FormatKnown(id) => {
@@ -201,13 +201,23 @@ impl Relay {
     pub(super) fn watch(
         &mut self,
         id: ConnectionId,
-        (session, view): (SessionId, View),
+        session: SessionId,
+        view: View,
         via: Option<&str>,
-        (reply, may_wait): (Reply, bool),
+        reply: Reply,
+        may_wait: bool,
     ) {
         let ctx = &mut self.ctx;
         let how = (reply, may_wait);
         let is_head = reply.head_only;
+        let waiting = |room, view, until| Waiting {
+            session: session.clone(),
+            room,
+            view,
+            reply,
+            until,
+            outcome: WaitOutcome::Open,
+        };
         let watched = match &view {
             View::Whole => self.streams.watch(id, &session, reply, ctx),
             View::In(target) => self.streams.watch_in(id, (&session, *target), how, ctx),
@@ -236,10 +246,8 @@ impl Relay {
                 self.clients.refuse(id, &refusal, reply, &mut self.ctx);
             }
             Some(WatchResponse::NotYet(until)) => {
-                let place = (WaitFor::Progress, session.clone());
-                self.clients
-                    .wait_for(id, place, (view, None), (reply, until));
-                self.clients.rearm(id, &mut self.ctx);
+                let waiting = waiting(WaitFor::Progress, view, until);
+                self.clients.wait_for(id, waiting, None, &mut self.ctx);
             }
             // The session may begin soon, or be fetched, unless the client has waited for that
             // already.
@@ -249,7 +257,7 @@ impl Relay {
                     false => Method::Get,
                 };
                 let from = self.clients.peer(id).map(|peer| peer.ip());
-                let session_state = self.session_state_for(&session, from);
+                let session_state = self.session_state_for(&session, &session, from);
                 let gate = self.grants.gate(&self.ctx);
                 let verdict = match may_wait && view.can_wait() {
                     true => gate.wait(method, &session_state),
@@ -261,10 +269,8 @@ impl Relay {
                 let wait_time = self.ctx.settings().limits.wait_time;
                 let until = self.ctx.now() + wait_time.max(self.fetch.time(&self.ctx));
                 let via = via.filter(|_| !self.fetch.origins.is_empty());
-                let place = (WaitFor::Session, session.clone());
-                self.clients
-                    .wait_for(id, place, (view, via), (reply, until));
-                self.clients.rearm(id, &mut self.ctx);
+                let waiting = waiting(WaitFor::Session, view, until);
+                self.clients.wait_for(id, waiting, via, &mut self.ctx);
                 self.fetch
                     .want(&session, from.map(network_of), &mut self.ctx);
             }
@@ -288,7 +294,7 @@ impl Relay {
         };
         self.clients.call_others(session, &session_state, may_watch);
         for (id, reply) in self.clients.end_waiting(session) {
-            self.watch(id, (session.clone(), View::Whole), None, (reply, true));
+            self.watch(id, session.clone(), View::Whole, None, reply, true);
         }
         self.tend_pull(session);
     }

@@ -74,10 +74,7 @@ impl Relay {
         self.clients.remove_expired_hls(&self.ctx);
         let name = self.clients.came_by(id).unwrap_or(&session).clone();
         let from = self.clients.peer(id).map(|peer| peer.ip());
-        let session_state = self.session_state(&session);
-        let session_state = self
-            .clients
-            .session_state(&session, (&name, from), session_state);
+        let session_state = self.session_state_for(&session, &name, from);
         let gate = self.grants.gate(&self.ctx);
         let verdict = match outcome {
             WaitOutcome::TurnedAway(fault) => Err(gate.turned_away(fault)),
@@ -95,7 +92,7 @@ impl Relay {
                     self.clients.admit(id, admission, &mut self.ctx);
                 }
                 let may_wait = outcome != WaitOutcome::Open;
-                self.watch(id, (session.clone(), view), None, (reply, may_wait));
+                self.watch(id, session.clone(), view, None, reply, may_wait);
             }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),
         }
@@ -112,10 +109,7 @@ impl Relay {
             gate: self.grants.gate(&self.ctx),
             settings: self.ctx.settings(),
             session_state: &|session, name| {
-                let from = Some(caller.peer.ip());
-                let session_state = self.session_state_for(session, from);
-                self.clients
-                    .session_state(session, (name, from), session_state)
+                self.session_state_for(session, name, Some(caller.peer.ip()))
             },
             may_pass: &|| self.fetch.origins.check_via(head.fields.via.as_deref()),
         };
@@ -159,12 +153,8 @@ impl Relay {
             }) => {
                 self.clients.admit(id, admission, &mut self.ctx);
                 let reply = reply.kept_if(view.is_addressed_by(&head.target));
-                self.watch(
-                    id,
-                    (session, view),
-                    head.fields.via.as_deref(),
-                    (reply, true),
-                )
+                let via = head.fields.via.as_deref();
+                self.watch(id, session, view, via, reply, true);
             }
             Ok(Route::Call(call)) if has_payload => {
                 self.clients
@@ -504,20 +494,21 @@ impl Relay {
         }
     }
 
-    /// Returns the state of a session for a client at this address, which may want it fetched.
+    /// Returns the state of a session for a client with this session id and address, which may want
+    /// it fetched.
     pub(super) fn session_state_for(
         &self,
         session: &SessionId,
+        name: &SessionId,
         from: Option<IpAddr>,
     ) -> SessionState {
-        let session_state = self.session_state(session);
-        let is_wanted = !session_state.runs && !session_state.is_fetched;
-        let has_room =
-            || self.fetch.has_room(from.map(network_of)) && self.clients.has_room(&self.ctx);
-        SessionState {
-            has_room_for_pull: is_wanted && has_room(),
-            ..session_state
-        }
+        let mut session_state = self.session_state(session);
+        session_state.has_room_for_pull = !session_state.runs
+            && !session_state.is_fetched
+            && self.fetch.has_room(from.map(network_of))
+            && self.clients.has_room(&self.ctx);
+        self.clients
+            .session_state(session, name, from, session_state)
     }
 
     /// Ends a session's stream at once, and its older streams that still have viewers. Returns how

@@ -64,9 +64,7 @@ impl Relay {
         gate.enter(&access_request)?;
         let name = name?;
         let session = gate.opened_by(&name).clone();
-        let whom = (&name, Some(caller.peer.ip()));
-        let session_state = self.session_state(&session);
-        let session_state = self.clients.session_state(&session, whom, session_state);
+        let session_state = self.session_state_for(&session, &name, Some(caller.peer.ip()));
         gate.publish(&access_request, &name, Framing::UntilClose, &session_state)?;
         Ok((gate.admission(name, &session, way), session))
     }

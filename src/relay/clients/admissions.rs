@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::viewer_counts::ViewerCounts;
-use super::{Clients, Phase};
+use super::{Clients, Phase, WaitOutcome};
 use crate::gate::{SessionId, network_of};
 use crate::http::{Refusal, Status};
 use crate::relay::ConnectionId;
@@ -103,7 +103,8 @@ impl Clients {
     pub fn session_state(
         &self,
         session: &SessionId,
-        (name, from): (&SessionId, Option<IpAddr>),
+        name: &SessionId,
+        from: Option<IpAddr>,
         session_state: SessionState,
     ) -> SessionState {
         let viewers = &self.admissions.viewers;
@@ -159,7 +160,7 @@ impl Clients {
                 self.lose_source(id, &refusal, reason, ctx);
             }
             // It is asked about again in its turn, and refused.
-            Phase::Waiting(_) => self.call_one(id),
+            Phase::Waiting(_) => self.call_one(id, WaitOutcome::Called),
             Phase::Opening
             | Phase::Head(_)
             | Phase::Payload(_)
@@ -277,8 +278,9 @@ mod tests {
         // The session's own id counts all of its viewers, another id the viewers that it admitted.
         for (name, viewers) in [("s", 3), ("k", 1), ("none", 0)] {
             assert_eq!(clients.viewers_by(&session(name)), viewers, "{name}");
-            let from = (&session(name), None);
-            let session_state = clients.session_state(&session("s"), from, SessionState::default());
+            let session_state = SessionState::default();
+            let session_state =
+                clients.session_state(&session("s"), &session(name), None, session_state);
             assert_eq!(session_state.viewers_by_name, viewers, "{name}");
             assert_eq!(session_state.hls_address, Some(false));
         }
