@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::admission::{EntryPoint, SessionState};
 use super::api::Outcome;
 use super::clients::{Clients, WaitFor, WaitOutcome, Waiting};
+use super::cut_reason::CutReason;
 use super::event::Event;
 use super::origin_error::OriginError;
 use super::streams::{StreamSource, Streams, WatchResponse};
@@ -70,7 +71,10 @@ impl Relay {
 
             Event::CutViewer(viewer, reason) => self.cut_viewer(viewer, reason),
             // An origin gets no answer.
-            Event::DismissSource(source, reason) => self.clients.expel(source, reason, ctx),
+            Event::DismissSource(source, reason) => {
+                let refusal = Refusal::new(Status::Forbidden, reason);
+                self.clients.dismiss_source(source, &refusal, ctx);
+            }
             Event::ResumeSource(source) => self.clients.wait_ahead(source),
             Event::PlaylistGrew(id) => {
                 if let Some((session, reached)) = self.streams.reached(id) {
@@ -133,7 +137,10 @@ impl Relay {
             Event::EndSession(session) => drop(self.end_session(&session)),
             Event::DisconnectKey(key) => {
                 for id in self.clients.all_by(&key) {
-                    self.clients.expel(id, "its token was revoked", ctx);
+                    // A viewer is cut at once, before it leaves because its stream has ended.
+                    self.cut_viewer(id, CutReason::Token);
+                    self.clients
+                        .expel(id, "its token was revoked", &mut self.ctx);
                 }
             }
             Event::Answer { id, reply, answer } => {

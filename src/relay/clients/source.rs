@@ -102,17 +102,6 @@ impl Source {
             (window_ends, Reason::TooSlow)
         }
     }
-
-    /// Begins another window. Returns whether the source was too slow in the one before.
-    fn begin_window(&mut self, ctx: &Context) -> bool {
-        let limits = &ctx.settings().limits;
-        let bytes_min =
-            limits.source_idle_time.as_secs_f64() * limits.body_bytes_per_second_min as f64;
-        let is_too_slow = (self.window_bytes as f64) < bytes_min;
-        self.window_bytes = 0;
-        self.window_began = ctx.now();
-        is_too_slow
-    }
 }
 
 impl Clients {
@@ -175,12 +164,7 @@ impl Clients {
     }
 
     /// Answers a source whose stream has ended, and closes its connection.
-    pub(super) fn dismiss_source(
-        &mut self,
-        id: ConnectionId,
-        refusal: &Refusal,
-        ctx: &mut Context,
-    ) {
+    pub fn dismiss_source(&mut self, id: ConnectionId, refusal: &Refusal, ctx: &mut Context) {
         if let Some(connection) = self.connections.get(id)
             && let Phase::Source(source) = &connection.phase
         {
@@ -206,7 +190,8 @@ impl Clients {
         }
     }
 
-    /// Handles a source's deadline. If its stream has not slowed it, it may be at fault.
+    /// Handles a source's deadline, and begins another window. The source is lost if it was silent or
+    /// too slow, and its stream has not slowed it.
     pub(super) fn source_due(
         &mut self,
         id: ConnectionId,
@@ -220,7 +205,12 @@ impl Clients {
         let Phase::Source(source) = &mut connection.phase else {
             return;
         };
-        let is_too_slow = source.begin_window(ctx);
+        let limits = &ctx.settings().limits;
+        let bytes_min =
+            limits.source_idle_time.as_secs_f64() * limits.body_bytes_per_second_min as f64;
+        let is_too_slow = (source.window_bytes as f64) < bytes_min;
+        source.window_bytes = 0;
+        source.window_began = ctx.now();
         let is_slowed = is_slowed(source.stream);
         if is_slowed {
             connection.progress = ctx.now();
@@ -240,6 +230,7 @@ const GATHERED_BYTES_MAX: usize = 16 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::clients::reading::READ_BYTES_MAX;
     use crate::relay::stage::Stage;
     use std::time::Duration;
 
