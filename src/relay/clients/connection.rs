@@ -171,15 +171,6 @@ impl Connection {
         }
     }
 
-    /// Creates a connection that this server makes. It counts as blocked until it is established.
-    pub(super) fn outgoing(address: SocketAddr, phase: Phase, now: Instant) -> Connection {
-        Connection {
-            phase,
-            is_blocked: true,
-            ..Connection::new(address, None, now)
-        }
-    }
-
     /// Begins behind a proxy's header.
     pub(super) fn begin(&mut self, ctx: &Context) {
         let http_port = ctx
@@ -228,7 +219,12 @@ impl Clients {
         if !self.has_room(ctx) {
             return None;
         }
-        let mut connection = Connection::outgoing(to, phase, ctx.now());
+        let mut connection = Connection {
+            phase,
+            // Until it is established.
+            is_blocked: true,
+            ..Connection::new(to, None, ctx.now())
+        };
         connection.output.push(request.as_bytes());
         let id = self.connections.insert(connection);
         ctx.act(Action::Connect(id, to));
