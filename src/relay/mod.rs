@@ -151,7 +151,7 @@ const SOURCE_READ_BYTES_MAX: usize = 256 * 1024;
 /// Deadlines handled in a turn.
 const DUE_PER_TURN_MAX: usize = 256;
 /// Time for resolving all names of a call.
-pub const ERRAND_TIME: Duration = Duration::from_secs(5);
+pub const RESOLVE_TIME: Duration = Duration::from_secs(5);
 
 impl Relay {
     /// Makes a server without clients.

@@ -1,5 +1,4 @@
-//! What the core does for a request, from part to part. Each part does its own share in its own
-//! file.
+//! Requests, calls and datagrams: what the core does with each, part by part.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -457,8 +456,8 @@ impl Relay {
         self.tend_pull(&session);
     }
 
-    /// The session has a source on this server now. Waiting clients stay. Held viewers that only an
-    /// origin admitted may not watch this source.
+    /// Stops fetching a session, because it has a source on this server now. Waiting clients stay.
+    /// Held viewers that only an origin admitted are disconnected: they may not watch this source.
     pub(super) fn take_from_origins(&mut self, session: &SessionId) {
         self.fetch.drop(session, &mut self.ctx);
         let Some(held) = self.streams.held_of_origin(session) else {

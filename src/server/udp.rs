@@ -166,7 +166,7 @@ impl Udp {
         self.has_segmentation = false;
     }
 
-    /// An event reports datagrams.
+    /// Notes that an event reports datagrams.
     pub fn note_readable(&mut self) {
         for inlet in &mut self.inlets {
             inlet.may_have = true;
@@ -282,7 +282,8 @@ impl Udp {
     }
 }
 
-/// An IPv6 socket reaches IPv4 by mapped addresses.
+/// Returns the address at which the socket reaches another one. IPv6 sockets reach IPv4 by mapped
+/// addresses.
 fn reachable(is_ipv6: bool, to: SocketAddr) -> SocketAddr {
     match to.ip() {
         IpAddr::V4(address) if is_ipv6 => {

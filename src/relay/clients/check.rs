@@ -40,8 +40,8 @@ impl Known<'_> {
                 waiting.room == WaitFor::Progress || !(self.runs)(&waiting.session),
                 "somebody waits for what runs: {id:?}"
             ),
-            Phase::PeerRequest(telling) => assert!(
-                (self.has_collecting)(telling.share().0),
+            Phase::PeerRequest(request) => assert!(
+                (self.has_collecting)(request.share().0),
                 "a peer tells nobody: {id:?}"
             ),
             _ => {}

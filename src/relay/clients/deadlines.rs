@@ -12,7 +12,7 @@ use crate::relay::event::Event;
 use crate::relay::origin_error::OriginError;
 use crate::relay::streams::SILENT;
 use crate::relay::timers::Owner;
-use crate::relay::{ConnectionId, ERRAND_TIME, StreamId};
+use crate::relay::{ConnectionId, RESOLVE_TIME, StreamId};
 use crate::time::Instant;
 
 /// Why a deadline of a client has come.
@@ -84,12 +84,12 @@ impl Connection {
             Phase::Waiting(waiting) => {
                 Some((waiting.until, "its session did not begin within --wait"))
             }
-            Phase::PendingCall(_) => Some((self.progress + ERRAND_TIME, "its call took too long")),
-            Phase::OriginRequest(asking) => {
-                Some((asking.until, "its origin did not answer in time"))
+            Phase::PendingCall(_) => Some((self.progress + RESOLVE_TIME, "its call took too long")),
+            Phase::OriginRequest(request) => {
+                Some((request.until, "its origin did not answer in time"))
             }
-            Phase::PeerRequest(telling) => Some((telling.until, "the peer did not answer in time")),
-            Phase::EventReader(following) => Some((following.deadline(), "nothing has happened")),
+            Phase::PeerRequest(request) => Some((request.until, "the peer did not answer in time")),
+            Phase::EventReader(reader) => Some((reader.deadline(), "nothing has happened")),
             Phase::Head(_) | Phase::Viewer(_) | Phase::ListResponse(_) | Phase::AwaitingJournal => {
                 None
             }

@@ -77,8 +77,8 @@ impl Clients {
         self.readers.len() < READERS_MAX
     }
 
-    /// Makes a client a reader of the events about `of`, or of all. It begins behind `last`, if the
-    /// events behind it are still there.
+    /// Makes a client a reader of the events about `of`, or of all events. The first event is the one
+    /// after `last`, if that is still there.
     pub fn follow(
         &mut self,
         id: ConnectionId,

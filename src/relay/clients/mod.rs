@@ -129,7 +129,7 @@ impl Phase {
     fn job_id(&self) -> Option<JobId> {
         match self {
             Phase::PendingCall(job_id) => Some(*job_id),
-            Phase::ListResponse(listing) => listing.collecting,
+            Phase::ListResponse(list) => list.collecting,
             _ => None,
         }
     }
@@ -152,13 +152,13 @@ impl Phase {
                 })
             }
             Phase::Waiting(waiting) => Some(Event::SessionLeft(waiting.session.clone())),
-            Phase::OriginRequest(asking) => Some(Event::OriginClosed {
-                pull: asking.pull,
+            Phase::OriginRequest(request) => Some(Event::OriginClosed {
+                pull: request.pull,
                 id,
-                error: asking.fault,
+                error: request.fault,
             }),
-            Phase::PeerRequest(telling) => {
-                let (list, peer) = telling.share();
+            Phase::PeerRequest(request) => {
+                let (list, peer) = request.share();
                 Some(Event::PeerClosed { list, peer })
             }
             Phase::PendingCall(_) | Phase::ListResponse(_) => {

@@ -11,7 +11,7 @@ use crate::copied::Copied;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Output {
     pub(super) bytes: Copied,
-    /// Number of sent bytes at the front: fewer than those that wait.
+    /// Number of sent bytes at the front. It is less than the number of waiting bytes.
     pub(super) sent: usize,
 }
 
@@ -19,7 +19,7 @@ impl Output {
     /// While this number of bytes waits, no further request is read.
     pub const FULL_BYTES: usize = 16 * 1024;
 
-    /// Adds bytes behind those that wait.
+    /// Adds bytes at the end.
     pub fn push(&mut self, bytes: &[u8]) {
         let needed = self.bytes.len() + bytes.len();
         if needed > self.bytes.capacity() {
@@ -30,7 +30,7 @@ impl Output {
         self.bytes.bytes.extend_from_slice(bytes);
     }
 
-    /// Adds bytes behind those that wait. Copies nothing if nothing waits.
+    /// Adds bytes at the end. Copies nothing if nothing waits.
     pub fn push_whole(&mut self, bytes: Vec<u8>) {
         if self.bytes.is_empty() {
             self.bytes = bytes.into();

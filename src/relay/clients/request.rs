@@ -285,7 +285,7 @@ impl Clients {
     }
 
     /// Begins the answer to a call for a list. `collecting`: the list with the rows of other relays.
-    /// `missing`: the names of those that did not answer.
+    /// `missing`: the names of the relays that did not answer.
     pub fn list(
         &mut self,
         id: ConnectionId,

@@ -1,4 +1,4 @@
-//! A client, or an origin, whose body is a stream's media.
+//! Sources: clients and origins whose body is the media of a stream.
 
 use serde::Serialize;
 
@@ -20,10 +20,11 @@ pub(super) struct Source {
     pub body: Body,
     /// Received bytes of media.
     bytes: u64,
-    /// How it is answered; an origin is not.
+    /// How to answer it. `None`: it is an origin, or sends by RTMP.
     pub(super) reply: Option<Reply>,
-    /// Bytes since the beginning of the window over which the slowest rate is judged.
+    /// Bytes in the current window, over which the slowest rate is judged.
     window_bytes: u64,
+    /// Beginning of the window.
     window_began: Instant,
 }
 
@@ -53,9 +54,9 @@ impl Source {
         self.window_began = self.window_began.min(now);
     }
 
-    /// Counts and returns a piece of media, which was read from the body. Small pieces are joined
-    /// with small pieces behind them that have arrived: a stream takes some hundred instructions for
-    /// each piece, and a byte may be a chunk.
+    /// Counts and returns a piece of media, which was read from the body. Joins a small piece with the
+    /// small pieces that follow in the input: a stream takes some hundred instructions for each
+    /// piece, and a byte may be a chunk.
     pub fn take<'a>(
         &mut self,
         first: &'a [u8],
@@ -75,7 +76,7 @@ impl Source {
                     pieces.extend_from_slice(piece);
                     (self.body, *input) = (behind, rest);
                 }
-                // It is read again when these have been taken.
+                // It is read again in the next call.
                 Ok(_) | Err(_) => break,
             }
         }

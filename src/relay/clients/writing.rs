@@ -149,8 +149,8 @@ impl Clients {
         connection.taken = ctx.now();
         let of_output = connection.output.advance(bytes);
         let of_stream = bytes - of_output;
-        if let Phase::EventReader(following) = &mut connection.phase {
-            let rest = following.advance(of_stream, ctx);
+        if let Phase::EventReader(reader) = &mut connection.phase {
+            let rest = reader.advance(of_stream, ctx);
             connection.output.push(&rest);
             self.note_bytes(id, of_stream + rest.len());
             return None;
@@ -258,7 +258,7 @@ impl Connection {
     fn has_output(&self, ctx: &Context) -> bool {
         let has_more = match &self.phase {
             Phase::ListResponse(_) => true,
-            Phase::EventReader(following) => following.has_more(ctx),
+            Phase::EventReader(reader) => reader.has_more(ctx),
             _ => false,
         };
         has_more || !self.output.is_empty()
