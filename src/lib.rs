@@ -112,13 +112,13 @@
 //!
 //! - `relay::dispatch::Relay::dispatch` handles the event `PlaylistGrew`,
 //! - `relay::clients::wait_queue::Clients::call_up_to` calls the clients that the playlist reaches,
-//! - `relay::clients::reading::Clients::wait_ahead` puts each into the list of pipelined input.
+//! - `relay::clients::wait_queue::Clients::call_one` notes the outcome of each one's wait,
+//! - `relay::clients::reading::Clients::wait_ahead` puts it into the list of pipelined input.
 //!
 //! They are answered a few in a turn.
 //!
 //! - `relay::Relay::read_ahead` takes the next client of that list,
 //! - `relay::clients::reading::Clients::next_ahead` ends its wait,
-//! - `relay::requests::Relay::act` handles the end of the wait,
 //! - `relay::requests::Relay::decide_waited` decides about it anew, and calls `watch` as above.
 //!
 //! # The life of a hand-over

@@ -60,7 +60,7 @@ impl Relay {
                     |session: &SessionId| came_through(&self.streams, &self.clients, session);
                 self.fetch.asked(pull, (id, error), came_through, ctx);
             }
-            Event::PeerAnswered(share, rows) => self.lists.told(share, rows, ctx),
+            Event::PeerAnswered { list, peer, rows } => self.lists.told((list, peer), rows, ctx),
             Event::PeerClosed { list, peer } => self.lists.telling_ended((list, peer), ctx),
             Event::CallerClosed(call) => self.lists.forget(call, ctx),
             Event::CallTimedOut(call) => {

@@ -10,7 +10,6 @@ use std::rc::Rc;
 
 use super::api::Rows;
 use super::cut_reason::CutReason;
-use super::lists::Share;
 use super::origin_error::OriginError;
 use super::{ConnectionId, JobId, PullId, StreamId};
 use crate::gate::{Digest, SessionId, Tuple};
@@ -47,7 +46,11 @@ pub(super) enum Event {
         error: OriginError,
     },
     /// A peer has sent its rows, each with a comma before it.
-    PeerAnswered(Share, VecDeque<Vec<u8>>),
+    PeerAnswered {
+        list: JobId,
+        peer: usize,
+        rows: VecDeque<Vec<u8>>,
+    },
     /// The connection to a peer closed.
     PeerClosed { list: JobId, peer: usize },
     /// The client of a pending call closed its connection.

@@ -276,7 +276,8 @@ impl Clients {
                 Told::More => Step::Stop,
                 Told::On => Step::On,
                 Told::All(rows) => {
-                    ctx.notify(Event::PeerAnswered(request.share(), rows));
+                    let (list, peer) = request.share();
+                    ctx.notify(Event::PeerAnswered { list, peer, rows });
                     self.close(id, ctx);
                     Step::Stop
                 }
