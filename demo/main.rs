@@ -23,6 +23,10 @@ const CLIP_TIME: Duration = Duration::from_secs(4);
 fn main() -> ExitCode {
     let address = std::env::args().nth(1);
     let address = address.unwrap_or_else(|| "127.0.0.1:8000".to_owned());
+    if matches!(address.as_str(), "-V" | "--version") {
+        println!("tollgate-demo {}", env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
+    }
     if matches!(address.as_str(), "-h" | "--help") {
         println!(
             "tollgate-demo [ADDR:PORT] plays a clip as an endless live stream. Without ADDR:PORT, the server listens on 127.0.0.1:8000."

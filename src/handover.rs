@@ -35,7 +35,7 @@ pub const FORMAT: u64 = 4;
 /// The oldest format that is read. Raise it if a format can no longer be read.
 pub const OLDEST: u64 = 4;
 
-/// Whether what this version tells in this format can be read.
+/// Checks that this version reads the format, which a sender of `version` writes.
 pub fn is_known(format: u64, version: &str) -> Result<(), HandoverError> {
     must((OLDEST..=FORMAT).contains(&format), || {
         let version: String = version.chars().take(32).collect();
@@ -64,7 +64,7 @@ pub const COUNT_MAX: u64 = u64::MAX / 4;
 /// Longest time that is accepted. A few of them together overflow nothing.
 pub const SPAN_MAX: Duration = Duration::from_secs(1 << 36);
 
-/// `Err` with these words unless it is so.
+/// Returns an error with the words of `what`, unless `is_so`.
 pub fn must(is_so: bool, what: impl FnOnce() -> String) -> Result<(), HandoverError> {
     match is_so {
         true => Ok(()),
@@ -86,7 +86,7 @@ const LAST: &str = "end";
 const PIECE_BYTES: usize = 32 * 1024;
 
 impl Writer<'_> {
-    /// To where each piece goes.
+    /// Begins the state. `out` takes each piece.
     pub fn new(out: &mut dyn FnMut(&[u8])) -> Writer<'_> {
         let mut writer = Writer {
             out,
@@ -97,25 +97,26 @@ impl Writer<'_> {
         writer
     }
 
-    /// One more line, unless there is something in it that is not told. Says whether it is one.
+    /// Adds a line. Returns `false` if the value has a part that is not sent, such as the phase of a client
+    /// that stays. Then there is no line.
     pub fn put(&mut self, name: &str, number: u64, value: &impl Serialize) -> bool {
         let before = self.text.len();
         self.text
             .extend_from_slice(format!("{name} {number} ").as_bytes());
-        let is_told = serde_json::to_writer(&mut self.text, value).is_ok();
-        match is_told {
+        let is_sent = serde_json::to_writer(&mut self.text, value).is_ok();
+        match is_sent {
             true => self.text.push(b'\n'),
             false => self.text.truncate(before),
         }
-        self.lines += u64::from(is_told);
+        self.lines += u64::from(is_sent);
         if self.text.len() >= PIECE_BYTES {
             (self.out)(&self.text);
             self.text.clear();
         }
-        is_told
+        is_sent
     }
 
-    /// That was all.
+    /// Ends the state with the line that counts the others.
     pub fn finish(mut self) {
         self.put(LAST, self.lines, &());
         (self.out)(&self.text);
@@ -133,7 +134,7 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// What is to be known of it.
+    /// Parses the value.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, HandoverError> {
         serde_json::from_slice(self.value)
             .map_err(|error| HandoverError(format!("{} {}: {error}", self.name, self.number)))
@@ -144,16 +145,15 @@ impl Line<'_> {
 pub struct Reader {
     /// The received part of a line.
     begun: Vec<u8>,
-    /// How long a line may be.
+    /// Longest accepted line.
     line_bytes_max: usize,
-    /// How many have come.
+    /// Number of received lines.
     lines: u64,
     has_ended: bool,
 }
 
 impl Reader {
-    /// Nothing has come yet. A line that is longer than this is an error, before all of it has
-    /// come.
+    /// Begins to read. A longer line is an error before all of it has come.
     pub fn new(line_bytes_max: usize) -> Reader {
         Reader {
             begun: Vec::new(),
@@ -165,7 +165,7 @@ impl Reader {
 
     /// Reads one more piece, which may end anywhere. Passes each whole line to `take`, but not the
     /// first, which must name a known format, and not the last.
-    pub fn hear(
+    pub fn receive(
         &mut self,
         piece: &[u8],
         mut take: impl FnMut(Line<'_>) -> Result<(), HandoverError>,
@@ -175,11 +175,11 @@ impl Reader {
             let (text, behind) = rest.split_at(end);
             rest = &behind[1..];
             if self.begun.is_empty() {
-                self.hear_line(line(text)?, &mut take)?;
+                self.receive_line(line(text)?, &mut take)?;
             } else {
                 let mut begun = std::mem::take(&mut self.begun);
                 begun.extend_from_slice(text);
-                self.hear_line(line(&begun)?, &mut take)?;
+                self.receive_line(line(&begun)?, &mut take)?;
             }
         }
         must(self.begun.len() + rest.len() <= self.line_bytes_max, || {
@@ -193,7 +193,7 @@ impl Reader {
         Ok(())
     }
 
-    fn hear_line(
+    fn receive_line(
         &mut self,
         line: Line<'_>,
         take: &mut impl FnMut(Line<'_>) -> Result<(), HandoverError>,
@@ -215,7 +215,7 @@ impl Reader {
         })
     }
 
-    /// Whether all has come.
+    /// Checks that the last line has come.
     pub fn finish(&self) -> Result<(), HandoverError> {
         must(self.has_ended, || {
             format!("{} lines have come, and not the last", self.lines)
@@ -239,14 +239,14 @@ fn line(line: &[u8]) -> Result<Line<'_>, HandoverError> {
     }
 }
 
-/// Writes bytes as text, a character of at most two bytes for each byte. Most bytes are text. Those
-/// that JSON escapes are moved up by [`MOVED`].
+/// Bytes as text, a character of at most two bytes for each byte. Most bytes are text. The module adds
+/// [`MOVED`] to bytes that JSON would escape.
 pub mod bytes {
     use super::*;
 
     const MOVED: u32 = 0x100;
 
-    /// For `serde(with)`.
+    /// Writes bytes, for `serde(with)`.
     pub fn serialize<S: Serializer>(
         bytes: &impl AsRef<[u8]>,
         serializer: S,
@@ -263,7 +263,7 @@ pub mod bytes {
         serializer.serialize_str(&text)
     }
 
-    /// For `serde(with)`.
+    /// Reads bytes, for `serde(with)`.
     pub fn deserialize<'de, D: Deserializer<'de>, T: From<Vec<u8>>>(
         deserializer: D,
     ) -> Result<T, D::Error> {
@@ -276,11 +276,11 @@ pub mod bytes {
     }
 }
 
-/// Arrays that are longer than serde knows them.
+/// Arrays with more than 32 items, which serde does not support.
 pub mod array {
     use super::*;
 
-    /// For `serde(with)`.
+    /// Writes an array, for `serde(with)`.
     pub fn serialize<S: Serializer, T: Serialize, const N: usize>(
         array: &[T; N],
         serializer: S,
@@ -288,7 +288,7 @@ pub mod array {
         serializer.collect_seq(array)
     }
 
-    /// For `serde(with)`.
+    /// Reads an array, for `serde(with)`.
     pub fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de>, const N: usize>(
         deserializer: D,
     ) -> Result<[T; N], D::Error> {
@@ -302,13 +302,13 @@ pub mod array {
 mod tests {
     use super::*;
 
-    /// What is read of these pieces: each line's name, number and value.
+    /// Returns the name, number and value of each line of these pieces.
     fn read<'a>(
         pieces: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<Vec<(String, u64, String)>, HandoverError> {
         let (mut reader, mut read) = (Reader::new(1024), Vec::new());
         for piece in pieces {
-            reader.hear(piece, |line| {
+            reader.receive(piece, |line| {
                 let value = String::from_utf8_lossy(line.value).into_owned();
                 read.push((line.name.to_owned(), line.number, value));
                 Ok(())
@@ -335,9 +335,9 @@ mod tests {
         assert_eq!(read(text.chunks(1)).expect("all of it"), lines);
     }
 
-    /// It goes out in pieces of whole lines, and no line is left out.
+    /// Each piece has whole lines, and no line is left out.
     #[test]
-    fn pieces_are_told_as_they_are_made() {
+    fn the_state_is_sent_in_pieces() {
         let mut pieces = Vec::new();
         let mut out = |piece: &[u8]| pieces.push(piece.to_vec());
         let mut writer = Writer::new(&mut out);
@@ -353,11 +353,11 @@ mod tests {
         assert!(numbers.eq(0..10_000));
     }
 
-    /// The reader keeps a bounded part of it.
+    /// The reader keeps a bounded part of a line.
     #[test]
     fn a_line_that_does_not_end_is_refused() {
         let mut reader = Reader::new(1024);
-        let mut take = |piece: &[u8]| reader.hear(piece, |_| Ok(()));
+        let mut take = |piece: &[u8]| reader.receive(piece, |_| Ok(()));
         assert_eq!(take(b"tollgate 4 \"0.1\"\nstream 1 \""), Ok(()));
         assert_eq!(take(&[b'x'; 1014]), Ok(()));
         let Err(HandoverError(why)) = take(b"x") else {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_told_as_text() {
+    fn bytes_are_sent_as_text() {
         #[derive(Serialize, Deserialize, PartialEq, Debug)]
         struct Held(#[serde(with = "bytes")] Vec<u8>);
         let held = Held((0..=255).collect());

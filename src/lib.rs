@@ -137,8 +137,8 @@
 //!
 //! The new process reads the lines while they come.
 //!
-//! - `relay::handover::Successor::hear` splits the received bytes into lines,
-//! - `relay::handover::RelayState::hear` passes each line to its part.
+//! - `relay::handover::Successor::receive` splits the received bytes into lines,
+//! - `relay::handover::RelayState::receive` passes each line to its part.
 //!
 //! When all lines have come, the new process takes over.
 //!
@@ -146,7 +146,7 @@
 //! - `relay::handover::RelayState::relay` makes a core of the received state:
 //! - `relay::clients::handover::Clients::take_over` adds the connections,
 //! - `relay::streams::handover::Streams::take_over` adds the streams,
-//! - `relay::streams::handover::Streams::seat` adds one stream,
+//! - `relay::streams::handover::Streams::adopt` adds one stream,
 //! - `stream::handover::StreamBuffer::become_whole` gives it its bytes and viewers.
 //! - `relay::handover::agree` compares the parts with each other.
 //!

@@ -11,7 +11,7 @@ use tollgate::config::Config;
 use tollgate::format::Format;
 use tollgate::gather::Gather;
 use tollgate::relay::handover::{
-    Successor, begin, connections, copy, hand_over, media, media_bytes, uncopied,
+    Successor, begin, bytes_left, connections, copy, hand_over, media, media_bytes, uncopied,
 };
 use tollgate::relay::{ConnectionId, Outgoing, Relay, Settings, UdpPort, write_next};
 use tollgate::remux::{Reader, ReaderEvent, Time};
@@ -232,7 +232,9 @@ fn take_over(data: &[u8]) -> Result<Relay, String> {
         rest = &line[end + 1..];
     }
     let records = rest.strip_prefix(b"\n").expect("an empty line");
-    let taken = successor.hear(records).and_then(|()| successor.take_over());
+    let taken = successor
+        .receive(records)
+        .and_then(|()| successor.take_over());
     taken.map(|(relay, _)| relay).map_err(|why| why.to_string())
 }
 
@@ -466,9 +468,9 @@ fn an_unfinished_head_is_sent_before_the_standstill() {
         .collect();
     let mut successor = Successor::new(settings(), false);
     begin(&mut relay);
-    assert_eq!(uncopied(&mut relay).1, ids.len() * head.len());
+    assert_eq!(uncopied_bytes(&mut relay), ids.len() * head.len());
     copy_clients(&mut relay, &mut successor, 3_000);
-    assert_eq!(uncopied(&mut relay).1, 0);
+    assert_eq!(uncopied_bytes(&mut relay), 0);
     // One goes on, one begins another request, and one has gone.
     relay.received(ids[0], b"b\r\nY: ", now);
     relay.received(ids[1], format!("\r\n\r\n{head}").as_bytes(), now);
@@ -480,7 +482,7 @@ fn an_unfinished_head_is_sent_before_the_standstill() {
         records.extend_from_slice(piece);
     });
     assert!(sent < head.len() + 1_000 * ids.len(), "{sent}");
-    successor.hear(&records).expect("it is read");
+    successor.receive(&records).expect("it is read");
     let (mut next, _) = successor.take_over().expect("it is taken over");
     next.check();
     assert_eq!(going.len(), ids.len() - 1);
@@ -522,7 +524,7 @@ fn an_answer_that_nobody_takes_is_sent_before_the_standstill() {
     }
     let mut successor = Successor::new(settings(), false);
     begin(&mut relay);
-    let (_, large) = uncopied(&mut relay);
+    let large = uncopied_bytes(&mut relay);
     assert!(large > ids.len() * 10_000, "{large}");
     copy_clients(&mut relay, &mut successor, 3_000);
     // One takes most of it, and one has gone.
@@ -536,7 +538,7 @@ fn an_answer_that_nobody_takes_is_sent_before_the_standstill() {
     let mut sent = 0;
     let going = hand_over(&mut relay, now, &mut |piece| {
         sent += piece.len();
-        successor.hear(piece).expect("it is read");
+        successor.receive(piece).expect("it is read");
     });
     assert!(sent < 10_000 + 1_200 * ids.len(), "{sent}");
     let (mut next, _) = successor.take_over().expect("it is taken over");
@@ -603,13 +605,13 @@ fn fall(hands_over: bool) -> (Out, usize) {
     if hands_over {
         let mut successor = Successor::new(settings(), false);
         begin(&mut relay);
-        let (_, large) = uncopied(&mut relay);
+        let large = uncopied_bytes(&mut relay);
         assert!(large > 30_000, "{large} bytes of rests");
         copy_clients(&mut relay, &mut successor, 7_000);
         copy_media(&relay, &mut successor);
         hand_over(&mut relay, now, &mut |piece| {
             sent += piece.len();
-            successor.hear(piece).expect("it is read");
+            successor.receive(piece).expect("it is read");
         });
         (relay, _) = successor.take_over().expect("it is taken over");
     }
@@ -768,13 +770,13 @@ fn of_sources(sources: &[&Vec<u8>], cut: usize, copies_early: Option<bool>) -> (
         }
         if let Some(copies_early) = copies_early {
             if !copies_early {
-                (_, large) = uncopied(&mut relay);
+                large = uncopied_bytes(&mut relay);
                 copy_clients(&mut relay, &mut successor, 700);
             }
             copy_media(&relay, &mut successor);
             hand_over(&mut relay, now, &mut |piece| {
                 sent += piece.len();
-                successor.hear(piece).expect("it is read");
+                successor.receive(piece).expect("it is read");
             });
             (relay, _) = successor.take_over().expect("it is taken over");
             successor = Successor::new(settings(), false);
@@ -946,9 +948,15 @@ fn take_out(relay: &mut Relay, now: Instant, out: &mut Out) {
     relay.check();
 }
 
+/// Returns how many bytes that clients can make large have yet to be copied.
+fn uncopied_bytes(relay: &mut Relay) -> usize {
+    let names = uncopied(relay).into_iter();
+    names.map(|name| bytes_left(relay, name)).sum()
+}
+
 /// Copies what clients have made large, in pieces.
 fn copy_clients(relay: &mut Relay, successor: &mut Successor, bytes_max: usize) {
-    for name in uncopied(relay).0 {
+    for name in uncopied(relay) {
         while let Some((from, bytes)) = copy(relay, name, bytes_max) {
             let copied = successor.copy(name, from, bytes);
             copied.expect("it is in order");
@@ -975,7 +983,7 @@ fn next_core(mut relay: Relay, now: Instant) -> Relay {
     copy_clients(&mut relay, &mut successor, 100);
     copy_media(&relay, &mut successor);
     let going = hand_over(&mut relay, now, &mut |piece| {
-        successor.hear(piece).expect("it is read");
+        successor.receive(piece).expect("it is read");
     });
     let (mut next, _) = successor.take_over().expect("it is taken over");
     next.set_rtp(SocketAddr::from(([10, 9, 0, 9], 5004)));

@@ -158,8 +158,8 @@ const MAIN: &[Row] = &[
     .more(
         "Sockets, streams, tokens, requests and responses move to this server, and the old \
              server exits. Only publishers by RTMP have to connect again. Then this server waits \
-             at the path for its own successor. Both servers must run as the same user, with the \
-             same options. See `docs/handover.md`.",
+             at the path for its own successor. Both servers must run as the same user. \
+             `docs/handover.md` names the options that may differ.",
     ),
     command("version", OtherCommand::Version).help("print the version, and exit"),
 ];
@@ -364,7 +364,7 @@ const OPERATION: &[Row] = &[
         .unset("off")
         .help("let the origin admit viewers")
         .more(
-            "Needs `--origin`. Without this option a viewer needs a token on this server. The \
+            "Needs `--origin`. Without this option, a server with `--token-server` asks for a token of its own. The \
              answer of the origin holds for a session until its pull ends.",
         ),
 ];

@@ -1,4 +1,4 @@
-//! What has happened goes to another process as it is, with its numbers.
+//! A successor gets the kept events with their numbers.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -6,7 +6,7 @@ use super::Events;
 use crate::gate::SessionId;
 
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct EventsState {
     first: u64,
     is_kept: bool,
     units: Vec<(Option<SessionId>, String)>,
@@ -22,24 +22,24 @@ impl Serialize for Events {
             let text: Vec<u8> = bytes.copied().collect();
             (unit.of.clone(), String::from_utf8_lossy(&text).into_owned())
         });
-        let told = Told {
+        let state = EventsState {
             first: self.first,
             is_kept: self.is_kept,
             units: units.collect(),
         };
-        told.serialize(serializer)
+        state.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Events {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Events, D::Error> {
-        let told = Told::deserialize(deserializer)?;
+        let state = EventsState::deserialize(deserializer)?;
         let mut events = Events {
-            first: told.first.min(u64::MAX / 2),
-            is_kept: told.is_kept,
+            first: state.first.min(u64::MAX / 2),
+            is_kept: state.is_kept,
             ..Events::default()
         };
-        for (of, text) in told.units {
+        for (of, text) in state.units {
             events.push(of, |unit, _| unit.extend_from_slice(text.as_bytes()));
         }
         Ok(events)

@@ -7,6 +7,7 @@
 use super::body::Framing;
 use super::grammar::{elements, is_authority, is_balanced};
 use super::icy::IcyFields;
+use super::media_type::accepts_html;
 use super::refusal::{Refusal, malformed, quoted};
 use super::status::Status;
 use super::version::Version;
@@ -132,7 +133,7 @@ impl Fields {
                 "user-agent" => request.user_agent = Some(value()),
                 "referer" => request.referer = Some(value()),
                 "last-event-id" => request.last_event_id = Some(value()),
-                "accept" => request.accepts_html |= value().contains("text/html"),
+                "accept" => request.accepts_html |= accepts_html(&value()),
                 "via" => append(&mut request.via, field.name, &value())?,
                 "forwarded" => append(&mut request.forwarded.standard, field.name, &value())?,
                 "x-forwarded-for" => {

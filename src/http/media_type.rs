@@ -43,6 +43,20 @@ pub fn stream_type(given: &str) -> Option<String> {
     Some(if is_whole { given } else { essence }.to_owned())
 }
 
+/// Returns whether an `Accept` field (RFC 9110 section 12.5.1) has `text/html` with a weight above 0.
+pub(super) fn accepts_html(accept: &str) -> bool {
+    elements(accept, ',').any(|range| {
+        let mut parts = elements(range, ';');
+        let is_html = parts
+            .next()
+            .is_some_and(|it| it.eq_ignore_ascii_case("text/html"));
+        let mut parameters = parts.filter_map(parameter);
+        is_html
+            && !parameters
+                .any(|(name, value)| name.eq_ignore_ascii_case("q") && value.parse() == Ok(0.0))
+    })
+}
+
 /// Returns whether the text is `; NAME=VALUE`, repeated (RFC 9110 section 5.6.6), with values that
 /// need no escapes.
 fn are_parameters(text: &str) -> bool {
@@ -56,6 +70,23 @@ fn are_parameters(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_browser_names_html_in_its_list() {
+        for (accept, is_html) in [
+            ("text/html,application/xhtml+xml,*/*;q=0.8", true),
+            ("TEXT/HTML", true),
+            ("application/json, text/html ; q=0.5", true),
+            ("*/*", false),
+            ("text/htmlx", false),
+            ("application/json, text/html;q=0", false),
+            ("application/json, text/html; Q=0.000", false),
+            ("application/json;x=\"text/html\"", false),
+            ("application/json;x=\",text/html\"", false),
+        ] {
+            assert_eq!(accepts_html(accept), is_html, "{accept}");
+        }
+    }
 
     #[test]
     fn what_is_played_goes_out_as_it_was_given() {

@@ -10,7 +10,7 @@
 //!   is_quiet?           until no change is being written to the disk
 //!   media, media_bytes  ── newer bytes ───────────▶ Successor::media      once
 //!   uncopied, copy      ── newer ones ────────────▶ Successor::copy       once
-//!   hand_over           ── records ───────────────▶ Successor::hear       as they are made
+//!   hand_over           ── records ───────────────▶ Successor::receive    as they are made
 //!                                                   Successor::take_over  a Relay and its time
 //!                       ◀─ it has everything ──────
 //!   let_go, and on until the other clients have left  (it serves)
@@ -56,7 +56,7 @@ use crate::handover::{HandoverError, Line, Reader, Writer, must};
 use crate::time::Instant;
 use crate::token_bucket::TokenBucket;
 
-/// The bytes of each stream that are at hand.
+/// Returns the offsets of the bytes that each stream has in its buffer.
 pub fn media(relay: &Relay) -> impl Iterator<Item = (StreamId, Range<u64>)> {
     relay.streams.media()
 }
@@ -66,8 +66,8 @@ pub fn has_stream(relay: &Relay, stream: StreamId) -> bool {
     relay.streams.has(stream)
 }
 
-/// Those of one from this offset on that lie together; none where there are none, or they are
-/// overwritten.
+/// Returns bytes of a stream's buffer from this offset to the end of the block. Returns none if there are
+/// none, or if they are overwritten.
 pub fn media_bytes(relay: &Relay, stream: StreamId, from: u64) -> &[u8] {
     relay.streams.media_bytes(stream, from)
 }
@@ -104,16 +104,16 @@ pub fn begin(relay: &mut Relay) {
     }
 }
 
-/// Returns the names of bytes that clients can make large and that have yet to be copied, and the
-/// number of these bytes.
-pub fn uncopied(relay: &mut Relay) -> (Vec<CopyName>, usize) {
-    let (mut names, mut bytes) = (copy_names(relay), 0);
-    names.retain(|name| {
-        let left = copied(relay, *name).map_or(0, |copied| copied.bytes_left());
-        bytes += left;
-        left > 0
-    });
-    (names, bytes)
+/// Returns the names of bytes that clients can make large and that have yet to be copied.
+pub fn uncopied(relay: &mut Relay) -> Vec<CopyName> {
+    let mut names = copy_names(relay);
+    names.retain(|name| bytes_left(relay, *name) > 0);
+    names
+}
+
+/// Returns how many of these bytes have yet to be copied.
+pub fn bytes_left(relay: &mut Relay, name: CopyName) -> usize {
+    copied(relay, name).map_or(0, |copied| copied.bytes_left())
 }
 
 /// Returns at most `bytes_max` of the bytes that have yet to be copied, and their offset. Returns
@@ -122,14 +122,13 @@ pub fn copy(relay: &mut Relay, name: CopyName, bytes_max: usize) -> Option<(usiz
     copied(relay, name)?.next(bytes_max)
 }
 
-/// Whether no change is on its way to the disk.
+/// Returns whether no change is being written to the disk.
 pub fn is_quiet(relay: &Relay) -> bool {
     relay.grants.is_quiet()
 }
 
-/// All that a successor is to know, but for bytes of streams, at this moment, which goes out in
-/// pieces. Says which connections go to it. What the shell was to do must be done
-/// ([`Relay::next_action`]).
+/// Writes the state, except the bytes of streams. `out` takes it in pieces. Returns the connections that
+/// the successor gets. The shell must have carried out all actions ([`Relay::next_action`]).
 pub fn hand_over(relay: &mut Relay, now: Instant, out: &mut dyn FnMut(&[u8])) -> Vec<ConnectionId> {
     relay.ctx.set_now(now);
     let mut writer = Writer::new(out);
@@ -146,22 +145,25 @@ pub fn hand_over(relay: &mut Relay, now: Instant, out: &mut dyn FnMut(&[u8])) ->
     relay.streams.hand_over(&mut writer);
     relay.fetch.hand_over(&mut writer);
     relay.lists.hand_over(&mut writer);
-    let is_told = |job_id| relay.lists.resolves(job_id);
-    let going = relay.clients.hand_over(is_told, &mut writer);
+    let is_job_sent = |job_id| relay.lists.resolves(job_id);
+    let going = relay.clients.hand_over(is_job_sent, &mut writer);
     writer.finish();
     going
 }
 
-/// The connections that there are.
+/// Returns the ids of all connections.
 pub fn connections(relay: &Relay) -> impl Iterator<Item = ConnectionId> {
     relay.clients.ids()
 }
 
-/// Ends the hand-over: a successor has these connections and all streams. This process serves only
-/// the connections that stay. The shell closes its descriptor of each other one
+/// Ends the hand-over: a successor has these connections and all streams. This process answers only the
+/// open requests of the connections that stay. The shell closes its descriptor of each other one
 /// ([`super::Action`]), without a shutdown of the connection.
 pub fn let_go(relay: &mut Relay, going: &[ConnectionId]) {
     let ctx = &mut relay.ctx;
+    // The successor has the tokens and the streams. A connection that stays gets its answer, and no further
+    // request is read: its changes would be lost.
+    ctx.is_closing = true;
     relay.clients.let_go(going, ctx);
     relay.streams.let_go(ctx);
     relay.clients.close_rtmp(ctx);
@@ -169,7 +171,7 @@ pub fn let_go(relay: &mut Relay, going: &[ConnectionId]) {
     relay.rtp_in.let_go();
 }
 
-/// What ids count on from.
+/// What later ids and numbers continue from.
 #[derive(Serialize, Deserialize)]
 struct Ids {
     connections: u32,
@@ -181,7 +183,7 @@ struct Ids {
     numbers: Vec<(SessionId, TokenBucket)>,
 }
 
-/// A server that is to take another's place, as far as it has been told.
+/// The received part of the state of a server that this one is to replace.
 pub struct Successor {
     reader: Reader,
     state: RelayState,
@@ -190,7 +192,7 @@ pub struct Successor {
 /// The received state, line by line.
 struct RelayState {
     ctx: Context,
-    /// What the other server had as options.
+    /// Options of the other server.
     old: OldOptions,
     ids: Option<Ids>,
     grants: Grants,
@@ -199,14 +201,15 @@ struct RelayState {
     streams: StreamsState,
     fetch: Fetch,
     pulls: PullsState,
-    errands: Vec<PendingCallState>,
+    pending_calls: Vec<PendingCallState>,
+    /// This server has a token file.
     is_kept: bool,
 }
 
 impl Limits {
     /// Returns the longest line of a hand-over, in bytes. The longest one is a stream's. A byte of
     /// text takes at most two, and a number with its name at most six times its own bytes.
-    fn told_line_bytes_max(&self) -> usize {
+    fn state_line_bytes_max(&self) -> usize {
         let beside = self.stream.held_beside_buffer_max() + 4 * 1024 * 1024;
         self.stream
             .buffer_bytes
@@ -216,16 +219,16 @@ impl Limits {
 }
 
 impl Successor {
-    /// Nothing yet. `is_kept`: there is a token file here.
+    /// Begins to receive a state. `is_kept`: this server has a token file.
     pub fn new(settings: Settings, is_kept: bool) -> Successor {
         let streams = StreamsState::new(&settings.limits);
-        let line_bytes_max = settings.limits.told_line_bytes_max();
+        let line_bytes_max = settings.limits.state_line_bytes_max();
         let mut ctx = Context::new(settings);
         let state = RelayState {
             grants: Grants::new(ctx.settings()),
             fetch: Fetch::new(&mut ctx),
             pulls: PullsState::default(),
-            errands: Vec::new(),
+            pending_calls: Vec::new(),
             ctx,
             old: OldOptions::default(),
             ids: None,
@@ -240,7 +243,8 @@ impl Successor {
         }
     }
 
-    /// Takes bytes of a stream from this offset on: behind the bytes so far, or in their place.
+    /// Takes bytes of a stream that begin at this offset. They continue the received bytes, or replace
+    /// them.
     pub fn media(
         &mut self,
         stream: StreamId,
@@ -248,10 +252,12 @@ impl Successor {
         bytes: &[u8],
     ) -> Result<(), HandoverError> {
         let limits = &self.state.ctx.settings().limits;
-        self.state.streams.hear_media((stream, from), bytes, limits)
+        self.state
+            .streams
+            .receive_media((stream, from), bytes, limits)
     }
 
-    /// Takes a piece of what a client has made large: behind the pieces so far, or in their place.
+    /// Takes a copied piece that begins at this offset. It continues the received pieces, or replaces them.
     pub fn copy(&mut self, name: CopyName, from: usize, bytes: &[u8]) -> Result<(), HandoverError> {
         let limits = &self.state.ctx.settings().limits;
         let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
@@ -271,7 +277,7 @@ impl Successor {
         })
     }
 
-    /// This stream has gone meanwhile.
+    /// Forgets the bytes of a stream that has ended meanwhile.
     pub fn forget_media(&mut self, stream: StreamId) {
         self.state.streams.forget_media(stream);
         for part in CopiedPart::OF_STREAM {
@@ -279,12 +285,13 @@ impl Successor {
         }
     }
 
-    /// A piece of the records.
-    pub fn hear(&mut self, records: &[u8]) -> Result<(), HandoverError> {
-        self.reader.hear(records, |line| self.state.hear(line))
+    /// Takes a piece of the records.
+    pub fn receive(&mut self, records: &[u8]) -> Result<(), HandoverError> {
+        self.reader
+            .receive(records, |line| self.state.receive(line))
     }
 
-    /// The server, and the moment at which it goes on, when all has come.
+    /// Returns the core and the time at which it continues. An error: the state is incomplete or impossible.
     pub fn take_over(self) -> Result<(Relay, Instant), HandoverError> {
         self.reader.finish()?;
         let now = self.state.ctx.now();
@@ -293,13 +300,13 @@ impl Successor {
 }
 
 impl RelayState {
-    fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    fn receive(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         match line.name {
             "context" => {
-                self.old = self.ctx.hear(line)?;
+                self.old = self.ctx.receive(line)?;
                 Ok(())
             }
-            "counts" => self.ctx.hear_counts(line),
+            "counts" => self.ctx.receive_counts(line),
             "events" => {
                 self.ctx.events = line.read()?;
                 Ok(())
@@ -308,33 +315,33 @@ impl RelayState {
                 self.ids = Some(line.read()?);
                 Ok(())
             }
-            "grants" => self.grants.hear(line, self.is_kept, &self.ctx),
-            "token" | "tokens" => self.grants.hear_token(line),
-            "blocks" | "barred" => self.grants.hear_blocks(line, &self.ctx),
-            "pull" => self.pulls.hear(line),
+            "grants" => self.grants.receive(line, self.is_kept, &self.ctx),
+            "token" | "tokens" => self.grants.receive_token(line),
+            "blocks" | "barred" => self.grants.receive_blocks(line, &self.ctx),
+            "pull" => self.pulls.receive(line),
             "origins" if self.old.had_other_origins(self.ctx.settings()) => Ok(()),
-            "origins" => self.fetch.hear(line),
+            "origins" => self.fetch.receive(line),
             "errand" => {
-                self.errands.push(pending_call(line, &self.ctx)?);
+                self.pending_calls.push(pending_call(line, &self.ctx)?);
                 Ok(())
             }
-            "stream" => self.streams.hear(line, &mut self.copies),
-            "viewer" => self.streams.hear_viewer(line, &mut self.copies),
-            "header" => self.streams.hear_header(line),
-            "remuxer" => self.streams.hear_remuxer(line),
-            "hls-addresses" => self.clients.hear_addresses(line),
-            "connection" => self.clients.hear(line, &mut self.copies, &self.ctx),
+            "stream" => self.streams.receive(line, &mut self.copies),
+            "viewer" => self.streams.receive_viewer(line, &mut self.copies),
+            "header" => self.streams.receive_header(line),
+            "remuxer" => self.streams.receive_remuxer(line),
+            "hls-addresses" => self.clients.receive_addresses(line),
+            "connection" => self.clients.receive(line, &mut self.copies, &self.ctx),
             name => Err(HandoverError(format!(
                 "'{name:.32}' is nothing that is known here"
             ))),
         }
     }
 
-    /// The server, if all of it fits.
+    /// Returns the core, if all parts agree.
     fn relay(mut self) -> Result<Relay, HandoverError> {
         let ids = self.ids.ok_or_else(|| HandoverError("no ids".to_owned()))?;
         let clients = Clients::take_over(self.clients, ids.connections, &mut self.ctx)?;
-        let (mut streams, unfit) = Streams::take_over(self.streams, ids.streams, &mut self.ctx)?;
+        let (mut streams, invalid) = Streams::take_over(self.streams, ids.streams, &mut self.ctx)?;
         streams.buckets.take_over(ids.buckets, self.ctx.now());
         streams.numbers.take_over(ids.numbers, self.ctx.now());
         self.grants.rearm(&mut self.ctx);
@@ -350,19 +357,19 @@ impl RelayState {
             rtp_in: RtpIn::default(),
             ctx: self.ctx,
         };
-        for (id, reply, add) in self.errands {
+        for (id, reply, add) in self.pending_calls {
             let ctx = &mut relay.ctx;
             let job_id = relay.lists.resolve(id, reply, add, ctx);
             relay.clients.await_job(id, job_id, ctx);
         }
-        let feeds: Vec<(StreamId, StreamSource)> = relay.streams.sources().collect();
-        for (id, feed) in feeds {
-            match feed {
+        let sources: Vec<(StreamId, StreamSource)> = relay.streams.sources().collect();
+        for (id, source) in sources {
+            match source {
                 StreamSource::Rtp(address) => relay.rtp_in.set_source(address, id),
                 // Its connection stays behind.
                 StreamSource::Http(_) if relay.streams.is_by_rtmp(id) => {
                     let (reason, ctx) = ("the connection broke", &mut relay.ctx);
-                    relay.streams.source_lost(id, feed, reason, ctx);
+                    relay.streams.source_lost(id, source, reason, ctx);
                 }
                 _ => {}
             }
@@ -370,17 +377,17 @@ impl RelayState {
         }
         relay.dispatch_events();
         agree(&mut relay)?;
-        relay.streams.end_unfit(unfit, &mut relay.ctx);
+        relay.streams.end_invalid(invalid, &mut relay.ctx);
         relay.dispatch_events();
         relay.readmit(&self.old);
         Ok(relay)
     }
 }
 
-/// Checks that what parts know of each other is the same. Each client is where its part says, and
-/// there are as many clients as the others know: so each is known.
+/// Checks that the parts agree on clients, streams, pulls and calls. Each client must be known to the part
+/// that it names. The numbers must be equal, so no part knows a client that is not there.
 fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
-    let (mut viewers, mut sources, mut asking, mut calls) = (0, 0, 0, 0);
+    let (mut viewers, mut sources, mut origin_requests, mut calls) = (0, 0, 0, 0);
     for (id, concern) in relay.clients.concerns() {
         let is_so = match concern {
             Concern::Source(stream) => {
@@ -388,8 +395,8 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
                 relay.streams.has_as_source(stream, StreamSource::Http(id))
             }
             Concern::OriginRequest(pull) => {
-                asking += 1;
-                relay.fetch.is_asked_by(pull, id)
+                origin_requests += 1;
+                relay.fetch.is_requested_by(pull, id)
             }
             Concern::PendingCall(job_id) => {
                 calls += 1;
@@ -411,17 +418,15 @@ fn agree(relay: &mut Relay) -> Result<(), HandoverError> {
             format!("pull {pull:?} is another's")
         })?;
     }
-    let feeds = relay.streams.sources();
-    let by_http = feeds.filter(|(_, feed)| feed.connection().is_some());
-    let asked = relay.fetch.asking();
-    let waiting = relay.lists.resolving();
+    let all_sources = relay.streams.sources();
+    let by_http = all_sources.filter(|(_, source)| source.connection().is_some());
     let known = (
         relay.streams.viewer_places(),
         by_http.count(),
-        asked,
-        waiting,
+        relay.fetch.origin_requests(),
+        relay.lists.resolving(),
     );
-    must((viewers, sources, asking, calls) == known, || {
+    must((viewers, sources, origin_requests, calls) == known, || {
         "a viewer, a source, an origin or a call is not there".to_owned()
     })?;
     Ok(())

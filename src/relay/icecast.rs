@@ -14,11 +14,14 @@ use crate::http::credentials::basic_password;
 use crate::http::{Head, Method, Refusal, Status};
 pub(super) use panels::list;
 
-/// Whether a request is made as Icecast's clients make it.
+/// Returns whether a request is made as Icecast's clients make it. libshout first sends a PUT to a mount
+/// point without its password, and waits for 401.
 pub(super) fn is_source(head: &Head) -> bool {
+    let is_mount = |first: &Vec<u8>| first != b"stream" && first != b"api";
     match head.method {
         Method::Source => true,
-        Method::Put => password(head).is_some(),
+        Method::Put if head.fields.authorization.is_some() => password(head).is_some(),
+        Method::Put => head.target.segments.first().is_some_and(is_mount),
         _ => false,
     }
 }

@@ -32,8 +32,8 @@ impl OldOptions {
         !self.proxies.iter().all(|proxy| now.contains(proxy))
     }
 
-    /// Returns whether the predecessor had other origins. An earlier version does not send its list.
+    /// Returns whether the predecessor had other origins.
     pub fn had_other_origins(&self, settings: &Settings) -> bool {
-        !self.origins.is_empty() && self.origins != OldOptions::of(settings).origins
+        self.origins != OldOptions::of(settings).origins
     }
 }

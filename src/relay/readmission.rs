@@ -117,9 +117,9 @@ impl Relay {
                 "event=udp-clients-silenced count={silenced} detail=\"--rtp-to or --join no longer admits them\""
             ));
         }
-        let feeds: Vec<_> = self.streams.sources().collect();
-        for (id, feed) in feeds {
-            let StreamSource::Rtp(named) = feed else {
+        let sources: Vec<_> = self.streams.sources().collect();
+        for (id, source) in sources {
+            let StreamSource::Rtp(named) = source else {
                 continue;
             };
             let Some(known) = self.streams.known(id) else {

@@ -245,7 +245,7 @@ impl Told {
                 .media(*stream, *at, bytes)
                 .map_err(|unfit| unfit.0)?;
         }
-        let heard = successor.hear(self.records.as_bytes());
+        let heard = successor.receive(self.records.as_bytes());
         let taken = heard.and_then(|()| successor.take_over());
         taken.map(|(relay, _)| relay).map_err(|unfit| unfit.0)
     }

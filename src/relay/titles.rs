@@ -33,7 +33,7 @@ impl Relay {
         Ok(match &*about.file {
             "now.json" => {
                 let (title, name) = now.ok_or_else(no_stream)?;
-                let now = serde_json::json!({"name": name, "title": title}).to_string();
+                let now = format!("{}\n", serde_json::json!({"name": name, "title": title}));
                 // Pages ask for it all the time.
                 Outcome::Text(Status::Ok, "application/json", "max-age=5", now.into())
             }

@@ -27,6 +27,17 @@ const OGG: [(&[u8], &str); 4] = [
     (b"\x7fFLAC", "flac"),
 ];
 
+/// Codecs that are not remuxed, by the name that their container has for them.
+const LEFT_OUT: [(&str, &str); 7] = [
+    ("A_VORBIS", "vorbis"),
+    ("A_FLAC", "flac"),
+    ("V_THEORA", "theora"),
+    ("V_MPEG1", "mpeg1"),
+    ("V_MPEG2", "mpeg2"),
+    ("stream type 0x01", "mpeg1"),
+    ("stream type 0x02", "mpeg2"),
+];
+
 /// A track. `None`: the field does not apply, or is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TrackInfo {
@@ -118,7 +129,13 @@ impl Findings {
                 self.newest = unit.decode;
                 self.pictures += 1;
             }
-            ReaderEvent::LeftOut { number, codec } if self.left_out.len() < TRACKS_MAX => {
+            // MPEG-TS names its tracks again and again.
+            ReaderEvent::LeftOut { number, codec }
+                if self.left_out.len() < TRACKS_MAX
+                    && self.left_out.iter().all(|(known, _)| *known != number) =>
+            {
+                let known = LEFT_OUT.iter().find(|(name, _)| *name == codec);
+                let codec = known.map_or(codec, |(_, codec)| codec);
                 let codec = codec.chars().take(NAME_MAX).collect();
                 self.left_out.push((number, codec));
             }
@@ -246,7 +263,7 @@ mod tests {
                 media!("vp9.webm"),
                 "vp9 128x96 25, opus 48000 1",
             ),
-            (Format::WebM, media!("vp8.webm"), "vp8 128x96 25, A_VORBIS"),
+            (Format::WebM, media!("vp8.webm"), "vp8 128x96 25, vorbis"),
             (Format::Mp3, media!("sound.mp3"), "mp3"),
             (Format::Aac, media!("sound.aac"), "aac"),
         ] {
@@ -255,6 +272,17 @@ mod tests {
         let (rows, may_show_more) = tracks(Format::Ogg, media!("theora.ogg"), || &[]);
         let codecs: Vec<_> = rows.iter().map(|row| row.codec.as_ref()).collect();
         assert_eq!((codecs, may_show_more), (vec!["theora", "vorbis"], false));
+    }
+
+    /// MPEG-TS repeats its map, and with it the tracks that are left out.
+    #[test]
+    fn a_track_that_is_left_out_is_listed_once() {
+        let mut findings = Findings::default();
+        for (number, codec) in [(256, "stream type 0x02"), (257, "A_ODD"), (256, "again")] {
+            findings.take(ReaderEvent::LeftOut { number, codec });
+        }
+        let listed = [(256, "mpeg2".to_owned()), (257, "A_ODD".to_owned())];
+        assert_eq!(findings.left_out, listed);
     }
 
     /// The search ends when all is known, when bytes cannot be read, and after a bounded number of

@@ -392,7 +392,7 @@ fn bind_udp(bind: &Bind) -> Result<UdpSocket, String> {
 fn cannot(what: &str, address: SocketAddr, error: &io::Error, option: &str) -> String {
     let instead = match error.kind() {
         io::ErrorKind::AddrInUse if cfg!(feature = "handover") => format!(
-            "; another program uses it: give --{option}=ADDR:PORT with a free port, or have both take --handover"
+            "; another program uses it: give --{option}=ADDR:PORT with a free port, or give both the same --{option} and --handover"
         ),
         io::ErrorKind::AddrInUse => {
             format!("; another program uses it: give --{option}=ADDR:PORT with a free port")

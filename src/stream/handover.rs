@@ -23,28 +23,28 @@ const RESUME_JOINS: usize = 3;
 /// A header that viewers share.
 pub type HeaderVersion = Version;
 
-/// Bytes of a stream of which nothing else is known yet.
+/// Bytes of a stream whose state has not come yet.
 pub struct Received(Buffer);
 
 impl Received {
-    /// None yet; no more than these limits allow.
+    /// Begins without bytes.
     pub fn new(limits: &Limits) -> Received {
         Received(Buffer::new(limits.buffer_bytes))
     }
 
-    /// Takes bytes: behind the bytes so far, or in their place.
+    /// Takes bytes that begin at the offset `from`. They continue the received bytes, or replace them.
     pub fn take(&mut self, from: u64, bytes: &[u8], pool: &mut Pool) -> Result<(), HandoverError> {
         self.0.receive(from, bytes, pool)
     }
 
-    /// They are not wanted after all.
+    /// Returns the memory of the bytes to the pool.
     pub fn release(mut self, pool: &mut Pool) {
         self.0.release(pool);
     }
 }
 
 impl<C: Copy> StreamBuffer<C> {
-    /// The offset of the first byte that is at hand.
+    /// Returns the offset of the first byte in the buffer.
     pub fn oldest(&self) -> u64 {
         self.buffer.oldest
     }
@@ -92,7 +92,7 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Returns the viewers to send, each with its id.
-    pub fn told_viewers(&self) -> impl Iterator<Item = (ViewerId<C>, &Viewer<C>)> {
+    pub fn viewers(&self) -> impl Iterator<Item = (ViewerId<C>, &Viewer<C>)> {
         self.viewers.iter()
     }
 
@@ -125,7 +125,7 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Checks the received state against the bytes, and completes it.
-    pub fn fit(&mut self) -> Result<(), HandoverError> {
+    pub fn restore(&mut self) -> Result<(), HandoverError> {
         let newest = self.buffer.newest;
         must(
             [self.pace_floor, self.newest_piece, self.seam]
@@ -133,7 +133,7 @@ impl<C: Copy> StreamBuffer<C> {
                 .all(|place| *place <= newest),
             || "places that lie ahead of its newest byte".to_owned(),
         )?;
-        self.points.fit(self.buffer.oldest, newest)?;
+        self.points.check(self.buffer.oldest, newest)?;
         must(self.scanner.fits(newest), || {
             "what reads its container has read other bytes".to_owned()
         })?;
@@ -141,7 +141,7 @@ impl<C: Copy> StreamBuffer<C> {
         if let Some(cutter) = &mut self.cutter {
             cutter.fit(newest, buffer_bytes)?;
         }
-        self.seat_viewers()
+        self.adopt_viewers()
     }
 
     /// Drops a state that does not fit. The stream can only end now: its viewers have all bytes.
@@ -174,7 +174,7 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Makes all viewers ready. A viewer with nothing to get waits again after its turn.
-    fn seat_viewers(&mut self) -> Result<(), HandoverError> {
+    fn adopt_viewers(&mut self) -> Result<(), HandoverError> {
         let (oldest, newest) = (self.buffer.oldest, self.buffer.newest);
         (self.lines, self.lagging) = (Lines::default(), BTreeSet::new());
         self.rest_bytes = 0;
@@ -184,7 +184,7 @@ impl<C: Copy> StreamBuffer<C> {
             let Some(viewer) = self.viewers.get_mut(id) else {
                 continue;
             };
-            viewer.fit(oldest, newest)?;
+            viewer.check(oldest, newest)?;
             if !viewer.is_bounded()
                 && let Some(front) = &mut viewer.lead.0
                 && let Some(header) = &mut front.header
@@ -194,7 +194,7 @@ impl<C: Copy> StreamBuffer<C> {
             self.lines.be_ready(id.index());
             self.lagging.extend(viewer.lag_key.map(|key| (key, id)));
             if let (Position::At(cursor), None) = (viewer.position, viewer.lag_key) {
-                // Also of one that waited, for which newer bytes were kept back.
+                // This is also right for a viewer that waited for a larger piece.
                 self.pace_floor = self.pace_floor.min(cursor);
             }
             if viewer.position == (Position::Fallen { holds_rest: true }) {
@@ -219,7 +219,7 @@ impl Versions {
         let is_full = self.replaced.len() >= REPLACED_MAX && self.current.strong_count() == 0;
         if *header == current || is_full {
             self.current = Rc::downgrade(&header);
-            // For which start it was made is not told: for none that comes.
+            // The start that it was made for is not sent. No later start has this number.
             self.counter = (*header != current).then_some(u8::MAX);
         } else {
             self.replaced.push(Rc::downgrade(&header));
@@ -233,8 +233,8 @@ impl Versions {
 }
 
 impl Points {
-    /// They can be, in a buffer from this offset to that.
-    fn fit(&self, oldest: u64, newest: u64) -> Result<(), HandoverError> {
+    /// Checks that the places lie within a buffer with these offsets.
+    fn check(&self, oldest: u64, newest: u64) -> Result<(), HandoverError> {
         let joins = self.joins.iter().map(|join| join.start.offset);
         let units = self.units.iter().copied();
         let unit = self.newest_unit.iter().map(|unit| unit.offset);
@@ -250,7 +250,7 @@ impl Points {
 
 impl<C> Viewer<C> {
     /// Checks the received state against a buffer with these offsets.
-    fn fit(&self, oldest: u64, newest: u64) -> Result<(), HandoverError> {
+    fn check(&self, oldest: u64, newest: u64) -> Result<(), HandoverError> {
         let stands = match self.position {
             Position::At(cursor) => {
                 (oldest..=newest).contains(&cursor)
@@ -261,7 +261,7 @@ impl<C> Viewer<C> {
                 self.lag_key.is_none() && !(holds_rest && self.is_bounded())
             }
         };
-        must(stands && self.lead.fits(), || {
+        must(stands && self.lead.is_valid(), || {
             format!(
                 "a viewer stands at {:?}, of {oldest} to {newest}",
                 self.position
@@ -298,8 +298,8 @@ impl<C> Viewer<C> {
 }
 
 impl Lead {
-    /// What of it has been sent is a part of it.
-    fn fits(&self) -> bool {
+    /// Returns whether the part that has been sent is within the lead.
+    fn is_valid(&self) -> bool {
         let whole = |front: &Front| front.header.as_deref().unwrap_or(&front.own).len();
         self.0
             .as_deref()

@@ -1,4 +1,4 @@
-//! The hand-over of datagrams that wait for UDP clients.
+//! Hands datagrams over that wait for UDP clients.
 
 use super::{UdpOut, WAITING_BYTES_MAX};
 use crate::gate::MATRICES_MAX;
@@ -6,7 +6,7 @@ use crate::handover::{HandoverError, must};
 
 impl UdpOut {
     /// Checks what the other process sent, and restores what it did not send.
-    pub fn fit(&mut self) -> Result<(), HandoverError> {
+    pub fn restore(&mut self) -> Result<(), HandoverError> {
         let batches = self.batches.iter().map(|batch| batch.held_bytes());
         self.waiting_bytes = batches.sum();
         let clients = self.clients.iter();

@@ -444,7 +444,7 @@ fn a_state_from_another_process_is_checked_at_its_limits() {
         let mut udp_out = UdpOut::default();
         udp_out.set_clients(clients.clone(), Some(address(3)), || 7);
         tell(&mut udp_out);
-        assert_eq!(udp_out.fit().is_ok(), fits, "{index}");
+        assert_eq!(udp_out.restore().is_ok(), fits, "{index}");
         let batches = udp_out.batches.iter().map(DatagramBatch::held_bytes);
         assert_eq!(udp_out.waiting_bytes, batches.sum::<usize>(), "{index}");
     }

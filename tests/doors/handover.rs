@@ -39,7 +39,7 @@ pub fn is_taken_over(data: &[u8]) -> bool {
             return false;
         }
     }
-    let heard = successor.hear(rest).and_then(|()| successor.take_over());
+    let heard = successor.receive(rest).and_then(|()| successor.take_over());
     let is_taken_over = heard.is_ok();
     if let Ok((relay, now)) = heard {
         go_on(relay, now, sources_and_others(rest));

@@ -49,7 +49,7 @@ fn libshout_publishes_as_to_icecast() {
     );
     let text = format!(
         "<ezstream><servers><server><name>default</name><protocol>HTTP</protocol><hostname>127.0.0.1</hostname>\
-         <port>{}</port><user>source</user><password>secret</password><tls>none</tls></server></servers>\
+         <port>{}</port><user>source</user><password>secret</password></server></servers>\
          <streams><stream><name>default</name><mountpoint>/live.mp3</mountpoint><format>MP3</format>\
          <intake>default</intake><server>default</server></stream></streams>\
          <intakes><intake><name>default</name><type>file</type><filename>{song_path}</filename></intake></intakes></ezstream>",

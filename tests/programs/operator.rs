@@ -347,6 +347,22 @@ fn links_are_copied_with_the_key_that_is_for_watching() {
     browser.evaluate("[...document.querySelectorAll('#token-list .link')].find((button) => button.textContent == 'Copy address').click(); true");
     let address = format!("http://{}/stream/send", server.address());
     browser.await_true(&format!("window.copied == '{address}'"));
+    // Neither the session's own id nor a key that may publish is copied from the player.
+    server.add_token("sessionid=show&direction=both");
+    await_text(&mut browser, "#token-list", "show");
+    click(&mut browser, "button.watch");
+    click(&mut browser, "button.watch");
+    let copy = "[...document.querySelectorAll('.player button')].find((it) => it.textContent == 'Copy address')";
+    browser.await_true(&format!("Boolean({copy})"));
+    browser.evaluate(&format!("{copy}.click(); true"));
+    let address = format!("http://{}/stream/w4tch", server.address());
+    browser.await_true(&format!("window.copied == '{address}'"));
+    server.request("DELETE", "/api/revoke-token?sessionid=w4tch");
+    browser.await_true("document.querySelectorAll('#token-list > *').length == 2");
+    click(&mut browser, "button.watch");
+    click(&mut browser, "button.watch");
+    browser.await_true("document.querySelector('.player button[aria-label^=Share]') != null");
+    browser.await_true(&format!("{copy} === undefined"));
 }
 
 /// A sessionid that may publish is not given away: a key is made that may watch, for a time and for

@@ -87,7 +87,7 @@ fn sources_send_the_titles_of_songs() {
 
     let ezstream = format!(
         "<ezstream><servers><server><name>default</name><protocol>HTTP</protocol><hostname>127.0.0.1</hostname>\
-         <port>{port}</port><user>source</user><password>ezstream</password><tls>none</tls></server></servers>\
+         <port>{port}</port><user>source</user><password>ezstream</password></server></servers>\
          <streams><stream><name>default</name><mountpoint>/live.mp3</mountpoint><format>MP3</format>\
          <intake>default</intake><server>default</server></stream></streams>\
          <intakes><intake><name>default</name><type>file</type><filename>{song}</filename></intake></intakes></ezstream>"

@@ -21,7 +21,7 @@ impl Tokens {
     }
 
     /// Receives a tuple.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    pub fn receive(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let (session, kind): (SessionId, Kind) = line.read()?;
         let known = self.sessions.get(&session);
         let tokens_max = self.limits.tokens_max;
@@ -52,7 +52,7 @@ impl Tokens {
     }
 
     /// Receives the latest time, and the next serial.
-    pub fn hear_last(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    pub fn receive_end(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let (time, serial_next): (UnixTime, u64) = line.read()?;
         self.tell_time(time.min(UnixTime::MAX));
         self.serial_next = self.serial_next.max(serial_next.min(COUNT_MAX));
@@ -115,7 +115,7 @@ mod tests {
             udp_clients_per_session_max: 2,
         });
         for (serial, kind) in [(3, http()), (5, udp(1, 1)), (6, udp(2, ADDRESSES_MAX))] {
-            hear(&mut tokens, "a", serial, kind).expect("it fits");
+            receive(&mut tokens, "a", serial, kind).expect("it fits");
         }
         tokens.check();
         tokens
@@ -135,8 +135,13 @@ mod tests {
         })
     }
 
-    fn hear(tokens: &mut Tokens, name: &str, serial: u64, kind: Kind) -> Result<(), HandoverError> {
-        heard("token", serial, &(name, kind), |line| tokens.hear(line))
+    fn receive(
+        tokens: &mut Tokens,
+        name: &str,
+        serial: u64,
+        kind: Kind,
+    ) -> Result<(), HandoverError> {
+        heard("token", serial, &(name, kind), |line| tokens.receive(line))
     }
 
     /// Receives one line.
@@ -151,7 +156,7 @@ mod tests {
         let mut writer = Writer::new(&mut out);
         assert!(writer.put(name, number, value));
         writer.finish();
-        Reader::new(1 << 20).hear(&text, take)
+        Reader::new(1 << 20).receive(&text, take)
     }
 
     #[test]
@@ -174,7 +179,7 @@ mod tests {
             ),
         ] {
             let mut tokens = told();
-            assert!(hear(&mut tokens, name, serial, kind).is_err(), "{what}");
+            assert!(receive(&mut tokens, name, serial, kind).is_err(), "{what}");
             assert_eq!(tokens.len(), 3);
         }
         for (name, serial, kind) in [
@@ -183,9 +188,9 @@ mod tests {
             ("b", 4, udp(1, 0)),
         ] {
             let mut tokens = told();
-            assert_eq!(hear(&mut tokens, name, serial, kind), Ok(()), "{serial}");
+            assert_eq!(receive(&mut tokens, name, serial, kind), Ok(()), "{serial}");
             tokens.check();
-            let full = hear(&mut tokens, "c", 8, http());
+            let full = receive(&mut tokens, "c", 8, http());
             assert!(full.is_err(), "there are as many as may be");
         }
     }
@@ -210,12 +215,12 @@ mod tests {
 
     #[test]
     fn time_and_serials_go_on_where_they_were() {
-        let hear_last = |tokens: &mut Tokens, time: u64, next: u64| {
+        let receive_end = |tokens: &mut Tokens, time: u64, next: u64| {
             let stamp = UnixTime { unix_seconds: time };
-            heard("tokens", 0, &(stamp, next), |line| tokens.hear_last(line))
+            heard("tokens", 0, &(stamp, next), |line| tokens.receive_end(line))
         };
         let mut tokens = told();
-        assert_eq!(hear_last(&mut tokens, 77, 40), Ok(()));
+        assert_eq!(receive_end(&mut tokens, 77, 40), Ok(()));
         assert_eq!(tokens.time(), UnixTime { unix_seconds: 77 });
         let session = SessionId::parse(b"b").expect("a good sessionid");
         tokens
@@ -224,9 +229,9 @@ mod tests {
         let serials: Vec<u64> = tokens.of(&session).map(|tuple| tuple.serial()).collect();
         assert_eq!(serials, [40]);
         // The larger value of both counts, and a serial that leaves no room for others is refused.
-        assert_eq!(hear_last(&mut tokens, 5, 2), Ok(()));
+        assert_eq!(receive_end(&mut tokens, 5, 2), Ok(()));
         assert_eq!((tokens.time().unix_seconds, tokens.serial_next), (77, 41));
-        assert_eq!(hear_last(&mut tokens, u64::MAX, u64::MAX), Ok(()));
+        assert_eq!(receive_end(&mut tokens, u64::MAX, u64::MAX), Ok(()));
         assert_eq!(
             (tokens.time(), tokens.serial_next),
             (UnixTime::MAX, COUNT_MAX)

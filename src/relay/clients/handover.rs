@@ -31,26 +31,29 @@ pub struct ClientsState {
     addresses: Vec<((HlsAddress, SessionId), Instant)>,
 }
 
-/// Whom else a client concerns.
+/// What another part knows of a client.
 pub enum Concern {
-    /// It is this stream's source.
+    /// The client is this stream's source.
     Source(StreamId),
-    /// It asks for this pull's stream.
+    /// The connection requests this pull's stream from an origin.
     OriginRequest(PullId),
     /// The client waits for this job.
     PendingCall(JobId),
-    /// It watches so; its socket may take nothing for now.
-    Viewer { place: Place, is_blocked: bool },
+    /// The client is this viewer.
+    Viewer {
+        place: Place,
+        /// Its socket takes nothing for now.
+        is_blocked: bool,
+    },
 }
 
 /// What a client does, as far as admission asks about it.
 pub enum Stand {
-    /// It has asked for nothing that is not answered.
+    /// No request of the client is open.
     Idle,
-    /// It is a source, or waits for the answer of a call, or reads it. This way counts
-    /// where an earlier version did not tell the request's own.
+    /// The client is a source, or waits for the answer of a call, or reads it.
     Asks(EntryPoint),
-    /// It watches this stream so, or waits for one.
+    /// The client watches this stream by this entry point, or waits for one.
     Watches(EntryPoint, Option<StreamId>),
 }
 
@@ -71,20 +74,18 @@ impl Clients {
         })
     }
 
-    /// What a client's request showed, and whose it is.
+    /// Returns the kept access request of a client, if its request may last, and the client's address.
     pub fn access_request(&self, id: ConnectionId) -> Option<(Option<&KeptAccessRequest>, Caller)> {
         let connection = self.connections.get(id)?;
         Some((connection.access_request.as_deref(), connection.caller()))
     }
 
-    /// Whether it would be known in the same way now whose a connection is.
+    /// Returns whether these settings name the client of a connection in the same way as the predecessor.
     pub fn is_named_still(&self, id: ConnectionId, old: &OldOptions, settings: &Settings) -> bool {
         let Some(connection) = self.connections.get(id) else {
             return false;
         };
-        let Connection {
-            peer, is_proxied, ..
-        } = connection;
+        let peer = connection.peer;
         let is_idle = matches!(
             connection.phase,
             Phase::Opening | Phase::Head(_) | Phase::Lingering(_)
@@ -96,17 +97,15 @@ impl Clients {
                     && forwarder.is_none_or(|proxy| settings.is_forwarder(proxy.ip()))
             }
             (None, Some(proxy)) => settings.door(proxy.ip()) == Door::Field,
-            // An earlier version did not tell who introduced it.
-            (None, None) if *is_proxied => !settings.proxies.is_empty(),
             (None, None) if connection.is_named => settings.door(peer.ip()) == Door::Own,
             (None, None) => settings.door(peer.ip()) == Door::Header,
         };
         let is_a_proxy = connection.is_named && settings.is_proxy(peer.ip());
-        // Which proxies a request came through is not kept. The next request says so again.
+        // A connection does not keep the proxies that a request came through. The next request names them.
         let is_by_others = forwarder.is_some() && !is_idle && old.had_other_proxies(settings);
         let introducer = connection.introducer.as_deref();
         let by_proxy = forwarder.or(introducer).filter(|_| connection.is_named);
-        let is_elsewhere = by_proxy.is_some_and(|proxy| is_of_another_machine(*peer, *proxy))
+        let is_elsewhere = by_proxy.is_some_and(|proxy| is_of_another_machine(peer, *proxy))
             || forwarder
                 .zip(introducer)
                 .is_some_and(|(client, proxy)| is_of_another_machine(*client, *proxy));
@@ -117,7 +116,7 @@ impl Clients {
     /// as a client that waits for a job that is not handed over.
     pub fn hand_over(
         &mut self,
-        is_told: impl Fn(JobId) -> bool,
+        is_job_sent: impl Fn(JobId) -> bool,
         writer: &mut Writer<'_>,
     ) -> Vec<ConnectionId> {
         let addresses: Vec<_> = self.admissions.viewers.hls().collect();
@@ -125,19 +124,19 @@ impl Clients {
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         let goes = |id: &ConnectionId| {
             let connection = self.connections.get_mut(*id);
-            let told = |connection: &mut Connection| {
+            let send = |connection: &mut Connection| {
                 let job_id = connection.phase.job_id();
-                if connection.is_rtmp || job_id.is_some_and(|job_id| !is_told(job_id)) {
+                if connection.is_rtmp || job_id.is_some_and(|job_id| !is_job_sent(job_id)) {
                     return false;
                 }
                 connection.is_within_head =
                     matches!(&connection.phase, Phase::Head(reader) if reader.has_begun());
                 let reply = connection.phase.reply_mut();
                 let fields = reply.map_or(&[][..], |reply| reply.fields);
-                let told = (fields, &connection.input, &*connection);
-                writer.put("connection", id.to_u64(), &told)
+                let state = (fields, &connection.input, &*connection);
+                writer.put("connection", id.to_u64(), &state)
             };
-            connection.is_some_and(told)
+            connection.is_some_and(send)
         };
         ids.into_iter().filter(goes).collect()
     }
@@ -152,17 +151,17 @@ impl Clients {
         }
     }
 
-    /// Those that there are.
+    /// Returns the ids of all connections.
     pub fn ids(&self) -> impl Iterator<Item = ConnectionId> {
         self.connections.iter().map(|(id, _)| id)
     }
 
-    /// What ids count on from.
+    /// Returns the generation of the next id.
     pub fn next_id(&self) -> u32 {
         self.connections.next()
     }
 
-    /// Clients who have gone to another process: nobody hears of it, and their sockets stay open.
+    /// Removes the clients that the successor has. No event reports this, and their sockets stay open.
     pub fn let_go(&mut self, ids: &[ConnectionId], ctx: &mut Context) {
         for id in ids {
             let connection = self.connections.get_mut(*id);
@@ -179,17 +178,17 @@ impl Clients {
 
     /// Takes over the received clients.
     pub fn take_over(
-        told: ClientsState,
+        received: ClientsState,
         next_id: u32,
         ctx: &mut Context,
     ) -> Result<Clients, HandoverError> {
         let limits = &ctx.settings().limits;
         let places_max = limits.connections_max + CONNECTIONS_BEYOND_MAX;
         let mut clients = Clients {
-            connections: Slots::of(told.connections, next_id, places_max)?,
+            connections: Slots::of(received.connections, next_id, places_max)?,
             ..Clients::new()
         };
-        for ((address, session), until) in told.addresses {
+        for ((address, session), until) in received.addresses {
             let until = until.min(ctx.now() + hls_address_time(ctx));
             clients
                 .admissions
@@ -249,7 +248,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Whom else each of them concerns.
+    /// Returns the clients that other parts know.
     pub fn concerns(&self) -> impl Iterator<Item = (ConnectionId, Concern)> {
         let each = self.connections.iter();
         each.filter_map(|(id, connection)| match &connection.phase {
@@ -282,14 +281,14 @@ impl Connection {
 }
 
 impl ClientsState {
-    /// The addresses that count as viewers by HLS.
-    pub fn hear_addresses(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    /// Receives the addresses that count as viewers by HLS.
+    pub fn receive_addresses(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         self.addresses = line.read()?;
         Ok(())
     }
 
     /// Receives a connection. Adds the bytes of it that were copied before.
-    pub fn hear(
+    pub fn receive(
         &mut self,
         line: Line<'_>,
         copies: &mut Copies,
@@ -311,13 +310,13 @@ impl ClientsState {
 }
 
 impl Settings {
-    /// What answers to a request carry, among what they may by these settings.
-    pub fn fields_like(&self, told: &[(String, String)]) -> Fields {
+    /// Returns the answer fields of these settings that are the same as the received ones, or none.
+    pub fn fields_like(&self, received: &[(String, String)]) -> Fields {
         let known = self.cors.iter().map(|(_, fields)| *fields);
-        let told = told
+        let received = received
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()));
-        let same = |fields: &Fields| fields.iter().copied().eq(told.clone());
+        let same = |fields: &Fields| fields.iter().copied().eq(received.clone());
         known
             .chain([VARIES, DEPRECATED])
             .find(same)
@@ -328,7 +327,7 @@ impl Settings {
 const DEPRECATED: Fields = &[DEPRECATION];
 
 impl Phase {
-    /// Form of the answer, if it has not begun.
+    /// Returns the form of the answer, if the answer has not begun.
     fn reply_mut(&mut self) -> Option<&mut Reply> {
         match self {
             Phase::Payload(payload) => Some(&mut payload.reply),
@@ -380,7 +379,7 @@ mod tests {
                 .media(stream, range.start, bytes)
                 .expect("it fits");
         }
-        let heard = successor.hear(records.as_bytes());
+        let heard = successor.receive(records.as_bytes());
         let (relay, now) = heard
             .and_then(|()| successor.take_over())
             .map_err(|HandoverError(why)| why)?;

@@ -267,6 +267,11 @@ impl Clients {
                     }
                 }
             }
+            // After a hand-over its changes would be lost.
+            Phase::Head(_) if ctx.is_closing => {
+                self.linger(id, ctx);
+                Step::Stop
+            }
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
             Phase::Head(_) => self.read_head(id, input, ctx),
             Phase::Opening => self.read_introduction(id, input, ctx),

@@ -51,7 +51,7 @@ impl Context {
 
     /// Takes over the state of the predecessor, with this server's settings. Returns the
     /// predecessor's options.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<OldOptions, HandoverError> {
+    pub fn receive(&mut self, line: Line<'_>) -> Result<OldOptions, HandoverError> {
         let state: ContextState = line.read()?;
         let started = state.started_unix_seconds.min(UnixTime::MAX.unix_seconds);
         self.settings.started_unix_seconds = started;
@@ -65,7 +65,7 @@ impl Context {
     }
 
     /// Receives the counters.
-    pub fn hear_counts(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    pub fn receive_counts(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let (counts, cuts): (Counts, Cuts) = line.read()?;
         self.counts.go_on_from(counts);
         self.counts.cuts = cuts;

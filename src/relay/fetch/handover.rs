@@ -1,5 +1,5 @@
-//! What is fetched goes to another process. Names that are being looked up are looked up again
-//! there, in a round that begins at once.
+//! Hands pulls over. The successor looks up names again that are being looked up, in a round that begins
+//! at once.
 
 use std::net::SocketAddr;
 
@@ -26,13 +26,13 @@ impl Fetch {
         writer.put("origins", 0, &(&self.origins.pseudonym, known));
     }
 
-    /// The sessions that are fetched.
+    /// Returns the sessions that are fetched.
     pub fn sessions(&self) -> Vec<SessionId> {
         let pulls = self.pulls.entries.iter();
         pulls.map(|(_, pull)| pull.session.clone()).collect()
     }
 
-    /// They are another process's.
+    /// Removes all pulls, which the successor has.
     pub fn let_go(&mut self, ctx: &mut Context) {
         let ids: Vec<PullId> = self.pulls.entries.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -40,13 +40,13 @@ impl Fetch {
         }
     }
 
-    /// What ids count on from, and how many rounds brought nothing.
+    /// Returns the generation of the next id, and the number of rounds without a stream.
     pub fn next_id(&self) -> (u32, u64) {
         (self.pulls.entries.next(), self.pulls.failures)
     }
 
-    /// What was known of the origins.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    /// Receives the addresses of the origins.
+    pub fn receive(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let (pseudonym, known): (String, Vec<(Vec<SocketAddr>, Instant)>) = line.read()?;
         self.origins.become_as(pseudonym, known);
         Ok(())
@@ -56,7 +56,7 @@ impl Fetch {
     /// drops them: they count the origins of the other server.
     pub fn take_over(
         &mut self,
-        PullsState(told): PullsState,
+        PullsState(received): PullsState,
         (next, failures): (u32, u64),
         has_other_origins: bool,
         ctx: &mut Context,
@@ -67,7 +67,7 @@ impl Fetch {
             failures,
             ..Pulls::default()
         };
-        for (id, pull) in &told {
+        for (id, pull) in &received {
             let has_one = pulls.by_session.insert(pull.session.clone(), *id).is_some();
             let has_origin = match pull.stage {
                 Stage::Asking { attempt, .. } => has_other_origins || attempt.origin < origins,
@@ -79,7 +79,7 @@ impl Fetch {
             })?;
             pulls.running += usize::from(pull.stage.is_running());
         }
-        pulls.entries = Slots::of(told, next, places_max)?;
+        pulls.entries = Slots::of(received, next, places_max)?;
         self.pulls = pulls;
         let ids: Vec<PullId> = self.pulls.entries.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -93,22 +93,23 @@ impl Fetch {
         Ok(())
     }
 
-    /// Begins a pull for a session, unless it has one. It asks in the next turn: a successor
-    /// opens no connections before it has taken all sockets.
+    /// Begins a pull for a session, unless it has one. The pull sends its request in the next turn, since a
+    /// successor opens no connections before it has taken all sockets.
     pub fn want_later(&mut self, session: &SessionId, ctx: &mut Context) {
         if let Some(id) = self.insert(session, None, ctx) {
             self.rearm(id, ctx);
         }
     }
 
-    /// Returns how many of them ask an origin.
-    pub fn asking(&self) -> usize {
+    /// Returns the number of pulls with a request at an origin.
+    pub fn origin_requests(&self) -> usize {
         let pulls = self.pulls.entries.iter();
-        let asking = pulls.filter(|(_, pull)| matches!(pull.stage, Stage::Asking { .. }));
-        asking.count()
+        pulls
+            .filter(|(_, pull)| matches!(pull.stage, Stage::Asking { .. }))
+            .count()
     }
 
-    /// Returns those whose streams run.
+    /// Returns the pulls whose streams run.
     pub fn running(&self) -> impl Iterator<Item = (PullId, StreamId)> {
         let pulls = self.pulls.entries.iter();
         pulls.filter_map(|(id, pull)| match pull.stage {
@@ -117,18 +118,18 @@ impl Fetch {
         })
     }
 
-    /// Whether this is what asks for a pull's stream.
-    pub fn is_asked_by(&self, id: PullId, asking: ConnectionId) -> bool {
+    /// Returns whether this connection requests a pull's stream from an origin.
+    pub fn is_requested_by(&self, id: PullId, by: ConnectionId) -> bool {
         let pull = self.pulls.entries.get(id);
         pull.is_some_and(
-            |pull| matches!(pull.stage, Stage::Asking { connection, .. } if connection == asking),
+            |pull| matches!(pull.stage, Stage::Asking { connection, .. } if connection == by),
         )
     }
 }
 
 impl PullsState {
-    /// One of them.
-    pub fn hear(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    /// Receives a pull.
+    pub fn receive(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         self.0.push((PullId::from_u64(line.number), line.read()?));
         Ok(())
     }

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 
 use super::{Gate, Grants, Ledger};
-use crate::gate::{SessionId, Tokens, network_of};
+use crate::gate::{SessionId, Tokens};
 use crate::handover::{HandoverError, Line, Writer, must};
 use crate::relay::context::Context;
 use crate::time::{Instant, UnixTime};
 
 impl Grants {
-    /// Tells all of it.
+    /// Writes the blocks and the table of tokens.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         let blocks: Vec<_> = self.blocks.iter().collect();
         let barred: Vec<_> = self.barred.iter().collect();
@@ -22,8 +22,8 @@ impl Grants {
         }
     }
 
-    /// What kind of table it is; here it is written if `is_kept`.
-    pub fn hear(
+    /// Receives what kind of table the predecessor has. `is_kept`: this server has a token file.
+    pub fn receive(
         &mut self,
         line: Line<'_>,
         is_kept: bool,
@@ -45,8 +45,8 @@ impl Grants {
         Ok(())
     }
 
-    /// UDP clients have only those addresses still that a token may name by these settings. Returns
-    /// how many have none any more.
+    /// Removes the addresses of UDP clients that these settings do not admit. Returns the number of tokens
+    /// without an address now.
     pub fn silence(&mut self, ctx: &Context) -> usize {
         let (blocks, times) = ((&self.blocks, &self.barred), (ctx.now(), ctx.date()));
         let gate = Gate::new(ctx.settings(), None, blocks, ctx.is_closing, times);
@@ -56,17 +56,17 @@ impl Grants {
         })
     }
 
-    /// A line of the table.
-    pub fn hear_token(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    /// Receives a line of the table.
+    pub fn receive_token(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         match (&mut self.tokens, line.name) {
-            (Some(tokens), "token") => tokens.hear(line),
-            (Some(tokens), _) => tokens.hear_last(line),
+            (Some(tokens), "token") => tokens.receive(line),
+            (Some(tokens), _) => tokens.receive_end(line),
             (None, _) => Err(HandoverError("a token, where there are none".to_owned())),
         }
     }
 
-    /// Blocks.
-    pub fn hear_blocks(&mut self, line: Line<'_>, ctx: &Context) -> Result<(), HandoverError> {
+    /// Receives blocks.
+    pub fn receive_blocks(&mut self, line: Line<'_>, ctx: &Context) -> Result<(), HandoverError> {
         let now = ctx.now();
         let have_room = match line.name {
             "blocks" => {
@@ -77,11 +77,7 @@ impl Grants {
             _ => {
                 let barred: Vec<((SessionId, IpAddr), Instant)> = line.read()?;
                 let mut barred = barred.iter();
-                barred.all(|((name, from), until)| {
-                    // An earlier version told the address.
-                    let whom = (name.clone(), network_of(*from));
-                    self.barred.add(&whom, *until, now)
-                })
+                barred.all(|(whom, until)| self.barred.add(whom, *until, now))
             }
         };
         must(have_room, || "more are kept out than may be".to_owned())

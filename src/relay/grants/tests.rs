@@ -1131,10 +1131,10 @@ fn who_is_kept_out_is_so_in_another_process() {
     writer.finish();
     let mut other = Table::new(&[API]);
     let relay = &mut other.stage.relay;
-    let heard = Reader::new(1 << 20).hear(&told, |line| match line.name {
-        "grants" => relay.grants.hear(line, false, &relay.ctx),
-        "blocks" | "barred" => relay.grants.hear_blocks(line, &relay.ctx),
-        _ => relay.grants.hear_token(line),
+    let heard = Reader::new(1 << 20).receive(&told, |line| match line.name {
+        "grants" => relay.grants.receive(line, false, &relay.ctx),
+        "blocks" | "barred" => relay.grants.receive_blocks(line, &relay.ctx),
+        _ => relay.grants.receive_token(line),
     });
     assert!(heard.is_ok(), "it fits");
     let now = relay.ctx.now();

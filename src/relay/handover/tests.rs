@@ -30,7 +30,7 @@ fn tell(stage: &mut Stage, options: &[&str]) -> (Successor, Vec<ConnectionId>) {
         }
     }
     let going = super::hand_over(old, stage.now, &mut |piece| {
-        successor.hear(piece).expect("it fits");
+        successor.receive(piece).expect("it fits");
     });
     (successor, going)
 }
@@ -215,7 +215,7 @@ fn what_does_not_fit_is_refused_in_words() {
         successor
             .media(StreamId::from_u64(0), 0, b"abcd")
             .expect("it fits");
-        let heard = successor.hear(text.replace(from, to).as_bytes());
+        let heard = successor.receive(text.replace(from, to).as_bytes());
         let taken = heard.and_then(|()| successor.take_over());
         let why = taken
             .err()
@@ -443,4 +443,22 @@ fn a_publisher_by_rtmp_stays_until_another_has_taken_over() {
     let_go(&mut old, &going);
     old.check();
     assert_eq!((old.clients.len(), old.streams.len()), (0, 0));
+}
+
+/// The successor has the tokens: a change here would be lost.
+#[test]
+fn a_connection_that_stays_gets_its_answer_and_no_further_request_is_read() {
+    let options = ["--token-server=10.0.0.0/24"];
+    let mut stage = Stage::new(&options);
+    let stays =
+        stage.client("OPTIONS /stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12");
+    let (_, going) = tell(&mut stage, &options);
+    assert!(!going.contains(&stays));
+    let_go(&mut stage.relay, &going);
+    let add = "POST /api/add-token?type=http&sessionid=b HTTP/1.1\r\nHost: h\r\n\r\n";
+    stage.send(stays, &format!("345{add}"));
+    stage.send(stays, add);
+    let answers = stage.text(stays);
+    assert!(answers.starts_with("HTTP/1.1 204 "), "{answers}");
+    assert_eq!(answers.matches("HTTP/1.1").count(), 1, "{answers}");
 }

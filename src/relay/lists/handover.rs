@@ -9,7 +9,7 @@ use crate::relay::context::Context;
 use crate::relay::{ConnectionId, JobId};
 
 impl Lists {
-    /// Whether a call waits for names under this ticket.
+    /// Returns whether a call waits for this job to resolve names.
     pub fn resolves(&self, job_id: JobId) -> bool {
         self.pending_calls.contains_key(&job_id)
     }
@@ -19,12 +19,12 @@ impl Lists {
         self.pending_calls.len()
     }
 
-    /// Tells of each that waits for names.
+    /// Writes each call that waits for names.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (JobId(number), pending_call) in &self.pending_calls {
             let (reply, add) = (&pending_call.reply, &pending_call.add);
-            let told = (pending_call.connection, reply.fields, reply, add);
-            writer.put("errand", *number, &told);
+            let state = (pending_call.connection, reply.fields, reply, add);
+            writer.put("errand", *number, &state);
         }
     }
 }
@@ -33,10 +33,10 @@ impl Lists {
 /// add.
 pub type PendingCallState = (ConnectionId, Reply, AddToken);
 
-/// One of them.
+/// Receives a call that waits for names.
 pub fn pending_call(line: Line<'_>, ctx: &Context) -> Result<PendingCallState, HandoverError> {
-    type Told = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
-    let (connection, fields, reply, add): Told = line.read()?;
+    type State = (ConnectionId, Vec<(String, String)>, Reply, AddToken);
+    let (connection, fields, reply, add): State = line.read()?;
     let fields = ctx.settings().fields_like(&fields);
     let reply = Reply { fields, ..reply };
     Ok((connection, reply, add))

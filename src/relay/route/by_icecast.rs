@@ -2,12 +2,14 @@
 
 use super::{RequestContext, Route};
 use crate::clean_text::Title;
-use crate::http::{Framing, Refusal};
+use crate::http::{Framing, Method, Refusal};
 use crate::relay::admission::{EntryPoint, SessionState};
 use crate::relay::api::{About, Call};
 use crate::relay::icecast::{is_source, no_password, password, session, waits_for_leave};
 use crate::relay::parameters::{bad, decoded, parse_session};
 
+/// Methods that libshout finds by `OPTIONS *`. With POST it would send titles as forms.
+const METHODS: &str = "GET, HEAD, PUT, SOURCE, OPTIONS";
 /// Most parameters of a request that are looked at.
 const PARAMETERS_MAX: usize = 16;
 
@@ -15,6 +17,7 @@ impl RequestContext<'_> {
     /// Routes a request that Icecast's clients make. `None`: it is none of theirs.
     pub(super) fn route_of_icecast(&self, segments: &[&[u8]]) -> Option<Result<Route, Refusal>> {
         Some(match segments {
+            [] if self.head.method == Method::Options => self.options(METHODS),
             _ if is_source(self.head) => self.publish_by_password(),
             [b"admin", b"metadata"] | [b"admin.cgi"] => self.title_update(),
             [file @ b"status-json.xsl"] | [b"admin", file @ (b"stats" | b"listclients")] => {

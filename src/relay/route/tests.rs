@@ -208,7 +208,7 @@ fn icecasts_sources_are_taken_where_they_are_admitted() {
         (&[ICECAST], "PUT /mount", &waits, 100),
         (&[ICECAST], "PUT /mount", of_a, 411),
         (&[ICECAST], "PUT /mount", &long, 0),
-        (&[ICECAST], "PUT /mount", "", 404),
+        (&[ICECAST], "PUT /mount", "", 401),
         (&[ICECAST], "POST /mount", &long, 404),
         (&[ICECAST, API], "SOURCE /mount", of_a, 403),
         (&[], "SOURCE /mount", of_a, 404),

@@ -1,5 +1,5 @@
-//! Hands streams over to another process: their state, their viewers, and their bytes, which are sent
-//! while they run.
+//! Hands streams over to another process: their state, their viewers and their bytes. The bytes are sent
+//! while the streams run.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,14 +22,14 @@ use crate::remux::{Remuxer, RemuxerState};
 use crate::slots::Slots;
 use crate::stream::{End, HeaderVersion, Pool, Received, Told, Viewer, ViewerId};
 
-/// Streams whose own state does not fit, each with the reason.
-pub type Unfit = Vec<(StreamId, HandoverError)>;
+/// Streams whose own state is impossible, each with the reason.
+pub type InvalidStreams = Vec<(StreamId, HandoverError)>;
 
-/// Whether a stream's own state fits.
-type Fit = Result<(), HandoverError>;
+/// Whether a stream's own state is possible.
+type OwnState = Result<(), HandoverError>;
 
 /// Reason in the log, and in the answer to a source.
-const UNFIT: &str = "a hand-over brought an impossible state of the stream";
+const IMPOSSIBLE: &str = "a hand-over brought an impossible state of the stream";
 
 /// A stream's viewers, each with its id.
 type Viewers = Vec<(ViewerId<ConnectionId>, Viewer<ConnectionId>)>;
@@ -48,32 +48,32 @@ pub struct StreamsState {
 /// A header that viewers of a stream share. Viewers name it by its place among them.
 #[derive(Serialize, Deserialize)]
 struct HeaderState {
-    /// None: it is the stream's own.
+    /// Empty: the stream's own header.
     #[serde(with = "crate::handover::bytes")]
     bytes: Vec<u8>,
 }
 
 impl Limits {
-    /// Most streams at once, with remuxed and draining streams.
+    /// Returns the largest number of streams at once, with remuxed and draining streams.
     pub fn held_streams_max(&self) -> usize {
         2 * self.streams_max + self.remuxed_max()
     }
 }
 
 impl Streams {
-    /// The bytes of each that are at hand.
+    /// Returns the offsets of the bytes in each stream's buffer.
     pub fn media(&self) -> impl Iterator<Item = (StreamId, Range<u64>)> {
         let streams = self.streams.iter();
         streams.map(|(id, stream)| (id, stream.buffer.oldest()..stream.buffer.newest()))
     }
 
-    /// Those of one from this offset on that lie together; none where there are none.
+    /// Returns bytes of a stream from this offset to the end of the block, or none.
     pub fn media_bytes(&self, id: StreamId, from: u64) -> &[u8] {
         let stream = self.streams.get(id);
         stream.map_or(&[], |stream| stream.buffer.slice(from, usize::MAX))
     }
 
-    /// Tells all that is known of them but their bytes.
+    /// Writes the state of each stream and of its viewers, without the stream's bytes.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
         for (id, stream) in self.streams.iter() {
             writer.put("stream", id.to_u64(), stream);
@@ -82,8 +82,8 @@ impl Streams {
             }
             let mut headers: Vec<&HeaderVersion> = Vec::new();
             let own = stream.buffer.header().to_vec();
-            for (viewer, told) in stream.buffer.told_viewers() {
-                let header = told.header().map(|header| {
+            for (id_of_viewer, viewer) in stream.buffer.viewers() {
+                let header = viewer.header().map(|header| {
                     let is_it = |other: &&HeaderVersion| Rc::ptr_eq(other, header);
                     headers.iter().position(is_it).unwrap_or_else(|| {
                         headers.push(header);
@@ -94,7 +94,7 @@ impl Streams {
                         headers.len() - 1
                     })
                 });
-                writer.put("viewer", viewer.to_u64(), &(id, header, told));
+                writer.put("viewer", id_of_viewer.to_u64(), &(id, header, viewer));
             }
         }
     }
@@ -109,7 +109,7 @@ impl Streams {
         self.streams.get_mut(id)?.buffer.own_bytes(viewer)
     }
 
-    /// They are another process's.
+    /// Removes all streams, which the successor has.
     pub fn let_go(&mut self, ctx: &mut Context) {
         let ids: Vec<StreamId> = self.streams.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -120,24 +120,24 @@ impl Streams {
         *self = Streams::new(&ctx.settings().limits);
     }
 
-    /// What ids count on from, and the streams' numbers.
+    /// Returns the generation of the next id, and the next stream's serial.
     pub fn next_ids(&self) -> (u32, u64) {
         (self.streams.next(), self.serial_next)
     }
 
-    /// Takes over the received streams. Also returns those whose own state does not fit. Once the
-    /// parts agree, [`Streams::end_unfit`] ends these.
+    /// Takes over the received streams. Also returns those whose own state is impossible. Once the parts
+    /// agree, [`Streams::end_invalid`] ends these.
     pub fn take_over(
-        told: StreamsState,
+        received: StreamsState,
         (next_id, next_serial): (u32, u64),
         ctx: &mut Context,
-    ) -> Result<(Streams, Unfit), HandoverError> {
-        let mut unfit = Unfit::new();
+    ) -> Result<(Streams, InvalidStreams), HandoverError> {
+        let mut invalid = InvalidStreams::new();
         let limits = &ctx.settings().limits;
         let mut streams = Streams {
-            streams: Slots::of(told.streams, next_id, limits.held_streams_max())?,
+            streams: Slots::of(received.streams, next_id, limits.held_streams_max())?,
             serial_next: next_serial.min(COUNT_MAX),
-            pool: told.pool,
+            pool: received.pool,
             ..Streams::new(limits)
         };
         let listed = streams.streams.len() - streams.all_remuxed().count();
@@ -147,14 +147,14 @@ impl Streams {
                 limits.streams_max
             )
         })?;
-        let (mut media, mut viewers) = (told.media, told.viewers);
+        let (mut media, mut viewers) = (received.media, received.viewers);
         let ids: Vec<StreamId> = streams.streams.iter().map(|(id, _)| id).collect();
         for id in ids {
-            let received = media.remove(&id);
-            let received = received.unwrap_or_else(|| Received::new(&ctx.settings().limits.stream));
+            let bytes = media.remove(&id);
+            let bytes = bytes.unwrap_or_else(|| Received::new(&ctx.settings().limits.stream));
             let viewers = viewers.remove(&id).unwrap_or_default();
-            if let Err(why) = streams.seat(id, received, viewers, ctx)? {
-                unfit.push((id, why));
+            if let Err(why) = streams.adopt(id, bytes, viewers, ctx)? {
+                invalid.push((id, why));
             }
         }
         for left in media.into_values() {
@@ -172,21 +172,21 @@ impl Streams {
         streams
             .streams
             .iter()
-            .try_for_each(|(id, stream)| streams.fits(id, stream))?;
-        for (id, state) in told.remuxers {
-            if unfit.iter().any(|(other, _)| *other == id) {
+            .try_for_each(|(id, stream)| streams.check_remuxing(id, stream))?;
+        for (id, state) in received.remuxers {
+            if invalid.iter().any(|(other, _)| *other == id) {
                 continue;
             }
             if let Err(why) = streams.resume_remuxed(id, state, ctx)? {
-                unfit.push((id, why));
+                invalid.push((id, why));
             }
         }
-        Ok((streams, unfit))
+        Ok((streams, invalid))
     }
 
-    /// Ends the streams whose own state does not fit, and nothing else.
-    pub fn end_unfit(&mut self, unfit: Unfit, ctx: &mut Context) {
-        for (id, HandoverError(why)) in unfit {
+    /// Ends the streams whose own state is impossible.
+    pub fn end_invalid(&mut self, invalid: InvalidStreams, ctx: &mut Context) {
+        for (id, HandoverError(why)) in invalid {
             let Some(stream) = self.streams.get(id) else {
                 continue;
             };
@@ -197,20 +197,20 @@ impl Streams {
                 let session = stream.session.digest();
                 let line = format_args!("event=not-taken-over session={session} detail=\"{why}\"");
                 ctx.log(Level::Warn, stream.caused_by(), line);
-                self.end(id, End::Lost, UNFIT, ctx);
-                Self::dismiss(source, UNFIT, ctx);
+                self.end(id, End::Lost, IMPOSSIBLE, ctx);
+                Self::dismiss(source, IMPOSSIBLE, ctx);
             }
         }
     }
 
-    /// A remuxed stream goes on: its remuxer reads the original again from a join point before what
-    /// is not written yet. The inner error is of its own state.
+    /// Continues a remuxed stream: its remuxer reads the original again from a join point before the bytes
+    /// that are not written yet. The inner error is about the remuxed stream's own state.
     fn resume_remuxed(
         &mut self,
         id: StreamId,
         state: RemuxerState,
         ctx: &mut Context,
-    ) -> Result<Fit, HandoverError> {
+    ) -> Result<OwnState, HandoverError> {
         let unknown = || HandoverError(format!("stream {id:?} is not remuxed"));
         let unit_max = ctx.settings().limits.remuxed_unit_bytes_max();
         let stream = self
@@ -249,15 +249,15 @@ impl Streams {
         Ok(Ok(()))
     }
 
-    /// Adds a received stream to all lists of streams. The inner error is of its own state: nothing
-    /// of that state stays.
-    fn seat(
+    /// Adds a received stream to all lists of streams. The inner error is about the stream's own state, which
+    /// is dropped then.
+    fn adopt(
         &mut self,
         id: StreamId,
-        received: Received,
+        bytes: Received,
         viewers: Viewers,
         ctx: &mut Context,
-    ) -> Result<Fit, HandoverError> {
+    ) -> Result<OwnState, HandoverError> {
         let limits = &ctx.settings().limits;
         let bounds = (
             &limits.stream,
@@ -267,10 +267,13 @@ impl Streams {
             return Ok(Ok(()));
         };
         let buffer = &mut stream.buffer;
-        buffer.become_whole(received, viewers, bounds, &mut self.pool)?;
+        buffer.become_whole(bytes, viewers, bounds, &mut self.pool)?;
         stream.lined_up = stream.buffer.newest();
-        let fit = stream.fit(limits);
-        if fit.is_err() {
+        if let StreamSource::Held { until } = &mut stream.source {
+            *until = (*until).min(ctx.now() + limits.hold_time);
+        }
+        let own_state = stream.restore(limits);
+        if own_state.is_err() {
             stream.give_up();
         }
         let is_new = self.order.insert(stream.serial, id).is_none();
@@ -299,26 +302,26 @@ impl Streams {
         }
         self.post(id);
         self.rearm(id, ctx);
-        Ok(fit)
+        Ok(own_state)
     }
 
-    /// Whether what a stream knows of others is so.
-    fn fits(&self, id: StreamId, stream: &Stream) -> Result<(), HandoverError> {
+    /// Checks that a stream and the streams that are remuxed from it name each other.
+    fn check_remuxing(&self, id: StreamId, stream: &Stream) -> Result<(), HandoverError> {
         let known = |id: StreamId| self.streams.get(id);
-        let casts_fit = stream.remux_targets.iter().all(|remux_target| {
+        let have_original = stream.remux_targets.iter().all(|remux_target| {
             let remuxed = remux_target
                 .stream
                 .map(|id| known(id).and_then(|stream| stream.remuxed.as_ref()));
             remuxed.is_none_or(|remuxed| remuxed.is_some_and(|remuxed| remuxed.original == id))
         });
-        let is_cast = stream.remuxed.as_ref().is_none_or(|remuxed| {
+        let is_target = stream.remuxed.as_ref().is_none_or(|remuxed| {
             let remux_targets = known(remuxed.original).map(|original| &original.remux_targets);
             let mut remux_targets = remux_targets.into_iter().flatten();
             remux_targets.any(|remux_target| {
                 remux_target.stream == Some(id) && remux_target.target == remuxed.target
             })
         });
-        must(casts_fit && is_cast, || {
+        must(have_original && is_target, || {
             format!("stream {id:?} is made of another")
         })
     }
@@ -330,7 +333,7 @@ impl Streams {
         }
     }
 
-    /// How many places their viewers have.
+    /// Returns the number of viewers of all streams.
     pub fn viewer_places(&self) -> usize {
         let streams = self.streams.iter();
         streams
@@ -338,7 +341,7 @@ impl Streams {
             .sum()
     }
 
-    /// The viewer in this slot.
+    /// Returns the connection of a viewer.
     pub fn viewer_at(&self, (id, viewer): Place, ctx: &Context) -> Option<ConnectionId> {
         let stream = self.streams.get(id)?;
         Some(stream.buffer.seen(viewer, ctx.now())?.connection)
@@ -350,7 +353,7 @@ impl Streams {
         stream.is_some_and(|stream| stream.programme.source.is_by_rtmp)
     }
 
-    /// Where the media of each comes from.
+    /// Returns the source of each stream.
     pub fn sources(&self) -> impl Iterator<Item = (StreamId, StreamSource)> {
         self.streams.iter().map(|(id, stream)| (id, stream.source))
     }
@@ -364,10 +367,10 @@ impl Stream {
         }
     }
 
-    /// Checks its own received state.
-    fn fit(&mut self, limits: &Limits) -> Fit {
-        self.buffer.fit()?;
-        self.rtp_out.udp_out.fit()?;
+    /// Checks the stream's own received state, and completes it.
+    fn restore(&mut self, limits: &Limits) -> OwnState {
+        self.buffer.restore()?;
+        self.rtp_out.udp_out.restore()?;
         let newest = self.buffer.newest();
         let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
         let splicer = self.splicer.as_ref();
@@ -383,7 +386,7 @@ impl Stream {
         })
     }
 
-    /// Drops its own state. It can only end now.
+    /// Drops the stream's own state. The stream can only end now.
     fn give_up(&mut self) {
         self.buffer.give_up();
         (self.splicer, self.input, self.bare) = (None, None, None);
@@ -398,7 +401,7 @@ impl Stream {
 }
 
 impl StreamsState {
-    /// None yet.
+    /// Begins without a stream.
     pub fn new(limits: &Limits) -> StreamsState {
         StreamsState {
             pool: Pool::new(limits.buffers_bytes_max),
@@ -406,8 +409,8 @@ impl StreamsState {
         }
     }
 
-    /// Takes bytes of a stream: behind the bytes so far, or in their place.
-    pub fn hear_media(
+    /// Takes bytes of a stream. They continue the received bytes, or replace them.
+    pub fn receive_media(
         &mut self,
         (id, from): (StreamId, u64),
         bytes: &[u8],
@@ -423,7 +426,7 @@ impl StreamsState {
         received.take(from, bytes, &mut self.pool)
     }
 
-    /// A stream has gone of which bytes have come.
+    /// Forgets the received bytes of a stream that has ended meanwhile.
     pub fn forget_media(&mut self, id: StreamId) {
         if let Some(received) = self.media.remove(&id) {
             received.release(&mut self.pool);
@@ -431,7 +434,7 @@ impl StreamsState {
     }
 
     /// Receives a stream. Adds the bytes of it that were copied before.
-    pub fn hear(&mut self, line: Line<'_>, copies: &mut Copies) -> Result<(), HandoverError> {
+    pub fn receive(&mut self, line: Line<'_>, copies: &mut Copies) -> Result<(), HandoverError> {
         let mut stream: Stream = line.read()?;
         for part in CopiedPart::OF_STREAM {
             if let Some(bytes) = stream.copied(part) {
@@ -442,8 +445,8 @@ impl StreamsState {
         Ok(())
     }
 
-    /// A header that viewers of a stream share.
-    pub fn hear_header(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    /// Receives a header that viewers of a stream share.
+    pub fn receive_header(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let HeaderState { mut bytes } = line.read()?;
         let id = StreamId::from_u64(line.number);
         if bytes.is_empty() {
@@ -455,15 +458,15 @@ impl StreamsState {
         Ok(())
     }
 
-    /// The remuxer of a remuxed stream.
-    pub fn hear_remuxer(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
+    /// Receives the remuxer of a remuxed stream.
+    pub fn receive_remuxer(&mut self, line: Line<'_>) -> Result<(), HandoverError> {
         let id = StreamId::from_u64(line.number);
         self.remuxers.push((id, line.read()?));
         Ok(())
     }
 
     /// Receives a viewer of a stream. Adds the bytes of it that were copied before.
-    pub fn hear_viewer(
+    pub fn receive_viewer(
         &mut self,
         line: Line<'_>,
         copies: &mut Copies,

@@ -1,4 +1,4 @@
-//! The successor's side: what another server tells is taken in, and then its place.
+//! The successor's side: receives the state of another server, and then replaces it.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -24,44 +24,45 @@ use crate::server::sys::process::await_end;
 use crate::server::tcp::{Listener, Sockets};
 use crate::time::Instant;
 
-/// What another server had, which waits for this one's word.
+/// The received state of another server, which waits until this one confirms that it takes over.
 pub struct Predecessor {
     socket: UnixStream,
     relay: Option<Relay>,
     now: Instant,
-    heard: std::time::Instant,
+    /// When all of it had come.
+    received: std::time::Instant,
     sockets: Sockets,
     bound: Bound,
     token_file: Option<TokenFile>,
 }
 
-/// How long the other server may be silent: it may wait for its disk.
+/// How long the other server may send nothing. It may wait for its disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a process may take to end when it has closed its sockets.
 const EXIT_TIME: Duration = Duration::from_secs(2);
-/// More sockets at which clients are waited for, or for datagrams, are none of a server's.
+/// Most listening sockets and sockets for datagrams. No server has more.
 const BOUND_MAX: usize = 8192;
 
-/// What comes, piece by piece.
+/// Receives the frames of another server.
 struct Receiver<'a> {
     successor: Successor,
     predecessor: Predecessor,
     registry: &'a Registry,
-    /// Connections that there may be.
+    /// Largest number of connections.
     places_max: usize,
 }
 
 /// The owner of the path of `--handover`.
 pub enum PathState {
-    /// A server that has told all. It waits for the word of this one.
+    /// A server that has sent all. It waits until this one confirms.
     Server(Box<Predecessor>),
     /// Nobody had it. This server has it now.
     Nobody(Listener),
 }
 
-/// Takes the path, or hears all that the server tells which waits there; the sockets of its clients
-/// are registered as they come. A server that ends without handing over, after a signal, is
-/// waited for. Errors are sentences.
+/// Takes the path, or receives all from the server that waits there. The sockets of its clients are
+/// registered as they come. If that server ends after a signal without handing over, this waits for its end
+/// and tries again. Errors are sentences.
 pub fn find(
     path: &Path,
     (config, settings): (&Config, &Settings),
@@ -90,7 +91,7 @@ pub fn find(
         let process = peer_of_same_user(&socket).map_err(|error| failed(&error))?;
         let is_kept = config.token_file.is_some();
         let receiver = Receiver::of(socket, (settings.clone(), is_kept), registry);
-        let error = match receiver.hear(config) {
+        let error = match receiver.receive(config) {
             Ok(predecessor) => return Ok(PathState::Server(Box::new(predecessor))),
             Err(error) => error,
         };
@@ -105,34 +106,34 @@ pub fn find(
 }
 
 impl Predecessor {
-    /// The core, and when the clock began that its moments count from.
+    /// Returns the core, and the time from which its clock counts.
     pub fn relay(&mut self) -> Result<(Relay, std::time::Instant), String> {
-        let began = self.heard.checked_sub(self.now.since_start());
+        let began = self.received.checked_sub(self.now.since_start());
         self.relay.take().zip(began).ok_or_else(|| {
             "the other server says that it has run for longer than this machine".to_owned()
         })
     }
 
-    /// The sockets that are no clients' sockets.
+    /// Returns the sockets that are no clients' sockets.
     pub fn bound(&mut self) -> Bound {
         std::mem::take(&mut self.bound)
     }
 
-    /// The token file, with its lock.
+    /// Returns the token file with its lock.
     pub fn token_file(&mut self) -> Option<TokenFile> {
         self.token_file.take()
     }
 
-    /// The clients' sockets.
+    /// Returns the clients' sockets.
     pub fn sockets(&mut self) -> Sockets {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Says that all is taken over. An error: the other server has gone on, and this one must touch
+    /// Confirms that this server takes over. An error: the other server continues, and this one must touch
     /// nothing.
     pub fn taken(mut self) -> Result<(), String> {
-        let said = self.socket.write_all(&[TAKEN]);
-        said.map_err(|error| format!("the other server continues: {error}"))
+        let sent = self.socket.write_all(&[TAKEN]);
+        sent.map_err(|error| format!("the other server continues: {error}"))
     }
 }
 
@@ -157,7 +158,7 @@ impl Receiver<'_> {
                 socket,
                 relay: None,
                 now: Instant::START,
-                heard: std::time::Instant::now(),
+                received: std::time::Instant::now(),
                 sockets: Sockets::default(),
                 bound: Bound::default(),
                 token_file: None,
@@ -165,8 +166,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// Hears all.
-    fn hear(mut self, config: &Config) -> io::Result<Predecessor> {
+    /// Receives all frames.
+    fn receive(mut self, config: &Config) -> io::Result<Predecessor> {
         let mut inbox = Inbox::new(self.predecessor.socket.try_clone()?, PATIENCE)?;
         let first = inbox.next()?;
         let hello: Hello = match first.kind {
@@ -182,7 +183,7 @@ impl Receiver<'_> {
             self.take(frame, config)?;
         }
         let (relay, now) = self.successor.take_over().map_err(io::Error::other)?;
-        self.predecessor.heard = std::time::Instant::now();
+        self.predecessor.received = std::time::Instant::now();
         let sockets = std::mem::take(&mut self.predecessor.sockets);
         self.predecessor.sockets = sockets.only(connections(&relay), self.registry)?;
         (self.predecessor.relay, self.predecessor.now) = (Some(relay), now);
@@ -195,8 +196,8 @@ impl Receiver<'_> {
         match frame.kind {
             Kind::Media => {
                 let ([id, from], media) = numbers(bytes)?;
-                let heard = self.successor.media(StreamId::from_u64(id), from, media);
-                heard.map_err(io::Error::other)?;
+                let taken = self.successor.media(StreamId::from_u64(id), from, media);
+                taken.map_err(io::Error::other)?;
             }
             Kind::Gone => {
                 let ([id], _) = numbers(bytes)?;
@@ -241,7 +242,7 @@ impl Receiver<'_> {
                     rest = behind;
                 }
             }
-            Kind::Records => self.successor.hear(bytes).map_err(io::Error::other)?,
+            Kind::Records => self.successor.receive(bytes).map_err(io::Error::other)?,
             Kind::Hello | Kind::Listener | Kind::Datagrams | Kind::End => {
                 return Err(io::Error::other("it tells what it should not"));
             }
@@ -314,9 +315,9 @@ mod tests {
         (records, going)
     }
 
-    /// Returns what a successor makes of these frames of a server that leaves then, and the server's
+    /// Returns what a successor receives in these frames of a server that ends then, and the server's
     /// socket.
-    fn hear(frames: &[Sent]) -> (io::Result<Predecessor>, UnixStream) {
+    fn receive(frames: &[Sent]) -> (io::Result<Predecessor>, UnixStream) {
         let (theirs, ours) = UnixStream::pair().expect("a pair");
         let some = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let until = std::time::Instant::now() + Duration::from_secs(60);
@@ -332,14 +333,14 @@ mod tests {
                 let _ = theirs.shutdown(net::Shutdown::Write);
             });
             let receiver = Receiver::of(ours, (settings(), false), poll.registry());
-            receiver.hear(&Config::default())
+            receiver.receive(&Config::default())
         });
         (heard, theirs)
     }
 
     /// Returns why a successor leaves after these frames.
     fn error(frames: &[Sent]) -> io::Error {
-        let (heard, _) = hear(frames);
+        let (heard, _) = receive(frames);
         heard.map(|_| ()).expect_err("it leaves")
     }
 
@@ -418,7 +419,7 @@ mod tests {
         }
         frames.push((Kind::Records, records, false));
         frames.push((Kind::End, Vec::new(), false));
-        let (heard, mut theirs) = hear(&frames);
+        let (heard, mut theirs) = receive(&frames);
         let mut predecessor = heard.expect("it fits");
         let (relay, _) = predecessor.relay().expect("a core");
         assert_eq!(connections(&relay).collect::<Vec<_>>(), going);
@@ -441,7 +442,7 @@ mod tests {
             (Kind::Records, records, false),
             (Kind::End, Vec::new(), false),
         ];
-        let (heard, theirs) = hear(&frames);
+        let (heard, theirs) = receive(&frames);
         drop(theirs);
         let said = heard.expect("it fits").taken();
         let why = said.expect_err("it is not there");

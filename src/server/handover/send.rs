@@ -1,4 +1,4 @@
-//! The predecessor's side: streams are copied while they go on, then all else while nothing does.
+//! The predecessor's side: copies streams while they run, then stops and sends all else.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -17,7 +17,8 @@ use super::{Hello, Predecessor, peer_of_same_user};
 use crate::config::Config;
 use crate::handover::FORMAT;
 use crate::relay::handover::{
-    CopyName, begin, copy, hand_over, has_stream, is_quiet, let_go, media, media_bytes, uncopied,
+    CopyName, begin, bytes_left, copy, hand_over, has_stream, is_quiet, let_go, media, media_bytes,
+    uncopied,
 };
 use crate::relay::{ConnectionId, Relay, Settings, StreamId, UdpPort};
 use crate::server::bound::Place;
@@ -28,11 +29,11 @@ use crate::server::udp::Udp;
 use crate::server::{Accepting, Protocol, SHUTDOWN_TIME, SUCCESSOR, Server};
 use crate::time::Instant;
 
-/// Where a successor may come, and the one that has.
+/// The path at which a successor may connect, and the connected one.
 #[derive(Default)]
 pub struct Handover {
     listener: Option<Listener>,
-    /// Somebody may be waiting there.
+    /// A successor may be waiting to be accepted.
     is_ready: bool,
     successor: Option<Successor>,
     /// No hand-over stops the server before this time.
@@ -42,40 +43,44 @@ pub struct Handover {
 /// A server that is to take over from this one.
 struct Successor {
     socket: UnixStream,
-    /// The number of its process.
+    /// Id of its process.
     process: u32,
     /// How far each stream has been copied to it.
     copied: HashMap<StreamId, u64>,
     /// The stream of the newest frame.
     copied_last: Option<StreamId>,
-    /// Clients at the successor's arrival, in order.
+    /// Clients when the successor came, in order.
     clients: Vec<ConnectionId>,
-    /// and of how many of these it has the sockets.
+    /// How many of these clients' sockets it has.
     passed: usize,
-    /// What is to be copied of all that clients have made large.
+    /// Bytes of clients and streams that are to be copied.
     uncopied: Vec<CopyName>,
-    /// What has not gone out yet of a frame.
+    /// The part of a frame that has not been sent.
     rest: Vec<u8>,
     /// Its socket takes bytes, as far as is known.
     is_open: bool,
     /// There is more to copy, and a turn's share was used up.
     has_more: bool,
-    /// It has been sent all, and has not read all.
+    /// All has been sent to it, and it has not read all.
     has_unread: bool,
-    came: std::time::Instant,
-    /// When it was last seen to read, at first when it came.
+    /// Nothing more is copied before the standstill.
+    is_due: bool,
+    progress: Progress,
+    /// When it last read something, at first when it came.
     seen: std::time::Instant,
 }
 
-/// What is copied in a turn.
+/// Most bytes that are copied in a turn.
 const COPIED_PER_TURN_MAX: usize = 256 * 1024;
-/// If at most this is left to copy, the rest is copied while nobody is served.
+/// If at most this is left to copy, the server stops and copies the rest.
 const LEFT_MAX: u64 = 4 * 1024 * 1024;
-/// Clients that send faster than is copied must not prevent a hand-over. After this time, this much
-/// of streams may be left, and any of the rest.
-const LATE_TIME: Duration = Duration::from_secs(2);
-const LATE_LEFT_MAX: u64 = 64 * 1024 * 1024;
-/// How long nobody is served at the very most: what would take longer comes to nothing.
+/// Clients that send faster than is copied must not prevent a hand-over. If less has been left before,
+/// but not for this time, then the server stops with this rest.
+const STUCK_TIME: Duration = Duration::from_secs(2);
+const STUCK_LEFT_MAX: u64 = 64 * 1024 * 1024;
+/// After this time the server stops with any rest. The hand-over fails if the rest takes [`STILL_TIME`].
+const STUCK_TIME_MAX: Duration = Duration::from_secs(10);
+/// Longest time in which nobody is served. A hand-over that would take longer fails.
 const STILL_TIME: Duration = Duration::from_secs(1);
 /// After a failed hand-over, the next one may stop the server after this many times the failed
 /// one's standstill. So successors that never take over cost a small share of the time.
@@ -87,9 +92,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 impl Handover {
-    /// Takes the path of `--handover`, or hears all that the server tells which has it. This comes
-    /// before anything else is bound: so of two servers that are started at once one takes over
-    /// from the other. Errors are sentences.
+    /// Takes the path of `--handover`, or receives all from the server that has it. This comes before
+    /// anything else is bound. So of two servers that start at once, one takes over from the other. Errors
+    /// are sentences.
     pub fn start(
         config: &Config,
         settings: &Settings,
@@ -130,7 +135,7 @@ impl Handover {
         Ok(())
     }
 
-    /// Whether there is something to do at once.
+    /// Returns whether there is something to do at once.
     pub fn has_more(&self) -> bool {
         self.is_ready
             || self
@@ -139,7 +144,7 @@ impl Handover {
                 .is_some_and(|successor| successor.has_more)
     }
 
-    /// When there is something to do, if nothing happens before.
+    /// Returns when there is something to do, if nothing happens before.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let successor = self.successor.as_ref()?;
         // What is over is not waited for: then it depends on the successor.
@@ -147,7 +152,7 @@ impl Handover {
         rests_until.or(successor.has_unread.then(|| now + LOOK_AGAIN))
     }
 
-    /// Whether nobody may stand still for now.
+    /// Returns whether no hand-over may stop the server for now.
     fn rests(&mut self, now: Instant) -> bool {
         self.rests_until = self.rests_until.filter(|until| *until > now);
         self.rests_until.is_some()
@@ -158,7 +163,7 @@ impl Handover {
         self.rests_until = Some(now + still * REST);
     }
 
-    /// Somebody has come, or the successor's socket takes bytes again, as some of them were read.
+    /// Records that a successor has come, or that the successor's socket takes bytes again.
     pub fn note(&mut self, takes_bytes: bool) {
         self.is_ready = self.listener.is_some();
         if let Some(successor) = self.successor.as_mut().filter(|_| takes_bytes) {
@@ -167,8 +172,8 @@ impl Handover {
         }
     }
 
-    /// Takes the successor that waits, and says whether one does; these are the clients. An error: it
-    /// is not taken, and one that is there already goes on.
+    /// Accepts the successor that waits. Returns whether one does. An error: it is refused, and one that is
+    /// there already continues.
     fn accept(&mut self, sockets: &Sockets, registry: &Registry) -> io::Result<bool> {
         let listener = self.listener.as_ref().filter(|_| self.is_ready);
         let Some(listener) = listener else {
@@ -208,10 +213,33 @@ impl Handover {
             is_open: true,
             has_more: false,
             has_unread: false,
-            came: std::time::Instant::now(),
+            is_due: false,
+            progress: Progress::default(),
             seen: std::time::Instant::now(),
         });
         Ok(true)
+    }
+}
+
+/// How far the copying has come.
+#[derive(Default)]
+struct Progress {
+    /// The smallest number of bytes that were left to copy, and when.
+    least: Option<(u64, Instant)>,
+}
+
+impl Progress {
+    /// Returns whether the server may stop with this many bytes left to copy.
+    fn is_due(&mut self, left: u64, now: Instant) -> bool {
+        let (least, since) = *self.least.get_or_insert((left, now));
+        if left < least {
+            self.least = Some((left, now));
+            return left <= LEFT_MAX;
+        }
+        let stuck = now.since(since);
+        left <= LEFT_MAX
+            || (stuck >= STUCK_TIME && left <= STUCK_LEFT_MAX)
+            || stuck >= STUCK_TIME_MAX
     }
 }
 
@@ -229,16 +257,15 @@ fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
 impl Successor {
     /// Copies streams and passes sockets, a turn's share of what there is. Returns whether the rest is
     /// small enough to be sent in the standstill.
-    fn copy(&mut self, relay: &mut Relay, sockets: &mut Sockets) -> io::Result<bool> {
-        let is_late = self.came.elapsed() >= LATE_TIME && self.media_left(relay) <= LATE_LEFT_MAX;
+    fn copy(&mut self, relay: &mut Relay, sockets: &mut Sockets, now: Instant) -> io::Result<bool> {
+        if !self.is_due {
+            self.is_due = self.becomes_due(relay, now);
+        }
         let mut budget = COPIED_PER_TURN_MAX;
         while self.is_open && budget > 0 {
-            if self.rest.is_empty() {
+            if self.rest.is_empty() && !self.is_due {
                 let copy = self.next_copy(relay);
-                let frame = match is_late {
-                    true => copy,
-                    false => copy.or_else(|| self.next_media(relay)),
-                };
+                let frame = copy.or_else(|| self.next_media(relay));
                 self.rest = frame.unwrap_or_default();
             }
             let sent = match (self.rest.is_empty(), self.has_all_sockets()) {
@@ -256,26 +283,39 @@ impl Successor {
                 Err(error) => return Err(error),
             }
         }
-        self.has_more = self.is_open && budget == 0;
+        // All sockets are passed, but nothing was copied after that: the next turn looks whether it is due.
+        self.has_more = self.is_open && (budget == 0 || !self.is_due);
         // The server does not stop for a successor that does not read.
-        let has_sent_all = self.has_all_sockets() && self.uncopied.is_empty();
+        let has_sent_all = self.is_due && self.rest.is_empty();
         self.has_unread = has_sent_all && !descriptors::has_read_all(self.socket.as_fd())?;
         if !has_sent_all || self.has_unread {
             return Ok(false);
         }
-        let (names, bytes) = uncopied(relay);
-        if is_late || self.media_left(relay) + bytes as u64 <= LEFT_MAX {
-            return Ok(true);
-        }
-        self.uncopied = names;
-        self.has_more = self.is_open;
-        Ok(false)
+        // More may have come while it read.
+        self.is_due = self.becomes_due(relay, now);
+        self.has_more = self.is_open && !self.is_due;
+        Ok(self.is_due)
     }
 
-    /// Returns how many bytes of streams have not been copied.
-    fn media_left(&self, relay: &Relay) -> u64 {
-        let left = media(relay).map(|(id, range)| range.end - self.copied_of(id).max(range.start));
-        left.sum()
+    /// Returns whether the server may stop, and copy the rest in the standstill.
+    fn becomes_due(&mut self, relay: &mut Relay, now: Instant) -> bool {
+        if !self.has_all_sockets() {
+            return false;
+        }
+        let mut left = self.left(relay);
+        if left <= LEFT_MAX {
+            self.uncopied = uncopied(relay);
+            left = self.left(relay);
+        }
+        self.progress.is_due(left, now)
+    }
+
+    /// Returns how many bytes have not been copied.
+    fn left(&self, relay: &mut Relay) -> u64 {
+        let names = self.uncopied.iter();
+        let copies: usize = names.map(|name| bytes_left(relay, *name)).sum();
+        let media = media(relay).map(|(id, range)| range.end - self.copied_of(id).max(range.start));
+        media.sum::<u64>() + copies as u64
     }
 
     fn has_all_sockets(&self) -> bool {
@@ -294,7 +334,7 @@ impl Successor {
         Ok(sent)
     }
 
-    /// Whether it has long had something to read.
+    /// Returns whether it has read nothing for a long time, though there is something to read.
     fn is_silent(&self) -> io::Result<bool> {
         let has_read_all = descriptors::has_read_all(self.socket.as_fd())?;
         Ok(!has_read_all && self.seen.elapsed() >= SILENCE_MAX)
@@ -304,7 +344,7 @@ impl Successor {
         self.copied.get(&id).copied().unwrap_or(0)
     }
 
-    /// The next bytes of what clients have made large.
+    /// Returns a frame with the next bytes of clients and streams that have not been copied.
     fn next_copy(&mut self, relay: &mut Relay) -> Option<Vec<u8>> {
         while let Some((id, part)) = self.uncopied.last().copied() {
             if let Some((from, bytes)) = copy(relay, (id, part), PIECE_BYTES_MAX) {
@@ -341,7 +381,7 @@ impl Successor {
     }
 }
 
-/// A frame with the sockets of these clients, and their descriptors.
+/// Returns a frame with the ids of these clients, and the descriptors of their sockets.
 fn clients<'a>(ids: &[ConnectionId], sockets: &'a Sockets) -> (Vec<u8>, Vec<BorrowedFd<'a>>) {
     let open = ids
         .iter()
@@ -359,39 +399,37 @@ impl Server {
             Ok(true) => {
                 begin(&mut self.relay);
                 if let Some(successor) = &mut self.handover.successor {
-                    (successor.uncopied, _) = uncopied(&mut self.relay);
+                    successor.uncopied = uncopied(&mut self.relay);
                 }
             }
             Ok(false) => {}
-            Err(error) => self.tell_of_none(&error),
+            Err(error) => self.report_failure(&error),
         }
         if let Err(error) = self.hand_on(now) {
             self.handover.successor = None;
-            self.tell_of_none(&error);
+            self.report_failure(&error);
         }
     }
 
-    fn tell_of_none(&mut self, error: &io::Error) {
+    fn report_failure(&mut self, error: &io::Error) {
         self.console.tell(&format!(
             "level=warn event=not-handed-over detail=\"{error}; this server continues\""
         ));
     }
 
     fn hand_on(&mut self, now: Instant) -> io::Result<()> {
+        let rests = self.handover.rests(now);
         let Some(successor) = &mut self.handover.successor else {
             return Ok(());
         };
         // A server that has been told to end hands nothing over. The successor waits until this
         // process has left, and starts anew.
-        if self.ends_at.is_some() {
+        if self.ends_at.is_some() || rests {
             successor.has_more = false;
             return Ok(());
         }
         // No change of the table may be on its way to the disk.
-        if !successor.copy(&mut self.relay, &mut self.sockets)? || !is_quiet(&self.relay) {
-            return Ok(());
-        }
-        if self.handover.rests(now) {
+        if !successor.copy(&mut self.relay, &mut self.sockets, now)? || !is_quiet(&self.relay) {
             return Ok(());
         }
         if let Some(disk) = &mut self.disk
@@ -406,18 +444,18 @@ impl Server {
         let Some(mut successor) = self.handover.successor.take() else {
             return Ok(());
         };
-        let told = self.tell_all(&mut successor, now);
+        let sent = self.send_all(&mut successor, now);
         let still = stopped.elapsed();
-        if told.is_err() {
+        if sent.is_err() {
             self.handover.rest(still, now);
         }
-        self.leave(&successor, (&told?, still), now);
+        self.leave(&successor, (&sent?, still), now);
         Ok(())
     }
 
-    /// Tells the successor all that there is, and waits for its word. Says which connections are its
-    /// own then. An error: it has not taken over, and never will.
-    fn tell_all(
+    /// Sends the successor all that is left, and waits until it confirms. Returns the connections that it
+    /// has then. An error: it has not taken over, and never will.
+    fn send_all(
         &mut self,
         successor: &mut Successor,
         now: Instant,
@@ -430,24 +468,24 @@ impl Server {
             &[],
             until,
         )?;
-        (successor.uncopied, _) = uncopied(&mut self.relay);
+        successor.uncopied = uncopied(&mut self.relay);
         while let Some(frame) = successor
             .next_copy(&mut self.relay)
             .or_else(|| successor.next_media(&self.relay))
         {
             wire::send_bytes(&successor.socket, &frame, &[], until)?;
         }
-        self.tell_places(successor, until)?;
-        let mut told = Ok(());
+        self.send_places(successor, until)?;
+        let mut sent = Ok(());
         let going = hand_over(&mut self.relay, now, &mut |records| {
             let mut pieces = records.chunks(FRAME_BYTES_MAX);
-            told = std::mem::replace(&mut told, Ok(())).and_then(|()| {
+            sent = std::mem::replace(&mut sent, Ok(())).and_then(|()| {
                 pieces.try_for_each(|piece| {
                     wire::send(&successor.socket, (Kind::Records, piece), &[], until)
                 })
             });
         });
-        told?;
+        sent?;
         let passed = &successor.clients[..successor.passed];
         let late = going.iter().copied();
         let late = late.filter(|id| passed.binary_search(id).is_err());
@@ -457,21 +495,21 @@ impl Server {
             ids.iter().for_each(|id| self.sockets.share(*id));
         }
         wire::send(&successor.socket, (Kind::End, &[]), &[], until)?;
-        hear_word(&successor.socket, until)?;
+        receive_word(&successor.socket, until)?;
         Ok(going)
     }
 
     /// Sends the sockets that are no clients' sockets.
-    fn tell_places(&self, successor: &Successor, until: std::time::Instant) -> io::Result<()> {
-        let tell = |kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
+    fn send_places(&self, successor: &Successor, until: std::time::Instant) -> io::Result<()> {
+        let send = |kind, bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
             wire::send(&successor.socket, (kind, bytes), descriptors, until)
         };
         for accepting in &self.listeners {
             let (place, descriptor) = accepting.place()?;
-            tell(Kind::Listener, &json(&place)?, &[descriptor])?;
+            send(Kind::Listener, &json(&place)?, &[descriptor])?;
         }
         if let Some(Listener::Unix(listener, _)) = &self.handover.listener {
-            tell(
+            send(
                 Kind::Listener,
                 &json(&Place::Handover)?,
                 &[listener.as_fd()],
@@ -483,16 +521,16 @@ impl Server {
                 UdpPort::Rtcp => Place::Rtcp,
                 UdpPort::Group(_) => Place::Group(group.to_owned()),
             };
-            tell(Kind::Datagrams, &json(&place)?, &[descriptor])?;
+            send(Kind::Datagrams, &json(&place)?, &[descriptor])?;
         }
         if let Some(file) = self.disk.as_ref().and_then(Disk::shared) {
             let (descriptors, place) = file.parts();
-            tell(Kind::TokenFile, &json(&place)?, &descriptors)?;
+            send(Kind::TokenFile, &json(&place)?, &descriptors)?;
         }
         Ok(())
     }
 
-    /// Another process has taken over: closes this process's descriptors of its sockets.
+    /// Closes this process's descriptors of the sockets that the successor has.
     fn leave(
         &mut self,
         successor: &Successor,
@@ -536,8 +574,9 @@ impl Accepting {
     }
 }
 
-/// Waits for the one byte, and then listens no more: the kernel says whether it came before that.
-fn hear_word(mut socket: &UnixStream, until: std::time::Instant) -> io::Result<()> {
+/// Waits for the byte that confirms, and then shuts the socket down for reading. The kernel decides whether
+/// the byte came before that.
+fn receive_word(mut socket: &UnixStream, until: std::time::Instant) -> io::Result<()> {
     let patience = until.saturating_duration_since(std::time::Instant::now());
     socket.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
     let mut word = [0];
@@ -586,7 +625,8 @@ mod tests {
             is_open: false,
             has_more: false,
             has_unread: false,
-            came: std::time::Instant::now(),
+            is_due: false,
+            progress: Progress::default(),
             seen: std::time::Instant::now(),
         }
     }
@@ -643,19 +683,45 @@ mod tests {
         let mut stage = Stage::new(&[]);
         let mut successor = successor_at(socket);
         (successor.rest, successor.is_open) = (vec![7; 9], true);
-        let copied = successor.copy(&mut stage.relay, &mut Sockets::default());
+        let now = Instant::START;
+        let copied = successor.copy(&mut stage.relay, &mut Sockets::default(), now);
         assert!(matches!(copied, Ok(false)));
         let mut handover = Handover {
             successor: Some(successor),
             ..Handover::default()
         };
-        let now = Instant::START;
         assert_eq!(handover.next_deadline(now), Some(now + LOOK_AGAIN));
         other.read_exact(&mut [0; 9]).expect("all of it");
         let successor = handover.successor.as_mut().expect("it is there");
-        let copied = successor.copy(&mut stage.relay, &mut Sockets::default());
+        let copied = successor.copy(&mut stage.relay, &mut Sockets::default(), now);
         assert!(matches!(copied, Ok(true)));
         assert_eq!(handover.next_deadline(now), None);
+    }
+
+    /// Copying takes its time for many full buffers, and each turn brings it on. Only sources that are faster
+    /// than it end it early.
+    #[test]
+    fn copying_ends_early_only_if_it_does_not_come_on() {
+        let at = |seconds| Instant::after_start(Duration::from_secs(seconds));
+        let mut slow = Progress::default();
+        for second in 0..60 {
+            assert!(
+                !slow.is_due((100 - second) * LEFT_MAX, at(second)),
+                "{second}"
+            );
+        }
+        assert!(slow.is_due(LEFT_MAX, at(60)));
+        for (left, due) in [
+            (LEFT_MAX, 0),
+            (LEFT_MAX + 1, 2),
+            (STUCK_LEFT_MAX, 2),
+            (STUCK_LEFT_MAX + 1, 10),
+            (u64::MAX, 10),
+        ] {
+            let mut stuck = Progress::default();
+            let is_due = |second: &u64| stuck.is_due(left, at(*second));
+            assert_eq!((0..20).find(is_due), Some(due), "{left}");
+        }
     }
 
     /// However often somebody comes and does not take over, nobody stands still for more than a

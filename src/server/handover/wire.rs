@@ -21,19 +21,18 @@ use std::time::{Duration, Instant};
 use crate::relay::handover::CopiedPart;
 use crate::server::sys::descriptors as passing;
 
-/// What a frame is about.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Which server this is, and in which format it tells.
+    /// The version of the program, and the format that it writes.
     Hello,
-    /// Bytes of a stream: its id, their offset, and they.
+    /// Bytes of a stream: its id, their offset, and the bytes.
     Media,
-    /// A stream of which there was Media is no more: its id.
+    /// The id of a stream that has ended since its last Media.
     Gone,
-    /// What a client has made large: the id of the client or stream, where these bytes begin, and
-    /// they.
+    /// Bytes that a client has made large: the id of the client or stream, their offset, and the bytes.
     Copy(CopiedPart),
-    /// A socket at which clients are waited for.
+    /// A listening socket.
     Listener,
     /// A socket for datagrams.
     Datagrams,
@@ -41,9 +40,9 @@ pub enum Kind {
     TokenFile,
     /// Connections' ids, and their sockets.
     Clients,
-    /// A piece of what the core has written.
+    /// A piece of the core's state.
     Records,
-    /// That is all.
+    /// The end of the hand-over.
     End,
 }
 
@@ -69,7 +68,7 @@ const KINDS: [Kind; 17] = [
 
 /// A stream's or client's id, and an offset.
 const PLACE_BYTES: usize = 16;
-/// Most bytes that follow a place: a block of a stream's buffer.
+/// Most bytes after the id and the offset: a block of a stream's buffer.
 pub const PIECE_BYTES_MAX: usize = 64 * 1024;
 /// Most bytes of a frame's content.
 pub const FRAME_BYTES_MAX: usize = PLACE_BYTES + PIECE_BYTES_MAX;
@@ -77,7 +76,7 @@ pub const FRAME_BYTES_MAX: usize = PLACE_BYTES + PIECE_BYTES_MAX;
 /// Kind, number of descriptors, and length.
 const HEADER_BYTES: usize = 6;
 
-/// The successor has all, and serves from now on.
+/// The byte that confirms: the successor has all, and serves from now on.
 pub const TAKEN: u8 = b'!';
 
 /// Returns a frame that announces `descriptors` descriptors.
@@ -87,14 +86,14 @@ pub fn frame((kind, bytes): (Kind, &[u8]), descriptors: usize) -> Vec<u8> {
     frame
 }
 
-/// Begins a frame with this many descriptors and bytes.
+/// Returns the header of a frame with this many descriptors and bytes.
 fn header(kind: Kind, descriptors: usize, bytes: usize) -> [u8; HEADER_BYTES] {
     let [a, b, c, d] = (bytes as u32).to_le_bytes();
     let number = KINDS.iter().position(|one| *one == kind);
     [number.unwrap_or(0) as u8, descriptors as u8, a, b, c, d]
 }
 
-/// Reads a frame's header: its kind, how many descriptors, how many bytes.
+/// Reads a frame's header: its kind, and its numbers of descriptors and of bytes.
 fn read_header(bytes: [u8; HEADER_BYTES]) -> io::Result<(Kind, usize, usize)> {
     let [kind, descriptors, length @ ..] = bytes;
     let length = u32::from_le_bytes(length) as usize;
@@ -106,13 +105,13 @@ fn read_header(bytes: [u8; HEADER_BYTES]) -> io::Result<(Kind, usize, usize)> {
     }
 }
 
-/// A frame that has come.
+/// A received frame.
 pub struct Frame {
-    /// What it is about,
+    /// Its kind.
     pub kind: Kind,
-    /// what it says, at most [`FRAME_BYTES_MAX`],
+    /// Its content, at most [`FRAME_BYTES_MAX`] bytes.
     pub bytes: Vec<u8>,
-    /// and what it brings.
+    /// The descriptors that came with it.
     pub descriptors: Vec<OwnedFd>,
 }
 
@@ -120,9 +119,9 @@ pub struct Frame {
 pub struct Inbox {
     socket: UnixStream,
     buffer: Vec<u8>,
-    /// What has come and is not read lies from here
+    /// Offset of the first received byte that has not been read.
     begin: usize,
-    /// to here.
+    /// Offset behind the last received byte.
     end: usize,
     descriptors: VecDeque<OwnedFd>,
 }
@@ -141,7 +140,7 @@ impl Inbox {
         })
     }
 
-    /// The next frame. An end of the stream is an error.
+    /// Waits for the next frame. An end of the stream is an error.
     pub fn next(&mut self) -> io::Result<Frame> {
         self.fill(HEADER_BYTES)?;
         let mut header = [0; HEADER_BYTES];
@@ -179,7 +178,7 @@ impl Inbox {
     }
 }
 
-/// Sends a frame, and waits for room for it until then.
+/// Sends a frame. Waits for room for it until `until`.
 pub fn send(
     socket: &UnixStream,
     content: (Kind, &[u8]),

@@ -553,6 +553,10 @@ fn try_all(role: Role, own: &Path, other: &Path) -> Option<Attempts> {
                 read_file(Path::new("/etc/passwd")),
             ),
             ("read files elsewhere", read_file(&other.join("file"))),
+            (
+                "see whether files elsewhere exist, with size and times",
+                can(fs::metadata(other.join("file"))),
+            ),
             ("change, make or remove files elsewhere", {
                 change(&other.join("file"))
                     || make(&other.join("new"))

@@ -1,12 +1,11 @@
-//! The bytes of a stream that goes to another process: as they are, from the oldest on, while the
-//! stream goes on.
+//! Receives the bytes of a stream from another process, from the oldest on, while the stream runs there.
 
 use super::{Block, Buffer, Pool};
 use crate::handover::{COUNT_MAX, HandoverError, must};
 use crate::time::Instant;
 
 impl Buffer {
-    /// Takes bytes: behind the bytes so far, or in their place.
+    /// Takes bytes that begin at the offset `from`. They continue the received bytes, or replace them.
     pub fn receive(
         &mut self,
         from: u64,

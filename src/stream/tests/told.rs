@@ -50,7 +50,7 @@ fn told(
         serde_json::from_str(&text).expect("the same again")
     }
     let mut stream: StreamBuffer<u8> = again(&of.stream);
-    let viewers = of.stream.told_viewers();
+    let viewers = of.stream.viewers();
     let with_header = |(id, viewer): (ViewerId<u8>, &Viewer<u8>)| {
         let mut copy: Viewer<u8> = again(viewer);
         let header = viewer.header().map(|header| Rc::new(header.to_vec()));
@@ -70,7 +70,7 @@ fn told(
     }
     tell(&mut stream, &mut viewers);
     stream.become_whole(received, viewers, (limits, 100), &mut pool)?;
-    stream.fit()?;
+    stream.restore()?;
     stream.check();
     let all = of.all.clone();
     Ok(Stage { stream, pool, all })

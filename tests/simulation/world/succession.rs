@@ -35,7 +35,7 @@ impl World {
             handover::begin(&mut self.relay);
         }
         let copied = self.succession.copied.get_or_insert_default();
-        for name in handover::uncopied(&mut self.relay).0 {
+        for name in handover::uncopied(&mut self.relay) {
             while let Some((from, bytes)) = handover::copy(&mut self.relay, name, 100) {
                 copied.push((name, from, bytes.to_vec()));
             }
@@ -109,7 +109,7 @@ impl World {
             // It goes on as if nothing had been.
             return self.knowledge.count("not handed over after all");
         }
-        let heard = successor.hear(&records);
+        let heard = successor.receive(&records);
         let taken = heard.and_then(|()| successor.take_over());
         let (mut relay, now) = taken.unwrap_or_else(|why| {
             panic!("{why}\n{}", String::from_utf8_lossy(&records));

@@ -265,7 +265,7 @@ fn what_cannot_be_so_of_pulls_is_refused() {
 fn who_asks_and_what_runs_is_said_of_each_pull() {
     let (stage, _, [_, asked]) = all_stages();
     let fetch = &stage.relay.fetch;
-    assert_eq!(fetch.asking(), 1);
+    assert_eq!(fetch.origin_requests(), 1);
     let running: Vec<_> = fetch.running().collect();
     let [(id, stream)] = running[..] else {
         panic!("one runs: {running:?}");
@@ -273,11 +273,11 @@ fn who_asks_and_what_runs_is_said_of_each_pull() {
     let session = &fetch.pulls.entries.get(id).expect("it is there").session;
     assert_eq!(session.as_str(), "running");
     assert!(stage.relay.streams.is_pulls(session, stream, id));
-    assert!(!fetch.is_asked_by(id, asked));
+    assert!(!fetch.is_requested_by(id, asked));
     let mut pulls = fetch.pulls.entries.iter();
     let asking = pulls.find(|(_, pull)| pull.session.as_str() == "asking");
     let (asking, _) = asking.expect("it is there");
-    assert!(fetch.is_asked_by(asking, asked));
-    assert!(!fetch.is_asked_by(asking, ConnectionId::from_u64(999)));
-    assert!(!fetch.is_asked_by(PullId::from_u64(99), asked));
+    assert!(fetch.is_requested_by(asking, asked));
+    assert!(!fetch.is_requested_by(asking, ConnectionId::from_u64(999)));
+    assert!(!fetch.is_requested_by(PullId::from_u64(99), asked));
 }

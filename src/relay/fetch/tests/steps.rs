@@ -341,8 +341,8 @@ fn an_origin_that_cannot_be_called_is_passed_over() {
     scene.fetch.called(id, None, &mut scene.ctx);
     scene.fetch.called(id, Some(connection(4)), &mut scene.ctx);
     assert_eq!(scene.stands(id), "asking 1.0");
-    assert!(scene.fetch.is_asked_by(id, connection(3)));
-    assert!(!scene.fetch.is_asked_by(id, connection(4)));
+    assert!(scene.fetch.is_requested_by(id, connection(3)));
+    assert!(!scene.fetch.is_requested_by(id, connection(4)));
 }
 
 /// A look-up is for the pulls that wait for that name, and nobody else's.

@@ -19,7 +19,7 @@ async function playable(url, format, media) {
 	} catch (refusal) {
 		throw problem(`${words}, and the server cannot send it as MP4: ${refusal.message} ffplay, mpv or VLC may play it.`);
 	}
-	return { url: url + "/live.mp4", isSound: false, words: `${name}, as MP4` };
+	return { url: url + "/live.mp4", words: `${name}, as MP4` };
 }
 
 // Fills `place` with the session's address and, if a browser can play it, a player. Gives what tears it down.
@@ -44,8 +44,8 @@ function openPlayer(place, id, format) {
 		const keyNow = watchName(id);
 		if (keyNow !== key) {
 			[key, url] = [keyNow, streamUrl(keyNow ?? id)];
-			const copying = key === null ? [] : [shareButton(id, key), copyButton("Copy address", elsewhere(url)), copyButton("Copy ffplay command", `ffplay "${elsewhere(url)}"`)];
-			buttons.replaceChildren(...copying);
+			buttons.replaceChildren(...(key === null ? [] : [shareButton(id, key)]));
+			if (canBeShared(key)) buttons.append(copyButton("Copy address", elsewhere(url)), copyButton("Copy ffplay command", `ffplay "${elsewhere(url)}"`));
 		}
 		if (key === null) throw problem("No token lets anybody watch this session now: add a viewer key for it below.");
 		const others = [...document.querySelectorAll("video, audio")].filter((player) => player !== media);

@@ -115,7 +115,7 @@ function showLinks(key, session) {
 	$("share-base").oninput = () => showLinks(key, session);
 	$("share-local").hidden = !isLocal(link);
 }
-// A key that may only watch can be given away as it is: none before the tokens are known. In an open relay every sessionid can.
+// A key that may only watch can be given away as it is. In an open relay every sessionid can.
 function shareButton(session, key) {
 	const button = make("button", "");
 	button.type = "button";

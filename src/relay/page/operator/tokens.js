@@ -25,12 +25,11 @@ function labelsOf(http) {
 const shutsOf = ({ expires, ends }) => Math.min(expires ?? Infinity, ends ?? Infinity);
 const isOpen = (http) => http.direction !== "in" && shutsOf(http) > serverNow();
 
-// The sessionid that opens the session to viewers: its own, or else a key. Null if there is none.
+// The id that opens the session to viewers, best one that can be shared. Null if there is none.
 function watchName(session) {
-	const http = (id) => sessions.get(id)?.http;
-	if (isOpenRelay || !hasTokens || (http(session) && isOpen(http(session)))) return session;
-	for (const [id, { http }] of sessions) if (http?.for === session && isOpen(http)) return id;
-	return null;
+	if (isOpenRelay || !hasTokens) return session;
+	const names = [...sessions].filter(([id, { http }]) => http && isOpen(http) && [id, http.for].includes(session)).map(([id]) => id);
+	return names.find(canBeShared) ?? names[0] ?? null;
 }
 
 function readTokens(tokens) {

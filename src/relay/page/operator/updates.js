@@ -120,10 +120,12 @@ const EVENTS_KEPT = 100;
 const EVENT_NAMES = ["time", "sessionid", "session", "id", "key", "for"];
 function listEvent({ type, data }) {
 	if (type === "snapshot-end" || type === "refusal") return;
-	const fields = JSON.parse(data), name = fields.sessionid ? visibleName(fields.sessionid) : "";
+	const fields = JSON.parse(data), id = fields.sessionid, sid = make("span", "sid", "");
+	sid.repaint = () => write(sid, id ? visibleName(id) : "");
+	sid.repaint();
 	const rest = Object.entries(fields).filter(([name, value]) => !EVENT_NAMES.includes(name) && value !== null && typeof value !== "object");
 	const at = new Date((fields.time || serverNow()) * 1000).toLocaleTimeString();
-	$("event-list").prepend(make("li", "small", make("span", "quiet", at), make("span", "", type.replaceAll("-", " ")), make("span", "sid", name), make("span", "quiet", rest.map(([name, value]) => `${name} ${value}`).join(", "))));
+	$("event-list").prepend(make("li", "small", make("span", "quiet", at), make("span", "", type.replaceAll("-", " ")), sid, make("span", "quiet", rest.map(([name, value]) => `${name} ${value}`).join(", "))));
 	if ($("event-list").children.length > EVENTS_KEPT) $("event-list").lastChild.remove();
 	filterEvents();
 }

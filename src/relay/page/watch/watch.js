@@ -109,8 +109,7 @@ let vain = 0, since = Date.now(), timer = 0, turn = 0, awakeUntil = 0;
 
 // Asks again later, each time after a longer pause. A random part keeps viewers from asking all at once.
 function later(isRare, atLeastSeconds = 0) {
-	const isLong = Date.now() - since > LONG_MINUTES * 60e3;
-	const most = isRare || isLong ? RARELY_SECONDS : AGAIN_SECONDS_MAX;
+	const most = isRare || Date.now() - since > LONG_MINUTES * 60e3 ? RARELY_SECONDS : AGAIN_SECONDS_MAX;
 	const seconds = Math.max(atLeastSeconds, Math.min(most, (isRare ? 8 : AGAIN_SECONDS) * 1.5 ** vain++));
 	clearTimeout(timer);
 	timer = setTimeout(look, seconds * 1000 * (0.75 + Math.random() / 2));
@@ -173,7 +172,7 @@ let current = null, player = null, rest = [], at = 0, moved = 0, begun = 0, paus
 function tryNext(type) {
 	const next = rest.shift();
 	if (next) return play(next);
-	const name = nameOf(type), said = media.error?.message, why = said ? said.slice(0, 200) : "";
+	const name = nameOf(type), why = media.error?.message.slice(0, 200) || "";
 	stop();
 	show("unplayable", name && `It is ${name}, which does not play here. ${OTHERS}`, why, "browser");
 	later(true);
@@ -211,7 +210,7 @@ function failLive({ codec }) {
 }
 function start() {
 	media.play().catch((error) => {
-		// Some browsers let nothing begin by itself, on a phone that saves its battery, say.
+		// A phone that saves its battery may let nothing begin by itself.
 		if (error.name === "NotAllowedError" && current) show("ready");
 	});
 }

@@ -790,19 +790,19 @@ fn media_of_too_many_streams_is_refused() {
     let most = 2 * 9 + 8;
     let id = StreamId::from_u64;
     for number in 0..most {
-        assert_eq!(told.hear_media((id(number), 0), b"abc", &limits), Ok(()));
+        assert_eq!(told.receive_media((id(number), 0), b"abc", &limits), Ok(()));
     }
-    let Err(HandoverError(why)) = told.hear_media((id(most), 0), b"abc", &limits) else {
+    let Err(HandoverError(why)) = told.receive_media((id(most), 0), b"abc", &limits) else {
         panic!("it is taken");
     };
     assert_eq!(why, "more than 26 streams");
     // Those that are known go on; and one that has gone makes room, and gives back what it took.
-    assert_eq!(told.hear_media((id(0), 3), b"def", &limits), Ok(()));
+    assert_eq!(told.receive_media((id(0), 3), b"def", &limits), Ok(()));
     let before = told.pool.bytes_left;
     told.forget_media(id(0));
     told.forget_media(id(0));
     assert!(told.pool.bytes_left > before);
-    assert_eq!(told.hear_media((id(most), 0), b"abc", &limits), Ok(()));
+    assert_eq!(told.receive_media((id(most), 0), b"abc", &limits), Ok(()));
 }
 
 /// A stream ended while its bytes were sent.

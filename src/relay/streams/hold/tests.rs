@@ -580,6 +580,28 @@ fn a_source_that_begins_a_new_stream_keeps_its_state() {
     assert!(streams.begin_anew(StreamId::from_u64(77), ctx).is_none());
 }
 
+#[cfg(feature = "handover")]
+#[test]
+fn a_stream_is_held_for_the_time_of_the_new_options() {
+    for (hold, is_held) in [
+        ("--hold=30", true),
+        ("--hold=2", false),
+        ("--hold=0", false),
+    ] {
+        let mut stage = Stage::new(&["--hold=20"]);
+        let source =
+            stage.client("PUT /stream/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+        stage.send(source, &chunked(FILE));
+        stage.viewer("a");
+        stage.lose(source);
+        stage.change_hands(&[hold]);
+        stage.wait_seconds(3);
+        assert_eq!(stage.relay.streams.len() == 1, is_held, "{hold}");
+        stage.wait_seconds(18);
+        assert_eq!(stage.relay.streams.len(), 0, "{hold}");
+    }
+}
+
 /// Each held stream counts once and has its own deadline, beside other timers.
 #[test]
 fn held_streams_are_counted_and_have_their_own_deadlines() {
