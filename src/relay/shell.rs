@@ -90,7 +90,7 @@ impl Input {
 
 /// The connections' inputs, as a turn needs them.
 pub trait Inputs {
-    /// Returns what is known of a connection's input. `None`: it is closed.
+    /// Returns the input of a connection. `None`: it is closed.
     fn input(&mut self, id: ConnectionId) -> Option<&mut Input>;
 
     /// Reads once, at most `bytes_max` bytes. `bytes_max` is above 0.
