@@ -81,9 +81,8 @@
 //! # The life of an API call
 //!
 //! - `relay::Relay::read` handles received bytes.
-//! - `relay::clients::reading::Clients::read_on` reads the head of a request,
-//! - `relay::clients::request::Clients::take_head` takes the head, or refuses a bad one,
-//! - `relay::clients::request::Clients::ask` makes the event of a request.
+//! - `relay::clients::reading::Clients::read_on` reads by the phase of the connection,
+//! - `relay::clients::request::Clients::read_head` reads a head, and makes the event of a request.
 //! - `relay::requests::Relay::act` handles this event,
 //! - `relay::requests::Relay::request` routes the request and acts on the route:
 //! - `relay::route::RequestContext::route` returns the route, or a refusal,
@@ -113,13 +112,13 @@
 //!
 //! - `relay::dispatch::Relay::dispatch` handles the event `PlaylistGrew`,
 //! - `relay::clients::wait_queue::Clients::call_up_to` calls the clients that the playlist reaches,
-//! - `relay::clients::reading::Clients::wait_ahead` puts each into the list of pipelined input.
+//! - `relay::clients::wait_queue::Clients::call_one` notes the outcome of each one's wait,
+//! - `relay::clients::reading::Clients::wait_ahead` puts it into the list of pipelined input.
 //!
 //! They are answered a few in a turn.
 //!
 //! - `relay::Relay::read_ahead` takes the next client of that list,
 //! - `relay::clients::reading::Clients::next_ahead` ends its wait,
-//! - `relay::requests::Relay::act` handles the end of the wait,
 //! - `relay::requests::Relay::decide_waited` decides about it anew, and calls `watch` as above.
 //!
 //! # The life of a hand-over

@@ -88,10 +88,8 @@ pub struct RequestFields {
 /// The fields that this server uses.
 #[derive(Default)]
 pub(super) struct Fields {
-    hosts: usize,
-    host: String,
-    content_length: Option<String>,
-    content_lengths: usize,
+    hosts: Vec<String>,
+    content_lengths: Vec<String>,
     transfer_encoding: Option<String>,
     connection: Option<String>,
     expect: Option<String>,
@@ -123,14 +121,8 @@ impl Fields {
         for field in fields {
             let value = || String::from_utf8_lossy(field.value).into_owned();
             match field.name.to_ascii_lowercase().as_str() {
-                "host" => {
-                    found.hosts += 1;
-                    found.host = value();
-                }
-                "content-length" => {
-                    found.content_lengths += 1;
-                    found.content_length = Some(value());
-                }
+                "host" => found.hosts.push(value()),
+                "content-length" => found.content_lengths.push(value()),
                 "transfer-encoding" => append(&mut found.transfer_encoding, field.name, &value())?,
                 "connection" => append(&mut found.connection, field.name, &value())?,
                 "expect" => append(&mut found.expect, field.name, &value())?,
@@ -187,19 +179,17 @@ impl Fields {
 
     /// Returns the framing by RFC 9112 section 6.3, without its exceptions for lenient parsers.
     pub fn framing(&self, version: Option<Version>) -> Result<Framing, Refusal> {
-        match (&self.transfer_encoding, &self.content_length) {
-            (Some(_), Some(_)) => Err(malformed(
+        match (&self.transfer_encoding, self.content_lengths.as_slice()) {
+            (None, []) => Ok(Framing::None),
+            (None, [length]) => parse_length(length).map(Framing::Length),
+            (None, _) => Err(malformed("more than one Content-Length; send one")),
+            (Some(_), [_, ..]) => Err(malformed(
                 "both Content-Length and Transfer-Encoding; send one of them",
             )),
-            (None, None) => Ok(Framing::None),
-            (None, Some(_)) if self.content_lengths > 1 => {
-                Err(malformed("more than one Content-Length; send one"))
-            }
-            (None, Some(length)) => parse_length(length).map(Framing::Length),
-            (Some(_), None) if version == Some(Version::Http10) => Err(malformed(
+            (Some(_), []) if version == Some(Version::Http10) => Err(malformed(
                 "Transfer-Encoding in an HTTP/1.0 request; send HTTP/1.1",
             )),
-            (Some(codings), None) => {
+            (Some(codings), []) => {
                 let codings: Vec<&str> = elements(codings, ',').collect();
                 let is_chunked = |coding: &&str| coding.eq_ignore_ascii_case("chunked");
                 if let Some(other) = codings.iter().find(|coding| !is_chunked(coding)) {
@@ -230,20 +220,18 @@ impl Fields {
     /// Returns the authority of the request: that of its target, or else `Host`. Returns 400 if
     /// `Host` is malformed, repeated, or missing from an HTTP/1.1 request.
     pub fn host(&self, version: Version, authority: Option<String>) -> Result<String, Refusal> {
-        match self.hosts {
-            0 if version == Version::Http11 => {
-                return Err(malformed("no Host; an HTTP/1.1 request must have one"));
+        match self.hosts.as_slice() {
+            [] if version == Version::Http11 => {
+                Err(malformed("no Host; an HTTP/1.1 request must have one"))
             }
-            0 | 1 => {}
-            _ => return Err(malformed("more than one Host; send one")),
-        }
-        if !is_authority(&self.host) {
-            return Err(malformed(format!(
+            [] => Ok(authority.unwrap_or_default()),
+            [host] if is_authority(host) => Ok(authority.unwrap_or_else(|| host.clone())),
+            [host] => Err(malformed(format!(
                 "the Host '{}' is not HOST or HOST:PORT",
-                quoted(&self.host, 64)
-            )));
+                quoted(host, 64)
+            ))),
+            _ => Err(malformed("more than one Host; send one")),
         }
-        Ok(authority.unwrap_or_else(|| self.host.clone()))
     }
 
     /// Returns whether the sender keeps the connection open (RFC 9112 section 9.3).
@@ -255,8 +243,8 @@ impl Fields {
         }
     }
 
-    /// RFC 9110 section 10.1.1. An HTTP/1.0 client cannot read a 100 response, so it must not get
-    /// one.
+    /// Returns whether the client waits for a 100 response (RFC 9110 section 10.1.1). An HTTP/1.0
+    /// client cannot read one, so it must not get one.
     pub fn expects_continue(&self, version: Version) -> Result<bool, Refusal> {
         match &self.expect {
             None => Ok(false),

@@ -23,7 +23,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A longer target gets 414: half of the head.
+    /// Returns the maximal length of a target: half of the head. A longer one gets 414.
     fn target_bytes_max(&self) -> usize {
         self.head_bytes_max / 2
     }

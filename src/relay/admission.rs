@@ -21,10 +21,7 @@ use crate::time::{Instant, UnixTime};
 
 pub(super) use kept::KeptAccessRequest;
 pub(super) use place::{Beyond, Door, Others};
-use refusals::{
-    barred, for_watching_only, forbidden, from_elsewhere, from_other_host, kept_out, no_token,
-    not_running, of_nobody, of_proxys_host, of_stranger_proxy, token_is_over,
-};
+use refusals::{forbidden, kept_out, no_token, not_running, token_is_over};
 pub(super) use refusals::{kicked, no_stream, no_viewer, not_found, tokens_are_off};
 pub(super) use watchers::Look;
 
@@ -164,7 +161,7 @@ pub(super) struct SessionState {
     /// Number of viewers by the session id of this request.
     pub viewers_by_name: usize,
     /// Whether this client is a counted HLS address. `None`: it is not, and no more can be counted.
-    pub seat: Option<bool>,
+    pub hls_address: Option<bool>,
     /// Why its stream cannot go out over HTTP. `None`: it can.
     pub http_fault: Option<String>,
 }
@@ -371,7 +368,9 @@ impl Gate<'_> {
         }
         match self.is_from(access_request, subnets) {
             true => check_no_stranger_proxy(access_request),
-            false => Err(from_elsewhere()),
+            false => Err(forbidden(
+                "only hosts in the subnets of --publish-from may publish, and this host is in none of them",
+            )),
         }
     }
 
@@ -383,11 +382,15 @@ impl Gate<'_> {
             && access_request.is_forwarded
             && self.is_listener(access_request.host)
         {
-            return Err(of_proxys_host());
+            return Err(forbidden(
+                "the proxy in front replaces the client's Host with this server's address, so this server cannot tell whether a page of another site calls; the proxy must pass on the client's Host (nginx: proxy_set_header Host $http_host)",
+            ));
         }
         match self.is_own_host(access_request.host) {
             true => Ok(()),
-            false => Err(from_other_host()),
+            false => Err(forbidden(
+                "the API answers only under addresses, localhost, the machine's own name and the names of --hostname=NAME, and the Host of this request is none of them. A proxy in front must pass on the client's Host",
+            )),
         }
     }
 
@@ -537,7 +540,9 @@ impl Gate<'_> {
                 return tokens.publish(name, self.time).map_err(|shut| match shut {
                     Denied::NoToken => no_token(),
                     Denied::Over => token_is_over(),
-                    Denied::Direction => for_watching_only(),
+                    Denied::Direction => forbidden(
+                        "the token of this sessionid is for watching only; to publish, it needs direction=in or both",
+                    ),
                 });
             }
             (Kind::Datagrams, Some(tokens)) => {
@@ -620,13 +625,13 @@ impl Gate<'_> {
 
     /// Refuses everybody while an abort blocks the session.
     fn check_block(&self, session: &SessionId) -> Result<(), Refusal> {
-        let Some(left) = self.blocks.left(session, self.now) else {
-            return Ok(());
-        };
-        Err(kept_out(
-            "the operator has blocked this session for a while",
-            left,
-        ))
+        match self.blocks.left(session, self.now) {
+            None => Ok(()),
+            Some(left) => Err(kept_out(
+                "the operator has blocked this session for a while",
+                left,
+            )),
+        }
     }
 
     /// Refuses a viewer while `kick-viewer` blocks its address.
@@ -635,7 +640,10 @@ impl Gate<'_> {
         let left = from.and_then(|whom| self.barred.left(&whom, self.now));
         match left {
             None => Ok(()),
-            Some(left) => Err(barred(left)),
+            Some(left) => Err(kept_out(
+                "the operator has disconnected this viewer and blocks its address for a while",
+                left,
+            )),
         }
     }
 
@@ -680,7 +688,10 @@ fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
 fn check_named(access_request: &AccessRequest<'_>) -> Result<(), Refusal> {
     match access_request.from {
         Some(_) => Ok(()),
-        None => Err(of_nobody()),
+        None => Err(forbidden(
+            "the proxy in front does not name the client; it must write Forwarded or X-Forwarded-For, or name the client in \
+             its PROXY protocol header",
+        )),
     }
 }
 
@@ -694,7 +705,9 @@ fn check_no_stranger_proxy(access_request: &AccessRequest<'_>) -> Result<(), Ref
     };
     match is_strangers {
         false => Ok(()),
-        true => Err(of_stranger_proxy()),
+        true => Err(forbidden(
+            "this request has a field such as Via, Forwarded, X-Forwarded-For or X-Real-IP, so it came through a proxy, and no option names that proxy. All its clients would have its rights. Name it with --forwarded-from=ADDR: then the client's own address counts",
+        )),
     }
 }
 

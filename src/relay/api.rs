@@ -15,7 +15,7 @@ use super::viewer_id::ListedId;
 use crate::clean_text::Title;
 use crate::events::EventId;
 use crate::gate::{self, FecMatrix, GrantChange, RtpTuple, SessionId, Transport, UdpClient};
-use crate::http::{Method, Refusal, Status, Target, percent_decoded, percent_encoded, quoted};
+use crate::http::{Refusal, Status, Target, percent_decoded, percent_encoded, quoted};
 use crate::time::UnixTime;
 
 /// A call of the API, or another request that is answered at once.
@@ -227,14 +227,8 @@ impl Name {
     }
 
     /// Returns whether the call allows this method. Other methods get 405.
-    pub fn knows(self, method: Method) -> bool {
-        match self {
-            Name::AddToken | Name::SetTitle => method == Method::Post,
-            Name::RevokeToken | Name::AbortStream | Name::KickViewer => method == Method::Delete,
-            Name::ListTokens | Name::ListStreams | Name::ListViewers | Name::Events => {
-                matches!(method, Method::Get | Method::Head)
-            }
-        }
+    pub fn knows(self, method: &str) -> bool {
+        self.allow().split(", ").any(|allowed| allowed == method)
     }
 }
 
@@ -390,12 +384,9 @@ impl Types {
                     )));
                 }
             };
-            let (is_repeated, is_other) = match transport {
-                None => (std::mem::replace(&mut types.http, true), false),
-                Some(_) => {
-                    let other = std::mem::replace(&mut types.transport, transport);
-                    (other == transport, other.is_some())
-                }
+            let is_repeated = match transport {
+                None => std::mem::replace(&mut types.http, true),
+                Some(_) => types.transport == transport,
             };
             if is_repeated {
                 return Err(bad(format!(
@@ -403,11 +394,12 @@ impl Types {
                     quoted(entry, 64)
                 )));
             }
-            if is_other {
+            if transport.is_some() && types.transport.is_some() {
                 return Err(bad(
                     "type: a UDP client gets rtp-udp or udp; make one call for each",
                 ));
             }
+            types.transport = types.transport.or(transport);
         }
         Ok(types)
     }

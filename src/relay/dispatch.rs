@@ -5,14 +5,15 @@ use std::net::IpAddr;
 
 use super::admission::{EntryPoint, SessionState};
 use super::api::Outcome;
-use super::clients::{Clients, WaitFor, WaitOutcome};
+use super::clients::{Clients, WaitFor, WaitOutcome, Waiting};
+use super::cut_reason::CutReason;
 use super::event::Event;
 use super::origin_error::OriginError;
 use super::streams::{StreamSource, Streams, WatchResponse};
 use super::view::View;
 use super::{ConnectionId, PullId, Relay};
 use crate::gate::{SessionId, network_of};
-use crate::http::{Method, Reply, Status};
+use crate::http::{Method, Refusal, Reply, Status};
 use crate::stream::End;
 
 impl Relay {
@@ -36,9 +37,8 @@ impl Relay {
         let ctx = &mut self.ctx;
         match event {
             Event::Close(id) => self.clients.close(id, ctx),
-            Event::SourceClosed { stream, id } => {
+            Event::SourceLost { stream, id, reason } => {
                 let source = StreamSource::Http(id);
-                let reason = "the connection broke";
                 self.streams.source_lost(stream, source, reason, ctx);
             }
             Event::ViewerClosed {
@@ -60,18 +60,27 @@ impl Relay {
                     |session: &SessionId| came_through(&self.streams, &self.clients, session);
                 self.fetch.asked(pull, (id, error), came_through, ctx);
             }
+            Event::PeerAnswered { list, peer, rows } => self.lists.told((list, peer), rows, ctx),
             Event::PeerClosed { list, peer } => self.lists.telling_ended((list, peer), ctx),
             Event::CallerClosed(call) => self.lists.forget(call, ctx),
+            Event::CallTimedOut(call) => {
+                let why =
+                    "udp-clients: a name did not resolve in time; names must resolve within 5 s";
+                self.looked_up(call, Err(Refusal::new(Status::BadRequest, why)));
+            }
 
             Event::CutViewer(viewer, reason) => self.cut_viewer(viewer, reason),
             // An origin gets no answer.
-            Event::DismissSource(source, reason) => drop(self.clients.expel(source, reason, ctx)),
+            Event::DismissSource(source, reason) => {
+                let refusal = Refusal::new(Status::Forbidden, reason);
+                self.clients.dismiss_source(source, &refusal, ctx);
+            }
             Event::ResumeSource(source) => self.clients.wait_ahead(source),
             Event::PlaylistGrew(id) => {
                 if let Some((session, reached)) = self.streams.reached(id) {
-                    let up_to = (WaitFor::Progress, reached);
+                    let outcome = WaitOutcome::Called;
                     self.clients
-                        .call_up_to(up_to, &session, WaitOutcome::Called);
+                        .call_up_to(WaitFor::Progress, reached, &session, outcome);
                 }
             }
             Event::FormatKnown(id) => {
@@ -128,7 +137,10 @@ impl Relay {
             Event::EndSession(session) => drop(self.end_session(&session)),
             Event::DisconnectKey(key) => {
                 for id in self.clients.all_by(&key) {
-                    self.disconnect(id, "its token was revoked");
+                    // A viewer is cut at once, before it leaves because its stream has ended.
+                    self.cut_viewer(id, CutReason::Token);
+                    self.clients
+                        .expel(id, "its token was revoked", &mut self.ctx);
                 }
             }
             Event::Answer { id, reply, answer } => {
@@ -150,9 +162,7 @@ impl Relay {
                 rows,
                 list,
                 missing,
-            } => self
-                .clients
-                .list(client, rows, (list, &missing), reply, ctx),
+            } => self.clients.list(client, rows, list, &missing, reply, ctx),
         }
     }
 
@@ -184,16 +194,6 @@ impl Relay {
         }
     }
 
-    /// Disconnects an admitted client, because its token or the options do not admit it any more.
-    /// Returns whether there was one.
-    pub(super) fn disconnect(&mut self, id: ConnectionId, reason: &'static str) -> bool {
-        let Some(event) = self.clients.expel(id, reason, &mut self.ctx) else {
-            return false;
-        };
-        self.act(id, event);
-        true
-    }
-
     /// Adjusts the pull of a session, if it has one, to whether clients still watch or wait.
     pub(super) fn tend_pull(&mut self, session: &SessionId) {
         let is_wanted =
@@ -208,13 +208,23 @@ impl Relay {
     pub(super) fn watch(
         &mut self,
         id: ConnectionId,
-        (session, view): (SessionId, View),
+        session: SessionId,
+        view: View,
         via: Option<&str>,
-        (reply, may_wait): (Reply, bool),
+        reply: Reply,
+        may_wait: bool,
     ) {
         let ctx = &mut self.ctx;
         let how = (reply, may_wait);
         let is_head = reply.head_only;
+        let waiting = |room, view, until| Waiting {
+            session: session.clone(),
+            room,
+            view,
+            reply,
+            until,
+            outcome: WaitOutcome::Open,
+        };
         let watched = match &view {
             View::Whole => self.streams.watch(id, &session, reply, ctx),
             View::In(target) => self.streams.watch_in(id, (&session, *target), how, ctx),
@@ -224,7 +234,7 @@ impl Relay {
         if let Some(WatchResponse::Segment(..) | WatchResponse::Whole(..)) = &watched
             && !is_head
         {
-            self.clients.take_seat(id, ctx);
+            self.clients.count_hls(id, ctx);
         }
         match watched {
             Some(WatchResponse::Viewing(viewing)) => {
@@ -243,10 +253,8 @@ impl Relay {
                 self.clients.refuse(id, &refusal, reply, &mut self.ctx);
             }
             Some(WatchResponse::NotYet(until)) => {
-                let place = (WaitFor::Progress, session.clone());
-                self.clients
-                    .wait_for(id, place, (view, None), (reply, until));
-                self.clients.rearm(id, &mut self.ctx);
+                let waiting = waiting(WaitFor::Progress, view, until);
+                self.clients.wait_for(id, waiting, None, &mut self.ctx);
             }
             // The session may begin soon, or be fetched, unless the client has waited for that
             // already.
@@ -256,7 +264,7 @@ impl Relay {
                     false => Method::Get,
                 };
                 let from = self.clients.peer(id).map(|peer| peer.ip());
-                let session_state = self.session_state_for(&session, from);
+                let session_state = self.session_state_for(&session, &session, from);
                 let gate = self.grants.gate(&self.ctx);
                 let verdict = match may_wait && view.can_wait() {
                     true => gate.wait(method, &session_state),
@@ -268,10 +276,8 @@ impl Relay {
                 let wait_time = self.ctx.settings().limits.wait_time;
                 let until = self.ctx.now() + wait_time.max(self.fetch.time(&self.ctx));
                 let via = via.filter(|_| !self.fetch.origins.is_empty());
-                let place = (WaitFor::Session, session.clone());
-                self.clients
-                    .wait_for(id, place, (view, via), (reply, until));
-                self.clients.rearm(id, &mut self.ctx);
+                let waiting = waiting(WaitFor::Session, view, until);
+                self.clients.wait_for(id, waiting, via, &mut self.ctx);
                 self.fetch
                     .want(&session, from.map(network_of), &mut self.ctx);
             }
@@ -295,7 +301,7 @@ impl Relay {
         };
         self.clients.call_others(session, &session_state, may_watch);
         for (id, reply) in self.clients.end_waiting(session) {
-            self.watch(id, (session.clone(), View::Whole), None, (reply, true));
+            self.watch(id, session.clone(), View::Whole, None, reply, true);
         }
         self.tend_pull(session);
     }

@@ -4,6 +4,7 @@
 //! [`super::context::Context`]. `Relay::dispatch_events` empties that queue at the end of every
 //! input, when no part is in the middle of a change.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -22,8 +23,12 @@ pub(super) enum Event {
     // ---- Connections
     /// Closes a connection. A part has no use for it any more.
     Close(ConnectionId),
-    /// The connection of a stream's source closed.
-    SourceClosed { stream: StreamId, id: ConnectionId },
+    /// A stream has lost its source, which was this connection.
+    SourceLost {
+        stream: StreamId,
+        id: ConnectionId,
+        reason: &'static str,
+    },
     /// A viewer has stopped watching. `key`: digest of the session id that admitted it.
     ViewerClosed {
         stream: StreamId,
@@ -40,10 +45,18 @@ pub(super) enum Event {
         id: ConnectionId,
         error: OriginError,
     },
+    /// A peer has sent its rows, each with a comma before it.
+    PeerAnswered {
+        list: JobId,
+        peer: usize,
+        rows: VecDeque<Vec<u8>>,
+    },
     /// The connection to a peer closed.
     PeerClosed { list: JobId, peer: usize },
     /// The client of a pending call closed its connection.
     CallerClosed(JobId),
+    /// The job of a pending call has taken too long.
+    CallTimedOut(JobId),
 
     // ---- Streams
     /// Disconnects a viewer that cannot go on with its stream.

@@ -149,7 +149,7 @@ const FAMILIES: &[Family] = &[
     }),
     counter("tollgate_refusals_total", "Requests refused, by status.", |seen| {
         let so_many = |status: Status| seen.counts.refusals.get(&status).copied().unwrap_or(0);
-        labelled("status", Status::REFUSALS.map(|status| (status.code(), so_many(status))))
+        labelled("status", Status::refusals().map(|status| (status.code(), so_many(status))))
     }),
     counter("tollgate_cuts_total", "Viewers that the server disconnected, by reason.", |seen| {
         labelled("reason", seen.counts.cuts.rows())

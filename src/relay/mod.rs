@@ -109,7 +109,7 @@ type PullId = Id<Pull>;
 pub const CONNECTIONS_BEYOND_MAX: usize = 32;
 
 /// Number of HLS addresses that are counted, where tokens limit the number of viewers.
-pub const SEATS_MAX: usize = 8192;
+pub const HLS_ADDRESSES_MAX: usize = 8192;
 
 /// An order to the shell.
 #[derive(Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ const SOURCE_READ_BYTES_MAX: usize = 256 * 1024;
 /// Deadlines handled in a turn.
 const DUE_PER_TURN_MAX: usize = 256;
 /// Time for resolving all names of a call.
-pub const ERRAND_TIME: Duration = Duration::from_secs(5);
+pub const RESOLVE_TIME: Duration = Duration::from_secs(5);
 
 impl Relay {
     /// Makes a server without clients.
@@ -286,7 +286,7 @@ impl Relay {
         let id = ahead.as_ref().map(|(id, _)| *id);
         if let Some((id, waited)) = ahead {
             if let Some(waited) = waited {
-                self.act(id, waited);
+                self.decide_waited(id, waited);
             }
             self.read(id, &[]);
         } else if !is_behind {
@@ -335,7 +335,7 @@ impl Relay {
         self.ctx.set_now(now);
         if self.ctx.hear_time(since_1970) {
             self.grants.rearm(&mut self.ctx);
-            self.clients.rearm_inside(&mut self.ctx);
+            self.clients.rearm_admitted(&mut self.ctx);
         }
     }
 
@@ -353,8 +353,8 @@ impl Relay {
             match owner {
                 Owner::Connection(id) => {
                     let is_slowed = |stream| self.streams.take_slowed(stream);
-                    if let Some(event) = self.clients.due(id, is_slowed, &mut self.ctx) {
-                        self.act(id, event);
+                    if let Some(waiting) = self.clients.due(id, is_slowed, &mut self.ctx) {
+                        self.decide_waited(id, waiting);
                     }
                     // The connection's next deadline may be another one now.
                     self.clients.rearm(id, &mut self.ctx);

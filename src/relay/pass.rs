@@ -56,7 +56,7 @@ impl Admission {
     }
 
     /// Returns whether its address counts as an HLS viewer for a while.
-    pub fn is_sitter(&self) -> bool {
+    pub fn is_counted_hls(&self) -> bool {
         self.role == Role::CountedHls
     }
 

@@ -94,7 +94,9 @@ impl Relay {
             self.clients.refuse(id, refusal, reply, &mut self.ctx);
             return self.tend_pull(&session);
         }
-        if !self.disconnect(id, REASON) {
+        if self.clients.source_of(id).is_some() || self.clients.viewer(id).is_some() {
+            self.clients.expel(id, REASON, &mut self.ctx);
+        } else {
             self.clients.close(id, &mut self.ctx);
         }
     }

@@ -1,5 +1,4 @@
-//! What the core does for a request, from part to part. Each part does its own share in its own
-//! file.
+//! Requests, calls and datagrams: what the core does with each, part by part.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -8,7 +7,7 @@ use super::admission::{
     AccessRequest, Caller, EntryPoint, SessionState, kicked, no_stream, not_found,
 };
 use super::api::{Aborted, Call, DESCRIPTION, Kicked, Outcome};
-use super::clients::{ClientEvent, Due, HEAD_COST, READ_COST_MAX, Received, WaitOutcome, Waiting};
+use super::clients::{ClientEvent, HEAD_COST, READ_COST_MAX, WaitOutcome, Waiting};
 use super::context::Context;
 use super::cut_reason::CutReason;
 use super::grants::Change;
@@ -46,37 +45,24 @@ impl Relay {
             ClientEvent::Called { call, reply } => self.call(id, call, reply),
             // A connection that ends may also be a broken one. With `--hold` the server treats it
             // as broken.
-            ClientEvent::Complete { received, is_sure } => {
-                let Received { stream, .. } = received;
+            ClientEvent::Complete { stream, is_sure } => {
                 let ctx = &mut self.ctx;
                 if !is_sure && self.streams.hold(stream, "the connection ended", ctx) {
                     self.clients.close(id, ctx);
                 } else if let Some(session) = self.streams.session(stream) {
                     let reason = "the source is complete";
                     self.streams.end(stream, End::Complete, reason, ctx);
-                    self.clients.thank(id, &session, received, ctx);
+                    self.clients.thank(id, &session, ctx);
                 }
-            }
-            ClientEvent::SourceLost { stream, reason } => {
-                self.streams
-                    .source_lost(stream, StreamSource::Http(id), reason, &mut self.ctx)
             }
             ClientEvent::Found { pull, peer, answer } => {
                 self.take_from_origin((id, peer), pull, answer)
-            }
-            ClientEvent::Told(of, rows) => self.lists.told(of, rows, &mut self.ctx),
-            ClientEvent::Cut(cut) => self.cut_viewer(id, cut),
-            ClientEvent::Waited(waiting) => self.decide_waited(id, waiting),
-            ClientEvent::TimedOut(job_id) => {
-                let why =
-                    "udp-clients: a name did not resolve in time; names must resolve within 5 s";
-                self.looked_up(job_id, Err(Refusal::new(Status::BadRequest, why)));
             }
         }
     }
 
     /// Decides about a viewer that has waited, by the same rules as when it came.
-    fn decide_waited(&mut self, id: ConnectionId, waiting: Waiting) {
+    pub(super) fn decide_waited(&mut self, id: ConnectionId, waiting: Waiting) {
         let Waiting {
             session,
             view,
@@ -84,13 +70,10 @@ impl Relay {
             outcome,
             ..
         } = waiting;
-        self.clients.clear_seats(&self.ctx);
+        self.clients.remove_expired_hls(&self.ctx);
         let name = self.clients.came_by(id).unwrap_or(&session).clone();
         let from = self.clients.peer(id).map(|peer| peer.ip());
-        let session_state = self.session_state(&session);
-        let session_state = self
-            .clients
-            .session_state(&session, (&name, from), session_state);
+        let session_state = self.session_state_for(&session, &name, from);
         let gate = self.grants.gate(&self.ctx);
         let verdict = match outcome {
             WaitOutcome::TurnedAway(fault) => Err(gate.turned_away(fault)),
@@ -108,7 +91,7 @@ impl Relay {
                     self.clients.admit(id, admission, &mut self.ctx);
                 }
                 let may_wait = outcome != WaitOutcome::Open;
-                self.watch(id, (session.clone(), view), None, (reply, may_wait));
+                self.watch(id, session.clone(), view, None, reply, may_wait);
             }
             Err(refusal) => self.clients.refuse(id, &refusal, reply, &mut self.ctx),
         }
@@ -117,7 +100,7 @@ impl Relay {
 
     fn request(&mut self, id: ConnectionId, head: &Head, caller: Caller, reply: Reply) {
         let framing = head.framing_of_media();
-        self.clients.clear_seats(&self.ctx);
+        self.clients.remove_expired_hls(&self.ctx);
         let asked = RequestContext {
             caller,
             head,
@@ -125,10 +108,7 @@ impl Relay {
             gate: self.grants.gate(&self.ctx),
             settings: self.ctx.settings(),
             session_state: &|session, name| {
-                let from = Some(caller.peer.ip());
-                let session_state = self.session_state_for(session, from);
-                self.clients
-                    .session_state(session, (name, from), session_state)
+                self.session_state_for(session, name, Some(caller.peer.ip()))
             },
             may_pass: &|| self.fetch.origins.check_via(head.fields.via.as_deref()),
         };
@@ -162,7 +142,7 @@ impl Relay {
                 };
                 self.streams.set_source_info(stream, info);
                 self.clients
-                    .publish(id, stream, (head, framing), reply, &self.ctx);
+                    .publish(id, stream, head, framing, reply, &self.ctx);
                 self.admit_waiting(&session);
             }
             Ok(Route::Watch {
@@ -172,12 +152,8 @@ impl Relay {
             }) => {
                 self.clients.admit(id, admission, &mut self.ctx);
                 let reply = reply.kept_if(view.is_addressed_by(&head.target));
-                self.watch(
-                    id,
-                    (session, view),
-                    head.fields.via.as_deref(),
-                    (reply, true),
-                )
+                let via = head.fields.via.as_deref();
+                self.watch(id, session, view, via, reply, true);
             }
             Ok(Route::Call(call)) if has_payload => {
                 self.clients
@@ -269,31 +245,20 @@ impl Relay {
 
     /// Prepares the next output of a client.
     pub(super) fn prepare(&mut self, id: ConnectionId) {
-        match self.clients.due_output(id) {
-            Some(Due::Viewing(viewing)) => {
-                let (head, end) = self.streams.prepare(viewing);
-                if let Some(head) = head {
-                    self.clients.push_head(id, &head);
-                }
-                if let Some(end) = end {
-                    self.clients.end_viewer(id, end, &mut self.ctx);
-                }
+        let (streams, clients) = (&mut self.streams, &mut self.clients);
+        let (grants, lists, ctx) = (&self.grants, &mut self.lists, &mut self.ctx);
+        if let Some(viewing) = clients.viewing(id) {
+            let (head, end) = streams.prepare(viewing);
+            if let Some(head) = head {
+                clients.push_head(id, &head);
             }
-            Some(Due::ListResponse(_)) => {
-                let (streams, clients) = (&self.streams, &mut self.clients);
-                pieces::write_piece(
-                    id,
-                    (streams, clients, &self.grants, &mut self.lists),
-                    &mut self.ctx,
-                );
+            if let Some(end) = end {
+                clients.end_viewer(id, end, ctx);
             }
-            Some(Due::EventReader(following)) => {
-                if let Some(due) = following.due(&self.ctx) {
-                    let (streams, clients) = (&self.streams, &mut self.clients);
-                    snapshot::show(id, due, (streams, clients, &self.grants), &mut self.ctx);
-                }
-            }
-            None => {}
+        } else if clients.due_list(id).is_some() {
+            pieces::write_piece(id, (streams, clients, grants, lists), ctx);
+        } else if let Some(due) = clients.due_snapshot(id, ctx) {
+            snapshot::write_piece(id, due, (streams, clients, grants), ctx);
         }
     }
 
@@ -491,8 +456,8 @@ impl Relay {
         self.tend_pull(&session);
     }
 
-    /// The session has a source on this server now. Waiting clients stay. Held viewers that only an
-    /// origin admitted may not watch this source.
+    /// Stops fetching a session, because it has a source on this server now. Waiting clients stay.
+    /// Held viewers that only an origin admitted are disconnected: they may not watch this source.
     pub(super) fn take_from_origins(&mut self, session: &SessionId) {
         self.fetch.drop(session, &mut self.ctx);
         let Some(held) = self.streams.held_of_origin(session) else {
@@ -506,7 +471,7 @@ impl Relay {
         for id in self.clients.all_by(session) {
             let watched = self.clients.viewer(id).map(|((stream, _), _)| stream);
             if watched.is_some_and(|stream| self.streams.original_of(stream) == held) {
-                self.disconnect(id, "it may not watch the next source");
+                self.cut_viewer(id, CutReason::Token);
             }
         }
     }
@@ -528,20 +493,21 @@ impl Relay {
         }
     }
 
-    /// Returns the state of a session for a client at this address, which may want it fetched.
+    /// Returns the state of a session for a client with this session id and address, which may want
+    /// it fetched.
     pub(super) fn session_state_for(
         &self,
         session: &SessionId,
+        name: &SessionId,
         from: Option<IpAddr>,
     ) -> SessionState {
-        let session_state = self.session_state(session);
-        let is_wanted = !session_state.runs && !session_state.is_fetched;
-        let has_room =
-            || self.fetch.has_room(from.map(network_of)) && self.clients.has_room(&self.ctx);
-        SessionState {
-            has_room_for_pull: is_wanted && has_room(),
-            ..session_state
-        }
+        let mut session_state = self.session_state(session);
+        session_state.has_room_for_pull = !session_state.runs
+            && !session_state.is_fetched
+            && self.fetch.has_room(from.map(network_of))
+            && self.clients.has_room(&self.ctx);
+        self.clients
+            .session_state(session, name, from, session_state)
     }
 
     /// Ends a session's stream at once, and its older streams that still have viewers. Returns how

@@ -186,7 +186,7 @@ impl<'a> RequestContext<'a> {
         if head.method == Method::Options {
             return self.options(name.allow());
         }
-        if !name.knows(head.method) {
+        if !name.knows(&head.method_token) {
             return Err(Refusal::method(name.allow()));
         }
         let way = match name {

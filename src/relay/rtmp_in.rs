@@ -18,7 +18,7 @@ impl Relay {
         name: Result<Vec<u8>, &'static str>,
         caller: Caller,
     ) {
-        self.clients.clear_seats(&self.ctx);
+        self.clients.remove_expired_hls(&self.ctx);
         let text = name.as_deref().unwrap_or_default();
         self.clients.note_rtmp(id, text, &self.ctx);
         let name = name.map_err(|detail| Refusal::new(Status::BadRequest, detail));
@@ -64,9 +64,7 @@ impl Relay {
         gate.enter(&access_request)?;
         let name = name?;
         let session = gate.opened_by(&name).clone();
-        let whom = (&name, Some(caller.peer.ip()));
-        let session_state = self.session_state(&session);
-        let session_state = self.clients.session_state(&session, whom, session_state);
+        let session_state = self.session_state_for(&session, &name, Some(caller.peer.ip()));
         gate.publish(&access_request, &name, Framing::UntilClose, &session_state)?;
         Ok((gate.admission(name, &session, way), session))
     }

@@ -1,4 +1,4 @@
-//! What every shell does alike with the core: the server, the simulation, the stages of tests and
+//! What all shells do with the core: the server, the simulation, and the stages of tests and
 //! benches.
 
 use std::collections::VecDeque;
@@ -8,19 +8,19 @@ use crate::gather::Gather;
 use crate::stream::Outcome;
 use crate::time::Instant;
 
-/// What became of a write to a client.
+/// Result of a write to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outgoing {
-    /// All of it went out.
+    /// The socket took all bytes.
     Whole(usize),
-    /// So much of it did, and the socket takes no more.
+    /// The socket took this number of bytes, and takes no more now.
     Part(usize),
-    /// Its connection is broken.
+    /// The connection is broken.
     Broken,
 }
 
-/// Serves the client that is next, if there is one. `write` is lent what the client is to get,
-/// which may be nothing after all, and says what became of it.
+/// Writes to the next client, if there is one. `write` gets the client's output, which may be empty,
+/// and returns how much of it was written.
 pub fn write_next(
     relay: &mut Relay,
     now: Instant,
@@ -43,16 +43,16 @@ pub fn write_next(
     Some(id)
 }
 
-/// What a read found.
+/// Result of a read from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// So many bytes.
+    /// This number of bytes was read.
     Bytes(usize),
-    /// None for now.
+    /// There are no bytes now.
     Nothing,
     /// The client sends no more.
     End,
-    /// Its connection is broken.
+    /// The connection is broken.
     Broken,
 }
 
@@ -64,7 +64,7 @@ pub struct Input {
     is_broken: bool,
     /// It is in one of the lists of clients to read.
     is_queued: bool,
-    /// Bytes that are read of it at once, if its bytes have cost much.
+    /// Maximal size of a read, if earlier bytes have cost much.
     bytes_max: Option<usize>,
 }
 
@@ -90,23 +90,24 @@ impl Input {
 
 /// The connections' inputs, as a turn needs them.
 pub trait Inputs {
-    /// `None`: it is closed.
+    /// Returns the input of a connection. `None`: it is closed.
     fn input(&mut self, id: ConnectionId) -> Option<&mut Input>;
 
     /// Reads once, at most `bytes_max` bytes. `bytes_max` is above 0.
     fn read(&mut self, id: ConnectionId, bytes_max: usize) -> Incoming;
 
-    /// What was read last, and how many bytes it had.
+    /// Returns the first `count` bytes of the last read.
     fn bytes(&self, count: usize) -> &[u8];
 
-    /// The core has heard of something.
+    /// Observes the core after each input.
     fn heard(&mut self, _relay: &Relay) {}
 }
 
-/// What is read at once from each client, however many there are: a system call should be worth it.
+/// Minimal size of a read from each client, however many there are: a system call should be worth
+/// its cost.
 const SHARE_BYTES_MIN: usize = 16 * 1024;
 
-/// How much is read in a turn of the loop, and when that is.
+/// Limits on reading in a turn of the loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     /// Most bytes of one read.
@@ -180,7 +181,7 @@ impl Readers {
         }
     }
 
-    /// Reads once from a client; says what that cost.
+    /// Reads once from a client. Returns the cost.
     fn read_from(
         &mut self,
         id: ConnectionId,

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::ConnectionId;
 use super::api::Rows;
-use super::clients::{Clients, DueToReader, Snapshot};
+use super::clients::{Clients, Snapshot};
 use super::context::Context;
 use super::grants::Grants;
 use super::server_event::{begin_unit, end_unit};
@@ -18,23 +18,18 @@ use crate::gate::{Detailed, SessionId, Tuple};
 const PIECE_BYTES: usize = 16 * 1024;
 const LOOKS_MAX: usize = 1024;
 
-/// Writes what is due to a reader.
-pub(super) fn show(
+/// Writes the snapshot's next piece to a reader; of one session, if one is given.
+pub(super) fn write_piece(
     id: ConnectionId,
-    due: DueToReader,
+    (snapshot, of): (Snapshot, Option<SessionId>),
     (streams, clients, grants): (&Streams, &mut Clients, &Grants),
     ctx: &mut Context,
 ) {
-    match due {
-        DueToReader::Missed => clients.push_missed(id, ctx),
-        DueToReader::Snapshot(snapshot, of) => {
-            let known = Known::new(streams, clients, ctx);
-            let piece = piece(snapshot, of.as_ref(), &known, grants);
-            clients.push_snapshot(id, (piece.text, piece.next), ctx);
-            for stream in piece.held {
-                ctx.rations.report_hold(stream);
-            }
-        }
+    let known = Known::new(streams, clients, ctx);
+    let piece = piece(snapshot, of.as_ref(), &known, grants);
+    clients.push_snapshot(id, (piece.text, piece.next), ctx);
+    for stream in piece.held {
+        ctx.rations.report_hold(stream);
     }
 }
 

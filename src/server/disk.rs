@@ -13,10 +13,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use mio::Waker;
 
 use super::sandbox::{Role, Sandbox};
-use crate::config::Config;
-use crate::gate::{Entry, Limits, Tokens, journal};
+use crate::gate::{Entry, journal};
 use crate::relay::{Done, JobId};
-use crate::time::UnixTime;
 pub(super) use token_file::TokenFile;
 
 /// The loop's ends of both channels.
@@ -47,24 +45,6 @@ enum Message {
 }
 
 impl Disk {
-    /// Opens the token file, if the options name one, and starts its thread. Also returns the table
-    /// in it, and the bytes of an incomplete change at its end that were dropped. Errors are
-    /// sentences.
-    pub fn open(
-        config: &Config,
-        limits: Limits,
-        now: UnixTime,
-        threads: (&'static Waker, Sandbox),
-    ) -> Result<Option<(Disk, Tokens, u64)>, String> {
-        let Some(path) = &config.token_file else {
-            return Ok(None);
-        };
-        let (token_file, tokens, torn_bytes) = TokenFile::open(path, limits, now)?;
-        let disk = Disk::start(token_file, threads);
-        let disk = disk.map_err(|error| format!("cannot start the disk's thread: {error}"))?;
-        Ok(Some((disk, tokens, torn_bytes)))
-    }
-
     /// Starts the thread, which ends when the result is dropped.
     pub fn start(
         token_file: TokenFile,

@@ -150,7 +150,7 @@ impl Drop for Lines {
     }
 }
 
-/// The thread: writes waiting lines in as few pieces as possible.
+/// Runs the thread, which writes waiting lines in as few pieces as possible.
 fn work(
     tasks: &Receiver<Task>,
     mut sink: Sink,
@@ -305,7 +305,7 @@ impl AccessLog {
         None
     }
 
-    /// The first dropped line is logged, and the number of them at the end.
+    /// Counts dropped lines. Returns a log line for the first of them.
     fn leave_out(&mut self, lines: u64, why: &str) -> Option<String> {
         let is_first = self.left_out == 0;
         self.left_out += lines;

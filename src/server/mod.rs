@@ -48,6 +48,7 @@ use std::io;
 use std::time::Duration;
 
 use mio::event::Event;
+use mio::net::TcpStream;
 use mio::{Events, Poll, Token};
 
 use crate::gather::Gather;
@@ -240,7 +241,12 @@ impl Server {
             match wish {
                 SignalAction::End if self.ends_at.is_some() => self.ends_at = Some(now),
                 SignalAction::End => self.begin_to_end(now),
-                SignalAction::ReopenLog => self.reopen_log(),
+                SignalAction::ReopenLog => {
+                    if let Some(log) = &self.access_log {
+                        self.console.tell("level=info event=access-log-reopening");
+                        log.reopen();
+                    }
+                }
             }
         }
     }
@@ -253,13 +259,6 @@ impl Server {
         self.listeners.clear();
         self.ends_at = Some(now + SHUTDOWN_TIME);
         self.relay.shut_down(now);
-    }
-
-    fn reopen_log(&mut self) {
-        if let Some(log) = &self.access_log {
-            self.console.tell("level=info event=access-log-reopening");
-            log.reopen();
-        }
     }
 
     /// Handles results of the threads.
@@ -317,36 +316,33 @@ impl Server {
                         // Out of file descriptors or memory. Clients stay in the queue, and the
                         // loop sleeps.
                         self.accept_again = Some(now + ACCEPT_PAUSE);
-                        return self.tell_of_pause(&error);
+                        // This is logged once, until a client is accepted again.
+                        if !std::mem::replace(&mut self.cannot_accept, true) {
+                            self.console.tell(&format!(
+                                "level=warn event=accepting-paused detail=\"{error}; new connections wait until others close\""
+                            ));
+                        }
+                        return;
                     }
                 }
             }
         }
     }
 
-    /// Logs the pause once, until a client is accepted again.
-    fn tell_of_pause(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.cannot_accept, true) {
-            self.console.tell(&format!(
-                "level=warn event=accepting-paused detail=\"{error}; new connections wait until others close\""
-            ));
-        }
-    }
-
-    fn accepted(&mut self, id: ConnectionId, stream: mio::net::TcpStream, now: Instant) {
-        if self
-            .sockets
-            .insert(id, stream, self.poll.registry())
-            .is_err()
-        {
-            self.relay.lost(id, now);
-            return;
-        }
+    fn accepted(&mut self, id: ConnectionId, stream: TcpStream, now: Instant) {
+        self.insert(id, stream, now);
         // Most clients have sent their request by now, so it is read in this turn, without an
         // event.
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.input.note(false, false);
             self.readers.push(id, &mut socket.input);
+        }
+    }
+
+    fn insert(&mut self, id: ConnectionId, stream: TcpStream, now: Instant) {
+        let registry = self.poll.registry();
+        if self.sockets.insert(id, stream, registry).is_err() {
+            self.relay.lost(id, now);
         }
     }
 
@@ -419,9 +415,13 @@ impl Server {
         while let Some(action) = self.relay.next_action() {
             match action {
                 Action::Connect(id, address) => {
-                    let registry = self.poll.registry();
-                    if self.sockets.connect(id, address, registry).is_err() {
-                        self.relay.lost(id, now);
+                    // An event reports when the socket is writable. If the connection failed,
+                    // writing fails.
+                    match TcpStream::connect(address) {
+                        Ok(stream) => self.insert(id, stream, now),
+                        Err(_) => {
+                            self.relay.lost(id, now);
+                        }
                     }
                 }
                 Action::Close(id) => self.sockets.close(id),

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::Waker;
 
 use super::sandbox::{Role, Sandbox};
-use crate::relay::{ADDRESSES_MAX, Done, ERRAND_TIME, JobId};
+use crate::relay::{ADDRESSES_MAX, Done, JobId, RESOLVE_TIME};
 use crate::time::Instant;
 
 /// Largest number of names at a time.
@@ -118,7 +118,7 @@ impl LookUps {
         names.reverse();
         self.calls.push_front(Call {
             job_id,
-            until: now + ERRAND_TIME,
+            until: now + RESOLVE_TIME,
             left: names,
             missing: answers.len(),
             answers,
@@ -169,7 +169,7 @@ impl LookUps {
         let index = self.calls.iter().position(is_done)?;
         let call = self.calls.remove(index)?;
         self.held_bytes -= call.held_bytes;
-        let late = || Err(format!("no answer within {} s", ERRAND_TIME.as_secs()));
+        let late = || Err(format!("no answer within {} s", RESOLVE_TIME.as_secs()));
         let answers = call.answers.into_iter();
         let answers = answers.map(|answer| answer.unwrap_or_else(late)).collect();
         Some((call.job_id, Done::Resolved(answers)))
@@ -201,7 +201,7 @@ impl LookUps {
     }
 }
 
-/// The thread.
+/// Runs a thread, which resolves one name after another.
 fn work(
     to_do: &Receiver<Task>,
     (number, found): (usize, &Sender<LookUpResult>),
@@ -338,7 +338,7 @@ mod tests {
         }
         stage.await_first_names();
         let due = stage.look_ups.next_deadline().expect("a deadline");
-        assert_eq!(due, Instant::START + ERRAND_TIME);
+        assert_eq!(due, Instant::START + RESOLVE_TIME);
         stage.now = due;
         for job_id in [1, 2] {
             let (answered, answers) = stage.next();
@@ -369,7 +369,7 @@ mod tests {
         let asked = (0..1000).take_while(|job_id| stage.ask(*job_id, &names));
         assert!((8..CALLS_MAX).contains(&asked.count()));
         assert!(stage.look_ups.held_bytes <= HELD_BYTES_MAX);
-        stage.now = Instant::START + ERRAND_TIME;
+        stage.now = Instant::START + RESOLVE_TIME;
         while stage.look_ups.next_result(stage.now).is_some() {}
         assert_eq!(stage.look_ups.held_bytes, 0);
     }

@@ -11,7 +11,7 @@ use mio::{Interest, Poll, Token, Waker};
 
 use super::bound::Bound;
 use super::clock::since_1970;
-use super::disk::Disk;
+use super::disk::{Disk, TokenFile};
 use super::handover::{Handover, Predecessor};
 use super::log::{AccessLog, Console};
 use super::names::LookUps;
@@ -92,7 +92,11 @@ pub fn run(config: &Config) -> Result<(), String> {
         own: open_files().saturating_sub(clients as u64),
         max: files_max,
     };
-    server.enter(sandbox, config)?;
+    if let Some(line) = sandbox.report() {
+        server.console.tell(&line);
+    }
+    let entered = sandbox.enter(&Role::Loop(LoopNeeds::of(config)));
+    entered.map_err(|error| error.to_string())?;
     server.manager.notify("READY=1");
     server
         .run()
@@ -176,16 +180,6 @@ fn start_access_log(
 }
 
 impl Server {
-    /// Enters the sandbox, since everything is open now.
-    fn enter(&mut self, sandbox: Sandbox, config: &Config) -> Result<(), String> {
-        if let Some(line) = sandbox.report() {
-            self.console.tell(&line);
-        }
-        let role = Role::Loop(LoopNeeds::of(config));
-        let entered = sandbox.enter(&role);
-        entered.map_err(|error| error.to_string())
-    }
-
     /// Opens, binds and starts what the options name, or takes it over from another server. Returns
     /// the number of clients.
     fn open(
@@ -232,34 +226,34 @@ impl Server {
         Ok(clients)
     }
 
-    /// Opens the token file, if the options name one. Returns its table.
+    /// Opens the token file, if the options name one, and starts its thread. Returns the table that
+    /// was read. A predecessor has passed on its table already.
     fn open_disk(
         &mut self,
         config: &Config,
         predecessor: Option<&mut Predecessor>,
         (waker, sandbox): (&'static Waker, Sandbox),
     ) -> Result<Option<Tokens>, String> {
-        if let Some(file) = predecessor.and_then(Predecessor::token_file) {
-            let disk = Disk::start(file, (waker, sandbox));
-            self.disk =
-                Some(disk.map_err(|error| format!("cannot start the disk's thread: {error}"))?);
+        let (file, tokens) = if let Some(file) = predecessor.and_then(Predecessor::token_file) {
+            (file, None)
+        } else if let Some(path) = &config.token_file {
+            let now = UnixTime {
+                unix_seconds: since_1970().as_secs(),
+            };
+            let opened = TokenFile::open(path, self.relay.token_limits(), now)?;
+            let (file, tokens, torn_bytes) = opened;
+            if torn_bytes > 0 {
+                self.console.tell(&format!(
+                    "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a crash damaged the last change; no call had confirmed it\""
+                ));
+            }
+            (file, Some(tokens))
+        } else {
             return Ok(None);
-        }
-        let limits = self.relay.token_limits();
-        let now = UnixTime {
-            unix_seconds: since_1970().as_secs(),
         };
-        let opened = Disk::open(config, limits, now, (waker, sandbox))?;
-        let Some((disk, tokens, torn_bytes)) = opened else {
-            return Ok(None);
-        };
-        self.disk = Some(disk);
-        if torn_bytes > 0 {
-            self.console.tell(&format!(
-                "level=warn event=token-file-torn dropped_bytes={torn_bytes} detail=\"a crash damaged the last change; no call had confirmed it\""
-            ));
-        }
-        Ok(Some(tokens))
+        let disk = Disk::start(file, (waker, sandbox));
+        self.disk = Some(disk.map_err(|error| format!("cannot start the disk's thread: {error}"))?);
+        Ok(tokens)
     }
 
     /// Listens on inherited sockets, or else on the addresses of the options.

@@ -17,6 +17,29 @@ pub mod process;
 pub mod sending;
 pub mod sockets;
 
+use std::ffi::c_long;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// Returns the result of a system call, or its error if the result is negative.
+fn checked(result: impl Into<c_long>) -> io::Result<c_long> {
+    match result.into() {
+        ..0 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    }
+}
+
+/// Returns the descriptor that a system call has opened, or its error.
+///
+/// # Safety
+///
+/// The call must have opened the descriptor for nobody else.
+unsafe fn opened(result: impl Into<c_long>) -> io::Result<OwnedFd> {
+    let descriptor = checked(result)?;
+    // SAFETY: nobody else has it, as the caller says; a descriptor is no larger than a c_int.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, UdpSocket};

@@ -223,17 +223,6 @@ impl Sockets {
         self.places[index] = Some(socket);
     }
 
-    /// Connects to an origin. An event reports when the socket is writable. If the connection
-    /// failed, writing fails.
-    pub fn connect(
-        &mut self,
-        id: ConnectionId,
-        address: SocketAddr,
-        registry: &Registry,
-    ) -> io::Result<()> {
-        self.insert(id, TcpStream::connect(address)?, registry)
-    }
-
     /// Returns the socket of a connection, if it is there.
     pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Socket> {
         self.places
@@ -358,7 +347,8 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let mut sockets = Sockets::default();
         let connect = |sockets: &mut Sockets, id: ConnectionId| {
-            let connected = sockets.connect(id, address, poll.registry());
+            let connected = TcpStream::connect(address)
+                .and_then(|stream| sockets.insert(id, stream, poll.registry()));
             connected.expect("a connection");
             listener.accept().expect("it comes").0
         };

@@ -166,7 +166,7 @@ impl Udp {
         self.has_segmentation = false;
     }
 
-    /// An event reports datagrams.
+    /// Notes that an event reports datagrams.
     pub fn note_readable(&mut self) {
         for inlet in &mut self.inlets {
             inlet.may_have = true;
@@ -207,7 +207,13 @@ impl Udp {
         let has_many = datagrams.bytes.len() > size;
         let together = match has_many && self.has_segmentation && self.cut_at(size) {
             true => at_once * size,
-            false => self.sent_singly(size),
+            false => {
+                // A larger datagram would be cut.
+                if self.segment_bytes != 0 && self.segment_bytes < size {
+                    self.cut_at(0);
+                }
+                size
+            }
         };
         let pieces = datagrams.bytes.len().div_ceil(together).max(1);
         // The pieces of each client follow one another.
@@ -226,28 +232,13 @@ impl Udp {
                 // The kernel refused the first of them.
                 Err(error) => {
                     let dropped = self.send_refused(piece, size, to, &error);
-                    self.note_not_taken(done / pieces, dropped, datagrams.to.len());
+                    if dropped > 0 {
+                        self.not_taken.resize(datagrams.to.len(), 0);
+                        self.not_taken[done / pieces] += dropped;
+                    }
                     1
                 }
             };
-        }
-    }
-
-    /// Returns the size of datagrams without segmentation.
-    fn sent_singly(&mut self, size: usize) -> usize {
-        // A larger datagram would be cut.
-        if self.segment_bytes != 0 && self.segment_bytes < size {
-            self.cut_at(0);
-        }
-        size
-    }
-
-    fn note_not_taken(&mut self, place: usize, dropped: usize, clients: usize) {
-        if dropped > 0 {
-            self.not_taken.resize(clients, 0);
-        }
-        if let Some(count) = self.not_taken.get_mut(place) {
-            *count += dropped;
         }
     }
 
@@ -291,7 +282,8 @@ impl Udp {
     }
 }
 
-/// An IPv6 socket reaches IPv4 by mapped addresses.
+/// Returns the address at which the socket reaches another one. IPv6 sockets reach IPv4 by mapped
+/// addresses.
 fn reachable(is_ipv6: bool, to: SocketAddr) -> SocketAddr {
     match to.ip() {
         IpAddr::V4(address) if is_ipv6 => {

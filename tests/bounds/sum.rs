@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate::config::{self, Command};
 use tollgate::events;
 use tollgate::format::splice::Splicer;
-use tollgate::relay::{CONNECTIONS_BEYOND_MAX, Limits, SEATS_MAX, Settings};
+use tollgate::relay::{CONNECTIONS_BEYOND_MAX, HLS_ADDRESSES_MAX, Limits, Settings};
 use tollgate::remux::{Remuxer, TRACKS_BYTES_MAX};
 
 /// For each connection, besides its head: its entries in tables, and its answers.
@@ -48,7 +48,7 @@ pub fn held_bytes_max(settings: &Settings) -> usize {
     let rtmp = usize::from(settings.takes_rtmp) * limits.streams_max * RTMP_BYTES;
     (limits.connections_max + CONNECTIONS_BEYOND_MAX) * each_client
         + rtmp
-        + SEATS_MAX * SEAT_BYTES
+        + HLS_ADDRESSES_MAX * SEAT_BYTES
         + streams_bytes_max(settings)
         + FIRST_PACKETS_BYTES
         + tokens_bytes_max(limits)

@@ -4,37 +4,29 @@ use std::time::Duration;
 
 use crate::http::{Refusal, Status};
 
-/// 403.
+/// Returns 403.
 pub fn forbidden(detail: impl Into<String>) -> Refusal {
     Refusal::new(Status::Forbidden, detail)
 }
 
-/// 503 for a viewer where the token's limit of viewers is reached.
+/// Returns 503 for a viewer if the token's limit of viewers is reached.
 pub fn full(detail: &'static str) -> Refusal {
     Refusal::busy(detail).because("full")
 }
 
-/// 429, and when to come again.
+/// Returns 429, with the time after which to try again.
 pub fn kept_out(detail: &'static str, left: Duration) -> Refusal {
     let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX);
     let refusal = Refusal::new(Status::TooManyRequests, detail).because("paused");
     refusal.retry_after(seconds.saturating_add(1))
 }
 
-/// 429: the viewer was disconnected by the operator and comes back too early.
-pub fn barred(left: Duration) -> Refusal {
-    kept_out(
-        "the operator has disconnected this viewer and blocks its address for a while",
-        left,
-    )
-}
-
-/// 403: the operator has disconnected the waiting client.
+/// Returns 403 for a waiting client that the operator has disconnected.
 pub fn kicked() -> Refusal {
     forbidden("the operator has disconnected this viewer")
 }
 
-/// 404: there is no such viewer.
+/// Returns 404 for the id of a viewer that is not there.
 pub fn no_viewer() -> Refusal {
     Refusal::new(
         Status::NotFound,
@@ -42,23 +34,23 @@ pub fn no_viewer() -> Refusal {
     )
 }
 
-/// 404 for a call about the stream of a session that has none.
+/// Returns 404 for a call about the stream of a session that has none.
 pub fn no_stream() -> Refusal {
     let detail = "sessionid: this session has no running stream";
     Refusal::new(Status::NotFound, detail)
 }
 
-/// 404 for a session that has no stream, where that may be known.
+/// Returns 404 for a session without a stream, if the client may know that.
 pub fn not_running() -> Refusal {
     Refusal::new(Status::NotFound, "this session does not run now")
 }
 
-/// 403: there is no token. The text is the same whether the session exists or not.
+/// Returns 403 without a token. The text is the same whether the session exists or not.
 pub fn no_token() -> Refusal {
     forbidden("this sessionid has no http token; a host of --token-server adds one with add-token")
 }
 
-/// 403 for who had one.
+/// Returns 403 for a token that has expired.
 pub fn token_is_over() -> Refusal {
     forbidden(
         "the token of this sessionid has expired; a host of --token-server may add it again with add-token",
@@ -66,7 +58,7 @@ pub fn token_is_over() -> Refusal {
     .because("expired")
 }
 
-/// 403: there is no token, where the origin decides. The text is the same whether the origin was
+/// Returns 403 without a token if the origin decides. The text is the same whether the origin was
 /// asked or not.
 pub fn no_token_of_origin() -> Refusal {
     forbidden(
@@ -74,14 +66,14 @@ pub fn no_token_of_origin() -> Refusal {
     )
 }
 
-/// The answer to every call where there is no token table.
+/// Returns 403 for a call while there is no token table.
 pub fn tokens_are_off() -> Refusal {
     forbidden(
         "the API needs tokens, which are off; start tollgate with --token-server=ADDR/MASK, such as 127.0.0.1/32",
     )
 }
 
-/// 404: there is no such path.
+/// Returns 404 for an unknown path.
 pub fn not_found() -> Refusal {
     Refusal::new(
         Status::NotFound,
@@ -89,52 +81,9 @@ pub fn not_found() -> Refusal {
     )
 }
 
-/// 403 for a source whose token is for viewers.
-pub fn for_watching_only() -> Refusal {
-    forbidden(
-        "the token of this sessionid is for watching only; to publish, it needs direction=in or both",
-    )
-}
-
-/// 403 for a viewer whose token is for a source.
+/// Returns 403 for a viewer whose token is for a source.
 pub fn for_source_only() -> Refusal {
     forbidden(
         "the token of this sessionid is for publishing only; to watch, it needs direction=out or both",
-    )
-}
-
-/// 403: a configured proxy did not name the client.
-pub fn of_nobody() -> Refusal {
-    forbidden(
-        "the proxy in front does not name the client; it must write Forwarded or X-Forwarded-For, or name the client in \
-         its PROXY protocol header",
-    )
-}
-
-/// 403: the request came through a proxy that is not configured.
-pub fn of_stranger_proxy() -> Refusal {
-    forbidden(
-        "this request has a field such as Via, Forwarded, X-Forwarded-For or X-Real-IP, so it came through a proxy, and no option names that proxy. All its clients would have its rights. Name it with --forwarded-from=ADDR: then the client's own address counts",
-    )
-}
-
-/// 403 for a call under a name that is not the server's.
-pub fn from_other_host() -> Refusal {
-    forbidden(
-        "the API answers only under addresses, localhost, the machine's own name and the names of --hostname=NAME, and the Host of this request is none of them. A proxy in front must pass on the client's Host",
-    )
-}
-
-/// 403 for a call whose proxy has replaced the name that the browser asked for.
-pub fn of_proxys_host() -> Refusal {
-    forbidden(
-        "the proxy in front replaces the client's Host with this server's address, so this server cannot tell whether a page of another site calls; the proxy must pass on the client's Host (nginx: proxy_set_header Host $http_host)",
-    )
-}
-
-/// 403 for a source from where none may be.
-pub fn from_elsewhere() -> Refusal {
-    forbidden(
-        "only hosts in the subnets of --publish-from may publish, and this host is in none of them",
     )
 }

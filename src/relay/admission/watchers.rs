@@ -139,7 +139,7 @@ impl Gate<'_> {
         look: Look,
     ) -> Result<&'a SessionId, Refusal> {
         let session = self.check_watch(from, name, session_state, look)?;
-        match session_state.seat {
+        match session_state.hls_address {
             _ if !self.counts_viewers(name, session) => {}
             Some(true) => {}
             Some(false) => self.check_viewers(name, session, session_state, false)?,

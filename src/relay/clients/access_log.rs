@@ -19,24 +19,24 @@ use crate::time::UnixTime;
 /// A request that is being answered.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Entry {
-    /// What is known when it arrives: host, time and request line;
+    /// Host, time and request line.
     request: Box<str>,
-    /// where it came from, and by which program.
+    /// The referrer's site, and the user agent.
     client: Box<str>,
-    /// How it is answered,
+    /// Status of the answer.
     pub status: Option<Status>,
-    /// and with how many bytes.
+    /// Bytes of the answer.
     pub bytes: u64,
 }
 
-/// Of each thing that a client wrote.
+/// Maximal length of each text that a client wrote.
 const WRITTEN_BYTES_MAX: usize = 256;
-/// More parameters than any call has.
+/// Maximal number of parameters. No call has as many.
 const PARAMETERS_MAX: usize = 8;
 const VALUE_BYTES_MAX: usize = 32;
 
 impl Entry {
-    /// Of a request whose head could not be read.
+    /// Makes the entry of a request whose head could not be read.
     pub fn unread(host: IpAddr, date: UnixTime) -> Entry {
         Entry {
             request: format!("{host} - - [{}] \"-\"", date.log_form()).into(),
@@ -46,7 +46,7 @@ impl Entry {
         }
     }
 
-    /// Of a source by RTMP, written as the PUT that it replaces.
+    /// Makes the entry of a source by RTMP, written as the PUT that it replaces.
     fn rtmp(host: IpAddr, date: UnixTime, name: &[u8]) -> Entry {
         let mut request = format!("{host} - - [{}] \"PUT /stream/", date.log_form());
         push_session(&mut request, name);
@@ -57,7 +57,7 @@ impl Entry {
         }
     }
 
-    /// Of a request with this head.
+    /// Makes the entry of a request with this head.
     pub fn new(host: IpAddr, date: UnixTime, head: &Head) -> Entry {
         let mut request = format!("{host} - - [{}] \"", date.log_form());
         request.push_str(match head.method {
@@ -84,12 +84,11 @@ impl Entry {
         Entry {
             request: request.into(),
             client: client.into(),
-            status: None,
-            bytes: 0,
+            ..Entry::unread(host, date)
         }
     }
 
-    /// The line. A connection that broke before its answer has no status.
+    /// Returns the line. A connection that broke before its answer has no status.
     pub fn line(&self) -> String {
         let mut line = String::from(&*self.request);
         // Writing into a string does not fail.
@@ -102,7 +101,7 @@ impl Entry {
     }
 }
 
-/// The front of what a client wrote, escaped as Apache does.
+/// Appends the beginning of what a client wrote, escaped as Apache does.
 fn push_written(line: &mut String, written: &str) {
     for byte in written.bytes().take(WRITTEN_BYTES_MAX) {
         match byte {
@@ -114,13 +113,13 @@ fn push_written(line: &mut String, written: &str) {
     }
 }
 
-/// What is not understood.
+/// Stands for a part that is not understood.
 const UNKNOWN: &str = "...";
-/// Parameters that are shown, and what values of them are.
+/// Parameters and values that are shown.
 const PARAMETERS: &[&str] = &["type", "direction", "abort"];
 const VALUES: &[&str] = &["http", "rtp-udp", "in", "out", "both", "true", "false"];
 
-/// Whose page a request came from, without what the page's own URL tells.
+/// Returns the site that a request came from, without the path of the page.
 fn site(referer: &str) -> Option<&str> {
     let scheme = ["http://", "https://"]
         .into_iter()
@@ -149,7 +148,7 @@ fn push_target(line: &mut String, target: &Target) {
     push_query(line, target);
 }
 
-/// Whether this is how one of the server's own paths begins.
+/// Returns whether one of the server's own paths begins with this segment.
 fn is_word(segment: &[u8]) -> bool {
     matches!(
         segment,
@@ -212,7 +211,7 @@ impl Clients {
         }
     }
 
-    /// A client by RTMP asks for a stream of this name.
+    /// Keeps what the log shows of a client by RTMP that asks for a stream of this name.
     pub fn note_rtmp(&mut self, id: ConnectionId, name: &[u8], ctx: &Context) {
         self.note(id, |host, date| Entry::rtmp(host, date, name), ctx);
     }
@@ -222,6 +221,14 @@ impl Clients {
         let connection = self.connections.get_mut(id);
         if let Some(entry) = connection.and_then(|connection| connection.access.as_mut()) {
             entry.status = Some(status);
+        }
+    }
+
+    /// Adds to the bytes of a request's answer, where requests are logged.
+    pub(super) fn note_bytes(&mut self, id: ConnectionId, bytes: usize) {
+        let connection = self.connections.get_mut(id);
+        if let Some(entry) = connection.and_then(|connection| connection.access.as_mut()) {
+            entry.bytes += bytes as u64;
         }
     }
 }

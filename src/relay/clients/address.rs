@@ -1,10 +1,10 @@
-//! Who a client is: the address that the subnet checks, the limits, the logs and the lists go by,
-//! and how many connections each has.
+//! The address of a client, for subnet checks, limits, logs and lists, and the number of connections
+//! of each address.
 //!
-//! It is the address that connected, unless that is a proxy's which is known for one: such a
-//! connection begins with a PROXY protocol header, or each of its requests says in a field whose it
-//! is. Nobody else is believed, and where a proxy does not say whose it is, it is nobody's: not the
-//! proxy's own.
+//! A client's address is usually the address that connected. Only configured proxies may name
+//! another one: by a PROXY protocol header at the beginning of the connection, or by a field of each
+//! request. If such a proxy names no client, the client is unknown. It does not have the proxy's
+//! rights.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use crate::relay::counts::Count;
 use crate::relay::{CONNECTIONS_BEYOND_MAX, ConnectionId};
 
 impl Clients {
-    /// A connection of a proxy's came beyond the limit: it has its place until somebody may need it
+    /// Notes a proxy's connection beyond the limit. It keeps its place until another client needs it
     /// more.
     fn note_unplaced(&mut self, id: ConnectionId) {
         let connections = &self.connections;
@@ -30,7 +30,7 @@ impl Clients {
         self.unplaced.push_back(id);
     }
 
-    /// A client has connected. `None`: there is no place even to refuse it in words.
+    /// Adds the connection of a client. `None`: there is no place even to refuse it in words.
     pub fn accept(
         &mut self,
         peer: SocketAddr,
@@ -114,7 +114,7 @@ impl Clients {
         }
     }
 
-    /// A proxy has said whose the connection is. Says whether there is a place for it.
+    /// Sets the client that a PROXY protocol header names. Returns whether there is a place for it.
     fn name(&mut self, id: ConnectionId, client: Option<SocketAddr>, ctx: &Context) -> bool {
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
@@ -145,19 +145,18 @@ impl Clients {
         ctx.settings().has_place(others, Some(peer.ip()))
     }
 
-    /// A request has come: if it is by way of a proxy that says so in a field, it is somebody
-    /// else's than the one before, perhaps.
+    /// Sets the client of a request, if the connection is that of a proxy which names the client in a
+    /// field. Each request may have another client.
     pub(super) fn introduce(
         &mut self,
         id: ConnectionId,
         forwarded: &Forwarded,
         ctx: &Context,
     ) -> Result<(), Refusal> {
-        let connection = self.connections.get_mut(id);
-        let Some((connection, forwarder)) = connection.and_then(|connection| {
-            let forwarder = *connection.forwarder.as_deref()?;
-            Some((connection, forwarder))
-        }) else {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Ok(());
+        };
+        let Some(forwarder) = connection.forwarder.as_deref().copied() else {
             return Ok(());
         };
         let client = forwarded.client(forwarder, |address| ctx.settings().is_proxy(address));
@@ -172,7 +171,7 @@ impl Clients {
         client.map(drop)
     }
 
-    /// Counts a connection for the host whose it is, once that is known.
+    /// Counts a connection for the host of its client, if that is known.
     fn count(&mut self, id: ConnectionId, ctx: &Context) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;

@@ -8,13 +8,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::viewer_counts::ViewerCounts;
-use super::{ClientEvent, Clients, Phase};
-use crate::gate::SessionId;
+use super::{Clients, Phase, WaitOutcome};
+use crate::gate::{SessionId, network_of};
 use crate::http::{Refusal, Status};
 use crate::relay::ConnectionId;
 use crate::relay::admission::SessionState;
 use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
+use crate::relay::event::Event;
 use crate::relay::pass::Admission;
 use crate::time::UnixTime;
 
@@ -23,12 +24,12 @@ use crate::time::UnixTime;
 pub(super) struct Admissions {
     pub(super) by_name: HashMap<SessionId, BTreeSet<ConnectionId>>,
     /// Number of viewers among them, and HLS addresses.
-    pub(super) heads: ViewerCounts,
+    pub(super) viewers: ViewerCounts,
 }
 
 /// Returns how long a client that asked for a playlist or a segment counts as a viewer. Players ask
 /// at least once a segment, which may be longer than configured.
-pub(super) fn seat_time(ctx: &Context) -> Duration {
+pub(super) fn hls_address_time(ctx: &Context) -> Duration {
     Duration::from_secs(30) + 3 * ctx.settings().limits.hls_segment_time
 }
 
@@ -36,13 +37,13 @@ impl Admissions {
     pub(super) fn enter(&mut self, admission: &Admission, id: ConnectionId) {
         let ids = self.by_name.entry(admission.name.clone()).or_default();
         ids.insert(id);
-        self.heads.enter(admission);
+        self.viewers.enter(admission);
     }
 
     fn leave(&mut self, admission: &Admission, id: ConnectionId) {
         if let Some(ids) = self.by_name.get_mut(&admission.name) {
             ids.remove(&id);
-            self.heads.leave(admission);
+            self.viewers.leave(admission);
             if ids.is_empty() {
                 self.by_name.remove(&admission.name);
             }
@@ -60,23 +61,21 @@ impl Clients {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(admission) = admission
         {
-            self.inside.enter(&admission, id);
+            self.admissions.enter(&admission, id);
             connection.admission = Some(admission);
         }
         self.rearm(id, ctx);
     }
 
-    /// Gives the address of a client that gets a playlist or a segment a seat: it counts as a
-    /// viewer for a while. A refused request gets no seat.
-    pub fn take_seat(&mut self, id: ConnectionId, ctx: &Context) {
+    /// Counts the address of a client that gets a playlist or a segment as a viewer for a while.
+    pub fn count_hls(&mut self, id: ConnectionId, ctx: &Context) {
         if let Some(connection) = self.connections.get(id)
-            && let Some(admission) = connection
-                .admission
-                .as_ref()
-                .filter(|admission| admission.is_sitter())
+            && let Some(admission) = &connection.admission
+            && admission.is_counted_hls()
         {
-            let (address, until) = (connection.peer.ip(), ctx.now() + seat_time(ctx));
-            self.inside.heads.sit(admission, address, until);
+            let address = (admission.name.clone(), network_of(connection.peer.ip()));
+            let (session, until) = (admission.session.clone(), ctx.now() + hls_address_time(ctx));
+            self.admissions.viewers.count_hls(address, session, until);
         }
     }
 
@@ -84,7 +83,7 @@ impl Clients {
     pub(super) fn leave(&mut self, id: ConnectionId) {
         let connection = self.connections.get_mut(id);
         if let Some(admission) = connection.and_then(|connection| connection.admission.take()) {
-            self.inside.leave(&admission, id);
+            self.admissions.leave(&admission, id);
         }
     }
 
@@ -96,7 +95,7 @@ impl Clients {
     /// Returns the number of clients that watch or wait with a session id. For a session's own
     /// session id, returns the number of all its viewers.
     pub fn viewers_by(&self, name: &SessionId) -> usize {
-        self.inside.heads.of(name)
+        self.admissions.viewers.of(name)
     }
 
     /// Completes the state of a session for a client with this session id and address: whether an
@@ -104,21 +103,23 @@ impl Clients {
     pub fn session_state(
         &self,
         session: &SessionId,
-        (name, from): (&SessionId, Option<IpAddr>),
+        name: &SessionId,
+        from: Option<IpAddr>,
         session_state: SessionState,
     ) -> SessionState {
-        let heads = &self.inside.heads;
-        let has_seat = from.is_some_and(|from| heads.has_seat((name, session), from));
+        let viewers = &self.admissions.viewers;
+        let is_counted = from.is_some_and(|from| viewers.has_hls(name, session, from));
+        let has_room = is_counted || viewers.has_room_for_hls(session);
         SessionState {
             viewers_by_name: self.viewers_by(name),
-            seat: (has_seat || heads.has_free(session)).then_some(has_seat),
+            hls_address: has_room.then_some(is_counted),
             ..session_state
         }
     }
 
-    /// Removes expired seats of HLS players.
-    pub fn clear_seats(&mut self, ctx: &Context) {
-        self.inside.heads.clear(ctx.now());
+    /// Removes expired addresses of HLS players.
+    pub fn remove_expired_hls(&mut self, ctx: &Context) {
+        self.admissions.viewers.remove_expired(ctx.now());
     }
 
     /// Sets the end of the token for all clients that the session id admitted.
@@ -133,8 +134,8 @@ impl Clients {
     }
 
     /// Sets the timers for the ends of tokens again, after the clock was set forward.
-    pub fn rearm_inside(&mut self, ctx: &mut Context) {
-        let all = self.inside.by_name.values();
+    pub fn rearm_admitted(&mut self, ctx: &mut Context) {
+        let all = self.admissions.by_name.values();
         let ids: Vec<ConnectionId> = all.flatten().copied().collect();
         for id in ids {
             self.rearm(id, ctx);
@@ -143,28 +144,23 @@ impl Clients {
 
     /// Returns all clients that the session id admitted.
     pub fn all_by(&self, name: &SessionId) -> Vec<ConnectionId> {
-        let ids = self.inside.by_name.get(name).into_iter();
+        let ids = self.admissions.by_name.get(name).into_iter();
         ids.flatten().copied().collect()
     }
 
-    /// Disconnects a client for this reason. Returns what the caller still has to do.
-    pub fn expel(
-        &mut self,
-        id: ConnectionId,
-        reason: &'static str,
-        ctx: &mut Context,
-    ) -> Option<ClientEvent> {
-        match &self.connections.get(id)?.phase {
-            Phase::Viewer(_) => Some(ClientEvent::Cut(CutReason::Token)),
+    /// Disconnects a client for this reason, if it is a source, a viewer, or waits.
+    pub fn expel(&mut self, id: ConnectionId, reason: &'static str, ctx: &mut Context) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        match &connection.phase {
+            Phase::Viewer(_) => ctx.notify(Event::CutViewer(id, CutReason::Token)),
             Phase::Source(_) => {
                 let refusal = Refusal::new(Status::Forbidden, reason);
-                self.lose_source(id, &refusal, reason, ctx)
+                self.lose_source(id, &refusal, reason, ctx);
             }
             // It is asked about again in its turn, and refused.
-            Phase::Waiting(_) => {
-                self.call_one(id);
-                None
-            }
+            Phase::Waiting(_) => self.call_one(id, WaitOutcome::Called),
             Phase::Opening
             | Phase::Head(_)
             | Phase::Payload(_)
@@ -174,7 +170,7 @@ impl Clients {
             | Phase::OriginRequest(_)
             | Phase::PeerRequest(_)
             | Phase::AwaitingJournal
-            | Phase::Lingering(_) => None,
+            | Phase::Lingering(_) => {}
         }
     }
 }
@@ -268,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_who_is_inside_by_which_name() {
+    fn each_client_is_known_by_the_name_that_admitted_it() {
         let mut scene = Scene::new();
         let stage = &scene.stage;
         assert_eq!(by(stage, "s"), [scene.source, scene.viewer]);
@@ -282,10 +278,11 @@ mod tests {
         // The session's own id counts all of its viewers, another id the viewers that it admitted.
         for (name, viewers) in [("s", 3), ("k", 1), ("none", 0)] {
             assert_eq!(clients.viewers_by(&session(name)), viewers, "{name}");
-            let from = (&session(name), None);
-            let session_state = clients.session_state(&session("s"), from, SessionState::default());
+            let session_state = SessionState::default();
+            let session_state =
+                clients.session_state(&session("s"), &session(name), None, session_state);
             assert_eq!(session_state.viewers_by_name, viewers, "{name}");
-            assert_eq!(session_state.seat, Some(false));
+            assert_eq!(session_state.hls_address, Some(false));
         }
         scene.stage.lose(scene.guest);
         assert_eq!(by(&scene.stage, "k"), []);
@@ -366,22 +363,14 @@ mod tests {
         );
         stage.assert_status(waiter, 403);
         let relay = &mut stage.relay;
-        assert!(
-            relay
-                .clients
-                .expel(idle, "for a reason", &mut relay.ctx)
-                .is_none()
-        );
-        let expelled = relay.clients.expel(source, "for a reason", &mut relay.ctx);
-        let Some(ClientEvent::SourceLost { stream, .. }) = expelled else {
-            panic!("it was a source");
-        };
-        relay.streams.source_lost(
-            stream,
-            crate::relay::streams::StreamSource::Http(source),
-            "x",
-            &mut relay.ctx,
-        );
+        relay.clients.expel(idle, "for a reason", &mut relay.ctx);
+        assert!(relay.ctx.queue.is_empty());
+        relay.clients.expel(source, "for a reason", &mut relay.ctx);
+        assert!(matches!(
+            relay.ctx.queue.front(),
+            Some(Event::SourceLost { id, .. }) if *id == source
+        ));
+        relay.dispatch_events();
         stage.settle();
         stage.assert_status(source, 403);
         assert!(stage.text(source).contains("for a reason"));
@@ -390,10 +379,10 @@ mod tests {
         assert_eq!((by(&stage, "s"), by(&stage, "k")), (vec![], vec![]));
     }
 
-    /// Whoever has asked for a playlist has a seat for half a minute and three segments.
+    /// The address of a player counts for half a minute and three segments after a request.
     #[cfg(feature = "hls")]
     #[test]
-    fn a_seat_is_kept_as_long_as_a_player_may_be_silent() {
+    fn an_address_counts_as_long_as_a_player_may_be_silent() {
         use crate::time::Instant;
 
         for segment in [2, 6, 10] {

@@ -40,8 +40,8 @@ impl Known<'_> {
                 waiting.room == WaitFor::Progress || !(self.runs)(&waiting.session),
                 "somebody waits for what runs: {id:?}"
             ),
-            Phase::PeerRequest(telling) => assert!(
-                (self.has_collecting)(telling.share().0),
+            Phase::PeerRequest(request) => assert!(
+                (self.has_collecting)(request.share().0),
                 "a peer tells nobody: {id:?}"
             ),
             _ => {}
@@ -81,7 +81,7 @@ impl Clients {
             "a reader is gone, or is not known"
         );
         let passes = self.connections.iter();
-        self.inside
+        self.admissions
             .check(passes.filter_map(|(id, each)| Some((id, each.admission.as_ref()?))));
         all()
             .filter(|connection| connection.armed.is_armed())
@@ -93,12 +93,12 @@ impl Admissions {
     /// Panics unless the entries agree with the connections' records.
     pub fn check<'a>(&self, admissions: impl Iterator<Item = (ConnectionId, &'a Admission)>) {
         let admissions: Vec<_> = admissions.collect();
-        self.heads
+        self.viewers
             .check(admissions.iter().map(|(_, admission)| *admission));
         for (id, admission) in &admissions {
             let ids = self.by_name.get(&admission.name);
-            let is_inside = ids.is_some_and(|ids| ids.contains(id));
-            assert!(is_inside, "{id:?} is not inside");
+            let is_there = ids.is_some_and(|ids| ids.contains(id));
+            assert!(is_there, "{id:?} is not inside");
         }
         let count: usize = self.by_name.values().map(BTreeSet::len).sum();
         assert_eq!(

@@ -27,7 +27,6 @@ use super::output::Output;
 use super::{Clients, Phase};
 use crate::copied::Copied;
 use crate::gate::SessionId;
-use crate::http::HeadReader;
 use crate::relay::admission::{Beyond, Caller, KeptAccessRequest};
 use crate::relay::context::Context;
 use crate::relay::origin_error::OriginError;
@@ -150,7 +149,7 @@ impl Connection {
             is_proxied: false,
             is_named: true,
             is_counted: false,
-            phase: Phase::Head(HeadReader::default()),
+            phase: Phase::default(),
             input: Copied::default(),
             #[cfg(feature = "handover")]
             is_within_head: false,
@@ -172,15 +171,6 @@ impl Connection {
         }
     }
 
-    /// Creates a connection that this server makes. It counts as blocked until it is established.
-    pub(super) fn outgoing(address: SocketAddr, phase: Phase, now: Instant) -> Connection {
-        Connection {
-            phase,
-            is_blocked: true,
-            ..Connection::new(address, None, now)
-        }
-    }
-
     /// Begins behind a proxy's header.
     pub(super) fn begin(&mut self, ctx: &Context) {
         let http_port = ctx
@@ -192,7 +182,7 @@ impl Connection {
         self.publisher = publisher.flatten().map(Box::new);
         self.phase = match self.publisher {
             Some(_) => Phase::Opening,
-            None => Phase::Head(HeadReader::default()),
+            None => Phase::default(),
         };
     }
 
@@ -208,26 +198,6 @@ impl Connection {
             is_named: self.is_named,
             is_proxied: self.is_proxied,
             beyond: self.is_beyond_limit,
-        }
-    }
-
-    /// Returns whether received bytes are progress. Within a request they are not: its time counts
-    /// from its first byte, however slowly the others come.
-    pub(super) fn moves_on_by_sending(&self) -> bool {
-        match &self.phase {
-            Phase::Head(reader) => !reader.has_begun(),
-            Phase::Source(_) => true,
-            Phase::Opening
-            | Phase::Payload(_)
-            | Phase::Viewer(_)
-            | Phase::Waiting(_)
-            | Phase::ListResponse(_)
-            | Phase::EventReader(_)
-            | Phase::PendingCall(_)
-            | Phase::OriginRequest(_)
-            | Phase::PeerRequest(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => false,
         }
     }
 }
@@ -249,7 +219,12 @@ impl Clients {
         if !self.has_room(ctx) {
             return None;
         }
-        let mut connection = Connection::outgoing(to, phase, ctx.now());
+        let mut connection = Connection {
+            phase,
+            // Until it is established.
+            is_blocked: true,
+            ..Connection::new(to, None, ctx.now())
+        };
         connection.output.push(request.as_bytes());
         let id = self.connections.insert(connection);
         ctx.act(Action::Connect(id, to));

@@ -4,20 +4,21 @@
 //! [`crate::relay::timers`] explains why moving a deadline is cheap.
 
 use super::connection::Connection;
-use super::{ClientEvent, Clients, Phase};
+use super::{Clients, Phase, Waiting};
 use crate::http::{Refusal, Status};
 use crate::relay::context::Context;
 use crate::relay::cut_reason::CutReason;
+use crate::relay::event::Event;
 use crate::relay::origin_error::OriginError;
 use crate::relay::streams::SILENT;
 use crate::relay::timers::Owner;
-use crate::relay::{ConnectionId, ERRAND_TIME, StreamId};
+use crate::relay::{ConnectionId, RESOLVE_TIME, StreamId};
 use crate::time::Instant;
 
-/// Why something has to be done about a client.
+/// Why a deadline of a client has come.
 #[derive(Clone, Copy)]
 pub(super) enum Reason {
-    /// It is inside by a token that has an end.
+    /// Its token has ended.
     Over,
     /// Its socket has taken no bytes for too long.
     Stalled,
@@ -46,7 +47,7 @@ impl Connection {
     /// Returns when this connection is due if nothing happens before, and the reason.
     pub(super) fn deadline(&self, ctx: &Context) -> Option<(Instant, Reason)> {
         let stall_time = ctx.settings().limits.viewer_stall_time;
-        // Those that this server calls have a time for all of it.
+        // Connections that this server makes have one deadline for everything.
         let is_call = matches!(self.phase, Phase::OriginRequest(_) | Phase::PeerRequest(_));
         let stalls = self.is_blocked && !self.output_is_over() && !is_call;
         let stalled = stalls.then(|| (self.taken + stall_time, Reason::Stalled));
@@ -64,7 +65,7 @@ impl Connection {
         let limits = &ctx.settings().limits;
         let (deadline, words) = match &self.phase {
             Phase::Source(source) => return Some(source.deadline(self.progress, ctx)),
-            // The rest of it is not read before it takes the answers that it has asked for.
+            // Its input is not read before it takes its answers.
             Phase::Head(_) if self.output.is_full() => None,
             Phase::Head(reader) if reader.has_begun() => Some((
                 self.progress + limits.head_time,
@@ -77,18 +78,18 @@ impl Connection {
                 self.progress + limits.head_time,
                 "its request took longer than --head-time",
             )),
-            // Its last answer is on its way still.
+            // Its last answer is not sent yet.
             Phase::Lingering(_) if !self.output_is_over() => None,
             Phase::Lingering(lingering) => Some((lingering.until, "is done")),
             Phase::Waiting(waiting) => {
                 Some((waiting.until, "its session did not begin within --wait"))
             }
-            Phase::PendingCall(_) => Some((self.progress + ERRAND_TIME, "its call took too long")),
-            Phase::OriginRequest(asking) => {
-                Some((asking.until, "its origin did not answer in time"))
+            Phase::PendingCall(_) => Some((self.progress + RESOLVE_TIME, "its call took too long")),
+            Phase::OriginRequest(request) => {
+                Some((request.until, "its origin did not answer in time"))
             }
-            Phase::PeerRequest(telling) => Some((telling.until, "the peer did not answer in time")),
-            Phase::EventReader(following) => Some((following.deadline(), "nothing has happened")),
+            Phase::PeerRequest(request) => Some((request.until, "the peer did not answer in time")),
+            Phase::EventReader(reader) => Some((reader.deadline(), "nothing has happened")),
             Phase::Head(_) | Phase::Viewer(_) | Phase::ListResponse(_) | Phase::AwaitingJournal => {
                 None
             }
@@ -98,7 +99,7 @@ impl Connection {
 }
 
 impl Clients {
-    /// What a client did may have moved its deadline.
+    /// Arms the timer of a client, whose deadline may have moved.
     pub fn rearm(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some((deadline, _)) = connection.deadline(ctx)
@@ -107,74 +108,56 @@ impl Clients {
         }
     }
 
-    /// A deadline may have come, if it was not put off. The caller rearms. `is_slowed` says whether
-    /// a stream's source was not read.
+    /// Handles a deadline, unless it was put off. The caller rearms. `is_slowed` says whether a
+    /// stream's source was not read. Returns what a client has waited for in vain.
     pub fn due(
         &mut self,
         id: ConnectionId,
         is_slowed: impl FnOnce(StreamId) -> bool,
         ctx: &mut Context,
-    ) -> Option<ClientEvent> {
+    ) -> Option<Waiting> {
         let connection = self.connections.get_mut(id)?;
         connection.armed.fired();
         let (_, reason) = connection
             .deadline(ctx)
             .filter(|(deadline, _)| *deadline <= ctx.now())?;
-        self.time_out(id, reason, is_slowed, ctx)
-    }
-
-    fn time_out(
-        &mut self,
-        id: ConnectionId,
-        reason: Reason,
-        is_slowed: impl FnOnce(StreamId) -> bool,
-        ctx: &mut Context,
-    ) -> Option<ClientEvent> {
-        match (&self.connections.get(id)?.phase, reason) {
-            (_, Reason::Over) => return self.expel(id, reason.words(), ctx),
+        match (&connection.phase, reason) {
+            (_, Reason::Over) => self.expel(id, reason.words(), ctx),
+            (_, Reason::Silent | Reason::TooSlow) => self.source_due(id, reason, is_slowed, ctx),
             (Phase::Viewer(_), Reason::Stalled) => {
-                return Some(ClientEvent::Cut(CutReason::Stalled));
+                ctx.notify(Event::CutViewer(id, CutReason::Stalled));
             }
             (Phase::Source(source), Reason::Stalled) => {
                 let (stream, reason) = (source.stream, reason.words());
+                ctx.notify(Event::SourceLost { stream, id, reason });
                 self.close(id, ctx);
-                return Some(ClientEvent::SourceLost { stream, reason });
             }
-            // What else there would be to say it would not take either.
+            // It would not take an answer, either.
             (_, Reason::Stalled) => self.close(id, ctx),
-            (_, Reason::Silent | Reason::TooSlow) => {
-                return self.source_due(id, reason, is_slowed, ctx);
-            }
-            (_, Reason::Phase(words)) => return self.phase_over(id, words, ctx),
-        }
-        None
-    }
-
-    /// The time of its phase is over.
-    fn phase_over(
-        &mut self,
-        id: ConnectionId,
-        reason: &'static str,
-        ctx: &mut Context,
-    ) -> Option<ClientEvent> {
-        match &self.connections.get(id)?.phase {
-            Phase::Head(reader) if !reader.has_begun() => self.close(id, ctx),
-            Phase::Head(_) | Phase::Payload(_) => {
-                let refusal = Refusal::new(Status::RequestTimeout, reason);
+            (Phase::Head(reader), Reason::Phase(_)) if !reader.has_begun() => self.close(id, ctx),
+            (Phase::Head(_) | Phase::Payload(_), Reason::Phase(_)) => {
+                let refusal = Refusal::new(Status::RequestTimeout, reason.words());
                 self.refuse(id, &refusal, ctx.unread_reply(), ctx);
             }
-            Phase::Waiting(_) => return self.end_wait(id).map(ClientEvent::Waited),
-            Phase::OriginRequest(_) => self.give_up_asking(id, OriginError::TimedOut, ctx),
-            Phase::EventReader(_) => self.comment(id, ctx),
-            Phase::PendingCall(job_id) => return Some(ClientEvent::TimedOut(*job_id)),
+            (Phase::Waiting(_), Reason::Phase(_)) => return self.end_wait(id),
+            (Phase::OriginRequest(_), Reason::Phase(_)) => {
+                self.give_up_asking(id, OriginError::TimedOut, ctx);
+            }
+            (Phase::EventReader(_), Reason::Phase(_)) => self.comment(id, ctx),
+            (Phase::PendingCall(job_id), Reason::Phase(_)) => {
+                ctx.notify(Event::CallTimedOut(*job_id));
+            }
             // These get no answer.
-            Phase::Opening
-            | Phase::Source(_)
-            | Phase::Viewer(_)
-            | Phase::PeerRequest(_)
-            | Phase::ListResponse(_)
-            | Phase::AwaitingJournal
-            | Phase::Lingering(_) => self.close(id, ctx),
+            (
+                Phase::Opening
+                | Phase::Source(_)
+                | Phase::Viewer(_)
+                | Phase::PeerRequest(_)
+                | Phase::ListResponse(_)
+                | Phase::AwaitingJournal
+                | Phase::Lingering(_),
+                Reason::Phase(_),
+            ) => self.close(id, ctx),
         }
         None
     }

@@ -20,52 +20,32 @@ use crate::relay::server_event::{begin_unit, end_unit};
 use crate::relay::viewer_id::Mark;
 use crate::time::Instant;
 
-/// Who follows the events.
+/// A client that reads the events.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct EventReader {
-    /// Those about this session alone.
+    /// It gets only the events of this session. `None`: of all sessions.
     of: Option<SessionId>,
-    /// The number of the next that it gets.
+    /// Number of the next event that it gets.
     next: u64,
-    /// How far it has been told what there is.
+    /// Position in the snapshot. `None`: it has got the whole snapshot.
     snapshot: Option<Snapshot>,
-    /// When something went out last.
+    /// Time of the last output.
     spoken: Instant,
 }
 
 /// Position in the snapshot: the table, and the last row.
 pub type Snapshot = (Rows, Mark);
 
-/// What a reader gets next, besides events.
-pub enum Due {
-    /// That it has missed something.
-    Missed,
-    /// What there is, of whom.
-    Snapshot(Snapshot, Option<SessionId>),
-}
+/// Position of a snapshot that begins.
+const FIRST: Snapshot = (Rows::Details, (0, 0));
 
-/// So many follow at a time.
+/// Maximal number of readers.
 pub const READERS_MAX: usize = 128;
-/// After so long without a word there is a comment.
+/// A reader without output for this long gets a comment.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const COMMENT: &[u8] = b": nothing has happened\n\n";
 
 impl EventReader {
-    /// Returns the snapshot's next piece and its filter, or that the reader has missed events.
-    /// Otherwise skips events that are not for this reader.
-    pub fn due(&mut self, ctx: &Context) -> Option<Due> {
-        if self.next < ctx.events.first {
-            self.next = ctx.events.next();
-            self.snapshot = Some((Rows::Details, (0, 0)));
-            return Some(Due::Missed);
-        }
-        let Some(snapshot) = &self.snapshot else {
-            self.next = ctx.events.skip(self.next, self.of.as_ref());
-            return None;
-        };
-        Some(Due::Snapshot(snapshot.clone(), self.of.clone()))
-    }
-
     /// Checks a position of a hand-over: it cannot lie in the future.
     #[cfg(feature = "handover")]
     pub(super) fn fit(&mut self, ctx: &Context) {
@@ -73,23 +53,17 @@ impl EventReader {
         self.spoken = self.spoken.min(ctx.now());
     }
 
-    /// When a comment is due.
+    /// Returns when a comment is due.
     pub(super) fn deadline(&self) -> Instant {
         self.spoken + HEARTBEAT
     }
 
-    /// Whether there is something for it, or something to be passed over.
+    /// Returns whether there is a piece of the snapshot, an event for it, or an event to skip.
     pub(super) fn has_more(&self, ctx: &Context) -> bool {
         self.snapshot.is_some() || self.next < ctx.events.next()
     }
 
-    /// Returns the reader's next event and its filter. `None` during the snapshot.
-    pub fn place(&self) -> Option<(u64, Option<&SessionId>)> {
-        let is_told = self.snapshot.is_none();
-        is_told.then_some((self.next, self.of.as_ref()))
-    }
-
-    /// So many bytes of events have gone out. Says what it is owed of one of which it has a part.
+    /// Records that `bytes` of events were sent. Returns the rest of an event that was sent in part.
     pub(super) fn advance(&mut self, bytes: usize, ctx: &Context) -> Vec<u8> {
         let (next, rest) = ctx.events.advance(self.next, self.of.as_ref(), bytes);
         (self.next, self.spoken) = (next, ctx.now());
@@ -98,13 +72,13 @@ impl EventReader {
 }
 
 impl Clients {
-    /// Whether one more may follow the events.
+    /// Returns whether one more client may read the events.
     pub fn has_place_for_reader(&self) -> bool {
         self.readers.len() < READERS_MAX
     }
 
-    /// A client follows the events about `of`, or all, from behind `last` on if those are there
-    /// still.
+    /// Makes a client a reader of the events about `of`, or of all events. The first event is the one
+    /// after `last`, if that is still there.
     pub fn follow(
         &mut self,
         id: ConnectionId,
@@ -135,10 +109,10 @@ impl Clients {
             last.run == ctx.run && known.contains(&last.number.saturating_add(1))
         };
         let resumed = last.filter(is_there);
-        let following = EventReader {
+        let reader = EventReader {
             of,
             next: resumed.map_or(events.next(), |last| last.number + 1),
-            snapshot: resumed.is_none().then_some((Rows::Details, (0, 0))),
+            snapshot: resumed.is_none().then_some(FIRST),
             spoken: ctx.now(),
         };
         let has_missed = last.is_some() && resumed.is_none();
@@ -148,7 +122,7 @@ impl Clients {
         }
         self.note_status(id, Status::Ok);
         self.readers.insert(id);
-        self.begin(id, Phase::EventReader(following), &first);
+        self.begin(id, Phase::EventReader(reader), &first);
         self.rearm(id, ctx);
     }
 
@@ -161,56 +135,66 @@ impl Clients {
         ctx: &Context,
     ) {
         if let Some(connection) = self.connections.get_mut(id)
-            && let Phase::EventReader(following) = &mut connection.phase
+            && let Phase::EventReader(reader) = &mut connection.phase
         {
-            following.spoken = ctx.now();
+            reader.spoken = ctx.now();
             if next.is_none() {
-                if following.of.is_none() {
+                if reader.of.is_none() {
                     text.extend(ctx.refused().flat_map(str::bytes));
                 }
-                let number = following.next.saturating_sub(1);
+                let number = reader.next.saturating_sub(1);
                 let run = ctx.run;
                 let last = EventId { run, number }.to_string();
                 begin_unit(&mut text, "snapshot-end", Some(&last));
                 end_unit(&mut text, &serde_json::Map::new());
             }
-            following.snapshot = next;
-            if let Some(entry) = &mut connection.access {
-                entry.bytes += text.len() as u64;
-            }
+            reader.snapshot = next;
             connection.output.push(&text);
         }
+        self.note_bytes(id, text.len());
     }
 
-    /// Begins a new snapshot for a reader that has fallen behind.
-    pub fn push_missed(&mut self, id: ConnectionId, ctx: &Context) {
-        if let Some(connection) = self.connections.get_mut(id) {
+    /// Returns the position of the snapshot's next piece for a client that reads the events and has
+    /// no output left, and the session that it is of. Begins a new snapshot if the client has missed
+    /// events. Without a snapshot, skips events that are not for this client.
+    pub fn due_snapshot(
+        &mut self,
+        id: ConnectionId,
+        ctx: &Context,
+    ) -> Option<(Snapshot, Option<SessionId>)> {
+        let connection = self.connections.get_mut(id)?;
+        let Phase::EventReader(reader) = &mut connection.phase else {
+            return None;
+        };
+        if !connection.output.is_empty() {
+            return None;
+        }
+        if reader.next < ctx.events.first {
+            reader.next = ctx.events.next();
+            reader.snapshot = Some(FIRST);
             connection.output.push(&opening(true, ctx));
         }
+        if reader.snapshot.is_none() {
+            reader.next = ctx.events.skip(reader.next, reader.of.as_ref());
+        }
+        Some((reader.snapshot.clone()?, reader.of.clone()))
     }
 
-    /// Something has happened: all who follow are written to in their turn.
+    /// Queues the readers, because there are new events.
     pub fn wake_readers(&mut self) {
         let idle = |id: &&ConnectionId| {
             let connection = self.connections.get(**id);
             connection.is_some_and(|connection| !connection.is_queued && !connection.is_blocked)
         };
-        for id in self
-            .readers
-            .iter()
-            .filter(idle)
-            .copied()
-            .collect::<Vec<_>>()
-        {
-            self.queue(id);
-        }
+        let idle: Vec<_> = self.readers.iter().filter(idle).copied().collect();
+        idle.into_iter().for_each(|id| self.queue(id));
     }
 
-    /// Nothing has gone out to a reader for a while.
+    /// Sends a comment to a reader that has got nothing for a while.
     pub(super) fn comment(&mut self, id: ConnectionId, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id) {
-            if let Phase::EventReader(following) = &mut connection.phase {
-                following.spoken = ctx.now();
+            if let Phase::EventReader(reader) = &mut connection.phase {
+                reader.spoken = ctx.now();
             }
             if connection.output.is_empty() {
                 connection.output.push(COMMENT);
@@ -220,10 +204,13 @@ impl Clients {
         self.rearm(id, ctx);
     }
 
-    /// What a reader gets next of what happens, and of whom.
+    /// Returns the next event of a reader, and the session whose events it gets. `None` during the
+    /// snapshot.
     pub fn reads(&self, id: ConnectionId) -> Option<(u64, Option<&SessionId>)> {
         match &self.connections.get(id)?.phase {
-            Phase::EventReader(following) => following.place(),
+            Phase::EventReader(reader) if reader.snapshot.is_none() => {
+                Some((reader.next, reader.of.as_ref()))
+            }
             _ => None,
         }
     }

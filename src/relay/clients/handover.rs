@@ -4,9 +4,9 @@
 //! A client stays with this process if only this process can answer it: a client that waits for
 //! peers' lists, or for a change that is being written to the disk. So does a client of RTMP.
 
-use super::admissions::seat_time;
+use super::admissions::hls_address_time;
 use super::connection::Connection;
-use super::viewer_counts::CountedHls;
+use super::viewer_counts::HlsAddress;
 
 use super::request::DEPRECATION;
 use super::{Clients, Phase, WaitOutcome};
@@ -28,7 +28,7 @@ use crate::time::Instant;
 pub struct ClientsState {
     connections: Vec<(ConnectionId, Connection)>,
     /// Addresses that count as viewers by HLS, each with its session and the end of its time.
-    addresses: Vec<((CountedHls, SessionId), Instant)>,
+    addresses: Vec<((HlsAddress, SessionId), Instant)>,
 }
 
 /// What another part knows of a client.
@@ -119,7 +119,7 @@ impl Clients {
         is_job_sent: impl Fn(JobId) -> bool,
         writer: &mut Writer<'_>,
     ) -> Vec<ConnectionId> {
-        let addresses: Vec<_> = self.inside.heads.seats().collect();
+        let addresses: Vec<_> = self.admissions.viewers.hls().collect();
         writer.put("hls-addresses", 0, &addresses);
         let ids: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
         let goes = |id: &ConnectionId| {
@@ -188,9 +188,12 @@ impl Clients {
             connections: Slots::of(received.connections, next_id, places_max)?,
             ..Clients::new()
         };
-        for (whose, until) in received.addresses {
-            let until = until.min(ctx.now() + seat_time(ctx));
-            clients.inside.heads.keep(whose, until);
+        for ((address, session), until) in received.addresses {
+            let until = until.min(ctx.now() + hls_address_time(ctx));
+            clients
+                .admissions
+                .viewers
+                .count_hls(address, session, until);
         }
         let ids: Vec<ConnectionId> = clients.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -218,7 +221,7 @@ impl Clients {
             self.unplaced.push_back(id);
         }
         if let Some(admission) = &connection.admission {
-            self.inside.enter(admission, id);
+            self.admissions.enter(admission, id);
         }
         let has_read_all = connection.input.is_empty();
         match &connection.phase {

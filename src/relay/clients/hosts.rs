@@ -14,12 +14,12 @@ use crate::relay::admission::Others;
 #[derive(Default)]
 pub(super) struct Hosts {
     each: HashMap<IpAddr, usize>,
-    /// Where that is more than one address.
+    /// The same for networks that count as more than one address.
     networks: HashMap<IpAddr, usize>,
 }
 
 impl Hosts {
-    /// One more of this host.
+    /// Counts one more connection of this host.
     pub fn enter(&mut self, host: IpAddr) {
         *self.each.entry(host).or_default() += 1;
         if let Some(network) = others_too(host) {
@@ -27,7 +27,7 @@ impl Hosts {
         }
     }
 
-    /// One less.
+    /// Counts one connection less.
     pub fn leave(&mut self, host: IpAddr) {
         take(&mut self.each, &host);
         if let Some(network) = others_too(host) {
@@ -35,7 +35,7 @@ impl Hosts {
         }
     }
 
-    /// How many there are of this host, and of its network.
+    /// Returns the number of connections of this host, and of its network.
     pub fn of(&self, host: IpAddr) -> Others {
         let of_host = self.each.get(&host).copied().unwrap_or(0);
         let of_network = others_too(host).map(|network| self.networks.get(&network));
@@ -45,13 +45,13 @@ impl Hosts {
         }
     }
 
-    /// How many there are in all.
+    /// Returns the number of connections of all hosts.
     pub fn count(&self) -> usize {
         self.each.values().sum()
     }
 }
 
-/// The network of a host, if that has others, too.
+/// Returns the network of a host, if the network has more addresses.
 fn others_too(host: IpAddr) -> Option<IpAddr> {
     Some(network_of(host)).filter(|network| *network != host)
 }

@@ -101,13 +101,10 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let Phase::ListResponse(listing) = &connection.phase else {
+        let Phase::ListResponse(list) = &connection.phase else {
             return;
         };
-        let reply = listing.reply;
-        if let Some(entry) = &mut connection.access {
-            entry.bytes += piece.len() as u64;
-        }
+        let reply = list.reply;
         let end: &[u8] = match reply.version {
             Version::Http10 => {
                 connection.output.push(&piece);
@@ -121,6 +118,7 @@ impl Clients {
                 http::LAST_CHUNK
             }
         };
+        self.note_bytes(id, piece.len());
         if is_last {
             self.respond(id, None, end.to_vec(), reply.keep_alive, ctx);
         }
@@ -135,15 +133,15 @@ mod tests {
     /// The pieces of rows with these marks, and of what others told, as they follow each other.
     fn pieces(marks: &[u64], bytes: usize, blocks: Option<&[&str]>) -> Vec<String> {
         let reply = Stage::new(&[]).relay.ctx.unread_reply();
-        let mut listing = ListResponse::new(Rows::Tokens, blocks.map(|_| JobId(1)), reply);
+        let mut list = ListResponse::new(Rows::Tokens, blocks.map(|_| JobId(1)), reply);
         let mut blocks = blocks.unwrap_or_default().iter();
         let mut pieces = Vec::new();
         loop {
-            let after = listing.after;
+            let after = list.after;
             let rows = marks.iter().filter(|mark| (0, **mark) > after);
             let rows = rows.map(|mark| ((0, *mark), format!("{mark}{}", "x".repeat(bytes))));
             let block = || blocks.next().map(|block| block.as_bytes().to_vec());
-            let (piece, is_last) = listing.piece(rows, |_| false, block);
+            let (piece, is_last) = list.piece(rows, |_| false, block);
             assert!(!piece.is_empty(), "an empty chunk would be the last");
             pieces.push(String::from_utf8(piece).expect("JSON"));
             if is_last {

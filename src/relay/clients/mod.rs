@@ -35,7 +35,7 @@ pub(super) use check::Known;
 pub use connection::Connection;
 use connection::Lingering;
 use event_reader::EventReader;
-pub(super) use event_reader::{Due as DueToReader, Snapshot};
+pub(super) use event_reader::Snapshot;
 #[cfg(feature = "handover")]
 pub(super) use handover::{ClientsState, Concern, Stand};
 use hosts::Hosts;
@@ -47,7 +47,6 @@ pub(super) use reading::{HEAD_COST, LOOK_COST, Step};
 use request::Payload;
 use source::Source;
 pub(super) use wait_queue::{WaitFor, WaitOutcome, Waiting};
-pub(super) use writing::Due;
 
 use crate::gate::Digest;
 use crate::http::{Answer, Head, Refusal, Reply};
@@ -55,9 +54,8 @@ use crate::relay::JobId;
 use crate::relay::admission::Caller;
 use crate::relay::api::Call;
 use crate::relay::context::Context;
-use crate::relay::cut_reason::CutReason;
 use crate::relay::event::Event;
-use crate::relay::lists::{PeerRequest, Share};
+use crate::relay::lists::PeerRequest;
 use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::slots::Slots;
 use reading::Reading;
@@ -79,7 +77,7 @@ pub(super) struct Clients {
     /// Buffer for joining small pieces of a source's body. Empty between two inputs.
     pieces: Vec<u8>,
     pub waiting: WaitQueue,
-    inside: Admissions,
+    admissions: Admissions,
     /// Readers of `/api/events`.
     readers: BTreeSet<ConnectionId>,
     /// Whether the log says that something else than RTMP came to the port for RTMP.
@@ -120,12 +118,18 @@ enum Phase {
     Lingering(Lingering),
 }
 
+impl Default for Phase {
+    fn default() -> Phase {
+        Phase::Head(HeadReader::default())
+    }
+}
+
 impl Phase {
     /// Returns the job that its answer, or the rest of it, depends on.
     fn job_id(&self) -> Option<JobId> {
         match self {
             Phase::PendingCall(job_id) => Some(*job_id),
-            Phase::ListResponse(listing) => listing.collecting,
+            Phase::ListResponse(list) => list.collecting,
             _ => None,
         }
     }
@@ -133,9 +137,10 @@ impl Phase {
     /// Returns the event for other parts when the connection closes in this phase.
     fn closed(&self, id: ConnectionId, key: Option<Digest>, address: SocketAddr) -> Option<Event> {
         match self {
-            Phase::Source(source) => Some(Event::SourceClosed {
+            Phase::Source(source) => Some(Event::SourceLost {
                 stream: source.stream,
                 id,
+                reason: "the connection broke",
             }),
             Phase::Viewer(viewing) => {
                 let (stream, viewer) = viewing.place();
@@ -147,13 +152,13 @@ impl Phase {
                 })
             }
             Phase::Waiting(waiting) => Some(Event::SessionLeft(waiting.session.clone())),
-            Phase::OriginRequest(asking) => Some(Event::OriginClosed {
-                pull: asking.pull,
+            Phase::OriginRequest(request) => Some(Event::OriginClosed {
+                pull: request.pull,
                 id,
-                error: asking.fault,
+                error: request.fault,
             }),
-            Phase::PeerRequest(telling) => {
-                let (list, peer) = telling.share();
+            Phase::PeerRequest(request) => {
+                let (list, peer) = request.share();
                 Some(Event::PeerClosed { list, peer })
             }
             Phase::PendingCall(_) | Phase::ListResponse(_) => {
@@ -184,38 +189,15 @@ pub(super) enum ClientEvent {
     },
     /// A call whose payload has arrived.
     Called { call: Call, reply: Reply },
-    /// A source is complete. `is_sure`: its body said so; otherwise its connection ended.
-    Complete { received: Received, is_sure: bool },
-    /// A source has broken off.
-    SourceLost {
-        stream: StreamId,
-        reason: &'static str,
-    },
+    /// The source of this stream is complete. `is_sure`: its body said so; otherwise its connection
+    /// ended.
+    Complete { stream: StreamId, is_sure: bool },
     /// An origin has answered with a stream.
     Found {
         pull: PullId,
         peer: SocketAddr,
         answer: Answer,
     },
-    /// A peer has sent its rows, each with a comma before it.
-    Told(Share, VecDeque<Vec<u8>>),
-    /// A viewer has to be disconnected.
-    Cut(CutReason),
-    /// A viewer has waited: too long, or until its outcome is known.
-    Waited(Waiting),
-    /// The job of a call has taken too long.
-    TimedOut(JobId),
-}
-
-/// Totals of a source.
-#[derive(Clone, Copy)]
-pub(super) struct Received {
-    /// Stream of the source.
-    pub stream: StreamId,
-    /// Received bytes of media.
-    pub bytes: u64,
-    /// Reply to the source. `None` for an origin.
-    pub reply: Option<Reply>,
 }
 
 impl Clients {
@@ -253,9 +235,9 @@ impl Clients {
         let connection = self.connections.get(id)?;
         match &connection.phase {
             Phase::Source(source) => {
-                let Received { stream, reply, .. } = source.received();
+                let stream = source.stream;
                 let refusal = Refusal::busy("the server is shutting down");
-                self.dismiss_source(id, &refusal, reply, ctx);
+                self.dismiss_source(id, &refusal, ctx);
                 return Some(stream);
             }
             Phase::Head(_) if connection.output.is_empty() => self.close(id, ctx),

@@ -1,46 +1,39 @@
-//! Whom this server asks: an origin for a stream, until its answer's head is here, and a peer for
-//! its part of a list.
+//! Connections that this server makes: to an origin for a stream, until the head of its answer has
+//! come, and to a peer for its part of a list.
 
 use std::net::SocketAddr;
 
 use super::source::Source;
 use super::{ClientEvent, Clients, Phase, Step};
-use crate::http::{self, Answer, AnswerReader, Framing, Refusal};
+use crate::http::{self, AnswerReader, Framing};
 use crate::relay::context::Context;
-use crate::relay::lists::{PeerRequest, Share, Told};
+use crate::relay::lists::PeerRequest;
 use crate::relay::origin_error::OriginError;
 use crate::relay::{ConnectionId, PullId, StreamId};
 use crate::time::Instant;
 
-/// An origin's head, as large as any server's.
+/// Limits on the head of an origin's answer.
 const ANSWER_LIMITS: http::Limits = http::Limits {
     head_bytes_max: 16 * 1024,
     head_fields_max: 128,
     takes_old_sources: false,
 };
 
-/// An origin whose answer has not come.
+/// A request to an origin whose answer has not come.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct OriginRequest {
-    /// What is asked for.
+    /// The pull that needs the stream.
     pub pull: PullId,
     #[cfg_attr(feature = "handover", serde(skip))]
     reader: AnswerReader,
-    /// So long it may take.
+    /// Deadline of the answer.
     pub until: Instant,
-    /// What it is if the connection ends now.
+    /// The error if the connection ends now.
     pub fault: OriginError,
 }
 
-impl OriginRequest {
-    /// The next head of an answer, and its length.
-    pub fn read(&mut self, input: &[u8]) -> Result<Option<(Answer, usize)>, Refusal> {
-        self.reader.read(input, &ANSWER_LIMITS)
-    }
-}
-
 impl Clients {
-    /// Asks an origin for a pull's stream; it has until then to answer.
+    /// Asks an origin for the stream of a pull. It has to answer until `until`.
     pub fn ask_origin(
         &mut self,
         pull: PullId,
@@ -48,94 +41,76 @@ impl Clients {
         until: Instant,
         ctx: &mut Context,
     ) -> Option<ConnectionId> {
-        let asking = OriginRequest {
+        let request = OriginRequest {
             pull,
             reader: AnswerReader::default(),
             until,
             fault: OriginError::Broken("it cannot be reached"),
         };
-        self.call(call, Phase::OriginRequest(asking), ctx)
+        self.call(call, Phase::OriginRequest(request), ctx)
     }
 
     /// Asks a peer for its part of a list.
     pub fn ask_peer(
         &mut self,
         call: (SocketAddr, &str),
-        telling: PeerRequest,
+        request: PeerRequest,
         ctx: &mut Context,
     ) -> Option<ConnectionId> {
-        self.call(call, Phase::PeerRequest(Box::new(telling)), ctx)
+        self.call(call, Phase::PeerRequest(Box::new(request)), ctx)
     }
 
-    /// A peer has told this.
-    pub(super) fn take_told(
+    /// Reads the head of an origin's answer.
+    pub(super) fn read_answer(
         &mut self,
         id: ConnectionId,
-        (share, told): (Share, Told),
-        ctx: &mut Context,
-    ) -> Step<'static> {
-        match told {
-            Told::More => Step::Stop,
-            Told::On => Step::On,
-            Told::All(rows) => {
-                self.close(id, ctx);
-                Step::Came(ClientEvent::Told(share, rows))
-            }
-            Told::Nothing => {
-                self.close(id, ctx);
-                Step::Stop
-            }
-        }
-    }
-
-    /// What an origin has answered.
-    pub(super) fn take_answer(
-        &mut self,
-        id: ConnectionId,
-        answer: Result<Option<(Answer, usize)>, Refusal>,
         input: &mut &[u8],
         ctx: &mut Context,
     ) -> Step<'static> {
-        let answer = match answer {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Step::Stop;
+        };
+        let Phase::OriginRequest(request) = &mut connection.phase else {
+            return Step::Stop;
+        };
+        let error = match request.reader.read(input, &ANSWER_LIMITS) {
             Ok(None) => return Step::Stop,
             Ok(Some((answer, bytes))) => {
                 *input = &input[bytes..];
-                answer
+                match answer.status {
+                    100 | 102..=199 => {
+                        request.reader = AnswerReader::default();
+                        return Step::On;
+                    }
+                    200 => {
+                        return Step::Came(ClientEvent::Found {
+                            pull: request.pull,
+                            peer: connection.peer,
+                            answer,
+                        });
+                    }
+                    status => OriginError::of_status(status),
+                }
             }
-            Err(_) => {
-                let fault = OriginError::Broken("its answer is malformed");
-                self.give_up_asking(id, fault, ctx);
-                return Step::On;
-            }
+            Err(_) => OriginError::Broken("its answer is malformed"),
         };
-        let asked = self.connections.get_mut(id);
-        let asked = asked.map(|asked| (asked.peer, &mut asked.phase));
-        match (answer.status, asked) {
-            (100 | 102..=199, Some((_, Phase::OriginRequest(asking)))) => {
-                asking.reader = AnswerReader::default();
-            }
-            (200, Some((peer, Phase::OriginRequest(asking)))) => {
-                let pull = asking.pull;
-                return Step::Came(ClientEvent::Found { pull, peer, answer });
-            }
-            (status, _) => self.give_up_asking(id, OriginError::of_status(status), ctx),
-        }
+        self.give_up_asking(id, error, ctx);
         Step::On
     }
 
-    /// An origin does not do.
+    /// Closes the connection to an origin, because of this error.
     pub fn give_up_asking(&mut self, id: ConnectionId, fault: OriginError, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id)
-            && let Phase::OriginRequest(asking) = &mut connection.phase
+            && let Phase::OriginRequest(request) = &mut connection.phase
         {
-            asking.fault = fault;
+            request.fault = fault;
         }
         self.close(id, ctx);
     }
 
-    /// What an origin sends from now on is this stream's media.
+    /// Makes an origin the source of this stream.
     pub fn receive(&mut self, id: ConnectionId, stream: StreamId, framing: Framing, ctx: &Context) {
-        let source = Source::new(stream, (framing, None), ctx.now());
+        let source = Source::new(stream, framing, None, ctx.now());
         self.enter(id, Phase::Source(source));
     }
 }

@@ -11,7 +11,7 @@ use crate::copied::Copied;
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Output {
     pub(super) bytes: Copied,
-    /// So many of them are sent: never more than are to be sent still, nor is it all of them.
+    /// Number of sent bytes at the front. It is less than the number of waiting bytes.
     pub(super) sent: usize,
 }
 
@@ -19,7 +19,7 @@ impl Output {
     /// While this number of bytes waits, no further request is read.
     pub const FULL_BYTES: usize = 16 * 1024;
 
-    /// These wait behind what waits.
+    /// Adds bytes at the end.
     pub fn push(&mut self, bytes: &[u8]) {
         let needed = self.bytes.len() + bytes.len();
         if needed > self.bytes.capacity() {
@@ -30,7 +30,7 @@ impl Output {
         self.bytes.bytes.extend_from_slice(bytes);
     }
 
-    /// The same, without a copy where nothing waits.
+    /// Adds bytes at the end. Copies nothing if nothing waits.
     pub fn push_whole(&mut self, bytes: Vec<u8>) {
         if self.bytes.is_empty() {
             self.bytes = bytes.into();
@@ -39,12 +39,12 @@ impl Output {
         }
     }
 
-    /// What waits.
+    /// Returns the bytes that wait.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -54,7 +54,8 @@ impl Output {
         self.rest().len() >= Output::FULL_BYTES
     }
 
-    /// So many of `bytes` written were at the front of this; says how many of them belonged to it.
+    /// Removes the first of `bytes` written bytes, as far as they are of this output. Returns how many
+    /// they are.
     pub fn advance(&mut self, bytes: usize) -> usize {
         let taken = bytes.min(self.rest().len());
         self.sent += taken;

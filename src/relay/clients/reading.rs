@@ -9,10 +9,12 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::wait_queue::WaitOutcome;
+use super::wait_queue::{WaitOutcome, Waiting};
 use super::{ClientEvent, Clients, Phase};
-use crate::http::Part;
+use crate::http::{Part, Reply};
 use crate::relay::context::Context;
+use crate::relay::event::Event;
+use crate::relay::lists::Told;
 use crate::relay::{Action, ConnectionId, StreamId};
 
 /// Maximal cost of reading new input in a turn of the loop, and of reading on. The unit is the cost
@@ -103,20 +105,21 @@ impl Clients {
 
     /// Begins a read for the first client with pipelined input. If it has waited, its wait is
     /// answered first.
-    pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<ClientEvent>)> {
+    pub fn next_ahead(&mut self) -> Option<(ConnectionId, Option<Waiting>)> {
         let id = self.reading.ahead.pop_front()?;
-        let mut is_called = false;
         self.reading.begin(0);
-        if let Some(connection) = self.connections.get_mut(id) {
-            self.reading.begin(connection.input.len());
-            connection.is_ahead = false;
-            is_called = matches!(&connection.phase, Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open);
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Some((id, None));
+        };
+        self.reading.begin(connection.input.len());
+        connection.is_ahead = false;
+        match &connection.phase {
+            Phase::Waiting(waiting) if waiting.outcome != WaitOutcome::Open => {
+                self.reading.count(HEAD_COST);
+                Some((id, self.end_wait(id)))
+            }
+            _ => Some((id, None)),
         }
-        if is_called {
-            self.reading.count(HEAD_COST);
-        }
-        let waited = is_called.then(|| self.end_wait(id)).flatten();
-        Some((id, waited.map(ClientEvent::Waited)))
     }
 
     /// Lets the shell read a client's socket again, once its pipelined input is read.
@@ -175,26 +178,17 @@ impl Clients {
         bytes: &'a [u8],
         ctx: &Context,
     ) -> Input<'a> {
-        let Some(connection) = self.connections.get_mut(id) else {
-            let bytes = Cow::Borrowed(&[][..]);
-            return Input {
-                bytes,
-                is_head: false,
-            };
+        let (bytes, is_head) = match self.connections.get_mut(id) {
+            None => (Cow::default(), false),
+            Some(connection) if connection.input.is_empty() => (Cow::Borrowed(bytes), false),
+            Some(connection) => {
+                let mut input = std::mem::take(&mut connection.input.bytes);
+                extend_within(&mut input, bytes, head_bytes_max(ctx));
+                let is_head = matches!(connection.phase, Phase::Head(_));
+                (Cow::Owned(input), is_head)
+            }
         };
-        if connection.input.is_empty() {
-            let bytes = Cow::Borrowed(bytes);
-            return Input {
-                bytes,
-                is_head: false,
-            };
-        }
-        let mut input = std::mem::take(&mut connection.input.bytes);
-        extend_within(&mut input, bytes, head_bytes_max(ctx));
-        Input {
-            bytes: Cow::Owned(input),
-            is_head: matches!(connection.phase, Phase::Head(_)),
-        }
+        Input { bytes, is_head }
     }
 
     /// Keeps the last `rest_bytes` of the input as unread.
@@ -244,52 +238,59 @@ impl Clients {
             self.wait_ahead(id);
             return Step::Stop;
         }
-        if connection.moves_on_by_sending() {
-            connection.progress = ctx.now();
-        }
         if connection.publisher.is_some() {
             return self.read_rtmp(id, input, ctx);
         }
         let step = match &mut connection.phase {
-            Phase::Source(source) => match source.body.read(input) {
-                Ok(Part::More) => Step::Stop,
-                Ok(Part::Content(content)) => {
-                    let content = source.take(content, input, &mut self.pieces);
-                    Step::Media(source.stream, content)
+            Phase::Source(source) => {
+                connection.progress = ctx.now();
+                match source.body.read(input) {
+                    Ok(Part::More) => Step::Stop,
+                    Ok(Part::Content(content)) => {
+                        let content = source.take(content, input, &mut self.pieces);
+                        Step::Media(source.stream, content)
+                    }
+                    Ok(Part::End) => {
+                        // The pipelined input is more than is kept.
+                        if input.len() > READ_BYTES_MAX {
+                            source.reply = source.reply.map(Reply::closing);
+                        }
+                        Step::Came(ClientEvent::Complete {
+                            stream: source.stream,
+                            is_sure: true,
+                        })
+                    }
+                    Err(refusal) => {
+                        let reason = "the source's chunks are malformed";
+                        self.lose_source(id, &refusal, reason, ctx);
+                        Step::On
+                    }
                 }
-                Ok(Part::End) => Step::Came(ClientEvent::Complete {
-                    received: source.complete(input.len()),
-                    is_sure: true,
-                }),
-                Err(refusal) => {
-                    let lost =
-                        self.lose_source(id, &refusal, "the source's chunks are malformed", ctx);
-                    lost.map_or(Step::Stop, Step::Came)
-                }
-            },
+            }
             // After a hand-over its changes would be lost.
             Phase::Head(_) if ctx.is_closing => {
                 self.linger(id, ctx);
                 Step::Stop
             }
             Phase::Head(_) if connection.output.is_full() => Step::Stop,
-            Phase::Head(reader) => {
-                let head = reader.read(input, &ctx.settings().limits.http);
-                self.take_head(id, head, input, ctx)
-            }
+            Phase::Head(_) => self.read_head(id, input, ctx),
             Phase::Opening => self.read_introduction(id, input, ctx),
-            Phase::Payload(payload) => {
-                let is_whole = payload.read(input);
-                self.take_payload(id, is_whole, ctx)
-            }
-            Phase::OriginRequest(asking) => {
-                let answer = asking.read(input);
-                self.take_answer(id, answer, input, ctx)
-            }
-            Phase::PeerRequest(telling) => {
-                let told = (telling.share(), telling.read(input));
-                self.take_told(id, told, ctx)
-            }
+            Phase::Payload(_) => self.read_payload(id, input, ctx),
+            Phase::OriginRequest(_) => self.read_answer(id, input, ctx),
+            Phase::PeerRequest(request) => match request.read(input) {
+                Told::More => Step::Stop,
+                Told::On => Step::On,
+                Told::All(rows) => {
+                    let (list, peer) = request.share();
+                    ctx.notify(Event::PeerAnswered { list, peer, rows });
+                    self.close(id, ctx);
+                    Step::Stop
+                }
+                Told::Nothing => {
+                    self.close(id, ctx);
+                    Step::Stop
+                }
+            },
             Phase::Lingering(lingering) => {
                 if lingering.drains(std::mem::take(input).len()) {
                     self.close(id, ctx);
@@ -332,10 +333,11 @@ impl Clients {
             return None;
         }
         connection.input_ended = true;
-        match &connection.phase {
+        match &mut connection.phase {
             Phase::Source(source) if source.body.ends_with_connection() => {
+                source.reply = source.reply.map(Reply::closing);
                 return Some(ClientEvent::Complete {
-                    received: source.ended(),
+                    stream: source.stream,
                     is_sure: false,
                 });
             }

@@ -1,4 +1,4 @@
-//! A request: its head is read, and the payload of a call; its answer goes out.
+//! Requests: reads the head, and the payload of a call, and writes the answer.
 
 use super::access_log::Entry;
 use super::list_response::ListResponse;
@@ -10,20 +10,18 @@ use crate::relay::JobId;
 use crate::relay::admission::KeptAccessRequest;
 use crate::relay::api::{Call, Name, Outcome, Rows};
 use crate::relay::context::Context;
-use crate::relay::page::Page;
 use crate::relay::settings::Fields;
 use crate::relay::{Action, ConnectionId, Settings};
 
-/// A payload that means nothing is read up to here; beyond it the call is refused.
+/// Maximal size of a call's payload, which is ignored. Larger ones are refused.
 const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
-/// RFC 9745: since when the paths without `/api` are deprecated. They always were, here:
-/// 2026-01-01.
+/// The field that calls the paths without `/api` deprecated since 2026-01-01 (RFC 9745).
 pub(super) const DEPRECATION: (&str, &str) = ("Deprecation", "@1767225600");
 
-/// To a client that waits for it before it sends a body.
+/// Goes to a client that waits for it before it sends a body.
 pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// To a client that asks by `SOURCE` and waits for this before it sends its media.
+/// Goes to a client that asks by `SOURCE` and waits for this before it sends its media.
 pub(super) const GO_ON: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 
 /// A call whose payload has not all arrived.
@@ -35,53 +33,35 @@ pub(super) struct Payload {
     bytes: usize,
 }
 
-impl Payload {
-    /// Reads on in it. Says whether it is whole; `None`: there is no more for now.
-    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Refusal> {
-        match self.body.read(input)? {
-            Part::More => Ok(None),
-            Part::End => Ok(Some(true)),
-            Part::Content(content) => {
-                self.bytes += content.len();
-                match self.bytes > PAYLOAD_BYTES_MAX {
-                    true => Err(payload_too_large()),
-                    false => Ok(Some(false)),
-                }
-            }
-        }
-    }
-}
-
 impl Clients {
-    /// A head has been read, or not yet, or it cannot be.
-    pub(super) fn take_head(
+    /// Reads a head. Refuses a bad one.
+    pub(super) fn read_head(
         &mut self,
         id: ConnectionId,
-        head: Result<Option<(Head, usize)>, Refusal>,
         input: &mut &[u8],
         ctx: &mut Context,
     ) -> Step<'static> {
-        match head {
-            Ok(None) => Step::Stop,
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Step::Stop;
+        };
+        let Phase::Head(reader) = &mut connection.phase else {
+            return Step::Stop;
+        };
+        // The time of a request counts from its first byte, however slowly the others come.
+        if !reader.has_begun() {
+            connection.progress = ctx.now();
+        }
+        let head = match reader.read(input, &ctx.settings().limits.http) {
+            Ok(None) => return Step::Stop,
             Ok(Some((head, bytes))) => {
                 *input = &input[bytes..];
-                self.enter(id, Phase::Head(HeadReader::default()));
-                let introduced = self.introduce(id, &head.fields.forwarded, ctx);
-                self.note(id, |host, date| Entry::new(host, date, &head), ctx);
-                self.ask(id, head, introduced, ctx)
+                head
             }
-            Err(refusal) => self.refuse_unread(id, &refusal, ctx),
-        }
-    }
-
-    /// What is asked for is asked for in somebody's name, if that is known.
-    fn ask(
-        &mut self,
-        id: ConnectionId,
-        head: Head,
-        introduced: Result<(), Refusal>,
-        ctx: &mut Context,
-    ) -> Step<'static> {
+            Err(refusal) => return self.refuse_unread(id, &refusal, ctx),
+        };
+        *reader = HeadReader::default();
+        let introduced = self.introduce(id, &head.fields.forwarded, ctx);
+        self.note(id, |host, date| Entry::new(host, date, &head), ctx);
         let Some(connection) = self.connections.get(id) else {
             return Step::Stop;
         };
@@ -109,7 +89,7 @@ impl Clients {
         }
     }
 
-    /// What a client sends cannot be read as a request.
+    /// Refuses a client whose input cannot be read as a request.
     pub(super) fn refuse_unread(
         &mut self,
         id: ConnectionId,
@@ -121,7 +101,7 @@ impl Clients {
         Step::On
     }
 
-    /// The payload of a call means nothing, and must not be taken for a request.
+    /// Reads the payload of a call before the call is carried out. It must not be read as a request.
     pub fn await_payload(
         &mut self,
         id: ConnectionId,
@@ -148,36 +128,44 @@ impl Clients {
         self.begin(id, Phase::Payload(payload), first);
     }
 
-    /// More of a call's payload has come, or it cannot be read.
-    pub(super) fn take_payload(
+    /// Reads the payload of a call.
+    pub(super) fn read_payload(
         &mut self,
         id: ConnectionId,
-        is_whole: Result<Option<bool>, Refusal>,
+        input: &mut &[u8],
         ctx: &mut Context,
     ) -> Step<'static> {
         let Some(connection) = self.connections.get_mut(id) else {
             return Step::Stop;
         };
-        let phase = match is_whole {
-            Ok(None) => return Step::Stop,
-            Ok(Some(false)) => return Step::On,
-            Ok(Some(true)) | Err(_) => {
-                std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()))
-            }
+        let Phase::Payload(payload) = &mut connection.phase else {
+            return Step::Stop;
         };
-        match (phase, is_whole) {
-            (Phase::Payload(Payload { call, reply, .. }), Ok(_)) => {
-                return Step::Came(ClientEvent::Called { call: *call, reply });
+        let refusal = match payload.body.read(input) {
+            Ok(Part::More) => return Step::Stop,
+            Ok(Part::Content(content)) => {
+                payload.bytes += content.len();
+                if payload.bytes <= PAYLOAD_BYTES_MAX {
+                    return Step::On;
+                }
+                payload_too_large()
             }
-            (Phase::Payload(Payload { reply, .. }), Err(refusal)) => {
-                self.refuse(id, &refusal, reply.closing(), ctx);
+            Ok(Part::End) => {
+                return match std::mem::take(&mut connection.phase) {
+                    Phase::Payload(Payload { call, reply, .. }) => {
+                        Step::Came(ClientEvent::Called { call: *call, reply })
+                    }
+                    _ => Step::On,
+                };
             }
-            (phase, _) => connection.phase = phase,
-        }
+            Err(refusal) => refusal,
+        };
+        let reply = payload.reply.closing();
+        self.refuse(id, &refusal, reply, ctx);
         Step::On
     }
 
-    /// What goes out first of an answer that is not whole, and what becomes of the connection.
+    /// Sets the phase, and queues the first bytes of an answer that goes on in it.
     pub(super) fn begin(&mut self, id: ConnectionId, phase: Phase, first: &[u8]) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.output.push(first);
@@ -186,7 +174,7 @@ impl Clients {
         self.queue(id);
     }
 
-    /// What this request showed is kept until it is answered.
+    /// Keeps what admission has read of this request until it is answered.
     pub fn keep_access_request(
         &mut self,
         id: ConnectionId,
@@ -214,7 +202,7 @@ impl Clients {
         self.reading.count(answer_bytes);
         connection.output.push_whole(bytes);
         connection.access_request = None;
-        connection.phase = Phase::Head(HeadReader::default());
+        connection.phase = Phase::default();
         if let Some(mut entry) = connection.access.take() {
             if status.is_some() {
                 entry.status = status;
@@ -236,74 +224,74 @@ impl Clients {
         reply: Reply,
         ctx: &mut Context,
     ) {
-        const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
-        let (status, bytes) = match result {
+        let outcome = match result {
             Err(refusal) => return self.refuse(id, &refusal, reply, ctx),
-            Ok(Outcome::List(rows)) => return self.list(id, rows, (None, ""), reply, ctx),
-            Ok(Outcome::Json(status, body)) => {
-                let json = "application/json";
-                (
-                    status,
-                    http::whole(status, &reply, json, &[NO_STORE], &[&body, b"\n"]),
-                )
+            Ok(Outcome::List(rows)) => return self.list(id, rows, None, "", reply, ctx),
+            Ok(outcome) => outcome,
+        };
+        const NO_STORE: (&str, &str) = ("Cache-Control", "no-store");
+        let retry_after;
+        let (status, media_type, fields, body) = match &outcome {
+            Outcome::List(_) => return,
+            Outcome::Json(status, body) => {
+                let body = vec![body.as_slice(), b"\n"];
+                (*status, "application/json", vec![NO_STORE], body)
             }
-            Ok(Outcome::Page(page, None)) => (Status::Ok, shown(&page, Status::Ok, &reply, &[])),
-            // The page itself tells the viewer that it may not see the stream.
-            Ok(Outcome::Page(page, Some(refusal))) => {
-                ctx.counts.refused(refusal.status);
-                let seconds = refusal
-                    .retry_after_seconds
-                    .map(|seconds| seconds.to_string());
-                let retry_after = seconds.as_deref().map(|seconds| ("Retry-After", seconds));
-                let bytes = shown(&page, refusal.status, &reply, retry_after.as_slice());
-                (refusal.status, bytes)
-            }
-            Ok(Outcome::Text(status, content_type, caching, text)) => {
-                let caching = match reply.no_store {
-                    true => NO_STORE,
-                    false => (NO_STORE.0, caching),
-                };
-                let text = [text.as_bytes()];
-                let bytes = http::whole(status, &reply, content_type, &[caching], &text);
-                (status, bytes)
-            }
-            Ok(Outcome::Moved(address)) => {
-                let status = Status::TemporaryRedirect;
-                let fields = [("Location", &*address), NO_STORE];
-                (
-                    status,
-                    http::whole(status, &reply, "text/plain", &fields, &[]),
-                )
-            }
-            Ok(Outcome::Options(allow)) => {
-                let allowed = reply.wants_titles.map_or("*", |_| "*, Icy-MetaData");
-                let fields = [
-                    ("Allow", allow),
-                    ("Access-Control-Allow-Methods", allow),
-                    ("Access-Control-Allow-Headers", allowed),
+            Outcome::Page(page, refusal) => {
+                let mut status = Status::Ok;
+                let mut fields = vec![
+                    NO_STORE,
+                    ("Content-Security-Policy", page.policy()),
+                    ("Referrer-Policy", "no-referrer"),
                 ];
+                // The page itself tells the viewer that it may not see the stream.
+                if let Some(refusal) = refusal {
+                    ctx.counts.refused(refusal.status);
+                    status = refusal.status;
+                    if let Some(seconds) = refusal.retry_after_seconds {
+                        retry_after = seconds.to_string();
+                        fields.push(("Retry-After", &retry_after));
+                    }
+                }
+                (
+                    status,
+                    "text/html; charset=utf-8",
+                    fields,
+                    page.body().to_vec(),
+                )
+            }
+            Outcome::Text(status, media_type, caching, text) => {
+                let caching = if reply.no_store { NO_STORE.1 } else { caching };
+                let fields = vec![(NO_STORE.0, caching)];
+                (*status, *media_type, fields, vec![text.as_bytes()])
+            }
+            Outcome::Moved(address) => {
+                let fields = vec![("Location", &**address), NO_STORE];
+                (Status::TemporaryRedirect, "text/plain", fields, vec![])
+            }
+            Outcome::Options(allow) => {
+                let mut fields = vec![("Allow", *allow)];
                 // What a page of another site may send is said where it may read the answer.
-                let is_for_page = reply.fields.iter().any(|(name, _)| *name == ALLOW_ORIGIN);
-                let fields = if is_for_page {
-                    &fields[..]
-                } else {
-                    &fields[..1]
-                };
-                let bytes = http::whole(Status::NoContent, &reply, "", fields, &[]);
-                (Status::NoContent, bytes)
+                if reply.fields.iter().any(|(name, _)| *name == ALLOW_ORIGIN) {
+                    let allowed = reply.wants_titles.map_or("*", |_| "*, Icy-MetaData");
+                    fields.push(("Access-Control-Allow-Methods", *allow));
+                    fields.push(("Access-Control-Allow-Headers", allowed));
+                }
+                (Status::NoContent, "", fields, vec![])
             }
         };
-        let keep_alive = reply.keep_alive;
-        self.respond(id, Some(status), bytes, keep_alive, ctx);
+        let bytes = http::whole(status, &reply, media_type, &fields, &body);
+        self.respond(id, Some(status), bytes, reply.keep_alive, ctx);
     }
 
-    /// Begins the answer to a call for a list, with the rows of other relays and the names of those
-    /// that did not answer.
+    /// Begins the answer to a call for a list. `collecting`: the list with the rows of other relays.
+    /// `missing`: the names of the relays that did not answer.
     pub fn list(
         &mut self,
         id: ConnectionId,
         rows: Rows,
-        (collecting, missing): (Option<JobId>, &str),
+        collecting: Option<JobId>,
+        missing: &str,
         reply: Reply,
         ctx: &mut Context,
     ) {
@@ -324,20 +312,13 @@ impl Clients {
             return self.respond(id, Some(Status::Ok), head.finish(), reply.keep_alive, ctx);
         }
         let head = head.finish();
-        if let Some(connection) = self.connections.get_mut(id)
-            && let Some(entry) = &mut connection.access
-        {
-            entry.status = Some(Status::Ok);
-            entry.bytes = head.len() as u64;
-        }
-        self.begin(
-            id,
-            Phase::ListResponse(Box::new(ListResponse::new(rows, collecting, reply))),
-            &head,
-        );
+        self.note_status(id, Status::Ok);
+        self.note_bytes(id, head.len());
+        let list = ListResponse::new(rows, collecting, reply);
+        self.begin(id, Phase::ListResponse(Box::new(list)), &head);
     }
 
-    /// An error reaches the client; the connection can be used on only where `reply` says so.
+    /// Answers with an error. Closes the connection afterwards if the reply or the refusal says so.
     pub fn refuse(&mut self, id: ConnectionId, refusal: &Refusal, reply: Reply, ctx: &mut Context) {
         ctx.counts.refused(refusal.status);
         let reply = reply.open_if(!refusal.ends_connection);
@@ -345,7 +326,7 @@ impl Clients {
         self.respond(id, Some(refusal.status), bytes, reply.keep_alive, ctx);
     }
 
-    /// The same for a request: what follows its head is not read.
+    /// Answers a request with an error. Closes the connection if a body follows, which is not read.
     pub fn refuse_request(
         &mut self,
         id: ConnectionId,
@@ -367,31 +348,19 @@ impl Clients {
         self.rearm(id, ctx);
     }
 
-    /// Its change is on its way to the disk.
+    /// Lets a call wait until its change is on disk.
     pub fn await_disk(&mut self, id: ConnectionId) {
         self.enter(id, Phase::AwaitingJournal);
     }
 }
 
-/// What tells a browser which site's pages may read an answer.
+/// The field that tells a browser which site's pages may read an answer.
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 
-/// A page as it goes out.
-fn shown(page: &Page, status: Status, reply: &Reply, more: &[(&str, &str)]) -> Vec<u8> {
-    let fields = [
-        ("Cache-Control", "no-store"),
-        ("Content-Security-Policy", page.policy()),
-        ("Referrer-Policy", "no-referrer"),
-    ];
-    let fields = [&fields, more].concat();
-    let html = "text/html; charset=utf-8";
-    http::whole(status, reply, html, &fields, &page.body())
-}
-
-/// What every answer to a request carries because of its path.
+/// Returns the fields that all answers to requests for this path have.
 fn fields_for(head: &Head, settings: &Settings) -> Fields {
     let segments = head.target.segments.as_slice();
-    // One of the paths from before there was `/api`.
+    // This path is from before there was `/api`.
     if matches!(segments, [name] if Name::parse(name).is_some()) {
         return &[DEPRECATION];
     }

@@ -15,7 +15,7 @@ use crate::rtmp::Event;
 const WAITING_BYTES_MAX: usize = 4 * 1024;
 
 impl Clients {
-    /// Reads on in what a publisher sends.
+    /// Reads the next message of a publisher.
     pub(super) fn read_rtmp(
         &mut self,
         id: ConnectionId,
@@ -28,6 +28,9 @@ impl Clients {
         let Some(publisher) = &mut connection.publisher else {
             return Step::Stop;
         };
+        if let Phase::Source(_) = connection.phase {
+            connection.progress = ctx.now();
+        }
         self.pieces.clear();
         let before = input.len();
         let found = publisher.read(input, &mut self.pieces);
@@ -41,7 +44,7 @@ impl Clients {
             }
             (Ok(Event::More), _) => Step::Stop,
             (Ok(Event::End), Phase::Source(source)) => Step::Came(ClientEvent::Complete {
-                received: source.received(),
+                stream: source.stream,
                 is_sure: true,
             }),
             (Ok(Event::Media | Event::End), _) => Step::On,
@@ -51,8 +54,8 @@ impl Clients {
             }),
             (Err(reason), Phase::Source(_)) => {
                 let refusal = Refusal::new(Status::BadRequest, reason);
-                let lost = self.lose_source(id, &refusal, reason, ctx);
-                lost.map_or(Step::Stop, Step::Came)
+                self.lose_source(id, &refusal, reason, ctx);
+                Step::On
             }
             (Err(reason), _) => {
                 // Scanners come to every port.
@@ -71,7 +74,7 @@ impl Clients {
         }
     }
 
-    /// Queues what a client by RTMP is answered.
+    /// Queues the answers to a client by RTMP.
     pub fn push_answers(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(publisher) = &mut connection.publisher
@@ -83,12 +86,6 @@ impl Clients {
                 self.queue(id);
             }
         }
-    }
-
-    /// Returns whether a connection came to the port for RTMP.
-    pub(super) fn is_rtmp(&self, id: ConnectionId) -> bool {
-        let connection = self.connections.get(id);
-        connection.is_some_and(|connection| connection.is_rtmp)
     }
 
     /// Closes all connections that came to the port for RTMP.
@@ -110,12 +107,12 @@ impl Clients {
         let connection = self.connections.get_mut(id)?;
         let agent = connection.publisher.as_mut()?.admit();
         connection.progress = ctx.now();
-        let source = Source::new(stream, (Framing::None, None), ctx.now());
+        let source = Source::new(stream, Framing::None, None, ctx.now());
         connection.phase = Phase::Source(source);
         Some(agent)
     }
 
-    /// Refuses a client, with a code and in words.
+    /// Refuses a client with a code and a text.
     pub fn refuse_rtmp(&mut self, id: ConnectionId, refusal: &Refusal, ctx: &mut Context) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(publisher) = &mut connection.publisher
@@ -129,7 +126,7 @@ impl Clients {
         self.dismiss_rtmp(id, refusal.status, ctx);
     }
 
-    /// Ends a client's turn. It gets the answers that it has been given.
+    /// Stops serving a client. It gets the answers that wait.
     pub(super) fn dismiss_rtmp(&mut self, id: ConnectionId, status: Status, ctx: &mut Context) {
         self.push_answers(id);
         self.leave(id);
@@ -138,7 +135,7 @@ impl Clients {
         self.linger(id, ctx);
     }
 
-    /// Lets go of a source whose stream is complete. The client closes the connection: GStreamer's
+    /// Stops serving a source whose stream is complete. The client closes the connection: GStreamer's
     /// `rtmp2sink` reports an error if the server is faster.
     pub(super) fn complete_rtmp(&mut self, id: ConnectionId, ctx: &mut Context) {
         self.push_answers(id);

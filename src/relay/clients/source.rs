@@ -1,14 +1,14 @@
-//! A client, or an origin, whose body is a stream's media.
+//! Sources: clients and origins whose body is the media of a stream.
 
 use serde::Serialize;
 
 use super::deadlines::Reason;
-use super::reading::READ_BYTES_MAX;
 use super::request::{CONTINUE, GO_ON};
-use super::{ClientEvent, Clients, Phase, Received};
+use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::http::{self, Body, Framing, Head, Method, Part, Refusal, Reply, Status};
 use crate::relay::context::Context;
+use crate::relay::event::Event;
 use crate::relay::{ConnectionId, StreamId};
 use crate::time::Instant;
 
@@ -20,10 +20,11 @@ pub(super) struct Source {
     pub body: Body,
     /// Received bytes of media.
     bytes: u64,
-    /// How it is answered; an origin is not.
+    /// How to answer it. `None`: it is an origin, or sends by RTMP.
     pub(super) reply: Option<Reply>,
-    /// Bytes since the beginning of the window over which the slowest rate is judged.
+    /// Bytes in the current window, over which the slowest rate is judged.
     window_bytes: u64,
+    /// Beginning of the window.
     window_began: Instant,
 }
 
@@ -35,12 +36,8 @@ struct Receipt<'a> {
 }
 
 impl Source {
-    /// Nothing has come yet.
-    pub fn new(
-        stream: StreamId,
-        (framing, reply): (Framing, Option<Reply>),
-        now: Instant,
-    ) -> Source {
+    /// Makes a source that has sent nothing yet.
+    pub fn new(stream: StreamId, framing: Framing, reply: Option<Reply>, now: Instant) -> Source {
         Source {
             stream,
             body: Body::new(framing),
@@ -57,16 +54,34 @@ impl Source {
         self.window_began = self.window_began.min(now);
     }
 
-    /// Takes media out of the input: a piece as it is, or joined with the pieces behind it.
+    /// Counts and returns a piece of media, which was read from the body. Joins a small piece with the
+    /// small pieces that follow in the input: a stream takes some hundred instructions for each
+    /// piece, and a byte may be a chunk.
     pub fn take<'a>(
         &mut self,
-        content: &'a [u8],
+        first: &'a [u8],
         input: &mut &[u8],
         pieces: &'a mut Vec<u8>,
     ) -> &'a [u8] {
-        let content = gather_pieces(&mut self.body, content, input, pieces);
-        self.count(content.len());
-        content
+        if first.len() >= SMALL_PIECE_BYTES || input.is_empty() {
+            self.count(first.len());
+            return first;
+        }
+        pieces.clear();
+        pieces.extend_from_slice(first);
+        while pieces.len() < GATHERED_BYTES_MAX {
+            let (mut behind, mut rest) = (self.body.clone(), *input);
+            match behind.read(&mut rest) {
+                Ok(Part::Content(piece)) if piece.len() < SMALL_PIECE_BYTES => {
+                    pieces.extend_from_slice(piece);
+                    (self.body, *input) = (behind, rest);
+                }
+                // It is read again in the next call.
+                Ok(_) | Err(_) => break,
+            }
+        }
+        self.count(pieces.len());
+        pieces
     }
 
     /// Counts bytes of media.
@@ -76,34 +91,8 @@ impl Source {
         }
     }
 
-    /// Returns the totals.
-    pub fn received(&self) -> Received {
-        Received {
-            stream: self.stream,
-            bytes: self.bytes,
-            reply: self.reply,
-        }
-    }
-
-    /// Completes the source. `bytes_behind`: pipelined input behind the body. If that is more than
-    /// is kept, the connection closes after the answer.
-    pub fn complete(&self, bytes_behind: usize) -> Received {
-        match bytes_behind > READ_BYTES_MAX {
-            true => self.ended(),
-            false => self.received(),
-        }
-    }
-
-    /// All has come, and there will be no other request.
-    pub fn ended(&self) -> Received {
-        Received {
-            reply: self.reply.map(Reply::closing),
-            ..self.received()
-        }
-    }
-
-    /// Silence, and slowness: over each window of the idle time a source must reach the slowest
-    /// rate.
+    /// Returns when the source is silent or too slow: over each window of the idle time it must
+    /// reach the slowest rate.
     pub fn deadline(&self, progress: Instant, ctx: &Context) -> (Instant, Reason) {
         let idle_time = ctx.settings().limits.source_idle_time;
         let silent = progress + idle_time;
@@ -114,26 +103,16 @@ impl Source {
             (window_ends, Reason::TooSlow)
         }
     }
-
-    /// Another window begins. Says whether the source was too slow in the one before.
-    fn begin_window(&mut self, ctx: &Context) -> bool {
-        let limits = &ctx.settings().limits;
-        let bytes_min =
-            limits.source_idle_time.as_secs_f64() * limits.body_bytes_per_second_min as f64;
-        let is_too_slow = (self.window_bytes as f64) < bytes_min;
-        self.window_bytes = 0;
-        self.window_began = ctx.now();
-        is_too_slow
-    }
 }
 
 impl Clients {
-    /// What a client sends from now on, up to where `framing` says, is this stream's media.
+    /// Makes a client the source of this stream: it sends media up to where `framing` says.
     pub fn publish(
         &mut self,
         id: ConnectionId,
         stream: StreamId,
-        (head, framing): (&Head, Framing),
+        head: &Head,
+        framing: Framing,
         reply: Reply,
         ctx: &Context,
     ) {
@@ -142,11 +121,11 @@ impl Clients {
             Method::Source => GO_ON,
             _ => b"",
         };
-        let source = Source::new(stream, (framing, Some(reply)), ctx.now());
+        let source = Source::new(stream, framing, Some(reply), ctx.now());
         self.begin(id, Phase::Source(source), first);
     }
 
-    /// A source's media goes to another stream from now on.
+    /// Passes a source's media to another stream from now on.
     pub fn turn_source(&mut self, id: ConnectionId, stream: StreamId) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::Source(source) = &mut connection.phase
@@ -155,25 +134,23 @@ impl Clients {
         }
     }
 
-    /// All of a source's media has come, and its stream has ended.
-    pub fn thank(
-        &mut self,
-        id: ConnectionId,
-        session: &SessionId,
-        received: Received,
-        ctx: &mut Context,
-    ) {
-        let Some(reply) = received.reply else {
-            return match self.is_rtmp(id) {
-                true => self.complete_rtmp(id, ctx),
-                false => self.close(id, ctx),
-            };
+    /// Answers a source that is complete. Its stream has ended.
+    pub fn thank(&mut self, id: ConnectionId, session: &SessionId, ctx: &mut Context) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
         };
-        // A key does not tell what it opens.
-        let name = self.came_by(id).unwrap_or(session);
+        let Phase::Source(source) = &connection.phase else {
+            return;
+        };
+        let reply = match source.reply {
+            Some(reply) => reply,
+            None if connection.is_rtmp => return self.complete_rtmp(id, ctx),
+            None => return self.close(id, ctx),
+        };
         let body = Receipt {
-            sessionid: name,
-            bytes_received: received.bytes,
+            // A key does not tell what it opens.
+            sessionid: self.came_by(id).unwrap_or(session),
+            bytes_received: source.bytes,
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let fields = [("Cache-Control", "no-store")];
@@ -188,17 +165,15 @@ impl Clients {
     }
 
     /// Answers a source whose stream has ended, and closes its connection.
-    pub(super) fn dismiss_source(
-        &mut self,
-        id: ConnectionId,
-        refusal: &Refusal,
-        reply: Option<Reply>,
-        ctx: &mut Context,
-    ) {
-        match reply {
-            Some(reply) => self.refuse(id, refusal, reply.closing(), ctx),
-            None if self.is_rtmp(id) => self.dismiss_rtmp(id, refusal.status, ctx),
-            None => self.close(id, ctx),
+    pub fn dismiss_source(&mut self, id: ConnectionId, refusal: &Refusal, ctx: &mut Context) {
+        if let Some(connection) = self.connections.get(id)
+            && let Phase::Source(source) = &connection.phase
+        {
+            match source.reply {
+                Some(reply) => self.refuse(id, refusal, reply.closing(), ctx),
+                None if connection.is_rtmp => self.dismiss_rtmp(id, refusal.status, ctx),
+                None => self.close(id, ctx),
+            }
         }
     }
 
@@ -209,75 +184,54 @@ impl Clients {
         refusal: &Refusal,
         reason: &'static str,
         ctx: &mut Context,
-    ) -> Option<ClientEvent> {
-        let Phase::Source(source) = &self.connections.get(id)?.phase else {
-            return None;
-        };
-        let Received { stream, reply, .. } = source.received();
-        self.dismiss_source(id, refusal, reply, ctx);
-        Some(ClientEvent::SourceLost { stream, reason })
+    ) {
+        if let Some(stream) = self.source_of(id) {
+            ctx.notify(Event::SourceLost { stream, id, reason });
+            self.dismiss_source(id, refusal, ctx);
+        }
     }
 
-    /// A source's deadline has come. If its stream has not slowed it, it may be at fault.
+    /// Handles a source's deadline, and begins another window. The source is lost if it was silent or
+    /// too slow, and its stream has not slowed it.
     pub(super) fn source_due(
         &mut self,
         id: ConnectionId,
         reason: Reason,
         is_slowed: impl FnOnce(StreamId) -> bool,
         ctx: &mut Context,
-    ) -> Option<ClientEvent> {
-        let connection = self.connections.get_mut(id)?;
-        let Phase::Source(source) = &mut connection.phase else {
-            return None;
+    ) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
         };
-        let is_too_slow = source.begin_window(ctx);
+        let Phase::Source(source) = &mut connection.phase else {
+            return;
+        };
+        let limits = &ctx.settings().limits;
+        let bytes_min =
+            limits.source_idle_time.as_secs_f64() * limits.body_bytes_per_second_min as f64;
+        let is_too_slow = (source.window_bytes as f64) < bytes_min;
+        source.window_bytes = 0;
+        source.window_began = ctx.now();
         let is_slowed = is_slowed(source.stream);
         if is_slowed {
             connection.progress = ctx.now();
         }
-        if is_slowed || !(matches!(reason, Reason::Silent) || is_too_slow) {
-            return None;
+        if !is_slowed && (matches!(reason, Reason::Silent) || is_too_slow) {
+            let reason = reason.words();
+            let refusal = Refusal::new(Status::RequestTimeout, reason);
+            self.lose_source(id, &refusal, reason, ctx);
         }
-        let reason = reason.words();
-        let refusal = Refusal::new(Status::RequestTimeout, reason);
-        self.lose_source(id, &refusal, reason, ctx)
     }
 }
 
-/// Pieces of a body that are shorter are put together before the stream has them, up to the other.
+/// Shorter pieces of a body are joined, up to [`GATHERED_BYTES_MAX`], before the stream takes them.
 const SMALL_PIECE_BYTES: usize = 1024;
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
-
-/// Returns a piece of a body. Small pieces are joined with small pieces behind them that have
-/// arrived: a stream takes some hundred instructions for each piece, and a byte may be a chunk.
-fn gather_pieces<'a>(
-    body: &mut Body,
-    first: &'a [u8],
-    input: &mut &[u8],
-    pieces: &'a mut Vec<u8>,
-) -> &'a [u8] {
-    if first.len() >= SMALL_PIECE_BYTES || input.is_empty() {
-        return first;
-    }
-    pieces.clear();
-    pieces.extend_from_slice(first);
-    while pieces.len() < GATHERED_BYTES_MAX {
-        let (mut behind, mut rest) = (body.clone(), *input);
-        match behind.read(&mut rest) {
-            Ok(Part::Content(piece)) if piece.len() < SMALL_PIECE_BYTES => {
-                pieces.extend_from_slice(piece);
-                (*body, *input) = (behind, rest);
-            }
-            // It is read again when these have been taken.
-            Ok(_) | Err(_) => break,
-        }
-    }
-    pieces
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::clients::reading::READ_BYTES_MAX;
     use crate::relay::stage::Stage;
     use std::time::Duration;
 
@@ -459,7 +413,7 @@ mod tests {
     /// The end of a connection is the media's where nothing else can be.
     #[test]
     fn a_body_without_an_end_of_its_own_ends_with_the_connection() {
-        let of = |framing| Source::new(StreamId::from_u64(0), (framing, None), Instant::START);
+        let of = |framing| Source::new(StreamId::from_u64(0), framing, None, Instant::START);
         for (framing, ends) in [
             (Framing::UntilClose, true),
             (Framing::Chunked, false),
@@ -511,7 +465,8 @@ mod tests {
             let mut input = body.as_bytes();
             let mut source = Source::new(
                 StreamId::from_u64(0),
-                (Framing::Chunked, None),
+                Framing::Chunked,
+                None,
                 Instant::START,
             );
             let (mut pieces, mut seen) = (Vec::new(), Vec::new());
@@ -521,13 +476,14 @@ mod tests {
                 seen.push(content.len());
             }
             assert_eq!(seen, expected, "{chunks:?}");
-            assert_eq!(source.received().bytes, chunks.iter().sum::<usize>() as u64);
+            assert_eq!(source.bytes, chunks.iter().sum::<usize>() as u64);
         }
         // Alone it is lent as it is.
         let (mut source, mut pieces) = (
             Source::new(
                 StreamId::from_u64(0),
-                (Framing::Chunked, None),
+                Framing::Chunked,
+                None,
                 Instant::START,
             ),
             Vec::new(),
@@ -545,7 +501,7 @@ mod tests {
     #[test]
     fn a_source_that_was_told_is_fitted_into_this_time() {
         let at = |seconds| Instant::after_start(Duration::from_secs(seconds));
-        let source = Source::new(StreamId::from_u64(0), (Framing::Length(99), None), at(5));
+        let source = Source::new(StreamId::from_u64(0), Framing::Length(99), None, at(5));
         let mut told = serde_json::to_value(&source).expect("JSON");
         for field in ["bytes", "window_bytes"] {
             told[field] = (u64::MAX - 1).into();

@@ -2,11 +2,12 @@
 //!
 //! A viewer over HTTP is a connection, and counts while it is open. An HLS player has no connection
 //! between two requests. If a token limits the number of viewers, the address of an HLS player
-//! counts for a while after each request (a *seat*). So it counts once, however many requests it
-//! makes. Players behind one address count as one.
+//! counts for a while after each request. So it counts once, however many requests it makes.
+//! Players behind one address count as one.
 //!
-//! Bounds: [`SEATS_MAX`] seats, and a count for each session id with viewers. A session gets
-//! another seat only while more are free than it has, so it leaves seats to other sessions.
+//! Bounds: [`HLS_ADDRESSES_MAX`] addresses, and a count for each session id with viewers. Another
+//! address of a session counts only while there is room for more addresses than the session has. So
+//! a session leaves room to others.
 
 mod check;
 
@@ -15,17 +16,18 @@ use std::net::IpAddr;
 
 use super::hosts::take;
 use crate::gate::{SessionId, network_of};
-use crate::relay::SEATS_MAX;
+use crate::relay::HLS_ADDRESSES_MAX;
 use crate::relay::pass::Admission;
 use crate::time::Instant;
 
-/// Maximal number of expired seats that are removed at once. The others count until the next time.
-const CLEARED_MAX: usize = 256;
+/// Maximal number of expired addresses that are removed at once. The others count until the next
+/// time.
+const REMOVED_MAX: usize = 256;
 
-/// Key of a seat: a session id, and an address or IPv6 network.
-pub(super) type CountedHls = (SessionId, IpAddr);
+/// An address that counts as a viewer: a session id, and an address or IPv6 network.
+pub(super) type HlsAddress = (SessionId, IpAddr);
 
-struct Seat {
+struct Counted {
     /// Session that the session id opens.
     session: SessionId,
     until: Instant,
@@ -35,11 +37,11 @@ struct Seat {
 #[derive(Default)]
 pub(super) struct ViewerCounts {
     counts: HashMap<SessionId, usize>,
-    seats: BTreeMap<CountedHls, Seat>,
-    /// Number of seats of each session.
-    of_sessions: HashMap<SessionId, usize>,
-    /// The same seats, by the time at which they expire.
-    due: BTreeSet<(Instant, CountedHls)>,
+    hls: BTreeMap<HlsAddress, Counted>,
+    /// Number of HLS addresses of each session.
+    hls_by_session: HashMap<SessionId, usize>,
+    /// The same addresses, by the time at which they expire.
+    due: BTreeSet<(Instant, HlsAddress)>,
 }
 
 impl ViewerCounts {
@@ -65,63 +67,58 @@ impl ViewerCounts {
 
     /// Returns whether the address counts as a viewer of the session by this sessionid. A
     /// sessionid that opened another session before does not count.
-    pub fn has_seat(&self, (name, session): (&SessionId, &SessionId), address: IpAddr) -> bool {
-        let seat = self.seats.get(&(name.clone(), network_of(address)));
-        seat.is_some_and(|seat| seat.session == *session)
+    pub fn has_hls(&self, name: &SessionId, session: &SessionId, address: IpAddr) -> bool {
+        let counted = self.hls.get(&(name.clone(), network_of(address)));
+        counted.is_some_and(|counted| counted.session == *session)
     }
 
-    /// Returns whether there is a seat for one more viewer of this session.
-    pub fn has_free(&self, session: &SessionId) -> bool {
-        let its = self.of_sessions.get(session).copied().unwrap_or(0);
-        its < SEATS_MAX.saturating_sub(self.seats.len())
+    /// Returns whether one more HLS address of this session can be counted.
+    pub fn has_room_for_hls(&self, session: &SessionId) -> bool {
+        let its = self.hls_by_session.get(session).copied().unwrap_or(0);
+        its < HLS_ADDRESSES_MAX.saturating_sub(self.hls.len())
     }
 
-    /// Gives the address a seat until `until`, or extends its seat.
-    pub fn sit(&mut self, admission: &Admission, address: IpAddr, until: Instant) {
-        let sitter = (admission.name.clone(), network_of(address));
-        self.keep((sitter, admission.session.clone()), until);
-    }
-
-    /// Returns the seats, each with the session that it is for and the time at which it expires.
+    /// Returns the HLS addresses, each with its session and the time at which it expires.
     #[cfg(feature = "handover")]
-    pub fn seats(&self) -> impl Iterator<Item = ((&CountedHls, &SessionId), Instant)> {
-        let seats = self.seats.iter();
-        seats.map(|(sitter, seat)| ((sitter, &seat.session), seat.until))
+    pub fn hls(&self) -> impl Iterator<Item = ((&HlsAddress, &SessionId), Instant)> {
+        let hls = self.hls.iter();
+        hls.map(|(address, counted)| ((address, &counted.session), counted.until))
     }
 
-    /// Adds or extends a seat. Does nothing if no seat is free.
-    pub fn keep(&mut self, (sitter, session): (CountedHls, SessionId), until: Instant) {
-        if let Some(seat) = self.seats.get_mut(&sitter)
-            && seat.session == session
+    /// Counts an HLS address until `until`. Does nothing if there is no room for it.
+    pub fn count_hls(&mut self, address: HlsAddress, session: SessionId, until: Instant) {
+        if let Some(counted) = self.hls.get_mut(&address)
+            && counted.session == session
         {
-            let was = std::mem::replace(&mut seat.until, until);
-            self.due.remove(&(was, sitter.clone()));
+            let was = std::mem::replace(&mut counted.until, until);
+            self.due.remove(&(was, address.clone()));
         } else {
-            self.remove_seat(&sitter);
-            if !self.has_free(&session) {
+            self.remove_hls(&address);
+            if !self.has_room_for_hls(&session) {
                 return;
             }
-            self.add(&sitter.0, &session);
-            *self.of_sessions.entry(session.clone()).or_insert(0) += 1;
-            self.seats.insert(sitter.clone(), Seat { session, until });
+            self.add(&address.0, &session);
+            *self.hls_by_session.entry(session.clone()).or_insert(0) += 1;
+            let counted = Counted { session, until };
+            self.hls.insert(address.clone(), counted);
         }
-        self.due.insert((until, sitter));
+        self.due.insert((until, address));
     }
 
-    fn remove_seat(&mut self, sitter: &CountedHls) {
-        if let Some(Seat { session, until }) = self.seats.remove(sitter) {
-            self.due.remove(&(until, sitter.clone()));
-            self.take(&sitter.0, &session);
-            take(&mut self.of_sessions, &session);
+    fn remove_hls(&mut self, address: &HlsAddress) {
+        if let Some(Counted { session, until }) = self.hls.remove(address) {
+            self.due.remove(&(until, address.clone()));
+            self.take(&address.0, &session);
+            take(&mut self.hls_by_session, &session);
         }
     }
 
-    /// Removes expired seats.
-    pub fn clear(&mut self, now: Instant) {
+    /// Removes expired HLS addresses.
+    pub fn remove_expired(&mut self, now: Instant) {
         let over = self.due.iter().take_while(|(until, _)| *until <= now);
-        for _ in 0..over.take(CLEARED_MAX).count() {
-            if let Some((_, sitter)) = self.due.pop_first() {
-                self.remove_seat(&sitter);
+        for _ in 0..over.take(REMOVED_MAX).count() {
+            if let Some((_, address)) = self.due.pop_first() {
+                self.remove_hls(&address);
             }
         }
     }
@@ -145,7 +142,6 @@ impl ViewerCounts {
 #[cfg(feature = "hls")]
 mod tests {
     use super::*;
-    use crate::relay::pass::Role;
     use crate::relay::stage::Stage;
     use std::time::Duration;
 
@@ -196,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_is_free_when_nobody_has_asked_for_a_while() {
+    fn an_address_counts_until_its_player_has_not_asked_for_a_while() {
         let mut stage = stage(&["sessionid=a&max-viewers=1"]);
         publish(&mut stage, "a");
         assert_eq!(ask(&mut stage, 1, "a"), 200);
@@ -211,12 +207,12 @@ mod tests {
         assert_eq!(ask(&mut stage, 1, "a"), 503);
         stage.now = stage.now + Duration::from_secs(60);
         assert_eq!(ask(&mut stage, 3, "none"), 403);
-        let heads = &stage.relay.clients.inside.heads;
-        assert!(heads.seats.is_empty() && heads.of_sessions.is_empty());
+        let counts = &stage.relay.clients.admissions.viewers;
+        assert!(counts.hls.is_empty() && counts.hls_by_session.is_empty());
     }
 
     #[test]
-    fn a_request_that_gets_nothing_takes_no_seat() {
+    fn a_request_that_gets_nothing_is_not_counted() {
         let mut stage = stage(&["sessionid=a&max-viewers=1", "sessionid=b&max-viewers=1"]);
         publish(&mut stage, "b");
         let host = |last: u8| IpAddr::from([10, 1, 0, last]);
@@ -226,7 +222,7 @@ mod tests {
             assert_eq!(ask_from(&mut stage, host(last), "HEAD", "b"), 200);
             assert_eq!(ask_from(&mut stage, host(last), "GET", "b/no"), 404);
         }
-        assert!(stage.relay.clients.inside.heads.seats.is_empty());
+        assert!(stage.relay.clients.admissions.viewers.hls.is_empty());
         assert_eq!(ask_from(&mut stage, host(10), "GET", "b"), 200);
         assert_eq!(ask_from(&mut stage, host(11), "GET", "b"), 503);
     }
@@ -257,21 +253,17 @@ mod tests {
         assert_eq!(ask(&mut stage, 3, "a"), 503, "a has its viewer still");
         let b = SessionId::parse(b"b").expect("a sessionid");
         let k = SessionId::parse(b"k").expect("a sessionid");
-        let admission = Admission::new((k, b.clone()), Role::CountedHls, None);
-        let heads = &mut stage.relay.clients.inside.heads;
-        heads.sit(
-            &admission,
-            [0, 0, 0, 1].into(),
-            stage.now + Duration::from_secs(9),
-        );
-        assert_eq!((heads.of(&b), heads.seats.len()), (2, 2));
-        heads.check([].into_iter());
+        let counts = &mut stage.relay.clients.admissions.viewers;
+        let until = stage.now + Duration::from_secs(9);
+        counts.count_hls((k, [0, 0, 0, 1].into()), b.clone(), until);
+        assert_eq!((counts.of(&b), counts.hls.len()), (2, 2));
+        counts.check([].into_iter());
         assert_eq!(ask(&mut stage, 3, "a"), 200, "its viewer watches b now");
     }
 
-    /// A viewer with a key cannot take all seats, however many addresses it has.
+    /// A viewer with a key cannot take all the room, however many addresses it has.
     #[test]
-    fn a_network_of_ipv6_has_one_seat() {
+    fn a_network_of_ipv6_counts_as_one_address() {
         let mut stage = stage(&["sessionid=a&max-viewers=2"]);
         publish(&mut stage, "a");
         let host = |text: &str| text.parse::<IpAddr>().expect("an address");
@@ -288,10 +280,10 @@ mod tests {
         );
     }
 
-    /// However many addresses a key's viewers have: half of the seats, and always one for a session
-    /// that has none.
+    /// However many addresses a key's viewers have: half of the room, and always an address for a
+    /// session that has none.
     #[test]
-    fn one_session_leaves_seats_to_the_others() {
+    fn one_session_leaves_room_to_the_others() {
         let mut stage = stage(&[
             "sessionid=a&max-viewers=1000000",
             "sessionid=key&for=a&direction=out",
@@ -299,44 +291,50 @@ mod tests {
         ]);
         publish(&mut stage, "a");
         publish(&mut stage, "b");
-        let mut seats = 0;
+        let mut counted = 0;
         for host in 0..5_000 {
             let status = ask(&mut stage, 0x0a02_0000 + host, "key");
-            assert_eq!(status == 200, seats < SEATS_MAX / 2, "{status} {seats}");
-            seats += usize::from(status == 200);
+            assert_eq!(
+                status == 200,
+                counted < HLS_ADDRESSES_MAX / 2,
+                "{status} {counted}"
+            );
+            counted += usize::from(status == 200);
         }
         assert_eq!(ask(&mut stage, 1, "a"), 503);
         for host in 0..1_000 {
             assert_eq!(ask(&mut stage, host, "b"), 200, "{host}");
         }
-        // Whoever has a seat keeps it.
+        // Whoever counts already goes on.
         assert_eq!(ask(&mut stage, 0x0a02_0000, "key"), 200);
     }
 
-    /// The number of HLS addresses is limited.
     #[test]
-    fn there_are_so_many_seats() {
+    fn the_number_of_addresses_is_limited() {
         let session = |name: &str| SessionId::parse(name.as_bytes()).expect("a sessionid");
         let name = session(&"n".repeat(256));
-        let mut heads = ViewerCounts::default();
+        let mut counts = ViewerCounts::default();
         let at = |second| Instant::after_start(Duration::from_secs(second));
-        for host in 0..SEATS_MAX as u32 + 9 {
+        for host in 0..HLS_ADDRESSES_MAX as u32 + 9 {
             // Each request has read its sessionid anew.
             let name = session(name.as_str());
             let opened = session(&format!("s{host}"));
-            let admission = Admission::new((name, opened), Role::CountedHls, None);
-            heads.sit(&admission, host.to_be_bytes().into(), at(u64::from(host)));
+            let address = (name, host.to_be_bytes().into());
+            counts.count_hls(address, opened, at(u64::from(host)));
         }
-        heads.check([].into_iter());
-        assert!(!heads.has_free(&name));
-        assert_eq!((heads.of(&name), heads.of(&session("s9"))), (SEATS_MAX, 1));
+        counts.check([].into_iter());
+        assert!(!counts.has_room_for_hls(&name));
+        assert_eq!(
+            (counts.of(&name), counts.of(&session("s9"))),
+            (HLS_ADDRESSES_MAX, 1)
+        );
         // They are cleared a few at a time.
-        heads.clear(at(9_999));
-        assert_eq!(heads.of(&name), SEATS_MAX - CLEARED_MAX);
-        for _ in 0..SEATS_MAX / CLEARED_MAX {
-            heads.clear(at(9_999));
+        counts.remove_expired(at(9_999));
+        assert_eq!(counts.of(&name), HLS_ADDRESSES_MAX - REMOVED_MAX);
+        for _ in 0..HLS_ADDRESSES_MAX / REMOVED_MAX {
+            counts.remove_expired(at(9_999));
         }
-        assert_eq!(heads.of(&name), 0);
-        heads.check([].into_iter());
+        assert_eq!(counts.of(&name), 0);
+        counts.check([].into_iter());
     }
 }

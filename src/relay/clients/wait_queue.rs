@@ -13,8 +13,9 @@ use std::net::IpAddr;
 use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::hls::PlaylistPosition;
-use crate::http::{HeadReader, Reply};
+use crate::http::Reply;
 use crate::relay::admission::SessionState;
+use crate::relay::context::Context;
 use crate::relay::origin_error::OriginError;
 use crate::relay::view::View;
 use crate::relay::{ConnectionId, fetch};
@@ -39,7 +40,6 @@ pub struct Waiting {
 
 impl Waiting {
     /// Returns the session that it waits for, and how far that must have come.
-    #[cfg(feature = "handover")]
     pub fn what(&self) -> (&SessionId, PlaylistPosition) {
         (&self.session, self.view.reach())
     }
@@ -202,35 +202,30 @@ impl Clients {
     pub fn wait_for(
         &mut self,
         id: ConnectionId,
-        (room, session): (WaitFor, SessionId),
-        (view, via): (View, Option<&str>),
-        (reply, until): (Reply, Instant),
+        waiting: Waiting,
+        via: Option<&str>,
+        ctx: &mut Context,
     ) {
         if let Some(connection) = self.connections.get_mut(id) {
-            let what = (&session, view.reach());
-            self.waiting.enter(room, what, id, via);
-            connection.phase = Phase::Waiting(Box::new(Waiting {
-                session,
-                room,
-                view,
-                reply,
-                until,
-                outcome: WaitOutcome::Open,
-            }));
+            self.waiting.enter(waiting.room, waiting.what(), id, via);
+            connection.phase = Phase::Waiting(Box::new(waiting));
         }
+        self.rearm(id, ctx);
     }
 
     /// Ends the wait of a client. Returns what it waited for.
     pub fn end_wait(&mut self, id: ConnectionId) -> Option<Waiting> {
         let connection = self.connections.get_mut(id)?;
-        let phase = std::mem::replace(&mut connection.phase, Phase::Head(HeadReader::default()));
-        let Phase::Waiting(waiting) = phase else {
-            connection.phase = phase;
-            return None;
-        };
-        let waiting = *waiting;
-        self.waiting.leave(waiting.room, id);
-        Some(waiting)
+        match std::mem::take(&mut connection.phase) {
+            Phase::Waiting(waiting) => {
+                self.waiting.leave(waiting.room, id);
+                Some(*waiting)
+            }
+            phase => {
+                connection.phase = phase;
+                None
+            }
+        }
     }
 
     /// Ends all waits for a session. Returns each client with its reply.
@@ -261,20 +256,20 @@ impl Clients {
             }
             let from = self.peer(*id).map(|peer| peer.ip());
             let name = self.came_by(*id).unwrap_or(session);
-            let session_state = self.session_state(session, (name, from), session_state.clone());
+            let session_state = self.session_state(session, name, from, session_state.clone());
             !may_watch(name, from, &session_state)
         };
         for id in ids.filter(is_other).collect::<Vec<_>>() {
-            self.call_one(id);
+            self.call_one(id, WaitOutcome::Called);
         }
     }
 
-    /// Calls one waiting client.
-    pub(super) fn call_one(&mut self, id: ConnectionId) {
+    /// Calls one waiting client, with this outcome.
+    pub(super) fn call_one(&mut self, id: ConnectionId, outcome: WaitOutcome) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Phase::Waiting(waiting) = &mut connection.phase
         {
-            waiting.outcome = WaitOutcome::Called;
+            waiting.outcome = outcome;
             self.waiting.leave(waiting.room, id);
             self.wait_ahead(id);
         }
@@ -282,23 +277,19 @@ impl Clients {
 
     /// Calls all clients in this queue that wait for a session. Each gets its answer in its turn.
     pub fn call_waiting(&mut self, room: WaitFor, session: &SessionId, outcome: WaitOutcome) {
-        self.call_up_to((room, PlaylistPosition::ALL), session, outcome);
+        self.call_up_to(room, PlaylistPosition::ALL, session, outcome);
     }
 
     /// Calls the clients that wait for less of the playlist than it has now.
     pub fn call_up_to(
         &mut self,
-        (room, reached): (WaitFor, PlaylistPosition),
+        room: WaitFor,
+        reached: PlaylistPosition,
         session: &SessionId,
         outcome: WaitOutcome,
     ) {
         for id in self.waiting.take(room, session, reached) {
-            if let Some(connection) = self.connections.get_mut(id)
-                && let Phase::Waiting(waiting) = &mut connection.phase
-            {
-                waiting.outcome = outcome;
-                self.wait_ahead(id);
-            }
+            self.call_one(id, outcome);
         }
     }
 }

@@ -4,15 +4,13 @@
 use std::net::SocketAddr;
 
 use super::connection::Connection;
-use super::event_reader::EventReader;
 use super::list_response::ListResponse;
 use super::{Clients, Phase};
 use crate::gate::SessionId;
 use crate::gather::Gather;
-use crate::http::{HeadReader, Refusal, Status};
+use crate::http::{Refusal, Status};
 use crate::relay::ConnectionId;
 use crate::relay::context::Context;
-use crate::relay::event::Event;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::streams::{Place, Viewing};
 use crate::relay::viewer_id::ListedId;
@@ -21,16 +19,6 @@ use crate::stream::{End, Outcome};
 /// Writes to other connections between two pieces of a list. A piece takes as long as several
 /// writes.
 const WRITES_PER_PIECE: usize = 32;
-
-/// Source of more output for a client. The caller fills it before the client is written to.
-pub enum Due<'a> {
-    /// The stream that the client watches.
-    Viewing(&'a mut Viewing),
-    /// A list of the API.
-    ListResponse(&'a mut ListResponse),
-    /// The event log.
-    EventReader(&'a mut EventReader),
-}
 
 impl Clients {
     /// Queues a connection that has output of its own.
@@ -111,23 +99,20 @@ impl Clients {
         }
     }
 
-    /// Returns the source of more output for a client, if it must be filled before the write.
-    pub fn due_output(&mut self, id: ConnectionId) -> Option<Due<'_>> {
-        let connection = self.connections.get_mut(id)?;
-        let is_empty = connection.output.is_empty();
-        match &mut connection.phase {
-            Phase::Viewer(viewing) => Some(Due::Viewing(viewing)),
-            Phase::ListResponse(listing) => is_empty.then_some(Due::ListResponse(listing)),
-            Phase::EventReader(following) => is_empty.then_some(Due::EventReader(following)),
+    /// Returns a client's viewer, if it is one.
+    pub fn viewing(&mut self, id: ConnectionId) -> Option<&mut Viewing> {
+        match &mut self.connections.get_mut(id)?.phase {
+            Phase::Viewer(viewing) => Some(viewing),
             _ => None,
         }
     }
 
     /// Returns the list that a client reads, if its next piece must be made.
     pub fn due_list(&mut self, id: ConnectionId) -> Option<&mut ListResponse> {
-        match self.due_output(id) {
-            Some(Due::ListResponse(listing)) => Some(listing),
-            Some(Due::Viewing(_) | Due::EventReader(_)) | None => None,
+        let connection = self.connections.get_mut(id)?;
+        match &mut connection.phase {
+            Phase::ListResponse(list) if connection.output.is_empty() => Some(list),
+            _ => None,
         }
     }
 
@@ -164,12 +149,10 @@ impl Clients {
         connection.taken = ctx.now();
         let of_output = connection.output.advance(bytes);
         let of_stream = bytes - of_output;
-        if let Phase::EventReader(following) = &mut connection.phase {
-            let rest = following.advance(of_stream, ctx);
+        if let Phase::EventReader(reader) = &mut connection.phase {
+            let rest = reader.advance(of_stream, ctx);
             connection.output.push(&rest);
-            if let Some(entry) = &mut connection.access {
-                entry.bytes += (of_stream + rest.len()) as u64;
-            }
+            self.note_bytes(id, of_stream + rest.len());
             return None;
         }
         let Phase::Viewer(viewing) = &mut connection.phase else {
@@ -234,58 +217,48 @@ impl Clients {
     /// Returns the stream that a client watches, and the client's address.
     pub fn viewer(&self, id: ConnectionId) -> Option<(Place, SocketAddr)> {
         let connection = self.connections.get(id)?;
-        Some((connection.watches()?, connection.peer))
+        match &connection.phase {
+            Phase::Viewer(viewing) => Some((viewing.place(), connection.peer)),
+            _ => None,
+        }
     }
 
     /// Ends a viewer's response: with the end of the stream, or with a refusal instead of the
     /// stream.
     pub fn end_viewer(&mut self, id: ConnectionId, end: Result<End, Refusal>, ctx: &mut Context) {
         let key = self.came_by(id).map(SessionId::digest);
-        let connection = self.connections.get_mut(id);
-        let connection = connection.filter(|connection| connection.watches().is_some());
-        let left = connection.map(|connection| {
-            let head = Phase::Head(HeadReader::default());
-            (
-                std::mem::replace(&mut connection.phase, head),
-                connection.peer,
-            )
-        });
-        if let Some((Phase::Viewer(viewing), address)) = left {
-            let (stream, viewer) = viewing.place();
-            ctx.notify(Event::ViewerClosed {
-                stream,
-                viewer,
-                key,
-                address,
-            });
-            let end = match end {
-                Ok(end) => end,
-                Err(refusal) => return self.refuse(id, &refusal, viewing.reply, ctx),
-            };
-            let (last, keep_alive) = viewing.last(end);
-            let keep_alive = keep_alive && !ctx.is_closing;
-            self.respond(id, None, last.to_vec(), keep_alive, ctx);
-            // Of a segment nothing is left to be written.
-            self.after_output(id, ctx);
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let Phase::Viewer(viewing) = &connection.phase else {
+            return;
+        };
+        if let Some(event) = connection.phase.closed(id, key, connection.peer) {
+            ctx.notify(event);
+        }
+        match end {
+            Err(refusal) => {
+                let reply = viewing.reply;
+                self.refuse(id, &refusal, reply, ctx);
+            }
+            Ok(end) => {
+                let (last, keep_alive) = viewing.last(end);
+                let keep_alive = keep_alive && !ctx.is_closing;
+                self.respond(id, None, last.to_vec(), keep_alive, ctx);
+                // Of a segment nothing is left to be written.
+                self.after_output(id, ctx);
+            }
         }
     }
 }
 
 impl Connection {
-    fn watches(&self) -> Option<Place> {
-        if let Phase::Viewer(viewing) = &self.phase {
-            Some(viewing.place())
-        } else {
-            None
-        }
-    }
-
     /// Returns whether the connection has output of its own now, or will have it as soon as its
     /// socket takes bytes.
     fn has_output(&self, ctx: &Context) -> bool {
         let has_more = match &self.phase {
             Phase::ListResponse(_) => true,
-            Phase::EventReader(following) => following.has_more(ctx),
+            Phase::EventReader(reader) => reader.has_more(ctx),
             _ => false,
         };
         has_more || !self.output.is_empty()

@@ -11,17 +11,17 @@ use crate::relay::{ConnectionId, JobId};
 impl Lists {
     /// Returns whether a call waits for this job to resolve names.
     pub fn resolves(&self, job_id: JobId) -> bool {
-        self.errands.contains_key(&job_id)
+        self.pending_calls.contains_key(&job_id)
     }
 
     /// Returns how many calls wait for names.
     pub fn resolving(&self) -> usize {
-        self.errands.len()
+        self.pending_calls.len()
     }
 
     /// Writes each call that waits for names.
     pub fn hand_over(&self, writer: &mut Writer<'_>) {
-        for (JobId(number), pending_call) in &self.errands {
+        for (JobId(number), pending_call) in &self.pending_calls {
             let (reply, add) = (&pending_call.reply, &pending_call.add);
             let state = (pending_call.connection, reply.fields, reply, add);
             writer.put("errand", *number, &state);

@@ -18,13 +18,13 @@ use crate::http::{Refusal, Reply, Status, quoted};
 #[cfg(feature = "handover")]
 pub(super) use handover::{PendingCallState, pending_call};
 use peers::Collecting;
-pub(super) use peers::{PeerRequest, Place as Share, Told, is_of_peer, is_of_proxy};
+pub(super) use peers::{PeerRequest, Told, is_of_peer, is_of_proxy};
 
 /// Calls that wait.
 #[derive(Default)]
 pub(super) struct Lists {
     /// Calls that wait for names.
-    errands: HashMap<JobId, PendingCall>,
+    pending_calls: HashMap<JobId, PendingCall>,
     /// Calls that wait for lists of peers.
     collectings: HashMap<JobId, Collecting>,
 }
@@ -50,12 +50,12 @@ impl Lists {
     /// Returns whether no call waits.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        self.errands.is_empty() && self.collectings.is_empty()
+        self.pending_calls.is_empty() && self.collectings.is_empty()
     }
 
     /// Forgets a call whose client has left.
     pub fn forget(&mut self, job_id: JobId, ctx: &mut Context) {
-        self.take_errand(job_id);
+        self.take_pending_call(job_id);
         self.drop_collecting(job_id, ctx);
     }
 
@@ -78,7 +78,7 @@ impl Lists {
             reply,
             add,
         };
-        self.errands.insert(job_id, pending_call);
+        self.pending_calls.insert(job_id, pending_call);
         ctx.act(Action::Help(job_id, Job::Resolve(names)));
         job_id
     }
@@ -89,15 +89,15 @@ impl Lists {
             connection,
             reply,
             add,
-        } = self.take_errand(job_id)?;
+        } = self.take_pending_call(job_id)?;
         let result = look_up.and_then(|results| with_addresses(&add, results));
         Some((connection, reply, result.map(|clients| (add, clients))))
     }
 
-    fn take_errand(&mut self, job_id: JobId) -> Option<PendingCall> {
-        let pending_call = self.errands.remove(&job_id);
-        if self.errands.is_empty() {
-            self.errands = HashMap::new();
+    fn take_pending_call(&mut self, job_id: JobId) -> Option<PendingCall> {
+        let pending_call = self.pending_calls.remove(&job_id);
+        if self.pending_calls.is_empty() {
+            self.pending_calls = HashMap::new();
         }
         pending_call
     }

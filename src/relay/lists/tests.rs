@@ -147,9 +147,9 @@ fn told(list: &str) -> String {
 #[track_caller]
 fn assert_none_wait(stage: &Stage) {
     let lists = &stage.relay.lists;
-    assert!(lists.collectings.is_empty() && lists.errands.is_empty());
+    assert!(lists.collectings.is_empty() && lists.pending_calls.is_empty());
     assert_eq!(
-        (lists.collectings.capacity(), lists.errands.capacity()),
+        (lists.collectings.capacity(), lists.pending_calls.capacity()),
         (0, 0)
     );
     assert_eq!(stage.calls, []);

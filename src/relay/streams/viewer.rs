@@ -136,8 +136,8 @@ impl Viewing {
     }
 
     /// Returns the bytes that end the body, and whether the connection may serve another request.
-    pub fn last(self, end: End) -> (&'static [u8], bool) {
-        match (end, self.framing) {
+    pub fn last(&self, end: End) -> (&'static [u8], bool) {
+        match (end, &self.framing) {
             (End::Complete, Outgoing::Chunked(_)) => (http::LAST_CHUNK, self.reply.keep_alive),
             (End::Complete, Outgoing::Length) => (b"", self.reply.keep_alive),
             (End::Complete | End::Lost, _) => (b"", false),

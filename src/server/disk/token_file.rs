@@ -217,8 +217,7 @@ impl TokenFile {
         Ok(())
     }
 
-    /// A new file is only safe when its folder is synced. Until then a crash could lose the whole
-    /// file.
+    /// Syncs the folder of a new file. Until then a crash could lose the whole file.
     fn sync_place(&mut self) -> io::Result<()> {
         if !self.is_in_place {
             File::open(self.folder())?.sync_all()?;

@@ -297,8 +297,8 @@ fn removal() -> Rule {
     only("unlinkat", vec![vec![is(2, 0)]])
 }
 
-/// The requests of `ioctl` that a resolver makes: about its sockets, and for names of interfaces
-/// (SIOCGIFINDEX, SIOCGIFNAME).
+/// Allows the requests of `ioctl` that a resolver makes: about its sockets, and for names of
+/// interfaces (SIOCGIFINDEX, SIOCGIFNAME).
 fn questions() -> Rule {
     let asked = [libc::FIONBIO, libc::FIOCLEX, libc::FIONREAD].map(|one| one as i32);
     let asked = asked.into_iter().chain([0x8933, 0x8910]);

@@ -3,24 +3,15 @@
 use std::ffi::{c_int, c_long};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use super::sockets::socket_address;
-
-fn checked(result: c_long) -> io::Result<c_long> {
-    match result {
-        -1 => Err(io::Error::last_os_error()),
-        result => Ok(result),
-    }
-}
+use super::{checked, opened};
 
 /// Opens a socket of any kind.
 pub fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: takes three numbers.
-    let result = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
-    let descriptor = checked(result.into())? as c_int;
-    // SAFETY: the call above opened it for nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    // SAFETY: takes three numbers, and opens a descriptor for nobody else.
+    unsafe { opened(libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol)) }
 }
 
 /// Maps a page, shared or private, with a file or without, and leaves it mapped.
@@ -47,7 +38,7 @@ pub fn map(protection: c_int, file: Option<BorrowedFd<'_>>, is_shared: bool) -> 
 /// Asks the kernel whether this process may signal its parent. Sends no signal.
 pub fn signal_parent() -> io::Result<()> {
     // SAFETY: takes numbers; the signal 0 is none.
-    checked(unsafe { libc::kill(libc::getppid(), 0) }.into()).map(drop)
+    checked(unsafe { libc::kill(libc::getppid(), 0) }).map(drop)
 }
 
 /// Connects a socket by sending a byte with `MSG_FASTOPEN`, by `sendto`, `sendmsg` or `sendmmsg`.

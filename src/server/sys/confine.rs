@@ -3,7 +3,9 @@
 
 use std::ffi::{c_int, c_long};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use super::{checked, opened};
 
 /// An instruction of a classic BPF program (linux/filter.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,19 +40,12 @@ const CREATE_RULESET_VERSION: u32 = 1;
 const RULE_PATH_BENEATH: c_int = 1;
 const RULE_NET_PORT: c_int = 2;
 
-fn checked(result: c_long) -> io::Result<c_long> {
-    match result {
-        -1 => Err(io::Error::last_os_error()),
-        result => Ok(result),
-    }
-}
-
 /// Gives up gaining rights by running programs, for this thread and its later threads. Otherwise
 /// the kernel only takes filters from root.
 pub fn gain_nothing() -> io::Result<()> {
     // SAFETY: takes five numbers.
     let result = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    checked(result.into()).map(drop)
+    checked(result).map(drop)
 }
 
 /// The bits of an operation that say what kind it is (linux/bpf_common.h).
@@ -132,17 +127,15 @@ pub fn landlock_version() -> u32 {
 /// Returns a set of rules, which is empty.
 pub fn ruleset(handled: &Handled) -> io::Result<OwnedFd> {
     // SAFETY: the pointer is to a live structure of this size, which the call copies. A kernel that
-    // knows fewer fields checks that the others are zero.
-    let descriptor = checked(unsafe {
-        libc::syscall(
+    // knows fewer fields checks that the others are zero. The descriptor is for nobody else.
+    unsafe {
+        opened(libc::syscall(
             LANDLOCK_CREATE_RULESET,
             &raw const *handled,
             size_of::<Handled>(),
             0_u32,
-        )
-    })?;
-    // SAFETY: the call above opened it for nobody else; a descriptor is no larger than a c_int.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as c_int) })
+        ))
+    }
 }
 
 /// Allows accesses to everything below a folder.

@@ -6,6 +6,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use super::checked;
+
 /// Largest number of descriptors in one message (unix(7), `SCM_RIGHTS`).
 pub const AT_ONCE_MAX: usize = 253;
 
@@ -135,10 +137,8 @@ pub fn has_read_all(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut unread: c_int = 0;
     // SAFETY: the descriptor is open while it is borrowed. The pointer is to a live number, which
     // the kernel writes.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) } {
-        0 => Ok(unread == 0),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) })?;
+    Ok(unread == 0)
 }
 
 /// Returns the user id of this process.

@@ -4,6 +4,8 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use super::checked;
+
 /// Sets a socket option, whose value is an integer or a C structure.
 pub(super) fn set_option<T>(
     socket: BorrowedFd<'_>,
@@ -23,11 +25,7 @@ pub(super) fn set_option<T>(
             length,
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    checked(result).map(drop)
 }
 
 /// Returns a socket option. Bytes that the kernel does not write keep their `value`.
@@ -52,11 +50,7 @@ pub(super) unsafe fn option<T: Copy>(
             &raw mut length,
         )
     };
-    if result == 0 {
-        Ok(value)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    checked(result).map(|_| value)
 }
 
 /// Makes accepted sockets send without delay, and hold at most `unsent_bytes_max` unsent bytes.
@@ -75,12 +69,7 @@ pub fn set_for_accepted(listener: BorrowedFd<'_>, unsent_bytes_max: c_int) -> io
 pub fn set_backlog(listener: BorrowedFd<'_>, connections_max: c_int) -> io::Result<()> {
     // SAFETY: takes an open descriptor and a number. Calling it again on a listening socket changes
     // its backlog only.
-    let result = unsafe { libc::listen(listener.as_raw_fd(), connections_max) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    checked(unsafe { libc::listen(listener.as_raw_fd(), connections_max) }).map(drop)
 }
 
 /// Sets the size of the send and receive buffers, as far as the kernel allows.

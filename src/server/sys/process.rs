@@ -4,8 +4,10 @@ use std::ffi::c_int;
 use std::io;
 #[cfg(feature = "handover")]
 use std::os::fd::AsRawFd;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
+
+use super::{checked, opened};
 
 /// Ignores these signals from now on.
 pub fn ignore_signals(signals: &[c_int]) {
@@ -28,9 +30,7 @@ pub fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
     for &signal in signals {
         // SAFETY: the pointer is to a live set; a number that is no signal's is an error and adds
         // nothing.
-        if unsafe { libc::sigaddset(&raw mut set, signal) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        checked(unsafe { libc::sigaddset(&raw mut set, signal) })?;
     }
     // SAFETY: the pointer is to a live set, which the call reads; the old one is not asked for.
     let error =
@@ -39,13 +39,9 @@ pub fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
         return Err(io::Error::from_raw_os_error(error));
     }
     let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
-    // SAFETY: -1 asks for a new descriptor; the pointer is to a live set, which the call copies.
-    let descriptor = unsafe { libc::signalfd(-1, &raw const set, flags) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call above opened it for nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    // SAFETY: -1 asks for a new descriptor, for nobody else; the pointer is to a live set, which the
+    // call copies.
+    unsafe { opened(libc::signalfd(-1, &raw const set, flags)) }
 }
 
 /// Returns freed memory to the kernel: the pages of these blocks, or without blocks what the
@@ -92,13 +88,11 @@ pub fn page_bytes() -> u64 {
 #[cfg(feature = "handover")]
 pub fn await_end(process: u32, time: Duration) -> bool {
     // SAFETY: it takes two numbers, and opens a descriptor for nobody else.
-    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
-    if opened < 0 {
+    let descriptor = match unsafe { opened(libc::syscall(libc::SYS_pidfd_open, process, 0)) } {
+        Ok(descriptor) => descriptor,
         // The process has ended already, or this kernel lacks the call.
-        return io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-    }
-    // SAFETY: the call above opened it for nobody else.
-    let descriptor = unsafe { OwnedFd::from_raw_fd(opened as c_int) };
+        Err(error) => return error.raw_os_error() == Some(libc::ESRCH),
+    };
     let mut waited = libc::pollfd {
         fd: descriptor.as_raw_fd(),
         events: libc::POLLIN,
@@ -116,9 +110,7 @@ pub fn raise_file_limit() -> io::Result<u64> {
         rlim_max: 0,
     };
     // SAFETY: the pointer is to a live rlimit, which the call fills.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
     let raised = libc::rlimit {
         rlim_cur: limit.rlim_max,
         ..limit

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use super::checked;
 use super::sockets::socket_address;
 
 /// Sends slices over a connected stream socket with one call. Cheaper than `writev` by a tenth of
@@ -27,7 +28,7 @@ pub fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize>
                 0,
             )
         };
-        return usize::try_from(sent).map_err(|_| io::Error::last_os_error());
+        return checked(sent).map(|bytes| bytes as usize);
     }
     // SAFETY: a msghdr is plain data, for which all zeros mean: no address, no slices, no control
     // data.
@@ -47,7 +48,7 @@ pub fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize>
             flags,
         )
     };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    checked(sent).map(|bytes| bytes as usize)
 }
 
 /// Sends datagrams over an unconnected socket with one call, each to its address. Returns how many
@@ -84,7 +85,7 @@ pub fn send_each<'a>(
     // The slices point to bytes that are borrowed, which the kernel only reads.
     let sent =
         unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr().cast(), count, 0) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    checked(sent).map(|count| count as usize)
 }
 
 /// Largest number of datagrams in one call of [`send_each`].

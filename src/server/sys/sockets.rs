@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Once;
 
 use super::options::{option, set_option, set_shared, take_joined_only};
+use super::{checked, opened};
 
 /// The use of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +24,10 @@ pub enum SocketKind {
 pub fn accept_unnamed(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let nobody = std::ptr::null_mut();
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let listener = listener.as_raw_fd();
     // SAFETY: the descriptor is open while it is borrowed; null is for an address that nobody wants
-    // to know, and then its length is not looked at.
-    let descriptor =
-        unsafe { libc::accept4(listener.as_raw_fd(), nobody, std::ptr::null_mut(), flags) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call above opened it for nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    // to know, and then its length is not looked at. The new descriptor is for nobody else.
+    unsafe { opened(libc::accept4(listener, nobody, std::ptr::null_mut(), flags)) }
 }
 
 /// Largest number of inherited sockets.
@@ -88,13 +84,8 @@ pub fn group_socket(
         SocketAddr::V6(_) => (libc::AF_INET6, libc::IPPROTO_IPV6),
     };
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-    // SAFETY: takes three numbers.
-    let descriptor = unsafe { libc::socket(family, kind, 0) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call above opened it for nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    // SAFETY: takes three numbers, and opens a descriptor for nobody else.
+    let socket = unsafe { opened(libc::socket(family, kind, 0)) }?;
     set_shared(socket.as_fd(), true)?;
     take_joined_only(socket.as_fd(), group.is_ipv6())?;
     if interface != 0 {
@@ -110,10 +101,7 @@ pub fn group_socket(
     let (address, length) = socket_address(group, interface);
     // SAFETY: the descriptor is open; the pointer is to a live address of which `length` bytes
     // count; the kernel copies it and keeps no pointer.
-    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
     match source {
         None => {
             let joined = libc::group_req {

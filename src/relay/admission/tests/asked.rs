@@ -414,7 +414,7 @@ fn who_is_inside_counts_as_it_came_in() {
     table.grant("a", Direction::Both, Terms::default());
     table.grant("key", Direction::Both, opens("a"));
     table.grant("counted", Direction::Both, counted(Some(3)));
-    let (viewer, sitter) = ((true, false), (false, true));
+    let (viewer, counted_hls) = ((true, false), (false, true));
     let neither = (false, false);
     for (way, name, expected) in [
         (EntryPoint::Put, "a", Some(neither)),
@@ -425,7 +425,7 @@ fn who_is_inside_counts_as_it_came_in() {
         (EntryPoint::Remuxed, "counted", Some(viewer)),
         (EntryPoint::Hls, "a", Some(neither)),
         (EntryPoint::Hls, "key", Some(neither)),
-        (EntryPoint::Hls, "counted", Some(sitter)),
+        (EntryPoint::Hls, "counted", Some(counted_hls)),
         (EntryPoint::Rtp, "a", None),
         (EntryPoint::Pull, "a", None),
         (EntryPoint::WatchPage, "a", None),
@@ -435,7 +435,7 @@ fn who_is_inside_counts_as_it_came_in() {
         let admission = table.gate().admission(session(name), &session("a"), way);
         let seen = admission
             .as_ref()
-            .map(|admission| (admission.is_viewer(), admission.is_sitter()));
+            .map(|admission| (admission.is_viewer(), admission.is_counted_hls()));
         assert_eq!(seen, expected, "{way:?} {name}");
         if let Some(admission) = admission {
             assert_eq!(
@@ -600,10 +600,10 @@ fn as_many_watch_as_each_token_says() {
         ("free", 4, 4, 0),
         ("free", 5, 0, 503),
     ] {
-        let session_state = |seat| SessionState {
+        let session_state = |hls_address| SessionState {
             viewers,
             viewers_by_name,
-            seat,
+            hls_address,
             runs: true,
             ..SessionState::default()
         };
@@ -611,12 +611,13 @@ fn as_many_watch_as_each_token_says() {
         let at = access_request(EntryPoint::Viewer, "10.0.0.1:1");
         let watch = gate.watch(&at, &name_id, &session_state(None), Look::Asks);
         assert_eq!(status(watch), expected, "{name} {viewers}");
-        for (seat, expected) in [(Some(false), expected), (Some(true), 0), (None, 503)] {
-            let seen = gate.watch_in_segments(None, &name_id, &session_state(seat), Look::Asks);
-            assert_eq!(status(seen), expected, "{name} {viewers} {seat:?}");
+        for (hls_address, expected) in [(Some(false), expected), (Some(true), 0), (None, 503)] {
+            let seen =
+                gate.watch_in_segments(None, &name_id, &session_state(hls_address), Look::Asks);
+            assert_eq!(status(seen), expected, "{name} {viewers} {hls_address:?}");
         }
     }
-    // Where nobody counts them there is nothing to have a seat for.
+    // Where nobody counts them the limit on addresses does not matter.
     table.grant("b", Direction::Both, Terms::default());
     let (name, gate) = (session("b"), table.gate());
     let seen = gate.watch_in_segments(None, &name, &SessionState::default(), Look::Asks);
@@ -760,7 +761,7 @@ fn who_has_waited_is_asked_again() {
     let session_state = |runs, viewers| SessionState {
         runs,
         viewers,
-        seat: Some(false),
+        hls_address: Some(false),
         ..SessionState::default()
     };
     for (name, of, way, session_state, expected) in [

@@ -4,23 +4,23 @@ use std::collections::HashMap;
 
 use super::ViewerCounts;
 use crate::gate::SessionId;
-use crate::relay::SEATS_MAX;
+use crate::relay::HLS_ADDRESSES_MAX;
 use crate::relay::pass::Admission;
 
 impl ViewerCounts {
     /// Panics unless the counts agree with these viewers.
-    pub fn check<'a>(&self, passes: impl Iterator<Item = &'a Admission>) {
-        assert_eq!(self.seats.len(), self.due.len());
-        assert!(self.seats.len() <= SEATS_MAX);
-        assert_eq!(self.of_sessions.values().sum::<usize>(), self.seats.len());
+    pub fn check<'a>(&self, admissions: impl Iterator<Item = &'a Admission>) {
+        assert_eq!(self.hls.len(), self.due.len());
+        assert!(self.hls.len() <= HLS_ADDRESSES_MAX);
+        assert_eq!(self.hls_by_session.values().sum::<usize>(), self.hls.len());
         let mut counts: HashMap<&SessionId, usize> = HashMap::new();
-        let viewers = passes.filter(|admission| admission.is_viewer());
+        let viewers = admissions.filter(|admission| admission.is_viewer());
         let viewers = viewers.map(|admission| (&admission.name, &admission.session));
-        let sitters = self
-            .seats
+        let addresses = self
+            .hls
             .iter()
-            .map(|((name, _), seat)| (name, &seat.session));
-        for (name, session) in viewers.chain(sitters) {
+            .map(|((name, _), counted)| (name, &counted.session));
+        for (name, session) in viewers.chain(addresses) {
             *counts.entry(name).or_default() += 1;
             if name != session {
                 *counts.entry(session).or_default() += 1;
