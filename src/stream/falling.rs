@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::points::{Back, Told};
+use super::points::Told;
 use super::viewer::{Lead, Position};
 use super::{StreamBuffer, ViewerId};
 use crate::format::Start;
@@ -25,37 +25,34 @@ impl<C: Copy> StreamBuffer<C> {
         }
         // The promised bytes must be in the buffer, or the stream could end before them.
         let offset_max = self.buffer.newest.saturating_sub(owed as u64);
-        let back = Back {
-            offset_max,
-            moment_max: Instant::after_start(Duration::MAX),
-        };
         let needs_header = viewer.header_seen != self.points.header_serial;
         let start = match self.points.told {
-            // The viewer waits for the next join point.
-            Told::Known(_) => match self.points.start(&back) {
-                None => return,
-                Some(start) => start,
-            },
+            Told::Known(_) => self
+                .points
+                .start(offset_max, Instant::after_start(Duration::MAX)),
             // The viewer continues at the live edge: the beginning of the newest piece.
             Told::Undecided | Told::Unknown => {
                 let live_edge = self.newest_piece.min(offset_max);
-                Start::at(live_edge.max(self.buffer.oldest))
+                Some(Start::at(live_edge.max(self.buffer.oldest)))
             }
         };
-        let lead = self.lead(&start, needs_header);
-        let cursor = start.offset;
-        let Some(viewer) = self.viewers.get_mut(id) else {
+        let Some(start) = start else {
+            // The viewer waits for the next join point.
             return;
         };
-        // The stream has ended, and no join point is far enough back for the promised bytes: whole
-        // units fill them.
-        let earlier = Some(cursor)
-            .filter(|cursor| *cursor > offset_max && self.end.is_some())
-            .and_then(|_| self.points.unit_before(offset_max));
-        viewer.position = Position::At(earlier.unwrap_or(cursor));
-        viewer.lead = lead;
-        viewer.header_seen = self.points.header_serial;
-        self.lag(id, earlier.unwrap_or(cursor));
+        let lead = self.lead(&start, needs_header);
+        let mut cursor = start.offset;
+        if cursor > offset_max && self.end.is_some() {
+            // The stream has ended, and no join point is far enough back for the promised bytes:
+            // whole units fill them.
+            cursor = self.points.unit_before(offset_max).unwrap_or(cursor);
+        }
+        if let Some(viewer) = self.viewers.get_mut(id) {
+            viewer.position = Position::At(cursor);
+            viewer.lead = lead;
+            viewer.header_seen = self.points.header_serial;
+        }
+        self.lag(id, cursor);
     }
 
     /// Returns the bytes that a viewer who joins at `now` gets first, and the offset of its first byte
@@ -72,7 +69,11 @@ impl<C: Copy> StreamBuffer<C> {
     /// and its offset.
     pub fn oldest_opening(&self) -> (Vec<u8>, u64) {
         let start = self.points.oldest_start();
-        let start = start.unwrap_or_else(|| Start::at(self.buffer.newest));
+        self.opening_at(&start.unwrap_or_else(|| Start::at(self.buffer.newest)))
+    }
+
+    /// Returns the header and the prelude in front of a start, and its offset.
+    fn opening_at(&self, start: &Start) -> (Vec<u8>, u64) {
         let mut lead = self.header().at(start.counter);
         lead.extend_from_slice(start.prelude.as_slice());
         (lead, start.offset)
@@ -195,8 +196,7 @@ impl<C: Copy> StreamBuffer<C> {
         if self.points.told == Told::Unknown || cursor == 0 {
             return;
         }
-        let rest_bytes_left =
-            (self.buffer.bytes_max() - self.rest_bytes.min(self.buffer.bytes_max())) as u64;
+        let rest_bytes_left = self.buffer.bytes_max().saturating_sub(self.rest_bytes) as u64;
         match self.points.unit_end(cursor) {
             Some(unit_end) if unit_end - cursor <= rest_bytes_left => {
                 let mut rest = Vec::with_capacity((unit_end - cursor) as usize);
