@@ -9,14 +9,13 @@
 //!                 oldest                                   newest
 //!   overwritten …│ block │ block │ block │ block │ block …│
 //!                    ▲ lagging, blocked       ▲ ready      ▲ waiting (all who keep up)
-//!     falls out: finishes its unit, then goes on at the newest join point
+//!     skips: gets the rest of its unit, then continues at the newest join point
 //! ```
 //!
 //! This module knows no socket, no HTTP and no clock. `C` is the owner's name for a viewer.
 
 mod buffer;
 mod check;
-mod falling;
 #[cfg(feature = "handover")]
 mod handover;
 mod lines;
@@ -25,6 +24,7 @@ mod points;
 mod rate;
 mod seen;
 mod segments;
+mod skips;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -429,7 +429,7 @@ impl<C: Copy> StreamBuffer<C> {
                     // Waiting viewers may lose bytes, too, which is noticed of ready ones only.
                     self.wake();
                 }
-                self.drop_before(oldest);
+                self.skip_before(oldest);
                 self.buffer.recycle(now);
             }
         }
@@ -543,7 +543,7 @@ impl<C: Copy> StreamBuffer<C> {
     /// point here, once the rest of its unit is sent. An open chunk has promised `owed` bytes to the
     /// viewer: if the stream has ended, the viewer continues early enough to get them.
     pub fn supply(&mut self, id: ViewerId<C>, owed: usize) -> Supply {
-        self.catch_up(id, owed);
+        self.end_skip(id, owed);
         let Some(viewer) = self.viewers.get(id) else {
             return Supply::UpToDate;
         };

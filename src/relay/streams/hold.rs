@@ -12,7 +12,7 @@
 //! before the next source's first join point. No viewer gets these, and they do not count as a skip.
 //!
 //! Nothing is appended to a held stream, so no viewer skips meanwhile. A viewer that lags may skip
-//! when the next source's bytes overwrite its next byte, as in any stream (`stream::falling`).
+//! when the next source's bytes overwrite its next byte, as in any stream (`stream::skips`).
 
 use std::net::SocketAddr;
 

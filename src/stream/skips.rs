@@ -1,10 +1,9 @@
-//! Skips: viewers that fall out of the buffer. Finds them, keeps the rest of their unit, and lets
-//! them continue at a later join point.
+//! Skips: a viewer falls out of the buffer when appended bytes overwrite its next byte. It gets the
+//! rest of its unit, and continues at a later join point.
 //!
-//! A viewer falls out when appended bytes overwrite its next byte. The index `lagging` finds it. A
-//! viewer is in the index if its socket is full, or if it had bytes left after its turn. The others
-//! enter it only when an append overwrites bytes behind `pace_floor`: then more came at once than
-//! the buffer keeps.
+//! The index `lagging` finds these viewers. A viewer is in the index if its socket is full, or if it
+//! had bytes left after its turn. The others enter it only when an append overwrites bytes behind
+//! `pace_floor`: then more came at once than the buffer keeps.
 
 use std::time::Duration;
 
@@ -15,7 +14,9 @@ use crate::format::Start;
 use crate::time::Instant;
 
 impl<C: Copy> StreamBuffer<C> {
-    pub(super) fn catch_up(&mut self, id: ViewerId<C>, owed: usize) {
+    /// Lets a viewer that fell out of the buffer continue, once it has got the rest of its unit. If
+    /// the stream has ended, at least `owed` bytes follow.
+    pub(super) fn end_skip(&mut self, id: ViewerId<C>, owed: usize) {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
@@ -113,6 +114,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
+    /// Adds a viewer to the index, unless it is there.
     pub(super) fn lag(&mut self, id: ViewerId<C>, cursor: u64) {
         if let Some(viewer) = self.viewers.get_mut(id)
             && viewer.lag_key.is_none()
@@ -122,6 +124,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
+    /// Removes a viewer from the index, if it is there.
     pub(super) fn stop_lagging(&mut self, id: ViewerId<C>) {
         if let Some(viewer) = self.viewers.get_mut(id)
             && let Some(key) = viewer.lag_key.take()
@@ -130,9 +133,9 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// Moves the viewers whose next byte lies before `oldest`: those bytes are about to be
+    /// Lets the viewers skip whose next byte lies before `oldest`, as these bytes are about to be
     /// overwritten.
-    pub(super) fn drop_before(&mut self, oldest: u64) {
+    pub(super) fn skip_before(&mut self, oldest: u64) {
         if oldest > self.pace_floor {
             self.index_all_ready();
         }
@@ -141,7 +144,7 @@ impl<C: Copy> StreamBuffer<C> {
         {
             self.stop_lagging(id);
             match self.viewers.get(id).map(|viewer| viewer.position) {
-                Some(Position::At(cursor)) if cursor < oldest => self.fall(id, cursor),
+                Some(Position::At(cursor)) if cursor < oldest => self.begin_skip(id, cursor),
                 Some(Position::At(cursor)) => self.lag(id, cursor),
                 Some(Position::Fallen { .. }) | None => {}
             }
@@ -149,7 +152,7 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Adds all ready viewers to the index. More bytes came than this server could send to viewers
-    /// with open sockets ([`StreamBuffer::wanted_bytes`] tries to prevent it), so they may fall out,
+    /// with open sockets ([`StreamBuffer::wanted_bytes`] tries to prevent it), so they may skip,
     /// too.
     fn index_all_ready(&mut self) {
         let ready: Vec<_> = self
@@ -165,9 +168,9 @@ impl<C: Copy> StreamBuffer<C> {
         self.pace_floor = self.buffer.newest;
     }
 
-    /// Takes a viewer's cursor out of the buffer. The rest of its current unit is copied for it, so
-    /// the player sees a gap and no broken unit.
-    fn fall(&mut self, id: ViewerId<C>, cursor: u64) {
+    /// Begins a viewer's skip: copies the rest of its current unit for it, so that the player sees a
+    /// gap and no broken unit. Disconnects the viewer if that cannot be done.
+    fn begin_skip(&mut self, id: ViewerId<C>, cursor: u64) {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
