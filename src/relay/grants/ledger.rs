@@ -42,12 +42,9 @@ const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 /// A write takes no more changes when it has this number of tokens.
 const BATCH_TUPLES_MAX: usize = 4096;
 
-impl Asked {
-    /// Answers the client, which may have left. Its change is made in any case.
-    fn answer(caller: Caller, answer: Result<Done, Refusal>, ctx: &mut Context) {
-        let (id, reply) = caller;
-        ctx.notify(Event::Answer { id, reply, answer });
-    }
+/// Answers the client, which may have left. Its change is made in any case.
+fn answer((id, reply): Caller, answer: Result<Done, Refusal>, ctx: &mut Context) {
+    ctx.notify(Event::Answer { id, reply, answer });
 }
 
 impl Ledger {
@@ -136,7 +133,7 @@ impl Grants {
         // These change nothing, and do not depend on changes that are not on disk.
         for (asked, judged) in at_once {
             let done = judged.and_then(|addition| self.carry_out(asked.change, addition, ctx));
-            Asked::answer(asked.caller, done, ctx);
+            answer(asked.caller, done, ctx);
         }
         let time = ctx.date();
         let has_times = self.has_times();
@@ -181,7 +178,7 @@ impl Grants {
                     format!("the token file cannot be written ({error}); nothing was changed"),
                 )),
             };
-            Asked::answer(asked.caller, done, ctx);
+            answer(asked.caller, done, ctx);
         }
         self.write_changes(ctx);
         if result.is_err() {
@@ -219,7 +216,7 @@ impl Grants {
         let is_write = batch.is_some();
         for (asked, _) in batch.into_iter().flatten() {
             let refusal = Refusal::busy("too many bytes wait for the disk; try again later");
-            Asked::answer(asked.caller, Err(refusal), ctx);
+            answer(asked.caller, Err(refusal), ctx);
         }
         if is_write {
             self.write_changes(ctx);
