@@ -1,7 +1,7 @@
 //! The invariants of all streams, for tests and fuzzing.
 
 use super::remux_target::RemuxedStream;
-use super::{Stream, StreamSource, Streams};
+use super::{StreamSource, Streams};
 use crate::gate::SessionId;
 use crate::relay::context::Context;
 use crate::relay::{PullId, StreamId};
@@ -39,7 +39,18 @@ impl Streams {
         self.check_remuxed(ctx);
         let (mut held_bytes, mut armed) = (0, 0);
         for (id, stream) in self.streams.iter() {
-            self.check_live(id, stream, ctx);
+            stream.buffer.check();
+            let its = Some(self.original_of(id));
+            let may_rest = stream.source != StreamSource::Gone
+                || self.draining.resting(&stream.session) == its;
+            assert!(
+                may_rest || stream.rtp_out.is_over(stream.buffer.newest()),
+                "a stream has a rest for UDP clients, and another of its session came after it"
+            );
+            assert!(
+                stream.armed.is_armed() || stream.deadline(ctx).is_none(),
+                "nobody will look after a stream"
+            );
             held_bytes += stream.buffer.pool_bytes() as isize;
             armed += usize::from(stream.armed.is_armed());
         }
@@ -95,20 +106,5 @@ impl Streams {
                 );
             }
         }
-    }
-
-    fn check_live(&self, id: StreamId, stream: &Stream, ctx: &Context) {
-        stream.buffer.check();
-        let its = Some(self.original_of(id));
-        let may_rest =
-            stream.source != StreamSource::Gone || self.draining.resting(&stream.session) == its;
-        assert!(
-            may_rest || stream.rtp_out.is_over(stream.buffer.newest()),
-            "a stream has a rest for UDP clients, and another of its session came after it"
-        );
-        assert!(
-            stream.armed.is_armed() || stream.deadline(ctx).is_none(),
-            "nobody will look after a stream"
-        );
     }
 }

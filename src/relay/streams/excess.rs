@@ -33,7 +33,7 @@ impl Streams {
             }
         }
         stream.rest_if_empty(ctx);
-        self.rearm(id, ctx);
+        stream.rearm(id, ctx);
     }
 
     /// Counts bytes of a body that is a stream's source.
@@ -44,7 +44,7 @@ impl Streams {
             quota.draw(bytes, ctx.now());
             stream.rest_if_empty(ctx);
             if stream.rests_until().is_some() {
-                self.rearm(id, ctx);
+                stream.rearm(id, ctx);
             }
         }
     }

@@ -58,8 +58,8 @@ impl Streams {
             self.attend(playable, ctx);
             streams = vec![playable];
         } else {
-            let original = streams.into_iter();
-            streams = original.flat_map(|id| self.with_remuxed(id)).collect();
+            let originals = streams.into_iter();
+            streams = originals.flat_map(|id| self.with_remuxed(id)).collect();
         }
         let may_wait = may_wait && !reply.head_only;
         let titles = self.streams.get(newest)?.programme.titles.clone();
@@ -107,7 +107,7 @@ impl Streams {
             && let Some(cutter) = stream.buffer.segments()
         {
             stream.attended_until = Some(ctx.now() + cutter.attendance());
-            self.rearm(id, ctx);
+            stream.rearm(id, ctx);
         }
     }
 
@@ -155,7 +155,7 @@ impl Streams {
                 let viewer = stream
                     .buffer
                     .join_range(id, (*from, *to), lead.clone(), now);
-                self.flow(stream_id);
+                stream.flow(stream_id, &mut self.turns);
                 let viewing = Viewing::of_segment((stream_id, viewer), reply);
                 return WatchResponse::Segment(bytes, viewing);
             }

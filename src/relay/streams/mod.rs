@@ -48,7 +48,6 @@ pub(super) use viewer::{Place, Viewing, WatchResponse};
 pub(super) use watchers::ViewerRow;
 
 use super::metrics::Sums;
-use super::timers::Owner;
 use super::{ConnectionId, Limits, PullId, StreamId};
 use crate::gate::SessionId;
 use crate::slots::Slots;
@@ -252,10 +251,8 @@ impl Streams {
 
     /// Arms a stream's timer.
     pub fn rearm(&mut self, id: StreamId, ctx: &mut Context) {
-        if let Some(stream) = self.streams.get_mut(id)
-            && let Some(deadline) = stream.deadline(ctx)
-        {
-            ctx.arm(&mut stream.armed, Owner::Stream(id), deadline);
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.rearm(id, ctx);
         }
     }
 

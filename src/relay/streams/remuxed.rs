@@ -206,8 +206,8 @@ impl Streams {
             Err(RemuxError::NoRoom) => {
                 if let Some(stream) = self.streams.get_mut(id) {
                     stream.cast_again_at = Some(ctx.now() + CAST_AGAIN_TIME);
+                    stream.rearm(id, ctx);
                 }
-                self.rearm(id, ctx);
             }
         }
         id

@@ -81,7 +81,7 @@ impl Streams {
             stream.input = Some(Box::new(RtpInput::new(second, from, ctx.now())));
             // RTP packets go out as they came.
             stream.rtp_out.ts_output = None;
-            self.rearm(id, ctx);
+            stream.rearm(id, ctx);
         }
     }
 

@@ -252,7 +252,7 @@ impl Streams {
         {
             stream.rtp_out.ts_output =
                 Some(TsOutput::new(stream.buffer.newest(), ctx.random.draw()));
-            self.rearm(id, ctx);
+            stream.rearm(id, ctx);
         }
     }
 

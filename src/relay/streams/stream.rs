@@ -8,7 +8,7 @@ use super::Streams;
 use super::bare::BareInput;
 use super::bundle::{Bundle, NewBytes};
 use super::history::History;
-use super::remux_target::{RemuxTarget, RemuxedStream};
+use super::remux_target::{READ_PER_BYTE, RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
 use super::titles::Programme;
@@ -249,6 +249,13 @@ impl Stream {
         all.into_iter().flatten().min()
     }
 
+    /// Arms its timer.
+    pub(super) fn rearm(&mut self, id: StreamId, ctx: &mut Context) {
+        if let Some(deadline) = self.deadline(ctx) {
+            ctx.arm(&mut self.armed, Owner::Stream(id), deadline);
+        }
+    }
+
     /// Returns when the newest datagram of its source came, if datagrams are its source.
     pub(super) fn heard(&self) -> Option<Instant> {
         let of_rtp = self.input.as_ref().map(|input| input.heard);
@@ -386,7 +393,11 @@ impl Streams {
 
     /// Passes the spliced bytes to the stream and to the streams that are remuxed from it.
     fn pass_on(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
-        self.make_way(id, bytes.len(), ctx);
+        // Streams that are behind read before `bytes` overwrite what they have yet to read.
+        let behind_bytes_max = READ_PER_BYTE.saturating_mul(bytes.len());
+        for remuxed in self.all_remuxed_of(id) {
+            self.catch_up(remuxed, behind_bytes_max, usize::MAX, ctx);
+        }
         self.give(id, bytes, ctx);
         self.feed_remuxed(id, bytes, ctx);
     }
@@ -446,13 +457,12 @@ impl Streams {
         if count == 0 || stream.bundle.goes(new, ctx.now()) {
             return self.let_out(id, ctx);
         }
-        // Viewers that have waited for the format do not wait for more.
-        let has_ready = stream.buffer.has_ready();
         if stream.bundle.until() != was_until {
-            self.rearm(id, ctx);
+            stream.rearm(id, ctx);
         }
-        if has_ready {
-            self.flow(id);
+        // Viewers that have waited for the format do not wait for more.
+        if stream.buffer.has_ready() {
+            stream.flow(id, &mut self.turns);
         }
     }
 
@@ -461,8 +471,8 @@ impl Streams {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.bundle.went(ctx.now());
             stream.buffer.wake();
+            stream.flow(id, &mut self.turns);
         }
-        self.flow(id);
     }
 
     /// Returns whether this is the stream's source.

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use super::write_queue::Backlog;
+use super::write_queue::{Backlog, WriteQueue};
 use super::{CutReason, Stream, Streams};
 use crate::format::Format;
 use crate::gate::{Digest, SessionId};
@@ -199,15 +199,7 @@ impl Streams {
     /// Queues a stream that has bytes for its viewers.
     pub(super) fn flow(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
-            let bytes = stream.buffer.newest() - stream.lined_up;
-            match (stream.line, Backlog::with(bytes)) {
-                (None, _) => stream.line = Some(self.turns.line_up(bytes, id)),
-                (Some(Backlog::Little), Backlog::Much) => {
-                    self.turns.move_up(id);
-                    stream.line = Some(Backlog::Much);
-                }
-                (Some(Backlog::Much), _) | (Some(Backlog::Little), Backlog::Little) => {}
-            }
+            stream.flow(id, &mut self.turns);
         }
     }
 
@@ -364,7 +356,7 @@ impl Streams {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.buffer.settle(viewer, outcome);
             if stream.buffer.has_ready() {
-                self.flow(id);
+                stream.flow(id, &mut self.turns);
             }
         }
     }
@@ -448,6 +440,19 @@ pub(super) const STREAM_POLICY: &str =
     "sandbox allow-same-origin; default-src 'none'; media-src 'self'";
 
 impl Stream {
+    /// Queues it for its viewers, or moves it to the queue for its unsent bytes.
+    pub(super) fn flow(&mut self, id: StreamId, turns: &mut WriteQueue) {
+        let bytes = self.buffer.newest() - self.lined_up;
+        match (self.line, Backlog::with(bytes)) {
+            (None, _) => self.line = Some(turns.line_up(bytes, id)),
+            (Some(Backlog::Little), Backlog::Much) => {
+                turns.move_up(id);
+                self.line = Some(Backlog::Much);
+            }
+            (Some(Backlog::Much), _) | (Some(Backlog::Little), Backlog::Little) => {}
+        }
+    }
+
     /// Returns the response to HEAD.
     pub(super) fn head(&self, media_type: &str, reply: Reply, ctx: &Context) -> WatchResponse {
         let (is_chunked, reply) = framing(reply, ctx);
