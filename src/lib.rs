@@ -46,8 +46,8 @@
 //! - `relay::Relay::received` hands these bytes to the core.
 //! - `relay::Relay::read` handles them piece by piece:
 //! - `relay::clients::reading::Clients::read_on` removes the framing of a source's body,
-//! - `relay::streams::stream::Streams::append` takes the media for the source's stream.
-//! - `relay::streams::stream::Streams::take_media` joins sources that follow each other,
+//! - `relay::streams::stream::Streams::append` takes the media for the source's stream, and joins
+//!   sources that follow each other,
 //! - `relay::streams::stream::Streams::pass_on` passes the bytes to the stream and its remuxed
 //!   streams,
 //! - `relay::streams::stream::Streams::give` adds them to one stream.

@@ -117,6 +117,22 @@ impl<Name: Eq + Hash, const NAMES_MAX: usize> TokenBuckets<Name, NAMES_MAX> {
         has_place
     }
 
+    /// Takes tokens from the bucket of this name, which may go into debt. Returns whether there was
+    /// space for the bucket.
+    pub fn take(&mut self, name: Name, tokens: u64, rate: Rate, now: Instant) -> bool {
+        let mut bucket = self.remove(&name);
+        bucket.take(tokens, rate, now);
+        self.insert(name, bucket, now)
+    }
+
+    /// Takes tokens from the bucket of this name if it is not empty. Returns whether it took them,
+    /// and had space for the bucket.
+    pub fn try_take(&mut self, name: Name, tokens: u64, rate: Rate, now: Instant) -> bool {
+        let mut bucket = self.remove(&name);
+        let has_some = bucket.try_take(tokens, rate, now);
+        self.insert(name, bucket, now) && has_some
+    }
+
     /// Returns the stored buckets, each with its name.
     #[cfg(any(test, feature = "handover"))]
     pub fn state(&self) -> Vec<(Name, TokenBucket)>

@@ -54,6 +54,25 @@ pub struct UdpOut {
     bytes_sent: u64,
 }
 
+/// Datagrams that go to several UDP clients. All have `datagram_bytes` except the last, which may
+/// be shorter.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagrams<'a> {
+    /// The clients, at least one. Each gets all datagrams.
+    pub to: &'a [SocketAddr],
+    /// The datagrams, one after another.
+    pub bytes: &'a [u8],
+    /// Size of each datagram but the last, at least 1.
+    pub datagram_bytes: usize,
+}
+
+impl Datagrams<'_> {
+    /// Returns how many datagrams this is, over all clients.
+    pub fn count(&self) -> usize {
+        self.bytes.len().div_ceil(self.datagram_bytes) * self.to.len()
+    }
+}
+
 /// A client's counters.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[cfg_attr(feature = "handover", derive(serde::Deserialize))]
@@ -172,10 +191,14 @@ impl UdpOut {
         }
     }
 
-    /// Returns the chosen clients, the bytes of the first batch, and the size of its datagrams.
-    pub fn batch(&self) -> Option<(&[SocketAddr], &[u8], usize)> {
+    /// Returns the first batch, with the clients that were chosen for it.
+    pub fn batch(&self) -> Option<Datagrams<'_>> {
         let batch = self.batches.front()?;
-        Some((&self.to, &batch.bytes, batch.datagram_bytes))
+        Some(Datagrams {
+            to: &self.to,
+            bytes: &batch.bytes,
+            datagram_bytes: batch.datagram_bytes,
+        })
     }
 
     /// Returns whether no batch waits.
@@ -282,7 +305,10 @@ impl UdpOut {
     fn put(&mut self, kind: Content, datagram: &[u8]) -> bool {
         if self.waiting_bytes + datagram.len() + 2 * size_of::<DatagramBatch>() > WAITING_BYTES_MAX
         {
-            self.drop_one(kind);
+            for (client, figures) in self.clients.iter().zip(&mut self.figures) {
+                let dropped = u64::from(kind.is_for(client.transport));
+                figures.dropped = figures.dropped.saturating_add(dropped);
+            }
             return false;
         }
         let being_sent = usize::from(self.next_place > 0);
@@ -296,25 +322,17 @@ impl UdpOut {
                 batch.add(datagram);
                 self.waiting_bytes += batch.held_bytes();
             }
-            Some(_) | None => self.push(DatagramBatch {
-                kind,
-                bytes: datagram.to_vec(),
-                datagram_bytes: datagram.len(),
-            }),
+            Some(_) | None => {
+                let batch = DatagramBatch {
+                    kind,
+                    bytes: datagram.to_vec(),
+                    datagram_bytes: datagram.len(),
+                };
+                self.waiting_bytes += batch.held_bytes();
+                self.batches.push_back(batch);
+            }
         }
         true
-    }
-
-    fn drop_one(&mut self, kind: Content) {
-        for (client, figures) in self.clients.iter().zip(&mut self.figures) {
-            let dropped = u64::from(kind.is_for(client.transport));
-            figures.dropped = figures.dropped.saturating_add(dropped);
-        }
-    }
-
-    fn push(&mut self, batch: DatagramBatch) {
-        self.waiting_bytes += batch.held_bytes();
-        self.batches.push_back(batch);
     }
 
     /// Removes all clients and batches.
@@ -340,28 +358,16 @@ impl UdpOut {
         self.put_in_order(clients);
         // The indexes now belong to other clients.
         self.places.clear();
-        let is_client = |source: &SocketAddr| {
-            let mut clients = self.clients.iter();
-            clients.any(|client| client.address == *source)
-        };
-        self.source = source.filter(is_client);
-        let figures = self.clients.iter().map(|client| known.get(&client.address));
-        self.figures = figures
-            .map(|known| known.copied().unwrap_or_default())
-            .collect();
+        let clients = || self.clients.iter();
+        self.source = source.filter(|source| clients().any(|client| client.address == *source));
+        let figures = clients().map(|client| known.get(&client.address).copied());
+        self.figures = figures.map(Option::unwrap_or_default).collect();
         self.client_count = self.clients.len() - usize::from(self.source.is_some());
-        let mut transports = self.clients.iter().map(|client| client.transport);
-        self.has_bare = transports.any(|transport| transport == Transport::Bare);
-        let asked = |matrix: &FecMatrix| {
-            let mut clients = self.clients.iter();
-            clients.any(|client| client.transport.matrix() == Some(*matrix))
-        };
-        self.corrections.retain(|(matrix, _)| asked(matrix));
-        for matrix in self
-            .clients
-            .iter()
-            .filter_map(|client| client.transport.matrix())
-        {
+        self.has_bare = clients().any(|client| client.transport == Transport::Bare);
+        let asked = || clients().filter_map(|client| client.transport.matrix());
+        self.corrections
+            .retain(|(made, _)| asked().any(|matrix| matrix == *made));
+        for matrix in asked() {
             let is_made = self.corrections.iter().any(|(made, _)| *made == matrix);
             if !is_made && self.corrections.len() < MATRICES_MAX {
                 let fec = Fec::new(matrix.columns(), matrix.rows(), random() as u32);

@@ -93,107 +93,79 @@ impl OfStream {
 /// Streams with metrics of their own: the ones that began first.
 pub(super) const STREAMS_SHOWN_MAX: usize = 100;
 
-/// A family of samples: each has its labels, and a number.
-struct Family {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    samples: fn(&Seen<'_>) -> Vec<(String, u64)>,
-}
+/// Returns samples: each has its labels, and a number.
+type Samples = fn(&Seen<'_>) -> Vec<(String, u64)>;
 
+/// The families of samples: kind, name, help, and the function that makes the samples.
 #[rustfmt::skip]
-const FAMILIES: &[Family] = &[
-    gauge("tollgate_build_info", "The version that runs.", |_| labelled("version", [(env!("CARGO_PKG_VERSION"), 1)])),
-    gauge("tollgate_streams", "Streams that run.", |seen| one(seen.streams.running)),
-    gauge("tollgate_held_streams", "Running streams whose viewers wait for a source.", |seen| one(seen.streams.held)),
-    gauge("tollgate_draining_streams", "Ended streams whose rest still goes out.", |seen| one(seen.streams.draining)),
-    gauge("tollgate_viewers", "HTTP viewers.", |seen| one(seen.streams.viewers)),
-    gauge("tollgate_waiting_viewers", "HTTP viewers whose session does not run yet.", |seen| one(seen.waiting)),
-    gauge("tollgate_blocked_playlists", "Requests for HLS playlists that wait for a segment.", |seen| one(seen.blocked)),
-    counter("tollgate_playlists_total", "HLS playlists asked for.", |seen| count(seen.counts.of(Count::Playlists))),
-    counter("tollgate_segments_total", "HLS segments and their headers asked for.", |seen| count(seen.counts.of(Count::Segments))),
-    gauge("tollgate_remuxed", "Remuxed streams, which are made from other streams.", |seen| one(seen.streams.all_remuxed)),
-    counter("tollgate_remuxed_total", "Remuxed streams that began.", |seen| count(seen.counts.of(Count::Remuxed))),
-    gauge("tollgate_pulls", "Sessions that are fetched, or being fetched, from an origin.", |seen| one(seen.pulls)),
-    counter("tollgate_pull_failures_total", "Times that no origin had the stream.", |seen| count(seen.pull_failures)),
-    gauge("tollgate_udp_clients", "UDP clients of streams that run.", |seen| one(seen.streams.udp_clients)),
-    gauge("tollgate_udp_client_datagrams", "Datagrams to a UDP client of a running stream, by outcome; at most 256 clients have rows.", of_udp_clients),
-    gauge("tollgate_streams_not_shown", "Running streams without rows of their own; the 100 oldest have rows.", |seen| one(seen.streams.running.saturating_sub(STREAMS_SHOWN_MAX))),
-    gauge("tollgate_stream_viewers", "HTTP viewers of a stream; only the 100 oldest streams have rows.", |seen| seen.of_each(|one| one.viewers)),
-    gauge("tollgate_stream_udp_clients", "UDP clients of a stream.", |seen| seen.of_each(|one| one.udp_clients)),
-    gauge("tollgate_stream_bytes_per_second", "Bytes per second from a stream's source, over the last seconds.", |seen| seen.of_each(|one| one.bitrate / 8)),
-    counter("tollgate_stream_received_bytes_total", "Media bytes from a stream's sources.", |seen| seen.of_each(|one| one.figures.bytes_received)),
-    counter("tollgate_stream_sent_bytes_total", "Bytes of a stream to HTTP viewers and UDP clients.", |seen| seen.of_each(|one| one.figures.bytes_sent)),
-    counter("tollgate_stream_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| seen.of_each(|one| one.figures.skips)),
-    gauge("process_start_time_seconds", "Start of the process, in seconds since 1970.", |seen| count(seen.started_unix_seconds)),
-    gauge("process_resident_memory_bytes", "Memory of the process that is in use.", |seen| known(seen.counts.process.resident_bytes)),
-    gauge("process_virtual_memory_bytes", "Memory that the process may use.", |seen| known(seen.counts.process.virtual_bytes)),
-    gauge("process_open_fds", "File descriptors in use.", |seen| count(seen.counts.files.own + seen.connections as u64)),
-    gauge("process_max_fds", "File descriptors that it may use.", |seen| count(seen.counts.files.max)),
-    gauge("tollgate_buffers_left_bytes", "Bytes that streams may still take of --buffers; below 64 KiB, each stream keeps less than --buffer.", |seen| one(seen.streams.buffers_left)),
-    gauge("tollgate_connections", "HTTP connections.", |seen| one(seen.connections)),
-    gauge("tollgate_deadlines", "Deadlines of connections and streams that are armed.", |seen| one(seen.deadlines)),
-    gauge("tollgate_tokens", "Tuples in the token table.", |seen| one(seen.tokens)),
-    gauge("tollgate_held_bytes", "Bytes that are allocated, by the part that holds them.", |seen| labelled("part", seen.held.map(|(part, bytes)| (part, bytes as u64)))),
-    counter("tollgate_connections_total", "HTTP connections accepted.", |seen| count(seen.counts.of(Count::Connections))),
-    counter("tollgate_streams_total", "Streams that began.", |seen| count(seen.counts.of(Count::Streams))),
-    counter("tollgate_received_bytes_total", "Media bytes from sources.", |seen| count(seen.streams.figures.bytes_received)),
-    counter("tollgate_sent_bytes_total", "Media bytes to HTTP viewers.", |seen| count(seen.streams.figures.bytes_sent)),
-    counter("tollgate_udp_sent_bytes_total", "Bytes of datagrams to UDP clients.", |seen| count(seen.streams.udp_bytes)),
-    counter("tollgate_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| count(seen.streams.figures.skips)),
-    counter("tollgate_datagrams_received_total", "RTP packets taken from sources.", |seen| count(seen.counts.of(Count::Datagrams))),
-    counter("tollgate_datagrams_sent_total", "Datagrams handed to the kernel.", |seen| count(seen.counts.of(Count::DatagramsSent))),
-    counter("tollgate_datagrams_dropped_total", "Datagrams dropped, by reason.", dropped),
-    counter("tollgate_rtp_disorder_total", "Packets of MPEG-TS over RTP. Late: they came too late or twice. Lost: the server no longer waits for them.", |seen| {
+const FAMILIES: &[(&str, &str, &str, Samples)] = &[
+    ("gauge", "tollgate_build_info", "The version that runs.", |_| labelled("version", [(env!("CARGO_PKG_VERSION"), 1)])),
+    ("gauge", "tollgate_streams", "Streams that run.", |seen| one(seen.streams.running)),
+    ("gauge", "tollgate_held_streams", "Running streams whose viewers wait for a source.", |seen| one(seen.streams.held)),
+    ("gauge", "tollgate_draining_streams", "Ended streams whose rest still goes out.", |seen| one(seen.streams.draining)),
+    ("gauge", "tollgate_viewers", "HTTP viewers.", |seen| one(seen.streams.viewers)),
+    ("gauge", "tollgate_waiting_viewers", "HTTP viewers whose session does not run yet.", |seen| one(seen.waiting)),
+    ("gauge", "tollgate_blocked_playlists", "Requests for HLS playlists that wait for a segment.", |seen| one(seen.blocked)),
+    ("counter", "tollgate_playlists_total", "HLS playlists asked for.", |seen| count(seen.counts.of(Count::Playlists))),
+    ("counter", "tollgate_segments_total", "HLS segments and their headers asked for.", |seen| count(seen.counts.of(Count::Segments))),
+    ("gauge", "tollgate_remuxed", "Remuxed streams, which are made from other streams.", |seen| one(seen.streams.all_remuxed)),
+    ("counter", "tollgate_remuxed_total", "Remuxed streams that began.", |seen| count(seen.counts.of(Count::Remuxed))),
+    ("gauge", "tollgate_pulls", "Sessions that are fetched, or being fetched, from an origin.", |seen| one(seen.pulls)),
+    ("counter", "tollgate_pull_failures_total", "Times that no origin had the stream.", |seen| count(seen.pull_failures)),
+    ("gauge", "tollgate_udp_clients", "UDP clients of streams that run.", |seen| one(seen.streams.udp_clients)),
+    ("gauge", "tollgate_udp_client_datagrams", "Datagrams to a UDP client of a running stream, by outcome; at most 256 clients have rows.", of_udp_clients),
+    ("gauge", "tollgate_streams_not_shown", "Running streams without rows of their own; the 100 oldest have rows.", |seen| one(seen.streams.running.saturating_sub(STREAMS_SHOWN_MAX))),
+    ("gauge", "tollgate_stream_viewers", "HTTP viewers of a stream; only the 100 oldest streams have rows.", |seen| seen.of_each(|one| one.viewers)),
+    ("gauge", "tollgate_stream_udp_clients", "UDP clients of a stream.", |seen| seen.of_each(|one| one.udp_clients)),
+    ("gauge", "tollgate_stream_bytes_per_second", "Bytes per second from a stream's source, over the last seconds.", |seen| seen.of_each(|one| one.bitrate / 8)),
+    ("counter", "tollgate_stream_received_bytes_total", "Media bytes from a stream's sources.", |seen| seen.of_each(|one| one.figures.bytes_received)),
+    ("counter", "tollgate_stream_sent_bytes_total", "Bytes of a stream to HTTP viewers and UDP clients.", |seen| seen.of_each(|one| one.figures.bytes_sent)),
+    ("counter", "tollgate_stream_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| seen.of_each(|one| one.figures.skips)),
+    ("gauge", "process_start_time_seconds", "Start of the process, in seconds since 1970.", |seen| count(seen.started_unix_seconds)),
+    ("gauge", "process_resident_memory_bytes", "Memory of the process that is in use.", |seen| count(seen.counts.process.resident_bytes)),
+    ("gauge", "process_virtual_memory_bytes", "Memory that the process may use.", |seen| count(seen.counts.process.virtual_bytes)),
+    ("gauge", "process_open_fds", "File descriptors in use.", |seen| count(seen.counts.files.own + seen.connections as u64)),
+    ("gauge", "process_max_fds", "File descriptors that it may use.", |seen| count(seen.counts.files.max)),
+    ("gauge", "tollgate_buffers_left_bytes", "Bytes that streams may still take of --buffers; below 64 KiB, each stream keeps less than --buffer.", |seen| one(seen.streams.buffers_left)),
+    ("gauge", "tollgate_connections", "HTTP connections.", |seen| one(seen.connections)),
+    ("gauge", "tollgate_deadlines", "Deadlines of connections and streams that are armed.", |seen| one(seen.deadlines)),
+    ("gauge", "tollgate_tokens", "Tuples in the token table.", |seen| one(seen.tokens)),
+    ("gauge", "tollgate_held_bytes", "Bytes that are allocated, by the part that holds them.", |seen| labelled("part", seen.held.map(|(part, bytes)| (part, bytes as u64)))),
+    ("counter", "tollgate_connections_total", "HTTP connections accepted.", |seen| count(seen.counts.of(Count::Connections))),
+    ("counter", "tollgate_streams_total", "Streams that began.", |seen| count(seen.counts.of(Count::Streams))),
+    ("counter", "tollgate_received_bytes_total", "Media bytes from sources.", |seen| count(seen.streams.figures.bytes_received)),
+    ("counter", "tollgate_sent_bytes_total", "Media bytes to HTTP viewers.", |seen| count(seen.streams.figures.bytes_sent)),
+    ("counter", "tollgate_udp_sent_bytes_total", "Bytes of datagrams to UDP clients.", |seen| count(seen.streams.udp_bytes)),
+    ("counter", "tollgate_skips_total", "Times that a viewer fell out of a stream's buffer.", |seen| count(seen.streams.figures.skips)),
+    ("counter", "tollgate_datagrams_received_total", "RTP packets taken from sources.", |seen| count(seen.counts.of(Count::Datagrams))),
+    ("counter", "tollgate_datagrams_sent_total", "Datagrams handed to the kernel.", |seen| count(seen.counts.of(Count::DatagramsSent))),
+    ("counter", "tollgate_datagrams_dropped_total", "Datagrams dropped, by reason.", dropped),
+    ("counter", "tollgate_rtp_disorder_total", "Packets of MPEG-TS over RTP. Late: they came too late or twice. Lost: the server no longer waits for them.", |seen| {
         labelled("kind", [("late", seen.counts.of(Count::Late)), ("lost", seen.counts.of(Count::Lost))])
     }),
-    counter("tollgate_refusals_total", "Requests refused, by status.", |seen| {
-        let so_many = |status: Status| seen.counts.refusals.get(&status).copied().unwrap_or(0);
-        labelled("status", Status::refusals().map(|status| (status.code(), so_many(status))))
+    ("counter", "tollgate_refusals_total", "Requests refused, by status.", |seen| {
+        let refused = |status: Status| seen.counts.refusals.get(&status).copied().unwrap_or(0);
+        labelled("status", Status::refusals().map(|status| (status.code(), refused(status))))
     }),
-    counter("tollgate_cuts_total", "Viewers that the server disconnected, by reason.", |seen| {
+    ("counter", "tollgate_cuts_total", "Viewers that the server disconnected, by reason.", |seen| {
         labelled("reason", seen.counts.cuts.rows())
     }),
-    counter("tollgate_token_file_writes_total", "Writes to the token file, each with all changes that waited for it.", |seen| {
+    ("counter", "tollgate_token_file_writes_total", "Writes to the token file, each with all changes that waited for it.", |seen| {
         labelled("result", [("written", seen.counts.of(Count::TokenWrites)), ("failed", seen.counts.of(Count::TokenWritesFailed))])
     }),
 ];
 
-type Samples = fn(&Seen<'_>) -> Vec<(String, u64)>;
-
-const fn gauge(name: &'static str, help: &'static str, samples: Samples) -> Family {
-    Family {
-        name,
-        kind: "gauge",
-        help,
-        samples,
-    }
+/// Returns one sample without a label, if the number is known.
+fn count(number: impl Into<Option<u64>>) -> Vec<(String, u64)> {
+    Vec::from_iter(number.into().map(|number| (String::new(), number)))
 }
 
-const fn counter(name: &'static str, help: &'static str, samples: Samples) -> Family {
-    Family {
-        name,
-        kind: "counter",
-        help,
-        samples,
-    }
-}
-
-/// One sample without a label.
-fn count(number: u64) -> Vec<(String, u64)> {
-    vec![(String::new(), number)]
-}
-
-/// The same, where it is known.
-fn known(number: Option<u64>) -> Vec<(String, u64)> {
-    number.map_or(Vec::new(), count)
-}
-
+/// Returns one sample without a label.
 fn one(number: usize) -> Vec<(String, u64)> {
     count(number as u64)
 }
 
-/// A sample for each value of a label.
+/// Returns a sample for each value of a label.
 fn labelled(
     label: &str,
     samples: impl IntoIterator<Item = (impl std::fmt::Display, u64)>,
@@ -203,7 +175,7 @@ fn labelled(
     samples.collect()
 }
 
-/// By their addresses, which are no secret of a session's.
+/// Returns the datagrams of UDP clients by address. An address is no secret of a session.
 fn of_udp_clients(seen: &Seen<'_>) -> Vec<(String, u64)> {
     let clients = seen.udp_clients.iter();
     let samples = clients.flat_map(|(client, figures)| {
@@ -230,7 +202,7 @@ fn dropped(seen: &Seen<'_>) -> Vec<(String, u64)> {
     labelled("reason", samples)
 }
 
-/// The labels of a session's rows: its own, and what the note of its token begins with.
+/// Returns the labels of a session's rows: its digest, and the first word of its token's note.
 pub(super) fn labels_of(session: Digest, word: &str) -> String {
     let word = word.replace('\\', "\\\\").replace('"', "\\\"");
     match word.is_empty() {
@@ -246,26 +218,21 @@ impl Seen<'_> {
             .collect()
     }
 
-    /// The figures as text.
+    /// Returns the figures as text.
     pub fn text(&self) -> String {
         let mut text = String::with_capacity(4096);
-        for family in FAMILIES {
-            head(&mut text, family.name, family.kind, family.help);
-            for (labels, number) in (family.samples)(self) {
+        for (kind, name, help, samples) in FAMILIES {
+            head(&mut text, name, kind, help);
+            for (labels, number) in samples(self) {
                 // Writing into a string does not fail.
-                let _ = writeln!(text, "{}{labels} {number}", family.name);
+                let _ = writeln!(text, "{name}{labels} {number}");
             }
         }
         write_turns(&mut text, &self.counts.turns);
-        let name = "process_cpu_seconds_total";
-        head(
-            &mut text,
-            name,
-            "counter",
-            "Processor time of this process and of its predecessors.",
-        );
+        let help = "Processor time of this process and of its predecessors.";
+        head(&mut text, "process_cpu_seconds_total", "counter", help);
         let seconds = self.counts.cpu.as_secs_f64();
-        let _ = writeln!(text, "{name} {seconds}");
+        let _ = writeln!(text, "process_cpu_seconds_total {seconds}");
         text
     }
 }

@@ -80,6 +80,7 @@ use crate::http::Refusal;
 use crate::slots::Id;
 use crate::stream::{End, Outcome};
 use crate::time::Instant;
+pub use crate::udp_out::Datagrams;
 pub use clients::{AHEAD_COST_MAX, DATAGRAMS_COST_MAX, END_COST, READ_COST_MAX};
 use clients::{Clients, Connection, Step};
 use context::Context;
@@ -94,7 +95,7 @@ use rtp_in::RtpIn;
 pub use rtp_in::UdpPort;
 pub use settings::{Fields, Limits, OriginUrl, Peer, Settings, VARIES};
 pub use shell::{Incoming, Input, Inputs, Outgoing, Readers, Share, write_next};
-pub use streams::{Datagrams, Stream};
+pub use streams::Stream;
 use streams::{SHUT_DOWN, Streams};
 use timers::Owner;
 

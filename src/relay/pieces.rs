@@ -39,8 +39,9 @@ pub(super) fn write_piece(
             }
             Rows::Streams => listing.piece(streams.rows(after, ctx), Row::is_costly, block),
             Rows::Histories => {
-                let rows = streams.rows_with_history(after, ctx);
-                listing.piece(rows, |row| row.row.is_costly(), block)
+                let rows = streams.rows(after, ctx);
+                let rows = rows.map(|(mark, row)| (mark, row.with_history()));
+                listing.piece(rows, Row::is_costly, block)
             }
             Rows::Viewers(_) => listing.piece(viewers.into_iter(), |_| false, block),
         }

@@ -11,7 +11,6 @@
 //! that is not reported. An event whose bucket has no place is not reported.
 
 use std::collections::BTreeSet;
-use std::hash::Hash;
 use std::net::IpAddr;
 
 use super::server_event::ServerEvent;
@@ -121,7 +120,7 @@ impl Rations {
 
     /// Returns whether a source that is refused is reported, as far as its host is concerned.
     pub fn admit_refusal(&mut self, address: IpAddr, now: Instant) -> bool {
-        draw(&mut self.refused, network_of(address), (1, REFUSALS), now)
+        self.refused.try_take(network_of(address), 1, REFUSALS, now)
     }
 
     /// Returns whether readers know of a viewer.
@@ -175,35 +174,17 @@ impl Rations {
                 burst: rate.burst / 2,
             };
             let share = (kind, session.clone(), host);
-            draw(&mut self.shares, share, (bytes, half), now)
-                && draw(&mut self.hosts, host, (bytes, OF_HOST), now)
+            self.shares.try_take(share, bytes, half, now)
+                && self.hosts.try_take(host, bytes, OF_HOST, now)
         });
-        host_has_some
-            && draw(
-                &mut self.sessions,
-                (kind, session.clone()),
-                (bytes, rate),
-                now,
-            )
+        let name = (kind, session.clone());
+        host_has_some && self.sessions.try_take(name, bytes, rate, now)
     }
 
     /// Records that a snapshot has shown this stream waiting for a source. So readers hear when it goes on.
     pub fn report_hold(&mut self, stream: u64) {
         self.unreported.remove(&Subject::Hold(stream));
     }
-}
-
-/// Takes tokens from a bucket that is not empty. Returns whether it had some, and has a place.
-fn draw<Name: Eq + Hash>(
-    buckets: &mut TokenBuckets<Name, NAMES_MAX>,
-    name: Name,
-    (tokens, rate): (u64, Rate),
-    now: Instant,
-) -> bool {
-    let mut bucket = buckets.remove(&name);
-    let has_some = bucket.try_take(tokens, rate, now);
-    let has_place = buckets.insert(name, bucket, now);
-    has_some && has_place
 }
 
 /// Returns the length of a text in JSON. Session ids and titles have no control characters.

@@ -80,17 +80,14 @@ const BEGINNINGS: Rate = Rate::per_second(1);
 const BEGINNINGS_MAX: usize = 448;
 
 impl Sender {
-    fn is_to_group(&self) -> bool {
-        self.named != self.from
-    }
-
     /// Returns its access request. `is_bare`: it sends MPEG-TS without RTP.
     pub fn access_request(&self, is_bare: bool) -> AccessRequest<'static> {
-        let way = match is_bare {
-            true if self.is_to_group() => EntryPoint::BareGroup,
-            false if self.is_to_group() => EntryPoint::Group,
-            true => EntryPoint::Bare,
-            false => EntryPoint::Rtp,
+        let is_to_group = self.named != self.from;
+        let way = match (is_bare, is_to_group) {
+            (true, true) => EntryPoint::BareGroup,
+            (true, false) => EntryPoint::Bare,
+            (false, true) => EntryPoint::Group,
+            (false, false) => EntryPoint::Rtp,
         };
         AccessRequest {
             to: Some(self.named),
@@ -201,11 +198,9 @@ impl RtpIn {
     fn whose_control<'a>(&self, sender: Sender, bytes: &[u8]) -> Result<Came<'a>, Count> {
         let named = sender.named;
         let below = SocketAddr::new(named.ip(), named.port().saturating_sub(1));
-        let addresses = [named, below];
-        let mut stream = addresses
-            .iter()
-            .filter_map(|address| self.sources.get(address));
-        let stream = stream.next().ok_or(Count::Stranger)?;
+        let mut streams = [named, below].into_iter();
+        let stream = streams.find_map(|address| self.sources.get(&address));
+        let stream = stream.ok_or(Count::Stranger)?;
         let control = Control::parse(bytes).ok_or(Count::Malformed)?;
         Ok(Came::Control(*stream, control))
     }
@@ -225,16 +220,10 @@ impl RtpIn {
             None => Some(Box::default()),
         };
         if first.is_some() {
-            self.note_beginning(sender.named, now);
+            self.beginnings.take(sender.named, 1, BEGINNINGS, now);
         }
         self.rearm_candidates(ctx);
         first
-    }
-
-    fn note_beginning(&mut self, named: SocketAddr, now: Instant) {
-        let mut bucket = self.beginnings.remove(&named);
-        bucket.take(1, BEGINNINGS, now);
-        self.beginnings.insert(named, bucket, now);
     }
 
     /// Records the address or group of a stream's new source.
@@ -713,7 +702,9 @@ mod tests {
         // By this name one has begun: another may a second later.
         let began = Instant::after_start(Duration::from_secs(20));
         let rtp_in = &mut stage.relay.rtp_in;
-        rtp_in.note_beginning(address("10.2.0.3:6000"), began);
+        rtp_in
+            .beginnings
+            .take(address("10.2.0.3:6000"), 1, BEGINNINGS, began);
         let newcomer = "newcomer rtp of nobody named 10.2.0.3:6000";
         for (milliseconds, expected) in
             [(20_000, "refused"), (20_999, "refused"), (21_000, newcomer)]

@@ -274,7 +274,7 @@ impl Display for LogLine<'_> {
 
 /// Fields that all events have.
 #[derive(Serialize)]
-struct Told<'a> {
+struct EventFields<'a> {
     time: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     sessionid: Option<&'a SessionId>,
@@ -292,21 +292,21 @@ pub fn write_unit(
     what: &ServerEvent<'_>,
 ) {
     let is_strangers = matches!(what, ServerEvent::PublisherRefused { .. });
-    let told = Told {
+    let fields = EventFields {
         time: time.unix_seconds,
         sessionid: about.filter(|_| !is_strangers),
         session: about.map(SessionId::digest),
         what,
     };
     begin_unit(text, what.name(), Some(&id.to_string()));
-    end_unit(text, &told);
+    end_unit(text, &fields);
 }
 
 /// Returns the snapshot's row of a refused source, with the fields of its event.
 pub fn refusal_row(time: UnixTime, about: &SessionId, what: &ServerEvent<'_>) -> String {
     let mut text = Vec::new();
     begin_unit(&mut text, "refusal", None);
-    let row = Told {
+    let row = EventFields {
         time: time.unix_seconds,
         sessionid: None,
         session: Some(about.digest()),

@@ -63,7 +63,8 @@ fn piece(
         Rows::Streams | Rows::Histories => {
             let rations = &known.ctx.rations;
             let rows = known.streams.rows(after, known.ctx).map(|(mark, row)| {
-                let is_shown = rations.reports_stream(row.id) && of.is_none_or(|of| row.is_of(of));
+                let is_meant = of.is_none_or(|of| row.sessionid == of);
+                let is_shown = is_meant && rations.reports_stream(row.id);
                 held.extend((is_shown && row.held).then_some(row.id.serial));
                 (mark, is_shown.then_some(row))
             });

@@ -9,14 +9,13 @@
 //!                 oldest                                   newest
 //!   overwritten …│ block │ block │ block │ block │ block …│
 //!                    ▲ lagging, blocked       ▲ ready      ▲ waiting (all who keep up)
-//!     falls out: finishes its unit, then goes on at the newest join point
+//!     skips: gets the rest of its unit, then continues at the newest join point
 //! ```
 //!
 //! This module knows no socket, no HTTP and no clock. `C` is the owner's name for a viewer.
 
 mod buffer;
 mod check;
-mod falling;
 #[cfg(feature = "handover")]
 mod handover;
 mod lines;
@@ -25,6 +24,7 @@ mod points;
 mod rate;
 mod seen;
 mod segments;
+mod skips;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -49,7 +49,7 @@ use crate::slots::{Id, Slots};
 use crate::time::Instant;
 use buffer::Buffer;
 use lines::Lines;
-use points::{Back, Points};
+use points::Points;
 use rate::Rate;
 use versions::Versions;
 use viewer::Position;
@@ -228,7 +228,7 @@ impl<C: Copy> StreamBuffer<C> {
 
     /// Returns the number of join points in the buffer.
     pub fn joins(&self) -> usize {
-        self.points.joins()
+        self.points.joins.len()
     }
 
     /// Returns the mean time between two join points in the buffer, by their arrival.
@@ -239,7 +239,7 @@ impl<C: Copy> StreamBuffer<C> {
     /// Returns why the buffer has no join point, or `None` if it has one.
     pub fn no_joins_reason(&self) -> Option<&'static str> {
         match self.points.told {
-            _ if self.points.has_joins() => None,
+            _ if !self.points.joins.is_empty() => None,
             Told::Undecided => Some("too few bytes to tell the format"),
             Told::Unknown => Some("not a format that can be joined"),
             Told::Known(_) if self.scanner.needs_first_byte() => Some(
@@ -429,7 +429,7 @@ impl<C: Copy> StreamBuffer<C> {
                     // Waiting viewers may lose bytes, too, which is noticed of ready ones only.
                     self.wake();
                 }
-                self.drop_before(oldest);
+                self.skip_before(oldest);
                 self.buffer.recycle(now);
             }
         }
@@ -469,21 +469,11 @@ impl<C: Copy> StreamBuffer<C> {
         let (start, needs_header) = self.start(now);
         let lead = self.lead(&start, needs_header);
         let cursor = start.offset;
-        let viewer = self.viewers.insert(Viewer {
-            connection,
-            position: Position::At(cursor),
-            end: Viewer::<C>::ENDLESS,
-            lead,
-            lag_key: None,
-            header_seen: if needs_header {
-                self.points.header_serial
-            } else {
-                0
-            },
-            since: now,
-            bytes_sent: 0,
-            skips: 0,
-        });
+        let mut viewer = Viewer::new(connection, cursor, lead, now);
+        if needs_header {
+            viewer.header_seen = self.points.header_serial;
+        }
+        let viewer = self.viewers.insert(viewer);
         if self.points.told == Told::Undecided {
             // The viewer waits for the format, so it does not lag.
             self.pace_floor = self.pace_floor.min(cursor);
@@ -506,8 +496,11 @@ impl<C: Copy> StreamBuffer<C> {
                 (Start::at(0), false)
             }
             Told::Undecided | Told::Known(_) => {
-                let back = self.back(now);
-                let start = self.points.start(&back);
+                let newest = self.buffer.newest;
+                let offset_max = newest.saturating_sub(self.limits.join_back_bytes);
+                let time_back = now.since_start().checked_sub(self.limits.join_back_time);
+                let arrived_by = Instant::after_start(time_back.unwrap_or_default());
+                let start = self.points.start(offset_max, arrived_by);
                 start.map_or(live_edge, |start| (start, true))
             }
         }
@@ -520,18 +513,7 @@ impl<C: Copy> StreamBuffer<C> {
     fn is_best_from_the_start(&self) -> bool {
         let is_short = self.buffer.newest <= BEGINNING_BYTES;
         let is_beginning = is_short || self.points.header_serial == 0;
-        self.scanner.needs_first_byte() || !self.points.has_joins() && is_beginning
-    }
-
-    fn back(&self, now: Instant) -> Back {
-        let time_back = now.since_start().checked_sub(self.limits.join_back_time);
-        Back {
-            offset_max: self
-                .buffer
-                .newest
-                .saturating_sub(self.limits.join_back_bytes),
-            moment_max: Instant::after_start(time_back.unwrap_or_default()),
-        }
+        self.scanner.needs_first_byte() || self.points.joins.is_empty() && is_beginning
     }
 
     /// Removes a viewer.
@@ -561,7 +543,7 @@ impl<C: Copy> StreamBuffer<C> {
     /// point here, once the rest of its unit is sent. An open chunk has promised `owed` bytes to the
     /// viewer: if the stream has ended, the viewer continues early enough to get them.
     pub fn supply(&mut self, id: ViewerId<C>, owed: usize) -> Supply {
-        self.catch_up(id, owed);
+        self.end_skip(id, owed);
         let Some(viewer) = self.viewers.get(id) else {
             return Supply::UpToDate;
         };
@@ -655,29 +637,16 @@ impl<C: Copy> StreamBuffer<C> {
         let Some(viewer) = self.viewers.get(id) else {
             return;
         };
-        match (outcome, viewer.position, supply) {
-            (Outcome::Open, Position::At(_), Supply::UpToDate) => {
-                self.stop_lagging(id);
-                self.lines.wait(id.index());
-            }
-            (Outcome::Open, Position::Fallen { .. }, Supply::UpToDate) => {
-                self.lines.wait(id.index())
-            }
-            (Outcome::Open, Position::At(cursor), _) => {
-                self.lag(id, cursor);
-                self.lines.be_ready(id.index());
-            }
-            (Outcome::HeadAwaited, Position::At(cursor), _) => {
-                self.lag(id, cursor);
-                self.lines.wait(id.index());
-            }
-            (Outcome::HeadAwaited, Position::Fallen { .. }, _) => self.lines.wait(id.index()),
-            (Outcome::Open, Position::Fallen { .. }, _) => self.lines.be_ready(id.index()),
-            (Outcome::Blocked, Position::At(cursor), _) => {
-                self.lines.leave(id.index());
-                self.lag(id, cursor);
-            }
-            (Outcome::Blocked, Position::Fallen { .. }, _) => self.lines.leave(id.index()),
+        let keeps_up = (outcome, supply) == (Outcome::Open, Supply::UpToDate);
+        match viewer.position {
+            Position::At(_) if keeps_up => self.stop_lagging(id),
+            Position::At(cursor) => self.lag(id, cursor),
+            Position::Fallen { .. } => {}
+        }
+        match outcome {
+            Outcome::Open if !keeps_up => self.lines.be_ready(id.index()),
+            Outcome::Open | Outcome::HeadAwaited => self.lines.wait(id.index()),
+            Outcome::Blocked => self.lines.leave(id.index()),
         }
     }
 }

@@ -32,7 +32,7 @@ impl<C: Copy> StreamBuffer<C> {
         let without_joins = newest - self.points.header_offset(newest);
         let is_large = without_joins > self.buffer.bytes_max() as u64
             && matches!(self.points.told, Told::Known(_))
-            && !self.points.has_joins();
+            && self.points.joins.is_empty();
         if is_large && !std::mem::replace(&mut self.told_of_no_join, true) {
             return Some(if self.points.has_had_joins {
                 Notice::LargeGroup

@@ -102,11 +102,7 @@ impl Points {
 
     fn add_join(&mut self, start: Start, now: Instant) {
         self.header_end.get_or_insert(start.offset);
-        let before_last = self
-            .joins
-            .len()
-            .checked_sub(2)
-            .and_then(|index| self.joins.get(index));
+        let before_last = self.joins.iter().nth_back(1);
         // Join points have a minimum spacing, too, but for the newest.
         if before_last.is_some_and(|join| start.offset < join.start.offset + UNIT_SPACING) {
             self.joins.pop_back();
@@ -117,11 +113,8 @@ impl Points {
 
     /// Removes the points before the buffer's oldest byte.
     pub fn forget_before(&mut self, oldest: u64) {
-        while self
-            .joins
-            .front()
-            .is_some_and(|join| join.start.offset < oldest)
-        {
+        let is_old = |join: &Join| join.start.offset < oldest;
+        while self.joins.front().is_some_and(is_old) {
             self.joins.pop_front();
         }
         while self.units.front().is_some_and(|unit| *unit < oldest) {
@@ -141,16 +134,6 @@ impl Points {
         self.header_end.is_some_and(|end| end <= offset)
     }
 
-    /// Returns whether the buffer has a join point.
-    pub fn has_joins(&self) -> bool {
-        !self.joins.is_empty()
-    }
-
-    /// Returns the number of join points in the buffer.
-    pub fn joins(&self) -> usize {
-        self.joins.len()
-    }
-
     /// Returns the offset from which join points count, in a stream whose newest byte is at
     /// `newest`. Points before the newest header do not count.
     pub fn header_offset(&self, newest: u64) -> u64 {
@@ -160,15 +143,14 @@ impl Points {
         }
     }
 
-    /// Returns where a viewer begins: at the newest join point that is as far back as `back` says, or
-    /// else at the oldest one. Without join points it is the newest unit.
-    pub fn start(&self, back: &Back) -> Option<Start> {
-        let chosen = self
-            .joins
-            .iter()
-            .rposition(|join| join.start.offset <= back.offset_max && join.at <= back.moment_max)
-            .or((!self.joins.is_empty()).then_some(0));
-        let join = chosen.and_then(|index| self.joins.get(index));
+    /// Returns where a viewer begins: at the newest join point that is at or before `offset_max` and
+    /// had arrived by `arrived_by`, or else at the oldest one. Without join points it is the newest
+    /// unit.
+    pub fn start(&self, offset_max: u64, arrived_by: Instant) -> Option<Start> {
+        let mut newest_first = self.joins.iter().rev();
+        let join = newest_first
+            .find(|join| join.start.offset <= offset_max && join.at <= arrived_by)
+            .or(self.joins.front());
         join.map(|join| join.start).or(self.newest_unit)
     }
 
@@ -198,15 +180,6 @@ impl Points {
             .get(self.units.partition_point(|unit| *unit < cursor))
             .copied()
     }
-}
-
-/// How far back a new viewer's join point must be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Back {
-    /// The join point is at or before this offset.
-    pub offset_max: u64,
-    /// The join point arrived at this time or earlier.
-    pub moment_max: Instant,
 }
 
 #[cfg(test)]
@@ -253,7 +226,7 @@ mod tests {
             let points = points(offsets, offsets);
             assert_eq!(joins(&points), joins_kept, "{offsets:?}");
             assert!(points.units.iter().eq(units_kept), "{offsets:?}");
-            assert_eq!(points.joins(), joins_kept.len());
+            assert_eq!(points.joins.len(), joins_kept.len());
             let newest = offsets.last().copied();
             assert_eq!(points.newest_unit.map(|unit| unit.offset), newest);
         }
@@ -321,7 +294,7 @@ mod tests {
             assert_eq!(joins(&points), joins_left, "{oldest}");
             assert!(points.units.iter().eq(units_left), "{oldest}");
             assert_eq!(points.newest_unit.map(|unit| unit.offset), newest_unit);
-            assert_eq!(points.has_joins(), !joins_left.is_empty());
+            assert_eq!(!points.joins.is_empty(), !joins_left.is_empty());
             assert!(points.has_had_joins);
         }
         assert!(!points(&[], &[10_000]).has_had_joins);
@@ -361,7 +334,7 @@ mod tests {
                 assert_eq!(points.is_past_header(offset), is_past, "{offset}");
             }
             points.take(Finding::Header, at(0));
-            assert!(!points.is_past_header(9_000) && !points.has_joins());
+            assert!(!points.is_past_header(9_000) && points.joins.is_empty());
             assert_eq!((points.header_serial, points.unit_end(0)), (2, None));
         }
     }
@@ -381,20 +354,13 @@ mod tests {
             (19_999, 9, 10_000),
             (0, 9, 10_000),
         ] {
-            let back = Back {
-                offset_max,
-                moment_max: at(seconds),
-            };
-            let start = with_joins.start(&back).map(|start| start.offset);
+            let start = with_joins.start(offset_max, at(seconds));
+            let start = start.map(|start| start.offset);
             assert_eq!(start, Some(offset), "{offset_max}, {seconds} s");
         }
-        let back = Back {
-            offset_max: 0,
-            moment_max: at(0),
-        };
-        let start = points(&[], &[10_000, 50_000]).start(&back);
+        let start = points(&[], &[10_000, 50_000]).start(0, at(0));
         assert_eq!(start, Some(Start::at(50_000)));
-        assert_eq!(points(&[], &[]).start(&back), None);
+        assert_eq!(points(&[], &[]).start(0, at(0)), None);
     }
 
     /// The format that the first bytes showed is kept when the stream did not continue as such.
@@ -404,7 +370,7 @@ mod tests {
         points.take(Finding::Unknown, at(0));
         assert_eq!(points.told, Told::Unknown);
         assert_eq!(points.shown, Some(Format::Flv));
-        assert!(!points.has_joins() && points.unit_before(u64::MAX).is_none());
+        assert!(points.joins.is_empty() && points.unit_before(u64::MAX).is_none());
         assert_eq!((points.newest_unit, points.header_serial), (None, 0));
     }
 }

@@ -32,8 +32,8 @@ pub struct Seen<C> {
     pub bytes_sent: u64,
     /// Distance to the newest byte.
     pub behind_bytes: u64,
-    /// Time since the viewer's next byte arrived.
-    pub behind: Duration,
+    /// Milliseconds since the viewer's next byte arrived.
+    pub behind_ms: u64,
     /// How often the viewer fell out of the buffer.
     pub skips: u32,
 }
@@ -83,7 +83,7 @@ impl<C: Copy> StreamBuffer<C> {
             since: viewer.since,
             bytes_sent: viewer.bytes_sent,
             behind_bytes,
-            behind,
+            behind_ms: u64::try_from(behind.as_millis()).unwrap_or(u64::MAX),
             skips: viewer.skips,
         })
     }

@@ -46,16 +46,13 @@ impl<C: Copy> StreamBuffer<C> {
     ) -> ViewerId<C> {
         // Where another process told the range, it may lie anywhere.
         let from = from.min(self.buffer.newest);
+        let (cursor, lead) = (
+            from.max(self.buffer.oldest),
+            Lead::new(Some(lead), Vec::new()),
+        );
         let viewer = self.viewers.insert(Viewer {
-            connection,
-            position: Position::At(from.max(self.buffer.oldest)),
             end: to.max(from),
-            lead: Lead::new(Some(lead), Vec::new()),
-            lag_key: None,
-            header_seen: 0,
-            since: now,
-            bytes_sent: 0,
-            skips: 0,
+            ..Viewer::new(connection, cursor, lead, now)
         });
         self.lag(viewer, from);
         self.lines.be_ready(viewer.index());

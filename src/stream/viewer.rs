@@ -46,6 +46,21 @@ impl<C> Viewer<C> {
     /// `end` of a viewer that gets one fragment of MP4, while that fragment is not complete.
     pub(super) const AT_FRAGMENT_END: u64 = u64::MAX - 1;
 
+    /// Creates a viewer that joins at `now`. It gets the lead, and then all bytes from the cursor on.
+    pub(super) fn new(connection: C, cursor: u64, lead: Lead, now: Instant) -> Viewer<C> {
+        Viewer {
+            connection,
+            position: Position::At(cursor),
+            end: Viewer::<C>::ENDLESS,
+            lead,
+            lag_key: None,
+            header_seen: 0,
+            since: now,
+            bytes_sent: 0,
+            skips: 0,
+        }
+    }
+
     /// Returns whether the viewer gets one segment or fragment and nothing else.
     pub(super) fn is_bounded(&self) -> bool {
         self.end != Viewer::<C>::ENDLESS

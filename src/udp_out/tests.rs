@@ -51,9 +51,9 @@ fn datagrams(count: u8) -> Vec<u8> {
 fn sent(udp_out: &mut UdpOut) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut all = Vec::new();
     while udp_out.next_clients() {
-        let (to, bytes, datagram_bytes) = udp_out.batch().expect("a batch");
-        for to in to {
-            let datagrams = bytes.chunks(datagram_bytes);
+        let batch = udp_out.batch().expect("a batch");
+        for to in batch.to {
+            let datagrams = batch.bytes.chunks(batch.datagram_bytes);
             all.extend(datagrams.map(|datagram| (*to, datagram.to_vec())));
         }
     }
@@ -134,14 +134,14 @@ fn clients_are_shared_and_the_source_gets_nothing() {
     set_clients(&mut udp_out, list.clone().into());
     assert!(udp_out.forward(b"one", None) && udp_out.next_clients());
     let first: Vec<SocketAddr> = list[..AT_ONCE_MAX].iter().map(|one| one.address).collect();
-    assert_eq!(udp_out.batch().map(|(to, ..)| to), Some(&first[..]));
+    assert_eq!(udp_out.batch().map(|batch| batch.to), Some(&first[..]));
     let changed = [200, 1, 66].into_iter().map(|host| client("rtp", host));
     set_clients(&mut udp_out, changed.collect());
     // The counts are for clients whose indexes have changed.
     udp_out.not_taken(&[1; AT_ONCE_MAX]);
     assert!(udp_out.next_clients());
     let next = [address(200), address(66)];
-    assert_eq!(udp_out.batch().map(|(to, ..)| to), Some(&next[..]));
+    assert_eq!(udp_out.batch().map(|batch| batch.to), Some(&next[..]));
     udp_out.not_taken(&[0, 1]);
     assert!(!udp_out.next_clients());
     let figures = udp_out
@@ -253,7 +253,7 @@ fn datagrams_that_arrive_while_a_batch_is_sent_go_into_the_next_one() {
     assert_eq!(udp_out.batches.len(), 2);
     let first = udp_out
         .batch()
-        .map(|(to, bytes, _)| (to.len(), bytes.to_vec()));
+        .map(|batch| (batch.to.len(), batch.bytes.to_vec()));
     assert_eq!(first, Some((AT_ONCE_MAX, vec![0; 300])));
     // The six clients that are left get this batch, and all clients the next one.
     assert_eq!(sent(&mut udp_out).len(), 6 * 3 + 70 * 3);

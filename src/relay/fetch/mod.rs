@@ -27,8 +27,8 @@ use crate::stream::End;
 use crate::time::Instant;
 #[cfg(feature = "handover")]
 pub(super) use handover::PullsState;
+use origins::Origins;
 pub(super) use origins::common;
-use origins::{Origins, Whereabouts};
 pub(super) use pull::Pull;
 use pull::{Attempt, Pulls, Stage};
 
@@ -142,35 +142,35 @@ impl Fetch {
     /// Asks the next origin of a round. Ends the round if none is left.
     fn ask_origin(&mut self, id: PullId, origin: usize, ctx: &mut Context) {
         let until = ctx.now() + ctx.settings().limits.origin_time;
-        match self.origins.whereabouts(origin, ctx.now()) {
-            None => {
-                self.pulls.enter(id, Stage::Failed);
-                return ctx.notify(Event::OriginsExhausted(id));
-            }
-            Some(Whereabouts::Known) => {
-                let attempt = Attempt {
-                    origin,
-                    address: 0,
-                    until,
-                };
-                return self.ask_address(id, attempt, ctx);
-            }
-            Some(Whereabouts::Sought) => {}
-            Some(Whereabouts::Unknown(name, port)) => {
-                let job_id = ctx.draw_job();
-                self.origins.seek(origin, job_id);
-                let job = Job::Resolve(vec![(name, port)]);
-                ctx.act(Action::Help(job_id, job));
-            }
+        let Some(server) = self.origins.list.get_mut(origin) else {
+            return self.fail(id, ctx);
+        };
+        if server.is_known(ctx.now()) {
+            let attempt = Attempt {
+                origin,
+                address: 0,
+                until,
+            };
+            return self.ask_address(id, attempt, ctx);
+        }
+        if server.lookup.is_none() {
+            let job_id = ctx.draw_job();
+            server.lookup = Some(job_id);
+            let name = (server.url.host.as_str().to_owned(), server.url.port.get());
+            ctx.act(Action::Help(job_id, Job::Resolve(vec![name])));
         }
         self.pulls.enter(id, Stage::Resolving { origin, until });
         self.rearm(id, ctx);
     }
 
+    /// Ends a round.
+    fn fail(&mut self, id: PullId, ctx: &mut Context) {
+        self.pulls.enter(id, Stage::Failed);
+        ctx.notify(Event::OriginsExhausted(id));
+    }
+
     fn ask_address(&mut self, id: PullId, attempt: Attempt, ctx: &mut Context) {
-        let Attempt {
-            origin, address, ..
-        } = attempt;
+        let (origin, address) = (attempt.origin, attempt.address);
         if self.origins.address(origin, address).is_some() {
             self.pulls.enter(id, Stage::Calling(attempt));
             return ctx.notify(Event::CallOrigin(id));
@@ -204,21 +204,19 @@ impl Fetch {
     /// Notes the connection to a pull's origin. `None`: there is no room for one.
     pub fn called(&mut self, id: PullId, connection: Option<ConnectionId>, ctx: &mut Context) {
         let stage = self.pulls.entries.get(id).map(|pull| pull.stage);
-        match (stage, connection) {
-            (Some(Stage::Calling(attempt)), Some(connection)) => {
-                let stage = Stage::Asking {
-                    attempt,
-                    connection,
-                };
-                self.pulls.enter(id, stage);
-                self.rearm(id, ctx);
-            }
-            (Some(Stage::Calling(attempt)), None) => {
-                self.note_fault(id, OriginError::Busy);
-                self.ask_origin(id, attempt.origin + 1, ctx);
-            }
-            _ => {}
-        }
+        let Some(Stage::Calling(attempt)) = stage else {
+            return;
+        };
+        let Some(connection) = connection else {
+            self.note_fault(id, OriginError::Busy);
+            return self.ask_origin(id, attempt.origin + 1, ctx);
+        };
+        let stage = Stage::Asking {
+            attempt,
+            connection,
+        };
+        self.pulls.enter(id, stage);
+        self.rearm(id, ctx);
     }
 
     /// Handles the addresses of an origin, or their absence. Returns whether the job was an
@@ -311,10 +309,7 @@ impl Fetch {
                 self.ask_address(id, Attempt { address, ..attempt }, ctx)
             }
             // Other origins would refuse, too.
-            OriginError::Forbidden => {
-                self.pulls.enter(id, Stage::Failed);
-                ctx.notify(Event::OriginsExhausted(id));
-            }
+            OriginError::Forbidden => self.fail(id, ctx),
             OriginError::NotFound
             | OriginError::TimedOut
             | OriginError::Busy
@@ -352,15 +347,9 @@ impl Fetch {
         let comes_again = (pull.has_run || waits_on) && !is_final && !ctx.is_closing;
         self.pulls.failures = self.pulls.failures.saturating_add(1);
         if fault > OriginError::NotFound {
-            ctx.log(
-                Level::Warn,
-                pull.network,
-                format_args!(
-                    "event=pull-fails session={} detail=\"{}\"",
-                    session.digest(),
-                    fault.detail()
-                ),
-            );
+            let (digest, detail) = (session.digest(), fault.detail());
+            let line = format_args!("event=pull-fails session={digest} detail=\"{detail}\"");
+            ctx.log(Level::Warn, pull.network, line);
         }
         if comes_again {
             self.pause(id, ctx);
@@ -457,7 +446,7 @@ impl Fetch {
         }
     }
 
-    /// A pull's deadline has come.
+    /// Handles a pull's deadline.
     pub fn due(&mut self, id: PullId, ctx: &mut Context) {
         let now = ctx.now();
         let Some(pull) = self.pulls.entries.get_mut(id) else {

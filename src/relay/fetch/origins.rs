@@ -16,26 +16,19 @@ use crate::time::Instant;
 
 /// All origins, in the order in which they are asked.
 pub struct Origins {
-    list: Vec<OriginServer>,
+    pub list: Vec<OriginServer>,
     /// How this server is called in `Via`: no other has this name.
     pub pseudonym: String,
 }
 
-struct OriginServer {
-    url: OriginUrl,
+/// An origin, and its addresses if it has a name.
+pub struct OriginServer {
+    pub url: OriginUrl,
     addresses: Vec<SocketAddr>,
     /// Then its addresses are looked up again.
     known_until: Instant,
     /// The look-up under way.
-    lookup: Option<JobId>,
-}
-
-/// Where an origin is.
-pub enum Whereabouts {
-    Known,
-    /// A look-up is under way.
-    Sought,
-    Unknown(String, u16),
+    pub lookup: Option<JobId>,
 }
 
 /// How long a look-up's result is used: pulls that come in a row share it, and a change in the DNS
@@ -47,8 +40,15 @@ const ADDRESSES_MAX: usize = 8;
 const HOPS_MAX: usize = 16;
 const VIA_BYTES_MAX: usize = 2048;
 
+impl OriginServer {
+    /// Returns whether its addresses are known. During a look-up they are not.
+    pub fn is_known(&self, now: Instant) -> bool {
+        self.url.address().is_some() || (self.lookup.is_none() && now < self.known_until)
+    }
+}
+
 impl Origins {
-    /// With a name that has in it a `number` that nobody can foresee.
+    /// Creates the origins. The server's name contains `number`, which nobody can foresee.
     pub fn new(urls: &[OriginUrl], number: u64) -> Origins {
         let server = |url: &OriginUrl| OriginServer {
             url: url.clone(),
@@ -65,24 +65,25 @@ impl Origins {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Where each is, and until when that is known.
+    /// Returns the addresses of each, and until when they are known.
     #[cfg(feature = "handover")]
     pub fn addresses(&self) -> impl Iterator<Item = (&[SocketAddr], Instant)> {
         let list = self.list.iter();
         list.map(|server| (server.addresses.as_slice(), server.known_until))
     }
 
-    /// The same origins, as far as they are in the same places, under the same name.
+    /// Takes over what a predecessor knew: its name, and the addresses of the origins in the same
+    /// places.
     #[cfg(feature = "handover")]
     pub fn become_as(&mut self, pseudonym: String, known: Vec<(Vec<SocketAddr>, Instant)>) {
         if self.pseudonym.len() == pseudonym.len() {
@@ -94,27 +95,7 @@ impl Origins {
         }
     }
 
-    /// Whether the addresses of an origin are at hand.
-    pub fn whereabouts(&self, origin: usize, now: Instant) -> Option<Whereabouts> {
-        let server = self.list.get(origin)?;
-        Some(match server.url.address() {
-            Some(_) => Whereabouts::Known,
-            None if server.lookup.is_some() => Whereabouts::Sought,
-            None if now < server.known_until => Whereabouts::Known,
-            None => {
-                Whereabouts::Unknown(server.url.host.as_str().to_owned(), server.url.port.get())
-            }
-        })
-    }
-
-    /// An origin's addresses are looked up under this ticket.
-    pub fn seek(&mut self, origin: usize, job_id: JobId) {
-        if let Some(server) = self.list.get_mut(origin) {
-            server.lookup = Some(job_id);
-        }
-    }
-
-    /// A look-up is over. Says which origin's it was, if any's.
+    /// Ends a look-up, with its result. Returns the origin, if the look-up was for one.
     pub fn found(
         &mut self,
         job_id: JobId,
@@ -135,7 +116,7 @@ impl Origins {
         Some(origin)
     }
 
-    /// One of an origin's addresses.
+    /// Returns one of an origin's addresses.
     pub fn address(&self, origin: usize, address: usize) -> Option<SocketAddr> {
         let server = self.list.get(origin)?;
         match server.url.address() {
@@ -156,7 +137,7 @@ impl Origins {
         ))
     }
 
-    /// `Via` of what this server passes on.
+    /// Returns `Via` of what this server passes on.
     pub fn via(&self, came_through: Option<&str>) -> String {
         match came_through {
             None => format!("1.1 {}", self.pseudonym),
@@ -164,8 +145,8 @@ impl Origins {
         }
     }
 
-    /// Whether a message that came through `via` may be passed on. 508 is from RFC 5842; RFC 9110
-    /// has no status of its own for a loop.
+    /// Refuses a message that came through `via` if it must not be passed on. 508 is from RFC 5842;
+    /// RFC 9110 has no status of its own for a loop.
     pub fn check_via(&self, via: Option<&str>) -> Result<(), Refusal> {
         let Some(via) = via.filter(|_| !self.is_empty()) else {
             return Ok(());
@@ -224,11 +205,11 @@ mod tests {
 
     /// Where an origin is, in a word.
     fn where_is(origins: &Origins, origin: usize, now: Instant) -> String {
-        match origins.whereabouts(origin, now) {
+        match origins.list.get(origin) {
             None => "this path takes none".to_owned(),
-            Some(Whereabouts::Known) => "known".to_owned(),
-            Some(Whereabouts::Sought) => "sought".to_owned(),
-            Some(Whereabouts::Unknown(name, port)) => format!("{name}:{port}"),
+            Some(server) if server.is_known(now) => "known".to_owned(),
+            Some(server) if server.lookup.is_some() => "sought".to_owned(),
+            Some(server) => format!("{}:{}", server.url.host.as_str(), server.url.port),
         }
     }
 
@@ -245,8 +226,8 @@ mod tests {
             "this path takes none",
         );
         assert_eq!(places(&origins, at(0)), [one, "known", three, none]);
-        origins.seek(0, job_id(7));
-        origins.seek(2, job_id(8));
+        origins.list[0].lookup = Some(job_id(7));
+        origins.list[2].lookup = Some(job_id(8));
         assert_eq!(places(&origins, at(0)), ["sought", "known", "sought", none]);
         assert_eq!(origins.found(job_id(9), addresses(1..3), at(1)), None);
         assert_eq!(origins.found(job_id(8), addresses(1..3), at(1)), Some(2));
@@ -277,7 +258,7 @@ mod tests {
     #[test]
     fn of_a_names_addresses_eight_are_tried() {
         let mut origins = origins(&NAMES);
-        origins.seek(0, job_id(1));
+        origins.list[0].lookup = Some(job_id(1));
         origins.found(job_id(1), addresses(0..20), at(0));
         let kept = (0..20).filter_map(|place| origins.address(0, place));
         assert_eq!(kept.collect::<Vec<_>>(), addresses(0..8));
@@ -370,7 +351,7 @@ mod tests {
     #[test]
     fn a_successor_knows_where_the_origins_are_and_goes_by_the_same_name() {
         let mut old = origins(&NAMES);
-        old.seek(0, job_id(1));
+        old.list[0].lookup = Some(job_id(1));
         old.found(job_id(1), addresses(0..4), at(3));
         let known = |origins: &Origins| -> Vec<(Vec<SocketAddr>, Instant)> {
             let known = origins.addresses();

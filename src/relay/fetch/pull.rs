@@ -94,24 +94,24 @@ pub struct Pulls {
 }
 
 impl Pulls {
-    /// How many have no stream, now or yet.
+    /// Returns how many have no stream, now or yet.
     pub fn without_stream(&self) -> usize {
         self.entries.len() - self.running
     }
 
-    /// How many of these began for clients of this network.
+    /// Returns how many of these began for clients of this network.
     pub fn without_stream_of(&self, network: Option<IpAddr>) -> usize {
         let pulls = self.entries.iter().map(|(_, pull)| pull);
         let of_network = pulls.filter(|pull| pull.network == network);
         of_network.filter(|pull| !pull.stage.is_running()).count()
     }
 
-    /// The one pull that a session can have.
+    /// Returns the session's pull. A session has at most one.
     pub fn of(&self, session: &SessionId) -> Option<PullId> {
         self.by_session.get(session).copied()
     }
 
-    /// The session must have no pull yet.
+    /// Adds a pull. Its session must have none yet.
     pub fn insert(&mut self, pull: Pull) -> PullId {
         let session = pull.session.clone();
         let id = self.entries.insert(pull);
@@ -119,7 +119,7 @@ impl Pulls {
         id
     }
 
-    /// `None` if it has gone already.
+    /// Removes a pull. Returns `None` if it has gone already.
     pub fn remove(&mut self, id: PullId) -> Option<Pull> {
         let pull = self.entries.remove(id)?;
         self.by_session.remove(&pull.session);

@@ -42,25 +42,12 @@ const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 /// A write takes no more changes when it has this number of tokens.
 const BATCH_TUPLES_MAX: usize = 4096;
 
-impl Asked {
-    /// Answers the client, which may have left. Its change is made in any case.
-    fn answer(caller: Caller, answer: Result<Done, Refusal>, ctx: &mut Context) {
-        let (id, reply) = caller;
-        ctx.notify(Event::Answer { id, reply, answer });
-    }
+/// Answers the client, which may have left. Its change is made in any case.
+fn answer((id, reply): Caller, answer: Result<Done, Refusal>, ctx: &mut Context) {
+    ctx.notify(Event::Answer { id, reply, answer });
 }
 
 impl Ledger {
-    /// Returns whether the time waits for a write that may succeed.
-    pub fn owes_time(&self) -> bool {
-        self.owes_time && self.writing.is_none()
-    }
-
-    /// Returns whether no change waits or is being written.
-    fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.writing.is_none()
-    }
-
     /// Returns the bytes that its allocations take: waiting changes, and the current write.
     pub fn held_bytes(&self) -> usize {
         let writing = self.writing.as_ref();
@@ -77,20 +64,19 @@ impl Ledger {
             + self.queue.capacity() * size_of::<Asked>()
             + writing.map_or(0, |(_, batch)| batch.capacity() * size_of::<Judged>())
     }
-
-    /// Returns the next change, unless it has to wait for a write.
-    fn next(&mut self, tuples: usize) -> Option<Asked> {
-        if self.writing.is_some() || tuples >= BATCH_TUPLES_MAX {
-            return None;
-        }
-        self.queue.pop_front()
-    }
 }
 
 impl Grants {
     /// Returns whether no change is on its way to the disk.
     pub fn is_quiet(&self) -> bool {
-        self.ledger.as_ref().is_none_or(Ledger::is_empty)
+        let ledger = self.ledger.as_ref();
+        ledger.is_none_or(|ledger| ledger.queue.is_empty() && ledger.writing.is_none())
+    }
+
+    /// Returns whether the time waits for a write that may succeed.
+    pub(super) fn owes_time(&self) -> bool {
+        let ledger = self.ledger.as_ref();
+        ledger.is_some_and(|ledger| ledger.owes_time && ledger.writing.is_none())
     }
 
     /// Queues a change to be written. Its call waits for that.
@@ -128,7 +114,11 @@ impl Grants {
         let mut tuples = 0;
         let mut at_once = Vec::new();
         self.begin_trial();
-        while let Some(asked) = self.ledger.as_mut().and_then(|ledger| ledger.next(tuples)) {
+        while tuples < BATCH_TUPLES_MAX
+            && let Some(ledger) = &mut self.ledger
+            && ledger.writing.is_none()
+            && let Some(asked) = ledger.queue.pop_front()
+        {
             let judged = self.decide(&asked.change, ctx);
             let records = judged.as_ref().map(|addition| &addition.records[..]);
             let records = records.unwrap_or_default();
@@ -143,7 +133,7 @@ impl Grants {
         // These change nothing, and do not depend on changes that are not on disk.
         for (asked, judged) in at_once {
             let done = judged.and_then(|addition| self.carry_out(asked.change, addition, ctx));
-            Asked::answer(asked.caller, done, ctx);
+            answer(asked.caller, done, ctx);
         }
         let time = ctx.date();
         let has_times = self.has_times();
@@ -166,12 +156,33 @@ impl Grants {
 
     /// Handles the result of a write.
     pub fn appended(&mut self, job_id: JobId, result: &Result<(), String>, ctx: &mut Context) {
-        if let Some(batch) = self.take_written(job_id) {
-            self.written(batch, result, ctx);
-            self.write_changes(ctx);
-            if result.is_err() {
-                self.owe_time(ctx);
+        let Some(batch) = self.take_written(job_id) else {
+            return;
+        };
+        match result {
+            Ok(()) => ctx.count(Count::TokenWrites, 1),
+            Err(error) => {
+                ctx.count(Count::TokenWritesFailed, 1);
+                let detail = quoted(error, 128);
+                let line = format_args!(
+                    "event=token-file-not-written detail=\"{detail}; add-token and revoke-token answer 507 until it can be written\""
+                );
+                ctx.log(Level::Error, None, line);
             }
+        }
+        for (asked, judged) in batch {
+            let done = match result {
+                Ok(()) => judged.and_then(|addition| self.carry_out(asked.change, addition, ctx)),
+                Err(error) => Err(Refusal::new(
+                    Status::InsufficientStorage,
+                    format!("the token file cannot be written ({error}); nothing was changed"),
+                )),
+            };
+            answer(asked.caller, done, ctx);
+        }
+        self.write_changes(ctx);
+        if result.is_err() {
+            self.owe_time(ctx);
         }
     }
 
@@ -190,43 +201,13 @@ impl Grants {
         self.rearm(ctx);
     }
 
-    fn written(&mut self, batch: Vec<Judged>, result: &Result<(), String>, ctx: &mut Context) {
-        match result {
-            Ok(()) => ctx.count(Count::TokenWrites, 1),
-            Err(error) => {
-                ctx.count(Count::TokenWritesFailed, 1);
-                ctx.log(
-                    Level::Error,
-                    None,
-                    format_args!(
-                        "event=token-file-not-written detail=\"{}; add-token and revoke-token answer 507 until it can be written\"",
-                        quoted(error, 128)
-                    ),
-                );
-            }
-        }
-        for (asked, judged) in batch {
-            let done = match result {
-                Ok(()) => judged.and_then(|addition| self.carry_out(asked.change, addition, ctx)),
-                Err(error) => Err(Refusal::new(
-                    Status::InsufficientStorage,
-                    format!("the token file cannot be written ({error}); nothing was changed"),
-                )),
-            };
-            Asked::answer(asked.caller, done, ctx);
-        }
-    }
-
     /// Logs that the token file could not be shortened.
     pub fn not_compacted(&self, error: &str, ctx: &mut Context) {
-        ctx.log(
-            Level::Warn,
-            None,
-            format_args!(
-                "event=token-file-not-compacted detail=\"{}; the file keeps growing\"",
-                quoted(error, 128)
-            ),
+        let detail = quoted(error, 128);
+        let line = format_args!(
+            "event=token-file-not-compacted detail=\"{detail}; the file keeps growing\""
         );
+        ctx.log(Level::Warn, None, line);
     }
 
     /// Handles the refusal of a job. Returns whether it was a write.
@@ -235,7 +216,7 @@ impl Grants {
         let is_write = batch.is_some();
         for (asked, _) in batch.into_iter().flatten() {
             let refusal = Refusal::busy("too many bytes wait for the disk; try again later");
-            Asked::answer(asked.caller, Err(refusal), ctx);
+            answer(asked.caller, Err(refusal), ctx);
         }
         if is_write {
             self.write_changes(ctx);

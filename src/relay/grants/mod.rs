@@ -315,14 +315,11 @@ impl Grants {
         let expected = ctx.date().after(CLOCKS_DIFFER_MAX);
         ctx.hear_time(Duration::from_secs(tokens.time().unix_seconds));
         if tokens.time() > expected {
-            ctx.log(
-                Level::Warn,
-                None,
-                format_args!(
-                    "event=clock-behind detail=\"the token file was written at {}, which is later than this host's clock; tokens expire by the later time. Set the clock\"",
-                    tokens.time()
-                ),
+            let line = format_args!(
+                "event=clock-behind detail=\"the token file was written at {}, which is later than this host's clock; tokens expire by the later time. Set the clock\"",
+                tokens.time()
             );
+            ctx.log(Level::Warn, None, line);
         }
         let gate = self.gate(ctx);
         let may_stay = |address, transport| {
@@ -334,13 +331,10 @@ impl Grants {
         self.ledger = Some(Ledger::default());
         self.take_over(ctx);
         if silenced > 0 {
-            ctx.log(
-                Level::Warn,
-                None,
-                format_args!(
-                    "event=token-file-clients-silenced count={silenced} detail=\"--rtp-to or --rtp does not admit these UDP clients of the token file, so they get nothing\""
-                ),
+            let line = format_args!(
+                "event=token-file-clients-silenced count={silenced} detail=\"--rtp-to or --rtp does not admit these UDP clients of the token file, so they get nothing\""
             );
+            ctx.log(Level::Warn, None, line);
         }
     }
 

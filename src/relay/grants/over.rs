@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use super::Grants;
-use super::ledger::Ledger;
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::Owner;
@@ -29,10 +28,6 @@ impl Grants {
         if let Some(deadline) = shuts.into_iter().chain(owed).min() {
             ctx.arm(&mut self.armed, Owner::Tokens, deadline);
         }
-    }
-
-    fn owes_time(&self) -> bool {
-        self.ledger.as_ref().is_some_and(Ledger::owes_time)
     }
 
     /// Begins with the table of a token file. Tokens that have expired before are not reported

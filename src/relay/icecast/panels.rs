@@ -15,7 +15,8 @@ use crate::time::UnixTime;
 /// Writes a list.
 pub(in crate::relay) fn list(about: &About, known: &Known<'_>) -> Result<Outcome, Refusal> {
     let rows = known.streams.rows((0, 0), known.ctx).map(|(_, row)| row);
-    let is_meant = |row: &Row<'_>| about.session.as_ref().is_none_or(|it| row.is_of(it));
+    let session = about.session.as_ref();
+    let is_meant = |row: &Row<'_>| session.is_none_or(|it| row.sessionid == it);
     let runs = |row: &Row<'_>| row.figures().is_some();
     let mut rows = rows.filter(|row| is_meant(row) && runs(row)).peekable();
     if &*about.file == "status-json.xsl" {

@@ -18,7 +18,7 @@ use crate::http::{Refusal, Reply, Status, quoted};
 #[cfg(feature = "handover")]
 pub(super) use handover::{PendingCallState, pending_call};
 use peers::Collecting;
-pub(super) use peers::{PeerRequest, Told, is_of_peer, is_of_proxy};
+pub(super) use peers::{PeerRequest, Share, Told, is_of_peer, is_of_proxy};
 
 /// Calls that wait.
 #[derive(Default)]
@@ -85,13 +85,10 @@ impl Lists {
 
     /// Handles resolved names. `None`: no call waits for them.
     pub fn resolved(&mut self, job_id: JobId, look_up: LookUp) -> Option<Resolved> {
-        let PendingCall {
-            connection,
-            reply,
-            add,
-        } = self.take_pending_call(job_id)?;
-        let result = look_up.and_then(|results| with_addresses(&add, results));
-        Some((connection, reply, result.map(|clients| (add, clients))))
+        let call = self.take_pending_call(job_id)?;
+        let clients = look_up.and_then(|results| with_addresses(&call.add, results));
+        let result = clients.map(|clients| (call.add, clients));
+        Some((call.connection, call.reply, result))
     }
 
     fn take_pending_call(&mut self, job_id: JobId) -> Option<PendingCall> {
@@ -115,7 +112,7 @@ fn with_addresses(
             let detail = format!("udp-clients: '{client}': {what}");
             Refusal::new(Status::BadRequest, detail)
         };
-        let addresses = match client.address() {
+        let mut addresses = match client.address() {
             Some(address) => vec![address],
             None => results
                 .next()
@@ -135,7 +132,6 @@ fn with_addresses(
                 "the name has more than {ADDRESSES_MAX} addresses; give them one by one"
             )));
         }
-        let mut addresses = addresses;
         // Only this number of addresses counts.
         addresses.truncate(crate::gate::ADDRESSES_MAX);
         addresses.shrink_to_fit();

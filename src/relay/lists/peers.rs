@@ -42,15 +42,16 @@ pub struct Collecting {
     client: ConnectionId,
     reply: Reply,
     rows: Rows,
-    shares: Vec<Share>,
+    shares: Vec<PeerRows>,
 }
 
 /// State of one peer's part.
-enum Share {
+enum PeerRows {
     /// The peer will be asked at the end of this input.
     Unasked,
     /// The peer is being asked over this connection.
     Asked(ConnectionId),
+    /// The peer has not answered with a list.
     Missing,
     /// Rows that are not written yet, each with the comma before it.
     Rows(VecDeque<Vec<u8>>),
@@ -69,7 +70,7 @@ pub struct PeerRequest {
 }
 
 /// A peer's part of a list: the list, and the number of the peer.
-pub type Place = (JobId, usize);
+pub type Share = (JobId, usize);
 
 /// Result of reading a peer's answer.
 pub enum Told {
@@ -85,7 +86,7 @@ pub enum Told {
 
 impl PeerRequest {
     /// Returns its part of the list.
-    pub fn share(&self) -> Place {
+    pub fn share(&self) -> Share {
         (self.collecting, self.peer)
     }
 
@@ -174,7 +175,7 @@ impl Lists {
             client,
             reply,
             rows,
-            shares: peers.map(|_| Share::Unasked).collect(),
+            shares: peers.map(|_| PeerRows::Unasked).collect(),
         };
         self.collectings.insert(job_id, collecting);
         Ok(job_id)
@@ -210,42 +211,42 @@ impl Lists {
         connection: Option<ConnectionId>,
         ctx: &mut Context,
     ) {
-        let share = connection.map_or(Share::Missing, Share::Asked);
-        self.learn(job_id, peer, share, ctx);
+        let rows = connection.map_or(PeerRows::Missing, PeerRows::Asked);
+        self.learn((job_id, peer), rows, ctx);
     }
 
     /// Takes the rows of a peer.
-    pub fn told(&mut self, (job_id, peer): Place, rows: VecDeque<Vec<u8>>, ctx: &mut Context) {
-        self.learn(job_id, peer, Share::Rows(rows), ctx);
+    pub fn told(&mut self, share: Share, rows: VecDeque<Vec<u8>>, ctx: &mut Context) {
+        self.learn(share, PeerRows::Rows(rows), ctx);
     }
 
     /// Handles the end of the connection to a peer. Without rows, its part is missing.
-    pub fn telling_ended(&mut self, (job_id, peer): Place, ctx: &mut Context) {
+    pub fn telling_ended(&mut self, (job_id, peer): Share, ctx: &mut Context) {
         let collecting = self.collectings.get(&job_id);
-        let share = collecting.and_then(|collecting| collecting.shares.get(peer));
-        if let Some(Share::Asked(_)) = share {
-            self.learn(job_id, peer, Share::Missing, ctx);
+        let rows = collecting.and_then(|collecting| collecting.shares.get(peer));
+        if let Some(PeerRows::Asked(_)) = rows {
+            self.learn((job_id, peer), PeerRows::Missing, ctx);
         }
     }
 
     /// Sets the state of a peer's part. When all are known, the list is ready.
-    fn learn(&mut self, job_id: JobId, peer: usize, share: Share, ctx: &mut Context) {
+    fn learn(&mut self, (job_id, peer): Share, rows: PeerRows, ctx: &mut Context) {
         let Some(collecting) = self.collectings.get_mut(&job_id) else {
             return;
         };
-        if let Some(place) = collecting.shares.get_mut(peer) {
-            *place = share;
+        if let Some(share) = collecting.shares.get_mut(peer) {
+            *share = rows;
         }
-        let is_open = |share: &Share| matches!(share, Share::Unasked | Share::Asked(_));
+        let is_open = |rows: &PeerRows| matches!(rows, PeerRows::Unasked | PeerRows::Asked(_));
         if collecting.shares.iter().any(is_open) {
             return;
         }
         let peers = ctx.settings().peers.iter().zip(&collecting.shares);
         let missing: Vec<String> = peers
-            .filter(|(_, share)| !matches!(share, Share::Rows(_)))
+            .filter(|(_, rows)| !matches!(rows, PeerRows::Rows(_)))
             .map(|(peer, _)| peer.address.to_string())
             .collect();
-        let has_rows = |share: &Share| matches!(share, Share::Rows(rows) if !rows.is_empty());
+        let has_rows = |rows: &PeerRows| matches!(rows, PeerRows::Rows(rows) if !rows.is_empty());
         let is_read = collecting.shares.iter().any(has_rows) && !collecting.reply.head_only;
         ctx.notify(Event::ListReady {
             client: collecting.client,
@@ -263,7 +264,7 @@ impl Lists {
     pub(super) fn drop_collecting(&mut self, job_id: JobId, ctx: &mut Context) {
         let collecting = self.take_collecting(job_id).into_iter();
         for share in collecting.flat_map(|collecting| collecting.shares) {
-            if let Share::Asked(connection) = share {
+            if let PeerRows::Asked(connection) = share {
                 ctx.notify(Event::Close(connection));
             }
         }
@@ -281,8 +282,8 @@ impl Lists {
     pub fn next_block(&mut self, job_id: JobId) -> Option<Vec<u8>> {
         let collecting = self.collectings.get_mut(&job_id)?;
         let block = collecting.shares.iter_mut().find_map(|share| match share {
-            Share::Rows(blocks) => blocks.pop_front(),
-            Share::Unasked | Share::Asked(_) | Share::Missing => None,
+            PeerRows::Rows(blocks) => blocks.pop_front(),
+            PeerRows::Unasked | PeerRows::Asked(_) | PeerRows::Missing => None,
         });
         if block.is_none() {
             self.take_collecting(job_id);

@@ -28,7 +28,7 @@ impl Streams {
                 from,
                 heard: ctx.now(),
             }));
-            self.rearm(id, ctx);
+            stream.rearm(id, ctx);
         }
     }
 

@@ -14,7 +14,7 @@
 //! original's source waits, too.
 
 use super::Streams;
-use super::remux_target::{GO_BYTES, GO_WORK, LARGER, PIECE_BYTES, READ_PER_BYTE};
+use super::remux_target::{GO_BYTES, GO_WORK, LARGER, PIECE_BYTES};
 use super::remuxed::ROOM_BYTES;
 use crate::relay::StreamId;
 use crate::relay::context::Context;
@@ -50,14 +50,6 @@ impl Streams {
             }
         }
         false
-    }
-
-    /// Lets a stream's remuxed streams read ahead before `bytes` are appended.
-    pub(super) fn make_way(&mut self, id: StreamId, bytes: usize, ctx: &mut Context) {
-        for remuxed in self.all_remuxed_of(id) {
-            let bytes_max = READ_PER_BYTE.saturating_mul(bytes);
-            self.catch_up(remuxed, bytes_max, usize::MAX, ctx);
-        }
     }
 
     /// Lets a remuxed stream that is behind read at most `bytes_max`. It reads no further piece

@@ -1,7 +1,7 @@
 //! The invariants of all streams, for tests and fuzzing.
 
 use super::remux_target::RemuxedStream;
-use super::{Stream, StreamSource, Streams};
+use super::{StreamSource, Streams};
 use crate::gate::SessionId;
 use crate::relay::context::Context;
 use crate::relay::{PullId, StreamId};
@@ -37,21 +37,29 @@ impl Streams {
             "there are more streams than may be"
         );
         self.check_remuxed(ctx);
-        let mut held_bytes = 0;
+        let (mut held_bytes, mut armed) = (0, 0);
         for (id, stream) in self.streams.iter() {
-            self.check_live(id, stream, ctx);
+            stream.buffer.check();
+            let its = Some(self.original_of(id));
+            let may_rest = stream.source != StreamSource::Gone
+                || self.draining.resting(&stream.session) == its;
+            assert!(
+                may_rest || stream.rtp_out.is_over(stream.buffer.newest()),
+                "a stream has a rest for UDP clients, and another of its session came after it"
+            );
+            assert!(
+                stream.armed.is_armed() || stream.deadline(ctx).is_none(),
+                "nobody will look after a stream"
+            );
             held_bytes += stream.buffer.pool_bytes() as isize;
+            armed += usize::from(stream.armed.is_armed());
         }
         assert_eq!(
             self.pool.bytes_left + held_bytes,
             ctx.settings().limits.buffers_bytes_max as isize,
             "the bytes of all buffers are counted wrong"
         );
-        let armed = self
-            .streams
-            .iter()
-            .filter(|(_, stream)| stream.armed.is_armed());
-        armed.count()
+        armed
     }
 
     /// Returns whether this is the session's running stream, and this pull fetches it.
@@ -65,50 +73,38 @@ impl Streams {
         let count = self.all_remuxed().count();
         assert!(
             count <= ctx.settings().limits.remuxed_max(),
-            "there are more shadows than may be"
+            "there are too many remuxed streams"
         );
         for (id, stream) in self.all_remuxed() {
             assert!(
                 self.all_remuxed_of(self.original_of(id))
                     .any(|its| its == id),
-                "a shadow has outlived its stream"
+                "a remuxed stream has outlived its original"
             );
             assert!(
                 stream.source == StreamSource::Gone || stream.is_wanted(),
-                "a shadow is made for nobody"
+                "a remuxed stream has no viewer"
             );
             let original = self.streams.get(self.original_of(id));
-            let original = original.expect("a shadow's stream");
+            let original = original.expect("a remuxed stream has its original");
             let remuxed = stream.remuxed.as_ref();
             if let Some(cursor) = remuxed.and_then(RemuxedStream::behind) {
                 let kept = original.buffer.filled_bytes() as u64;
                 let newest = original.buffer.newest();
                 assert!(
                     cursor <= newest && cursor + kept >= newest,
-                    "what a shadow has yet to read is overwritten"
+                    "bytes are overwritten that a remuxed stream has yet to read"
                 );
-                assert!(self.behind.contains(&id), "a shadow will never catch up");
+                assert!(
+                    self.behind.contains(&id),
+                    "a remuxed stream will never catch up"
+                );
             } else {
                 assert!(
                     original.buffer.end().is_none() || stream.buffer.end().is_some(),
-                    "a shadow goes on when its stream has ended"
+                    "a remuxed stream runs on when its original has ended"
                 );
             }
         }
-    }
-
-    fn check_live(&self, id: StreamId, stream: &Stream, ctx: &Context) {
-        stream.buffer.check();
-        let its = Some(self.original_of(id));
-        let may_rest =
-            stream.source != StreamSource::Gone || self.draining.resting(&stream.session) == its;
-        assert!(
-            may_rest || stream.rtp_out.is_over(stream.buffer.newest()),
-            "a stream has a rest for UDP clients, and another of its session came after it"
-        );
-        assert!(
-            stream.armed.is_armed() || stream.deadline(ctx).is_none(),
-            "nobody will look after a stream"
-        );
     }
 }

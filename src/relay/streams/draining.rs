@@ -113,10 +113,13 @@ impl Streams {
         }
     }
 
-    /// Ends one remuxed stream of an ended stream, as memory for another one of this session is
-    /// missing. It takes one of the same session, or of a session that has more of them than this
-    /// one would have. The client that found no memory may ask again.
-    pub(super) fn make_room_for_remuxed(&mut self, session: &SessionId, ctx: &mut Context) {
+    /// Ends one remuxed stream of an ended stream, as memory for remuxing `original` is missing. It
+    /// takes one of the same session, or of a session that has more of them than this one would
+    /// have. The client that found no memory may ask again.
+    pub(super) fn make_room_for_remuxed(&mut self, original: StreamId, ctx: &mut Context) {
+        let Some(session) = &self.session(original) else {
+            return;
+        };
         let mut counts: HashMap<&SessionId, usize> = HashMap::new();
         for (_, stream) in self.all_remuxed() {
             *counts.entry(&stream.session).or_default() += 1;
@@ -135,9 +138,8 @@ impl Streams {
 
     /// Ends the output of a draining stream. Returns how many viewers it had.
     pub(super) fn cut_off(&mut self, id: StreamId, reason: &str, ctx: &mut Context) -> usize {
-        let of_remuxed = self.all_remuxed_of(id);
-        let of_remuxed = of_remuxed.map(|remuxed| self.cut_off_one(remuxed, reason, ctx));
-        of_remuxed.sum::<usize>() + self.cut_off_one(id, reason, ctx)
+        let all = self.all_remuxed_of(id).chain([id]);
+        all.map(|id| self.cut_off_one(id, reason, ctx)).sum()
     }
 
     fn cut_off_one(&mut self, id: StreamId, reason: &str, ctx: &mut Context) -> usize {
@@ -165,17 +167,12 @@ impl Streams {
     /// Ends the output of a stream to its UDP clients.
     pub(super) fn end_rest(&mut self, id: StreamId, ctx: &mut Context) {
         // The original goes last: it stays until its remuxed streams are gone.
-        for remuxed in self.all_remuxed_of(id) {
-            self.end_own_rest(remuxed, ctx);
+        for id in self.all_remuxed_of(id).chain([id]) {
+            if let Some(stream) = self.streams.get_mut(id) {
+                stream.rtp_out.clear();
+            }
+            self.forget_if_over(id, ctx);
         }
-        self.end_own_rest(id, ctx);
-    }
-
-    fn end_own_rest(&mut self, id: StreamId, ctx: &mut Context) {
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.rtp_out.clear();
-        }
-        self.forget_if_over(id, ctx);
     }
 
     /// Ends the output to UDP clients that has taken longer than [`rest_time`].

@@ -33,17 +33,7 @@ impl Streams {
             }
         }
         stream.rest_if_empty(ctx);
-        self.rearm(id, ctx);
-    }
-
-    /// A stream has lost its source: the session's next one draws from the same bucket.
-    pub(super) fn keep_bucket(&mut self, id: StreamId, now: Instant) {
-        if let Some(stream) = self.streams.get_mut(id)
-            && let Some(quota) = stream.quota.take()
-        {
-            self.buckets
-                .insert(stream.session.clone(), quota.bucket, now);
-        }
+        stream.rearm(id, ctx);
     }
 
     /// Counts bytes of a body that is a stream's source.
@@ -54,7 +44,7 @@ impl Streams {
             quota.draw(bytes, ctx.now());
             stream.rest_if_empty(ctx);
             if stream.rests_until().is_some() {
-                self.rearm(id, ctx);
+                stream.rearm(id, ctx);
             }
         }
     }
@@ -91,12 +81,6 @@ impl Stream {
     /// Returns until when its source is not read, if that is so.
     pub(super) fn rests_until(&self) -> Option<Instant> {
         self.quota.as_ref()?.rests_until
-    }
-
-    /// Returns how many bytes of its source may be read.
-    pub(super) fn bytes_left(&self, now: Instant) -> usize {
-        let quota = self.quota.as_ref();
-        quota.map_or(usize::MAX, |quota| quota.bytes_left(now))
     }
 
     /// Stops reading a source over HTTP if its bucket is empty.

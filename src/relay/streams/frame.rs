@@ -12,16 +12,9 @@ use crate::stream::StreamBuffer;
 /// The chunk that was built last.
 #[derive(Default)]
 pub(super) struct Frame {
-    of: Option<Of>,
+    /// Stream, offset and length of its content.
+    content: Option<(StreamId, u64, usize)>,
     bytes: Vec<u8>,
-}
-
-/// Which chunk it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Of {
-    stream: StreamId,
-    cursor: u64,
-    content_bytes: usize,
 }
 
 /// With fewer viewers, the copy costs more than it saves.
@@ -39,31 +32,23 @@ impl Frame {
         chunk: &ChunkWriter,
     ) {
         let content_bytes = chunk.content_left();
-        let of = Some(Of {
-            stream,
-            cursor,
-            content_bytes,
-        });
-        if self.of == of || buffer.viewer_count() < VIEWERS_MIN || content_bytes > CONTENT_BYTES_MAX
-        {
+        let content = Some((stream, cursor, content_bytes));
+        let is_small = content_bytes <= CONTENT_BYTES_MAX;
+        if self.content == content || buffer.viewer_count() < VIEWERS_MIN || !is_small {
             return;
         }
         self.bytes.clear();
         self.bytes.extend_from_slice(chunk.line());
         buffer.copy_to(&mut self.bytes, cursor, content_bytes);
         self.bytes.extend_from_slice(chunk.tail());
-        self.of = of;
+        self.content = content;
     }
 
     /// Returns the whole chunk for a viewer at `cursor`, if this is it and none of it has been
     /// written.
     pub fn whole(&self, stream: StreamId, cursor: u64, chunk: &ChunkWriter) -> Option<&[u8]> {
-        let of = Of {
-            stream,
-            cursor,
-            content_bytes: chunk.content_left(),
-        };
-        (chunk.is_untouched() && self.of == Some(of)).then_some(self.bytes.as_slice())
+        let content = Some((stream, cursor, chunk.content_left()));
+        (chunk.is_untouched() && self.content == content).then_some(self.bytes.as_slice())
     }
 }
 

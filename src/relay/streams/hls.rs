@@ -8,8 +8,8 @@
 #[cfg(test)]
 mod tests;
 
-use super::Streams;
 use super::viewer::{STREAM_POLICY, Viewing, WatchResponse};
+use super::{Stream, Streams};
 use crate::gate::SessionId;
 use crate::hls::{Content, HlsRequest, HlsResponse, LIST_TYPE, Object, PlaylistPosition};
 use crate::http::{Refusal, Reply, ResponseHead, Status};
@@ -22,15 +22,16 @@ use crate::time::Instant;
 impl Streams {
     /// Returns the session's streams, the running one first. Where origins admit viewers, ended
     /// streams are left out: there is no origin to ask.
-    fn segmented(&self, session: &SessionId, asks_origin: bool) -> impl Iterator<Item = StreamId> {
-        let is_attended = |id| {
-            let stream = self.streams.get(id);
-            stream.is_some_and(|stream| stream.attended_until.is_some())
+    fn segmented(&self, session: &SessionId, asks_origin: bool) -> Vec<StreamId> {
+        let is_attended = |id: &StreamId| {
+            let mut all = self.in_all_containers(*id);
+            !asks_origin && all.any(|stream| stream.attended_until.is_some())
         };
-        let attended = |id: &StreamId| !asks_origin && self.with_remuxed(*id).any(is_attended);
-        let draining: Vec<StreamId> = self.draining.of(session).filter(attended).collect();
-        let running = self.running.get(session).copied();
-        running.into_iter().chain(draining.into_iter().rev())
+        let draining = self.draining.of(session).filter(is_attended);
+        let mut streams: Vec<StreamId> = draining.collect();
+        streams.extend(self.running.get(session));
+        streams.reverse();
+        streams
     }
 
     /// Answers a request for a session's playlist, a segment or a map. `None`: the session does not
@@ -42,23 +43,23 @@ impl Streams {
         (reply, may_wait): (Reply, bool),
         ctx: &mut Context,
     ) -> Option<WatchResponse> {
-        let mut streams: Vec<StreamId> = self
-            .segmented(session, ctx.settings().asks_origin)
-            .collect();
+        let mut streams = self.segmented(session, ctx.settings().asks_origin);
         let newest = *streams.first()?;
-        streams = match wanted.is_list() {
-            true => match self.playable(newest, reply.head_only, ctx) {
-                Ok(Some(newest)) => vec![newest],
-                Ok(None) => return Some(self.list_head(newest, reply)),
-                Err(refusal) => return Some(WatchResponse::Refused(refusal)),
-            },
-            false => {
-                let streams = streams.into_iter();
-                streams.flat_map(|id| self.with_remuxed(id)).collect()
-            }
+        let count = match wanted.is_list() {
+            true => Count::Playlists,
+            false => Count::Segments,
         };
         if wanted.is_list() {
-            streams.iter().for_each(|id| self.attend(*id, ctx));
+            let playable = match self.playable(newest, reply.head_only, ctx) {
+                Ok(Some(playable)) => playable,
+                Ok(None) => return Some(self.list_head(newest, reply)),
+                Err(refusal) => return Some(WatchResponse::Refused(refusal)),
+            };
+            self.attend(playable, ctx);
+            streams = vec![playable];
+        } else {
+            let originals = streams.into_iter();
+            streams = originals.flat_map(|id| self.with_remuxed(id)).collect();
         }
         let may_wait = may_wait && !reply.head_only;
         let titles = self.streams.get(newest)?.programme.titles.clone();
@@ -68,14 +69,12 @@ impl Streams {
         });
         // A request that waits is counted when it is answered.
         if !matches!(found, Some((_, HlsResponse::NotYet(_)))) {
-            let count = match wanted.is_list() {
-                true => Count::Playlists,
-                false => Count::Segments,
-            };
             ctx.count(count, 1);
         }
         let Some((stream, found)) = found else {
-            return Some(WatchResponse::Refused(no_segment()));
+            let detail = "no segment of the session has this name, or not any more";
+            let refusal = Refusal::new(Status::NotFound, detail);
+            return Some(WatchResponse::Refused(refusal));
         };
         Some(match found {
             HlsResponse::NotYet(time) => WatchResponse::NotYet(ctx.now() + time),
@@ -108,7 +107,7 @@ impl Streams {
             && let Some(cutter) = stream.buffer.segments()
         {
             stream.attended_until = Some(ctx.now() + cutter.attendance());
-            self.rearm(id, ctx);
+            stream.rearm(id, ctx);
         }
     }
 
@@ -124,14 +123,11 @@ impl Streams {
 
     /// Returns the answer to HEAD for a playlist that only GET would make.
     fn list_head(&self, id: StreamId, reply: Reply) -> WatchResponse {
-        let via = self
-            .streams
-            .get(id)
-            .and_then(|stream| stream.via.as_deref());
+        let stream = self.streams.get(id);
         let head = ResponseHead::new(Status::Ok, &reply)
             .field("Content-Type", LIST_TYPE)
             .field("Cache-Control", "no-store");
-        WatchResponse::Whole(guarded(head, via), reply)
+        WatchResponse::Whole(guarded(head, stream), reply)
     }
 
     /// Answers with an object: from memory at once, or with a range of the stream in its turn.
@@ -143,15 +139,23 @@ impl Streams {
         now: Instant,
     ) -> WatchResponse {
         let stream = self.streams.get_mut(stream_id);
-        let via = stream.as_ref().and_then(|stream| stream.via.as_deref());
-        let mut bytes = head(object, via, &reply);
+        let caching = match object.seconds.filter(|_| !reply.no_store) {
+            None => "no-store".to_owned(),
+            Some(seconds) if object.is_immutable => format!("public, max-age={seconds}, immutable"),
+            Some(seconds) => format!("public, max-age={seconds}"),
+        };
+        let head = ResponseHead::new(Status::Ok, &reply)
+            .field("Content-Type", object.media_type)
+            .field("Content-Length", &object.content.bytes().to_string())
+            .field("Cache-Control", &caching);
+        let mut bytes = guarded(head, stream.as_deref());
         match (&object.content, stream) {
             (Content::Bytes(content), _) if !reply.head_only => bytes.extend_from_slice(content),
             (Content::Range { lead, from, to }, Some(stream)) if !reply.head_only => {
                 let viewer = stream
                     .buffer
                     .join_range(id, (*from, *to), lead.clone(), now);
-                self.flow(stream_id);
+                stream.flow(stream_id, &mut self.turns);
                 let viewing = Viewing::of_segment((stream_id, viewer), reply);
                 return WatchResponse::Segment(bytes, viewing);
             }
@@ -161,31 +165,13 @@ impl Streams {
     }
 }
 
-fn head(object: &Object, via: Option<&str>, reply: &Reply) -> Vec<u8> {
-    let caching = match object.seconds.filter(|_| !reply.no_store) {
-        None => "no-store".to_owned(),
-        Some(seconds) if object.is_immutable => format!("public, max-age={seconds}, immutable"),
-        Some(seconds) => format!("public, max-age={seconds}"),
-    };
-    let head = ResponseHead::new(Status::Ok, reply)
-        .field("Content-Type", object.media_type)
-        .field("Content-Length", &object.content.bytes().to_string())
-        .field("Cache-Control", &caching);
-    guarded(head, via)
-}
-
 /// Finishes a head with the fields of every response that carries a stream.
-fn guarded(head: ResponseHead, via: Option<&str>) -> Vec<u8> {
+fn guarded(head: ResponseHead, stream: Option<&Stream>) -> Vec<u8> {
     let head = head
         .field("X-Content-Type-Options", "nosniff")
         .field("Content-Security-Policy", STREAM_POLICY);
-    match via {
+    match stream.and_then(|stream| stream.via.as_deref()) {
         Some(via) => head.field("Via", via).finish(),
         None => head.finish(),
     }
-}
-
-fn no_segment() -> Refusal {
-    let detail = "no segment of the session has this name, or not any more";
-    Refusal::new(Status::NotFound, detail)
 }

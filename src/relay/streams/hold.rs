@@ -12,11 +12,11 @@
 //! before the next source's first join point. No viewer gets these, and they do not count as a skip.
 //!
 //! Nothing is appended to a held stream, so no viewer skips meanwhile. A viewer that lags may skip
-//! when the next source's bytes overwrite its next byte, as in any stream (`stream::falling`).
+//! when the next source's bytes overwrite its next byte, as in any stream (`stream::skips`).
 
 use std::net::SocketAddr;
 
-use super::{SourceInfo, Stream, StreamSource, Streams};
+use super::{SourceInfo, StreamSource, Streams};
 use crate::format::splice::Splicer;
 use crate::gate::SessionId;
 use crate::relay::StreamId;
@@ -52,8 +52,7 @@ impl Streams {
 
     /// Holds a stream that has lost its source. Returns whether it is held.
     pub fn hold(&mut self, id: StreamId, reason: &'static str, ctx: &mut Context) -> bool {
-        let now = ctx.now();
-        let until = now + ctx.settings().limits.hold_time;
+        let until = ctx.now() + ctx.settings().limits.hold_time;
         let is_watched = self.is_watched_in_any_container(id);
         let Some(stream) = self.streams.get_mut(id) else {
             return false;
@@ -81,10 +80,7 @@ impl Streams {
             source: stream.source_address,
         };
         ctx.emit(&stream.session, &what);
-        self.keep_bucket(id, now);
-        if let StreamSource::Rtp(address) = source {
-            ctx.notify(Event::RtpSourceLeft { address, id });
-        }
+        self.detach(id, source, ctx);
         if let Some(pull) = pull {
             ctx.notify(Event::PullEnded {
                 pull,
@@ -142,15 +138,6 @@ impl Streams {
         (stream.input, stream.bare, stream.quota) = (input, bare, quota);
         stream.programme.source = info;
         Some(id)
-    }
-
-    /// Ends a held stream when its last viewer has left.
-    pub(super) fn tend_held(&mut self, id: StreamId, ctx: &mut Context) {
-        if self.streams.get(id).is_some_and(Stream::is_held)
-            && !self.is_watched_in_any_container(id)
-        {
-            self.end_stream(id, End::Lost, "the last viewer has left", ctx);
-        }
     }
 }
 

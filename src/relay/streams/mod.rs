@@ -41,7 +41,6 @@ use frame::Frame;
 #[cfg(feature = "handover")]
 pub(super) use handover::StreamsState;
 pub(super) use row::Row;
-pub use rtp_out::Datagrams;
 pub(super) use stream::SHUT_DOWN;
 pub use stream::Stream;
 pub(super) use titles::SourceInfo;
@@ -49,8 +48,6 @@ pub(super) use viewer::{Place, Viewing, WatchResponse};
 pub(super) use watchers::ViewerRow;
 
 use super::metrics::Sums;
-use super::timers::Owner;
-use super::viewer_id::Mark;
 use super::{ConnectionId, Limits, PullId, StreamId};
 use crate::gate::SessionId;
 use crate::slots::Slots;
@@ -79,10 +76,8 @@ pub(super) struct Streams {
     remuxed: Vec<u8>,
     /// Remuxed streams that have yet to catch up with their originals.
     behind: VecDeque<StreamId>,
-    /// Remuxing work since the last `take_work`.
+    /// Work of scanning, splicing and remuxing since the last `take_work`.
     work: usize,
-    /// Work of scanning and splicing since then.
-    scan_work: usize,
     /// Streams that have datagrams for their UDP clients.
     posting: VecDeque<StreamId>,
     /// The stream that sent datagrams last.
@@ -254,30 +249,10 @@ impl Streams {
         Some((id, self.streams.get(id)?.source))
     }
 
-    /// Returns the rows of list-streams after this mark, each with its own mark.
-    pub fn rows<'a>(
-        &'a self,
-        after: Mark,
-        ctx: &'a Context,
-    ) -> impl Iterator<Item = (Mark, Row<'a>)> {
-        let listed = self.listed(after);
-        listed.map(move |(mark, stream)| (mark, self.row_with_remuxed(stream, ctx)))
-    }
-
-    /// Returns the streams after this mark that are not remuxed, each with its own mark.
-    fn listed(&self, after: Mark) -> impl Iterator<Item = (Mark, &Stream)> {
-        let streams = self.order.range(after.0 + 1..);
-        let streams =
-            streams.filter_map(|(serial, stream)| Some(((*serial, 0), self.streams.get(*stream)?)));
-        streams.filter(|(_, stream)| stream.remuxed.is_none())
-    }
-
     /// Arms a stream's timer.
     pub fn rearm(&mut self, id: StreamId, ctx: &mut Context) {
-        if let Some(stream) = self.streams.get_mut(id)
-            && let Some(deadline) = stream.deadline(ctx)
-        {
-            ctx.arm(&mut stream.armed, Owner::Stream(id), deadline);
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.rearm(id, ctx);
         }
     }
 
@@ -287,11 +262,11 @@ impl Streams {
             return false;
         };
         stream.armed.fired();
-        self.change_title(id, ctx);
         let now = ctx.now();
         let is_over = |until: Option<Instant>| until.is_some_and(|until| until <= now);
-        let stream = self.streams.get(id);
-        if stream.is_some_and(|stream| is_over(stream.bundle.until())) {
+        let has_bundle = is_over(stream.bundle.until());
+        self.change_title(id, ctx);
+        if has_bundle {
             self.let_out(id, ctx);
         }
         let Some(stream) = self.streams.get_mut(id) else {

@@ -54,9 +54,9 @@ impl Streams {
             return;
         };
         let now = ctx.now();
-        let mut bucket = self.numbers.remove(&stream.session);
-        let reached = now + bucket.fill_time(now);
-        bucket.take(empty_plan(ctx).seconds_until(next, reached), SECONDS, now);
-        self.numbers.insert(stream.session.clone(), bucket, now);
+        let session = stream.session.clone();
+        let reached = now + self.numbers.get(&session).fill_time(now);
+        let seconds = empty_plan(ctx).seconds_until(next, reached);
+        self.numbers.take(session, seconds, SECONDS, now);
     }
 }

@@ -193,28 +193,23 @@ impl Streams {
         let Some(target) = target.filter(|_| is_readable && ctx.settings().remuxes) else {
             return id;
         };
-        let mut remux_targets = stream
-            .remux_targets
-            .iter()
-            .filter(|remux_target| remux_target.target == target);
-        match remux_targets.find_map(|remux_target| remux_target.stream) {
-            Some(remuxed) => remuxed,
-            None if is_wanted && !has_ended => match self.remux_target(id, target, ctx) {
-                Ok(remuxed) => remuxed,
-                Err(RemuxError::NoRoom) => self.cast_later(id, ctx),
-                Err(RemuxError::NotYet | RemuxError::Unfit(_)) => id,
-            },
-            None => id,
+        if let Some(remuxed) = stream.target(target).and_then(|its| its.stream) {
+            return remuxed;
         }
-    }
-
-    /// Tries again later to remux a stream for its UDP clients, as memory is missing. They get
-    /// nothing until then.
-    fn cast_later(&mut self, id: StreamId, ctx: &mut Context) -> StreamId {
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.cast_again_at = Some(ctx.now() + CAST_AGAIN_TIME);
+        if !is_wanted || has_ended {
+            return id;
         }
-        self.rearm(id, ctx);
+        match self.remux_target(id, target, ctx) {
+            Ok(remuxed) => return remuxed,
+            Err(RemuxError::NotYet | RemuxError::Unfit(_)) => {}
+            // Its UDP clients get nothing until there is memory.
+            Err(RemuxError::NoRoom) => {
+                if let Some(stream) = self.streams.get_mut(id) {
+                    stream.cast_again_at = Some(ctx.now() + CAST_AGAIN_TIME);
+                    stream.rearm(id, ctx);
+                }
+            }
+        }
         id
     }
 
@@ -235,13 +230,13 @@ impl Streams {
         if format == target.format() {
             return Ok(Some(original));
         }
-        let mut remux_targets = stream.remux_targets.iter();
-        match remux_targets.find(|remux_target| remux_target.target == target) {
-            Some(RemuxTarget {
-                fault: Some(fault), ..
-            }) => return Err(RemuxError::Unfit(fault.to_string())),
-            Some(RemuxTarget { stream, .. }) if stream.is_some() => return Ok(*stream),
-            Some(_) | None => {}
+        if let Some(its) = stream.target(target) {
+            if let Some(fault) = &its.fault {
+                return Err(RemuxError::Unfit(fault.to_string()));
+            }
+            if its.stream.is_some() {
+                return Ok(its.stream);
+            }
         }
         if !Remuxer::reads(format) {
             return Err(RemuxError::Unfit(format!("it is {}", format.name())));
@@ -263,44 +258,37 @@ impl Streams {
     ) -> Result<StreamId, RemuxError> {
         let found = self.remuxed_of(original, target, ctx);
         if matches!(found, Err(RemuxError::NoRoom)) {
-            let session = self
-                .streams
-                .get(original)
-                .map(|stream| stream.session.clone());
-            if let Some(session) = session {
-                self.make_room_for_remuxed(&session, ctx);
-            }
+            self.make_room_for_remuxed(original, ctx);
         }
         if let Some(stream) = found? {
             return Ok(stream);
         }
-        let (id, fault) = match self.begin_remuxed(original, target, ctx) {
-            Ok(id) => (Some(id), None),
-            Err(RemuxError::Unfit(why)) => (None, Some(why.into_boxed_str())),
-            Err(why @ (RemuxError::NotYet | RemuxError::NoRoom)) => return Err(why),
-        };
+        let begun = self.begin_remuxed(original, target, ctx);
         let stream = self.streams.get_mut(original).ok_or(RemuxError::NotYet)?;
-        stream
-            .remux_targets
-            .retain(|remux_target| remux_target.target != target);
-        let why = fault.as_ref().map(|why| why.to_string());
+        let (digest, name) = (stream.session.digest(), target.format().name());
+        let caused_by = stream.caused_by();
+        let (id, fault) = match &begun {
+            Ok(id) => {
+                ctx.count(Count::Remuxed, 1);
+                let line = format_args!("event=remux-begins session={digest} to={name}");
+                ctx.log(Level::Info, caused_by, line);
+                (Some(*id), None)
+            }
+            Err(RemuxError::Unfit(why)) => {
+                let line =
+                    format_args!("event=not-remuxed session={digest} to={name} detail=\"{why}\"");
+                ctx.log(Level::Warn, caused_by, line);
+                (None, Some(why.as_str().into()))
+            }
+            Err(RemuxError::NotYet | RemuxError::NoRoom) => return begun,
+        };
+        stream.remux_targets.retain(|its| its.target != target);
         stream.remux_targets.push(RemuxTarget {
             target,
             stream: id,
             fault,
         });
-        let (digest, name) = (stream.session.digest(), target.format().name());
-        let Some(id) = id else {
-            let why = why.unwrap_or_default();
-            let line =
-                format_args!("event=not-remuxed session={digest} to={name} detail=\"{why}\"");
-            ctx.log(Level::Warn, stream.caused_by(), line);
-            return Err(RemuxError::Unfit(why));
-        };
-        ctx.count(Count::Remuxed, 1);
-        let line = format_args!("event=remux-begins session={digest} to={name}");
-        ctx.log(Level::Info, stream.caused_by(), line);
-        Ok(id)
+        begun
     }
 
     /// Begins to remux a stream, from where a new viewer would begin: so there is output at once.
@@ -311,8 +299,8 @@ impl Streams {
         ctx: &mut Context,
     ) -> Result<StreamId, RemuxError> {
         let not_read = || RemuxError::Unfit("its container cannot be read".to_owned());
-        let session = &self.streams.get(original).ok_or_else(not_read)?.session;
-        let plan = self.plan(&session.clone(), ctx);
+        let session = self.session(original).ok_or_else(not_read)?;
+        let plan = self.plan(&session, ctx);
         let (now, limits) = (ctx.now(), &ctx.settings().limits);
         let unit_max = limits.remuxed_unit_bytes_max();
         let stream = self.streams.get(original).ok_or_else(not_read)?;
@@ -423,21 +411,12 @@ impl Streams {
     pub(super) fn emptiness(&self, id: StreamId) -> Option<Refusal> {
         let stream = self.streams.get(id)?;
         let remuxed = stream.remuxed.as_ref()?;
-        stream
-            .buffer
-            .end()
-            .filter(|_| stream.buffer.newest() == 0)?;
-        let remux_targets = self
-            .streams
-            .get(remuxed.original)
-            .map(|stream| &stream.remux_targets);
-        let mut remux_targets = remux_targets.into_iter().flatten();
-        let fault = remux_targets.find_map(|remux_target| {
-            remux_target
-                .fault
-                .as_deref()
-                .filter(|_| remux_target.stream == Some(id))
-        });
+        if stream.buffer.end().is_none() || stream.buffer.newest() > 0 {
+            return None;
+        }
+        let original = self.streams.get(remuxed.original);
+        let its = original.and_then(|original| original.target(remuxed.target));
+        let fault = its.and_then(|its| its.fault.as_deref());
         let why = fault.unwrap_or("it ended before the first track that can be carried");
         Some(RemuxError::Unfit(why.to_owned()).refusal(remuxed.target))
     }
@@ -445,51 +424,33 @@ impl Streams {
     /// Returns the work of scanning, splicing and remuxing since the last call, as the number of
     /// bytes that take as long to pass on.
     pub fn take_work(&mut self) -> usize {
-        let work = self.work();
-        (self.work, self.scan_work) = (0, 0);
-        work
+        std::mem::take(&mut self.work)
     }
 
     /// Returns the work since the last call of [`Streams::take_work`].
     pub fn work(&self) -> usize {
-        self.work + self.scan_work
+        self.work
     }
 
     /// Ends a remuxed stream after an error. Its original goes on.
     pub fn drop_remuxed(&mut self, id: StreamId, why: &str, ctx: &mut Context) {
-        let original = self.original_of(id);
-        let stream = self.streams.get(id);
-        if let Some(stream) = stream
-            && let Some(RemuxedStream { target, .. }) = stream.remuxed
+        if let Some(stream) = self.streams.get(id)
+            && let Some(RemuxedStream {
+                original, target, ..
+            }) = stream.remuxed
         {
             let (digest, name) = (stream.session.digest(), target.format().name());
             let line =
                 format_args!("event=remux-fails session={digest} to={name} detail=\"{why}\"");
             ctx.log(Level::Warn, stream.caused_by(), line);
-            let remux_targets = self
-                .streams
-                .get_mut(original)
-                .map(|stream| &mut stream.remux_targets);
-            let mut remux_targets = remux_targets.into_iter().flatten();
-            if let Some(remux_target) =
-                remux_targets.find(|remux_target| remux_target.target == target)
-            {
-                remux_target.fault = Some(why.into());
+            if let Some(its) = self.target_mut(original, target) {
+                its.fault = Some(why.into());
             }
         }
         self.end_one_remuxed(id, End::Lost, ctx);
     }
 
-    /// Ends the remuxed streams of an ended stream. Those that are behind end when they have caught
-    /// up.
-    pub(super) fn end_remuxed(&mut self, id: StreamId, end: End, ctx: &mut Context) {
-        for remuxed in self.all_remuxed_of(id) {
-            if !self.is_behind(remuxed) {
-                self.end_one_remuxed(remuxed, end, ctx);
-            }
-        }
-    }
-
+    /// Ends a remuxed stream.
     pub(super) fn end_one_remuxed(&mut self, id: StreamId, end: End, ctx: &mut Context) {
         let stream = self.streams.get_mut(id);
         if let Some(stream) = stream.filter(|stream| stream.buffer.end().is_none()) {
@@ -505,12 +466,11 @@ impl Streams {
     /// Forgets the errors of the previous source: the next source may be remuxed.
     pub(super) fn forgive(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
+            stream.remux_targets.retain(|its| its.stream.is_some());
             stream
                 .remux_targets
-                .retain(|remux_target| remux_target.stream.is_some());
-            for remux_target in &mut stream.remux_targets {
-                remux_target.fault = None;
-            }
+                .iter_mut()
+                .for_each(|its| its.fault = None);
         }
     }
 
@@ -532,18 +492,19 @@ impl Streams {
             original, target, ..
         }) = stream.remuxed
         {
-            let remux_targets = self
-                .streams
-                .get_mut(original)
-                .map(|stream| &mut stream.remux_targets);
-            for remux_target in remux_targets.into_iter().flatten() {
-                remux_target.stream = remux_target.stream.filter(|stream| *stream != id);
+            if let Some(its) = self.target_mut(original, target) {
+                its.stream = its.stream.filter(|stream| *stream != id);
             }
             let (digest, name) = (stream.session.digest(), target.format().name());
             let line = format_args!("event=remux-ends session={digest} to={name}");
             ctx.log(Level::Info, stream.caused_by(), line);
             self.forget_if_over(original, ctx);
         }
+    }
+
+    fn target_mut(&mut self, original: StreamId, target: Target) -> Option<&mut RemuxTarget> {
+        let mut targets = self.streams.get_mut(original)?.remux_targets.iter_mut();
+        targets.find(|its| its.target == target)
     }
 
     /// Returns the streams that are remuxed from this one.
@@ -580,8 +541,12 @@ impl Streams {
         self.in_all_containers(id).any(Stream::is_watched)
     }
 
-    /// Returns how many bytes of a stream's source may be read at once, for all its viewers.
-    pub(super) fn wanted_bytes(&self, id: StreamId) -> usize {
+    /// Returns how many bytes of a stream's source may be read at once, for all its viewers and UDP
+    /// clients.
+    pub(super) fn wanted_bytes(&self, id: StreamId, ctx: &Context) -> usize {
+        if self.is_ahead(id, ctx) {
+            return 0;
+        }
         let wanted = self.in_all_containers(id).map(|stream| {
             let wanted = stream.buffer.wanted_bytes(&self.pool);
             let remuxed = stream.remuxed.as_ref();

@@ -69,14 +69,9 @@ pub struct Row<'a> {
     rtp: Option<&'a str>,
     /// Memory that its buffer takes.
     held_bytes: usize,
-}
-
-/// A row of list-streams with the stream's history.
-#[derive(Serialize)]
-pub struct RowWithHistory<'a> {
-    #[serde(flatten)]
-    pub row: Row<'a>,
-    history: &'a VecDeque<Sample>,
+    /// The stream's history, where the list shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    history: Option<&'a VecDeque<Sample>>,
 }
 
 /// The tracks of a stream. They are looked for only when a row is written.
@@ -121,14 +116,16 @@ struct RowSource<'a> {
     too_fast: Option<u64>,
 }
 
-impl Row<'_> {
-    /// Returns whether the stream belongs to this session.
-    pub fn is_of(&self, session: &SessionId) -> bool {
-        self.sessionid == session
-    }
-}
-
 impl<'a> Row<'a> {
+    /// Adds the stream's history.
+    pub fn with_history(self) -> Row<'a> {
+        let Tracks(stream) = self.tracks;
+        Row {
+            history: Some(&stream.history.samples),
+            ..self
+        }
+    }
+
     /// Returns the session and the figures for the metrics, while the stream has a source or waits
     /// for one.
     pub fn figures(&self) -> Option<(&'a SessionId, OfStream)> {
@@ -155,24 +152,28 @@ impl Streams {
         Some(self.row_with_remuxed(stream, ctx))
     }
 
-    /// Returns the rows of list-streams after this mark, with their histories.
-    pub fn rows_with_history<'a>(
+    /// Returns the rows of list-streams after this mark, each with its own mark.
+    pub fn rows<'a>(
         &'a self,
-        after: Mark,
+        (after, _): Mark,
         ctx: &'a Context,
-    ) -> impl Iterator<Item = (Mark, RowWithHistory<'a>)> {
-        self.listed(after).map(move |(mark, stream)| {
-            let row = self.row_with_remuxed(stream, ctx);
-            let history = &stream.history.samples;
-            (mark, RowWithHistory { row, history })
+    ) -> impl Iterator<Item = (Mark, Row<'a>)> {
+        self.order.range(after + 1..).filter_map(|(serial, id)| {
+            let stream = self.streams.get(*id)?;
+            let is_listed = stream.remuxed.is_none();
+            is_listed.then(|| ((*serial, 0), self.row_with_remuxed(stream, ctx)))
         })
     }
 
     /// Returns the row of a stream, with the streams that are remuxed from it.
-    pub(super) fn row_with_remuxed<'a>(&'a self, stream: &'a Stream, ctx: &Context) -> Row<'a> {
-        let targets = stream.remux_targets.iter();
-        let all_remuxed = targets.filter_map(|target| self.streams.get(target.stream?));
-        stream.row(all_remuxed, ctx)
+    fn row_with_remuxed<'a>(&'a self, stream: &'a Stream, ctx: &Context) -> Row<'a> {
+        let mut row = stream.row(ctx);
+        for target in &stream.remux_targets {
+            if let Some(remuxed) = target.stream.and_then(|id| self.streams.get(id)) {
+                row.add(remuxed);
+            }
+        }
+        row
     }
 }
 
@@ -251,20 +252,8 @@ impl Stream {
         })
     }
 
-    /// Returns its row of list-streams, the streams that are remuxed from it included.
-    pub(super) fn row<'a>(
-        &'a self,
-        all_remuxed: impl Iterator<Item = &'a Stream>,
-        ctx: &Context,
-    ) -> Row<'a> {
-        let mut row = self.own_row(ctx);
-        for remuxed in all_remuxed {
-            row.add(remuxed);
-        }
-        row
-    }
-
-    fn own_row<'a>(&'a self, ctx: &Context) -> Row<'a> {
+    /// Returns its row of list-streams, without the streams that are remuxed from it.
+    fn row(&self, ctx: &Context) -> Row<'_> {
         let Figures {
             bytes_received,
             bytes_sent,
@@ -304,6 +293,7 @@ impl Stream {
             remuxed: Vec::new(),
             rtp: self.rtp_fault(ctx),
             held_bytes: self.buffer.held_bytes(),
+            history: None,
         }
     }
 }

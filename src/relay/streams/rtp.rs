@@ -61,17 +61,12 @@ impl Streams {
     /// Returns how the datagrams of a stream's source are recognised.
     pub fn known(&self, id: StreamId) -> Option<Known> {
         let stream = self.streams.get(id)?;
-        let of_bare = stream.bare.as_ref().map(|input| Known {
-            ssrc: None,
-            from: input.from,
-            heard: input.heard,
-        });
-        let of_rtp = stream.input.as_ref().map(|input| Known {
-            ssrc: Some(input.ssrc),
-            from: input.from,
-            heard: input.heard,
-        });
-        of_bare.or(of_rtp)
+        let (ssrc, from, heard) = match (&stream.bare, &stream.input) {
+            (Some(input), _) => (None, input.from, input.heard),
+            (None, Some(input)) => (Some(input.ssrc), input.from, input.heard),
+            (None, None) => return None,
+        };
+        Some(Known { ssrc, from, heard })
     }
 
     /// Begins an RTP source at this address. This is the packet that confirmed it.
@@ -86,7 +81,7 @@ impl Streams {
             stream.input = Some(Box::new(RtpInput::new(second, from, ctx.now())));
             // RTP packets go out as they came.
             stream.rtp_out.ts_output = None;
-            self.rearm(id, ctx);
+            stream.rearm(id, ctx);
         }
     }
 
@@ -163,14 +158,13 @@ impl Streams {
         let Some(stream) = self.streams.get_mut(id) else {
             return false;
         };
-        let is_its = |input: &RtpInput| input.ssrc == control.ssrc && input.from.ip() == from;
-        if !stream.input.as_deref().is_some_and(is_its) {
+        let is_its =
+            |input: &&mut Box<RtpInput>| input.ssrc == control.ssrc && input.from.ip() == from;
+        let Some(input) = stream.input.as_mut().filter(is_its) else {
             ctx.count(Count::SecondSource, 1);
             return false;
-        }
-        if let Some(input) = &mut stream.input {
-            input.says_bye |= control.says_bye;
-        }
+        };
+        input.says_bye |= control.says_bye;
         // Too much for the rate, but it is the source's.
         if !stream.admits(bytes.len(), ctx) {
             return true;

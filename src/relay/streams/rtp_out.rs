@@ -6,7 +6,6 @@
 //! Memory of a stream, at most: the datagrams on their way ([`udp_out`]) and the clock references of a
 //! pacer ([`Pacing`], 96 KiB).
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,19 +19,7 @@ use crate::relay::{Level, StreamId};
 use crate::rtp::{DATAGRAM_BYTES, Pacing, Packetiser};
 use crate::stream::Told;
 use crate::time::Instant;
-use crate::udp_out::{BATCH_BYTES_MAX, UdpOut};
-
-/// Datagrams that go to several UDP clients. All have `datagram_bytes` except the last, which may
-/// be shorter.
-#[derive(Clone, Copy, Debug)]
-pub struct Datagrams<'a> {
-    /// The clients, at least one. Each gets all datagrams.
-    pub to: &'a [SocketAddr],
-    /// The datagrams, one after another.
-    pub bytes: &'a [u8],
-    /// Size of each datagram but the last, at least 1.
-    pub datagram_bytes: usize,
-}
+use crate::udp_out::{BATCH_BYTES_MAX, Datagrams, UdpOut};
 
 /// A stream's UDP clients and their output.
 #[derive(Default)]
@@ -70,13 +57,6 @@ pub(super) struct TsOutput {
 
 /// Longest time that packets wait for their datagram to fill up.
 const FILL_TIME: Duration = Duration::from_millis(100);
-
-impl Datagrams<'_> {
-    /// Returns how many datagrams this is, over all clients.
-    pub fn count(&self) -> usize {
-        self.bytes.len().div_ceil(self.datagram_bytes) * self.to.len()
-    }
-}
 
 impl RtpOut {
     /// Returns whether no datagrams are on their way.
@@ -144,7 +124,7 @@ impl TsOutput {
 
     /// Adds the next bytes of the stream. If the source sends less often than groups go out, a group
     /// that is half over leaves with these bytes. So the read and the timer are one wake-up.
-    fn feed(&mut self, bytes: &[u8], now: Instant) {
+    pub fn feed(&mut self, bytes: &[u8], now: Instant) {
         self.pacing.feed(bytes, now);
         let elapsed = now.since(self.fed_at);
         self.fed_at = now;
@@ -272,19 +252,7 @@ impl Streams {
         {
             stream.rtp_out.ts_output =
                 Some(TsOutput::new(stream.buffer.newest(), ctx.random.draw()));
-            self.rearm(id, ctx);
-        }
-    }
-
-    /// Feeds new bytes of a stream to its pacer, and sends the datagrams that are due.
-    pub(super) fn feed_rtp_out(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
-        let now = ctx.now();
-        let Some(stream) = self.streams.get_mut(id) else {
-            return;
-        };
-        if let Some(ts_output) = &mut stream.rtp_out.ts_output {
-            ts_output.feed(bytes, now);
-            self.pump(id, ctx);
+            stream.rearm(id, ctx);
         }
     }
 
@@ -327,6 +295,7 @@ impl Streams {
         })
     }
 
+    /// Queues a stream that has datagrams for its UDP clients.
     pub(super) fn post(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id)
             && !stream.rtp_out.is_empty()
@@ -339,12 +308,7 @@ impl Streams {
 
     /// Returns the datagrams of a stream that go to some of its clients now.
     pub fn datagrams(&self, id: StreamId) -> Option<Datagrams<'_>> {
-        let (to, bytes, datagram_bytes) = self.streams.get(id)?.rtp_out.udp_out.batch()?;
-        Some(Datagrams {
-            to,
-            bytes,
-            datagram_bytes,
-        })
+        self.streams.get(id)?.rtp_out.udp_out.batch()
     }
 
     /// Returns the next stream with datagrams for some of its clients.
@@ -396,6 +360,8 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
     use crate::format::mpegts::{PACKET_BYTES, SYNC_BYTE};
     use crate::relay::stage::Stage;

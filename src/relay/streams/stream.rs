@@ -8,7 +8,7 @@ use super::Streams;
 use super::bare::BareInput;
 use super::bundle::{Bundle, NewBytes};
 use super::history::History;
-use super::remux_target::{RemuxTarget, RemuxedStream};
+use super::remux_target::{READ_PER_BYTE, RemuxTarget, RemuxedStream};
 use super::rtp::RtpInput;
 use super::rtp_out::RtpOut;
 use super::titles::Programme;
@@ -27,7 +27,7 @@ use crate::relay::server_event::ServerEvent;
 use crate::relay::timers::{Armed, Owner};
 use crate::relay::viewer_id::PublicStreamId;
 use crate::relay::{Action, ConnectionId, Level, PullId, SOURCE_READ_BYTES_MAX, StreamId};
-use crate::remux::{Remuxer, TrackInfo};
+use crate::remux::{Remuxer, Target, TrackInfo};
 use crate::rtp::PAYLOAD_TYPE_MPEG_TS;
 use crate::stream::{End, Notice, StreamBuffer, Told};
 use crate::time::Instant;
@@ -158,6 +158,11 @@ impl Stream {
         }
     }
 
+    /// Returns its entry for this container.
+    pub(super) fn target(&self, target: Target) -> Option<&RemuxTarget> {
+        self.remux_targets.iter().find(|its| its.target == target)
+    }
+
     /// Returns whether it has a viewer, over one response or by playlist.
     pub(super) fn is_watched(&self) -> bool {
         self.buffer.viewer_count() > 0 || self.attended_until.is_some()
@@ -189,9 +194,9 @@ impl Stream {
                         "remuxing to MPEG-TS needs one more --buffer, and --buffers has none left",
                     );
                 }
-                let target =
-                    |remux_target: &&RemuxTarget| remux_target.target.format() == Format::MpegTs;
-                self.remux_targets.iter().find(target)?.fault.as_deref()
+                let mut targets = self.remux_targets.iter();
+                let its = targets.find(|its| its.target.format() == Format::MpegTs)?;
+                its.fault.as_deref()
             }
             Told::Known(_) | Told::Unknown => Some("not MPEG-TS"),
         }
@@ -242,6 +247,13 @@ impl Stream {
             self.programme.deadline(),
         ];
         all.into_iter().flatten().min()
+    }
+
+    /// Arms its timer.
+    pub(super) fn rearm(&mut self, id: StreamId, ctx: &mut Context) {
+        if let Some(deadline) = self.deadline(ctx) {
+            ctx.arm(&mut self.armed, Owner::Stream(id), deadline);
+        }
     }
 
     /// Returns when the newest datagram of its source came, if datagrams are its source.
@@ -354,19 +366,6 @@ impl Streams {
         bytes: &[u8],
         ctx: &mut Context,
     ) -> Option<(StreamId, Vec<u8>)> {
-        let Incompatible(bytes) = self.take_media(id, bytes, ctx)?;
-        Some((self.begin_anew(id, ctx)?, bytes))
-    }
-
-    /// Takes media from a stream's source. Returns the bytes that do not fit the stream, from the
-    /// first one on.
-    #[must_use]
-    pub(super) fn take_media(
-        &mut self,
-        id: StreamId,
-        bytes: &[u8],
-        ctx: &mut Context,
-    ) -> Option<Incompatible> {
         let now = ctx.now();
         let stream = self.streams.get_mut(id)?;
         stream.buffer.count(bytes.len(), now);
@@ -382,18 +381,23 @@ impl Streams {
         splicer.limit_units(stream.buffer.keepable_bytes(&self.pool));
         let mut spliced = std::mem::take(&mut self.spliced);
         let fed = splicer.feed(bytes, &mut spliced);
-        self.scan_work += splicer.take_work();
+        self.work += splicer.take_work();
         self.pass_on(id, &spliced, ctx);
         spliced.clear();
         // One stream's large unit must not keep this much memory for all streams.
         spliced.shrink_to(SOURCE_READ_BYTES_MAX);
         self.spliced = spliced;
-        fed.err()
+        let Incompatible(bytes) = fed.err()?;
+        Some((self.begin_anew(id, ctx)?, bytes))
     }
 
     /// Passes the spliced bytes to the stream and to the streams that are remuxed from it.
     fn pass_on(&mut self, id: StreamId, bytes: &[u8], ctx: &mut Context) {
-        self.make_way(id, bytes.len(), ctx);
+        // Streams that are behind read before `bytes` overwrite what they have yet to read.
+        let behind_bytes_max = READ_PER_BYTE.saturating_mul(bytes.len());
+        for remuxed in self.all_remuxed_of(id) {
+            self.catch_up(remuxed, behind_bytes_max, usize::MAX, ctx);
+        }
         self.give(id, bytes, ctx);
         self.feed_remuxed(id, bytes, ctx);
     }
@@ -406,17 +410,15 @@ impl Streams {
         };
         let was_undecided = stream.buffer.told() == Told::Undecided;
         stream.buffer.keep(bytes, &mut self.pool, now);
-        // The output of a remuxer costs what its input does.
         let scan_work = stream.buffer.take_work();
-        self.scan_work += if stream.remuxed.is_none() {
-            scan_work
-        } else {
-            0
-        };
+        let is_original = stream.remuxed.is_none();
+        if is_original {
+            // The output of a remuxer costs what its input does.
+            self.work += scan_work;
+        }
         let has_grown = stream.buffer.segments().is_some_and(Cutter::take_grown);
         // The format of a remuxed stream is known from its beginning.
-        let is_told = was_undecided && stream.buffer.told() != Told::Undecided;
-        let is_told = is_told && stream.remuxed.is_none();
+        let is_told = is_original && was_undecided && stream.buffer.told() != Told::Undecided;
         if let Some(notice) = stream.buffer.take_notice() {
             log_notice(stream, notice, ctx);
         }
@@ -430,7 +432,11 @@ impl Streams {
         if is_told {
             ctx.notify(Event::FormatKnown(id));
         }
-        self.feed_rtp_out(id, bytes, ctx);
+        let stream = self.streams.get_mut(id);
+        if let Some(ts_output) = stream.and_then(|stream| stream.rtp_out.ts_output.as_mut()) {
+            ts_output.feed(bytes, now);
+            self.pump(id, ctx);
+        }
     }
 
     /// Lets a stream's new bytes out to its viewers, now or when they have waited for more.
@@ -451,13 +457,12 @@ impl Streams {
         if count == 0 || stream.bundle.goes(new, ctx.now()) {
             return self.let_out(id, ctx);
         }
-        // Viewers that have waited for the format do not wait for more.
-        let has_ready = stream.buffer.has_ready();
         if stream.bundle.until() != was_until {
-            self.rearm(id, ctx);
+            stream.rearm(id, ctx);
         }
-        if has_ready {
-            self.flow(id);
+        // Viewers that have waited for the format do not wait for more.
+        if stream.buffer.has_ready() {
+            stream.flow(id, &mut self.turns);
         }
     }
 
@@ -466,8 +471,8 @@ impl Streams {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.bundle.went(ctx.now());
             stream.buffer.wake();
+            stream.flow(id, &mut self.turns);
         }
-        self.flow(id);
     }
 
     /// Returns whether this is the stream's source.
@@ -497,31 +502,31 @@ impl Streams {
             self.pass_on(id, &rest, ctx);
         }
         let has_viewers = self.is_watched_in_any_container(id);
-        self.end_remuxed(id, end, ctx);
+        for remuxed in self.all_remuxed_of(id) {
+            // A stream that is behind ends when it has caught up.
+            if !self.is_behind(remuxed) {
+                self.end_one_remuxed(remuxed, end, ctx);
+            }
+        }
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        let (source, pull) = (stream.source, stream.pull);
-        let known_as = stream.id(ctx.run);
-        let session = stream.session.clone();
-        let figures = stream.buffer.figures();
-        if self.running.get(&session) == Some(&id) {
-            self.running.remove(&session);
+        if self.running.get(&stream.session) == Some(&id) {
+            self.running.remove(&stream.session);
         }
-        self.draining.enter(&session, stream.serial, id);
+        self.draining.enter(&stream.session, stream.serial, id);
+        let figures = stream.buffer.figures();
         let what = ServerEvent::StreamEnds {
-            id: known_as,
+            id: stream.id(ctx.run),
             source: stream.source_address,
             reason,
             bytes_received: figures.bytes_received,
             bytes_sent: figures.bytes_sent,
             skips: figures.skips,
         };
-        ctx.emit(&session, &what);
-        self.keep_bucket(id, ctx.now());
-        if let StreamSource::Rtp(address) = source {
-            ctx.notify(Event::RtpSourceLeft { address, id });
-        }
+        ctx.emit(&stream.session, &what);
+        let (source, pull) = (stream.source, stream.pull);
+        self.detach(id, source, ctx);
         if let Some(pull) = pull {
             ctx.notify(Event::PullEnded {
                 pull,
@@ -530,6 +535,20 @@ impl Streams {
             });
         }
         self.close_stream(id, end, ctx);
+    }
+
+    /// Lets other parts know that a stream has lost this source. Keeps the source's bucket for the
+    /// session's next one.
+    pub(super) fn detach(&mut self, id: StreamId, source: StreamSource, ctx: &mut Context) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && let Some(quota) = stream.quota.take()
+        {
+            let session = stream.session.clone();
+            self.buckets.insert(session, quota.bucket, ctx.now());
+        }
+        if let StreamSource::Rtp(address) = source {
+            ctx.notify(Event::RtpSourceLeft { address, id });
+        }
     }
 
     /// Closes a stream's input. Its viewers and UDP clients still get what the buffer has.
@@ -555,11 +574,8 @@ impl Streams {
             return;
         }
         stream.rtp_out.clear();
-        let has_remuxed = stream
-            .remux_targets
-            .iter()
-            .any(|remux_target| remux_target.stream.is_some());
-        if stream.is_watched() || has_remuxed {
+        let mut targets = stream.remux_targets.iter();
+        if stream.is_watched() || targets.any(|target| target.stream.is_some()) {
             return;
         }
         if let Some(mut stream) = self.streams.remove(id) {
@@ -588,11 +604,9 @@ impl Streams {
     /// Reads a paused source again when its viewers have caught up.
     pub(super) fn resume(&mut self, id: StreamId, ctx: &mut Context) {
         let id = self.original_of(id);
-        let is_ahead = self.is_ahead(id, ctx);
-        let wanted_bytes = self.wanted_bytes(id);
+        let wanted_bytes = self.wanted_bytes(id, ctx);
         if let Some(stream) = self.streams.get_mut(id)
             && stream.is_paused
-            && !is_ahead
             && wanted_bytes > 0
         {
             stream.is_paused = false;
@@ -604,25 +618,20 @@ impl Streams {
 
     /// Returns how many bytes of a source may be read now; 0 pauses it.
     pub fn source_appetite(&mut self, id: StreamId, ctx: &mut Context) -> usize {
-        let is_ahead = self.is_ahead(id, ctx);
-        let wanted_bytes = self.wanted_bytes(id);
+        let wanted_bytes = self.wanted_bytes(id, ctx);
         let Some(stream) = self.streams.get_mut(id) else {
             return 0;
         };
-        stream.is_paused = wanted_bytes == 0 || is_ahead;
-        if stream.is_paused {
-            0
-        } else {
-            let wanted_bytes = match stream.programme.source.is_by_rtmp {
-                true => RTMP_READ_BYTES_MAX.min(wanted_bytes),
-                false => SOURCE_READ_BYTES_MAX.min(wanted_bytes),
-            };
-            wanted_bytes.min(stream.bytes_left(ctx.now()))
-        }
+        stream.is_paused = wanted_bytes == 0;
+        let bytes_max = match stream.programme.source.is_by_rtmp {
+            true => RTMP_READ_BYTES_MAX,
+            false => SOURCE_READ_BYTES_MAX,
+        };
+        let quota = stream.quota.as_ref();
+        let bytes_left = quota.map_or(usize::MAX, |quota| quota.bytes_left(ctx.now()));
+        wanted_bytes.min(bytes_max).min(bytes_left)
     }
-}
 
-impl Streams {
     /// Handles the loss of a stream's source: the stream waits for another source, or ends. Does
     /// nothing if the stream has another source by now.
     pub fn source_lost(

@@ -739,7 +739,7 @@ fn a_stream_is_found_until_it_is_removed() {
         let (streams, ctx) = (&stage.relay.streams, &stage.relay.ctx);
         let mut rows = streams.rows((0, 0), ctx);
         let (_, row) = rows.next().expect("a row");
-        assert!(row.is_of(&name("s")) && !row.is_of(&name("t")));
+        assert!(*row.sessionid == name("s") && *row.sessionid != name("t"));
         row.figures().map(|(session, of)| {
             assert_eq!(*session, name("s"));
             (of.viewers, of.udp_clients, of.figures.bytes_received)

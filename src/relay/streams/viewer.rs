@@ -4,12 +4,12 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use super::write_queue::Backlog;
+use super::write_queue::{Backlog, WriteQueue};
 use super::{CutReason, Stream, Streams};
 use crate::format::Format;
 use crate::gate::{Digest, SessionId};
 use crate::gather::Gather;
-use crate::http::{self, ChunkWriter, IcyPosition, Refusal, Reply, Status, Version};
+use crate::http::{self, ChunkWriter, IcyPosition, Refusal, Reply, ResponseHead, Status, Version};
 use crate::relay::context::Context;
 use crate::relay::server_event::ServerEvent;
 use crate::relay::viewer_id::ListedId;
@@ -48,14 +48,6 @@ enum Outgoing {
     UntilClose,
     /// A segment or a fragment: the head declares its length.
     Length,
-}
-
-/// How the head of a viewer's response says where the body ends.
-enum Body {
-    Chunked,
-    UntilClose,
-    /// After this number of bytes.
-    Length(u64),
 }
 
 /// The response to a request to watch.
@@ -154,10 +146,9 @@ impl Viewing {
         if !self.owes_head {
             return None;
         }
-        let body = match self.framing {
-            Outgoing::Chunked(_) => Body::Chunked,
-            Outgoing::UntilClose => Body::UntilClose,
-            Outgoing::Length => Body::Length(stream.buffer.first_fragment(self.viewer)?),
+        let length = match self.framing {
+            Outgoing::Chunked(_) | Outgoing::UntilClose => None,
+            Outgoing::Length => Some(stream.buffer.first_fragment(self.viewer)?),
         };
         let media_type = stream.buffer.media_type()?;
         let wants_titles = self.reply.wants_titles == Some(true);
@@ -169,7 +160,13 @@ impl Viewing {
         if wants_titles && carries_titles(&stream.buffer) {
             self.icy = IcyPosition::begin();
         }
-        Some(viewer_head(media_type, body, stream, &self.reply))
+        let head = viewer_head(media_type, stream, &self.reply);
+        let head = match (&self.framing, length) {
+            (Outgoing::Chunked(_), _) => head.field("Transfer-Encoding", "chunked"),
+            (_, Some(length)) => head.field("Content-Length", &length.to_string()),
+            (_, None) => head,
+        };
+        Some(head.finish())
     }
 }
 
@@ -202,15 +199,7 @@ impl Streams {
     /// Queues a stream that has bytes for its viewers.
     pub(super) fn flow(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(id) {
-            let bytes = stream.buffer.newest() - stream.lined_up;
-            match (stream.line, Backlog::with(bytes)) {
-                (None, _) => stream.line = Some(self.turns.line_up(bytes, id)),
-                (Some(Backlog::Little), Backlog::Much) => {
-                    self.turns.move_up(id);
-                    stream.line = Some(Backlog::Much);
-                }
-                (Some(Backlog::Much), _) | (Some(Backlog::Little), Backlog::Little) => {}
-            }
+            stream.flow(id, &mut self.turns);
         }
     }
 
@@ -241,7 +230,12 @@ impl Streams {
         }
         let (is_chunked, reply) = framing(reply, ctx);
         let viewer = stream.buffer.join(id, ctx.now());
-        self.raise_viewers_peak(stream_id);
+        let original = self.original_of(stream_id);
+        let all = self.in_all_containers(original);
+        let viewers = all.map(|stream| stream.buffer.viewer_count()).sum();
+        if let Some(stream) = self.streams.get_mut(original) {
+            stream.viewers_peak = stream.viewers_peak.max(viewers);
+        }
         // The stream's queue, not that of short answers: many viewers may join at once.
         self.flow(stream_id);
         Some(WatchResponse::Viewing(Viewing {
@@ -255,16 +249,6 @@ impl Streams {
             },
             icy: None,
         }))
-    }
-
-    /// Raises the peak of a stream's viewers, if it has more now.
-    fn raise_viewers_peak(&mut self, id: StreamId) {
-        let original = self.original_of(id);
-        let all = self.in_all_containers(original);
-        let viewers = all.map(|stream| stream.buffer.viewer_count()).sum();
-        if let Some(stream) = self.streams.get_mut(original) {
-            stream.viewers_peak = stream.viewers_peak.max(viewers);
-        }
     }
 
     /// Prepares the next write to a viewer: opens a chunk if none is open. Returns the response's
@@ -281,9 +265,6 @@ impl Streams {
         if viewing.owes_head {
             return (None, self.emptiness(viewing.stream).map(Err));
         }
-        let Some(stream) = self.streams.get_mut(viewing.stream) else {
-            return (None, None);
-        };
         let turn_bytes = TURN_BYTES_MAX.min(stream.buffer.promise_bytes_max());
         let owed = match &viewing.framing {
             Outgoing::Chunked(chunk) => chunk.content_left(),
@@ -375,7 +356,7 @@ impl Streams {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.buffer.settle(viewer, outcome);
             if stream.buffer.has_ready() {
-                self.flow(id);
+                stream.flow(id, &mut self.turns);
             }
         }
     }
@@ -392,21 +373,19 @@ impl Streams {
             return;
         };
         stream.cuts.count(cut);
-        let (bytes, time) = stream.buffer.behind(viewer, ctx.now());
         ctx.counts.cuts.count(cut);
         // No event said that a viewer of a segment came.
         let seen = stream.buffer.seen(viewer, ctx.now());
-        if seen.is_none_or(|seen| seen.extent != Extent::Whole) {
-            return;
+        if let Some(seen) = seen.filter(|seen| seen.extent == Extent::Whole) {
+            let what = ServerEvent::ViewerCut {
+                id: ListedId::of_connection(ctx.run, connection),
+                address: peer,
+                reason: cut.name(),
+                behind_bytes: seen.behind_bytes,
+                behind_ms: seen.behind_ms,
+            };
+            ctx.emit(&stream.session, &what);
         }
-        let what = ServerEvent::ViewerCut {
-            id: ListedId::of_connection(ctx.run, connection),
-            address: peer,
-            reason: cut.name(),
-            behind_bytes: bytes,
-            behind_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-        };
-        ctx.emit(&stream.session, &what);
     }
 
     /// Removes a viewer that this key admitted. Returns the session that it watched.
@@ -436,19 +415,15 @@ impl Streams {
     /// Updates a stream after a viewer or client has left: it may resume, end or be removed.
     pub fn tend(&mut self, id: StreamId, ctx: &mut Context) {
         let id = self.tend_remuxed(id, ctx).unwrap_or(id);
-        self.tend_held(id, ctx);
-        self.resume_if_served(id, ctx);
-        self.forget_if_over(id, ctx);
-    }
-
-    fn resume_if_served(&mut self, id: StreamId, ctx: &mut Context) {
-        if self
-            .streams
-            .get(id)
-            .is_some_and(|stream| !stream.buffer.has_ready())
-        {
+        let is_held = self.streams.get(id).is_some_and(Stream::is_held);
+        if is_held && !self.is_watched_in_any_container(id) {
+            self.end_stream(id, End::Lost, "the last viewer has left", ctx);
+        }
+        let stream = self.streams.get(id);
+        if stream.is_some_and(|stream| !stream.buffer.has_ready()) {
             self.resume(id, ctx);
         }
+        self.forget_if_over(id, ctx);
     }
 }
 
@@ -465,14 +440,27 @@ pub(super) const STREAM_POLICY: &str =
     "sandbox allow-same-origin; default-src 'none'; media-src 'self'";
 
 impl Stream {
+    /// Queues it for its viewers, or moves it to the queue for its unsent bytes.
+    pub(super) fn flow(&mut self, id: StreamId, turns: &mut WriteQueue) {
+        let bytes = self.buffer.newest() - self.lined_up;
+        match (self.line, Backlog::with(bytes)) {
+            (None, _) => self.line = Some(turns.line_up(bytes, id)),
+            (Some(Backlog::Little), Backlog::Much) => {
+                turns.move_up(id);
+                self.line = Some(Backlog::Much);
+            }
+            (Some(Backlog::Much), _) | (Some(Backlog::Little), Backlog::Little) => {}
+        }
+    }
+
+    /// Returns the response to HEAD.
     pub(super) fn head(&self, media_type: &str, reply: Reply, ctx: &Context) -> WatchResponse {
         let (is_chunked, reply) = framing(reply, ctx);
-        let body = match is_chunked {
-            true => Body::Chunked,
-            false => Body::UntilClose,
-        };
-        let head = viewer_head(media_type, body, self, &reply);
-        WatchResponse::Whole(head, reply)
+        let mut head = viewer_head(media_type, self, &reply);
+        if is_chunked {
+            head = head.field("Transfer-Encoding", "chunked");
+        }
+        WatchResponse::Whole(head.finish(), reply)
     }
 }
 
@@ -503,9 +491,9 @@ fn framing(reply: Reply, ctx: &Context) -> (bool, Reply) {
     (is_chunked, reply.open_if(is_chunked))
 }
 
-/// Builds the head of a viewer's response.
-fn viewer_head(media_type: &str, body: Body, stream: &Stream, reply: &Reply) -> Vec<u8> {
-    let mut head = http::ResponseHead::new(Status::Ok, reply)
+/// Builds the head of a viewer's response, without the field that says where the body ends.
+fn viewer_head(media_type: &str, stream: &Stream, reply: &Reply) -> ResponseHead {
+    let mut head = ResponseHead::new(Status::Ok, reply)
         .field("Content-Type", media_type)
         .field("Cache-Control", "no-store")
         .field("X-Content-Type-Options", "nosniff")
@@ -520,12 +508,7 @@ fn viewer_head(media_type: &str, body: Body, stream: &Stream, reply: &Reply) -> 
         head = head.field("Vary", "Icy-MetaData");
         head = http::describe(station, head, wants_titles);
     }
-    match body {
-        Body::Chunked => head.field("Transfer-Encoding", "chunked"),
-        Body::Length(bytes) => head.field("Content-Length", &bytes.to_string()),
-        Body::UntilClose => head,
-    }
-    .finish()
+    head
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl ViewerRow {
         ViewerRow {
             bytes: Some(seen.bytes_sent),
             behind_bytes: Some(seen.behind_bytes),
-            behind_ms: Some(u64::try_from(seen.behind.as_millis()).unwrap_or(u64::MAX)),
+            behind_ms: Some(seen.behind_ms),
             skips: Some(seen.skips),
             ..ViewerRow::of_connection(seen.connection, session, way, seen.since, ctx)
         }

@@ -539,10 +539,7 @@ fn how_far_behind_a_viewer_is() {
     stream.append(&media(4_086), &mut pool, at(21));
     stream.append(&media(4_096), &mut pool, at(21));
     let seen = stream.seen(other, at(30)).expect("it is there");
-    assert_eq!(
-        (seen.behind_bytes, seen.behind),
-        (65_536, Duration::from_secs(28))
-    );
+    assert_eq!((seen.behind_bytes, seen.behind_ms), (65_536, 28_000));
 }
 
 /// A viewer of a segment gets the prefix and the segment, and no more. If the bytes are

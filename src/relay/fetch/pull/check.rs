@@ -5,8 +5,8 @@ use crate::gate::SessionId;
 use crate::relay::{PullId, StreamId};
 
 impl Pulls {
-    /// What must hold. `is_live` says whether this stream is the running one of this session, and
-    /// this pull's.
+    /// Checks what must hold between two inputs. Returns how many timers are armed. `is_live`:
+    /// whether this stream is the running one of this session, and this pull's.
     pub fn check(&self, is_live: impl Fn(&SessionId, StreamId, PullId) -> bool) -> usize {
         assert_eq!(self.by_session.len(), self.entries.len());
         let mut running = 0;

@@ -1,21 +1,22 @@
-//! Skips: viewers that fall out of the buffer. Finds them, keeps the rest of their unit, and lets
-//! them continue at a later join point.
+//! Skips: a viewer falls out of the buffer when appended bytes overwrite its next byte. It gets the
+//! rest of its unit, and continues at a later join point.
 //!
-//! A viewer falls out when appended bytes overwrite its next byte. The index `lagging` finds it. A
-//! viewer is in the index if its socket is full, or if it had bytes left after its turn. The others
-//! enter it only when an append overwrites bytes behind `pace_floor`: then more came at once than
-//! the buffer keeps.
+//! The index `lagging` finds these viewers. A viewer is in the index if its socket is full, or if it
+//! had bytes left after its turn. The others enter it only when an append overwrites bytes behind
+//! `pace_floor`: then more came at once than the buffer keeps.
 
 use std::time::Duration;
 
-use super::points::{Back, Told};
+use super::points::Told;
 use super::viewer::{Lead, Position};
 use super::{StreamBuffer, ViewerId};
 use crate::format::Start;
 use crate::time::Instant;
 
 impl<C: Copy> StreamBuffer<C> {
-    pub(super) fn catch_up(&mut self, id: ViewerId<C>, owed: usize) {
+    /// Lets a viewer that fell out of the buffer continue, once it has got the rest of its unit. If
+    /// the stream has ended, at least `owed` bytes follow.
+    pub(super) fn end_skip(&mut self, id: ViewerId<C>, owed: usize) {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
@@ -25,37 +26,34 @@ impl<C: Copy> StreamBuffer<C> {
         }
         // The promised bytes must be in the buffer, or the stream could end before them.
         let offset_max = self.buffer.newest.saturating_sub(owed as u64);
-        let back = Back {
-            offset_max,
-            moment_max: Instant::after_start(Duration::MAX),
-        };
         let needs_header = viewer.header_seen != self.points.header_serial;
         let start = match self.points.told {
-            // The viewer waits for the next join point.
-            Told::Known(_) => match self.points.start(&back) {
-                None => return,
-                Some(start) => start,
-            },
+            Told::Known(_) => self
+                .points
+                .start(offset_max, Instant::after_start(Duration::MAX)),
             // The viewer continues at the live edge: the beginning of the newest piece.
             Told::Undecided | Told::Unknown => {
                 let live_edge = self.newest_piece.min(offset_max);
-                Start::at(live_edge.max(self.buffer.oldest))
+                Some(Start::at(live_edge.max(self.buffer.oldest)))
             }
         };
-        let lead = self.lead(&start, needs_header);
-        let cursor = start.offset;
-        let Some(viewer) = self.viewers.get_mut(id) else {
+        let Some(start) = start else {
+            // The viewer waits for the next join point.
             return;
         };
-        // The stream has ended, and no join point is far enough back for the promised bytes: whole
-        // units fill them.
-        let earlier = Some(cursor)
-            .filter(|cursor| *cursor > offset_max && self.end.is_some())
-            .and_then(|_| self.points.unit_before(offset_max));
-        viewer.position = Position::At(earlier.unwrap_or(cursor));
-        viewer.lead = lead;
-        viewer.header_seen = self.points.header_serial;
-        self.lag(id, earlier.unwrap_or(cursor));
+        let lead = self.lead(&start, needs_header);
+        let mut cursor = start.offset;
+        if cursor > offset_max && self.end.is_some() {
+            // The stream has ended, and no join point is far enough back for the promised bytes:
+            // whole units fill them.
+            cursor = self.points.unit_before(offset_max).unwrap_or(cursor);
+        }
+        if let Some(viewer) = self.viewers.get_mut(id) {
+            viewer.position = Position::At(cursor);
+            viewer.lead = lead;
+            viewer.header_seen = self.points.header_serial;
+        }
+        self.lag(id, cursor);
     }
 
     /// Returns the bytes that a viewer who joins at `now` gets first, and the offset of its first byte
@@ -72,7 +70,11 @@ impl<C: Copy> StreamBuffer<C> {
     /// and its offset.
     pub fn oldest_opening(&self) -> (Vec<u8>, u64) {
         let start = self.points.oldest_start();
-        let start = start.unwrap_or_else(|| Start::at(self.buffer.newest));
+        self.opening_at(&start.unwrap_or_else(|| Start::at(self.buffer.newest)))
+    }
+
+    /// Returns the header and the prelude in front of a start, and its offset.
+    fn opening_at(&self, start: &Start) -> (Vec<u8>, u64) {
         let mut lead = self.header().at(start.counter);
         lead.extend_from_slice(start.prelude.as_slice());
         (lead, start.offset)
@@ -112,6 +114,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
+    /// Adds a viewer to the index, unless it is there.
     pub(super) fn lag(&mut self, id: ViewerId<C>, cursor: u64) {
         if let Some(viewer) = self.viewers.get_mut(id)
             && viewer.lag_key.is_none()
@@ -121,6 +124,7 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
+    /// Removes a viewer from the index, if it is there.
     pub(super) fn stop_lagging(&mut self, id: ViewerId<C>) {
         if let Some(viewer) = self.viewers.get_mut(id)
             && let Some(key) = viewer.lag_key.take()
@@ -129,9 +133,9 @@ impl<C: Copy> StreamBuffer<C> {
         }
     }
 
-    /// Moves the viewers whose next byte lies before `oldest`: those bytes are about to be
+    /// Lets the viewers skip whose next byte lies before `oldest`, as these bytes are about to be
     /// overwritten.
-    pub(super) fn drop_before(&mut self, oldest: u64) {
+    pub(super) fn skip_before(&mut self, oldest: u64) {
         if oldest > self.pace_floor {
             self.index_all_ready();
         }
@@ -140,7 +144,7 @@ impl<C: Copy> StreamBuffer<C> {
         {
             self.stop_lagging(id);
             match self.viewers.get(id).map(|viewer| viewer.position) {
-                Some(Position::At(cursor)) if cursor < oldest => self.fall(id, cursor),
+                Some(Position::At(cursor)) if cursor < oldest => self.begin_skip(id, cursor),
                 Some(Position::At(cursor)) => self.lag(id, cursor),
                 Some(Position::Fallen { .. }) | None => {}
             }
@@ -148,7 +152,7 @@ impl<C: Copy> StreamBuffer<C> {
     }
 
     /// Adds all ready viewers to the index. More bytes came than this server could send to viewers
-    /// with open sockets ([`StreamBuffer::wanted_bytes`] tries to prevent it), so they may fall out,
+    /// with open sockets ([`StreamBuffer::wanted_bytes`] tries to prevent it), so they may skip,
     /// too.
     fn index_all_ready(&mut self) {
         let ready: Vec<_> = self
@@ -164,9 +168,9 @@ impl<C: Copy> StreamBuffer<C> {
         self.pace_floor = self.buffer.newest;
     }
 
-    /// Takes a viewer's cursor out of the buffer. The rest of its current unit is copied for it, so
-    /// the player sees a gap and no broken unit.
-    fn fall(&mut self, id: ViewerId<C>, cursor: u64) {
+    /// Begins a viewer's skip: copies the rest of its current unit for it, so that the player sees a
+    /// gap and no broken unit. Disconnects the viewer if that cannot be done.
+    fn begin_skip(&mut self, id: ViewerId<C>, cursor: u64) {
         let Some(viewer) = self.viewers.get_mut(id) else {
             return;
         };
@@ -195,8 +199,7 @@ impl<C: Copy> StreamBuffer<C> {
         if self.points.told == Told::Unknown || cursor == 0 {
             return;
         }
-        let rest_bytes_left =
-            (self.buffer.bytes_max() - self.rest_bytes.min(self.buffer.bytes_max())) as u64;
+        let rest_bytes_left = self.buffer.bytes_max().saturating_sub(self.rest_bytes) as u64;
         match self.points.unit_end(cursor) {
             Some(unit_end) if unit_end - cursor <= rest_bytes_left => {
                 let mut rest = Vec::with_capacity((unit_end - cursor) as usize);
