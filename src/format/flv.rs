@@ -3,7 +3,7 @@
 //! key frame.
 
 use super::header::{HEADER_BYTES_MAX, Header, InParts, Parts};
-use super::window::{Unread, Walker};
+use super::window::{LookResult, Unread, Walker};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 use crate::copied::Copied;
 #[cfg(feature = "handover")]
@@ -88,7 +88,7 @@ enum TagKind {
 }
 
 impl Walker<Findings<'_>> for Flv {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
         if self.tags.head.is_none() {
             let head = seen.first_chunk::<HEAD_BYTES>();
             let head = head.ok_or(Unread::Needs(HEAD_BYTES))?;

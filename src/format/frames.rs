@@ -5,7 +5,7 @@
 //! them. It also counts ID3v2 tags that stand where a frame could. Where it finds no head, it
 //! searches for heads in a row, and holds a few frames at most meanwhile.
 
-use super::window::{Unread, Walker};
+use super::window::{LookResult, Unread, Walker};
 use super::{
     Finding, Findings, Format, Header, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported,
 };
@@ -264,7 +264,7 @@ pub(super) fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Result<F
 }
 
 /// Returns the length of the ID3v2 tag at the front, with head and footer.
-fn tag(bytes: &[u8]) -> Result<u64, Unread> {
+fn tag(bytes: &[u8]) -> LookResult {
     if !bytes
         .iter()
         .zip(b"ID3")
@@ -389,7 +389,7 @@ impl Walk {
 }
 
 impl Walker<Findings<'_>> for Walk {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
         if let Expected::Search(searched) = self.place {
             return self.search(searched, seen, at, findings);
         }
@@ -418,7 +418,7 @@ impl Walk {
         seen: &[u8],
         at: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<u64, Unread> {
+    ) -> LookResult {
         let frames = if self.codec.is_some() {
             RESYNC_FRAMES
         } else {
@@ -449,7 +449,7 @@ impl Walk {
         seen: &[u8],
         at: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<u64, Unread> {
+    ) -> LookResult {
         if at >= self.join_from {
             let needed = frame.length().min(STATISTICS_BYTES);
             let bytes = seen.get(..needed).ok_or(Unread::Needs(needed))?;

@@ -8,7 +8,7 @@
 
 use super::ebml::{self, Head};
 use super::header::{Elements, Header};
-use super::window::{Unread, Walker};
+use super::window::{LookResult, Unread, Walker};
 use super::{Finding, Findings, Format, Prelude, Start, UNIT_SPACING, Unsupported};
 
 pub(crate) const EBML: u32 = 0x1a45_dfa3;
@@ -129,7 +129,7 @@ pub(super) fn doc_type(bytes: &[u8]) -> Result<Format, Unread> {
 }
 
 impl Walker<Findings<'_>> for Matroska {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
         let head = ebml::head(seen)?;
         self.leave_levels(at, head, findings);
         let body_at = at + head.bytes() as u64;
@@ -219,7 +219,7 @@ impl Matroska {
     }
 
     /// Keeps an element of the header.
-    fn keep(&mut self, seen: &[u8], head: Head) -> Result<u64, Unread> {
+    fn keep(&mut self, seen: &[u8], head: Head) -> LookResult {
         let length = length(head)?;
         if length > self.header.bytes_left() as u64 {
             return Err(Unsupported.into());
@@ -252,7 +252,7 @@ impl Matroska {
         at: u64,
         head: Head,
         findings: &mut Findings<'_>,
-    ) -> Result<u64, Unread> {
+    ) -> LookResult {
         let track_at = head.bytes();
         let more = Unread::Needs(seen.len() + 1);
         let track_bytes = seen.get(track_at).ok_or(more)?.leading_zeros() as usize + 1;

@@ -9,7 +9,7 @@ mod fragment;
 use std::ops::Range;
 
 use super::header::{Elements, Header};
-use super::window::{Unread, Walker};
+use super::window::{LookResult, Unread, Walker};
 use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
 use crate::time::MediaTime;
 pub(crate) use fragment::{SampleRun, TrackFragment, decode_time, duration_of};
@@ -54,7 +54,7 @@ pub(crate) const MOOF_BYTES_MAX: usize = 256 * 1024;
 pub(crate) const NOT_SYNC: u32 = 0x1_0000;
 
 impl Walker<Findings<'_>> for Mp4 {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
         let head = box_head(seen)?;
         let (kind, length) = (head.kind, head.length);
         if at.checked_add(length).is_none() {

@@ -9,7 +9,7 @@ mod comments;
 
 use self::comments::Rewriter;
 use super::header::{Elements, HEADER_BYTES_MAX, Header};
-use super::window::{Unread, Walker};
+use super::window::{LookResult, Unread, Walker};
 use super::{Finding, Findings, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported};
 
 /// Length of a page head before the segment table.
@@ -300,12 +300,7 @@ impl Default for Ogg {
 }
 
 impl Walker<Findings<'_>> for Ogg {
-    fn look(
-        &mut self,
-        bytes: &[u8],
-        begin: u64,
-        findings: &mut Findings<'_>,
-    ) -> Result<u64, Unread> {
+    fn look(&mut self, bytes: &[u8], begin: u64, findings: &mut Findings<'_>) -> LookResult {
         let page = match Page::read(bytes) {
             Err(Unread::Other(Unsupported)) => return Ok(self.search_on(bytes)?),
             page => page?,

@@ -34,13 +34,16 @@ impl Unread {
     }
 }
 
+/// Number of bytes that a walker passes, or why it passes none.
+pub(crate) type LookResult<E = Unsupported> = Result<u64, Unread<E>>;
+
 /// Reads a container element by element. `Out` receives the results: findings, or the bytes that go
 /// out instead.
 pub(crate) trait Walker<Out: ?Sized, E = Unsupported> {
     /// Looks at the next bytes: at least one. `at` is the offset of the first. `seen` may have more
     /// bytes than the walker asked for, and the result must not depend on these. Returns the number
     /// of bytes that the walker passes, seen or not: at least one.
-    fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<u64, Unread<E>>;
+    fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> LookResult<E>;
 }
 
 /// Work of looking at an element, a tag, a box or a sample: the number of bytes that take as long to

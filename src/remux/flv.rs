@@ -1,12 +1,12 @@
 //! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs). A tag is a
 //! packet.
 
-use super::medium::{Codec, MediaError, Shape, Sink, Time, Track};
+use super::medium::{Codec, MediaError, Result, Shape, Sink, Time, Track};
 use super::packets::{Packet, Packets, leave_out};
 use super::sample_queue::{SampleQueue, Times};
 use super::sound;
 use crate::format::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
-use crate::format::window::{Unread, Walker};
+use crate::format::window::{LookResult, Unread, Walker};
 
 /// Reader of FLV.
 #[derive(Default)]
@@ -63,12 +63,7 @@ const HAS_VIDEO: u8 = 1;
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 
 impl Walker<Sink<'_>, MediaError> for Flv {
-    fn look(
-        &mut self,
-        seen: &[u8],
-        _at: u64,
-        sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    fn look(&mut self, seen: &[u8], _at: u64, sink: &mut Sink<'_>) -> LookResult<MediaError> {
         if !self.has_head {
             return self.head(seen, sink);
         }
@@ -104,7 +99,7 @@ impl Flv {
         }
     }
 
-    fn head(&mut self, seen: &[u8], sink: &mut Sink<'_>) -> Result<u64, Unread<MediaError>> {
+    fn head(&mut self, seen: &[u8], sink: &mut Sink<'_>) -> LookResult<MediaError> {
         let head = seen
             .first_chunk::<HEAD_BYTES>()
             .ok_or(Unread::Needs(HEAD_BYTES))?;
@@ -124,13 +119,7 @@ impl Flv {
         Ok(HEAD_BYTES as u64)
     }
 
-    fn tag(
-        &mut self,
-        kind: u8,
-        time: i64,
-        body: &[u8],
-        sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
+    fn tag(&mut self, kind: u8, time: i64, body: &[u8], sink: &mut Sink<'_>) -> Result {
         let (content, is_join) = match kind {
             VIDEO => (
                 video(body),
@@ -175,7 +164,7 @@ impl Flv {
         content: Content<'_>,
         (times, is_join): (Times, bool),
         sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         let part = match kind {
             VIDEO => &mut self.pictures,
             _ => &mut self.sound,

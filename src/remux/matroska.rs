@@ -5,7 +5,7 @@
 mod order;
 mod setup;
 
-use super::medium::{Codec, MediaError, ReaderEvent, Sink, Time};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time};
 use super::nal::take;
 use super::packets::{Packet, Packets, leave_out};
 use super::sample_queue::{SampleQueue, Times};
@@ -15,7 +15,7 @@ use crate::format::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, EBML, INFO, KEY_FRAME, LACING, REFERENCE_BLOCK, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, timestamp_scale,
 };
-use crate::format::window::{Unread, Walker};
+use crate::format::window::{LookResult, Unread, Walker};
 use order::DecodeOrder;
 use setup::Setup;
 
@@ -76,12 +76,7 @@ const TIMESTAMP_BYTES_MAX: usize = 32;
 const BLOCK_HEAD_BYTES: usize = 1024;
 
 impl Walker<Sink<'_>, MediaError> for Matroska {
-    fn look(
-        &mut self,
-        seen: &[u8],
-        at: u64,
-        sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    fn look(&mut self, seen: &[u8], at: u64, sink: &mut Sink<'_>) -> LookResult<MediaError> {
         const BAD_HEAD: MediaError = MediaError("an element of Matroska has an invalid head");
         let head = ebml::head(seen).map_err(|unread| unread.because(BAD_HEAD))?;
         if self.level == Level::Cluster && head.is_outer() {
@@ -146,7 +141,7 @@ impl Matroska {
         seen: &[u8],
         bytes_max: usize,
         sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    ) -> LookResult<MediaError> {
         let whole = head.size.and_then(|size| usize::try_from(size).ok());
         let whole = whole.and_then(|size| size.checked_add(head.bytes()));
         let whole = whole.filter(|whole| *whole <= bytes_max).ok_or(MediaError(
@@ -180,7 +175,7 @@ impl Matroska {
     }
 
     /// Reads the content of Tracks.
-    fn begin(&mut self, tracks: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    fn begin(&mut self, tracks: &[u8], sink: &mut Sink<'_>) -> Result {
         self.queue.clear();
         self.tracks.clear();
         let clock = (1_000_000_000 / self.scale.max(1)).clamp(1, 1_000_000_000) as u32;
@@ -218,7 +213,7 @@ impl Matroska {
     }
 
     /// Returns the presentation time of a block, `relative` ticks after its Cluster.
-    fn time(&self, relative: i16) -> Result<Time, MediaError> {
+    fn time(&self, relative: i16) -> Result<Time> {
         let cluster_time = self
             .cluster_time
             .ok_or(MediaError("a Cluster of Matroska does not say its time"))?;
@@ -234,7 +229,7 @@ impl Matroska {
         block: &[u8],
         is_key: impl FnOnce(u8) -> bool,
         sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         let Some((index, number_bytes)) = self.carried(block) else {
             return Ok(());
         };
@@ -256,7 +251,7 @@ impl Matroska {
 }
 
 /// Returns the length of the whole element.
-fn length(head: Head) -> Result<u64, MediaError> {
+fn length(head: Head) -> Result<u64> {
     let length = crate::format::matroska::length(head);
     length.map_err(|_| MediaError("an element of Matroska has no size where it needs one"))
 }
@@ -271,7 +266,7 @@ impl CarriedTrack {
         frame: &[u8],
         scratch: &mut Scratch,
         sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         let present = Time::from_nanoseconds(time.nanoseconds() - self.delay).unwrap_or(time);
         let reorder = self
             .packets
@@ -314,11 +309,7 @@ impl CarriedTrack {
 }
 
 /// Passes each frame with bytes in a block to `frame`. The first error ends it.
-fn frames(
-    body: &[u8],
-    lacing: u8,
-    mut frame: impl FnMut(&[u8]) -> Result<(), MediaError>,
-) -> Result<(), MediaError> {
+fn frames(body: &[u8], lacing: u8, mut frame: impl FnMut(&[u8]) -> Result) -> Result {
     const ERROR: MediaError = MediaError("the frames of a block of Matroska are not whole");
     let mut rest = body;
     if lacing != 0 {

@@ -215,12 +215,15 @@ pub const TRACKS_MAX: usize = 16;
 
 /// Receives a reader's events one by one. An error ends the reader: nothing more is made of the
 /// bytes that it has read.
-pub type Sink<'a> = dyn FnMut(ReaderEvent<'_>) -> Result<(), MediaError> + 'a;
+pub type Sink<'a> = dyn FnMut(ReaderEvent<'_>) -> Result + 'a;
 
 /// The reason why media is not understood, or not any more. The reader passes on nothing more. The
 /// stream itself is not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaError(pub &'static str);
+
+/// Result of a function that reads or writes media.
+pub type Result<T = (), E = MediaError> = std::result::Result<T, E>;
 
 #[cfg(test)]
 mod tests {

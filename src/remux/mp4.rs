@@ -9,13 +9,13 @@ mod setup;
 
 use std::ops::Range;
 
-use super::medium::{MediaError, ReaderEvent, Sink, Time, Track};
+use super::medium::{MediaError, ReaderEvent, Result, Sink, Time, Track};
 use super::packets::{Packet, Packets, leave_out};
 use super::sample_queue::{SampleQueue, Times};
 use crate::format::mp4::{
     BoxHead, MOOF_BYTES_MAX, box_head, child, children, number, number_behind_times,
 };
-use crate::format::window::{Unread, Walker};
+use crate::format::window::{LookResult, Unread, Walker};
 use runs::Run;
 use setup::Setup;
 
@@ -108,12 +108,7 @@ const TRACKS_MAX: usize = 64;
 const MOOV_BYTES_MAX: usize = 256 * 1024;
 
 impl Walker<Sink<'_>, MediaError> for Mp4 {
-    fn look(
-        &mut self,
-        seen: &[u8],
-        at: u64,
-        sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    fn look(&mut self, seen: &[u8], at: u64, sink: &mut Sink<'_>) -> LookResult<MediaError> {
         if let Some(end) = self.mdat_end {
             if at < end {
                 return self.sample(seen, at, end, sink);
@@ -158,7 +153,7 @@ impl Mp4 {
         at: u64,
         bytes_max: usize,
         sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    ) -> LookResult<MediaError> {
         let whole = usize::try_from(head.length).ok();
         let whole = whole
             .filter(|whole| *whole <= bytes_max)
@@ -178,7 +173,7 @@ impl Mp4 {
     }
 
     /// Reads a `moov`.
-    fn begin(&mut self, moov: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    fn begin(&mut self, moov: &[u8], sink: &mut Sink<'_>) -> Result {
         let extends = child(moov, b"mvex")
             .ok_or(MediaError("MP4 is not fragmented: its moov has no mvex"))?;
         self.queue.clear();
@@ -217,7 +212,7 @@ impl Mp4 {
     }
 
     /// Announces the tracks whose samples come before others continue.
-    fn announce(&mut self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    fn announce(&mut self, sink: &mut Sink<'_>) -> Result {
         let round = &mut self.round;
         let announced = (round.expected | round.named) & !round.done;
         if std::mem::replace(&mut round.announced, announced) == announced {
@@ -248,7 +243,7 @@ impl Mp4 {
         &mut self,
         setup: &Setup<'_>,
         sink: &mut Sink<'_>,
-    ) -> Result<Option<(usize, Packets)>, MediaError> {
+    ) -> Result<Option<(usize, Packets)>> {
         let track = setup.codec.and_then(|codec| {
             self.queue.add(Track {
                 number: u64::from(setup.number),
@@ -276,7 +271,7 @@ impl Mp4 {
         at: u64,
         end: u64,
         sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    ) -> LookResult<MediaError> {
         let Some(sample) = self.fragment.sample(&self.tracks)? else {
             return Ok(end - at);
         };
@@ -351,12 +346,7 @@ impl CarriedTrack {
 
 impl Fragment {
     /// Takes a `moof` at this offset. Missing samples of the previous one stay missing.
-    fn begin(
-        &mut self,
-        moof: &[u8],
-        at: u64,
-        tracks: &mut [CarriedTrack],
-    ) -> Result<(), MediaError> {
+    fn begin(&mut self, moof: &[u8], at: u64, tracks: &mut [CarriedTrack]) -> Result {
         self.content.clear();
         self.content.reserve_exact(moof.len());
         self.content.extend_from_slice(moof);
@@ -367,7 +357,7 @@ impl Fragment {
         Ok(())
     }
 
-    fn sample(&self, tracks: &[CarriedTrack]) -> Result<Option<Sample>, MediaError> {
+    fn sample(&self, tracks: &[CarriedTrack]) -> Result<Option<Sample>> {
         let Some(run) = self.runs.get(self.next) else {
             return Ok(None);
         };

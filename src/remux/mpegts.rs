@@ -6,7 +6,7 @@ mod pes;
 mod pictures;
 mod sound;
 
-use super::medium::{Codec, MediaError, ReaderEvent, Time, Track};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time, Track};
 use super::sample_queue::{START_MAX, SampleQueue};
 use crate::format::Unsupported;
 use crate::format::mpegts::psi::{self, Assembler};
@@ -72,7 +72,7 @@ struct UnitOutput<'a, 'b> {
     index: usize,
     /// Buffer for units that cannot be lent as they came.
     scratch: &'a mut Vec<u8>,
-    sink: &'a mut super::Sink<'b>,
+    sink: &'a mut Sink<'b>,
 }
 
 const PROGRAMS_MAX: usize = 16;
@@ -90,12 +90,7 @@ impl MpegTs {
     }
 
     /// Reads the next bytes. `offset` is that of the first.
-    pub(super) fn feed(
-        &mut self,
-        bytes: &[u8],
-        offset: u64,
-        sink: &mut super::Sink<'_>,
-    ) -> Result<(), MediaError> {
+    pub(super) fn feed(&mut self, bytes: &[u8], offset: u64, sink: &mut Sink<'_>) -> Result {
         const ERROR: MediaError = MediaError("the packets of MPEG-TS have stopped");
         let mut aligner = std::mem::take(&mut self.aligner);
         let mut fed = Ok(());
@@ -124,7 +119,7 @@ impl MpegTs {
     }
 
     /// Passes on the units that only a following unit would have shown to be whole.
-    pub(super) fn finish(&mut self, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
+    pub(super) fn finish(&mut self, sink: &mut Sink<'_>) -> Result {
         let mut finished = Ok(());
         for (index, stream) in self.streams.iter_mut().enumerate() {
             let mut output = UnitOutput {
@@ -141,7 +136,7 @@ impl MpegTs {
         finished
     }
 
-    fn packet(&mut self, packet: Packet<'_>, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
+    fn packet(&mut self, packet: Packet<'_>, sink: &mut Sink<'_>) -> Result {
         if packet.is_damaged() {
             return Ok(());
         }
@@ -172,7 +167,7 @@ impl MpegTs {
     }
 
     /// Reads a packet of the PAT.
-    fn associate(&mut self, packet: Packet<'_>) -> Result<(), MediaError> {
+    fn associate(&mut self, packet: Packet<'_>) -> Result {
         let programs = &mut self.programs;
         let fed = self.association.feed(packet, |section| {
             let Some(body) = psi::body(section.bytes, 0) else {
@@ -195,12 +190,7 @@ impl MpegTs {
     }
 
     /// Reads a section of a program's map.
-    fn take_map(
-        &mut self,
-        pid: u16,
-        section: &[u8],
-        sink: &mut super::Sink<'_>,
-    ) -> Result<(), MediaError> {
+    fn take_map(&mut self, pid: u16, section: &[u8], sink: &mut Sink<'_>) -> Result {
         let Some(body) = psi::body(section, 2) else {
             return Ok(());
         };
@@ -278,12 +268,7 @@ impl MpegTs {
     }
 
     /// Reads a packet of a stream that is carried.
-    fn elementary(
-        &mut self,
-        index: usize,
-        packet: Packet<'_>,
-        sink: &mut super::Sink<'_>,
-    ) -> Result<(), MediaError> {
+    fn elementary(&mut self, index: usize, packet: Packet<'_>, sink: &mut Sink<'_>) -> Result {
         let mut payload = packet.payload();
         if payload.is_empty() {
             return Ok(());
@@ -335,7 +320,7 @@ impl MpegTs {
     }
 
     /// Announces pictures that come without parameter sets: the source is taken within a group.
-    fn announce(&mut self, time: Time, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
+    fn announce(&mut self, time: Time, sink: &mut Sink<'_>) -> Result {
         let began = *self.began.get_or_insert(time);
         let elapsed = time.nanoseconds().saturating_sub(began.nanoseconds());
         let streams = self.streams.iter().enumerate();
@@ -350,7 +335,7 @@ impl MpegTs {
     }
 }
 
-fn leave_out(named: &MapEntry<'_>, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
+fn leave_out(named: &MapEntry<'_>, sink: &mut Sink<'_>) -> Result {
     sink(ReaderEvent::LeftOut {
         number: u64::from(named.pid),
         codec: &named.name(),
@@ -411,7 +396,7 @@ impl Stream {
         mark: Option<Mark>,
         bytes: &[u8],
         output: &mut UnitOutput<'_, '_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         match &mut self.content {
             Content::Pictures(pictures) => pictures.take(mark, bytes, output),
             Content::Sound(sound) => sound.take(mark, bytes, output),
@@ -427,6 +412,6 @@ impl Stream {
 }
 
 /// Converts a time of the unwrapped clock of MPEG-TS.
-fn time(ticks: i64) -> Result<Time, MediaError> {
+fn time(ticks: i64) -> Result<Time> {
     Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of range"))
 }

@@ -2,7 +2,7 @@
 //! `hvcC`).
 
 use super::bits::Bits;
-use super::medium::{Codec, MediaError, Shape};
+use super::medium::{Codec, MediaError, Result, Shape};
 use super::sample_queue::SETUP_BYTES_MAX;
 use super::sequence::{self, HIGH_PROFILES, Sequence};
 use crate::format::mpegts::may_begin;
@@ -111,7 +111,7 @@ impl Pictures {
 
     /// Takes an `avcC` or `hvcC`, or parameter sets behind start codes, and returns them in the form
     /// of the medium.
-    pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>, MediaError> {
+    pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>> {
         const ERROR: MediaError = MediaError("the configuration of H.264 or H.265 is not whole");
         if record.len() > SETUP_BYTES_MAX {
             return Err(MediaError("a codec's setup is longer than 4096 bytes"));
@@ -185,11 +185,7 @@ impl Pictures {
 
     /// Turns a unit into the form of the medium. Mostly it has that form already. If not, it is
     /// written into `scratch`.
-    pub fn unit<'a>(
-        &mut self,
-        unit: &'a [u8],
-        scratch: &'a mut Vec<u8>,
-    ) -> Result<&'a [u8], MediaError> {
+    pub fn unit<'a>(&mut self, unit: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         // Without a setup the first unit tells.
         if !self.has_begun && is_annex_b(unit) {
             self.length_bytes = None;
@@ -238,7 +234,7 @@ impl Pictures {
 
     /// Writes a unit with start codes into `scratch` in the form of the medium, and takes its
     /// parameter sets.
-    pub fn write(&mut self, unit: &[u8], scratch: &mut Vec<u8>) -> Result<UnitContent, MediaError> {
+    pub fn write(&mut self, unit: &[u8], scratch: &mut Vec<u8>) -> Result<UnitContent> {
         let mut content = UnitContent::default();
         self.count(unit.len());
         scratch.clear();
@@ -266,7 +262,7 @@ impl Pictures {
     }
 
     /// Takes a parameter set. It may differ from the one in force.
-    pub fn take_set(&mut self, nal: &[u8]) -> Result<(), MediaError> {
+    pub fn take_set(&mut self, nal: &[u8]) -> Result {
         self.spend(SET_COST)?;
         // A set that repeats is not parsed again.
         if let Some(known) = self.sets.iter().find(|set| set.nal == nal) {
@@ -294,7 +290,7 @@ impl Pictures {
         Ok(())
     }
 
-    fn spend(&mut self, cost: usize) -> Result<(), MediaError> {
+    fn spend(&mut self, cost: usize) -> Result {
         self.spent += cost;
         if self.spent > SPENT_MAX {
             return Err(MediaError("parameter sets take the place of pictures"));
@@ -408,7 +404,7 @@ pub(super) fn nals_of_setup(setup: &[u8], is_h265: bool) -> Option<Vec<(u8, &[u8
 }
 
 /// Removes the next NAL unit from `rest`, behind its length.
-fn next<'a>(length_bytes: usize, rest: &mut &'a [u8]) -> Result<&'a [u8], MediaError> {
+fn next<'a>(length_bytes: usize, rest: &mut &'a [u8]) -> Result<&'a [u8]> {
     let length = take(rest, length_bytes);
     let length = length.map(|bytes| {
         bytes

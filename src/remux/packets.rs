@@ -1,12 +1,12 @@
 //! Turns the packets of a container into units of the medium.
 
-use super::medium::{Codec, MediaError, ReaderEvent, Shape, Sink, Time};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, Shape, Sink, Time};
 use super::nal::Pictures;
 use super::sample_queue::{SampleQueue, Times};
 use super::{sound, vpx};
 
 /// Reports a track that is left out. The name of its codec may be any bytes.
-pub(super) fn leave_out(number: u64, codec: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
+pub(super) fn leave_out(number: u64, codec: &[u8], sink: &mut Sink<'_>) -> Result {
     let name = codec.get(..NAME_BYTES_MAX).unwrap_or(codec);
     let is_printable = name
         .iter()
@@ -57,7 +57,7 @@ impl Packets {
         index: usize,
         setup: &[u8],
         told: Shape,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         self.is_configured = true;
         let shape = match self.codec {
             Codec::Aac => {
@@ -88,7 +88,7 @@ impl Packets {
         packet: Packet<'_>,
         scratch: &mut Vec<u8>,
         sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         let Packet {
             times,
             is_join,
@@ -138,7 +138,7 @@ impl Packets {
         time: Time,
         bytes: &[u8],
         sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         let (mut rest, mut time) = (bytes, time);
         while let Some(head) = sound::head(self.codec, rest) {
             let mut length = head.length;

@@ -10,7 +10,7 @@
 //! [`OUT_ONCE`](super::OUT_ONCE).
 
 use super::Reader;
-use super::medium::{MediaError, ReaderEvent, TRACKS_MAX, Time, Track, UNIT_WORK, Unit};
+use super::medium::{MediaError, ReaderEvent, Result, TRACKS_MAX, Time, Track, UNIT_WORK, Unit};
 #[cfg(feature = "handover")]
 use super::sample_queue::SETUP_BYTES_MAX;
 use super::sample_queue::START_MAX;
@@ -116,12 +116,7 @@ impl Remuxer {
     /// Reads the stream's next bytes and appends the output. Takes the work of each unit from
     /// `work_left`, and stops with an error at the first unit for which too little is left. So the
     /// output is bounded while it is made. Nothing follows an error; the output before it is whole.
-    pub fn feed(
-        &mut self,
-        bytes: &[u8],
-        work_left: &mut usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), MediaError> {
+    pub fn feed(&mut self, bytes: &[u8], work_left: &mut usize, out: &mut Vec<u8>) -> Result {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -140,7 +135,7 @@ impl Remuxer {
     }
 
     /// Ends the stream: appends the units that waited.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -183,7 +178,7 @@ impl Remuxer {
 }
 
 /// Takes `work` from `work_left`.
-pub(super) fn spend(work_left: &mut usize, work: usize) -> Result<(), MediaError> {
+pub(super) fn spend(work_left: &mut usize, work: usize) -> Result {
     let left = work_left.checked_sub(work);
     *work_left = left.unwrap_or(0);
     left.map(|_| ())
@@ -204,7 +199,7 @@ impl Pipeline {
         }
     }
 
-    fn handle(&mut self, event: ReaderEvent<'_>, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn handle(&mut self, event: ReaderEvent<'_>, out: &mut Vec<u8>) -> Result {
         match event {
             ReaderEvent::Tracks(tracks) => self.set_tracks(tracks, out),
             ReaderEvent::Unit(unit) if self.skip_if_written(&unit) || !self.begins(&unit) => Ok(()),
@@ -232,7 +227,7 @@ impl Pipeline {
         }
     }
 
-    fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result {
         if self.tracks == tracks {
             return Ok(());
         }
@@ -282,7 +277,7 @@ impl Pipeline {
     }
 
     /// Writes the units that need not wait any more.
-    fn pass_on(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn pass_on(&mut self, out: &mut Vec<u8>) -> Result {
         while let Some(unit) = self.interleave.pop() {
             self.write(unit, out)?;
         }
@@ -291,7 +286,7 @@ impl Pipeline {
     }
 
     /// Writes all units that wait.
-    fn drain(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn drain(&mut self, out: &mut Vec<u8>) -> Result {
         let mut drained = Ok(());
         while let Some(unit) = self.interleave.pop_last() {
             drained = drained.and(self.write(unit, out));
@@ -300,7 +295,7 @@ impl Pipeline {
         drained
     }
 
-    fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
         if !self.timeline.place(&mut unit) {
             return Ok(());
         }

@@ -4,7 +4,7 @@
 //! A clock that begins again, or jumps, continues where the stream has come to. All tracks move by
 //! the same amount, each when it reaches the jump.
 
-use super::medium::{MediaError, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+use super::medium::{MediaError, ReaderEvent, Result, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 /// Tracks and times of a source. See the module.
 #[derive(Default)]
 pub(super) struct SampleQueue {
@@ -108,7 +108,7 @@ impl SampleQueue {
     }
 
     /// Sets a track up, if its setup is new or has changed.
-    pub fn set_up(&mut self, index: usize, setup: &[u8], shape: Shape) -> Result<(), MediaError> {
+    pub fn set_up(&mut self, index: usize, setup: &[u8], shape: Shape) -> Result {
         // The caller has made a setup, whether it differs or not.
         self.change_bytes += CHANGE_BYTES;
         self.check_changes()?;
@@ -128,7 +128,7 @@ impl SampleQueue {
     }
 
     /// Passes on the tracks, if they differ from the newest event.
-    pub fn emit_tracks(&mut self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    pub fn emit_tracks(&mut self, sink: &mut Sink<'_>) -> Result {
         let last_tracks = std::mem::take(&mut self.last_tracks);
         let has_changed = std::mem::take(&mut self.has_changed) && last_tracks != self.tracks;
         if has_changed {
@@ -141,7 +141,7 @@ impl SampleQueue {
         }
     }
 
-    fn check_changes(&self) -> Result<(), MediaError> {
+    fn check_changes(&self) -> Result {
         match self.change_bytes > CHANGE_BYTES_MAX {
             true => Err(MediaError("its tracks or their setups change too often")),
             false => Ok(()),
@@ -163,7 +163,7 @@ impl SampleQueue {
         is_join: bool,
         bytes: &[u8],
         sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         self.check_changes()?;
         let track = self.tracks.get(index);
         if bytes.is_empty() || track.is_none_or(|track| track.setup.is_none()) {

@@ -1,7 +1,7 @@
 //! Cuts FLV into tags. (Adobe Flash Video File Format 10.1, annex E.)
 
 use super::super::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
-use super::super::window::{Unread, Walker};
+use super::super::window::{LookResult, Unread, Walker};
 use super::copy;
 use super::timeline::Timeline;
 
@@ -65,7 +65,7 @@ impl Tags {
 }
 
 impl Walker<Vec<u8>> for Tags {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
         if self.tag_bytes_left > 0 {
             return Ok(copy(&mut self.tag_bytes_left, seen, out));
         }

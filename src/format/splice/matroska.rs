@@ -10,7 +10,7 @@ use super::super::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, INFO, LACING, SEEK_HEAD, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, length, timestamp_scale,
 };
-use super::super::window::{Unread, Walker};
+use super::super::window::{LookResult, Unread, Walker};
 use super::super::{HEADER_BYTES_MAX, Unsupported};
 use super::copy;
 use super::timeline::Timeline;
@@ -94,7 +94,7 @@ impl Blocks {
     }
 
     /// Writes a block's element. Of an element longer than a unit it writes the part that has come.
-    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> LookResult {
         let length = length(head)?;
         let is_long = length > self.unit_bytes_max as u64;
         let needed = if is_long {
@@ -167,7 +167,7 @@ impl Blocks {
 }
 
 impl Walker<Vec<u8>> for Blocks {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
         if self.block_bytes_left > 0 {
             return Ok(copy(&mut self.block_bytes_left, seen, out));
         }

@@ -29,7 +29,7 @@ mod timeline;
 mod told;
 
 use super::ogg::{Page, next_page_at};
-use super::window::{Unread, Walker, Window, grow};
+use super::window::{LookResult, Unread, Walker, Window, grow};
 use super::{
     Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner, Start, Unsupported, detect,
 };
@@ -513,7 +513,7 @@ fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> u64 {
 struct Pages;
 
 impl Walker<Vec<u8>> for Pages {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
         let length = match Page::read(seen) {
             Ok(page) => page.length(),
             Err(Unread::Needs(length)) => return Err(Unread::Needs(length)),

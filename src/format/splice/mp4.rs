@@ -11,7 +11,7 @@ use super::super::mp4::{
     BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, TrackBox, TrackFragment, box_head, boxed, boxes,
     child, children, decode_time, duration_of, number, places,
 };
-use super::super::window::{Unread, Walker};
+use super::super::window::{LookResult, Unread, Walker};
 use super::copy;
 use super::timeline::{TRACKS_MAX, Timeline};
 use setup::Descriptions;
@@ -172,12 +172,7 @@ impl Fragments {
     }
 
     /// Reads a whole `moof` and the box after it.
-    fn look_at_fragment(
-        &mut self,
-        seen: &[u8],
-        head: &BoxHead,
-        out: &mut Vec<u8>,
-    ) -> Result<u64, Unread> {
+    fn look_at_fragment(&mut self, seen: &[u8], head: &BoxHead, out: &mut Vec<u8>) -> LookResult {
         let moof_bytes = head.length as usize;
         let behind = box_head(&seen[moof_bytes..]).map_err(|unread| match unread {
             Unread::Needs(length) => Unread::Needs(moof_bytes + length),
@@ -244,7 +239,7 @@ impl TrackClock {
 }
 
 impl Walker<Vec<u8>> for Fragments {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
         if self.mdat_bytes_left > 0 {
             return Ok(copy(&mut self.mdat_bytes_left, seen, out));
         }

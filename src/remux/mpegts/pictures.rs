@@ -3,7 +3,7 @@
 //! A unit ends where the next one begins: at a delimiter, at a parameter set or a message after a
 //! picture, or at the first slice of a picture.
 
-use super::super::medium::{Codec, MediaError, Time, Track};
+use super::super::medium::{Codec, Result, Time, Track};
 use super::super::nal::{NalKind, Pictures, START_BYTES, start};
 use super::super::sample_queue::Times;
 use super::UnitOutput;
@@ -76,7 +76,7 @@ impl PictureStream {
         mark: Option<Mark>,
         bytes: &[u8],
         output: &mut UnitOutput<'_, '_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         if let Some(mark) = mark {
             self.marks.put(self.bytes.len(), mark);
         }
@@ -151,7 +151,7 @@ impl PictureStream {
     }
 
     /// Ends the stream: passes on the last unit.
-    pub fn finish(&mut self, output: &mut UnitOutput<'_, '_>) -> Result<(), MediaError> {
+    pub fn finish(&mut self, output: &mut UnitOutput<'_, '_>) -> Result {
         match self.unit {
             State::Within {
                 has_picture: true, ..
@@ -161,7 +161,7 @@ impl PictureStream {
     }
 
     /// Passes on the unit at the front, which has this length.
-    fn emit(&mut self, length: usize, output: &mut UnitOutput<'_, '_>) -> Result<(), MediaError> {
+    fn emit(&mut self, length: usize, output: &mut UnitOutput<'_, '_>) -> Result {
         let State::Within { mark, .. } = self.unit else {
             return Ok(());
         };

@@ -1,6 +1,6 @@
 //! Sound as a row of frames. Their PES packets do not matter.
 
-use super::super::medium::{Codec, MediaError, Time};
+use super::super::medium::{Codec, Result, Time};
 use super::super::sample_queue::Times;
 use super::super::sound::{self, HEAD_BYTES};
 use super::UnitOutput;
@@ -66,7 +66,7 @@ impl SoundStream {
         mark: Option<Mark>,
         bytes: &[u8],
         output: &mut UnitOutput<'_, '_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         if let Some(mark) = mark {
             self.marks.put(self.bytes.len(), mark);
         }
@@ -75,15 +75,11 @@ impl SoundStream {
     }
 
     /// Ends the stream: passes on the last unit.
-    pub fn finish(&mut self, output: &mut UnitOutput<'_, '_>) -> Result<(), MediaError> {
+    pub fn finish(&mut self, output: &mut UnitOutput<'_, '_>) -> Result {
         self.emit_whole(true, output)
     }
 
-    fn emit_whole(
-        &mut self,
-        is_last: bool,
-        output: &mut UnitOutput<'_, '_>,
-    ) -> Result<(), MediaError> {
+    fn emit_whole(&mut self, is_last: bool, output: &mut UnitOutput<'_, '_>) -> Result {
         let mut at = 0;
         loop {
             match self.look(at, is_last) {
@@ -149,12 +145,7 @@ impl SoundStream {
         })
     }
 
-    fn emit(
-        &mut self,
-        at: usize,
-        front: &Front,
-        output: &mut UnitOutput<'_, '_>,
-    ) -> Result<(), MediaError> {
+    fn emit(&mut self, at: usize, front: &Front, output: &mut UnitOutput<'_, '_>) -> Result {
         let told = self.marks.take(at).and_then(|mark| mark.times);
         let time = told.map(|times| times.present).or(self.next);
         let Some(time) = time else {

@@ -8,7 +8,7 @@ mod timeline;
 pub(super) use interleave::{Interleave, OwnedUnit};
 pub(super) use timeline::Timeline;
 
-use super::medium::{MediaError, Track};
+use super::medium::{Result, Track};
 use crate::format::Format;
 use mp4::Mp4;
 use mpegts::MpegTs;
@@ -70,7 +70,7 @@ impl Writer {
     }
 
     /// Sets the tracks. All units of other tracks must be written.
-    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), MediaError> {
+    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result {
         match self {
             Writer::MpegTs(writer) => writer.set_tracks(tracks),
             Writer::Mp4(writer) => writer.set_tracks(tracks, out),
@@ -78,7 +78,7 @@ impl Writer {
     }
 
     /// Writes the next unit. Units come in the order of their decode times, except for late ones.
-    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
         match self {
             Writer::MpegTs(writer) => writer.write(unit, out),
             Writer::Mp4(writer) => writer.write(unit, out),
@@ -95,7 +95,7 @@ impl Writer {
     }
 
     /// Writes all units that were taken.
-    pub fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    pub fn flush(&mut self, out: &mut Vec<u8>) -> Result {
         match self {
             Writer::MpegTs(writer) => writer.settle(out),
             Writer::Mp4(writer) => writer.write_fragment(None, out)?,

@@ -18,9 +18,9 @@ mod boxes;
 mod fragment;
 mod header;
 
-#[cfg(feature = "handover")]
-use super::super::medium::Time;
 use super::super::medium::{Codec, MediaError, Shape, Track, ticks};
+#[cfg(feature = "handover")]
+use super::super::medium::{Result, Time};
 use super::interleave::OwnedUnit;
 use fragment::{Run, Sample};
 
@@ -100,7 +100,7 @@ impl Mp4 {
     }
 
     /// Sets the tracks. Earlier units go out first.
-    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), MediaError> {
+    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result {
         let alike = |(old, new): (&Track, &Track)| old.is_alike(new);
         let are_alike = self.tracks.iter().zip(tracks).all(alike);
         if are_alike && tracks.len() == self.tracks.len() {
@@ -122,7 +122,7 @@ impl Mp4 {
     }
 
     /// Takes a unit. A fragment may end in front of it.
-    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
         let Some(queue) = self
             .queues
             .get_mut(unit.track)
@@ -166,11 +166,7 @@ impl Mp4 {
 
     /// Writes the fragment, and the header if it has changed. `next` is the track and the time of
     /// the next fragment's first unit.
-    pub fn write_fragment(
-        &mut self,
-        next: Option<(usize, i64)>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), MediaError> {
+    pub fn write_fragment(&mut self, next: Option<(usize, i64)>, out: &mut Vec<u8>) -> Result {
         if self.since.take().is_none() {
             return Ok(());
         }
@@ -211,7 +207,7 @@ impl Mp4 {
         now.count() == told.count() && self.tracks.iter().enumerate().all(alike)
     }
 
-    fn write_header(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn write_header(&mut self, out: &mut Vec<u8>) -> Result {
         let begin = out.len();
         let tracks = self.tracks.iter().enumerate();
         let carried = tracks

@@ -15,7 +15,7 @@ mod payload;
 mod sound_buffer;
 mod tables;
 
-use super::super::medium::{MediaError, Track};
+use super::super::medium::{MediaError, Result, Track};
 use super::interleave::OwnedUnit;
 use clock::{MARGIN, MILLISECOND, MultiplexClock, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, Sending, pes_head};
@@ -124,7 +124,7 @@ impl MpegTs {
     }
 
     /// Sets the tracks. No sound may be gathered.
-    pub fn set_tracks(&mut self, tracks: &[Track]) -> Result<(), MediaError> {
+    pub fn set_tracks(&mut self, tracks: &[Track]) -> Result {
         for (index, stream) in std::mem::take(&mut self.streams).into_iter().enumerate() {
             if let Some(stream) = stream {
                 self.pid_states
@@ -164,7 +164,7 @@ impl MpegTs {
     }
 
     /// Writes a unit, or gathers it.
-    pub fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    pub fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
         let Some(Some(stream)) = self.streams.get_mut(unit.track) else {
             return Ok(());
         };
@@ -254,7 +254,7 @@ impl MpegTs {
         self.head = head;
     }
 
-    fn take_sound(&mut self, unit: &OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn take_sound(&mut self, unit: &OwnedUnit, out: &mut Vec<u8>) -> Result {
         let Some(Some(stream)) = self.streams.get(unit.track) else {
             return Ok(());
         };

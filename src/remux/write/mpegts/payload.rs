@@ -4,7 +4,7 @@
 use super::clock::{MANY_CHANNELS_BITS, SOUND_BITS, h264_bits, h265_bits};
 use crate::format::frames::ADTS_RATES;
 use crate::remux::bits::Bits;
-use crate::remux::medium::{Codec, MediaError, Shape, Track};
+use crate::remux::medium::{Codec, MediaError, Result, Shape, Track};
 use crate::remux::nal::nals_of_setup;
 
 /// Framing of a stream's units.
@@ -48,7 +48,7 @@ pub(super) struct StreamFormat {
 
 impl StreamFormat {
     /// Returns the format of a track. `None` if [`left_out`] gives a reason.
-    pub fn of(track: &Track) -> Result<Option<StreamFormat>, MediaError> {
+    pub fn of(track: &Track) -> Result<Option<StreamFormat>> {
         if left_out(track).is_some() {
             return Ok(None);
         }
@@ -256,7 +256,7 @@ fn sets(setup: &[u8], kind: Nal) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn bounded(sets: Vec<u8>) -> Result<Vec<u8>, MediaError> {
+fn bounded(sets: Vec<u8>) -> Result<Vec<u8>> {
     if sets.len() > SETS_BYTES_MAX {
         return Err(MediaError("its parameter sets have more than 4,096 bytes"));
     }
