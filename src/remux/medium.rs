@@ -89,6 +89,15 @@ impl Codec {
             Codec::Aac | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 | Codec::Opus => false,
         }
     }
+
+    /// Returns the shape of a track of which only the codec is known.
+    pub(super) fn unknown_shape(self) -> Shape {
+        let (width, height, rate, channels) = (0, 0, 0, 0);
+        match self.is_video() {
+            true => Shape::Pictures { width, height },
+            false => Shape::Sound { rate, channels },
+        }
+    }
 }
 
 /// Size of pictures, or format of sound.

@@ -20,9 +20,9 @@ mod nal;
 mod packets;
 mod probe;
 mod remuxer;
-mod sample_queue;
 mod sequence;
 mod sound;
+mod track_timeline;
 mod vpx;
 mod write;
 
@@ -116,9 +116,9 @@ impl Reader {
     #[cfg(feature = "handover")]
     fn shift(&self) -> i64 {
         match &self.container {
-            Container::Flv(reader) => reader.queue.shift,
-            Container::Matroska(reader) => reader.queue.shift,
-            Container::Mp4(reader) => reader.queue.shift,
+            Container::Flv(reader) => reader.timeline.shift,
+            Container::Matroska(reader) => reader.timeline.shift,
+            Container::Mp4(reader) => reader.timeline.shift,
             Container::MpegTs(reader) => reader.shift(),
         }
     }

@@ -7,7 +7,7 @@ mod pictures;
 mod sound;
 
 use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time, Track};
-use super::sample_queue::{START_MAX, SampleQueue};
+use super::track_timeline::{START_MAX, TrackTimeline};
 use crate::format::Unsupported;
 use crate::format::mpegts::psi::{self, Assembler};
 use crate::format::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet};
@@ -33,7 +33,7 @@ pub(super) struct MpegTs {
     fruitless: u16,
     /// Number of scrambled packets. `None` once a clear one has come.
     scrambled: Option<u16>,
-    queue: SampleQueue,
+    timeline: TrackTimeline,
     streams: Vec<Stream>,
     /// Tracks that were announced last: see [`ReaderEvent::Announced`].
     announced: u16,
@@ -49,7 +49,7 @@ pub(super) struct MpegTs {
     pub(super) setups_before: Vec<(u64, Vec<u8>)>,
 }
 
-/// An elementary stream that is carried. It has the same index in the queue.
+/// An elementary stream that is carried. It has the same index in the timeline.
 struct Stream {
     pid: u16,
     codec: Codec,
@@ -67,7 +67,7 @@ enum Content {
 
 /// Where a stream's units go.
 struct UnitOutput<'a, 'b> {
-    queue: &'a mut SampleQueue,
+    timeline: &'a mut TrackTimeline,
     /// Index of the track.
     index: usize,
     /// Buffer for units that cannot be lent as they came.
@@ -115,7 +115,7 @@ impl MpegTs {
     /// Returns how far the current times of the stream are moved, in nanoseconds.
     #[cfg(feature = "handover")]
     pub(super) fn shift(&self) -> i64 {
-        self.queue.shift.saturating_add(self.clock.shift())
+        self.timeline.shift.saturating_add(self.clock.shift())
     }
 
     /// Passes on the units that only a following unit would have shown to be whole.
@@ -123,7 +123,7 @@ impl MpegTs {
         let mut finished = Ok(());
         for (index, stream) in self.streams.iter_mut().enumerate() {
             let mut output = UnitOutput {
-                queue: &mut self.queue,
+                timeline: &mut self.timeline,
                 index,
                 scratch: &mut self.scratch,
                 sink,
@@ -211,7 +211,7 @@ impl MpegTs {
         self.map_pid = Some(pid);
         self.map.clear();
         self.map.extend_from_slice(section);
-        let (had_tracks, mut had) = (self.queue.clear(), std::mem::take(&mut self.streams));
+        let (had_tracks, mut had) = (self.timeline.clear(), std::mem::take(&mut self.streams));
         self.began = None;
         if std::mem::take(&mut self.announced) != 0 {
             sink(ReaderEvent::Announced(0))?;
@@ -221,7 +221,7 @@ impl MpegTs {
                 leave_out(&named, sink)?;
             }
         }
-        self.queue.emit_tracks(sink)
+        self.timeline.emit_tracks(sink)
     }
 
     /// Adds an elementary stream of the program map, if its codec can be remuxed. Returns whether
@@ -238,14 +238,18 @@ impl MpegTs {
         let before = had_tracks
             .iter()
             .find(|track| known.is_some() && track.number == number);
+        let setup = named.setup();
         let mut track = match before {
             Some(track) => track.clone(),
             None => Track {
                 number,
                 codec,
                 clock: pes::TICKS_PER_SECOND,
-                setup: named.setup(),
-                shape: named.shape(),
+                shape: setup
+                    .as_deref()
+                    .and_then(super::sound::opus)
+                    .unwrap_or(codec.unknown_shape()),
+                setup,
             },
         };
         let mut stream = match known {
@@ -260,7 +264,7 @@ impl MpegTs {
         if let (Content::Pictures(pictures), Some((_, setup))) = (&mut stream.content, before) {
             pictures.resume(&setup, &mut track);
         }
-        let is_added = self.queue.add(track).is_some();
+        let is_added = self.timeline.add(track).is_some();
         if is_added {
             self.streams.push(stream);
         }
@@ -298,7 +302,7 @@ impl MpegTs {
             return Ok(());
         };
         let mut output = UnitOutput {
-            queue: &mut self.queue,
+            timeline: &mut self.timeline,
             index,
             scratch: &mut self.scratch,
             sink,
@@ -325,7 +329,7 @@ impl MpegTs {
         let elapsed = time.nanoseconds().saturating_sub(began.nanoseconds());
         let streams = self.streams.iter().enumerate();
         let announced = streams
-            .filter(|(index, stream)| stream.brings_pictures() && self.queue.is_new(*index))
+            .filter(|(index, stream)| stream.brings_pictures() && self.timeline.is_new(*index))
             .filter(|_| (0..START_MAX).contains(&elapsed))
             .fold(0, |announced, (index, _)| announced | 1 << index);
         match std::mem::replace(&mut self.announced, announced) == announced {

@@ -3,8 +3,8 @@
 
 use super::bits::Bits;
 use super::medium::{Codec, MediaError, Result, Shape};
-use super::sample_queue::SETUP_BYTES_MAX;
 use super::sequence::{self, HIGH_PROFILES, Sequence};
+use super::track_timeline::SETUP_BYTES_MAX;
 use crate::format::mpegts::may_begin;
 
 /// State of a track of pictures. Its units may come with lengths or with start codes.

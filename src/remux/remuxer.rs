@@ -12,8 +12,8 @@
 use super::Reader;
 use super::medium::{MediaError, ReaderEvent, Result, TRACKS_MAX, Time, Track, UNIT_WORK, Unit};
 #[cfg(feature = "handover")]
-use super::sample_queue::SETUP_BYTES_MAX;
-use super::sample_queue::START_MAX;
+use super::track_timeline::SETUP_BYTES_MAX;
+use super::track_timeline::START_MAX;
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
 #[cfg(feature = "handover")]

@@ -79,7 +79,7 @@ impl Setup<'_> {
         needs && self.private.is_empty()
     }
 
-    /// Returns the track for the queue, if it is carried.
+    /// Returns the track for the timeline, if it is carried.
     pub fn track(&self, clock: u32) -> Option<Track> {
         Some(Track {
             number: self.number,

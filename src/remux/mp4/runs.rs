@@ -175,8 +175,7 @@ impl Run {
     }
 
     /// Returns the next sample.
-    pub fn sample(&self, moof: &[u8], tracks: &[CarriedTrack]) -> Option<Sample> {
-        tracks.get(self.track)?;
+    pub fn sample(&self, moof: &[u8]) -> Option<Sample> {
         let (_, size) = self.duration_and_size(moof)?;
         let flags = self.field_or(moof, SampleRun::FLAGS, self.usual.flags)?;
         let flags = self.first_flags.unwrap_or(flags);

@@ -1,9 +1,6 @@
 //! Heads of PES packets (ISO/IEC 13818-1 section 2.4.3.6), and their times.
 
-use super::super::medium::Result;
-#[cfg(feature = "handover")]
-use super::super::medium::Time;
-use super::super::sample_queue::Times;
+use super::super::medium::{Result, Time};
 use super::time;
 use crate::format::mpegts::time_stamp;
 use crate::time::MediaTime;
@@ -40,6 +37,15 @@ impl ProgramClock {
         self.newest = Some((told, ticks));
         ticks
     }
+}
+
+/// Times of a unit, as its source has them.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    /// Time by which the unit must have come.
+    pub decode: Time,
+    /// Time at which the unit is shown or heard.
+    pub present: Time,
 }
 
 /// What a PES packet says about the unit that begins in it.

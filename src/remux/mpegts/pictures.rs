@@ -3,11 +3,11 @@
 //! A unit ends where the next one begins: at a delimiter, at a parameter set or a message after a
 //! picture, or at the first slice of a picture.
 
-use super::super::medium::{Codec, Result, Time, Track};
+use super::super::medium::{Codec, Result, Time, Track, Unit};
 use super::super::nal::{NalKind, Pictures, START_BYTES, start};
-use super::super::sample_queue::Times;
 use super::UnitOutput;
-use super::pes::{Mark, Marks};
+use super::pes::{Mark, Marks, Times};
+
 /// State of one stream.
 pub(super) struct PictureStream {
     is_h265: bool,
@@ -168,9 +168,11 @@ impl PictureStream {
         let unit = self.bytes.get(..length).unwrap_or_default();
         let scratch = &mut *output.scratch;
         let content = self.pictures.write(unit, scratch)?;
-        let index = output.index;
+        let track = output.index;
         if let Some(setup) = self.pictures.new_setup() {
-            output.queue.set_up(index, &setup, self.pictures.shape())?;
+            output
+                .timeline
+                .set_up(track, &setup, self.pictures.shape())?;
         }
         let told = mark.and_then(|mark| mark.times);
         let Some(times) = told.or_else(|| self.guessed()) else {
@@ -179,10 +181,14 @@ impl PictureStream {
         self.note(times);
         let is_random_access = mark.is_some_and(|mark| mark.is_random_access);
         let is_marked = is_random_access || content.has_sets;
-        let is_join = content.is_key || (is_marked && content.may_begin);
-        output
-            .queue
-            .emit(index, times, is_join, scratch, output.sink)
+        let unit = Unit {
+            track,
+            decode: times.decode,
+            present: times.present,
+            is_join: content.is_key || (is_marked && content.may_begin),
+            bytes: scratch,
+        };
+        output.timeline.emit(unit, output.sink)
     }
 
     fn note(&mut self, times: Times) {
@@ -199,9 +205,7 @@ impl PictureStream {
     fn guessed(&self) -> Option<Times> {
         let decode = self.last?.decode.nanoseconds().saturating_add(self.gap);
         let decode = Time::from_nanoseconds(decode)?;
-        Some(Times {
-            decode,
-            present: decode,
-        })
+        let present = decode;
+        Some(Times { decode, present })
     }
 }

@@ -1,7 +1,6 @@
 //! Sound as a row of frames. Their PES packets do not matter.
 
-use super::super::medium::{Codec, Result, Time};
-use super::super::sample_queue::Times;
+use super::super::medium::{Codec, Result, Time, Unit};
 use super::super::sound::{self, HEAD_BYTES};
 use super::UnitOutput;
 use super::pes::{Mark, Marks};
@@ -155,22 +154,22 @@ impl SoundStream {
         self.next = Time::from_nanoseconds(time.nanoseconds() + lasts);
         if let Some(head) = front.head {
             let is_known = self.setup.is_like(&head.setup, self.codec);
-            if !is_known || output.queue.is_new(output.index) {
+            if !is_known || output.timeline.is_new(output.index) {
                 self.setup = head.setup;
                 output
-                    .queue
+                    .timeline
                     .set_up(output.index, head.setup.as_slice(), head.shape)?;
             }
         }
-        let times = Times {
+        let bytes = self.bytes.get(at + front.head_bytes..at + front.length);
+        let unit = Unit {
+            track: output.index,
             decode: time,
             present: time,
+            is_join: true,
+            bytes: bytes.unwrap_or_default(),
         };
-        let unit = self.bytes.get(at + front.head_bytes..at + front.length);
-        let unit = unit.unwrap_or_default();
-        output
-            .queue
-            .emit(output.index, times, true, unit, output.sink)
+        output.timeline.emit(unit, output.sink)
     }
 }
 
