@@ -37,7 +37,7 @@ struct Pipeline {
     tracks: Vec<Track>,
     interleave: Interleave,
     timeline: Timeline,
-    writer: Writer,
+    writer: Box<dyn Writer>,
     /// Lines about tracks that do not go out.
     left_out: Vec<String>,
     /// Numbers of the tracks that the reader leaves out.
@@ -191,7 +191,7 @@ impl Pipeline {
             tracks: Vec::new(),
             interleave: Interleave::new(bytes_max),
             timeline: Timeline::default(),
-            writer: Writer::new(to, bytes_max),
+            writer: to.writer(bytes_max),
             left_out: Vec::new(),
             numbers_left_out: Vec::new(),
             starts: Vec::new(),

@@ -21,6 +21,7 @@ mod header;
 use super::super::medium::{Codec, MediaError, Shape, Track, ticks};
 #[cfg(feature = "handover")]
 use super::super::medium::{Result, Time};
+use super::Writer;
 use super::interleave::OwnedUnit;
 use fragment::{Run, Sample};
 
@@ -52,7 +53,7 @@ pub struct Mp4 {
     /// Header that another process has written. It is not written again.
     header_before: Vec<u8>,
     /// Number of the newest fragment.
-    pub sequence_number: u32,
+    sequence_number: u32,
     /// Decode time of the fragment's first unit, in nanoseconds.
     since: Option<i64>,
     /// Bytes of the fragment so far.
@@ -98,9 +99,11 @@ impl Mp4 {
             allowance: HEADER_ALLOWANCE,
         }
     }
+}
 
+impl Writer for Mp4 {
     /// Sets the tracks. Earlier units go out first.
-    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result {
+    fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result {
         let alike = |(old, new): (&Track, &Track)| old.is_alike(new);
         let are_alike = self.tracks.iter().zip(tracks).all(alike);
         if are_alike && tracks.len() == self.tracks.len() {
@@ -122,7 +125,7 @@ impl Mp4 {
     }
 
     /// Takes a unit. A fragment may end in front of it.
-    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
+    fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
         let Some(queue) = self
             .queues
             .get_mut(unit.track)
@@ -149,24 +152,46 @@ impl Mp4 {
         Ok(())
     }
 
+    /// Does nothing: fragments have their own times.
+    fn settle(&mut self, _out: &mut Vec<u8>) {}
+
+    fn flush(&mut self, out: &mut Vec<u8>) -> Result {
+        self.write_fragment(None, out)
+    }
+
+    fn left_out(&self, _track: &Track) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the decode time of the first sample of the open fragment, minus the most that
     /// rounding and [`JITTER`] add.
     #[cfg(feature = "handover")]
-    pub fn pending_from(&self, track: usize) -> Option<i64> {
+    fn pending_from(&self, track: usize) -> Option<i64> {
         let queue = self.queues.get(track)?;
         let decode = Time::of(queue.samples.first()?.decode, queue.clock)?;
         Some(decode.nanoseconds() - 2 * JITTER)
     }
 
-    /// Continues behind this header and the fragment of this number.
     #[cfg(feature = "handover")]
-    pub fn resume(&mut self, fragments: u32, header: Vec<u8>) {
-        (self.sequence_number, self.header_before) = (fragments, header);
+    fn counters(&self) -> Vec<u8> {
+        Vec::new()
     }
 
+    #[cfg(feature = "handover")]
+    fn fragments(&self) -> u32 {
+        self.sequence_number
+    }
+
+    #[cfg(feature = "handover")]
+    fn resume(&mut self, _counters: &[u8], fragments: u32, header: Vec<u8>) {
+        (self.sequence_number, self.header_before) = (fragments, header);
+    }
+}
+
+impl Mp4 {
     /// Writes the fragment, and the header if it has changed. `next` is the track and the time of
     /// the next fragment's first unit.
-    pub fn write_fragment(&mut self, next: Option<(usize, i64)>, out: &mut Vec<u8>) -> Result {
+    fn write_fragment(&mut self, next: Option<(usize, i64)>, out: &mut Vec<u8>) -> Result {
         if self.since.take().is_none() {
             return Ok(());
         }

@@ -16,10 +16,10 @@ mod sound_buffer;
 mod tables;
 
 use super::super::medium::{MediaError, Result, Track};
+use super::Writer;
 use super::interleave::OwnedUnit;
 use clock::{MARGIN, MILLISECOND, MultiplexClock, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, Sending, pes_head};
-pub(super) use payload::left_out;
 use payload::{Framing, Nal, StreamFormat};
 use sound_buffer::SoundBuffer;
 use tables::{Entry, Tables};
@@ -96,7 +96,7 @@ struct PidState {
 
 impl PidState {
     const NONE: PidState = PidState {
-        counter: Counter::FIRST,
+        counter: Counter(0),
         newest: i64::MIN,
     };
 }
@@ -122,9 +122,11 @@ impl MpegTs {
             head: Vec::new(),
         }
     }
+}
 
+impl Writer for MpegTs {
     /// Sets the tracks. No sound may be gathered.
-    pub fn set_tracks(&mut self, tracks: &[Track]) -> Result {
+    fn set_tracks(&mut self, tracks: &[Track], _out: &mut Vec<u8>) -> Result {
         for (index, stream) in std::mem::take(&mut self.streams).into_iter().enumerate() {
             if let Some(stream) = stream {
                 self.pid_states
@@ -164,7 +166,7 @@ impl MpegTs {
     }
 
     /// Writes a unit, or gathers it.
-    pub fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
+    fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
         let Some(Some(stream)) = self.streams.get_mut(unit.track) else {
             return Ok(());
         };
@@ -182,43 +184,57 @@ impl MpegTs {
     }
 
     /// Writes the gathered sound, since nothing else comes at this time.
-    pub fn settle(&mut self, out: &mut Vec<u8>) {
+    fn settle(&mut self, out: &mut Vec<u8>) {
         for index in 0..self.streams.len() {
             self.write_gathered(index, out);
         }
     }
 
+    fn flush(&mut self, out: &mut Vec<u8>) -> Result {
+        self.settle(out);
+        Ok(())
+    }
+
+    fn left_out(&self, track: &Track) -> Option<&'static str> {
+        payload::left_out(track)
+    }
+
     /// Returns the decode time of the first gathered frame of sound.
     #[cfg(feature = "handover")]
-    pub fn pending_from(&self, track: usize) -> Option<i64> {
+    fn pending_from(&self, track: usize) -> Option<i64> {
         let stream = self.streams.get(track)?.as_ref()?;
         (!stream.gathered.is_empty()).then_some(stream.since)
     }
 
-    /// Returns the continuity counters of the tracks, by their index.
     #[cfg(feature = "handover")]
-    pub fn counters(&self) -> Vec<u8> {
+    fn counters(&self) -> Vec<u8> {
         let places = 0..self.streams.len().max(self.pid_states.len());
         let counter = |place: usize| match self.streams.get(place) {
-            Some(Some(stream)) => stream.pid_state.counter.number(),
+            Some(Some(stream)) => stream.pid_state.counter.0,
             Some(None) | None => self
                 .pid_states
                 .get(place)
-                .map_or(0, |pid_state| pid_state.counter.number()),
+                .map_or(0, |pid_state| pid_state.counter.0),
         };
         places.map(counter).collect()
     }
 
-    /// Sets the continuity counters.
     #[cfg(feature = "handover")]
-    pub fn resume(&mut self, counters: &[u8]) {
+    fn fragments(&self) -> u32 {
+        0
+    }
+
+    #[cfg(feature = "handover")]
+    fn resume(&mut self, counters: &[u8], _fragments: u32, _header: Vec<u8>) {
         let pid_states = counters.iter().map(|number| PidState {
-            counter: Counter::at(*number),
+            counter: Counter(number & 0x0f),
             ..PidState::NONE
         });
         self.pid_states = pid_states.collect();
     }
+}
 
+impl MpegTs {
     fn write_picture(&mut self, kind: Nal, mut unit: OwnedUnit, out: &mut Vec<u8>) {
         let (length, has_sets) = kind.put_start_codes(&mut unit.bytes);
         let Some(Some(stream)) = self.streams.get(unit.track) else {

@@ -128,7 +128,7 @@ impl StreamFormat {
 }
 
 /// Returns why MPEG-TS cannot carry a track with a known setup, if it cannot.
-pub(in super::super) fn left_out(track: &Track) -> Option<&'static str> {
+pub(super) fn left_out(track: &Track) -> Option<&'static str> {
     match track.codec {
         Codec::Av1 => Some("MPEG-TS cannot carry AV1"),
         Codec::Vp8 => Some("MPEG-TS cannot carry VP8"),
