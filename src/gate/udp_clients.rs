@@ -39,9 +39,7 @@ impl UdpClient {
         }
         Ok(UdpClient { host, port })
     }
-}
 
-impl UdpClient {
     /// Returns its address, if the host is an address.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.host {

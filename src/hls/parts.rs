@@ -227,6 +227,12 @@ impl Parts {
         self.whole = Vec::new();
         self.open = None;
     }
+
+    /// Returns the bytes of the lists.
+    #[cfg(feature = "handover")]
+    pub fn held_bytes(&self) -> usize {
+        size_of_val(&*self.early) + size_of_val(&*self.whole)
+    }
 }
 
 /// Returns the shortest part for a part target, in ticks.
@@ -289,13 +295,5 @@ fn shortest_part(group: &[NonZeroU32], segment: i64, ticks_max: i64) -> Option<i
         if all + all / 100 >= segment {
             return Some(shortest);
         }
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Parts {
-    /// Returns the bytes of the lists.
-    pub fn held_bytes(&self) -> usize {
-        size_of_val(&*self.early) + size_of_val(&*self.whole)
     }
 }

@@ -175,6 +175,65 @@ impl Remuxer {
         const ENTRIES: usize = 2 * 1024 * 1024;
         Reader::held_bytes_max(unit_bytes_max) + 4 * unit_bytes_max + ENTRIES
     }
+
+    /// Returns the state with which a remuxer of another process continues.
+    #[cfg(feature = "handover")]
+    pub fn state(&self) -> RemuxerState {
+        let Pipeline {
+            timeline,
+            writer,
+            tracks,
+            ..
+        } = &self.pipeline;
+        let (shift, newest) = timeline.state();
+        let next_of = |(place, track): (usize, &Track)| {
+            let next = writer.pending_from(place).or(timeline.next_of(place))?;
+            Some((track.number, next))
+        };
+        let mut written: Vec<(u64, i64)> = tracks.iter().enumerate().filter_map(next_of).collect();
+        for before in &self.pipeline.written {
+            if written.iter().all(|(number, _)| *number != before.0) {
+                written.push(*before);
+            }
+        }
+        written.truncate(2 * TRACKS_MAX);
+        let setup_of = |track: &Track| {
+            let setup = track.setup.as_ref().filter(|_| track.codec.is_video())?;
+            Some((track.number, setup.to_vec()))
+        };
+        RemuxerState {
+            shift: shift.saturating_add(self.reader.shift()),
+            newest,
+            written,
+            counters: writer.counters(),
+            fragments: writer.fragments(),
+            setups: tracks.iter().filter_map(setup_of).collect(),
+        }
+    }
+
+    /// Continues the output of another process, which has written this header. The remuxer reads the
+    /// source's header and earlier units again, and skips the units that were written.
+    #[cfg(feature = "handover")]
+    pub fn resume(&mut self, state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
+        must(
+            state.written.len() <= 2 * TRACKS_MAX
+                && state.counters.len() <= TRACKS_MAX
+                && state.setups.len() <= TRACKS_MAX
+                && state
+                    .setups
+                    .iter()
+                    .all(|setup| setup.1.len() <= SETUP_BYTES_MAX),
+            || "more tracks than a remuxed stream has".to_owned(),
+        )?;
+        let possible = |time: i64| time.clamp(-TIME_MAX, TIME_MAX);
+        self.pipeline.timeline =
+            Timeline::resume(possible(state.shift), state.newest.map(possible));
+        self.pipeline.written = state.written;
+        self.reader.resume(state.setups);
+        let writer = &mut self.pipeline.writer;
+        writer.resume(&state.counters, state.fragments, header);
+        Ok(())
+    }
 }
 
 /// Takes `work` from `work_left`.
@@ -306,66 +365,6 @@ impl Pipeline {
         if self.left_out.len() < LEFT_OUT_MAX && !self.left_out.contains(&line) {
             self.left_out.push(line);
         }
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Remuxer {
-    /// Returns the state with which a remuxer of another process continues.
-    pub fn state(&self) -> RemuxerState {
-        let Pipeline {
-            timeline,
-            writer,
-            tracks,
-            ..
-        } = &self.pipeline;
-        let (shift, newest) = timeline.state();
-        let next_of = |(place, track): (usize, &Track)| {
-            let next = writer.pending_from(place).or(timeline.next_of(place))?;
-            Some((track.number, next))
-        };
-        let mut written: Vec<(u64, i64)> = tracks.iter().enumerate().filter_map(next_of).collect();
-        for before in &self.pipeline.written {
-            if written.iter().all(|(number, _)| *number != before.0) {
-                written.push(*before);
-            }
-        }
-        written.truncate(2 * TRACKS_MAX);
-        let setup_of = |track: &Track| {
-            let setup = track.setup.as_ref().filter(|_| track.codec.is_video())?;
-            Some((track.number, setup.to_vec()))
-        };
-        RemuxerState {
-            shift: shift.saturating_add(self.reader.shift()),
-            newest,
-            written,
-            counters: writer.counters(),
-            fragments: writer.fragments(),
-            setups: tracks.iter().filter_map(setup_of).collect(),
-        }
-    }
-
-    /// Continues the output of another process, which has written this header. The remuxer reads the
-    /// source's header and earlier units again, and skips the units that were written.
-    pub fn resume(&mut self, state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
-        must(
-            state.written.len() <= 2 * TRACKS_MAX
-                && state.counters.len() <= TRACKS_MAX
-                && state.setups.len() <= TRACKS_MAX
-                && state
-                    .setups
-                    .iter()
-                    .all(|setup| setup.1.len() <= SETUP_BYTES_MAX),
-            || "more tracks than a remuxed stream has".to_owned(),
-        )?;
-        let possible = |time: i64| time.clamp(-TIME_MAX, TIME_MAX);
-        self.pipeline.timeline =
-            Timeline::resume(possible(state.shift), state.newest.map(possible));
-        self.pipeline.written = state.written;
-        self.reader.resume(state.setups);
-        let writer = &mut self.pipeline.writer;
-        writer.resume(&state.counters, state.fragments, header);
-        Ok(())
     }
 }
 

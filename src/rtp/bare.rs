@@ -33,11 +33,9 @@ impl Bare {
             packets.extend_from_slice(packet.bytes)
         });
     }
-}
 
-#[cfg(feature = "handover")]
-impl Bare {
     /// Returns whether a state from another process is valid.
+    #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.aligner.fits()
     }

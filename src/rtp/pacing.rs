@@ -333,6 +333,18 @@ impl Pacing {
     pub fn is_over(&self) -> bool {
         self.has_ended && self.marks.is_empty()
     }
+
+    /// Returns whether a state from another process is valid for a stream that ends at `newest`.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, newest: u64) -> bool {
+        let marks = self.passed.iter().chain(&self.marks);
+        let zero = self.zero.iter().map(|zero| zero.time);
+        let times = marks.map(|mark| mark.time).chain(zero);
+        self.aligner.fits()
+            && self.marks.len() <= MARKS_MAX + 1
+            && times.chain([self.newest_time]).all(|time| time <= SPAN_MAX)
+            && self.arrived <= newest
+    }
 }
 
 /// Between two references, bytes are due evenly.
@@ -343,20 +355,6 @@ fn between(passed: Mark, next: Mark, time: Duration) -> u64 {
     match bytes.saturating_mul(elapsed).checked_div(interval) {
         Some(share) => passed.offset + share as u64,
         None => next.offset,
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Pacing {
-    /// Returns whether a state from another process is valid for a stream that ends at `newest`.
-    pub fn fits(&self, newest: u64) -> bool {
-        let marks = self.passed.iter().chain(&self.marks);
-        let zero = self.zero.iter().map(|zero| zero.time);
-        let times = marks.map(|mark| mark.time).chain(zero);
-        self.aligner.fits()
-            && self.marks.len() <= MARKS_MAX + 1
-            && times.chain([self.newest_time]).all(|time| time <= SPAN_MAX)
-            && self.arrived <= newest
     }
 }
 

@@ -102,11 +102,9 @@ impl Packetiser {
         datagrams.append(&mut self.waiting);
         self.sequence_number = number.wrapping_add(1);
     }
-}
 
-#[cfg(feature = "handover")]
-impl Packetiser {
     /// Returns whether a state from another process is valid.
+    #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.aligner.fits() && self.waiting.len() < PAYLOAD_BYTES
     }

@@ -140,11 +140,9 @@ impl Reorder {
     pub fn disorder(&self) -> Disorder {
         self.disorder
     }
-}
 
-#[cfg(feature = "handover")]
-impl Reorder {
     /// Returns whether a state from another process is valid.
+    #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         let bytes = self.early.iter().map(|early| early.payload.len());
         self.early_bytes == bytes.sum::<usize>()

@@ -82,25 +82,6 @@ struct TrackQueue {
     gap: i64,
 }
 
-impl Mp4 {
-    /// Returns a writer before the first track. A fragment has at most `bytes_max` bytes.
-    pub fn new(bytes_max: usize) -> Mp4 {
-        Mp4 {
-            bytes_max,
-            tracks: Vec::new(),
-            queues: Vec::new(),
-            leader: None,
-            header: Vec::new(),
-            header_before: Vec::new(),
-            sequence_number: 0,
-            since: None,
-            bytes: 0,
-            samples: 0,
-            allowance: HEADER_ALLOWANCE,
-        }
-    }
-}
-
 impl Writer for Mp4 {
     /// Sets the tracks. Earlier units go out first.
     fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result {
@@ -189,6 +170,23 @@ impl Writer for Mp4 {
 }
 
 impl Mp4 {
+    /// Returns a writer before the first track. A fragment has at most `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Mp4 {
+        Mp4 {
+            bytes_max,
+            tracks: Vec::new(),
+            queues: Vec::new(),
+            leader: None,
+            header: Vec::new(),
+            header_before: Vec::new(),
+            sequence_number: 0,
+            since: None,
+            bytes: 0,
+            samples: 0,
+            allowance: HEADER_ALLOWANCE,
+        }
+    }
+
     /// Writes the fragment, and the header if it has changed. `next` is the track and the time of
     /// the next fragment's first unit.
     fn write_fragment(&mut self, next: Option<(usize, i64)>, out: &mut Vec<u8>) -> Result {

@@ -109,21 +109,6 @@ struct Timed {
     is_join: bool,
 }
 
-impl MpegTs {
-    /// Returns a writer before the first track.
-    pub fn new() -> MpegTs {
-        MpegTs {
-            tables: Tables::new(),
-            streams: Vec::new(),
-            pid_states: Vec::new(),
-            leader: None,
-            clock: MultiplexClock::default(),
-            allowance: ALLOWANCE_MAX,
-            head: Vec::new(),
-        }
-    }
-}
-
 impl Writer for MpegTs {
     /// Sets the tracks. No sound may be gathered.
     fn set_tracks(&mut self, tracks: &[Track], _out: &mut Vec<u8>) -> Result {
@@ -235,6 +220,19 @@ impl Writer for MpegTs {
 }
 
 impl MpegTs {
+    /// Returns a writer before the first track.
+    pub fn new() -> MpegTs {
+        MpegTs {
+            tables: Tables::new(),
+            streams: Vec::new(),
+            pid_states: Vec::new(),
+            leader: None,
+            clock: MultiplexClock::default(),
+            allowance: ALLOWANCE_MAX,
+            head: Vec::new(),
+        }
+    }
+
     fn write_picture(&mut self, kind: Nal, mut unit: OwnedUnit, out: &mut Vec<u8>) {
         let (length, has_sets) = kind.put_start_codes(&mut unit.bytes);
         let Some(Some(stream)) = self.streams.get(unit.track) else {

@@ -113,9 +113,7 @@ impl StreamFormat {
             Codec::Av1 | Codec::Vp8 | Codec::Vp9 => return Ok(None),
         }))
     }
-}
 
-impl StreamFormat {
     /// Returns the length of the decoder's buffer for sound (section 2.4.2.3; AC-3: ETSI TS 101
     /// 154).
     pub fn sound_buffer_bytes(&self) -> usize {
