@@ -373,21 +373,6 @@ pub(super) struct Walk {
     unit_from: u64,
 }
 
-impl Walk {
-    /// Returns a walk at the stream's first byte. The first frames tell the codec and correct the
-    /// format, since a tag does not tell what follows it.
-    pub(super) fn new(format: Format) -> Walk {
-        Walk {
-            codec: None,
-            format,
-            place: Expected::Beginning,
-            clock: SampleClock::default(),
-            join_from: 0,
-            unit_from: 0,
-        }
-    }
-}
-
 impl Walker<Findings<'_>> for Walk {
     fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
         if let Expected::Search(searched) = self.place {
@@ -411,6 +396,19 @@ impl Walker<Findings<'_>> for Walk {
 }
 
 impl Walk {
+    /// Returns a walk at the stream's first byte. The first frames tell the codec and correct the
+    /// format, since a tag does not tell what follows it.
+    pub(super) fn new(format: Format) -> Walk {
+        Walk {
+            codec: None,
+            format,
+            place: Expected::Beginning,
+            clock: SampleClock::default(),
+            join_from: 0,
+            unit_from: 0,
+        }
+    }
+
     /// Looks for frames in a row that begin at the first byte.
     fn search(
         &mut self,

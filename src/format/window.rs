@@ -202,6 +202,16 @@ impl Window {
         self.held.clear();
         self.passed = 0;
     }
+
+    /// Returns whether a handed-over state is possible, for bytes up to this offset. At most
+    /// `bytes_max` bytes are read at once.
+    #[cfg(feature = "handover")]
+    pub(crate) fn fits(&self, offset: u64, bytes_max: usize) -> bool {
+        let left = self.held.len().checked_sub(self.passed);
+        left.is_some_and(|left| left as u64 <= offset)
+            && self.held.len() <= 2 * bytes_max
+            && self.wanted <= bytes_max
+    }
 }
 
 /// Reserves room for `additional` bytes. The capacity grows fourfold, so all earlier allocations
@@ -211,18 +221,6 @@ pub(crate) fn grow(bytes: &mut Vec<u8>, additional: usize, bytes_max: usize) {
     if needed > bytes.capacity() {
         let room = (4 * bytes.capacity()).min(bytes_max).max(needed);
         bytes.reserve_exact(room - bytes.len());
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Window {
-    /// Returns whether a handed-over state is possible, for bytes up to this offset. At most
-    /// `bytes_max` bytes are read at once.
-    pub(crate) fn fits(&self, offset: u64, bytes_max: usize) -> bool {
-        let left = self.held.len().checked_sub(self.passed);
-        left.is_some_and(|left| left as u64 <= offset)
-            && self.held.len() <= 2 * bytes_max
-            && self.wanted <= bytes_max
     }
 }
 

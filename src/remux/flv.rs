@@ -5,7 +5,9 @@ use super::medium::{Codec, MediaError, Result, Shape, Sink, Time, Track, Unit};
 use super::packets::{Packets, leave_out};
 use super::sound;
 use super::track_timeline::TrackTimeline;
-use crate::format::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
+use crate::format::flv::{
+    AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, TagHead, VIDEO,
+};
 use crate::format::window::{LookResult, Unread, Walker};
 
 /// Reader of FLV.
@@ -63,25 +65,23 @@ impl Walker<Sink<'_>, MediaError> for Flv {
         if !self.has_head {
             return self.head(seen, sink);
         }
-        let head = seen.first_chunk::<TAG_HEAD_BYTES>();
-        let [first, s0, s1, s2, t0, t1, t2, t3, ..] = *head.ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
-        let end = TAG_HEAD_BYTES + u32::from_be_bytes([0, s0, s1, s2]) as usize;
+        let head = TagHead::read(seen).ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
+        let end = TAG_HEAD_BYTES + head.size;
         let whole = (end + PREVIOUS_SIZE_BYTES) as u64;
-        let kind = first & 0x1f;
+        let kind = head.kind & 0x1f;
         if !matches!(kind, AUDIO | VIDEO | SCRIPT) {
             return Err(MediaError("an FLV tag is neither sound nor pictures nor a script").into());
         }
-        if first & 0x20 != 0 || (kind == SCRIPT && end > METADATA_BYTES_MAX) {
+        if head.kind & 0x20 != 0 || (kind == SCRIPT && end > METADATA_BYTES_MAX) {
             return Ok(whole);
         }
         if end > self.unit_bytes_max {
             return Err(MediaError("an FLV tag is longer than what may be held").into());
         }
         let body = seen.get(TAG_HEAD_BYTES..end).ok_or(Unread::Needs(end))?;
-        let time = i64::from(u32::from_be_bytes([t3, t0, t1, t2]));
         match kind {
             SCRIPT => self.size = size(body).or(self.size),
-            _ => self.tag(kind, time, body, sink)?,
+            _ => self.tag(kind, head.time.into(), body, sink)?,
         }
         Ok(whole)
     }

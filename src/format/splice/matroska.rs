@@ -164,6 +164,12 @@ impl Blocks {
         self.written_time = Some(time);
         time
     }
+
+    /// Returns whether a handed-over state is possible, for units of this length.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
+    }
 }
 
 impl Walker<Vec<u8>> for Blocks {
@@ -295,14 +301,6 @@ fn described(header: &[u8]) -> Option<Description<'_>> {
         scale: ebml::find(body, INFO).map_or(USUAL_TIMESTAMP_SCALE, timestamp_scale),
         tracks: ebml::find(body, TRACKS)?,
     })
-}
-
-#[cfg(feature = "handover")]
-impl Blocks {
-    /// Returns whether a handed-over state is possible, for units of this length.
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
-    }
 }
 
 #[cfg(test)]

@@ -204,6 +204,15 @@ impl Fragments {
         out.extend_from_slice(&seen[moof_bytes..unit_bytes as usize]);
         Ok(unit_bytes)
     }
+
+    /// Returns whether a handed-over state is possible, for units of this length.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max <= unit_bytes_max
+            && self.box_bytes_max <= MOOF_BYTES_MAX
+            && self.clocks.len() <= TRACKS_MAX
+            && self.timeline.fits()
+    }
 }
 
 impl Run {
@@ -398,17 +407,6 @@ fn clocks(moov: &[u8]) -> Option<Vec<TrackClock>> {
         .iter()
         .all(|is_told| *is_told)
         .then_some(clocks)
-}
-
-#[cfg(feature = "handover")]
-impl Fragments {
-    /// Returns whether a handed-over state is possible, for units of this length.
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max
-            && self.box_bytes_max <= MOOF_BYTES_MAX
-            && self.clocks.len() <= TRACKS_MAX
-            && self.timeline.fits()
-    }
 }
 
 #[cfg(test)]
