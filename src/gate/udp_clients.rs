@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_entry() {
+    fn errors_name_the_entry() {
         for (raw, number, fault) in [
             ("", 1, "it is empty"),
             ("a:1,", 2, "it is empty"),
