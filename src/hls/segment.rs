@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_is_written_and_no_other_way() {
+    fn each_object_has_one_name() {
         let name = Name {
             tag: 0x5eed,
             number: 17,

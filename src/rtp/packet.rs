@@ -64,20 +64,8 @@ impl<'a> Packet<'a> {
         let [s0, s1] = sequence_number.to_be_bytes();
         let [t0, t1, t2, t3] = timestamp.to_be_bytes();
         let [r0, r1, r2, r3] = ssrc.to_be_bytes();
-        [
-            0x80,
-            payload_type & 0x7f,
-            s0,
-            s1,
-            t0,
-            t1,
-            t2,
-            t3,
-            r0,
-            r1,
-            r2,
-            r3,
-        ]
+        let kind = payload_type & 0x7f;
+        [0x80, kind, s0, s1, t0, t1, t2, t3, r0, r1, r2, r3]
     }
 }
 
@@ -141,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_header_parses_to_the_same() {
         let mut datagram = Packet::header(33, 65_535, 0xdead_beef, 7).to_vec();
         datagram.extend_from_slice(b"payload");
         let packet = Packet::parse(&datagram).expect("good RTP");

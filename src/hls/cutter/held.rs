@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_is_told_once_for_all_segments() {
+    fn a_map_is_sent_once_for_all_segments() {
         let mut cutter = Cutter {
             number: 6,
             ..Cutter::default()
