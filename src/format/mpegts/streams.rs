@@ -209,9 +209,9 @@ mod tests {
         ]));
         assert_eq!(first.video, Some((0x103, Codec::H264)));
         assert!(first.sound.contains(0x102) && first.sound.contains(0x105));
-        assert!(!first.sound.contains(0x103) && first.data.is_empty());
+        assert!(!first.sound.contains(0x103) && first.data == Pids::default());
         let second = Streams::read(&map(&[stream(0x02, 6), stream(0x0f, 7), stream(0x05, 8)]));
-        assert!(second.data.contains(0x108) && !second.data.is_empty());
+        assert!(second.data.contains(0x108) && second.data != Pids::default());
         let mut both = first;
         both.take_missing(&second);
         assert_eq!(
@@ -226,9 +226,9 @@ mod tests {
             assert_eq!(both.is_beside_video(pid), beside, "{pid:#x}");
         }
         // Without video sound decides, and without sound any other stream.
-        assert_eq!(both.without_video(), first.sound);
+        assert_eq!(both.sound.or(both.data), first.sound);
         let words = Streams::read(&map(&[stream(0x05, 9)]));
-        assert_eq!(words.without_video(), words.data);
+        assert_eq!(words.sound.or(words.data), words.data);
         assert!(!words.is_empty() && Streams::read(&map(&[])).is_empty());
         // More than a film has are not known.
         let many: Vec<_> = (0..13).map(|pid| stream(0x0f, pid)).collect();

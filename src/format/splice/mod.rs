@@ -21,12 +21,12 @@
 
 mod flv;
 mod frames;
+mod handover;
 mod matroska;
 mod mp4;
 mod packets;
 mod seam;
 mod timeline;
-mod told;
 
 use super::ogg::{Page, next_page_at};
 use super::window::{LookResult, Unread, Walker, Window, grow};
@@ -146,10 +146,9 @@ impl Splicer {
 
     /// Sets the length of the longest unit that is held from now on, for the source that runs.
     pub fn limit_units(&mut self, bytes_max: usize) {
+        let bytes_max = bytes_max.min(self.unit_bytes_max);
         if let Phase::Running(running) = &mut self.stage
-            && running
-                .cutter
-                .limit_units(bytes_max.min(self.unit_bytes_max))
+            && running.cutter.limit_units(bytes_max)
         {
             running.window.look_again();
         }
