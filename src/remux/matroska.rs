@@ -5,7 +5,7 @@
 mod order;
 mod setup;
 
-use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time, Unit};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time, Track, Unit};
 use super::nal::take;
 use super::packets::{Packets, leave_out};
 use super::sound;
@@ -179,12 +179,17 @@ impl Matroska {
                 leave_out(setup.number, &told, sink)?;
                 continue;
             }
-            let track = setup.track(clock);
-            let Some(index) = track.and_then(|track| self.timeline.add(track)) else {
+            let index = setup.codec.and_then(|codec| {
+                self.timeline.add(Track {
+                    number: setup.number,
+                    codec,
+                    clock,
+                    setup: None,
+                    shape: setup.shape,
+                })
+            });
+            let Some((index, codec)) = index.zip(setup.codec) else {
                 leave_out(setup.number, setup.codec_id, sink)?;
-                continue;
-            };
-            let Some(codec) = setup.codec else {
                 continue;
             };
             let mut packets = Packets::new(codec);

@@ -327,9 +327,12 @@ impl MpegTs {
     fn announce(&mut self, time: Time, sink: &mut Sink<'_>) -> Result {
         let began = *self.began.get_or_insert(time);
         let elapsed = time.nanoseconds().saturating_sub(began.nanoseconds());
+        let brings_pictures = |stream: &Stream| {
+            matches!(stream.content, Content::Pictures(_)) && stream.counter.is_some()
+        };
         let streams = self.streams.iter().enumerate();
         let announced = streams
-            .filter(|(index, stream)| stream.brings_pictures() && self.timeline.is_new(*index))
+            .filter(|(index, stream)| brings_pictures(stream) && self.timeline.is_new(*index))
             .filter(|_| (0..START_MAX).contains(&elapsed))
             .fold(0, |announced, (index, _)| announced | 1 << index);
         match std::mem::replace(&mut self.announced, announced) == announced {
@@ -378,11 +381,6 @@ impl Stream {
             self.lose();
         }
         !packet.is_scrambled()
-    }
-
-    /// Returns whether packets with pictures have come.
-    fn brings_pictures(&self) -> bool {
-        matches!(self.content, Content::Pictures(_)) && self.counter.is_some()
     }
 
     /// Packets are missing.

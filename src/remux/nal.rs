@@ -8,7 +8,7 @@ use super::track_timeline::SETUP_BYTES_MAX;
 use crate::format::mpegts::may_begin;
 
 /// State of a track of pictures. Its units may come with lengths or with start codes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pictures {
     is_h265: bool,
     /// Bytes of the lengths in front of NAL units, as they come: 1 to 4. `None` if start codes are in
@@ -95,11 +95,7 @@ impl Pictures {
         Some(Pictures {
             is_h265,
             length_bytes: Some(LENGTH_BYTES),
-            sets: Vec::new(),
-            sequence: Sequence::default(),
-            has_changed: false,
-            has_begun: false,
-            spent: 0,
+            ..Pictures::default()
         })
     }
 
@@ -137,11 +133,20 @@ impl Pictures {
         Ok(setup)
     }
 
+    /// Returns the type of a NAL unit. `None` if the unit is empty.
+    fn nal_type(&self, nal: &[u8]) -> Option<u8> {
+        let first = *nal.first()?;
+        Some(match self.is_h265 {
+            true => first >> 1 & 0x3f,
+            false => first & 0x1f,
+        })
+    }
+
     /// Returns what a NAL unit is, by its first bytes. `None` if it is empty.
     pub fn kind(&self, nal: &[u8]) -> Option<NalKind> {
-        let first = *nal.first()?;
+        let nal_type = self.nal_type(nal)?;
         Some(if self.is_h265 {
-            match first >> 1 & 0x3f {
+            match nal_type {
                 35 => NalKind::Delimiter,
                 32..=34 => NalKind::Set,
                 16..=23 => NalKind::Key,
@@ -150,7 +155,7 @@ impl Pictures {
                 _ => NalKind::Before,
             }
         } else {
-            match first & 0x1f {
+            match nal_type {
                 9 => NalKind::Delimiter,
                 7 | 8 => NalKind::Set,
                 5 => NalKind::Key,
@@ -174,10 +179,9 @@ impl Pictures {
         if !self.has_changed {
             return None;
         }
-        let setup = if self.is_h265 {
-            self.hvcc()
-        } else {
-            self.avcc()
+        let setup = match self.is_h265 {
+            true => self.hvcc(),
+            false => self.avcc(),
         };
         self.has_changed = setup.is_none();
         setup
@@ -222,10 +226,7 @@ impl Pictures {
         rest = unit;
         while !rest.is_empty() {
             let nal = next(length_bytes, &mut rest)?;
-            if self
-                .kind(nal)
-                .is_some_and(|kind| kind != NalKind::Delimiter)
-            {
+            if !matches!(self.kind(nal), None | Some(NalKind::Delimiter)) {
                 push(nal, scratch);
             }
         }
@@ -300,12 +301,7 @@ impl Pictures {
 
     /// Returns the parameter set, if it is understood.
     fn parse_set(&self, nal: &[u8]) -> Option<Set> {
-        let first = *nal.first()?;
-        let kind = if self.is_h265 {
-            first >> 1 & 0x3f
-        } else {
-            first & 0x1f
-        };
+        let kind = self.nal_type(nal)?;
         let sequence = match (self.is_h265, kind) {
             (true, 33) => Some(sequence::h265(nal)?),
             (false, 7) => Some(sequence::h264(nal)?),
@@ -336,22 +332,17 @@ impl Pictures {
         let [profile, compatibility, level] = *sequences.clone().next()?.get(1..)?.first_chunk()?;
         let mut record = vec![1, profile, compatibility, level, 0xff];
         record.push(0xe0 | sequences.clone().count().min(31) as u8);
-        sequences
-            .take(31)
-            .for_each(|nal| push_short(nal, &mut record));
+        for nal in sequences.take(31) {
+            push_short(nal, &mut record);
+        }
         record.push(pictures.clone().count().min(255) as u8);
-        pictures
-            .take(255)
-            .for_each(|nal| push_short(nal, &mut record));
+        for nal in pictures.take(255) {
+            push_short(nal, &mut record);
+        }
         if HIGH_PROFILES.contains(&u32::from(profile)) {
             let it = &self.sequence;
-            let fields = [
-                0xfc | it.chroma,
-                0xf8 | it.luma_depth,
-                0xf8 | it.chroma_depth,
-                0,
-            ];
-            record.extend_from_slice(&fields);
+            record.push(0xfc | it.chroma);
+            record.extend([0xf8 | it.luma_depth, 0xf8 | it.chroma_depth, 0]);
         }
         Some(record)
     }

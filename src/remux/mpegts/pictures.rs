@@ -9,6 +9,7 @@ use super::UnitOutput;
 use super::pes::{Mark, Marks, Times};
 
 /// State of one stream.
+#[derive(Default)]
 pub(super) struct PictureStream {
     is_h265: bool,
     pictures: Pictures,
@@ -25,8 +26,10 @@ pub(super) struct PictureStream {
 }
 
 /// State of the unit at the front.
+#[derive(Default)]
 enum State {
     /// Its beginning is not known.
+    #[default]
     Searching,
     /// Its beginning is known.
     Within {
@@ -46,12 +49,8 @@ impl PictureStream {
         Some(PictureStream {
             is_h265: codec == Codec::H265,
             pictures: Pictures::new(codec)?,
-            bytes: Vec::new(),
-            searched: 0,
-            marks: Marks::default(),
-            unit: State::Searching,
-            last: None,
             gap: USUAL_GAP,
+            ..PictureStream::default()
         })
     }
 

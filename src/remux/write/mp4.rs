@@ -38,7 +38,7 @@ pub const HEADER_ALLOWANCE: usize = 64 * 1024;
 const JITTER: i64 = 1_000_000;
 
 /// Writer of fragmented MP4.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Mp4 {
     /// Most bytes of a fragment.
     bytes_max: usize,
@@ -107,11 +107,8 @@ impl Writer for Mp4 {
 
     /// Takes a unit. A fragment may end in front of it.
     fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
-        let Some(queue) = self
-            .queues
-            .get_mut(unit.track)
-            .filter(|queue| queue.is_carried)
-        else {
+        let queue = self.queues.get_mut(unit.track);
+        let Some(queue) = queue.filter(|queue| queue.is_carried) else {
             return Ok(());
         };
         let sample = queue.sample(unit.decode, unit.present, unit.is_join, unit.bytes);
@@ -174,16 +171,8 @@ impl Mp4 {
     pub fn new(bytes_max: usize) -> Mp4 {
         Mp4 {
             bytes_max,
-            tracks: Vec::new(),
-            queues: Vec::new(),
-            leader: None,
-            header: Vec::new(),
-            header_before: Vec::new(),
-            sequence_number: 0,
-            since: None,
-            bytes: 0,
-            samples: 0,
             allowance: HEADER_ALLOWANCE,
+            ..Mp4::default()
         }
     }
 

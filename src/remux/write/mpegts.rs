@@ -50,7 +50,7 @@ const LATER_MAX: i64 = MARGIN * 3 / 5;
 const TICK: i64 = 11_112;
 
 /// Writer of MPEG-TS.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MpegTs {
     tables: Tables,
     /// Streams by the index of their tracks. `None` for a track that is left out or not known yet.
@@ -124,11 +124,8 @@ impl Writer for MpegTs {
                 true => StreamFormat::of(track)?,
                 false => None,
             };
-            let pid_state = self
-                .pid_states
-                .get(index)
-                .copied()
-                .unwrap_or(PidState::NONE);
+            let pid_state = self.pid_states.get(index).copied();
+            let pid_state = pid_state.unwrap_or(PidState::NONE);
             // There are few tracks.
             let pid = FIRST_PID + index as u16;
             let is_video = track.codec.is_video();
@@ -196,10 +193,10 @@ impl Writer for MpegTs {
         let places = 0..self.streams.len().max(self.pid_states.len());
         let counter = |place: usize| match self.streams.get(place) {
             Some(Some(stream)) => stream.pid_state.counter.0,
-            Some(None) | None => self
-                .pid_states
-                .get(place)
-                .map_or(0, |pid_state| pid_state.counter.0),
+            Some(None) | None => {
+                let pid_state = self.pid_states.get(place);
+                pid_state.map_or(0, |pid_state| pid_state.counter.0)
+            }
         };
         places.map(counter).collect()
     }
@@ -224,12 +221,8 @@ impl MpegTs {
     pub fn new() -> MpegTs {
         MpegTs {
             tables: Tables::new(),
-            streams: Vec::new(),
-            pid_states: Vec::new(),
-            leader: None,
-            clock: MultiplexClock::default(),
             allowance: ALLOWANCE_MAX,
-            head: Vec::new(),
+            ..MpegTs::default()
         }
     }
 
@@ -242,10 +235,9 @@ impl MpegTs {
             Framing::Nal { sets, .. } if unit.is_join && !has_sets => &sets[..],
             Framing::Nal { .. } | Framing::Adts(_) | Framing::Whole | Framing::Opus => &[],
         };
-        let sets = if sets.len() <= self.allowance {
-            sets
-        } else {
-            &[]
+        let sets = match sets.len() <= self.allowance {
+            true => sets,
+            false => &[],
         };
         self.allowance -= sets.len();
         let timed = Timed {
@@ -255,13 +247,8 @@ impl MpegTs {
         let payload_bytes = kind.delimiter().len() + sets.len() + length;
         let mut head = std::mem::take(&mut self.head);
         head.clear();
-        let stream_id = stream.format.stream_id;
-        pes_head(
-            stream_id,
-            (unit.decode, unit.present),
-            payload_bytes,
-            &mut head,
-        );
+        let times = (unit.decode, unit.present);
+        pes_head(stream.format.stream_id, times, payload_bytes, &mut head);
         head.extend_from_slice(kind.delimiter());
         head.extend_from_slice(sets);
         self.send(unit.track, &timed, &head, &unit.bytes[..length], out);
@@ -343,10 +330,9 @@ impl MpegTs {
         let packets = bytes / PAYLOAD_BYTES + 1 + table_packets;
         // Each unit arrives a little before it is decoded. Pictures arrive earlier, so that the
         // following sound has time.
-        let spare = if stream.is_video {
-            MARGIN / 4
-        } else {
-            MARGIN / 16
+        let spare = match stream.is_video {
+            true => MARGIN / 4,
+            false => MARGIN / 16,
         };
         let latest = timed.decode.saturating_sub(spare);
         let room = latest.saturating_sub(self.clock.now).max(0) / packets as i64;
@@ -360,7 +346,7 @@ impl MpegTs {
         // A unit that fills its buffer must not seem to come earlier.
         let is_tight = begins > usual;
         if is_tight && is_leader {
-            self.clock.pass_others();
+            self.clock.has_others = true;
         }
         if !is_leader && (is_tight || wants_tables || self.clock.needs_reference()) {
             self.write_reference(out);
@@ -370,7 +356,7 @@ impl MpegTs {
             return;
         };
         if !is_leader {
-            self.clock.pass_others();
+            self.clock.has_others = true;
         }
         if !stream.is_video {
             let decoded = stream.until.max(timed.decode);
@@ -445,9 +431,8 @@ impl Stream {
         if self.is_video {
             return usual;
         }
-        let room = self
-            .sound_buffer
-            .room_at(bytes, self.format.sound_buffer_bytes());
+        let size = self.format.sound_buffer_bytes();
+        let room = self.sound_buffer.room_at(bytes, size);
         room.map_or(usual, |room| usual.max(room.min(usual + LATER_MAX)))
     }
 

@@ -40,8 +40,10 @@ pub(super) struct MultiplexClock {
     leading: Pace,
     /// Distances of all units.
     all: Pace,
-    /// Whether packets without a reference have come since the newest reference.
-    has_others: bool,
+    /// Whether packets of another PID have come since the newest reference. A reference must follow
+    /// them, since packets between two references arrive evenly (section 2.4.2.2), and pictures come
+    /// faster than sound may.
+    pub has_others: bool,
 }
 
 /// Distances of units.
@@ -112,13 +114,6 @@ impl MultiplexClock {
             let next = self.now.saturating_add(gap.max(arrives_in).min(every));
             next.saturating_sub(told) > every
         })
-    }
-
-    /// Notes that packets of another PID have come. A reference must follow them, since packets
-    /// between two references arrive evenly (section 2.4.2.2), and pictures come faster than sound
-    /// may.
-    pub fn pass_others(&mut self) {
-        self.has_others = true;
     }
 
     /// Returns whether a reference is due with a packet of its PID.
