@@ -166,11 +166,7 @@ impl Parts {
 
     /// Ends the segment, and returns its parts.
     pub fn end(&mut self, to: u64, time: MediaTime) -> Rc<[Part]> {
-        let end = Point {
-            offset: to,
-            time,
-            counter: None,
-        };
+        let end = Point::new(to, time);
         self.make_room(end);
         if self.open.is_some_and(|open| open.start.offset < to) {
             self.close(end);

@@ -106,12 +106,11 @@ impl Name {
 
 impl std::fmt::Display for Name {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Name {
-            tag,
-            number,
-            extension,
-        } = self;
-        write!(formatter, "{tag:08x}-{number}.{extension}")
+        write!(
+            formatter,
+            "{:08x}-{}.{}",
+            self.tag, self.number, self.extension
+        )
     }
 }
 
