@@ -206,13 +206,11 @@ pub enum ReaderEvent<'a> {
 impl ReaderEvent<'_> {
     /// Returns the cost of writing this, as the number of bytes that take as long to copy.
     pub fn work(&self) -> usize {
-        match self {
-            ReaderEvent::Unit(unit) => UNIT_WORK + unit.bytes.len(),
-            ReaderEvent::Tracks(_)
-            | ReaderEvent::Announced(_)
-            | ReaderEvent::PieceEnds
-            | ReaderEvent::LeftOut { .. } => UNIT_WORK,
-        }
+        let bytes = match self {
+            ReaderEvent::Unit(unit) => unit.bytes.len(),
+            _ => 0,
+        };
+        UNIT_WORK + bytes
     }
 }
 

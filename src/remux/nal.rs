@@ -396,17 +396,10 @@ pub(super) fn nals_of_setup(setup: &[u8], is_h265: bool) -> Option<Vec<(u8, &[u8
 
 /// Removes the next NAL unit from `rest`, behind its length.
 fn next<'a>(length_bytes: usize, rest: &mut &'a [u8]) -> Result<&'a [u8]> {
-    let length = take(rest, length_bytes);
-    let length = length.map(|bytes| {
-        bytes
-            .iter()
-            .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
-    });
-    length
-        .and_then(|length| take(rest, length))
-        .ok_or(MediaError(
-            "a NAL unit is longer than the picture it belongs to",
-        ))
+    const ERROR: MediaError = MediaError("a NAL unit is longer than the picture it belongs to");
+    let length = take(rest, length_bytes).ok_or(ERROR)?.iter();
+    let length = length.fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    take(rest, length).ok_or(ERROR)
 }
 
 /// Returns the position of the next start code, from `from` on.

@@ -180,10 +180,8 @@ pub(crate) fn program_maps(pat: &[u8]) -> impl Iterator<Item = (u16, u16)> {
 
 /// Returns the number of a PMT's program.
 pub(crate) fn program_number(section: &[u8]) -> Option<u16> {
-    let [_, _, _, high, low, ..] = section else {
-        return None;
-    };
-    Some(u16::from_be_bytes([*high, *low]))
+    let number = section.get(3..)?.first_chunk()?;
+    Some(u16::from_be_bytes(*number))
 }
 
 /// Returns the streams that a PMT names: type, PID and descriptors.
