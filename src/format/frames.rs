@@ -235,9 +235,8 @@ pub(super) fn search(
 ) -> usize {
     for _ in 0..HEADS_AT_ONCE {
         let mut behind = bytes[at..].iter();
-        at += behind
-            .position(|byte| *byte == 0xFF)
-            .unwrap_or(bytes.len() - at);
+        let sync = behind.position(|byte| *byte == 0xFF);
+        at += sync.unwrap_or(bytes.len() - at);
         if !matches!(look(&bytes[at..]), Err(Unread::Other(_))) {
             break;
         }
@@ -284,15 +283,11 @@ fn tag(bytes: &[u8]) -> LookResult {
     if *major == 0xFF || *minor == 0xFF || size.iter().any(|byte| *byte >= 0x80) {
         return Err(Unsupported.into());
     }
-    let size = size
-        .iter()
-        .fold(0, |size, byte| size << 7 | u64::from(*byte));
-    let footer = if flags & 0x10 == 0 {
-        0
-    } else {
-        TAG_HEAD_BYTES as u64
-    };
-    Ok(TAG_HEAD_BYTES as u64 + size + footer)
+    let bytes = size.iter().map(|byte| u64::from(*byte));
+    let size = bytes.fold(0, |size, byte| size << 7 | byte);
+    // A footer is as long as the head.
+    let heads = 1 + u64::from(flags >> 4 & 1);
+    Ok(heads * TAG_HEAD_BYTES as u64 + size)
 }
 
 /// Returns whether the frame carries statistics of a whole file (Xing, Info, VBRI) instead of

@@ -296,12 +296,11 @@ impl Mp4 {
             self.fragment.step();
             return Ok(bytes);
         }
-        let whole = usize::try_from(bytes).ok();
-        let whole = whole
-            .filter(|whole| *whole <= self.unit_bytes_max)
-            .ok_or(MediaError(
-                "a sample of MP4 is longer than what may be held",
-            ))?;
+        const TOO_LONG: MediaError = MediaError("a sample of MP4 is longer than what may be held");
+        let whole = usize::try_from(bytes).map_err(|_| TOO_LONG)?;
+        if whole > self.unit_bytes_max {
+            return Err(TOO_LONG.into());
+        }
         let content = seen.get(..whole).ok_or(Unread::Needs(whole))?;
         let times = track.times(&sample);
         let (decode, present) = times.ok_or(MediaError("a time of MP4 is out of range"))?;

@@ -267,7 +267,7 @@ impl Pipeline {
                 self.pass_on(out)
             }
             ReaderEvent::Announced(tracks) => {
-                self.interleave.announce(tracks);
+                self.interleave.announced = tracks;
                 self.pass_on(out)
             }
             ReaderEvent::PieceEnds => self.writer.flush(out),

@@ -188,12 +188,10 @@ pub(super) fn dolby(codec: Codec, setup: &[u8], told: Shape) -> Option<Shape> {
     let mut bits = Bits::plain(setup);
     bits.skip(if codec == Codec::Ac3 { 10 } else { 28 })?;
     let (coded, effects) = (bits.number(3)?, bits.bit()?);
-    match told {
-        Shape::Sound { rate, .. } => {
-            Some(sound(rate, DOLBY_CHANNELS[coded as usize] + effects as u8))
-        }
-        Shape::Pictures { .. } => None,
-    }
+    let Shape::Sound { rate, .. } = told else {
+        return None;
+    };
+    Some(sound(rate, DOLBY_CHANNELS[coded as usize] + effects as u8))
 }
 
 fn sound(rate: u32, channels: u8) -> Shape {

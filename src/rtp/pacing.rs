@@ -257,11 +257,8 @@ impl Pacing {
     }
 
     fn forget_silent_clock(&mut self, now: Instant) {
-        let last = self
-            .marks
-            .back()
-            .or(self.passed.as_ref())
-            .map_or(0, |mark| mark.offset);
+        let last = self.marks.back().or(self.passed.as_ref());
+        let last = last.map_or(0, |mark| mark.offset);
         let is_silent = now.since(self.heard_at) > SILENCE_MAX
             || self.arrived.saturating_sub(last) > SILENCE_BYTES_MAX;
         if self.clock_pid.is_some() && is_silent && self.marks.is_empty() {
@@ -316,10 +313,9 @@ impl Pacing {
             return (self.due < self.arrived).then(|| now + GROUP);
         };
         let at = zero.moment_of(next.time);
-        Some(if self.passed.is_some() {
-            at.min(now + GROUP)
-        } else {
-            at
+        Some(match self.passed {
+            Some(_) => at.min(now + GROUP),
+            None => at,
         })
     }
 

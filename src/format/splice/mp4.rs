@@ -104,10 +104,8 @@ impl Fragments {
         }
         // Numbers ascend across all sources.
         self.sequence_number = self.sequence_number.wrapping_add(1);
-        let times = runs
-            .iter()
-            .zip(placed)
-            .map(|(run, moved)| run.ticks_at(moved));
+        let times = runs.iter().zip(placed);
+        let times = times.map(|(run, moved)| run.ticks_at(moved));
         let times = times.collect::<Option<Vec<u64>>>();
         // Data positions count from a head of the usual size.
         times
@@ -403,10 +401,8 @@ fn clocks(moov: &[u8]) -> Option<Vec<TrackClock>> {
             clocks[index].usual_duration = number(trex, 12)?;
         }
     }
-    is_told[..clocks.len()]
-        .iter()
-        .all(|is_told| *is_told)
-        .then_some(clocks)
+    let are_told = !is_told[..clocks.len()].contains(&false);
+    are_told.then_some(clocks)
 }
 
 #[cfg(test)]

@@ -182,11 +182,11 @@ impl HeldPackets {
 
     /// Passes the packets before the first open PES packet.
     fn release(&mut self, out: &mut Vec<u8>) {
+        let length = self.bytes.len();
         let end = self
             .open
             .first()
-            .map_or(usize::MAX, |open| open.begin)
-            .min(self.bytes.len());
+            .map_or(length, |open| open.begin.min(length));
         if end == 0 {
             return;
         }

@@ -378,13 +378,13 @@ impl MpegTs {
         while let Some(next) = self.clock.next_due(target)
             && self.allowance >= PACKET_BYTES + self.tables.bytes()
         {
-            self.clock.move_to(next);
+            self.clock.now = self.clock.now.max(next);
             if self.clock.needs_tables() {
                 self.write_tables(out);
             }
             self.write_reference(out);
         }
-        self.clock.move_to(target);
+        self.clock.now = self.clock.now.max(target);
     }
 
     /// Writes the tables. Returns whether there was room for them.

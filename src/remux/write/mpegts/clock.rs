@@ -64,11 +64,6 @@ impl Pace {
 }
 
 impl MultiplexClock {
-    /// Moves the clock to the beginning of a unit.
-    pub fn move_to(&mut self, target: i64) {
-        self.now = self.now.max(target);
-    }
-
     /// Moves the clock by table packets. They take no longer than the packets of the following
     /// unit.
     pub fn pass_tables(&mut self, packet_time: i64, packets: usize) {
@@ -209,7 +204,7 @@ mod tests {
         // 90,000 in 33 bits, six set bits, and 0 in nine.
         assert_eq!(clock.tell(), [0x00, 0x00, 0xaf, 0xc8, 0x7e, 0x00]);
         assert!(!clock.wants_reference());
-        clock.move_to(1_000_000_000 + 30 * MILLISECOND);
+        clock.now = 1_000_000_000 + 30 * MILLISECOND;
         assert!(clock.wants_reference() && !clock.needs_reference());
     }
 
