@@ -29,13 +29,13 @@ pub struct Events {
     units: VecDeque<Unit>,
     /// The number of the first unit.
     pub first: u64,
-    /// What the texts of their sessionids take.
+    /// Bytes of the texts of their session ids.
     names_bytes: usize,
-    /// The offset of the first byte, since it all began.
+    /// Offset of the first byte, counted from the first byte of all events.
     begin: u64,
-    /// Somebody has asked.
+    /// Whether a reader has ever come.
     pub is_kept: bool,
-    /// There is more than when that was asked last.
+    /// Whether an event has been added since [`Events::take_new`].
     is_new: bool,
     scratch: Vec<u8>,
 }
@@ -43,45 +43,45 @@ pub struct Events {
 struct Unit {
     /// Offset of its end.
     end: u64,
-    /// Whom it is about.
+    /// Session that it is about.
     of: Option<SessionId>,
 }
 
 impl Unit {
-    /// What the text of its sessionid takes, which nobody else may hold any more.
+    /// Returns the bytes of the text of its session id, which may have no other owner.
     fn name_bytes(&self) -> usize {
         self.of.as_ref().map_or(0, SessionId::held_bytes)
     }
 }
 
-/// Text that is kept.
+/// Most bytes of text that are kept.
 pub const BYTES_MAX: usize = 1024 * 1024;
-/// Units that are kept.
+/// Most events that are kept.
 pub const UNITS_MAX: usize = 16 * 1024;
-/// So many units are looked at at once, for a reader for whom few of them are: it goes on from
+/// Most events that are looked at in one turn, for a reader that gets few of them. It continues
 /// there in its next turn.
 const LOOKED_AT_MAX: usize = 1024;
-/// What is lent at once.
+/// Bytes that are lent at once.
 const LENT_BYTES_MAX: usize = 64 * 1024;
 
-/// What a unit's id says: which run of the server gave it, and its number.
+/// Id of an event: the run of the server, and the number of the event in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub struct EventId {
-    /// Tells a run of the server from others.
+    /// Random number of the run.
     pub run: u32,
-    /// From 1; 0 stands before the first.
+    /// Number from 1. 0 is in front of the first event.
     pub number: u64,
 }
 
 impl EventId {
-    /// Of no event.
+    /// Id of no event.
     pub const UNKNOWN: EventId = EventId {
         run: 0,
         number: u64::MAX,
     };
 
-    /// What [`EventId`] prints; `None` for anything else.
+    /// Parses a printed id. `None` for other text.
     pub fn of_text(text: &str) -> Option<EventId> {
         let (run, number) = text.split_once('-')?;
         let is_hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -103,24 +103,25 @@ impl std::fmt::Display for EventId {
 }
 
 impl Events {
-    /// Somebody asks: from now on it is kept.
+    /// Keeps events from now on, since a reader has come.
     pub fn keep(&mut self) {
         if !std::mem::replace(&mut self.is_kept, true) {
             self.first = 1;
         }
     }
 
-    /// The number that the next unit will have.
+    /// Returns the number of the next event.
     pub fn next(&self) -> u64 {
         self.first + self.units.len() as u64
     }
 
-    /// Whether there is more than when this was asked last.
+    /// Returns whether an event has been added since the last call.
     pub fn take_new(&mut self) -> bool {
         std::mem::take(&mut self.is_new)
     }
 
-    /// Adds a unit, which `write` writes with the number that it gets. What is oldest makes room.
+    /// Adds an event. `write` appends its text, with the number of the event. Drops the oldest
+    /// events if there is no room.
     pub fn push(&mut self, of: Option<SessionId>, write: impl FnOnce(&mut Vec<u8>, u64)) {
         if !self.is_kept {
             return;
@@ -143,7 +144,7 @@ impl Events {
         self.scratch = text;
     }
 
-    /// It grows by doubling, and never beyond what it may hold.
+    /// Reserves room for more text. The room doubles, up to the bound.
     fn reserve(&mut self, bytes: usize) {
         let needed = self.bytes.len() + bytes;
         if needed > self.bytes.capacity() {
@@ -162,8 +163,8 @@ impl Events {
         }
     }
 
-    /// The next units from a number on, as far as they are looked at, that are for somebody: each
-    /// with its number and where it lies.
+    /// Returns the next events from a number on that are about `of`, or all: each with its number,
+    /// and the offsets of its begin and its end.
     fn units_from<'a>(
         &'a self,
         from: u64,
@@ -183,13 +184,13 @@ impl Events {
         those.map(|(number, unit, began)| (number, began, unit.end))
     }
 
-    /// Lends what a reader gets next: units that are about `of`, if that is said.
+    /// Lends the text that a reader gets next: the events that are about `of`, or all.
     pub fn lend<'a>(&'a self, from: u64, of: Option<&SessionId>, gather: &mut Gather<'a>) {
         let mut bytes_left = LENT_BYTES_MAX;
         let mut lent: Option<(u64, u64)> = None;
         for (_, begin, end) in self.units_from(from, of) {
             match &mut lent {
-                // Those that lie together go together.
+                // Adjacent events are lent as one range.
                 Some(range) if range.1 == begin => range.1 = end,
                 Some(range) => {
                     if !self.push_range(*range, gather) {
@@ -209,7 +210,7 @@ impl Events {
         }
     }
 
-    /// Says whether all of it was lent.
+    /// Lends a range. Returns whether all of it was lent.
     fn push_range<'a>(&'a self, (begin, end): (u64, u64), gather: &mut Gather<'a>) -> bool {
         let (from, to) = ((begin - self.begin) as usize, (end - self.begin) as usize);
         let (front, back) = self.bytes.as_slices();
@@ -238,7 +239,7 @@ impl Events {
             }
             left -= length;
         }
-        // Nothing behind is for it.
+        // The reader has had all of its events.
         (from, Vec::new())
     }
 
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_before_somebody_asks() {
+    fn nothing_is_kept_before_the_first_reader() {
         let mut events = Events::default();
         push(&mut events, "a", "x");
         assert_eq!((events.bytes.len(), events.next()), (0, 0));
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn however_little_a_reader_takes_it_gets_what_is_for_it_and_in_order() {
+    fn a_reader_gets_its_events_in_order_however_little_it_takes() {
         let (a, b) = (session("a"), session("b"));
         for bytes_max in [400, 100_000] {
             let mut events = Events::default();
@@ -328,7 +329,7 @@ mod tests {
 
     /// A sessionid may be nowhere but here, where what it was about is over.
     #[test]
-    fn sessionids_that_are_held_are_counted() {
+    fn memory_of_session_ids_is_counted() {
         let name = "n".repeat(SessionId::BYTES_MAX);
         let mut events = Events::default();
         events.keep();
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_slow_is_before_the_first() {
+    fn a_slow_reader_is_in_front_of_the_first_event() {
         let mut events = Events::default();
         events.keep();
         for _ in 0..2 * UNITS_MAX {
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_read_as_they_are_printed_and_no_other_way() {
+    fn only_ids_in_the_printed_form_are_read() {
         for good in ["00000000-0", "00000000-1", "ffffffff-18446744073709551615"] {
             assert_eq!(EventId::of_text(good).expect(good).to_string(), good);
         }
@@ -380,7 +381,7 @@ mod tests {
     /// Of what another process tells the newest is kept, within the same bounds.
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_has_the_bounds_of_what_happens() {
+    fn handed_over_events_have_the_same_bounds() {
         for (units, bytes, kept) in [
             (UNITS_MAX, 9, UNITS_MAX),
             (UNITS_MAX + 1, 9, UNITS_MAX),

@@ -151,17 +151,16 @@ impl Rows {
     }
 }
 
-/// Returns the memory of a list's rows in bytes.
-#[cfg(test)]
-fn blocks_bytes(blocks: &VecDeque<Vec<u8>>) -> usize {
-    let bytes: usize = blocks.iter().map(Vec::capacity).sum();
-    bytes + blocks.capacity() * size_of::<Vec<u8>>()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+
+    /// Returns the memory of a list's rows in bytes.
+    fn blocks_bytes(blocks: &VecDeque<Vec<u8>>) -> usize {
+        let bytes: usize = blocks.iter().map(Vec::capacity).sum();
+        bytes + blocks.capacity() * size_of::<Vec<u8>>()
+    }
 
     fn rows_in(pieces: &[&[u8]]) -> Option<Vec<u8>> {
         let mut rows = Rows::default();

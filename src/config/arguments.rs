@@ -223,27 +223,14 @@ fn set_default(config: &mut Config, row: &Row) {
 /// Checks combinations of options.
 fn check_together(config: &Config) -> Result<(), String> {
     let core = &config.core;
-    let has_joins = !core.joins.is_empty();
+    let (has_file, has_joins) = (config.token_file.is_some(), !core.joins.is_empty());
+    let has_tokens = !core.token_servers.is_empty();
+    let has_origins = !core.origins.is_empty();
     let pairs = [
-        (
-            "token-file",
-            config.token_file.is_some(),
-            "token-server",
-            !core.token_servers.is_empty(),
-        ),
-        (
-            "join",
-            has_joins,
-            "token-server",
-            !core.token_servers.is_empty(),
-        ),
+        ("token-file", has_file, "token-server", has_tokens),
+        ("join", has_joins, "token-server", has_tokens),
         ("join", has_joins, "rtp", config.rtp.is_some()),
-        (
-            "origin-tokens",
-            core.asks_origin,
-            "origin",
-            !core.origins.is_empty(),
-        ),
+        ("origin-tokens", core.asks_origin, "origin", has_origins),
     ];
     for (name, is_given, needed, has_needed) in pairs {
         if is_given && !has_needed {
@@ -303,17 +290,14 @@ fn without_feature(origin: &str, feature: &str) -> String {
 fn unknown_letter(letter: char) -> String {
     let text = letter.to_string();
     let shown = Quoted(text.as_bytes());
-    let meant = suggestion(meant_by(letter), "see --help");
-    format!("there is no option {shown} with one dash; {meant}")
-}
-
-/// Returns the option for letters that other programs use.
-fn meant_by(letter: char) -> Option<String> {
-    match letter {
+    // Letters of other programs.
+    let option = match letter {
         '?' => Some("--help".to_owned()),
         'v' => Some("--version".to_owned()),
         _ => None,
-    }
+    };
+    let meant = suggestion(option, "see --help");
+    format!("there is no option {shown} with one dash; {meant}")
 }
 
 /// Returns advice for an unknown name.

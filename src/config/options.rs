@@ -150,8 +150,7 @@ const MAIN: &[Row] = &[
     command("help", OtherCommand::Help).help("print this, and exit"),
     #[cfg(feature = "handover")]
     one("handover", "unix:PATH", |c, text| {
-        c.handover = Some(values::unix(text)?);
-        Ok(())
+        put(&mut c.handover, values::unix(text).map(Some))
     })
     .unset("off")
     .help("take over from the server at this path")
@@ -167,8 +166,7 @@ const MAIN: &[Row] = &[
 const GATE: &[Row] = &[
     #[cfg(feature = "token-file")]
     one("token-file", "PATH", |c, text| {
-        c.token_file = Some(values::path(text)?);
-        Ok(())
+        put(&mut c.token_file, values::path(text).map(Some))
     })
     .unset("none")
     .help("keep the tokens in this file")
@@ -263,8 +261,7 @@ const OPERATION: &[Row] = &[
              no events, such as the listening address, have only a `message`.",
     ),
     one("access-log", "PATH", |c, text| {
-        c.access_log = Some(values::access_log(text)?);
-        Ok(())
+        put(&mut c.access_log, values::access_log(text).map(Some))
     })
     .unset("off")
     .help("append a line per request; - is stdout")

@@ -132,35 +132,35 @@ const fn row(name: &'static str, takes: Takes) -> Row {
 }
 
 impl Row {
-    /// The option is off unless it is given; `--help` shows `word`.
+    /// Makes the option off unless it is given. `--help` shows `word`.
     pub(super) const fn unset(self, word: &'static str) -> Row {
         let fallback = Fallback::Unset(word);
         Row { fallback, ..self }
     }
 
-    /// Without the option, `value` counts as given.
+    /// Sets the value that counts if the option is not given.
     pub(super) const fn default(self, value: &'static str) -> Row {
         let fallback = Fallback::Value(value);
         Row { fallback, ..self }
     }
 
-    /// Without the option, `set` is called; `--help` shows `word`.
+    /// Sets the function that is called if the option is not given. `--help` shows `word`.
     pub(super) const fn computed(self, word: &'static str, set: fn(&mut Config)) -> Row {
         let fallback = Fallback::Computed(word, set);
         Row { fallback, ..self }
     }
 
-    /// Its line in `--help`, which has at most 80 columns with the default.
+    /// Sets its line in `--help`, which has at most 80 columns with the default.
     pub(super) const fn help(self, help: &'static str) -> Row {
         Row { help, ..self }
     }
 
-    /// Further sentences for `docs/options.md`.
+    /// Sets further sentences for `docs/options.md`.
     pub(super) const fn more(self, more: &'static str) -> Row {
         Row { more, ..self }
     }
 
-    /// The name of the value in `--help`; `None` if the option takes no value.
+    /// Returns the name of the value in `--help`. `None` if the option takes no value.
     pub(super) fn placeholder(&self) -> Option<&'static str> {
         match &self.takes {
             Takes::Nothing(_) | Takes::Command(_) => None,
@@ -172,12 +172,12 @@ impl Row {
         }
     }
 
-    /// Whether the option can be given several times.
+    /// Returns whether the option can be given several times.
     pub fn is_repeatable(&self) -> bool {
         matches!(self.takes, Takes::Many(..) | Takes::Subnets(_))
     }
 
-    /// Whether the option can be given by a variable as well.
+    /// Returns whether the option can be given by a variable as well.
     pub(super) fn has_variable(&self) -> bool {
         !matches!(self.takes, Takes::Command(_))
     }
@@ -190,7 +190,7 @@ impl Row {
         }
     }
 
-    /// As it is typed: `--name` or `--name=PLACEHOLDER`.
+    /// Returns the option as it is typed: `--name` or `--name=PLACEHOLDER`.
     pub fn usage(&self) -> String {
         match self.placeholder() {
             None => format!("--{}", self.name),

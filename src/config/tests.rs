@@ -128,7 +128,7 @@ fn repeated_options_add_up() {
 }
 
 #[test]
-fn help_version_and_check_ask_for_something_else() {
+fn help_version_and_check_are_other_commands() {
     assert_eq!(read(&["--help"], &[]), Ok(Command::Help));
     assert_eq!(
         read(&["--rtp=off", "--version", "--junk"], &[]),
@@ -205,7 +205,7 @@ fn variables_are_as_strict_as_options() {
 }
 
 #[test]
-fn a_variable_that_is_no_options_is_refused() {
+fn a_variable_of_no_option_is_refused() {
     let cases = [
         ("TOLLGATE_TOKENSERVER", "TOLLGATE_TOKEN_SERVER was probably"),
         (
@@ -271,7 +271,7 @@ fn a_mistyped_option_names_the_nearest() {
 
 /// With the feature its rows exist; without it the error names the feature.
 #[test]
-fn the_option_of_what_is_left_out_says_what_it_needs() {
+fn an_option_of_a_missing_feature_names_the_feature() {
     for feature in FEATURES {
         for option in feature.options {
             let is_option = options().any(|row| row.name == *option);
@@ -320,7 +320,7 @@ fn unknown_options_are_refused() {
 }
 
 #[test]
-fn wrong_values_are_told_with_what_would_be_right() {
+fn an_error_about_a_value_shows_the_right_form() {
     let cases = [
         (
             "--listen=8000",
@@ -557,7 +557,7 @@ fn an_origin_is_a_host_a_port_and_perhaps_a_path() {
 }
 
 #[test]
-fn options_that_contradict_each_other_are_told() {
+fn contradicting_options_are_refused() {
     assert_eq!(
         said("--origin-tokens"),
         "--origin-tokens has no meaning without --origin; give both"

@@ -21,6 +21,11 @@ pub(super) fn wrong<T>(text: &str, right: impl std::fmt::Display) -> Read<T> {
     })
 }
 
+/// Returns the parsed value. Without one, the text is wrong.
+fn value<T>(parsed: Option<T>, text: &str, right: impl std::fmt::Display) -> Read<T> {
+    parsed.map_or_else(|| wrong(text, right), Ok)
+}
+
 /// Parses digits only. Returns `None` if the number is too large.
 fn digits(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -30,13 +35,13 @@ fn digits(text: &str) -> Option<u64> {
 /// Parses a number in `range`.
 pub(super) fn count(text: &str, range: RangeInclusive<usize>) -> Read<usize> {
     let number = digits(text).and_then(|number| usize::try_from(number).ok());
-    match number.filter(|number| range.contains(number)) {
-        Some(number) => Ok(number),
-        None => wrong(
-            text,
-            format_args!("a number from {} to {}", range.start(), range.end()),
-        ),
-    }
+    let number = number.filter(|number| range.contains(number));
+    let (least, most) = (range.start(), range.end());
+    value(
+        number,
+        text,
+        format_args!("a number from {least} to {most}"),
+    )
 }
 
 /// Parses a size in `range`: bytes, or a number with K, M or G for 1024, 1024² or 1024³.
@@ -49,16 +54,10 @@ pub(super) fn size(text: &str, range: RangeInclusive<u64>) -> Read<usize> {
     };
     let bytes = digits(number).and_then(|number| number.checked_mul(1 << shift));
     let bytes = bytes.filter(|bytes| range.contains(bytes));
-    match bytes.and_then(|bytes| usize::try_from(bytes).ok()) {
-        Some(bytes) => Ok(bytes),
-        None => {
-            let (least, most) = (size_text(*range.start()), size_text(*range.end()));
-            wrong(
-                text,
-                format_args!("a size from {least} to {most}, in bytes or with K, M or G"),
-            )
-        }
-    }
+    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+    let (least, most) = (size_text(*range.start()), size_text(*range.end()));
+    let right = format_args!("a size from {least} to {most}, in bytes or with K, M or G");
+    value(bytes, text, right)
 }
 
 /// Returns a size in the largest unit of which it is a multiple.
@@ -94,13 +93,14 @@ pub(super) fn time(text: &str, range: RangeInclusive<f64>) -> Read<Duration> {
 }
 
 fn nanoseconds(text: &str) -> Option<u64> {
+    let (second, minute) = (1_000_000_000, 60_000_000_000);
     let units = [
         ("ms", 1_000_000),
-        ("s", 1_000_000_000),
-        ("m", 60_000_000_000),
+        ("s", second),
+        ("m", minute),
+        ("h", 60 * minute),
     ];
-    let hour = ("h", 3_600_000_000_000_u64);
-    let mut units = units.into_iter().chain([hour]);
+    let mut units = units.into_iter();
     let unit = units.find_map(|(unit, size)| Some((text.strip_suffix(unit)?, size)));
     let (number, unit) = unit.unwrap_or((text, 1_000_000_000));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
@@ -127,7 +127,7 @@ pub(super) fn listen(text: &str) -> Read<Listen> {
     match text.strip_prefix("unix:") {
         Some("") => wrong(text, right),
         Some(place) => path(place).map(Listen::Unix),
-        None => bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Listen::Tcp(bind))),
+        None => value(bind(text).map(Listen::Tcp), text, right),
     }
 }
 
@@ -145,19 +145,19 @@ pub(super) fn rtp(text: &str) -> Read<Option<Bind>> {
         return Ok(None);
     }
     let right = "ADDR:PORT, such as 127.0.0.1:5004 or [::]:5004, or off";
-    bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Some(bind)))
+    value(bind(text).map(Some), text, right)
 }
 
 #[cfg(feature = "rtmp")]
 pub(super) fn rtmp(text: &str) -> Read<Option<Bind>> {
     let right = "ADDR:PORT, such as 127.0.0.1:1935 or [::]:1935";
-    bind(text).map_or_else(|| wrong(text, right), |bind| Ok(Some(bind)))
+    value(bind(text).map(Some), text, right)
 }
 
 pub(super) fn join(text: &str) -> Read<Join> {
     let right =
         "GROUP[@SOURCE][%INTERFACE], such as 239.1.2.3, 232.1.2.3@192.0.2.7 or ff3e::1%eth0";
-    Join::parse(text).map_or_else(|| wrong(text, right), Ok)
+    value(Join::parse(text), text, right)
 }
 
 /// Parses a TTL, with an interface or without.
@@ -291,10 +291,12 @@ pub(super) fn cors_origin(text: &str) -> Read<CorsOrigin> {
 
 /// Parses the URL of a peer: `http://ADDR:PORT`, perhaps with a path.
 pub(super) fn peer(text: &str) -> Read<Peer> {
-    match origin(text).ok().as_ref().and_then(Peer::new) {
-        Some(peer) => Ok(peer),
-        None => wrong(text, "http://ADDR:PORT, such as http://127.0.0.1:8002"),
-    }
+    let peer = origin(text).ok().as_ref().and_then(Peer::new);
+    value(
+        peer,
+        text,
+        "http://ADDR:PORT, such as http://127.0.0.1:8002",
+    )
 }
 
 /// Parses the URL of an origin: `http://HOST:PORT`, perhaps with a path.

@@ -84,6 +84,13 @@ impl Beginning {
             Detection::More
         }
     }
+
+    /// Returns whether a handed-over state is possible, for bytes up to this offset: it has them all.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, offset: u64) -> bool {
+        let length = self.bytes.len();
+        length as u64 == offset && length <= BYTES_MAX
+    }
 }
 
 /// First bytes of formats that may contain runs of frames but cannot be joined: AVI and WAVE, AIFF,
@@ -208,15 +215,6 @@ fn detect_mpegts(bytes: &[u8]) -> Detection {
         Detection::Unknown
     } else {
         Detection::More
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Beginning {
-    /// Returns whether a handed-over state is possible, for bytes up to this offset: it has them all.
-    pub fn fits(&self, offset: u64) -> bool {
-        let length = self.bytes.len();
-        length as u64 == offset && length <= BYTES_MAX
     }
 }
 

@@ -3,8 +3,8 @@
 //! key frame.
 
 use super::header::{HEADER_BYTES_MAX, Header, InParts, Parts};
-use super::window::{Unread, Walker};
-use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
+use super::window::{LookResult, Unread, Walker};
+use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported, is_spaced};
 use crate::copied::Copied;
 #[cfg(feature = "handover")]
 use crate::copied::CopiedPart;
@@ -74,6 +74,28 @@ pub(crate) const AUDIO: u8 = 8;
 pub(crate) const VIDEO: u8 = 9;
 pub(crate) const SCRIPT: u8 = 18;
 
+/// Head of a tag.
+pub(crate) struct TagHead {
+    /// Type of the tag in the lowest five bits, and flags.
+    pub kind: u8,
+    /// Length of the body.
+    pub size: usize,
+    /// Time in milliseconds.
+    pub time: u32,
+}
+
+impl TagHead {
+    /// Reads the head at the front. `None` if it is not whole.
+    pub fn read(bytes: &[u8]) -> Option<TagHead> {
+        let [kind, s0, s1, s2, t0, t1, t2, t3, ..] = *bytes.first_chunk::<TAG_HEAD_BYTES>()?;
+        Some(TagHead {
+            kind,
+            size: u32::from_be_bytes([0, s0, s1, s2]) as usize,
+            time: u32::from_be_bytes([t3, t0, t1, t2]),
+        })
+    }
+}
+
 /// What a tag carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TagKind {
@@ -88,7 +110,7 @@ enum TagKind {
 }
 
 impl Walker<Findings<'_>> for Flv {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
         if self.tags.head.is_none() {
             let head = seen.first_chunk::<HEAD_BYTES>();
             let head = head.ok_or(Unread::Needs(HEAD_BYTES))?;
@@ -98,19 +120,15 @@ impl Walker<Findings<'_>> for Flv {
             self.tags.head = Some(*head);
             return Ok(HEAD_BYTES as u64);
         }
-        let head = seen.first_chunk::<TAG_HEAD_BYTES>();
-        let [first, s0, s1, s2, t0, t1, t2, t3, ..] = *head.ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
-        let size = u32::from_be_bytes([0, s0, s1, s2]) as usize;
-        let kind_bytes = match first & 0x1f {
+        let head = TagHead::read(seen).ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
+        let kind_bytes = match head.kind & 0x1f {
             SCRIPT => METADATA_NAME.len(),
             _ => KIND_BYTES,
         };
-        let kind_end = TAG_HEAD_BYTES + size.min(kind_bytes);
-        let body = seen
-            .get(TAG_HEAD_BYTES..kind_end)
-            .ok_or(Unread::Needs(kind_end))?;
-        let kind = kind(first & 0x1f, body);
-        let whole = TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES;
+        let kind_end = TAG_HEAD_BYTES + head.size.min(kind_bytes);
+        let body = seen.get(TAG_HEAD_BYTES..kind_end);
+        let kind = kind(head.kind & 0x1f, body.ok_or(Unread::Needs(kind_end))?);
+        let whole = TAG_HEAD_BYTES + head.size + PREVIOUS_SIZE_BYTES;
         let kept = match kind {
             TagKind::Metadata => Some((&mut self.tags.kept[0], METADATA_BYTES_MAX)),
             TagKind::VideoSequence => Some((&mut self.tags.kept[1], SEQUENCE_BYTES_MAX)),
@@ -126,7 +144,7 @@ impl Walker<Findings<'_>> for Flv {
             // track.
             kept.set_newest(tag, kind == TagKind::Metadata);
         }
-        self.tag(kind, u32::from_be_bytes([t3, t0, t1, t2]), at, findings);
+        self.tag(kind, head.time, at, findings);
         Ok(whole as u64)
     }
 }
@@ -145,9 +163,7 @@ impl Flv {
         let promises_video = self.tags.head.is_some_and(|head| head[4] & 1 != 0);
         let is_sound_only = !self.has_video
             && (!promises_video || time.wrapping_sub(first_time) >= SOUND_ONLY_MILLISECONDS);
-        let spaced = self
-            .last_join
-            .is_none_or(|last| at.saturating_sub(last) >= SOUND_SPACING);
+        let spaced = is_spaced(self.last_join, at, SOUND_SPACING);
         let is_join =
             kind == TagKind::KeyFrame || (kind == TagKind::Sound && is_sound_only && spaced);
         // An early viewer, before the first join point, needs the tags so far.
@@ -156,10 +172,7 @@ impl Flv {
             (self.last_unit, self.last_join) = (None, None);
             findings(Finding::Header, self.header());
         }
-        if self
-            .last_unit
-            .is_none_or(|last| at.saturating_sub(last) >= UNIT_SPACING)
-        {
+        if is_spaced(self.last_unit, at, UNIT_SPACING) {
             self.last_unit = Some(at);
             findings(Finding::Unit(Start::at(at)), self.header());
         }
@@ -167,6 +180,24 @@ impl Flv {
             self.last_join = Some(at);
             findings(Finding::Join(Start::at(at)), self.header());
         }
+    }
+
+    /// Returns the bytes of this kind. Metadata is the one tag that may be large.
+    #[cfg(feature = "handover")]
+    pub(super) fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
+        let [metadata, ..] = &mut self.tags.kept;
+        match part {
+            CopiedPart::Header => Some(&mut metadata.told),
+            CopiedPart::NextHeader => Some(&mut metadata.next),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a handed-over state is possible. Offsets are only compared.
+    #[cfg(feature = "handover")]
+    pub(super) fn fits(&self) -> bool {
+        let mut tags = self.tags.kept.iter().flat_map(|tag| [&tag.told, &tag.next]);
+        tags.all(|tag| tag.len() <= METADATA_BYTES_MAX)
     }
 }
 
@@ -246,25 +277,6 @@ fn kind(tag_type: u8, body: &[u8]) -> TagKind {
         },
         (AUDIO, [_, ..]) => TagKind::Sound,
         _ => TagKind::Other,
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Flv {
-    /// Returns the bytes of this kind. Metadata is the one tag that may be large.
-    pub(super) fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
-        let [metadata, ..] = &mut self.tags.kept;
-        match part {
-            CopiedPart::Header => Some(&mut metadata.told),
-            CopiedPart::NextHeader => Some(&mut metadata.next),
-            _ => None,
-        }
-    }
-
-    /// Returns whether a handed-over state is possible. Offsets are only compared.
-    pub(super) fn fits(&self) -> bool {
-        let mut tags = self.tags.kept.iter().flat_map(|tag| [&tag.told, &tag.next]);
-        tags.all(|tag| tag.len() <= METADATA_BYTES_MAX)
     }
 }
 

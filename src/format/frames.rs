@@ -5,7 +5,7 @@
 //! them. It also counts ID3v2 tags that stand where a frame could. Where it finds no head, it
 //! searches for heads in a row, and holds a few frames at most meanwhile.
 
-use super::window::{Unread, Walker};
+use super::window::{LookResult, Unread, Walker};
 use super::{
     Finding, Findings, Format, Header, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported,
 };
@@ -235,9 +235,8 @@ pub(super) fn search(
 ) -> usize {
     for _ in 0..HEADS_AT_ONCE {
         let mut behind = bytes[at..].iter();
-        at += behind
-            .position(|byte| *byte == 0xFF)
-            .unwrap_or(bytes.len() - at);
+        let sync = behind.position(|byte| *byte == 0xFF);
+        at += sync.unwrap_or(bytes.len() - at);
         if !matches!(look(&bytes[at..]), Err(Unread::Other(_))) {
             break;
         }
@@ -264,7 +263,7 @@ pub(super) fn row(bytes: &[u8], codec: Option<Codec>, frames: usize) -> Result<F
 }
 
 /// Returns the length of the ID3v2 tag at the front, with head and footer.
-fn tag(bytes: &[u8]) -> Result<u64, Unread> {
+fn tag(bytes: &[u8]) -> LookResult {
     if !bytes
         .iter()
         .zip(b"ID3")
@@ -284,15 +283,11 @@ fn tag(bytes: &[u8]) -> Result<u64, Unread> {
     if *major == 0xFF || *minor == 0xFF || size.iter().any(|byte| *byte >= 0x80) {
         return Err(Unsupported.into());
     }
-    let size = size
-        .iter()
-        .fold(0, |size, byte| size << 7 | u64::from(*byte));
-    let footer = if flags & 0x10 == 0 {
-        0
-    } else {
-        TAG_HEAD_BYTES as u64
-    };
-    Ok(TAG_HEAD_BYTES as u64 + size + footer)
+    let bytes = size.iter().map(|byte| u64::from(*byte));
+    let size = bytes.fold(0, |size, byte| size << 7 | byte);
+    // A footer is as long as the head.
+    let heads = 1 + u64::from(flags >> 4 & 1);
+    Ok(heads * TAG_HEAD_BYTES as u64 + size)
 }
 
 /// Returns whether the frame carries statistics of a whole file (Xing, Info, VBRI) instead of
@@ -373,23 +368,8 @@ pub(super) struct Walk {
     unit_from: u64,
 }
 
-impl Walk {
-    /// Returns a walk at the stream's first byte. The first frames tell the codec and correct the
-    /// format, since a tag does not tell what follows it.
-    pub(super) fn new(format: Format) -> Walk {
-        Walk {
-            codec: None,
-            format,
-            place: Expected::Beginning,
-            clock: SampleClock::default(),
-            join_from: 0,
-            unit_from: 0,
-        }
-    }
-}
-
 impl Walker<Findings<'_>> for Walk {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
         if let Expected::Search(searched) = self.place {
             return self.search(searched, seen, at, findings);
         }
@@ -411,6 +391,19 @@ impl Walker<Findings<'_>> for Walk {
 }
 
 impl Walk {
+    /// Returns a walk at the stream's first byte. The first frames tell the codec and correct the
+    /// format, since a tag does not tell what follows it.
+    pub(super) fn new(format: Format) -> Walk {
+        Walk {
+            codec: None,
+            format,
+            place: Expected::Beginning,
+            clock: SampleClock::default(),
+            join_from: 0,
+            unit_from: 0,
+        }
+    }
+
     /// Looks for frames in a row that begin at the first byte.
     fn search(
         &mut self,
@@ -418,7 +411,7 @@ impl Walk {
         seen: &[u8],
         at: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<u64, Unread> {
+    ) -> LookResult {
         let frames = if self.codec.is_some() {
             RESYNC_FRAMES
         } else {
@@ -449,7 +442,7 @@ impl Walk {
         seen: &[u8],
         at: u64,
         findings: &mut Findings<'_>,
-    ) -> Result<u64, Unread> {
+    ) -> LookResult {
         if at >= self.join_from {
             let needed = frame.length().min(STATISTICS_BYTES);
             let bytes = seen.get(..needed).ok_or(Unread::Needs(needed))?;

@@ -153,11 +153,9 @@ impl Elements {
     pub fn lend(&self) -> Header<'_> {
         Header(Parts::Whole(&self.told))
     }
-}
 
-#[cfg(feature = "handover")]
-impl Elements {
     /// Returns the bytes of this kind.
+    #[cfg(feature = "handover")]
     pub fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
         match part {
             CopiedPart::Header => Some(&mut self.told),
@@ -167,6 +165,7 @@ impl Elements {
     }
 
     /// Returns whether a handed-over state is possible.
+    #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.told.len() <= HEADER_BYTES_MAX && self.next.len() <= HEADER_BYTES_MAX
     }

@@ -7,9 +7,9 @@
 //! their sizes and never searches. It reads only the first bytes of a block.
 
 use super::ebml::{self, Head};
-use super::header::{Elements, Header};
-use super::window::{Unread, Walker};
-use super::{Finding, Findings, Format, Prelude, Start, UNIT_SPACING, Unsupported};
+use super::header::Elements;
+use super::window::{LookResult, Unread, Walker};
+use super::{Finding, Findings, Format, Prelude, Start, UNIT_SPACING, Unsupported, is_spaced};
 
 pub(crate) const EBML: u32 = 0x1a45_dfa3;
 pub(crate) const SEGMENT: u32 = 0x1853_8067;
@@ -129,7 +129,7 @@ pub(super) fn doc_type(bytes: &[u8]) -> Result<Format, Unread> {
 }
 
 impl Walker<Findings<'_>> for Matroska {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
         let head = ebml::head(seen)?;
         self.leave_levels(at, head, findings);
         let body_at = at + head.bytes() as u64;
@@ -152,7 +152,10 @@ impl Walker<Findings<'_>> for Matroska {
                 Ok(head.bytes() as u64)
             }
             (Level::Segment, CLUSTER) => {
-                self.publish_header(findings);
+                if self.header.has_begun() {
+                    self.header.tell();
+                    findings(Finding::Header, self.header.lend());
+                }
                 self.cluster = Cluster {
                     start: at,
                     end: head.size.and_then(|size| body_at.checked_add(size)),
@@ -167,9 +170,8 @@ impl Walker<Findings<'_>> for Matroska {
                 if head.size.is_some_and(|size| (1..=8).contains(&size)) =>
             {
                 let length = length(head)?;
-                let element = seen
-                    .get(..length as usize)
-                    .ok_or(Unread::Needs(length as usize))?;
+                let element = seen.get(..length as usize);
+                let element = element.ok_or(Unread::Needs(length as usize))?;
                 self.cluster.prelude = Prelude::new(&[&CLUSTER_HEAD, element].concat());
                 Ok(length)
             }
@@ -219,30 +221,18 @@ impl Matroska {
     }
 
     /// Keeps an element of the header.
-    fn keep(&mut self, seen: &[u8], head: Head) -> Result<u64, Unread> {
+    fn keep(&mut self, seen: &[u8], head: Head) -> LookResult {
         let length = length(head)?;
         if length > self.header.bytes_left() as u64 {
             return Err(Unsupported.into());
         }
-        let element = seen
-            .get(..length as usize)
-            .ok_or(Unread::Needs(length as usize))?;
+        let element = seen.get(..length as usize);
+        let element = element.ok_or(Unread::Needs(length as usize))?;
         self.header.append(element)?;
         if head.id == TRACKS {
             self.video_track = video_track(&element[head.bytes()..]);
         }
         Ok(length)
-    }
-
-    pub(super) fn header(&self) -> Header<'_> {
-        self.header.lend()
-    }
-
-    fn publish_header(&mut self, findings: &mut Findings<'_>) {
-        if self.header.has_begun() {
-            self.header.tell();
-            findings(Finding::Header, self.header.lend());
-        }
     }
 
     /// Reads the track and the flags of a block. Two bytes of time are between them.
@@ -252,7 +242,7 @@ impl Matroska {
         at: u64,
         head: Head,
         findings: &mut Findings<'_>,
-    ) -> Result<u64, Unread> {
+    ) -> LookResult {
         let track_at = head.bytes();
         let more = Unread::Needs(seen.len() + 1);
         let track_bytes = seen.get(track_at).ok_or(more)?.leading_zeros() as usize + 1;
@@ -282,15 +272,13 @@ impl Matroska {
         let only_sound_before = !self.cluster.has_video;
         self.cluster.has_video |= is_video;
         let at = self.group.start;
-        let is_spaced =
-            |last: Option<u64>| last.is_none_or(|last| at.saturating_sub(last) >= UNIT_SPACING);
         if is_first {
             self.last_unit = Some(self.cluster.start);
             findings(
                 Finding::Unit(Start::at(self.cluster.start)),
                 self.header.lend(),
             );
-        } else if is_spaced(self.last_unit)
+        } else if is_spaced(self.last_unit, at, UNIT_SPACING)
             && let Some(unit) = self.own_start()
         {
             self.last_unit = Some(at);
@@ -304,15 +292,17 @@ impl Matroska {
         }
         let (is_join, is_at_cluster) = match self.video_track {
             Some(_) => (is_video && is_key, only_sound_before),
-            None => (is_first || is_spaced(self.last_join), is_first),
+            None => (
+                is_first || is_spaced(self.last_join, at, UNIT_SPACING),
+                is_first,
+            ),
         };
         if !is_join {
             return;
         }
-        let join = if is_at_cluster {
-            Some(Start::at(self.cluster.start))
-        } else {
-            self.own_start()
+        let join = match is_at_cluster {
+            true => Some(Start::at(self.cluster.start)),
+            false => self.own_start(),
         };
         if let Some(join) = join {
             self.last_join = Some(join.offset);
@@ -327,6 +317,12 @@ impl Matroska {
             prelude: self.cluster.prelude?,
             counter: None,
         })
+    }
+
+    /// Returns whether a handed-over state is possible, for bytes up to this offset.
+    #[cfg(feature = "handover")]
+    pub(super) fn fits(&self, offset: u64) -> bool {
+        self.header.fits() && self.cluster.start.max(self.group.start) <= offset
     }
 }
 
@@ -353,14 +349,6 @@ fn video_track(tracks: &[u8]) -> Option<u64> {
 
 // A Timestamp has an identifier of one byte, and a size and a body of at most eight bytes.
 const _: () = assert!(CLUSTER_HEAD.len() + 1 + 8 + 8 <= Prelude::BYTES_MAX);
-
-#[cfg(feature = "handover")]
-impl Matroska {
-    /// Returns whether a handed-over state is possible, for bytes up to this offset.
-    pub(super) fn fits(&self, offset: u64) -> bool {
-        self.header.fits() && self.cluster.start.max(self.group.start) <= offset
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -209,6 +209,11 @@ pub enum Finding {
 /// Smallest distance between two reported units.
 pub const UNIT_SPACING: u64 = 4096;
 
+/// Returns whether an offset is at least this far behind the last one.
+fn is_spaced(last: Option<u64>, at: u64, spacing: u64) -> bool {
+    last.is_none_or(|last| at.saturating_sub(last) >= spacing)
+}
+
 /// Receives findings one by one, each with the header in force.
 pub type Findings<'a> = dyn FnMut(Finding, Header<'_>) + 'a;
 
@@ -276,17 +281,27 @@ impl Container {
             Container::Sound(walker) => window.walk(&mut **walker, bytes, offset, findings),
         }
     }
-}
 
-impl Container {
     fn header(&self) -> Header<'_> {
         match self {
             Container::MpegTs(scanner) => scanner.header(),
-            Container::Matroska(walker) => walker.header(),
-            Container::Mp4(walker) => walker.header(),
+            Container::Matroska(walker) => walker.header.lend(),
+            Container::Mp4(walker) => walker.header.lend(),
             Container::Flv(walker) => walker.header(),
-            Container::Ogg(walker) => walker.header(),
+            Container::Ogg(walker) => walker.header.lend(),
             Container::Sound(_) => Header::NONE,
+        }
+    }
+
+    #[cfg(feature = "handover")]
+    fn fits(&self, offset: u64) -> bool {
+        match self {
+            Container::Matroska(walker) => walker.fits(offset),
+            Container::MpegTs(scanner) => scanner.fits(offset),
+            Container::Mp4(walker) => walker.fits(offset),
+            Container::Flv(walker) => walker.fits(),
+            Container::Ogg(walker) => walker.fits(),
+            Container::Sound(_) => true,
         }
     }
 }
@@ -310,10 +325,8 @@ impl Scanner {
         match &mut self.state {
             State::Unknown => {}
             State::Known(container) => {
-                if container
-                    .feed(&mut self.window, bytes, offset, findings)
-                    .is_err()
-                {
+                let fed = container.feed(&mut self.window, bytes, offset, findings);
+                if fed == Err(Unsupported) {
                     self.give_up(findings);
                 }
             }
@@ -355,10 +368,7 @@ impl Scanner {
     /// Returns whether only viewers who have the first byte can use the next bytes. This is so for
     /// MP4 whose positions count from the first byte.
     pub fn needs_first_byte(&self) -> bool {
-        match &self.state {
-            State::Known(Container::Mp4(walker)) => walker.is_absolute,
-            State::Known(_) | State::Undecided(_) | State::Unknown => false,
-        }
+        matches!(&self.state, State::Known(Container::Mp4(mp4)) if mp4.is_absolute)
     }
 
     /// Returns whether the bytes so far may be the beginning of a container.
@@ -372,10 +382,7 @@ impl Scanner {
     /// Returns whether the stream can only be bare sound, or of unknown format. Its first bytes can
     /// then go out before the format is known.
     pub fn may_be_sound_only(&self) -> bool {
-        match &self.state {
-            State::Undecided(beginning) => beginning.may_be_sound_only(),
-            State::Known(_) | State::Unknown => false,
-        }
+        matches!(&self.state, State::Undecided(beginning) if beginning.may_be_sound_only())
     }
 
     fn begin(&mut self, format: Format, held: &[u8], rest: &[u8], findings: &mut Findings<'_>) {
@@ -403,11 +410,9 @@ impl Scanner {
         self.window = Window::default();
         findings(Finding::Unknown, Header::NONE);
     }
-}
 
-#[cfg(feature = "handover")]
-impl Scanner {
     /// Returns the bytes that it holds of this kind.
+    #[cfg(feature = "handover")]
     pub(crate) fn copied(&mut self, part: CopiedPart) -> Option<&mut Copied> {
         if part == CopiedPart::Scanned {
             return Some(&mut self.window.held);
@@ -426,6 +431,7 @@ impl Scanner {
 
     /// Returns whether a handed-over state is possible, for bytes up to this offset: all offsets in
     /// it lie within them.
+    #[cfg(feature = "handover")]
     pub(crate) fn fits(&self, offset: u64) -> bool {
         let state_fits = match &self.state {
             State::Undecided(beginning) => beginning.fits(offset),
@@ -433,20 +439,6 @@ impl Scanner {
             State::Unknown => true,
         };
         state_fits && self.offset == offset && self.window.fits(offset, HEADER_BYTES_MAX)
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Container {
-    fn fits(&self, offset: u64) -> bool {
-        match self {
-            Container::Matroska(walker) => walker.fits(offset),
-            Container::MpegTs(scanner) => scanner.fits(offset),
-            Container::Mp4(walker) => walker.fits(offset),
-            Container::Flv(walker) => walker.fits(),
-            Container::Ogg(walker) => walker.fits(),
-            Container::Sound(_) => true,
-        }
     }
 }
 

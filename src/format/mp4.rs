@@ -8,9 +8,9 @@ mod fragment;
 
 use std::ops::Range;
 
-use super::header::{Elements, Header};
-use super::window::{Unread, Walker};
-use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
+use super::header::Elements;
+use super::window::{LookResult, Unread, Walker};
+use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported, is_spaced};
 use crate::time::MediaTime;
 pub(crate) use fragment::{SampleRun, TrackFragment, decode_time, duration_of};
 
@@ -54,7 +54,7 @@ pub(crate) const MOOF_BYTES_MAX: usize = 256 * 1024;
 pub(crate) const NOT_SYNC: u32 = 0x1_0000;
 
 impl Walker<Findings<'_>> for Mp4 {
-    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], at: u64, findings: &mut Findings<'_>) -> LookResult {
         let head = box_head(seen)?;
         let (kind, length) = (head.kind, head.length);
         if at.checked_add(length).is_none() {
@@ -95,10 +95,6 @@ impl Walker<Findings<'_>> for Mp4 {
 }
 
 impl Mp4 {
-    pub(super) fn header(&self) -> Header<'_> {
-        self.header.lend()
-    }
-
     /// Keeps a box of the header.
     fn keep(
         &mut self,
@@ -131,16 +127,19 @@ impl Mp4 {
                 findings(Finding::Lasts(ticks), self.header.lend());
             }
         }
-        if self
-            .last_unit
-            .is_none_or(|last| start.saturating_sub(last) >= UNIT_SPACING)
-        {
+        if is_spaced(self.last_unit, start, UNIT_SPACING) {
             self.last_unit = Some(start);
             findings(Finding::Unit(Start::at(start)), self.header.lend());
         }
         if !self.is_absolute && self.tracks.begin_with_sync(moof) {
             findings(Finding::Join(Start::at(start)), self.header.lend());
         }
+    }
+
+    /// Returns whether a handed-over state is possible, for bytes up to this offset.
+    #[cfg(feature = "handover")]
+    pub(super) fn fits(&self, offset: u64) -> bool {
+        self.header.fits() && self.fragment_start.is_none_or(|start| start <= offset)
     }
 }
 
@@ -380,14 +379,6 @@ pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u32> {
         .get(at..)?
         .first_chunk::<4>()
         .map(|bytes| u32::from_be_bytes(*bytes))
-}
-
-#[cfg(feature = "handover")]
-impl Mp4 {
-    /// Returns whether a handed-over state is possible, for bytes up to this offset.
-    pub(super) fn fits(&self, offset: u64) -> bool {
-        self.header.fits() && self.fragment_start.is_none_or(|start| start <= offset)
-    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 mod comments;
 
 use self::comments::Rewriter;
-use super::header::{Elements, HEADER_BYTES_MAX, Header};
-use super::window::{Unread, Walker};
+use super::header::{Elements, HEADER_BYTES_MAX};
+use super::window::{LookResult, Unread, Walker};
 use super::{Finding, Findings, SEARCH_BYTES_MAX, Start, UNIT_SPACING, Unsupported};
 
 /// Length of a page head before the segment table.
@@ -54,45 +54,22 @@ impl<'a> Page<'a> {
             };
             return Err(Unread::Needs(telling));
         };
-        let [
-            _,
-            _,
-            _,
-            _,
-            _,
-            flags,
-            g0,
-            g1,
-            g2,
-            g3,
-            g4,
-            g5,
-            g6,
-            g7,
-            s0,
-            s1,
-            s2,
-            s3,
-            q0,
-            q1,
-            q2,
-            q3,
-            ..,
-            segments,
-        ] = *head;
-        let Some((lacing, payload)) = rest.split_at_checked(usize::from(segments)) else {
-            return Err(Unread::Needs(PAGE_HEAD_BYTES + usize::from(segments)));
+        let segments = usize::from(head[PAGE_HEAD_BYTES - 1]);
+        let Some((lacing, payload)) = rest.split_at_checked(segments) else {
+            return Err(Unread::Needs(PAGE_HEAD_BYTES + segments));
         };
         // At most 255 times 255.
         let payload_length: u16 = lacing.iter().map(|lacing| u16::from(*lacing)).sum();
         let payload_length = usize::from(payload_length);
         let payload = payload.get(..payload_length).unwrap_or(payload);
-        let granule_position = i64::from_le_bytes([g0, g1, g2, g3, g4, g5, g6, g7]);
+        let [_, _, _, _, _, flags, fields @ ..] = head;
+        let (numbers, _) = fields.as_chunks::<4>();
+        let number = |index: usize| u32::from_le_bytes(numbers[index]);
         Ok(Page {
-            flags,
-            granule_position,
-            serial: u32::from_le_bytes([s0, s1, s2, s3]),
-            sequence: u32::from_le_bytes([q0, q1, q2, q3]),
+            flags: *flags,
+            granule_position: (u64::from(number(1)) << 32 | u64::from(number(0))) as i64,
+            serial: number(2),
+            sequence: number(3),
             lacing,
             payload_length,
             payload,
@@ -300,12 +277,7 @@ impl Default for Ogg {
 }
 
 impl Walker<Findings<'_>> for Ogg {
-    fn look(
-        &mut self,
-        bytes: &[u8],
-        begin: u64,
-        findings: &mut Findings<'_>,
-    ) -> Result<u64, Unread> {
+    fn look(&mut self, bytes: &[u8], begin: u64, findings: &mut Findings<'_>) -> LookResult {
         let page = match Page::read(bytes) {
             Err(Unread::Other(Unsupported)) => return Ok(self.search_on(bytes)?),
             page => page?,
@@ -330,10 +302,6 @@ impl Walker<Findings<'_>> for Ogg {
 }
 
 impl Ogg {
-    pub(super) fn header(&self) -> Header<'_> {
-        self.header.lend()
-    }
-
     /// Skips to the next place where a page may begin. A gap within the headers is an error.
     fn search_on(&mut self, bytes: &[u8]) -> Result<u64, Unsupported> {
         let searched = match (&self.phase, self.place) {
@@ -457,11 +425,9 @@ impl Ogg {
         stream.is_some_and(|stream| stream.codec.is_media())
             && page.packet_begins().next().is_some()
     }
-}
 
-#[cfg(feature = "handover")]
-impl Ogg {
     /// Returns whether a handed-over state is possible. Offsets are only compared.
+    #[cfg(feature = "handover")]
     pub(super) fn fits(&self) -> bool {
         self.header.fits()
             && self.rewriter.as_ref().is_none_or(Rewriter::fits)

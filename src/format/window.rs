@@ -34,13 +34,16 @@ impl Unread {
     }
 }
 
+/// Number of bytes that a walker passes, or why it passes none.
+pub(crate) type LookResult<E = Unsupported> = Result<u64, Unread<E>>;
+
 /// Reads a container element by element. `Out` receives the results: findings, or the bytes that go
 /// out instead.
 pub(crate) trait Walker<Out: ?Sized, E = Unsupported> {
     /// Looks at the next bytes: at least one. `at` is the offset of the first. `seen` may have more
     /// bytes than the walker asked for, and the result must not depend on these. Returns the number
     /// of bytes that the walker passes, seen or not: at least one.
-    fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> Result<u64, Unread<E>>;
+    fn look(&mut self, seen: &[u8], at: u64, out: &mut Out) -> LookResult<E>;
 }
 
 /// Work of looking at an element, a tag, a box or a sample: the number of bytes that take as long to
@@ -199,6 +202,16 @@ impl Window {
         self.held.clear();
         self.passed = 0;
     }
+
+    /// Returns whether a handed-over state is possible, for bytes up to this offset. At most
+    /// `bytes_max` bytes are read at once.
+    #[cfg(feature = "handover")]
+    pub(crate) fn fits(&self, offset: u64, bytes_max: usize) -> bool {
+        let left = self.held.len().checked_sub(self.passed);
+        left.is_some_and(|left| left as u64 <= offset)
+            && self.held.len() <= 2 * bytes_max
+            && self.wanted <= bytes_max
+    }
 }
 
 /// Reserves room for `additional` bytes. The capacity grows fourfold, so all earlier allocations
@@ -208,18 +221,6 @@ pub(crate) fn grow(bytes: &mut Vec<u8>, additional: usize, bytes_max: usize) {
     if needed > bytes.capacity() {
         let room = (4 * bytes.capacity()).min(bytes_max).max(needed);
         bytes.reserve_exact(room - bytes.len());
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Window {
-    /// Returns whether a handed-over state is possible, for bytes up to this offset. At most
-    /// `bytes_max` bytes are read at once.
-    pub(crate) fn fits(&self, offset: u64, bytes_max: usize) -> bool {
-        let left = self.held.len().checked_sub(self.passed);
-        left.is_some_and(|left| left as u64 <= offset)
-            && self.held.len() <= 2 * bytes_max
-            && self.wanted <= bytes_max
     }
 }
 

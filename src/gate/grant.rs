@@ -19,20 +19,9 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Returns whether the session may have a source.
-    pub fn allows_in(self) -> bool {
-        match self {
-            Direction::In | Direction::Both => true,
-            Direction::Out => false,
-        }
-    }
-
-    /// Returns whether the session may have viewers.
-    pub fn allows_out(self) -> bool {
-        match self {
-            Direction::Out | Direction::Both => true,
-            Direction::In => false,
-        }
+    /// Returns whether media may flow in this one direction.
+    pub fn allows(self, one: Direction) -> bool {
+        self == one || self == Direction::Both
     }
 
     /// Returns the name in the API and the journal.
@@ -241,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn whichever_time_comes_first_shuts_and_given_terms_take_the_place_of_old_ones() {
+    fn the_earlier_time_counts_and_new_terms_replace_old_ones() {
         let at = |unix_seconds| UnixTime { unix_seconds };
         let with = |expires, ends| Grant {
             direction: Direction::Out,

@@ -480,12 +480,8 @@ pub enum LineError {
 
 impl Display for Damage {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let Damage {
-            line,
-            offset,
-            fault,
-        } = self;
-        match fault {
+        let (line, offset) = (self.line, self.offset);
+        match self.fault {
             LineError::NotJournal => formatter.write_str("it is not a token file of tollgate"),
             LineError::Version => formatter.write_str("it is of another version of tollgate"),
             LineError::Checksum => write!(

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_get_a_stable_label_only() {
+    fn logs_show_only_a_stable_label() {
         let session = parsed("top secret");
         assert_eq!(session.digest(), parsed("top secret").digest());
         assert_ne!(session.digest(), parsed("top secret ").digest());

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_writing_means_the_same() {
+    fn all_spellings_of_a_subnet_are_equal() {
         let cases = [
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("10.0.0.0/255.0.0.0", "10.0.0.0/8"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_beyond_the_mask_name_what_was_meant() {
+    fn an_error_about_bits_beyond_the_mask_names_the_likely_subnet() {
         assert_eq!(
             said("10.1.2.3/8"),
             "'10.1.2.3/8' has bits set beyond its mask; 10.0.0.0/8 was probably meant, or 10.1.2.3 \

@@ -335,24 +335,19 @@ impl Tokens {
 
     /// Checks whether a client with this session id may be the source of the session that it opens.
     pub fn publish(&self, name: &SessionId, now: UnixTime) -> Result<(), Denied> {
-        self.ask(name, now, Direction::allows_in)
+        self.ask(name, now, Direction::In)
     }
 
     /// Checks whether a client with this session id may watch the session that it opens.
     pub fn watch(&self, name: &SessionId, now: UnixTime) -> Result<(), Denied> {
-        self.ask(name, now, Direction::allows_out)
+        self.ask(name, now, Direction::Out)
     }
 
-    fn ask(
-        &self,
-        name: &SessionId,
-        now: UnixTime,
-        allows: fn(Direction) -> bool,
-    ) -> Result<(), Denied> {
+    fn ask(&self, name: &SessionId, now: UnixTime, wanted: Direction) -> Result<(), Denied> {
         match self.grant(name) {
             None => Err(Denied::NoToken),
             Some(grant) if grant.is_shut(now) => Err(Denied::Over),
-            Some(grant) if !allows(grant.direction) => Err(Denied::Direction),
+            Some(grant) if !grant.direction.allows(wanted) => Err(Denied::Direction),
             Some(_) => Ok(()),
         }
     }
@@ -627,26 +622,6 @@ impl Tokens {
                 self.inbound.remove(&address);
             }
         }
-    }
-}
-
-#[cfg(test)]
-impl Tokens {
-    /// Adds tuples to a session, all or nothing. Returns the number of new ones.
-    pub fn add(
-        &mut self,
-        session: &SessionId,
-        http: Option<Grant>,
-        rtp: Vec<RtpTuple>,
-    ) -> Result<usize, Full> {
-        self.begin_trial();
-        let added = self.try_add(session, http.map(GrantChange::from), rtp, self.time);
-        self.end_trial();
-        let Addition { records, new } = added?;
-        records
-            .iter()
-            .for_each(|record| drop(self.carry_out(record)));
-        Ok(new)
     }
 }
 

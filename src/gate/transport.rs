@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn corrections_take_ports_above_the_streams_own() {
+    fn fec_packets_go_to_ports_above_the_streams_port() {
         let ports = |text: &str, port| {
             let transport = Transport::parse(text).expect("a good one");
             Some(transport.ports(port)?.collect::<Vec<_>>())

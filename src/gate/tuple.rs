@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use super::grant::{Grant, Note};
+use super::grant::{Grant, Terms};
 use super::session_id::SessionId;
 use super::transport::Transport;
 use super::udp_clients::UdpClient;
@@ -121,22 +121,21 @@ impl Serialize for Detailed<'_> {
         let Detailed(tuple) = self;
         let client = tuple.rtp().map(|rtp| &rtp.client);
         let grant = tuple.http();
-        let terms = grant.map(|grant| &grant.terms);
+        let no_terms = Terms::default();
+        let terms = grant.map_or(&no_terms, |grant| &grant.terms);
         let seconds = |stamp: Option<UnixTime>| stamp.map(|stamp| stamp.unix_seconds);
-        let note = terms.and_then(|terms| terms.note.as_ref());
         let mut object = serializer.serialize_struct("Detailed", 11)?;
         object.serialize_field("sessionid", &tuple.session)?;
         object.serialize_field("host", &client.map(|client| client.host.as_str()))?;
         object.serialize_field("port", &client.map(|client| client.port.get()))?;
         object.serialize_field("session", &tuple.session.digest().to_string())?;
         object.serialize_field("direction", &grant.map(|grant| grant.direction.name()))?;
-        object.serialize_field("for", &terms.and_then(|terms| terms.opens.as_ref()))?;
-        object.serialize_field("expires", &terms.and_then(|terms| seconds(terms.expires)))?;
-        object.serialize_field("ends", &terms.and_then(|terms| seconds(terms.ends)))?;
-        object.serialize_field("max_viewers", &terms.and_then(|terms| terms.viewers_max))?;
-        let bitrate = terms.and_then(|terms| terms.bits_per_second_max);
-        object.serialize_field("max_bitrate", &bitrate)?;
-        object.serialize_field("note", &note.map(Note::as_str))?;
+        object.serialize_field("for", &terms.opens)?;
+        object.serialize_field("expires", &seconds(terms.expires))?;
+        object.serialize_field("ends", &seconds(terms.ends))?;
+        object.serialize_field("max_viewers", &terms.viewers_max)?;
+        object.serialize_field("max_bitrate", &terms.bits_per_second_max)?;
+        object.serialize_field("note", &terms.note)?;
         object.end()
     }
 }

@@ -39,9 +39,7 @@ impl UdpClient {
         }
         Ok(UdpClient { host, port })
     }
-}
 
-impl UdpClient {
     /// Returns its address, if the host is an address.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.host {
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_entry() {
+    fn errors_name_the_entry() {
         for (raw, number, fault) in [
             ("", 1, "it is empty"),
             ("a:1,", 2, "it is empty"),

@@ -13,7 +13,8 @@
 //! [`MAPS_MAX`] maps of [`MAP_BYTES_MAX`]; a list of at most [`LISTED_MAX`] segments.
 
 mod check;
-mod held;
+#[cfg(feature = "handover")]
+mod handover;
 mod listed;
 #[cfg(test)]
 #[cfg(feature = "handover")]
@@ -23,11 +24,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::parts::Parts;
+use super::parts::{PARTS_MAX, Part, Parts};
 use super::plan::{NUMBERS_AHEAD_MAX, Plan};
 use super::point::Point;
 use super::segment::{MAP_EXTENSION, Map, Name, Segment, extension};
-use super::{LISTED_MAX, LISTED_MIN, lead};
+use super::{LEAD_BYTES_MAX, LISTED_MAX, LISTED_MIN, lead, list};
 use crate::format::{Finding, Format, Header, Start};
 use crate::time::{Instant, MediaTime};
 
@@ -61,6 +62,10 @@ const VARIATION_TICKS: i64 = TICKS / 2;
 /// Duration of a picture until a gap is known.
 const PICTURE_TICKS: i64 = TICKS / 25;
 
+/// The two counters of an `Rc`.
+const RC_BYTES: usize = 2 * size_of::<usize>();
+const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
+
 /// Cuts one stream into segments.
 #[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -70,8 +75,8 @@ pub struct Cutter {
     #[cfg_attr(
         feature = "handover",
         serde(
-            serialize_with = "held::tell_kind",
-            deserialize_with = "held::kind_told"
+            serialize_with = "handover::write_kind",
+            deserialize_with = "handover::read_kind"
         )
     )]
     kind: Option<Result<Format, &'static str>>,
@@ -99,7 +104,10 @@ pub struct Cutter {
     is_broken: bool,
     discontinuities: u64,
     number: u64,
-    #[cfg_attr(feature = "handover", serde(serialize_with = "held::tell_segments"))]
+    #[cfg_attr(
+        feature = "handover",
+        serde(serialize_with = "handover::write_segments")
+    )]
     segments: VecDeque<Segment>,
     /// Whether the stream was complete when it ended. `None` while it runs.
     end: Option<bool>,
@@ -152,6 +160,15 @@ impl OpenSegment {
 }
 
 impl Cutter {
+    /// Room for segments doubles as it is needed.
+    pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
+        + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
+        + KEPT_MAX * RC_BYTES
+        + (PARTS_KEPT + 2) * PARTS_MAX * size_of::<Part>()
+        + (MAPS_MAX + 1) * (MAP_BYTES_MAX + size_of::<Map>() + 2 * RC_BYTES)
+        + list::BYTES_MAX
+        + RC_BYTES;
+
     /// Creates the cutter of a stream before its first byte.
     pub fn of(plan: Plan) -> Option<Box<Cutter>> {
         Some(Box::new(Cutter::new(plan)))
@@ -186,16 +203,7 @@ impl Cutter {
                 self.is_broken |= self.kind() != Some(Format::Mp4);
             }
             Finding::Time(offset, time) => {
-                let counter = None;
-                self.pass(
-                    Point {
-                        offset,
-                        time,
-                        counter,
-                    },
-                    header,
-                    now,
-                );
+                self.pass(Point::new(offset, time), header, now);
             }
             // The last unit's duration can only be known in this way.
             Finding::Lasts(ticks) => {
@@ -311,14 +319,8 @@ impl Cutter {
     }
 
     /// Takes a join point at the newest unit.
-    fn join(
-        &mut self,
-        Start {
-            offset, counter, ..
-        }: Start,
-        header: Header<'_>,
-        now: Instant,
-    ) {
+    fn join(&mut self, start: Start, header: Header<'_>, now: Instant) {
+        let (offset, counter) = (start.offset, start.counter);
         let Some(newest) = self.newest.filter(|newest| newest.offset == offset) else {
             self.is_untimed = true;
             self.is_scrambled = header.is_scrambled();

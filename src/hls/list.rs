@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::parts::{PARTS_MAX, Part};
+use super::parts::PARTS_MAX;
 use super::segment::{MAP_EXTENSION, Name, Segment};
 use crate::clean_text::{TITLES_BYTES_MAX, TITLES_MAX, TitleChange};
 use crate::time::{MediaTime, UnixTime};
@@ -188,25 +188,16 @@ fn date(since_1970: Duration) -> String {
 }
 
 fn push_parts(list: &mut String, segment: &Segment, content: &Content<'_>) {
-    for (
-        index,
-        Part {
-            ticks,
-            is_independent,
-            ..
-        },
-    ) in segment.parts.iter().enumerate()
-    {
+    for (index, part) in segment.parts.iter().enumerate() {
         let name = part_name(content, segment.number, index);
-        let independent = if *is_independent {
-            ",INDEPENDENT=YES"
-        } else {
-            ""
+        let independent = match part.is_independent {
+            true => ",INDEPENDENT=YES",
+            false => "",
         };
         let _ = writeln!(
             list,
             "#EXT-X-PART:DURATION={:.5},URI=\"{name}\"{independent}",
-            seconds((*ticks).into())
+            seconds(part.ticks.into())
         );
     }
 }

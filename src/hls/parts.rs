@@ -166,11 +166,7 @@ impl Parts {
 
     /// Ends the segment, and returns its parts.
     pub fn end(&mut self, to: u64, time: MediaTime) -> Rc<[Part]> {
-        let end = Point {
-            offset: to,
-            time,
-            counter: None,
-        };
+        let end = Point::new(to, time);
         self.make_room(end);
         if self.open.is_some_and(|open| open.start.offset < to) {
             self.close(end);
@@ -226,6 +222,12 @@ impl Parts {
         self.early = Vec::new();
         self.whole = Vec::new();
         self.open = None;
+    }
+
+    /// Returns the bytes of the lists.
+    #[cfg(feature = "handover")]
+    pub fn held_bytes(&self) -> usize {
+        size_of_val(&*self.early) + size_of_val(&*self.whole)
     }
 }
 
@@ -289,13 +291,5 @@ fn shortest_part(group: &[NonZeroU32], segment: i64, ticks_max: i64) -> Option<i
         if all + all / 100 >= segment {
             return Some(shortest);
         }
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Parts {
-    /// Returns the bytes of the lists.
-    pub fn held_bytes(&self) -> usize {
-        size_of_val(&*self.early) + size_of_val(&*self.whole)
     }
 }

@@ -13,3 +13,15 @@ pub(super) struct Point {
     /// As [`Start::counter`](crate::format::Start::counter).
     pub counter: Option<u8>,
 }
+
+impl Point {
+    /// Returns the beginning of a unit that needs no parameter sets in front.
+    pub fn new(offset: u64, time: MediaTime) -> Point {
+        let counter = None;
+        Point {
+            offset,
+            time,
+            counter,
+        }
+    }
+}

@@ -35,10 +35,7 @@ impl Cutter {
         titles: &[TitleChange],
     ) -> Option<HlsResponse> {
         match wanted {
-            HlsRequest::List(ahead) => Some(
-                self.find_list(*ahead, may_wait, titles)
-                    .unwrap_or_else(|otherwise| otherwise),
-            ),
+            HlsRequest::List(ahead) => Some(self.find_list(*ahead, may_wait, titles)),
             HlsRequest::Named(name) => self.find_named(name, may_wait),
         }
     }
@@ -69,7 +66,7 @@ impl Cutter {
         ahead: Option<BlockingReload>,
         may_wait: bool,
         titles: &[TitleChange],
-    ) -> Result<HlsResponse, HlsResponse> {
+    ) -> HlsResponse {
         let wait = |cutter: &Cutter| match (cutter.is_over(), may_wait) {
             (true, _) => HlsResponse::Refused(Refusal::new(
                 Status::NotFound,
@@ -80,23 +77,25 @@ impl Cutter {
         };
         let newest = match self.newest_listed() {
             Ok(newest) => newest,
-            Err(NoPlaylist::TooFew) => return Err(wait(self)),
-            Err(unlisted) => return Err(HlsResponse::Refused(self.refusal(unlisted))),
+            Err(NoPlaylist::TooFew) => return wait(self),
+            Err(unlisted) => return HlsResponse::Refused(self.refusal(unlisted)),
         };
         if let Some(ahead) = ahead {
             let parts = self.parts_whole().unwrap_or(0) as u64;
             let part = ahead.part.unwrap_or(0);
             if ahead.number > newest.saturating_add(AHEAD_MAX) || part > parts + PARTS_AHEAD_MAX {
                 let detail = "_HLS_msn and _HLS_part are two segments or more ahead; ask for the next segment or part";
-                return Err(HlsResponse::Refused(wrong(detail)));
+                return HlsResponse::Refused(wrong(detail));
             }
             if !self.has(ahead, newest) && !self.is_over() {
-                return Err(wait(self));
+                return wait(self);
             }
         }
-        let list = self.list(titles);
-        let list = list.map_err(|unlisted| HlsResponse::Refused(self.refusal(unlisted)))?;
-        Ok(HlsResponse::Object(Object {
+        let list = match self.list(titles) {
+            Ok(list) => list,
+            Err(unlisted) => return HlsResponse::Refused(self.refusal(unlisted)),
+        };
+        HlsResponse::Object(Object {
             media_type: MEDIA_TYPE,
             // The answer to a blocking reload stays as it is, since players ask for newer segments
             // by their numbers. No player asks for numbers outside of the list. Somebody who does
@@ -110,7 +109,7 @@ impl Cutter {
             },
             is_immutable: false,
             content: Content::Bytes(list),
-        }))
+        })
     }
 
     /// Returns whether the list has this segment or part. It counts as there if its segment is

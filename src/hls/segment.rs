@@ -106,12 +106,11 @@ impl Name {
 
 impl std::fmt::Display for Name {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Name {
-            tag,
-            number,
-            extension,
-        } = self;
-        write!(formatter, "{tag:08x}-{number}.{extension}")
+        write!(
+            formatter,
+            "{:08x}-{}.{}",
+            self.tag, self.number, self.extension
+        )
     }
 }
 
@@ -120,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_is_written_and_no_other_way() {
+    fn each_object_has_one_name() {
         let name = Name {
             tag: 0x5eed,
             number: 17,

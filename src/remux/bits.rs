@@ -1,6 +1,7 @@
 //! Reads bits one after another, and the numbers that video codecs make of them.
 
 /// Reader of a few bytes. Each method returns `None` at their end.
+#[derive(Default)]
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
     /// Position of the byte after `current`.
@@ -20,11 +21,7 @@ impl<'a> Bits<'a> {
     pub fn plain(bytes: &'a [u8]) -> Bits<'a> {
         Bits {
             bytes,
-            at: 0,
-            current: 0,
-            left: 0,
-            zeros: 0,
-            is_escaped: false,
+            ..Bits::default()
         }
     }
 
@@ -46,10 +43,9 @@ impl<'a> Bits<'a> {
                 byte = *self.bytes.get(self.at)?;
             }
             self.at += 1;
-            self.zeros = if byte == 0 {
-                self.zeros.saturating_add(1)
-            } else {
-                0
+            self.zeros = match byte {
+                0 => self.zeros.saturating_add(1),
+                _ => 0,
             };
             (self.current, self.left) = (byte, 8);
         }
@@ -87,10 +83,9 @@ impl<'a> Bits<'a> {
     /// Reads a signed Exp-Golomb code, `se(v)`.
     pub fn signed_golomb(&mut self) -> Option<i64> {
         let code = i64::from(self.golomb()?);
-        Some(if code % 2 == 0 {
-            -code / 2
-        } else {
-            code / 2 + 1
+        Some(match code % 2 {
+            0 => -code / 2,
+            _ => code / 2 + 1,
         })
     }
 }

@@ -1,12 +1,14 @@
 //! FLV (Adobe Flash Video File Format 10.1, annex E; Enhanced RTMP for newer codecs). A tag is a
 //! packet.
 
-use super::medium::{Codec, MediaError, Shape, Sink, Time, Track};
-use super::packets::{Packet, Packets, leave_out};
-use super::sample_queue::{SampleQueue, Times};
+use super::medium::{Codec, MediaError, Result, Shape, Sink, Time, Track, Unit};
+use super::packets::{Packets, leave_out};
 use super::sound;
-use crate::format::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
-use crate::format::window::{Unread, Walker};
+use super::track_timeline::TrackTimeline;
+use crate::format::flv::{
+    AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, TagHead, VIDEO,
+};
+use crate::format::window::{LookResult, Unread, Walker};
 
 /// Reader of FLV.
 #[derive(Default)]
@@ -14,7 +16,7 @@ pub(super) struct Flv {
     unit_bytes_max: usize,
     /// Whether the head of the file has come.
     has_head: bool,
-    pub(super) queue: SampleQueue,
+    pub(super) timeline: TrackTimeline,
     pictures: TrackSlot,
     sound: TrackSlot,
     /// Whether it was reported that sound, and pictures, are left out.
@@ -34,11 +36,7 @@ enum TrackSlot {
     /// It cannot be carried.
     LeftOut,
     /// It has a track.
-    Track {
-        index: usize,
-        codec: Codec,
-        packets: Packets,
-    },
+    Track { index: usize, packets: Packets },
 }
 
 /// Content of a tag.
@@ -63,34 +61,27 @@ const HAS_VIDEO: u8 = 1;
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 
 impl Walker<Sink<'_>, MediaError> for Flv {
-    fn look(
-        &mut self,
-        seen: &[u8],
-        _at: u64,
-        sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    fn look(&mut self, seen: &[u8], _at: u64, sink: &mut Sink<'_>) -> LookResult<MediaError> {
         if !self.has_head {
             return self.head(seen, sink);
         }
-        let head = seen.first_chunk::<TAG_HEAD_BYTES>();
-        let [first, s0, s1, s2, t0, t1, t2, t3, ..] = *head.ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
-        let end = TAG_HEAD_BYTES + u32::from_be_bytes([0, s0, s1, s2]) as usize;
+        let head = TagHead::read(seen).ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
+        let end = TAG_HEAD_BYTES + head.size;
         let whole = (end + PREVIOUS_SIZE_BYTES) as u64;
-        let kind = first & 0x1f;
+        let kind = head.kind & 0x1f;
         if !matches!(kind, AUDIO | VIDEO | SCRIPT) {
             return Err(MediaError("an FLV tag is neither sound nor pictures nor a script").into());
         }
-        if first & 0x20 != 0 || (kind == SCRIPT && end > METADATA_BYTES_MAX) {
+        if head.kind & 0x20 != 0 || (kind == SCRIPT && end > METADATA_BYTES_MAX) {
             return Ok(whole);
         }
         if end > self.unit_bytes_max {
             return Err(MediaError("an FLV tag is longer than what may be held").into());
         }
         let body = seen.get(TAG_HEAD_BYTES..end).ok_or(Unread::Needs(end))?;
-        let time = i64::from(u32::from_be_bytes([t3, t0, t1, t2]));
         match kind {
             SCRIPT => self.size = size(body).or(self.size),
-            _ => self.tag(kind, time, body, sink)?,
+            _ => self.tag(kind, head.time.into(), body, sink)?,
         }
         Ok(whole)
     }
@@ -104,7 +95,7 @@ impl Flv {
         }
     }
 
-    fn head(&mut self, seen: &[u8], sink: &mut Sink<'_>) -> Result<u64, Unread<MediaError>> {
+    fn head(&mut self, seen: &[u8], sink: &mut Sink<'_>) -> LookResult<MediaError> {
         let head = seen
             .first_chunk::<HEAD_BYTES>()
             .ok_or(Unread::Needs(HEAD_BYTES))?;
@@ -115,135 +106,91 @@ impl Flv {
         // The reader waits for tracks that the head promises. The first tag tells the codec; until
         // then it is the usual one.
         if flags & HAS_VIDEO != 0 {
-            self.pictures.begin(&mut self.queue, VIDEO, Codec::H264);
+            self.pictures.begin(&mut self.timeline, VIDEO, Codec::H264);
         }
         if flags & HAS_AUDIO != 0 {
-            self.sound.begin(&mut self.queue, AUDIO, Codec::Aac);
+            self.sound.begin(&mut self.timeline, AUDIO, Codec::Aac);
         }
-        self.queue.emit_tracks(sink)?;
+        self.timeline.emit_tracks(sink)?;
         Ok(HEAD_BYTES as u64)
     }
 
-    fn tag(
-        &mut self,
-        kind: u8,
-        time: i64,
-        body: &[u8],
-        sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
-        let (content, is_join) = match kind {
-            VIDEO => (
-                video(body),
-                body.first().is_some_and(|first| first >> 4 & 7 == 1),
-            ),
-            _ => (audio(body), true),
+    fn tag(&mut self, kind: u8, time: i64, body: &[u8], sink: &mut Sink<'_>) -> Result {
+        let is_video = kind == VIDEO;
+        let (content, slot) = match is_video {
+            true => (video(body), &mut self.pictures),
+            false => (audio(body), &mut self.sound),
         };
-        let part = match kind {
-            VIDEO => &mut self.pictures,
-            _ => &mut self.sound,
-        };
-        let number = u64::from(kind);
-        let codec = match content {
+        // The milliseconds from the tag's time to the presentation time.
+        let (codec, ahead) = match content {
             Content::Nothing => return Ok(()),
             Content::Unknown(name) => {
-                if !std::mem::replace(&mut self.has_left_out[usize::from(kind == VIDEO)], true) {
-                    leave_out(number, name, sink)?;
+                if !std::mem::replace(&mut self.has_left_out[usize::from(is_video)], true) {
+                    leave_out(u64::from(kind), name, sink)?;
                 }
-                if matches!(part, TrackSlot::Unknown) {
-                    *part = TrackSlot::LeftOut;
+                if matches!(slot, TrackSlot::Unknown) {
+                    *slot = TrackSlot::LeftOut;
                 }
                 return Ok(());
             }
-            Content::Setup(codec, _) | Content::Packet(codec, ..) => codec,
-            Content::OpusHead(_) => Codec::Opus,
+            Content::Setup(codec, _) => (codec, 0),
+            Content::OpusHead(_) => (Codec::Opus, 0),
+            Content::Packet(codec, ahead, _) => (codec, ahead),
         };
-        if !matches!(part, TrackSlot::Track { codec: known, .. } if *known == codec) {
-            part.begin(&mut self.queue, kind, codec);
+        let timeline = &mut self.timeline;
+        if !matches!(slot, TrackSlot::Track { packets, .. } if packets.codec == codec) {
+            slot.begin(timeline, kind, codec);
         }
-        let times = Time::of(time, TICKS_PER_SECOND).zip(Time::of(
-            time + i64::from(content.ahead()),
-            TICKS_PER_SECOND,
-        ));
+        let decode = Time::of(time, TICKS_PER_SECOND);
+        let present = Time::of(time + i64::from(ahead), TICKS_PER_SECOND);
+        let times = decode.zip(present);
         let (decode, present) = times.ok_or(MediaError("a time of FLV is out of range"))?;
-        self.emit(kind, content, (Times { decode, present }, is_join), sink)
-    }
-
-    /// Passes on the content of a tag of a known track.
-    fn emit(
-        &mut self,
-        kind: u8,
-        content: Content<'_>,
-        (times, is_join): (Times, bool),
-        sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
-        let part = match kind {
-            VIDEO => &mut self.pictures,
-            _ => &mut self.sound,
-        };
-        let TrackSlot::Track { index, packets, .. } = part else {
+        let TrackSlot::Track { index, packets } = slot else {
             return Ok(());
         };
+        let track = *index;
         let (width, height) = self.size.unwrap_or_default();
         let told = Shape::Pictures { width, height };
-        let queue = &mut self.queue;
         match content {
-            Content::Setup(_, setup) => packets.configure(queue, *index, setup, told),
+            Content::Setup(_, setup) => packets.configure(timeline, track, setup, told),
             Content::OpusHead(head) => {
                 let setup = sound::opus_setup(head);
                 let setup = setup.ok_or(MediaError("the head of Opus is not whole"))?;
-                packets.configure(queue, *index, &setup, told)
+                packets.configure(timeline, track, &setup, told)
             }
             Content::Packet(_, _, bytes) => {
-                let packet = Packet {
-                    times,
-                    is_join,
+                let packet = Unit {
+                    track,
+                    decode,
+                    present,
+                    is_join: !is_video || body.first().is_some_and(|first| first >> 4 & 7 == 1),
                     bytes,
                 };
-                packets.emit(queue, *index, packet, &mut self.scratch, sink)
+                packets.emit(timeline, packet, &mut self.scratch, sink)
             }
             Content::Unknown(_) | Content::Nothing => Ok(()),
         }
     }
 }
 
-impl Content<'_> {
-    /// Returns the milliseconds from the tag's time to the presentation time.
-    fn ahead(&self) -> i32 {
-        match self {
-            Content::Packet(_, ahead, _) => *ahead,
-            Content::Setup(..) | Content::OpusHead(_) | Content::Unknown(_) | Content::Nothing => 0,
-        }
-    }
-}
-
 impl TrackSlot {
     /// Begins a track. It replaces the one before.
-    fn begin(&mut self, queue: &mut SampleQueue, kind: u8, codec: Codec) {
-        let shape = match kind {
-            VIDEO => Shape::Pictures {
-                width: 0,
-                height: 0,
-            },
-            _ => Shape::Sound {
-                rate: 0,
-                channels: 0,
-            },
-        };
+    fn begin(&mut self, timeline: &mut TrackTimeline, kind: u8, codec: Codec) {
         let track = Track {
             number: u64::from(kind),
             codec,
             clock: TICKS_PER_SECOND,
             setup: None,
-            shape,
+            shape: codec.unknown_shape(),
         };
         let place = match self {
-            TrackSlot::Track { index, .. } => queue.replace(*index, track),
-            TrackSlot::Unknown | TrackSlot::LeftOut => queue.add(track),
+            TrackSlot::Track { index, .. } => timeline.replace(*index, track),
+            TrackSlot::Unknown | TrackSlot::LeftOut => timeline.add(track),
         };
+        let packets = Packets::new(codec);
         *self = place.map_or(TrackSlot::LeftOut, |index| TrackSlot::Track {
             index,
-            codec,
-            packets: Packets::new(codec),
+            packets,
         });
     }
 }

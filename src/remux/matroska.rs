@@ -5,17 +5,17 @@
 mod order;
 mod setup;
 
-use super::medium::{Codec, MediaError, ReaderEvent, Sink, Time};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time, Track, Unit};
 use super::nal::take;
-use super::packets::{Packet, Packets, leave_out};
-use super::sample_queue::{SampleQueue, Times};
+use super::packets::{Packets, leave_out};
 use super::sound;
+use super::track_timeline::TrackTimeline;
 use crate::format::ebml::{self, Head};
 use crate::format::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, EBML, INFO, KEY_FRAME, LACING, REFERENCE_BLOCK, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, timestamp_scale,
 };
-use crate::format::window::{Unread, Walker};
+use crate::format::window::{LookResult, Unread, Walker};
 use order::DecodeOrder;
 use setup::Setup;
 
@@ -24,7 +24,7 @@ use setup::Setup;
 pub(super) struct Matroska {
     unit_bytes_max: usize,
     level: Level,
-    pub(super) queue: SampleQueue,
+    pub(super) timeline: TrackTimeline,
     /// Tracks that are carried.
     tracks: Vec<CarriedTrack>,
     /// Whether Tracks has come.
@@ -35,16 +35,10 @@ pub(super) struct Matroska {
     cluster_time: Option<i64>,
     /// Offset behind the Cluster, if it has a size.
     cluster_end: Option<u64>,
-    scratch: Scratch,
-}
-
-/// Buffers for frames that cannot be lent as they came.
-#[derive(Default)]
-struct Scratch {
-    /// A frame with the bytes that its track strips.
-    whole: Vec<u8>,
-    /// A unit in the form of the medium.
-    unit: Vec<u8>,
+    /// Buffer for a frame with the bytes that its track strips.
+    whole_frame: Vec<u8>,
+    /// Buffer for units that cannot be lent as they came.
+    scratch: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -55,10 +49,9 @@ enum Level {
     Cluster,
 }
 
-/// A track that is carried. It has the same index in the queue.
+/// A track that is carried. It has the same index in the timeline.
 struct CarriedTrack {
     number: u64,
-    codec: Codec,
     packets: Packets,
     /// Decode order of its pictures.
     order: DecodeOrder,
@@ -76,12 +69,7 @@ const TIMESTAMP_BYTES_MAX: usize = 32;
 const BLOCK_HEAD_BYTES: usize = 1024;
 
 impl Walker<Sink<'_>, MediaError> for Matroska {
-    fn look(
-        &mut self,
-        seen: &[u8],
-        at: u64,
-        sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    fn look(&mut self, seen: &[u8], at: u64, sink: &mut Sink<'_>) -> LookResult<MediaError> {
         const BAD_HEAD: MediaError = MediaError("an element of Matroska has an invalid head");
         let head = ebml::head(seen).map_err(|unread| unread.because(BAD_HEAD))?;
         if self.level == Level::Cluster && head.is_outer() {
@@ -146,7 +134,7 @@ impl Matroska {
         seen: &[u8],
         bytes_max: usize,
         sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    ) -> LookResult<MediaError> {
         let whole = head.size.and_then(|size| usize::try_from(size).ok());
         let whole = whole.and_then(|size| size.checked_add(head.bytes()));
         let whole = whole.filter(|whole| *whole <= bytes_max).ok_or(MediaError(
@@ -157,11 +145,11 @@ impl Matroska {
             INFO => self.scale = timestamp_scale(body).clamp(1, 1_000_000_000),
             TRACKS => self.begin(body, sink)?,
             TIMESTAMP => self.cluster_time = i64::try_from(ebml::unsigned(body)).ok(),
-            SIMPLE_BLOCK => self.block(body, |flags| flags & KEY_FRAME != 0, sink)?,
+            SIMPLE_BLOCK => self.block(body, None, sink)?,
             _ => {
                 let is_alone = ebml::find(body, REFERENCE_BLOCK).is_none();
                 if let Some(block) = ebml::find(body, BLOCK) {
-                    self.block(block, |_| is_alone, sink)?;
+                    self.block(block, Some(is_alone), sink)?;
                 }
             }
         }
@@ -180,8 +168,8 @@ impl Matroska {
     }
 
     /// Reads the content of Tracks.
-    fn begin(&mut self, tracks: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
-        self.queue.clear();
+    fn begin(&mut self, tracks: &[u8], sink: &mut Sink<'_>) -> Result {
+        self.timeline.clear();
         self.tracks.clear();
         let clock = (1_000_000_000 / self.scale.max(1)).clamp(1, 1_000_000_000) as u32;
         for (_, entry) in ebml::elements(tracks).filter(|(id, _)| *id == TRACK_ENTRY) {
@@ -191,21 +179,25 @@ impl Matroska {
                 leave_out(setup.number, &told, sink)?;
                 continue;
             }
-            let track = setup.track(clock);
-            let Some(index) = track.and_then(|track| self.queue.add(track)) else {
+            let index = setup.codec.and_then(|codec| {
+                self.timeline.add(Track {
+                    number: setup.number,
+                    codec,
+                    clock,
+                    setup: None,
+                    shape: setup.shape,
+                })
+            });
+            let Some((index, codec)) = index.zip(setup.codec) else {
                 leave_out(setup.number, setup.codec_id, sink)?;
-                continue;
-            };
-            let Some(codec) = setup.codec else {
                 continue;
             };
             let mut packets = Packets::new(codec);
             if let Some(record) = setup.record()? {
-                packets.configure(&mut self.queue, index, &record, setup.shape)?;
+                packets.configure(&mut self.timeline, index, &record, setup.shape)?;
             }
             self.tracks.push(CarriedTrack {
                 number: setup.number,
-                codec,
                 packets,
                 order: DecodeOrder::default(),
                 frame: setup.frame,
@@ -214,11 +206,11 @@ impl Matroska {
             });
         }
         self.has_tracks = true;
-        self.queue.emit_tracks(sink)
+        self.timeline.emit_tracks(sink)
     }
 
     /// Returns the presentation time of a block, `relative` ticks after its Cluster.
-    fn time(&self, relative: i16) -> Result<Time, MediaError> {
+    fn time(&self, relative: i16) -> Result<Time> {
         let cluster_time = self
             .cluster_time
             .ok_or(MediaError("a Cluster of Matroska does not say its time"))?;
@@ -228,13 +220,8 @@ impl Matroska {
             .ok_or(MediaError("a time of Matroska is out of range"))
     }
 
-    /// Reads a whole block.
-    fn block(
-        &mut self,
-        block: &[u8],
-        is_key: impl FnOnce(u8) -> bool,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
+    /// Reads a whole block. Without `is_key`, its flags say whether decoding can begin with it.
+    fn block(&mut self, block: &[u8], is_key: Option<bool>, sink: &mut Sink<'_>) -> Result {
         let Some((index, number_bytes)) = self.carried(block) else {
             return Ok(());
         };
@@ -242,13 +229,31 @@ impl Matroska {
             return Err(MediaError("a block of Matroska is not whole"));
         };
         let mut time = self.time(i16::from_be_bytes([*t0, *t1]))?;
-        let is_key = is_key(*flags);
-        let queue = &mut self.queue;
         let Some(track) = self.tracks.get_mut(index) else {
             return Ok(());
         };
+        let whole = &mut self.whole_frame;
         frames(rest, flags & LACING, |frame| {
-            track.emit(queue, index, (time, is_key), frame, &mut self.scratch, sink)?;
+            let present = Time::from_nanoseconds(time.nanoseconds() - track.delay).unwrap_or(time);
+            let mut bytes = frame;
+            if !track.front.is_empty() {
+                whole.clear();
+                whole.reserve_exact(track.front.len() + frame.len());
+                whole.extend_from_slice(&track.front);
+                whole.extend_from_slice(frame);
+                bytes = whole;
+            }
+            let packet = Unit {
+                track: index,
+                decode: track.decode(present),
+                present,
+                is_join: is_key.unwrap_or(flags & KEY_FRAME != 0),
+                bytes,
+            };
+            let scratch = &mut self.scratch;
+            track
+                .packets
+                .emit(&mut self.timeline, packet, scratch, sink)?;
             time = track.after(time, frame);
             Ok(())
         })
@@ -256,55 +261,30 @@ impl Matroska {
 }
 
 /// Returns the length of the whole element.
-fn length(head: Head) -> Result<u64, MediaError> {
+fn length(head: Head) -> Result<u64> {
     let length = crate::format::matroska::length(head);
     length.map_err(|_| MediaError("an element of Matroska has no size where it needs one"))
 }
 
 impl CarriedTrack {
-    /// Passes on a frame with this presentation time.
-    fn emit(
-        &mut self,
-        queue: &mut SampleQueue,
-        index: usize,
-        (time, is_join): (Time, bool),
-        frame: &[u8],
-        scratch: &mut Scratch,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
-        let present = Time::from_nanoseconds(time.nanoseconds() - self.delay).unwrap_or(time);
-        let reorder = self
-            .packets
-            .pictures
-            .as_ref()
-            .map(|pictures| pictures.sequence.reorder);
-        let decode = match reorder {
-            Some(reorder) => self.order.decode(present, reorder, self.frame),
+    /// Returns the decode time of the next frame.
+    fn decode(&mut self, present: Time) -> Time {
+        match &self.packets.pictures {
+            Some(pictures) => {
+                let reorder = pictures.sequence.reorder;
+                self.order.decode(present, reorder, self.frame)
+            }
             None => present,
-        };
-        let mut bytes = frame;
-        if !self.front.is_empty() {
-            scratch.whole.clear();
-            scratch.whole.reserve_exact(self.front.len() + frame.len());
-            scratch.whole.extend_from_slice(&self.front);
-            scratch.whole.extend_from_slice(frame);
-            bytes = &scratch.whole;
         }
-        let packet = Packet {
-            times: Times { decode, present },
-            is_join,
-            bytes,
-        };
-        self.packets
-            .emit(queue, index, packet, &mut scratch.unit, sink)
     }
 
     /// Returns the time after a frame, where the next one in the block begins.
     fn after(&self, time: Time, frame: &[u8]) -> Time {
-        let own = match self.codec {
+        let codec = self.packets.codec;
+        let own = match codec {
             Codec::Opus => sound::opus_lasts(frame),
             Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 => {
-                sound::head(self.codec, frame).and_then(|head| head.lasts())
+                sound::head(codec, frame).and_then(|head| head.lasts())
             }
             Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp8 | Codec::Vp9 | Codec::Aac => None,
         };
@@ -314,11 +294,7 @@ impl CarriedTrack {
 }
 
 /// Passes each frame with bytes in a block to `frame`. The first error ends it.
-fn frames(
-    body: &[u8],
-    lacing: u8,
-    mut frame: impl FnMut(&[u8]) -> Result<(), MediaError>,
-) -> Result<(), MediaError> {
+fn frames(body: &[u8], lacing: u8, mut frame: impl FnMut(&[u8]) -> Result) -> Result {
     const ERROR: MediaError = MediaError("the frames of a block of Matroska are not whole");
     let mut rest = body;
     if lacing != 0 {

@@ -89,6 +89,15 @@ impl Codec {
             Codec::Aac | Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 | Codec::Opus => false,
         }
     }
+
+    /// Returns the shape of a track of which only the codec is known.
+    pub(super) fn unknown_shape(self) -> Shape {
+        let (width, height, rate, channels) = (0, 0, 0, 0);
+        match self.is_video() {
+            true => Shape::Pictures { width, height },
+            false => Shape::Sound { rate, channels },
+        }
+    }
 }
 
 /// Size of pictures, or format of sound.
@@ -197,13 +206,11 @@ pub enum ReaderEvent<'a> {
 impl ReaderEvent<'_> {
     /// Returns the cost of writing this, as the number of bytes that take as long to copy.
     pub fn work(&self) -> usize {
-        match self {
-            ReaderEvent::Unit(unit) => UNIT_WORK + unit.bytes.len(),
-            ReaderEvent::Tracks(_)
-            | ReaderEvent::Announced(_)
-            | ReaderEvent::PieceEnds
-            | ReaderEvent::LeftOut { .. } => UNIT_WORK,
-        }
+        let bytes = match self {
+            ReaderEvent::Unit(unit) => unit.bytes.len(),
+            _ => 0,
+        };
+        UNIT_WORK + bytes
     }
 }
 
@@ -215,12 +222,15 @@ pub const TRACKS_MAX: usize = 16;
 
 /// Receives a reader's events one by one. An error ends the reader: nothing more is made of the
 /// bytes that it has read.
-pub type Sink<'a> = dyn FnMut(ReaderEvent<'_>) -> Result<(), MediaError> + 'a;
+pub type Sink<'a> = dyn FnMut(ReaderEvent<'_>) -> Result + 'a;
 
 /// The reason why media is not understood, or not any more. The reader passes on nothing more. The
 /// stream itself is not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaError(pub &'static str);
+
+/// Result of a function that reads or writes media.
+pub type Result<T = (), E = MediaError> = std::result::Result<T, E>;
 
 #[cfg(test)]
 mod tests {

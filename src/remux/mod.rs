@@ -20,13 +20,15 @@ mod nal;
 mod packets;
 mod probe;
 mod remuxer;
-mod sample_queue;
 mod sequence;
 mod sound;
+mod track_timeline;
 mod vpx;
 mod write;
 
-pub use medium::{Codec, MediaError, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+pub use medium::{
+    Codec, MediaError, ReaderEvent, Result, Shape, Sink, TRACKS_MAX, Time, Track, Unit,
+};
 
 pub use probe::{TRACKS_BYTES_MAX, TrackInfo, tracks};
 pub use remuxer::Remuxer;
@@ -83,7 +85,7 @@ impl Reader {
     }
 
     /// Reads the stream's next bytes and passes on what they carry. Nothing may follow an error.
-    pub fn feed(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    pub fn feed(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Result {
         let (window, offset) = (&mut self.window, self.offset);
         self.offset += bytes.len() as u64;
         match &mut self.container {
@@ -98,7 +100,7 @@ impl Reader {
     }
 
     /// Ends the stream: passes on the units that were held.
-    pub fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    pub fn finish(&mut self, sink: &mut Sink<'_>) -> Result {
         match &mut self.container {
             Container::MpegTs(reader) => reader.finish(sink),
             Container::Flv(_) | Container::Matroska(_) | Container::Mp4(_) => Ok(()),
@@ -114,9 +116,9 @@ impl Reader {
     #[cfg(feature = "handover")]
     fn shift(&self) -> i64 {
         match &self.container {
-            Container::Flv(reader) => reader.queue.shift,
-            Container::Matroska(reader) => reader.queue.shift,
-            Container::Mp4(reader) => reader.queue.shift,
+            Container::Flv(reader) => reader.timeline.shift,
+            Container::Matroska(reader) => reader.timeline.shift,
+            Container::Mp4(reader) => reader.timeline.shift,
             Container::MpegTs(reader) => reader.shift(),
         }
     }

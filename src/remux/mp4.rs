@@ -9,13 +9,13 @@ mod setup;
 
 use std::ops::Range;
 
-use super::medium::{MediaError, ReaderEvent, Sink, Time, Track};
-use super::packets::{Packet, Packets, leave_out};
-use super::sample_queue::{SampleQueue, Times};
+use super::medium::{MediaError, ReaderEvent, Result, Sink, Time, Track, Unit};
+use super::packets::{Packets, leave_out};
+use super::track_timeline::TrackTimeline;
 use crate::format::mp4::{
     BoxHead, MOOF_BYTES_MAX, box_head, child, children, number, number_behind_times,
 };
-use crate::format::window::{Unread, Walker};
+use crate::format::window::{LookResult, Unread, Walker};
 use runs::Run;
 use setup::Setup;
 
@@ -23,7 +23,7 @@ use setup::Setup;
 #[derive(Default)]
 pub(super) struct Mp4 {
     unit_bytes_max: usize,
-    pub(super) queue: SampleQueue,
+    pub(super) timeline: TrackTimeline,
     /// Tracks of `moov`, carried or not: at most [`TRACKS_MAX`].
     tracks: Vec<CarriedTrack>,
     /// Whether a `moov` has come.
@@ -37,7 +37,7 @@ pub(super) struct Mp4 {
 }
 
 /// Tracks that follow each other in fragments, until one comes again. Bit N is the track at index N
-/// of the queue.
+/// of the timeline.
 #[derive(Default)]
 struct Round {
     /// Tracks of the previous round. At first they are all tracks of `moov`.
@@ -63,7 +63,7 @@ struct CarriedTrack {
     ahead: i64,
     /// Time of the next fragment, if the fragment does not say it.
     next: i64,
-    /// Index in the queue, and the state of its packets. `None` if the track is left out.
+    /// Index in the timeline, and the state of its packets. `None` if the track is left out.
     packets: Option<(usize, Packets)>,
 }
 
@@ -108,12 +108,7 @@ const TRACKS_MAX: usize = 64;
 const MOOV_BYTES_MAX: usize = 256 * 1024;
 
 impl Walker<Sink<'_>, MediaError> for Mp4 {
-    fn look(
-        &mut self,
-        seen: &[u8],
-        at: u64,
-        sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    fn look(&mut self, seen: &[u8], at: u64, sink: &mut Sink<'_>) -> LookResult<MediaError> {
         if let Some(end) = self.mdat_end {
             if at < end {
                 return self.sample(seen, at, end, sink);
@@ -158,7 +153,7 @@ impl Mp4 {
         at: u64,
         bytes_max: usize,
         sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
+    ) -> LookResult<MediaError> {
         let whole = usize::try_from(head.length).ok();
         let whole = whole
             .filter(|whole| *whole <= bytes_max)
@@ -178,10 +173,10 @@ impl Mp4 {
     }
 
     /// Reads a `moov`.
-    fn begin(&mut self, moov: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    fn begin(&mut self, moov: &[u8], sink: &mut Sink<'_>) -> Result {
         let extends = child(moov, b"mvex")
             .ok_or(MediaError("MP4 is not fragmented: its moov has no mvex"))?;
-        self.queue.clear();
+        self.timeline.clear();
         self.tracks.clear();
         self.fragment = Fragment::default();
         let seconds = child(moov, b"mvhd").and_then(number_behind_times);
@@ -204,7 +199,7 @@ impl Mp4 {
         }
         self.extend(extends);
         self.has_moov = true;
-        self.queue.emit_tracks(sink)?;
+        self.timeline.emit_tracks(sink)?;
         let places = self
             .tracks
             .iter()
@@ -217,7 +212,7 @@ impl Mp4 {
     }
 
     /// Announces the tracks whose samples come before others continue.
-    fn announce(&mut self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    fn announce(&mut self, sink: &mut Sink<'_>) -> Result {
         let round = &mut self.round;
         let announced = (round.expected | round.named) & !round.done;
         if std::mem::replace(&mut round.announced, announced) == announced {
@@ -248,9 +243,9 @@ impl Mp4 {
         &mut self,
         setup: &Setup<'_>,
         sink: &mut Sink<'_>,
-    ) -> Result<Option<(usize, Packets)>, MediaError> {
+    ) -> Result<Option<(usize, Packets)>> {
         let track = setup.codec.and_then(|codec| {
-            self.queue.add(Track {
+            self.timeline.add(Track {
                 number: u64::from(setup.number),
                 codec,
                 clock: setup.ticks_per_second,
@@ -264,7 +259,7 @@ impl Mp4 {
         };
         let mut packets = Packets::new(codec);
         if let Some(record) = setup.record {
-            packets.configure(&mut self.queue, index, record, setup.shape)?;
+            packets.configure(&mut self.timeline, index, record, setup.shape)?;
         }
         Ok(Some((index, packets)))
     }
@@ -276,10 +271,12 @@ impl Mp4 {
         at: u64,
         end: u64,
         sink: &mut Sink<'_>,
-    ) -> Result<u64, Unread<MediaError>> {
-        let Some(sample) = self.fragment.sample(&self.tracks)? else {
+    ) -> LookResult<MediaError> {
+        let Some(run) = self.fragment.runs.get(self.fragment.next) else {
             return Ok(end - at);
         };
+        let sample = run.sample(&self.fragment.content);
+        let sample = sample.ok_or(MediaError("a run of MP4 is not whole"))?;
         if sample.place.start < at {
             return Err(
                 MediaError("samples of MP4 overlap, or begin before their fragment").into(),
@@ -299,26 +296,26 @@ impl Mp4 {
             self.fragment.step();
             return Ok(bytes);
         }
-        let whole = usize::try_from(bytes).ok();
-        let whole = whole
-            .filter(|whole| *whole <= self.unit_bytes_max)
-            .ok_or(MediaError(
-                "a sample of MP4 is longer than what may be held",
-            ))?;
+        const TOO_LONG: MediaError = MediaError("a sample of MP4 is longer than what may be held");
+        let whole = usize::try_from(bytes).map_err(|_| TOO_LONG)?;
+        if whole > self.unit_bytes_max {
+            return Err(TOO_LONG.into());
+        }
         let content = seen.get(..whole).ok_or(Unread::Needs(whole))?;
-        let times = track
-            .times(&sample)
-            .ok_or(MediaError("a time of MP4 is out of range"))?;
+        let times = track.times(&sample);
+        let (decode, present) = times.ok_or(MediaError("a time of MP4 is out of range"))?;
         let Some((index, packets)) = &mut track.packets else {
             return Ok(bytes);
         };
-        let packet = Packet {
-            times,
+        let packet = Unit {
+            track: *index,
+            decode,
+            present,
             is_join: sample.is_join,
             bytes: content,
         };
         self.fragment.step();
-        packets.emit(&mut self.queue, *index, packet, &mut self.scratch, sink)?;
+        packets.emit(&mut self.timeline, packet, &mut self.scratch, sink)?;
         Ok(bytes)
     }
 }
@@ -340,23 +337,17 @@ impl Round {
 }
 
 impl CarriedTrack {
-    fn times(&self, sample: &Sample) -> Option<Times> {
+    /// Returns the decode time and the presentation time of a sample.
+    fn times(&self, sample: &Sample) -> Option<(Time, Time)> {
         let time = |ticks: i64| Time::of(ticks.checked_add(self.shift)?, self.ticks_per_second);
-        Some(Times {
-            decode: time(sample.decode.saturating_sub(self.ahead))?,
-            present: time(sample.present)?,
-        })
+        let decode = time(sample.decode.saturating_sub(self.ahead))?;
+        Some((decode, time(sample.present)?))
     }
 }
 
 impl Fragment {
     /// Takes a `moof` at this offset. Missing samples of the previous one stay missing.
-    fn begin(
-        &mut self,
-        moof: &[u8],
-        at: u64,
-        tracks: &mut [CarriedTrack],
-    ) -> Result<(), MediaError> {
+    fn begin(&mut self, moof: &[u8], at: u64, tracks: &mut [CarriedTrack]) -> Result {
         self.content.clear();
         self.content.reserve_exact(moof.len());
         self.content.extend_from_slice(moof);
@@ -365,16 +356,6 @@ impl Fragment {
         runs::read(moof, at, tracks, &mut self.runs)?;
         self.runs.sort_by_key(|run| run.at);
         Ok(())
-    }
-
-    fn sample(&self, tracks: &[CarriedTrack]) -> Result<Option<Sample>, MediaError> {
-        let Some(run) = self.runs.get(self.next) else {
-            return Ok(None);
-        };
-        let sample = run.sample(&self.content, tracks);
-        sample
-            .map(Some)
-            .ok_or(MediaError("a run of MP4 is not whole"))
     }
 
     /// Continues after the current sample.

@@ -6,8 +6,8 @@ mod pes;
 mod pictures;
 mod sound;
 
-use super::medium::{Codec, MediaError, ReaderEvent, Time, Track};
-use super::sample_queue::{START_MAX, SampleQueue};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, Sink, Time, Track};
+use super::track_timeline::{START_MAX, TrackTimeline};
 use crate::format::Unsupported;
 use crate::format::mpegts::psi::{self, Assembler};
 use crate::format::mpegts::{Aligner, OUT_OF_STEP_BYTES_MAX, Packet};
@@ -33,7 +33,7 @@ pub(super) struct MpegTs {
     fruitless: u16,
     /// Number of scrambled packets. `None` once a clear one has come.
     scrambled: Option<u16>,
-    queue: SampleQueue,
+    timeline: TrackTimeline,
     streams: Vec<Stream>,
     /// Tracks that were announced last: see [`ReaderEvent::Announced`].
     announced: u16,
@@ -49,7 +49,7 @@ pub(super) struct MpegTs {
     pub(super) setups_before: Vec<(u64, Vec<u8>)>,
 }
 
-/// An elementary stream that is carried. It has the same index in the queue.
+/// An elementary stream that is carried. It has the same index in the timeline.
 struct Stream {
     pid: u16,
     codec: Codec,
@@ -67,12 +67,12 @@ enum Content {
 
 /// Where a stream's units go.
 struct UnitOutput<'a, 'b> {
-    queue: &'a mut SampleQueue,
+    timeline: &'a mut TrackTimeline,
     /// Index of the track.
     index: usize,
     /// Buffer for units that cannot be lent as they came.
     scratch: &'a mut Vec<u8>,
-    sink: &'a mut super::Sink<'b>,
+    sink: &'a mut Sink<'b>,
 }
 
 const PROGRAMS_MAX: usize = 16;
@@ -90,12 +90,7 @@ impl MpegTs {
     }
 
     /// Reads the next bytes. `offset` is that of the first.
-    pub(super) fn feed(
-        &mut self,
-        bytes: &[u8],
-        offset: u64,
-        sink: &mut super::Sink<'_>,
-    ) -> Result<(), MediaError> {
+    pub(super) fn feed(&mut self, bytes: &[u8], offset: u64, sink: &mut Sink<'_>) -> Result {
         const ERROR: MediaError = MediaError("the packets of MPEG-TS have stopped");
         let mut aligner = std::mem::take(&mut self.aligner);
         let mut fed = Ok(());
@@ -120,15 +115,15 @@ impl MpegTs {
     /// Returns how far the current times of the stream are moved, in nanoseconds.
     #[cfg(feature = "handover")]
     pub(super) fn shift(&self) -> i64 {
-        self.queue.shift.saturating_add(self.clock.shift())
+        self.timeline.shift.saturating_add(self.clock.shift())
     }
 
     /// Passes on the units that only a following unit would have shown to be whole.
-    pub(super) fn finish(&mut self, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
+    pub(super) fn finish(&mut self, sink: &mut Sink<'_>) -> Result {
         let mut finished = Ok(());
         for (index, stream) in self.streams.iter_mut().enumerate() {
             let mut output = UnitOutput {
-                queue: &mut self.queue,
+                timeline: &mut self.timeline,
                 index,
                 scratch: &mut self.scratch,
                 sink,
@@ -141,7 +136,7 @@ impl MpegTs {
         finished
     }
 
-    fn packet(&mut self, packet: Packet<'_>, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
+    fn packet(&mut self, packet: Packet<'_>, sink: &mut Sink<'_>) -> Result {
         if packet.is_damaged() {
             return Ok(());
         }
@@ -172,7 +167,7 @@ impl MpegTs {
     }
 
     /// Reads a packet of the PAT.
-    fn associate(&mut self, packet: Packet<'_>) -> Result<(), MediaError> {
+    fn associate(&mut self, packet: Packet<'_>) -> Result {
         let programs = &mut self.programs;
         let fed = self.association.feed(packet, |section| {
             let Some(body) = psi::body(section.bytes, 0) else {
@@ -195,12 +190,7 @@ impl MpegTs {
     }
 
     /// Reads a section of a program's map.
-    fn take_map(
-        &mut self,
-        pid: u16,
-        section: &[u8],
-        sink: &mut super::Sink<'_>,
-    ) -> Result<(), MediaError> {
+    fn take_map(&mut self, pid: u16, section: &[u8], sink: &mut Sink<'_>) -> Result {
         let Some(body) = psi::body(section, 2) else {
             return Ok(());
         };
@@ -221,7 +211,7 @@ impl MpegTs {
         self.map_pid = Some(pid);
         self.map.clear();
         self.map.extend_from_slice(section);
-        let (had_tracks, mut had) = (self.queue.clear(), std::mem::take(&mut self.streams));
+        let (had_tracks, mut had) = (self.timeline.clear(), std::mem::take(&mut self.streams));
         self.began = None;
         if std::mem::take(&mut self.announced) != 0 {
             sink(ReaderEvent::Announced(0))?;
@@ -231,7 +221,7 @@ impl MpegTs {
                 leave_out(&named, sink)?;
             }
         }
-        self.queue.emit_tracks(sink)
+        self.timeline.emit_tracks(sink)
     }
 
     /// Adds an elementary stream of the program map, if its codec can be remuxed. Returns whether
@@ -248,14 +238,18 @@ impl MpegTs {
         let before = had_tracks
             .iter()
             .find(|track| known.is_some() && track.number == number);
+        let setup = named.setup();
         let mut track = match before {
             Some(track) => track.clone(),
             None => Track {
                 number,
                 codec,
                 clock: pes::TICKS_PER_SECOND,
-                setup: named.setup(),
-                shape: named.shape(),
+                shape: setup
+                    .as_deref()
+                    .and_then(super::sound::opus)
+                    .unwrap_or(codec.unknown_shape()),
+                setup,
             },
         };
         let mut stream = match known {
@@ -270,7 +264,7 @@ impl MpegTs {
         if let (Content::Pictures(pictures), Some((_, setup))) = (&mut stream.content, before) {
             pictures.resume(&setup, &mut track);
         }
-        let is_added = self.queue.add(track).is_some();
+        let is_added = self.timeline.add(track).is_some();
         if is_added {
             self.streams.push(stream);
         }
@@ -278,12 +272,7 @@ impl MpegTs {
     }
 
     /// Reads a packet of a stream that is carried.
-    fn elementary(
-        &mut self,
-        index: usize,
-        packet: Packet<'_>,
-        sink: &mut super::Sink<'_>,
-    ) -> Result<(), MediaError> {
+    fn elementary(&mut self, index: usize, packet: Packet<'_>, sink: &mut Sink<'_>) -> Result {
         let mut payload = packet.payload();
         if payload.is_empty() {
             return Ok(());
@@ -313,7 +302,7 @@ impl MpegTs {
             return Ok(());
         };
         let mut output = UnitOutput {
-            queue: &mut self.queue,
+            timeline: &mut self.timeline,
             index,
             scratch: &mut self.scratch,
             sink,
@@ -335,12 +324,15 @@ impl MpegTs {
     }
 
     /// Announces pictures that come without parameter sets: the source is taken within a group.
-    fn announce(&mut self, time: Time, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
+    fn announce(&mut self, time: Time, sink: &mut Sink<'_>) -> Result {
         let began = *self.began.get_or_insert(time);
         let elapsed = time.nanoseconds().saturating_sub(began.nanoseconds());
+        let brings_pictures = |stream: &Stream| {
+            matches!(stream.content, Content::Pictures(_)) && stream.counter.is_some()
+        };
         let streams = self.streams.iter().enumerate();
         let announced = streams
-            .filter(|(index, stream)| stream.brings_pictures() && self.queue.is_new(*index))
+            .filter(|(index, stream)| brings_pictures(stream) && self.timeline.is_new(*index))
             .filter(|_| (0..START_MAX).contains(&elapsed))
             .fold(0, |announced, (index, _)| announced | 1 << index);
         match std::mem::replace(&mut self.announced, announced) == announced {
@@ -350,7 +342,7 @@ impl MpegTs {
     }
 }
 
-fn leave_out(named: &MapEntry<'_>, sink: &mut super::Sink<'_>) -> Result<(), MediaError> {
+fn leave_out(named: &MapEntry<'_>, sink: &mut Sink<'_>) -> Result {
     sink(ReaderEvent::LeftOut {
         number: u64::from(named.pid),
         codec: &named.name(),
@@ -391,11 +383,6 @@ impl Stream {
         !packet.is_scrambled()
     }
 
-    /// Returns whether packets with pictures have come.
-    fn brings_pictures(&self) -> bool {
-        matches!(self.content, Content::Pictures(_)) && self.counter.is_some()
-    }
-
     /// Packets are missing.
     fn lose(&mut self) {
         self.head.lose();
@@ -411,7 +398,7 @@ impl Stream {
         mark: Option<Mark>,
         bytes: &[u8],
         output: &mut UnitOutput<'_, '_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         match &mut self.content {
             Content::Pictures(pictures) => pictures.take(mark, bytes, output),
             Content::Sound(sound) => sound.take(mark, bytes, output),
@@ -427,6 +414,6 @@ impl Stream {
 }
 
 /// Converts a time of the unwrapped clock of MPEG-TS.
-fn time(ticks: i64) -> Result<Time, MediaError> {
+fn time(ticks: i64) -> Result<Time> {
     Time::of(ticks, pes::TICKS_PER_SECOND).ok_or(MediaError("a time of MPEG-TS is out of range"))
 }

@@ -2,13 +2,13 @@
 //! `hvcC`).
 
 use super::bits::Bits;
-use super::medium::{Codec, MediaError, Shape};
-use super::sample_queue::SETUP_BYTES_MAX;
+use super::medium::{Codec, MediaError, Result, Shape};
 use super::sequence::{self, HIGH_PROFILES, Sequence};
+use super::track_timeline::SETUP_BYTES_MAX;
 use crate::format::mpegts::may_begin;
 
 /// State of a track of pictures. Its units may come with lengths or with start codes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pictures {
     is_h265: bool,
     /// Bytes of the lengths in front of NAL units, as they come: 1 to 4. `None` if start codes are in
@@ -95,11 +95,7 @@ impl Pictures {
         Some(Pictures {
             is_h265,
             length_bytes: Some(LENGTH_BYTES),
-            sets: Vec::new(),
-            sequence: Sequence::default(),
-            has_changed: false,
-            has_begun: false,
-            spent: 0,
+            ..Pictures::default()
         })
     }
 
@@ -111,7 +107,7 @@ impl Pictures {
 
     /// Takes an `avcC` or `hvcC`, or parameter sets behind start codes, and returns them in the form
     /// of the medium.
-    pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>, MediaError> {
+    pub fn configure(&mut self, record: &[u8]) -> Result<Vec<u8>> {
         const ERROR: MediaError = MediaError("the configuration of H.264 or H.265 is not whole");
         if record.len() > SETUP_BYTES_MAX {
             return Err(MediaError("a codec's setup is longer than 4096 bytes"));
@@ -137,11 +133,20 @@ impl Pictures {
         Ok(setup)
     }
 
+    /// Returns the type of a NAL unit. `None` if the unit is empty.
+    fn nal_type(&self, nal: &[u8]) -> Option<u8> {
+        let first = *nal.first()?;
+        Some(match self.is_h265 {
+            true => first >> 1 & 0x3f,
+            false => first & 0x1f,
+        })
+    }
+
     /// Returns what a NAL unit is, by its first bytes. `None` if it is empty.
     pub fn kind(&self, nal: &[u8]) -> Option<NalKind> {
-        let first = *nal.first()?;
+        let nal_type = self.nal_type(nal)?;
         Some(if self.is_h265 {
-            match first >> 1 & 0x3f {
+            match nal_type {
                 35 => NalKind::Delimiter,
                 32..=34 => NalKind::Set,
                 16..=23 => NalKind::Key,
@@ -150,7 +155,7 @@ impl Pictures {
                 _ => NalKind::Before,
             }
         } else {
-            match first & 0x1f {
+            match nal_type {
                 9 => NalKind::Delimiter,
                 7 | 8 => NalKind::Set,
                 5 => NalKind::Key,
@@ -174,10 +179,9 @@ impl Pictures {
         if !self.has_changed {
             return None;
         }
-        let setup = if self.is_h265 {
-            self.hvcc()
-        } else {
-            self.avcc()
+        let setup = match self.is_h265 {
+            true => self.hvcc(),
+            false => self.avcc(),
         };
         self.has_changed = setup.is_none();
         setup
@@ -185,11 +189,7 @@ impl Pictures {
 
     /// Turns a unit into the form of the medium. Mostly it has that form already. If not, it is
     /// written into `scratch`.
-    pub fn unit<'a>(
-        &mut self,
-        unit: &'a [u8],
-        scratch: &'a mut Vec<u8>,
-    ) -> Result<&'a [u8], MediaError> {
+    pub fn unit<'a>(&mut self, unit: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         // Without a setup the first unit tells.
         if !self.has_begun && is_annex_b(unit) {
             self.length_bytes = None;
@@ -226,10 +226,7 @@ impl Pictures {
         rest = unit;
         while !rest.is_empty() {
             let nal = next(length_bytes, &mut rest)?;
-            if self
-                .kind(nal)
-                .is_some_and(|kind| kind != NalKind::Delimiter)
-            {
+            if !matches!(self.kind(nal), None | Some(NalKind::Delimiter)) {
                 push(nal, scratch);
             }
         }
@@ -238,7 +235,7 @@ impl Pictures {
 
     /// Writes a unit with start codes into `scratch` in the form of the medium, and takes its
     /// parameter sets.
-    pub fn write(&mut self, unit: &[u8], scratch: &mut Vec<u8>) -> Result<UnitContent, MediaError> {
+    pub fn write(&mut self, unit: &[u8], scratch: &mut Vec<u8>) -> Result<UnitContent> {
         let mut content = UnitContent::default();
         self.count(unit.len());
         scratch.clear();
@@ -266,7 +263,7 @@ impl Pictures {
     }
 
     /// Takes a parameter set. It may differ from the one in force.
-    pub fn take_set(&mut self, nal: &[u8]) -> Result<(), MediaError> {
+    pub fn take_set(&mut self, nal: &[u8]) -> Result {
         self.spend(SET_COST)?;
         // A set that repeats is not parsed again.
         if let Some(known) = self.sets.iter().find(|set| set.nal == nal) {
@@ -294,7 +291,7 @@ impl Pictures {
         Ok(())
     }
 
-    fn spend(&mut self, cost: usize) -> Result<(), MediaError> {
+    fn spend(&mut self, cost: usize) -> Result {
         self.spent += cost;
         if self.spent > SPENT_MAX {
             return Err(MediaError("parameter sets take the place of pictures"));
@@ -304,12 +301,7 @@ impl Pictures {
 
     /// Returns the parameter set, if it is understood.
     fn parse_set(&self, nal: &[u8]) -> Option<Set> {
-        let first = *nal.first()?;
-        let kind = if self.is_h265 {
-            first >> 1 & 0x3f
-        } else {
-            first & 0x1f
-        };
+        let kind = self.nal_type(nal)?;
         let sequence = match (self.is_h265, kind) {
             (true, 33) => Some(sequence::h265(nal)?),
             (false, 7) => Some(sequence::h264(nal)?),
@@ -340,22 +332,17 @@ impl Pictures {
         let [profile, compatibility, level] = *sequences.clone().next()?.get(1..)?.first_chunk()?;
         let mut record = vec![1, profile, compatibility, level, 0xff];
         record.push(0xe0 | sequences.clone().count().min(31) as u8);
-        sequences
-            .take(31)
-            .for_each(|nal| push_short(nal, &mut record));
+        for nal in sequences.take(31) {
+            push_short(nal, &mut record);
+        }
         record.push(pictures.clone().count().min(255) as u8);
-        pictures
-            .take(255)
-            .for_each(|nal| push_short(nal, &mut record));
+        for nal in pictures.take(255) {
+            push_short(nal, &mut record);
+        }
         if HIGH_PROFILES.contains(&u32::from(profile)) {
             let it = &self.sequence;
-            let fields = [
-                0xfc | it.chroma,
-                0xf8 | it.luma_depth,
-                0xf8 | it.chroma_depth,
-                0,
-            ];
-            record.extend_from_slice(&fields);
+            record.push(0xfc | it.chroma);
+            record.extend([0xf8 | it.luma_depth, 0xf8 | it.chroma_depth, 0]);
         }
         Some(record)
     }
@@ -408,18 +395,11 @@ pub(super) fn nals_of_setup(setup: &[u8], is_h265: bool) -> Option<Vec<(u8, &[u8
 }
 
 /// Removes the next NAL unit from `rest`, behind its length.
-fn next<'a>(length_bytes: usize, rest: &mut &'a [u8]) -> Result<&'a [u8], MediaError> {
-    let length = take(rest, length_bytes);
-    let length = length.map(|bytes| {
-        bytes
-            .iter()
-            .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
-    });
-    length
-        .and_then(|length| take(rest, length))
-        .ok_or(MediaError(
-            "a NAL unit is longer than the picture it belongs to",
-        ))
+fn next<'a>(length_bytes: usize, rest: &mut &'a [u8]) -> Result<&'a [u8]> {
+    const ERROR: MediaError = MediaError("a NAL unit is longer than the picture it belongs to");
+    let length = take(rest, length_bytes).ok_or(ERROR)?.iter();
+    let length = length.fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    take(rest, length).ok_or(ERROR)
 }
 
 /// Returns the position of the next start code, from `from` on.

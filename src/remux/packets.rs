@@ -1,12 +1,12 @@
 //! Turns the packets of a container into units of the medium.
 
-use super::medium::{Codec, MediaError, ReaderEvent, Shape, Sink, Time};
+use super::medium::{Codec, MediaError, ReaderEvent, Result, Shape, Sink, Unit};
 use super::nal::Pictures;
-use super::sample_queue::{SampleQueue, Times};
+use super::track_timeline::TrackTimeline;
 use super::{sound, vpx};
 
 /// Reports a track that is left out. The name of its codec may be any bytes.
-pub(super) fn leave_out(number: u64, codec: &[u8], sink: &mut Sink<'_>) -> Result<(), MediaError> {
+pub(super) fn leave_out(number: u64, codec: &[u8], sink: &mut Sink<'_>) -> Result {
     let name = codec.get(..NAME_BYTES_MAX).unwrap_or(codec);
     let is_printable = name
         .iter()
@@ -21,22 +21,11 @@ const NAME_BYTES_MAX: usize = 48;
 
 /// Turns the packets of one track into units.
 pub(super) struct Packets {
-    codec: Codec,
+    pub codec: Codec,
     /// Parameter sets of H.264 and H.265.
     pub pictures: Option<Pictures>,
     /// Whether the container has given the codec's setup.
     is_configured: bool,
-}
-
-/// A packet, and what its container says about it.
-#[derive(Clone, Copy)]
-pub(super) struct Packet<'a> {
-    /// Times in the container.
-    pub times: Times,
-    /// Whether decoding can begin with the packet.
-    pub is_join: bool,
-    /// All bytes of the packet.
-    pub bytes: &'a [u8],
 }
 
 impl Packets {
@@ -53,11 +42,11 @@ impl Packets {
     /// The setup may know a better shape.
     pub fn configure(
         &mut self,
-        queue: &mut SampleQueue,
+        timeline: &mut TrackTimeline,
         index: usize,
         setup: &[u8],
         told: Shape,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         self.is_configured = true;
         let shape = match self.codec {
             Codec::Aac => {
@@ -70,39 +59,36 @@ impl Packets {
             _ => told,
         };
         let Some(pictures) = &mut self.pictures else {
-            return queue.set_up(index, setup, shape);
+            return timeline.set_up(index, setup, shape);
         };
         let setup = pictures.configure(setup)?;
         let shape = match pictures.shape() {
             Shape::Pictures { width: 0, .. } => told,
             own => own,
         };
-        queue.set_up(index, &setup, shape)
+        timeline.set_up(index, &setup, shape)
     }
 
-    /// Passes on the units of a packet. `scratch` is for bytes that cannot be lent as they came.
+    /// Passes on the units of a packet, which has the times and the bytes of its container.
+    /// `scratch` is for bytes that cannot be lent as they came.
     pub fn emit(
         &mut self,
-        queue: &mut SampleQueue,
-        index: usize,
-        packet: Packet<'_>,
+        timeline: &mut TrackTimeline,
+        packet: Unit<'_>,
         scratch: &mut Vec<u8>,
         sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
-        let Packet {
-            times,
-            is_join,
-            bytes,
-        } = packet;
+    ) -> Result {
+        let bytes = packet.bytes;
         match self.codec {
             Codec::H264 | Codec::H265 => {
-                if let Some(pictures) = &mut self.pictures {
-                    let unit = pictures.unit(bytes, scratch)?;
-                    if let Some(setup) = pictures.new_setup() {
-                        queue.set_up(index, &setup, pictures.shape())?;
-                    }
-                    queue.emit(index, times, is_join, unit, sink)?;
+                let Some(pictures) = &mut self.pictures else {
+                    return Ok(());
+                };
+                let bytes = pictures.unit(bytes, scratch)?;
+                if let Some(setup) = pictures.new_setup() {
+                    timeline.set_up(packet.track, &setup, pictures.shape())?;
                 }
+                timeline.emit(Unit { bytes, ..packet }, sink)
             }
             Codec::Vp8 | Codec::Vp9 => {
                 let read = match self.codec {
@@ -110,36 +96,34 @@ impl Packets {
                     _ => vpx::vp9,
                 };
                 if !self.is_configured
-                    && is_join
+                    && packet.is_join
                     && let Some((setup, shape)) = read(bytes)
                 {
-                    queue.set_up(index, &setup, shape)?;
+                    timeline.set_up(packet.track, &setup, shape)?;
                 }
-                queue.emit(index, times, is_join, bytes, sink)?;
+                timeline.emit(packet, sink)
             }
             // The container tells the temporal delimiter.
             Codec::Av1 => {
-                let unit = bytes.strip_prefix(&[0x12, 0]).unwrap_or(bytes);
-                queue.emit(index, times, is_join, unit, sink)?;
+                let bytes = bytes.strip_prefix(&[0x12, 0]).unwrap_or(bytes);
+                timeline.emit(Unit { bytes, ..packet }, sink)
             }
-            Codec::Aac | Codec::Opus => queue.emit(index, times, true, bytes, sink)?,
-            Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 => {
-                return self.emit_frames(queue, index, times.present, bytes, sink);
+            Codec::Aac | Codec::Opus => {
+                let is_join = true;
+                timeline.emit(Unit { is_join, ..packet }, sink)
             }
+            Codec::MpegAudio | Codec::Ac3 | Codec::Eac3 => self.emit_frames(timeline, packet, sink),
         }
-        Ok(())
     }
 
     /// Passes on frames that say their own format, one after another.
     fn emit_frames(
         &mut self,
-        queue: &mut SampleQueue,
-        index: usize,
-        time: Time,
-        bytes: &[u8],
+        timeline: &mut TrackTimeline,
+        packet: Unit<'_>,
         sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
-        let (mut rest, mut time) = (bytes, time);
+    ) -> Result {
+        let (mut rest, mut time) = (packet.bytes, packet.present);
         while let Some(head) = sound::head(self.codec, rest) {
             let mut length = head.length;
             let Some(mut behind) = rest.get(length..) else {
@@ -153,13 +137,16 @@ impl Packets {
                 behind = others;
             }
             if !self.is_configured {
-                queue.set_up(index, head.setup.as_slice(), head.shape)?;
+                timeline.set_up(packet.track, head.setup.as_slice(), head.shape)?;
             }
-            let times = Times {
+            let unit = Unit {
                 decode: time,
                 present: time,
+                is_join: true,
+                bytes: &rest[..length],
+                ..packet
             };
-            queue.emit(index, times, true, &rest[..length], sink)?;
+            timeline.emit(unit, sink)?;
             rest = behind;
             time = head.after(time).unwrap_or(time);
         }

@@ -10,10 +10,10 @@
 //! [`OUT_ONCE`](super::OUT_ONCE).
 
 use super::Reader;
-use super::medium::{MediaError, ReaderEvent, TRACKS_MAX, Time, Track, UNIT_WORK, Unit};
+use super::medium::{MediaError, ReaderEvent, Result, TRACKS_MAX, Time, Track, UNIT_WORK, Unit};
 #[cfg(feature = "handover")]
-use super::sample_queue::SETUP_BYTES_MAX;
-use super::sample_queue::START_MAX;
+use super::track_timeline::SETUP_BYTES_MAX;
+use super::track_timeline::START_MAX;
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
 #[cfg(feature = "handover")]
@@ -37,7 +37,7 @@ struct Pipeline {
     tracks: Vec<Track>,
     interleave: Interleave,
     timeline: Timeline,
-    writer: Writer,
+    writer: Box<dyn Writer>,
     /// Lines about tracks that do not go out.
     left_out: Vec<String>,
     /// Numbers of the tracks that the reader leaves out.
@@ -116,12 +116,7 @@ impl Remuxer {
     /// Reads the stream's next bytes and appends the output. Takes the work of each unit from
     /// `work_left`, and stops with an error at the first unit for which too little is left. So the
     /// output is bounded while it is made. Nothing follows an error; the output before it is whole.
-    pub fn feed(
-        &mut self,
-        bytes: &[u8],
-        work_left: &mut usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), MediaError> {
+    pub fn feed(&mut self, bytes: &[u8], work_left: &mut usize, out: &mut Vec<u8>) -> Result {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -140,7 +135,7 @@ impl Remuxer {
     }
 
     /// Ends the stream: appends the units that waited.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -180,10 +175,69 @@ impl Remuxer {
         const ENTRIES: usize = 2 * 1024 * 1024;
         Reader::held_bytes_max(unit_bytes_max) + 4 * unit_bytes_max + ENTRIES
     }
+
+    /// Returns the state with which a remuxer of another process continues.
+    #[cfg(feature = "handover")]
+    pub fn state(&self) -> RemuxerState {
+        let Pipeline {
+            timeline,
+            writer,
+            tracks,
+            ..
+        } = &self.pipeline;
+        let (shift, newest) = timeline.state();
+        let next_of = |(place, track): (usize, &Track)| {
+            let next = writer.pending_from(place).or(timeline.next_of(place))?;
+            Some((track.number, next))
+        };
+        let mut written: Vec<(u64, i64)> = tracks.iter().enumerate().filter_map(next_of).collect();
+        for before in &self.pipeline.written {
+            if written.iter().all(|(number, _)| *number != before.0) {
+                written.push(*before);
+            }
+        }
+        written.truncate(2 * TRACKS_MAX);
+        let setup_of = |track: &Track| {
+            let setup = track.setup.as_ref().filter(|_| track.codec.is_video())?;
+            Some((track.number, setup.to_vec()))
+        };
+        RemuxerState {
+            shift: shift.saturating_add(self.reader.shift()),
+            newest,
+            written,
+            counters: writer.counters(),
+            fragments: writer.fragments(),
+            setups: tracks.iter().filter_map(setup_of).collect(),
+        }
+    }
+
+    /// Continues the output of another process, which has written this header. The remuxer reads the
+    /// source's header and earlier units again, and skips the units that were written.
+    #[cfg(feature = "handover")]
+    pub fn resume(&mut self, state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
+        must(
+            state.written.len() <= 2 * TRACKS_MAX
+                && state.counters.len() <= TRACKS_MAX
+                && state.setups.len() <= TRACKS_MAX
+                && state
+                    .setups
+                    .iter()
+                    .all(|setup| setup.1.len() <= SETUP_BYTES_MAX),
+            || "more tracks than a remuxed stream has".to_owned(),
+        )?;
+        let possible = |time: i64| time.clamp(-TIME_MAX, TIME_MAX);
+        self.pipeline.timeline =
+            Timeline::resume(possible(state.shift), state.newest.map(possible));
+        self.pipeline.written = state.written;
+        self.reader.resume(state.setups);
+        let writer = &mut self.pipeline.writer;
+        writer.resume(&state.counters, state.fragments, header);
+        Ok(())
+    }
 }
 
 /// Takes `work` from `work_left`.
-pub(super) fn spend(work_left: &mut usize, work: usize) -> Result<(), MediaError> {
+pub(super) fn spend(work_left: &mut usize, work: usize) -> Result {
     let left = work_left.checked_sub(work);
     *work_left = left.unwrap_or(0);
     left.map(|_| ())
@@ -196,7 +250,7 @@ impl Pipeline {
             tracks: Vec::new(),
             interleave: Interleave::new(bytes_max),
             timeline: Timeline::default(),
-            writer: Writer::new(to, bytes_max),
+            writer: to.writer(bytes_max),
             left_out: Vec::new(),
             numbers_left_out: Vec::new(),
             starts: Vec::new(),
@@ -204,7 +258,7 @@ impl Pipeline {
         }
     }
 
-    fn handle(&mut self, event: ReaderEvent<'_>, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn handle(&mut self, event: ReaderEvent<'_>, out: &mut Vec<u8>) -> Result {
         match event {
             ReaderEvent::Tracks(tracks) => self.set_tracks(tracks, out),
             ReaderEvent::Unit(unit) if self.skip_if_written(&unit) || !self.begins(&unit) => Ok(()),
@@ -213,7 +267,7 @@ impl Pipeline {
                 self.pass_on(out)
             }
             ReaderEvent::Announced(tracks) => {
-                self.interleave.announce(tracks);
+                self.interleave.announced = tracks;
                 self.pass_on(out)
             }
             ReaderEvent::PieceEnds => self.writer.flush(out),
@@ -232,7 +286,7 @@ impl Pipeline {
         }
     }
 
-    fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result {
         if self.tracks == tracks {
             return Ok(());
         }
@@ -282,7 +336,7 @@ impl Pipeline {
     }
 
     /// Writes the units that need not wait any more.
-    fn pass_on(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn pass_on(&mut self, out: &mut Vec<u8>) -> Result {
         while let Some(unit) = self.interleave.pop() {
             self.write(unit, out)?;
         }
@@ -291,7 +345,7 @@ impl Pipeline {
     }
 
     /// Writes all units that wait.
-    fn drain(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn drain(&mut self, out: &mut Vec<u8>) -> Result {
         let mut drained = Ok(());
         while let Some(unit) = self.interleave.pop_last() {
             drained = drained.and(self.write(unit, out));
@@ -300,7 +354,7 @@ impl Pipeline {
         drained
     }
 
-    fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
         if !self.timeline.place(&mut unit) {
             return Ok(());
         }
@@ -311,66 +365,6 @@ impl Pipeline {
         if self.left_out.len() < LEFT_OUT_MAX && !self.left_out.contains(&line) {
             self.left_out.push(line);
         }
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Remuxer {
-    /// Returns the state with which a remuxer of another process continues.
-    pub fn state(&self) -> RemuxerState {
-        let Pipeline {
-            timeline,
-            writer,
-            tracks,
-            ..
-        } = &self.pipeline;
-        let (shift, newest) = timeline.state();
-        let next_of = |(place, track): (usize, &Track)| {
-            let next = writer.pending_from(place).or(timeline.next_of(place))?;
-            Some((track.number, next))
-        };
-        let mut written: Vec<(u64, i64)> = tracks.iter().enumerate().filter_map(next_of).collect();
-        for before in &self.pipeline.written {
-            if written.iter().all(|(number, _)| *number != before.0) {
-                written.push(*before);
-            }
-        }
-        written.truncate(2 * TRACKS_MAX);
-        let setup_of = |track: &Track| {
-            let setup = track.setup.as_ref().filter(|_| track.codec.is_video())?;
-            Some((track.number, setup.to_vec()))
-        };
-        RemuxerState {
-            shift: shift.saturating_add(self.reader.shift()),
-            newest,
-            written,
-            counters: writer.counters(),
-            fragments: writer.fragments(),
-            setups: tracks.iter().filter_map(setup_of).collect(),
-        }
-    }
-
-    /// Continues the output of another process, which has written this header. The remuxer reads the
-    /// source's header and earlier units again, and skips the units that were written.
-    pub fn resume(&mut self, state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
-        must(
-            state.written.len() <= 2 * TRACKS_MAX
-                && state.counters.len() <= TRACKS_MAX
-                && state.setups.len() <= TRACKS_MAX
-                && state
-                    .setups
-                    .iter()
-                    .all(|setup| setup.1.len() <= SETUP_BYTES_MAX),
-            || "more tracks than a remuxed stream has".to_owned(),
-        )?;
-        let possible = |time: i64| time.clamp(-TIME_MAX, TIME_MAX);
-        self.pipeline.timeline =
-            Timeline::resume(possible(state.shift), state.newest.map(possible));
-        self.pipeline.written = state.written;
-        self.reader.resume(state.setups);
-        let writer = &mut self.pipeline.writer;
-        writer.resume(&state.counters, state.fragments, header);
-        Ok(())
     }
 }
 

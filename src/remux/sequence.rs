@@ -55,10 +55,8 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
     }
     bits.golomb()?;
     bits.skip(1)?;
-    let (wide, high) = (
-        bits.golomb()?.checked_add(1)?,
-        bits.golomb()?.checked_add(1)?,
-    );
+    let wide = bits.golomb()?.checked_add(1)?;
+    let high = bits.golomb()?.checked_add(1)?;
     sequence.has_fields = !bits.flag()?;
     let fields = 1 + u32::from(sequence.has_fields);
     bits.skip(1 + u32::from(sequence.has_fields))?;
@@ -69,15 +67,13 @@ pub(super) fn h264(nal: &[u8]) -> Option<Sequence> {
     sequence.width = size(wide.checked_mul(16)?, crop[0], crop[1], of_width)?;
     sequence.height = size(high.checked_mul(16)?, crop[2], crop[3], of_height * fields)?;
     let is_intra_only = constraints & 0x10 != 0 && HIGH_PROFILES[..5].contains(&profile);
-    let told = if bits.flag()? {
-        usability(&mut bits)
-    } else {
-        None
+    let told = match bits.flag()? {
+        true => usability(&mut bits),
+        false => None,
     };
-    let usual = if profile == 66 || order == 2 || is_intra_only {
-        0
-    } else {
-        pictures_held(level, wide.checked_mul(high)?)
+    let usual = match profile == 66 || order == 2 || is_intra_only {
+        true => 0,
+        false => pictures_held(level, wide.checked_mul(high)?),
     };
     sequence.reorder = told.unwrap_or(usual).min(REORDER_MAX as u32) as u8;
     Some(sequence)
@@ -110,9 +106,7 @@ fn chroma(bits: &mut Bits<'_>) -> Option<u8> {
 }
 
 fn depth(bits: &mut Bits<'_>) -> Option<u8> {
-    u8::try_from(bits.golomb()?)
-        .ok()
-        .filter(|depth| *depth <= 8)
+    u8::try_from(bits.golomb()?).ok().filter(|it| *it <= 8)
 }
 
 fn crop_units(chroma: u8) -> (u32, u32) {
@@ -128,12 +122,8 @@ fn window(bits: &mut Bits<'_>) -> Option<[u32; 4]> {
     if !bits.flag()? {
         return Some([0; 4]);
     }
-    Some([
-        bits.golomb()?,
-        bits.golomb()?,
-        bits.golomb()?,
-        bits.golomb()?,
-    ])
+    let mut side = || bits.golomb();
+    Some([side()?, side()?, side()?, side()?])
 }
 
 fn size(coded: u32, one: u32, other: u32, unit: u32) -> Option<u16> {

@@ -188,12 +188,10 @@ pub(super) fn dolby(codec: Codec, setup: &[u8], told: Shape) -> Option<Shape> {
     let mut bits = Bits::plain(setup);
     bits.skip(if codec == Codec::Ac3 { 10 } else { 28 })?;
     let (coded, effects) = (bits.number(3)?, bits.bit()?);
-    match told {
-        Shape::Sound { rate, .. } => {
-            Some(sound(rate, DOLBY_CHANNELS[coded as usize] + effects as u8))
-        }
-        Shape::Pictures { .. } => None,
-    }
+    let Shape::Sound { rate, .. } = told else {
+        return None;
+    };
+    Some(sound(rate, DOLBY_CHANNELS[coded as usize] + effects as u8))
 }
 
 fn sound(rate: u32, channels: u8) -> Shape {
@@ -228,31 +226,13 @@ pub(super) fn aac(config: &[u8]) -> Option<Shape> {
 /// Converts the head of Opus in Ogg and Matroska into the content of `dOps`. The byte order of the
 /// numbers differs.
 pub(super) fn opus_setup(head: &[u8]) -> Option<Vec<u8>> {
-    let rest = head.strip_prefix(b"OpusHead")?;
-    let [
-        _,
-        channels,
-        s0,
-        s1,
-        r0,
-        r1,
-        r2,
-        r3,
-        g0,
-        g1,
-        family,
-        mapping @ ..,
-    ] = rest
-    else {
-        return None;
-    };
-    let mut setup = vec![
-        0, *channels, *s1, *s0, *r3, *r2, *r1, *r0, *g1, *g0, *family,
-    ];
-    if *family != 0 {
-        setup.extend_from_slice(mapping.get(..2 + usize::from(*channels))?);
+    let (fields, mapping) = head.strip_prefix(b"OpusHead")?.split_first_chunk()?;
+    let [_, channels, s0, s1, r0, r1, r2, r3, g0, g1, family] = *fields;
+    let mut setup = vec![0, channels, s1, s0, r3, r2, r1, r0, g1, g0, family];
+    if family != 0 {
+        setup.extend_from_slice(mapping.get(..2 + usize::from(channels))?);
     }
-    (*channels > 0).then_some(setup)
+    (channels > 0).then_some(setup)
 }
 
 /// Returns the shape in a `dOps`. Opus is always heard at 48 kHz.

@@ -113,7 +113,7 @@ const RECORDINGS: [(&str, &[u8], &[u8]); 3] = [
 ];
 
 #[test]
-fn recordings_give_the_flv_that_the_publisher_was_given() {
+fn recordings_give_the_flv_of_their_publisher() {
     for (publisher, sent, flv) in RECORDINGS {
         let mut stage = Stage::new();
         stage.send(sent);
@@ -377,7 +377,7 @@ fn a_command_may_come_as_amf3() {
 }
 
 #[test]
-fn what_breaks_the_rules_ends_the_connection() {
+fn a_broken_rule_ends_the_connection() {
     let open = &message((6, 9, 0), &[5; 400], 128)[..140];
     let chunk_streams: Vec<u8> = (3..12)
         .flat_map(|id| message((id, 8, 0), b"x", 128))
@@ -665,7 +665,7 @@ fn the_head_of_the_file_names_what_the_metadata_names() {
 
 /// Counted modulo 2^32, with the handshake, at the window's distance.
 #[test]
-fn what_comes_is_acknowledged() {
+fn received_bytes_are_acknowledged() {
     let acks = |stage: &Stage| stage.answers.len() / 16;
     let mut stage = Stage::admitted();
     stage.publisher.received = u32::MAX - 2_000_000;
@@ -698,7 +698,7 @@ fn what_comes_is_acknowledged() {
 
 /// Nothing is allocated by a length that is only announced.
 #[test]
-fn memory_goes_with_what_has_come() {
+fn memory_follows_the_received_bytes() {
     let few = size_of::<Publisher>() + 4 * 1024;
     let mut stage = Stage::admitted();
     for id in 3..10 {

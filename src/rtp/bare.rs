@@ -33,11 +33,9 @@ impl Bare {
             packets.extend_from_slice(packet.bytes)
         });
     }
-}
 
-#[cfg(feature = "handover")]
-impl Bare {
     /// Returns whether a state from another process is valid.
+    #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.aligner.fits()
     }
@@ -57,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_stream_is_told_by_its_sync_bytes() {
+    fn sync_bytes_identify_a_transport_stream() {
         let stream = stream(9);
         for good in [
             &stream[..188],
@@ -110,7 +108,7 @@ mod tests {
 
     #[cfg(feature = "handover")]
     #[test]
-    fn what_is_told_of_it_can_be() {
+    fn a_handed_over_aligner_is_checked() {
         assert!(Bare::default().fits());
         // In step, with no bytes kept.
         let told = r#"{"held":"","shape":null,"in_step":true}"#;

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn two_in_sequence_that_are_close_in_time_are_a_source() {
+    fn two_packets_in_sequence_within_the_time_make_a_source() {
         let mut candidates = Candidates::default();
         assert_eq!(hear(&mut candidates, 1, 5, 100, at(0)), None);
         assert_eq!(hear(&mut candidates, 1, 7, 100, at(10)), None);
@@ -256,7 +256,7 @@ mod tests {
     /// However many senders there are, and however large their packets, memory is bounded and a new
     /// sender is accepted.
     #[test]
-    fn a_flood_holds_little_and_keeps_nobody_out() {
+    fn a_flood_takes_little_memory_and_excludes_no_sender() {
         let mut candidates = Candidates::default();
         for number in 0..10_000 {
             hear(&mut candidates, number, 1, 65_000, at(number as u64 / 100));

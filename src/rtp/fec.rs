@@ -71,8 +71,6 @@ struct Placed {
 
 /// Payload type of FEC packets. It is dynamic, but receivers know no other.
 const PAYLOAD_TYPE: u8 = 96;
-/// Bytes behind the RTP header.
-const FEC_HEADER_BYTES: usize = 16;
 /// Longer packets are not protected: networks fragment them, and their sums would be longer still.
 const PACKET_BYTES_MAX: usize = 1472;
 
@@ -183,16 +181,8 @@ impl Sum {
         }
         let payload = &packet[HEADER_BYTES..];
         let [high, low] = (payload.len() as u16).to_be_bytes();
-        let fields = [
-            header[0] & 0x3f,
-            header[1],
-            header[4],
-            header[5],
-            header[6],
-            header[7],
-            high,
-            low,
-        ];
+        let [flags, kind, _, _, t0, t1, t2, t3, ..] = *header;
+        let fields = [flags & 0x3f, kind, t0, t1, t2, t3, high, low];
         for (sum, field) in self.fields.iter_mut().zip(fields) {
             *sum ^= field;
         }
@@ -218,25 +208,13 @@ impl Sum {
         let mut rtp = Packet::header(PAYLOAD_TYPE, number, timestamp, 0);
         rtp[0] |= flags;
         rtp[1] |= kind & 0x80;
-        let fec: [u8; FEC_HEADER_BYTES] = [
-            base_high,
-            base_low,
-            high,
-            low,
-            0x80 | kind & 0x7f,
-            0,
-            0,
-            0,
-            a,
-            b,
-            c,
-            d,
-            direction,
-            placed.offset,
-            placed.count,
-            0,
+        let fec = [
+            [base_high, base_low, high, low],
+            [0x80 | kind & 0x7f, 0, 0, 0],
+            [a, b, c, d],
+            [direction, placed.offset, placed.count, 0],
         ];
-        [&rtp[..], &fec, &self.payload].concat()
+        [&rtp[..], fec.as_flattened(), &self.payload].concat()
     }
 }
 
@@ -355,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn corrections_have_numbers_of_their_own_and_are_no_burst() {
+    fn fec_packets_have_their_own_numbers_and_make_no_burst() {
         let mut fec = Fec::new(5, 10, 0xffff_fffe);
         let mut numbers = [Vec::new(), Vec::new()];
         for packet in media(3, 200, true) {
@@ -402,7 +380,7 @@ mod tests {
 
     /// After a gap a new matrix begins, and its FEC packets fit its packets.
     #[test]
-    fn a_gap_begins_a_matrix_anew() {
+    fn a_gap_begins_a_new_matrix() {
         let media = media(100, 200, true);
         let (before, behind) = (&media[..37], &media[40..]);
         let mut fec = Fec::new(5, 10, 1);

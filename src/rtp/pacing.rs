@@ -257,11 +257,8 @@ impl Pacing {
     }
 
     fn forget_silent_clock(&mut self, now: Instant) {
-        let last = self
-            .marks
-            .back()
-            .or(self.passed.as_ref())
-            .map_or(0, |mark| mark.offset);
+        let last = self.marks.back().or(self.passed.as_ref());
+        let last = last.map_or(0, |mark| mark.offset);
         let is_silent = now.since(self.heard_at) > SILENCE_MAX
             || self.arrived.saturating_sub(last) > SILENCE_BYTES_MAX;
         if self.clock_pid.is_some() && is_silent && self.marks.is_empty() {
@@ -316,10 +313,9 @@ impl Pacing {
             return (self.due < self.arrived).then(|| now + GROUP);
         };
         let at = zero.moment_of(next.time);
-        Some(if self.passed.is_some() {
-            at.min(now + GROUP)
-        } else {
-            at
+        Some(match self.passed {
+            Some(_) => at.min(now + GROUP),
+            None => at,
         })
     }
 
@@ -333,6 +329,18 @@ impl Pacing {
     pub fn is_over(&self) -> bool {
         self.has_ended && self.marks.is_empty()
     }
+
+    /// Returns whether a state from another process is valid for a stream that ends at `newest`.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, newest: u64) -> bool {
+        let marks = self.passed.iter().chain(&self.marks);
+        let zero = self.zero.iter().map(|zero| zero.time);
+        let times = marks.map(|mark| mark.time).chain(zero);
+        self.aligner.fits()
+            && self.marks.len() <= MARKS_MAX + 1
+            && times.chain([self.newest_time]).all(|time| time <= SPAN_MAX)
+            && self.arrived <= newest
+    }
 }
 
 /// Between two references, bytes are due evenly.
@@ -343,20 +351,6 @@ fn between(passed: Mark, next: Mark, time: Duration) -> u64 {
     match bytes.saturating_mul(elapsed).checked_div(interval) {
         Some(share) => passed.offset + share as u64,
         None => next.offset,
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Pacing {
-    /// Returns whether a state from another process is valid for a stream that ends at `newest`.
-    pub fn fits(&self, newest: u64) -> bool {
-        let marks = self.passed.iter().chain(&self.marks);
-        let zero = self.zero.iter().map(|zero| zero.time);
-        let times = marks.map(|mark| mark.time).chain(zero);
-        self.aligner.fits()
-            && self.marks.len() <= MARKS_MAX + 1
-            && times.chain([self.newest_time]).all(|time| time <= SPAN_MAX)
-            && self.arrived <= newest
     }
 }
 

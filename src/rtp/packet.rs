@@ -64,20 +64,8 @@ impl<'a> Packet<'a> {
         let [s0, s1] = sequence_number.to_be_bytes();
         let [t0, t1, t2, t3] = timestamp.to_be_bytes();
         let [r0, r1, r2, r3] = ssrc.to_be_bytes();
-        [
-            0x80,
-            payload_type & 0x7f,
-            s0,
-            s1,
-            t0,
-            t1,
-            t2,
-            t3,
-            r0,
-            r1,
-            r2,
-            r3,
-        ]
+        let kind = payload_type & 0x7f;
+        [0x80, kind, s0, s1, t0, t1, t2, t3, r0, r1, r2, r3]
     }
 }
 
@@ -99,40 +87,27 @@ impl Control {
     /// (RFC 3550 appendix A.2). A lone BYE is accepted, since many senders leave with one.
     pub fn parse(datagram: &[u8]) -> Option<Control> {
         let mut rest = datagram;
-        let mut found: Option<Control> = None;
+        let (mut first_source, mut says_bye) = (None, false);
         while !rest.is_empty() {
             let ([first, kind, w0, w1], body) = rest.split_first_chunk::<4>()?;
             let body_bytes = usize::from(u16::from_be_bytes([*w0, *w1])) * 4;
             let (body, behind) = body.split_at_checked(body_bytes)?;
-            let is_first = found.is_none();
             if first >> 6 != 2
-                || (is_first && !matches!(*kind, SENDER_REPORT | RECEIVER_REPORT | BYE))
+                || (first_source.is_none()
+                    && !matches!(*kind, SENDER_REPORT | RECEIVER_REPORT | BYE))
             {
                 return None;
             }
             let sources = usize::from(first & 0x1f);
             let (words, _) = body.as_chunks::<4>();
-            let mut named = words.iter().map(|word| u32::from_be_bytes(*word));
-            let control = match found {
-                Some(control) => control,
-                None => Control {
-                    ssrc: named.clone().next()?,
-                    says_bye: false,
-                },
-            };
-            let says_bye = control.says_bye
-                || (*kind == BYE
-                    && named
-                        .by_ref()
-                        .take(sources)
-                        .any(|ssrc| ssrc == control.ssrc));
-            found = Some(Control {
-                says_bye,
-                ..control
-            });
+            let named = words.iter().map(|word| u32::from_be_bytes(*word));
+            let ssrc = first_source.or_else(|| named.clone().next())?;
+            first_source = Some(ssrc);
+            says_bye |= *kind == BYE && named.take(sources).any(|named| named == ssrc);
             rest = behind;
         }
-        found
+        let ssrc = first_source?;
+        Some(Control { ssrc, says_bye })
     }
 }
 
@@ -141,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_header_parses_to_the_same() {
         let mut datagram = Packet::header(33, 65_535, 0xdead_beef, 7).to_vec();
         datagram.extend_from_slice(b"payload");
         let packet = Packet::parse(&datagram).expect("good RTP");

@@ -102,11 +102,9 @@ impl Packetiser {
         datagrams.append(&mut self.waiting);
         self.sequence_number = number.wrapping_add(1);
     }
-}
 
-#[cfg(feature = "handover")]
-impl Packetiser {
     /// Returns whether a state from another process is valid.
+    #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.aligner.fits() && self.waiting.len() < PAYLOAD_BYTES
     }
@@ -187,7 +185,7 @@ mod tests {
 
     /// If bytes are missing in between, two halves make no packet.
     #[test]
-    fn half_a_packet_before_a_gap_is_none() {
+    fn half_a_packet_before_a_gap_is_dropped() {
         let mut packetiser = Packetiser::new(9, 1);
         let mut batch = Vec::new();
         let media: Vec<u8> = (0..40_u8)
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_datagram_is_filled_up_with_packets_that_nobody_reads() {
+    fn null_packets_fill_a_short_datagram() {
         let mut packetiser = Packetiser::new(9, 1);
         let mut batch = Vec::new();
         let media = [[SYNC_BYTE; PACKET_BYTES]; 9].concat();

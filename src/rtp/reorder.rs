@@ -140,11 +140,9 @@ impl Reorder {
     pub fn disorder(&self) -> Disorder {
         self.disorder
     }
-}
 
-#[cfg(feature = "handover")]
-impl Reorder {
     /// Returns whether a state from another process is valid.
+    #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         let bytes = self.early.iter().map(|early| early.payload.len());
         self.early_bytes == bytes.sum::<usize>()
@@ -166,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn in_order_nothing_is_kept() {
+    fn packets_in_order_are_not_kept() {
         let mut reorder = Reorder::default();
         assert_eq!(reorder.insert(7, b"a", at(0)), Some(&b"a"[..]));
         assert_eq!(reorder.insert(8, b"b", at(0)), Some(&b"b"[..]));
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn disorder_is_mended_and_repetition_dropped() {
+    fn packets_are_put_in_order_and_repeats_dropped() {
         let mut reorder = Reorder::default();
         reorder.insert(1, b"1", at(0));
         assert_eq!(reorder.insert(3, b"3", at(1)), None);
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_starts_anew_has_lost_nothing() {
+    fn a_restarted_source_has_lost_nothing() {
         let mut sequence = super::super::Sequence::new(40_000);
         let mut reorder = Reorder::default();
         let mut got = Vec::new();
@@ -254,7 +252,7 @@ mod tests {
 
     /// The caller may leave packets that are in order for later.
     #[test]
-    fn what_is_in_order_is_due_at_once() {
+    fn packets_in_order_are_due_at_once() {
         let mut reorder = Reorder::default();
         reorder.insert(1, b"1", at(0));
         reorder.insert(3, b"3", at(1));
@@ -270,7 +268,7 @@ mod tests {
 
     /// Also if the caller takes none.
     #[test]
-    fn what_has_no_room_is_lost() {
+    fn a_packet_without_room_is_lost() {
         let payload = vec![7; 60_000];
         let mut reorder = Reorder::default();
         reorder.insert(1, &payload, at(0));

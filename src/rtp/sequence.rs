@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_go_on_past_the_wrap_and_back_over_it() {
+    fn numbers_continue_across_the_wrap() {
         let mut sequence = Sequence::new(65_534);
         let base = (1 << 16) + 65_534;
         assert_eq!(sequence.extend(65_535), Some(base + 1));
@@ -95,7 +95,7 @@ mod tests {
 
     /// However often a source restarts, its packets count as new, and keep their lower 16 bits.
     #[test]
-    fn every_restart_goes_on_further_ahead() {
+    fn every_restart_continues_further_ahead() {
         let mut sequence = Sequence::new(9);
         let mut highest = sequence.extend(10).expect("in sequence");
         for restart in 1..10_000_u32 {

@@ -507,7 +507,7 @@ fn another_head_begins_another_stream() {
         Window::default().walk(&mut walker, &begun, 0, nothing),
         Ok(())
     );
-    assert_eq!(walker.header().to_vec(), header());
+    assert_eq!(walker.header.lend().to_vec(), header());
     // A Segment without its own EBML head, and an element that belongs nowhere.
     for bad in [
         [header(), cluster(1), open(SEGMENT)].concat(),

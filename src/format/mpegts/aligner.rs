@@ -162,11 +162,9 @@ impl Aligner {
         self.held.extend_from_slice(taken);
         *rest = behind;
     }
-}
 
-#[cfg(feature = "handover")]
-impl Aligner {
     /// Returns whether a handed-over state is possible.
+    #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.held.len() <= PROOF_BYTES_MAX
             && self

@@ -24,7 +24,7 @@ pub(crate) use psi::checksum;
 pub(super) use tables::Tables;
 
 use super::header::{Header, InParts, Parts, Repetition};
-use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported};
+use super::{Finding, Findings, Start, UNIT_SPACING, Unsupported, is_spaced};
 use crate::time::MediaTime;
 use open::OpenPes;
 #[cfg(feature = "remux")]
@@ -146,10 +146,7 @@ impl MpegTs {
         if self.tables.has_pid(packet.pid()) {
             self.read_table(at, packet, findings)?;
         }
-        if self
-            .last_unit
-            .is_none_or(|last| at.saturating_sub(last) >= UNIT_SPACING)
-        {
+        if is_spaced(self.last_unit, at, UNIT_SPACING) {
             self.last_unit = Some(at);
             let next = self.counter.wrapping_add(1) & 0x0f;
             findings(Finding::Unit(self.start(at, next)), self.header());
@@ -263,13 +260,11 @@ impl MpegTs {
                     return None;
                 }
             }
-            None if streams.without_video().contains(pid) => {}
+            // The streams that decide without video.
+            None if streams.sound.or(streams.data).contains(pid) => {}
             Some(_) | None => return None,
         }
-        let is_spaced = self
-            .last_join
-            .is_none_or(|last| at.saturating_sub(last) >= AUDIO_SPACING);
-        is_spaced.then_some((at, 0))
+        is_spaced(self.last_join, at, AUDIO_SPACING).then_some((at, 0))
     }
 
     fn video_join(&mut self, at: u64, packet: Packet<'_>, codec: Codec) -> Option<(u64, u8)> {
@@ -317,6 +312,24 @@ impl MpegTs {
             self.video = Arrival::Missing;
         }
     }
+
+    /// Returns the packets of the parameter sets for a start with this counter.
+    fn numbered_sets(&self, counter: Option<u8>) -> Option<Vec<u8>> {
+        let mut packets = self.told_sets.clone();
+        sets::number(&mut packets, self.told_shape, counter?);
+        Some(packets)
+    }
+
+    /// Returns whether a handed-over state is possible, for bytes up to this offset.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, offset: u64) -> bool {
+        let mut search = self.search.iter();
+        self.aligner.fits()
+            && search.all(|search| search.fits(offset))
+            && self.sets.fits()
+            && self.told_sets.len() <= sets::PACKETS_BYTES_MAX
+            && self.tables.fits()
+    }
 }
 
 /// The packets of the tables, then the packets of the parameter sets.
@@ -340,15 +353,6 @@ impl InParts for MpegTs {
     }
 }
 
-impl MpegTs {
-    /// Returns the packets of the parameter sets for a start with this counter.
-    fn numbered_sets(&self, counter: Option<u8>) -> Option<Vec<u8>> {
-        let mut packets = self.told_sets.clone();
-        sets::number(&mut packets, self.told_shape, counter?);
-        Some(packets)
-    }
-}
-
 /// Returns the decode time in the head of a PES packet. Without a decode time it is the
 /// presentation time (ISO/IEC 13818-1 section 2.4.3.6).
 pub(super) fn decoding_time(pes: &[u8]) -> Option<MediaTime> {
@@ -367,19 +371,6 @@ pub(super) fn decoding_time(pes: &[u8]) -> Option<MediaTime> {
 pub(crate) fn time_stamp(bytes: &[u8]) -> Option<u64> {
     let [a, b, c, d, e] = bytes.first_chunk::<5>()?.map(u64::from);
     Some((a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1)
-}
-
-#[cfg(feature = "handover")]
-impl MpegTs {
-    /// Returns whether a handed-over state is possible, for bytes up to this offset.
-    pub fn fits(&self, offset: u64) -> bool {
-        let mut search = self.search.iter();
-        self.aligner.fits()
-            && search.all(|search| search.fits(offset))
-            && self.sets.fits()
-            && self.told_sets.len() <= sets::PACKETS_BYTES_MAX
-            && self.tables.fits()
-    }
 }
 
 #[cfg(test)]

@@ -284,33 +284,22 @@ impl Search {
         self.is_join
             .map(|is_join| (is_join, self.begin, self.counter))
     }
+
+    /// Returns whether the state in a hand-over is possible for bytes up to this offset.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, offset: u64) -> bool {
+        self.begin <= offset
+    }
 }
 
 /// Returns the bytes after the head of a PES packet (ISO/IEC 13818-1 section 2.4.3.6).
 fn elementary(pes: &[u8]) -> Option<&[u8]> {
-    match pes {
-        [
-            0,
-            0,
-            1,
-            0xe0..=0xef | 0xfd,
-            _,
-            _,
-            _,
-            _,
-            head_bytes,
-            rest @ ..,
-        ] => rest.get(usize::from(*head_bytes)..),
-        _ => None,
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Search {
-    /// Returns whether the state in a hand-over is possible for bytes up to this offset.
-    pub fn fits(&self, offset: u64) -> bool {
-        self.begin <= offset
-    }
+    let (head, rest) = pes.split_first_chunk::<9>()?;
+    let [0, 0, 1, stream_id, _, _, _, _, head_bytes] = *head else {
+        return None;
+    };
+    let is_video = matches!(stream_id, 0xe0..=0xef | 0xfd);
+    is_video.then(|| rest.get(usize::from(head_bytes)..))?
 }
 
 #[cfg(test)]

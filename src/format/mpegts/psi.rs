@@ -168,22 +168,17 @@ pub(crate) fn body(section: &[u8], table: u8) -> Option<&[u8]> {
 /// Returns the programs that a PAT names: number, and PID of the PMT. The network's own entry is
 /// left out.
 pub(crate) fn program_maps(pat: &[u8]) -> impl Iterator<Item = (u16, u16)> {
-    pat.chunks_exact(4)
-        .map(|entry| {
-            (
-                u16::from_be_bytes([entry[0], entry[1]]),
-                pid(entry[2], entry[3]),
-            )
-        })
-        .filter(|(number, _)| *number != 0)
+    let (entries, _) = pat.as_chunks::<4>();
+    let programs = entries
+        .iter()
+        .map(|[n0, n1, p0, p1]| (u16::from_be_bytes([*n0, *n1]), pid(*p0, *p1)));
+    programs.filter(|(number, _)| *number != 0)
 }
 
 /// Returns the number of a PMT's program.
 pub(crate) fn program_number(section: &[u8]) -> Option<u16> {
-    let [_, _, _, high, low, ..] = section else {
-        return None;
-    };
-    Some(u16::from_be_bytes([*high, *low]))
+    let number = section.get(3..)?.first_chunk()?;
+    Some(u16::from_be_bytes(*number))
 }
 
 /// Returns the streams that a PMT names: type, PID and descriptors.

@@ -143,6 +143,12 @@ impl Sets {
         let sets = self.kept.iter().map(|set| START_CODE.len() + set.nal.len());
         sets.sum()
     }
+
+    /// Returns whether the state in a hand-over is possible.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self) -> bool {
+        self.bytes() <= SETS_BYTES_MAX && self.coming.len() <= SETS_BYTES_MAX + 1
+    }
 }
 
 /// Writes continuity counters into `packets`, so that the last packet has the counter before
@@ -153,13 +159,5 @@ pub(super) fn number(packets: &mut [u8], (before, length): (usize, usize), count
         if let Some(byte) = packet.get_mut(before.saturating_add(3)) {
             *byte = *byte & 0xf0 | own & 0x0f;
         }
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Sets {
-    /// Returns whether the state in a hand-over is possible.
-    pub fn fits(&self) -> bool {
-        self.bytes() <= SETS_BYTES_MAX && self.coming.len() <= SETS_BYTES_MAX + 1
     }
 }

@@ -81,19 +81,18 @@ impl Pids {
         self.0.contains(&Some(pid))
     }
 
-    /// Returns whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0[0].is_none()
-    }
-
     fn add(&mut self, pid: u16) {
         if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
             *place = Some(pid);
         }
     }
 
-    fn or(self, others: Pids) -> Pids {
-        if self.is_empty() { others } else { self }
+    /// Returns these PIDs, or the others if there are none.
+    pub fn or(self, others: Pids) -> Pids {
+        match self.0[0] {
+            Some(_) => self,
+            None => others,
+        }
     }
 }
 
@@ -114,12 +113,8 @@ impl Streams {
     /// Takes the streams of `others` of each kind that has none.
     pub fn take_missing(&mut self, others: &Streams) {
         self.video = self.video.or(others.video);
-        if self.sound.is_empty() {
-            self.sound = others.sound;
-        }
-        if self.data.is_empty() {
-            self.data = others.data;
-        }
+        self.sound = self.sound.or(others.sound);
+        self.data = self.data.or(others.data);
     }
 
     /// Returns whether there is none.
@@ -130,11 +125,6 @@ impl Streams {
     /// Returns whether a PID is sound or data.
     pub fn is_beside_video(&self, pid: u16) -> bool {
         self.sound.contains(pid) || self.data.contains(pid)
-    }
-
-    /// Returns the streams that decide without video.
-    pub fn without_video(&self) -> Pids {
-        self.sound.or(self.data)
     }
 }
 
@@ -219,9 +209,9 @@ mod tests {
         ]));
         assert_eq!(first.video, Some((0x103, Codec::H264)));
         assert!(first.sound.contains(0x102) && first.sound.contains(0x105));
-        assert!(!first.sound.contains(0x103) && first.data.is_empty());
+        assert!(!first.sound.contains(0x103) && first.data == Pids::default());
         let second = Streams::read(&map(&[stream(0x02, 6), stream(0x0f, 7), stream(0x05, 8)]));
-        assert!(second.data.contains(0x108) && !second.data.is_empty());
+        assert!(second.data.contains(0x108) && second.data != Pids::default());
         let mut both = first;
         both.take_missing(&second);
         assert_eq!(
@@ -236,9 +226,9 @@ mod tests {
             assert_eq!(both.is_beside_video(pid), beside, "{pid:#x}");
         }
         // Without video sound decides, and without sound any other stream.
-        assert_eq!(both.without_video(), first.sound);
+        assert_eq!(both.sound.or(both.data), first.sound);
         let words = Streams::read(&map(&[stream(0x05, 9)]));
-        assert_eq!(words.without_video(), words.data);
+        assert_eq!(words.sound.or(words.data), words.data);
         assert!(!words.is_empty() && Streams::read(&map(&[])).is_empty());
         // More than a film has are not known.
         let many: Vec<_> = (0..13).map(|pid| stream(0x0f, pid)).collect();

@@ -208,6 +208,14 @@ impl Tables {
         program.streams = Streams::read(body);
         true
     }
+
+    /// Returns whether a handed-over state is possible.
+    #[cfg(feature = "handover")]
+    pub(super) fn fits(&self) -> bool {
+        self.named <= self.programs.len()
+            && self.programs.len() <= 2 * PROGRAMS_MAX
+            && self.held_bytes() <= HELD_BYTES_MAX
+    }
 }
 
 impl Program {
@@ -249,16 +257,6 @@ impl Table {
 
     fn held_bytes(&self) -> usize {
         self.section.capacity() + self.packets.capacity()
-    }
-}
-
-#[cfg(feature = "handover")]
-impl Tables {
-    /// Returns whether a handed-over state is possible.
-    pub(super) fn fits(&self) -> bool {
-        self.named <= self.programs.len()
-            && self.programs.len() <= 2 * PROGRAMS_MAX
-            && self.held_bytes() <= HELD_BYTES_MAX
     }
 }
 

@@ -32,6 +32,7 @@ enum Field {
 
 /// Rewrites the packets from the page on which the comments begin to the next page at whose end a
 /// packet ends.
+#[derive(Default)]
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Rewriter {
     /// Number of the logical stream.
@@ -72,13 +73,10 @@ impl Rewriter {
         Some(Rewriter {
             serial: page.serial,
             sequence: page.sequence,
-            packet: Vec::new(),
             is_flac,
             field,
             at,
-            count_at: 0,
-            left_out: 0,
-            skipped: 0,
+            ..Rewriter::default()
         })
     }
 

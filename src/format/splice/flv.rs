@@ -1,7 +1,9 @@
 //! Cuts FLV into tags. (Adobe Flash Video File Format 10.1, annex E.)
 
-use super::super::flv::{AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, VIDEO};
-use super::super::window::{Unread, Walker};
+use super::super::flv::{
+    AUDIO, HEAD_BYTES, PREVIOUS_SIZE_BYTES, SCRIPT, TAG_HEAD_BYTES, TagHead, VIDEO,
+};
+use super::super::window::{LookResult, Unread, Walker};
 use super::copy;
 use super::timeline::Timeline;
 
@@ -62,10 +64,16 @@ impl Tags {
         self.time = Some(time);
         time
     }
+
+    /// Returns whether a handed-over state is possible, for units of this length.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
+    }
 }
 
 impl Walker<Vec<u8>> for Tags {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
         if self.tag_bytes_left > 0 {
             return Ok(copy(&mut self.tag_bytes_left, seen, out));
         }
@@ -76,9 +84,8 @@ impl Walker<Vec<u8>> for Tags {
             self.has_head = true;
             return Ok(HEAD_BYTES as u64);
         }
-        let head = seen.first_chunk::<TAG_HEAD_BYTES>();
-        let [kind, s0, s1, s2, t0, t1, t2, t3, ..] = *head.ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
-        let size = u32::from_be_bytes([0, s0, s1, s2]) as usize;
+        let TagHead { kind, size, time } =
+            TagHead::read(seen).ok_or(Unread::Needs(TAG_HEAD_BYTES))?;
         let whole = TAG_HEAD_BYTES + size + PREVIOUS_SIZE_BYTES;
         // A longer tag passes as it comes.
         let needed = if whole > self.unit_bytes_max {
@@ -89,7 +96,7 @@ impl Walker<Vec<u8>> for Tags {
         let tag = seen.get(..needed).ok_or(Unread::Needs(needed))?;
         let body_end = needed.min(TAG_HEAD_BYTES + size);
         note_codec(&mut self.codecs, kind, &tag[TAG_HEAD_BYTES..body_end]);
-        let time = self.time(u32::from_be_bytes([t3, t0, t1, t2]));
+        let time = self.time(time);
         let track = u64::from(kind & 0x1f);
         let Some(moved) = self.timeline.place(track, time) else {
             return Ok(whole as u64);
@@ -98,7 +105,8 @@ impl Walker<Vec<u8>> for Tags {
             self.timeline.note(track, moved, None)?;
         }
         let [t3, t0, t1, t2] = (moved as u32).to_be_bytes();
-        out.extend_from_slice(&[kind, s0, s1, s2, t0, t1, t2, t3]);
+        out.extend_from_slice(&tag[..4]);
+        out.extend_from_slice(&[t0, t1, t2, t3]);
         out.extend_from_slice(&tag[8..]);
         self.tag_bytes_left = (whole - needed) as u64;
         Ok(needed as u64)
@@ -162,20 +170,12 @@ fn sequence_headers(header: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
 fn tags(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let ([kind, s0, s1, s2, ..], behind) = rest.split_first_chunk::<TAG_HEAD_BYTES>()?;
-        let size = u32::from_be_bytes([0, *s0, *s1, *s2]) as usize;
-        let (body, behind) = behind.split_at(size.min(behind.len()));
+        let head = TagHead::read(rest)?;
+        let behind = &rest[TAG_HEAD_BYTES..];
+        let (body, behind) = behind.split_at(head.size.min(behind.len()));
         rest = behind.get(PREVIOUS_SIZE_BYTES..).unwrap_or_default();
-        Some((*kind, body))
+        Some((head.kind, body))
     })
-}
-
-#[cfg(feature = "handover")]
-impl Tags {
-    /// Returns whether a handed-over state is possible, for units of this length.
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::super::Unsupported;
 use super::super::frames::{Frame, search};
-use super::super::window::{Unread, Walker};
+use super::super::window::{LookResult, Unread, Walker};
 
 /// Cutter of frames.
 #[cfg_attr(feature = "handover", derive(serde::Serialize, serde::Deserialize))]
@@ -23,7 +23,7 @@ impl Frames {
 }
 
 impl Walker<Vec<u8>> for Frames {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
         let length = match Frame::read(seen, 0) {
             Ok(frame) => frame.length(),
             Err(Unread::Needs(length)) => return Err(Unread::Needs(length)),

@@ -10,7 +10,7 @@ use super::super::matroska::{
     BLOCK, BLOCK_GROUP, CLUSTER, CLUSTER_HEAD, CUES, EBML, INFO, LACING, SEEK_HEAD, SEGMENT,
     SIMPLE_BLOCK, TIMESTAMP, TRACK_ENTRY, TRACKS, USUAL_TIMESTAMP_SCALE, length, timestamp_scale,
 };
-use super::super::window::{Unread, Walker};
+use super::super::window::{LookResult, Unread, Walker};
 use super::super::{HEADER_BYTES_MAX, Unsupported};
 use super::copy;
 use super::timeline::Timeline;
@@ -94,7 +94,7 @@ impl Blocks {
     }
 
     /// Writes a block's element. Of an element longer than a unit it writes the part that has come.
-    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn block(&mut self, seen: &[u8], head: Head, out: &mut Vec<u8>) -> LookResult {
         let length = length(head)?;
         let is_long = length > self.unit_bytes_max as u64;
         let needed = if is_long {
@@ -164,10 +164,16 @@ impl Blocks {
         self.written_time = Some(time);
         time
     }
+
+    /// Returns whether a handed-over state is possible, for units of this length.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
+    }
 }
 
 impl Walker<Vec<u8>> for Blocks {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
         if self.block_bytes_left > 0 {
             return Ok(copy(&mut self.block_bytes_left, seen, out));
         }
@@ -295,14 +301,6 @@ fn described(header: &[u8]) -> Option<Description<'_>> {
         scale: ebml::find(body, INFO).map_or(USUAL_TIMESTAMP_SCALE, timestamp_scale),
         tracks: ebml::find(body, TRACKS)?,
     })
-}
-
-#[cfg(feature = "handover")]
-impl Blocks {
-    /// Returns whether a handed-over state is possible, for units of this length.
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max && self.timeline.fits()
-    }
 }
 
 #[cfg(test)]

@@ -21,15 +21,15 @@
 
 mod flv;
 mod frames;
+mod handover;
 mod matroska;
 mod mp4;
 mod packets;
 mod seam;
 mod timeline;
-mod told;
 
 use super::ogg::{Page, next_page_at};
-use super::window::{Unread, Walker, Window, grow};
+use super::window::{LookResult, Unread, Walker, Window, grow};
 use super::{
     Finding, Format, HEADER_BYTES_MAX, HELD_BYTES_MAX, Scanner, Start, Unsupported, detect,
 };
@@ -146,10 +146,9 @@ impl Splicer {
 
     /// Sets the length of the longest unit that is held from now on, for the source that runs.
     pub fn limit_units(&mut self, bytes_max: usize) {
+        let bytes_max = bytes_max.min(self.unit_bytes_max);
         if let Phase::Running(running) = &mut self.stage
-            && running
-                .cutter
-                .limit_units(bytes_max.min(self.unit_bytes_max))
+            && running.cutter.limit_units(bytes_max)
         {
             running.window.look_again();
         }
@@ -513,7 +512,7 @@ fn copy(bytes_left: &mut u64, seen: &[u8], out: &mut Vec<u8>) -> u64 {
 struct Pages;
 
 impl Walker<Vec<u8>> for Pages {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
         let length = match Page::read(seen) {
             Ok(page) => page.length(),
             Err(Unread::Needs(length)) => return Err(Unread::Needs(length)),

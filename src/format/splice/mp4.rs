@@ -11,7 +11,7 @@ use super::super::mp4::{
     BOX_HEAD_BYTES, BoxHead, MOOF_BYTES_MAX, TrackBox, TrackFragment, box_head, boxed, boxes,
     child, children, decode_time, duration_of, number, places,
 };
-use super::super::window::{Unread, Walker};
+use super::super::window::{LookResult, Unread, Walker};
 use super::copy;
 use super::timeline::{TRACKS_MAX, Timeline};
 use setup::Descriptions;
@@ -104,10 +104,8 @@ impl Fragments {
         }
         // Numbers ascend across all sources.
         self.sequence_number = self.sequence_number.wrapping_add(1);
-        let times = runs
-            .iter()
-            .zip(placed)
-            .map(|(run, moved)| run.ticks_at(moved));
+        let times = runs.iter().zip(placed);
+        let times = times.map(|(run, moved)| run.ticks_at(moved));
         let times = times.collect::<Option<Vec<u64>>>();
         // Data positions count from a head of the usual size.
         times
@@ -172,12 +170,7 @@ impl Fragments {
     }
 
     /// Reads a whole `moof` and the box after it.
-    fn look_at_fragment(
-        &mut self,
-        seen: &[u8],
-        head: &BoxHead,
-        out: &mut Vec<u8>,
-    ) -> Result<u64, Unread> {
+    fn look_at_fragment(&mut self, seen: &[u8], head: &BoxHead, out: &mut Vec<u8>) -> LookResult {
         let moof_bytes = head.length as usize;
         let behind = box_head(&seen[moof_bytes..]).map_err(|unread| match unread {
             Unread::Needs(length) => Unread::Needs(moof_bytes + length),
@@ -208,6 +201,15 @@ impl Fragments {
         }
         out.extend_from_slice(&seen[moof_bytes..unit_bytes as usize]);
         Ok(unit_bytes)
+    }
+
+    /// Returns whether a handed-over state is possible, for units of this length.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max <= unit_bytes_max
+            && self.box_bytes_max <= MOOF_BYTES_MAX
+            && self.clocks.len() <= TRACKS_MAX
+            && self.timeline.fits()
     }
 }
 
@@ -244,7 +246,7 @@ impl TrackClock {
 }
 
 impl Walker<Vec<u8>> for Fragments {
-    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> Result<u64, Unread> {
+    fn look(&mut self, seen: &[u8], _at: u64, out: &mut Vec<u8>) -> LookResult {
         if self.mdat_bytes_left > 0 {
             return Ok(copy(&mut self.mdat_bytes_left, seen, out));
         }
@@ -399,21 +401,8 @@ fn clocks(moov: &[u8]) -> Option<Vec<TrackClock>> {
             clocks[index].usual_duration = number(trex, 12)?;
         }
     }
-    is_told[..clocks.len()]
-        .iter()
-        .all(|is_told| *is_told)
-        .then_some(clocks)
-}
-
-#[cfg(feature = "handover")]
-impl Fragments {
-    /// Returns whether a handed-over state is possible, for units of this length.
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.unit_bytes_max <= unit_bytes_max
-            && self.box_bytes_max <= MOOF_BYTES_MAX
-            && self.clocks.len() <= TRACKS_MAX
-            && self.timeline.fits()
-    }
+    let are_told = !is_told[..clocks.len()].contains(&false);
+    are_told.then_some(clocks)
 }
 
 #[cfg(test)]

@@ -117,6 +117,20 @@ impl Packets {
         self.waiting.open.clear();
         self.waiting.release(out);
     }
+
+    /// Returns whether a handed-over state is possible, for units of this length.
+    #[cfg(feature = "handover")]
+    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        let HeldPackets {
+            bytes_max,
+            bytes,
+            open,
+        } = &self.waiting;
+        self.aligner.fits()
+            && *bytes_max <= unit_bytes_max
+            && bytes.len() <= unit_bytes_max
+            && open.len() <= OPEN_MAX
+    }
 }
 
 impl HeldPackets {
@@ -168,11 +182,11 @@ impl HeldPackets {
 
     /// Passes the packets before the first open PES packet.
     fn release(&mut self, out: &mut Vec<u8>) {
+        let length = self.bytes.len();
         let end = self
             .open
             .first()
-            .map_or(usize::MAX, |open| open.begin)
-            .min(self.bytes.len());
+            .map_or(length, |open| open.begin.min(length));
         if end == 0 {
             return;
         }
@@ -201,22 +215,6 @@ fn pes_bytes(payload: &[u8]) -> Option<Option<usize>> {
     };
     let length = usize::from(high) << 8 | usize::from(low);
     Some((length > 0).then_some(6 + length))
-}
-
-#[cfg(feature = "handover")]
-impl Packets {
-    /// Returns whether a handed-over state is possible, for units of this length.
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
-        let HeldPackets {
-            bytes_max,
-            bytes,
-            open,
-        } = &self.waiting;
-        self.aligner.fits()
-            && *bytes_max <= unit_bytes_max
-            && bytes.len() <= unit_bytes_max
-            && open.len() <= OPEN_MAX
-    }
 }
 
 #[cfg(test)]

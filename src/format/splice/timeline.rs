@@ -161,11 +161,9 @@ impl Timeline {
         track.end = if has_jumped { end } else { track.end.max(end) };
         Ok(())
     }
-}
 
-#[cfg(feature = "handover")]
-impl Timeline {
     /// Returns whether a handed-over state is possible.
+    #[cfg(feature = "handover")]
     pub fn fits(&self) -> bool {
         self.tracks.len() <= TRACKS_MAX
     }

@@ -282,7 +282,7 @@ fn only_bytes_of_earlier_input_are_held() {
 
 /// The last byte of a record causes the work of all.
 #[test]
-fn what_waited_for_its_last_byte_is_work_with_it() {
+fn held_bytes_are_work_when_the_last_one_has_come() {
     let mut window = Window::default();
     let record = record(200, 1);
     let walk = |window: &mut Window, bytes: &[u8], offset| {

@@ -275,7 +275,7 @@ fn no_line_is_longer_than_its_bound() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
+fn an_error_names_the_place_of_the_damage() {
     let bytes = journal(&changes(3)[..4]);
     let begin = HEADER.len() + encode(&changes(3)[0].records, changes(3)[0].time).len();
     let mut damaged = bytes.clone();

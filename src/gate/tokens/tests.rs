@@ -3,6 +3,25 @@
 use super::*;
 use crate::gate::{Terms, udp_clients};
 
+impl Tokens {
+    /// Adds tuples to a session, all or nothing. Returns the number of new ones.
+    pub fn add(
+        &mut self,
+        session: &SessionId,
+        http: Option<Grant>,
+        rtp: Vec<RtpTuple>,
+    ) -> Result<usize, Full> {
+        self.begin_trial();
+        let added = self.try_add(session, http.map(GrantChange::from), rtp, self.time);
+        self.end_trial();
+        let Addition { records, new } = added?;
+        records
+            .iter()
+            .for_each(|record| drop(self.carry_out(record)));
+        Ok(new)
+    }
+}
+
 const LIMITS: Limits = Limits {
     tokens_max: 40,
     udp_clients_per_session_max: 6,
@@ -133,7 +152,7 @@ fn existing_clients_are_not_new() {
 }
 
 #[test]
-fn the_direction_of_a_token_is_the_one_that_was_given_last() {
+fn the_last_call_sets_the_direction_of_a_token() {
     let a = session("a");
     let mut tokens = Tokens::new(LIMITS);
     assert!(!may_publish(&tokens, &a) && !may_watch(&tokens, &a));
@@ -168,7 +187,7 @@ fn the_direction_of_a_token_is_the_one_that_was_given_last() {
 }
 
 #[test]
-fn udp_clients_alone_open_nothing_over_http() {
+fn udp_clients_alone_give_no_access_over_http() {
     let mut tokens = Tokens::new(LIMITS);
     assert_eq!(
         tokens.add(&session("a"), None, vec![literal("192.0.2.1:5")]),
@@ -225,7 +244,7 @@ fn a_client_given_again_goes_by_its_new_addresses() {
 }
 
 #[test]
-fn past_a_limit_nothing_is_added() {
+fn nothing_is_added_above_a_limit() {
     let limits = Limits {
         tokens_max: 4,
         udp_clients_per_session_max: 2,
@@ -270,7 +289,7 @@ fn past_a_limit_nothing_is_added() {
 }
 
 #[test]
-fn revoking_gives_the_tuples_back() {
+fn revoking_returns_the_tuples() {
     let a = session("a");
     let mut tokens = Tokens::new(LIMITS);
     assert!(tokens.revoke(&a).is_empty());
@@ -431,7 +450,7 @@ fn random_steps_keep_the_views_in_agreement() {
 }
 
 #[test]
-fn addresses_that_do_not_pass_count_no_more_and_their_clients_stay() {
+fn addresses_that_do_not_pass_are_removed_and_their_clients_stay() {
     let a = session("a");
     let mut tokens = Tokens::new(LIMITS);
     let clients = vec![
@@ -456,7 +475,7 @@ fn addresses_that_do_not_pass_count_no_more_and_their_clients_stay() {
 }
 
 #[test]
-fn a_table_takes_limits_that_it_keeps_to() {
+fn a_table_takes_only_limits_that_it_keeps() {
     let filled = || {
         let mut tokens = Tokens::new(Limits::NONE);
         let clients = vec![literal("192.0.2.1:5"), literal("192.0.2.2:5")];
@@ -508,7 +527,7 @@ fn a_key_opens_its_session_by_its_own_rights_and_is_revoked_by_itself() {
 }
 
 #[test]
-fn a_name_is_a_sessions_or_a_keys() {
+fn a_name_is_either_a_session_or_a_key() {
     let (show, key, own) = (session("show"), session("key"), session("own"));
     let mut tokens = Tokens::new(LIMITS);
     let to_show = grant(Direction::Out, key_to("show"));
@@ -561,7 +580,7 @@ fn a_name_is_a_sessions_or_a_keys() {
 }
 
 #[test]
-fn a_token_that_is_over_stays_so_until_it_is_added_again() {
+fn an_expired_token_stays_expired_until_it_is_added_again() {
     let a = session("a");
     let mut tokens = Tokens::new(LIMITS);
     let both = |seconds| grant(Direction::Both, until(seconds));
@@ -649,7 +668,7 @@ fn a_table_that_is_empty_again_holds_nothing() {
 
 /// When few of many sessions are left, the table is small again.
 #[test]
-fn a_table_in_which_few_are_left_is_small() {
+fn a_table_shrinks_when_few_tuples_are_left() {
     let limits = Limits {
         tokens_max: 1000,
         ..LIMITS
@@ -673,7 +692,7 @@ fn a_table_in_which_few_are_left_is_small() {
 }
 
 #[test]
-fn all_of_a_token_is_shown_to_who_asks_for_it() {
+fn details_show_all_terms_of_a_token() {
     let mut tokens = Tokens::new(LIMITS);
     let terms = Terms {
         ends: Some(at(20)),
@@ -773,7 +792,7 @@ fn an_addition_without_a_change_is_empty() {
 }
 
 #[test]
-fn a_full_table_takes_what_needs_no_place() {
+fn a_full_table_takes_changes_that_add_no_tuple() {
     let limits = Limits {
         tokens_max: 2,
         udp_clients_per_session_max: 2,
@@ -791,7 +810,7 @@ fn a_full_table_takes_what_needs_no_place() {
 
 /// Terms that a call leaves out stay, unless the token has expired.
 #[test]
-fn nothing_of_a_token_that_is_over_joins_what_is_added() {
+fn an_added_token_keeps_nothing_of_an_expired_one() {
     let terms = Terms {
         viewers_max: Some(3),
         note: crate::gate::Note::parse("desk 3"),
@@ -847,7 +866,7 @@ fn nothing_of_a_token_that_is_over_joins_what_is_added() {
 }
 
 #[test]
-fn the_matrices_of_a_session_are_few() {
+fn a_session_has_few_different_matrices() {
     let with = |port: usize, transport: &str| RtpTuple {
         transport: Transport::parse(transport).expect("a good one"),
         ..literal(&format!("192.0.2.1:{port}"))

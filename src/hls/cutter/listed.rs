@@ -46,10 +46,8 @@ impl Cutter {
 
     /// Returns whether a player may ask for the list with this segment and part: the segment is in the
     /// list or will be, and the part is one of its parts or the one behind the last.
-    pub(in crate::hls) fn is_awaited(
-        &self,
-        BlockingReload { number, part }: BlockingReload,
-    ) -> bool {
+    pub(in crate::hls) fn is_awaited(&self, reload: BlockingReload) -> bool {
+        let BlockingReload { number, part } = reload;
         let segment = self.numbered(number);
         let parts = segment.map_or(&self.parts.whole[..], |segment| &segment.parts);
         // In a segment without parts, the list hinted at a part that did not come.

@@ -48,7 +48,7 @@ fn taken(told: Value) -> Option<Cutter> {
 }
 
 #[test]
-fn what_is_told_of_segments_has_its_bounds() {
+fn a_handed_over_cutter_is_checked_at_its_limits() {
     const SPAN_MAX: u64 = 1 << 36;
     assert!(taken(told()).is_some());
     let span = |nanos: u32| json!({"secs": SPAN_MAX, "nanos": nanos});
@@ -80,7 +80,7 @@ fn what_is_told_of_segments_has_its_bounds() {
 
 /// No list is longer than all may be together.
 #[test]
-fn what_is_told_of_segments_takes_no_more_than_they_may_take() {
+fn a_handed_over_cutter_takes_no_more_memory_than_allowed() {
     let had = taken(told()).expect("it fits").lists_bytes();
     let room = Cutter::HELD_BYTES_MAX - had;
     let part = json!({"from": 0, "to": 1, "ticks": 1, "is_independent": true});
@@ -134,7 +134,7 @@ fn what_is_told_of_segments_takes_no_more_than_they_may_take() {
 
 /// All other numbers are only compared, or stay within their type.
 #[test]
-fn no_number_that_is_told_of_segments_makes_them_panic() {
+fn no_handed_over_number_makes_a_cutter_panic() {
     let point = |offset: u64| json!({"offset": offset, "time": u64::MAX, "counter": 255});
     let part = json!({"from": u64::MAX, "to": 0, "ticks": u32::MAX, "is_independent": false});
     let far = json!({"secs": u64::MAX, "nanos": 0});

@@ -45,9 +45,7 @@ impl DecodeOrder {
         while self.waiting.len() < depth {
             let first = self.waiting.first().copied().unwrap_or(present);
             let before = Time::from_nanoseconds(first.nanoseconds() - frame).unwrap_or(first);
-            let before = self
-                .newest
-                .map_or(before, |newest| newest.max(before).min(first));
+            let before = self.newest.map_or(before, |it| it.max(before).min(first));
             self.waiting.insert(0, before);
         }
         let place = self.waiting.partition_point(|waiting| *waiting <= present);

@@ -1,6 +1,6 @@
 //! Reads a TrackEntry.
 
-use super::super::medium::{Codec, MediaError, Shape, Track};
+use super::super::medium::{Codec, MediaError, Shape};
 use super::super::sound;
 use crate::format::ebml;
 
@@ -77,17 +77,6 @@ impl Setup<'_> {
     pub fn lacks_private(&self) -> bool {
         let needs = matches!(self.codec, Some(Codec::Av1 | Codec::Aac | Codec::Opus));
         needs && self.private.is_empty()
-    }
-
-    /// Returns the track for the queue, if it is carried.
-    pub fn track(&self, clock: u32) -> Option<Track> {
-        Some(Track {
-            number: self.number,
-            codec: self.codec?,
-            clock,
-            setup: None,
-            shape: self.shape,
-        })
     }
 
     /// Returns the codec's setup in the form of ISO BMFF, if the entry has it.

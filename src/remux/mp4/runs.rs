@@ -1,6 +1,6 @@
 //! Runs of samples: the content of a `trun`, with the defaults in its `tfhd` and in `moov`.
 
-use super::super::medium::MediaError;
+use super::super::medium::{MediaError, Result};
 use super::{CarriedTrack, Sample, SampleDefaults};
 use crate::format::mp4::{NOT_SYNC, SampleRun, TrackFragment, child, decode_time, number, places};
 
@@ -38,7 +38,7 @@ pub(super) fn read(
     at: u64,
     tracks: &mut [CarriedTrack],
     runs: &mut Vec<Run>,
-) -> Result<(), MediaError> {
+) -> Result {
     let (mut samples, mut end) = (0, at);
     for (_, place) in places(moof).filter(|(kind, _)| kind == b"traf") {
         let traf = moof.get(place.clone()).ok_or(ERROR)?;
@@ -175,8 +175,7 @@ impl Run {
     }
 
     /// Returns the next sample.
-    pub fn sample(&self, moof: &[u8], tracks: &[CarriedTrack]) -> Option<Sample> {
-        tracks.get(self.track)?;
+    pub fn sample(&self, moof: &[u8]) -> Option<Sample> {
         let (_, size) = self.duration_and_size(moof)?;
         let flags = self.field_or(moof, SampleRun::FLAGS, self.usual.flags)?;
         let flags = self.first_flags.unwrap_or(flags);

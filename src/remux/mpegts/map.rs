@@ -1,6 +1,6 @@
 //! Reads what a program's map says about its streams.
 
-use super::super::medium::{Codec, Shape};
+use super::super::medium::Codec;
 use super::super::sound;
 use crate::format::mpegts::psi;
 
@@ -56,22 +56,5 @@ impl<'a> MapEntry<'a> {
         });
         let channels = channels.filter(|_| self.codec == Some(Codec::Opus))?;
         sound::opus_of_channels(channels).map(Vec::into_boxed_slice)
-    }
-
-    /// Returns the shape, as far as the map says it.
-    pub fn shape(&self) -> Shape {
-        if let Some(shape) = self.setup().and_then(|setup| sound::opus(&setup)) {
-            return shape;
-        }
-        match self.codec {
-            Some(Codec::H264 | Codec::H265) => Shape::Pictures {
-                width: 0,
-                height: 0,
-            },
-            _ => Shape::Sound {
-                rate: 0,
-                channels: 0,
-            },
-        }
     }
 }

@@ -1,9 +1,6 @@
 //! Heads of PES packets (ISO/IEC 13818-1 section 2.4.3.6), and their times.
 
-use super::super::medium::MediaError;
-#[cfg(feature = "handover")]
-use super::super::medium::Time;
-use super::super::sample_queue::Times;
+use super::super::medium::{Result, Time};
 use super::time;
 use crate::format::mpegts::time_stamp;
 use crate::time::MediaTime;
@@ -40,6 +37,15 @@ impl ProgramClock {
         self.newest = Some((told, ticks));
         ticks
     }
+}
+
+/// Times of a unit, as its source has them.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    /// Time by which the unit must have come.
+    pub decode: Time,
+    /// Time at which the unit is shown or heard.
+    pub present: Time,
 }
 
 /// What a PES packet says about the unit that begins in it.
@@ -134,11 +140,7 @@ impl Head {
     }
 
     /// Takes the bytes of the head from the payload.
-    pub fn take(
-        &mut self,
-        payload: &mut &[u8],
-        clock: &mut ProgramClock,
-    ) -> Result<Taken, MediaError> {
+    pub fn take(&mut self, payload: &mut &[u8], clock: &mut ProgramClock) -> Result<Taken> {
         match self.state {
             HeadState::Outside => return Ok(Taken::Nothing),
             HeadState::Content => return Ok(Taken::Content(None)),
@@ -166,7 +168,7 @@ impl Head {
     }
 
     /// Reads a whole head. `None` if it is not one of media.
-    fn read(&self, clock: &mut ProgramClock) -> Result<Option<Mark>, MediaError> {
+    fn read(&self, clock: &mut ProgramClock) -> Result<Option<Mark>> {
         let [0, 0, 1, _, _, _, flags, said, _, rest @ ..] = self.bytes.as_slice() else {
             return Ok(None);
         };

@@ -3,12 +3,13 @@
 //! A unit ends where the next one begins: at a delimiter, at a parameter set or a message after a
 //! picture, or at the first slice of a picture.
 
-use super::super::medium::{Codec, MediaError, Time, Track};
+use super::super::medium::{Codec, Result, Time, Track, Unit};
 use super::super::nal::{NalKind, Pictures, START_BYTES, start};
-use super::super::sample_queue::Times;
 use super::UnitOutput;
-use super::pes::{Mark, Marks};
+use super::pes::{Mark, Marks, Times};
+
 /// State of one stream.
+#[derive(Default)]
 pub(super) struct PictureStream {
     is_h265: bool,
     pictures: Pictures,
@@ -25,8 +26,10 @@ pub(super) struct PictureStream {
 }
 
 /// State of the unit at the front.
+#[derive(Default)]
 enum State {
     /// Its beginning is not known.
+    #[default]
     Searching,
     /// Its beginning is known.
     Within {
@@ -46,12 +49,8 @@ impl PictureStream {
         Some(PictureStream {
             is_h265: codec == Codec::H265,
             pictures: Pictures::new(codec)?,
-            bytes: Vec::new(),
-            searched: 0,
-            marks: Marks::default(),
-            unit: State::Searching,
-            last: None,
             gap: USUAL_GAP,
+            ..PictureStream::default()
         })
     }
 
@@ -76,7 +75,7 @@ impl PictureStream {
         mark: Option<Mark>,
         bytes: &[u8],
         output: &mut UnitOutput<'_, '_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         if let Some(mark) = mark {
             self.marks.put(self.bytes.len(), mark);
         }
@@ -151,7 +150,7 @@ impl PictureStream {
     }
 
     /// Ends the stream: passes on the last unit.
-    pub fn finish(&mut self, output: &mut UnitOutput<'_, '_>) -> Result<(), MediaError> {
+    pub fn finish(&mut self, output: &mut UnitOutput<'_, '_>) -> Result {
         match self.unit {
             State::Within {
                 has_picture: true, ..
@@ -161,16 +160,18 @@ impl PictureStream {
     }
 
     /// Passes on the unit at the front, which has this length.
-    fn emit(&mut self, length: usize, output: &mut UnitOutput<'_, '_>) -> Result<(), MediaError> {
+    fn emit(&mut self, length: usize, output: &mut UnitOutput<'_, '_>) -> Result {
         let State::Within { mark, .. } = self.unit else {
             return Ok(());
         };
         let unit = self.bytes.get(..length).unwrap_or_default();
         let scratch = &mut *output.scratch;
         let content = self.pictures.write(unit, scratch)?;
-        let index = output.index;
+        let track = output.index;
         if let Some(setup) = self.pictures.new_setup() {
-            output.queue.set_up(index, &setup, self.pictures.shape())?;
+            output
+                .timeline
+                .set_up(track, &setup, self.pictures.shape())?;
         }
         let told = mark.and_then(|mark| mark.times);
         let Some(times) = told.or_else(|| self.guessed()) else {
@@ -179,10 +180,14 @@ impl PictureStream {
         self.note(times);
         let is_random_access = mark.is_some_and(|mark| mark.is_random_access);
         let is_marked = is_random_access || content.has_sets;
-        let is_join = content.is_key || (is_marked && content.may_begin);
-        output
-            .queue
-            .emit(index, times, is_join, scratch, output.sink)
+        let unit = Unit {
+            track,
+            decode: times.decode,
+            present: times.present,
+            is_join: content.is_key || (is_marked && content.may_begin),
+            bytes: scratch,
+        };
+        output.timeline.emit(unit, output.sink)
     }
 
     fn note(&mut self, times: Times) {
@@ -199,9 +204,7 @@ impl PictureStream {
     fn guessed(&self) -> Option<Times> {
         let decode = self.last?.decode.nanoseconds().saturating_add(self.gap);
         let decode = Time::from_nanoseconds(decode)?;
-        Some(Times {
-            decode,
-            present: decode,
-        })
+        let present = decode;
+        Some(Times { decode, present })
     }
 }

@@ -1,7 +1,6 @@
 //! Sound as a row of frames. Their PES packets do not matter.
 
-use super::super::medium::{Codec, MediaError, Time};
-use super::super::sample_queue::Times;
+use super::super::medium::{Codec, Result, Time, Unit};
 use super::super::sound::{self, HEAD_BYTES};
 use super::UnitOutput;
 use super::pes::{Mark, Marks};
@@ -66,7 +65,7 @@ impl SoundStream {
         mark: Option<Mark>,
         bytes: &[u8],
         output: &mut UnitOutput<'_, '_>,
-    ) -> Result<(), MediaError> {
+    ) -> Result {
         if let Some(mark) = mark {
             self.marks.put(self.bytes.len(), mark);
         }
@@ -75,15 +74,11 @@ impl SoundStream {
     }
 
     /// Ends the stream: passes on the last unit.
-    pub fn finish(&mut self, output: &mut UnitOutput<'_, '_>) -> Result<(), MediaError> {
+    pub fn finish(&mut self, output: &mut UnitOutput<'_, '_>) -> Result {
         self.emit_whole(true, output)
     }
 
-    fn emit_whole(
-        &mut self,
-        is_last: bool,
-        output: &mut UnitOutput<'_, '_>,
-    ) -> Result<(), MediaError> {
+    fn emit_whole(&mut self, is_last: bool, output: &mut UnitOutput<'_, '_>) -> Result {
         let mut at = 0;
         loop {
             match self.look(at, is_last) {
@@ -149,12 +144,7 @@ impl SoundStream {
         })
     }
 
-    fn emit(
-        &mut self,
-        at: usize,
-        front: &Front,
-        output: &mut UnitOutput<'_, '_>,
-    ) -> Result<(), MediaError> {
+    fn emit(&mut self, at: usize, front: &Front, output: &mut UnitOutput<'_, '_>) -> Result {
         let told = self.marks.take(at).and_then(|mark| mark.times);
         let time = told.map(|times| times.present).or(self.next);
         let Some(time) = time else {
@@ -164,22 +154,22 @@ impl SoundStream {
         self.next = Time::from_nanoseconds(time.nanoseconds() + lasts);
         if let Some(head) = front.head {
             let is_known = self.setup.is_like(&head.setup, self.codec);
-            if !is_known || output.queue.is_new(output.index) {
+            if !is_known || output.timeline.is_new(output.index) {
                 self.setup = head.setup;
                 output
-                    .queue
+                    .timeline
                     .set_up(output.index, head.setup.as_slice(), head.shape)?;
             }
         }
-        let times = Times {
+        let bytes = self.bytes.get(at + front.head_bytes..at + front.length);
+        let unit = Unit {
+            track: output.index,
             decode: time,
             present: time,
+            is_join: true,
+            bytes: bytes.unwrap_or_default(),
         };
-        let unit = self.bytes.get(at + front.head_bytes..at + front.length);
-        let unit = unit.unwrap_or_default();
-        output
-            .queue
-            .emit(output.index, times, true, unit, output.sink)
+        output.timeline.emit(unit, output.sink)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::medium::{Codec, Shape, Time, UNIT_WORK, Unit};
 use super::super::nal::Pictures;
 use super::super::probe;
-use super::super::sample_queue::{SampleQueue, Times};
+use super::super::track_timeline::TrackTimeline;
 use super::super::write::{OUT_ONCE, OUT_PER_BYTE, OUT_PER_UNIT};
 use super::*;
 use crate::random::Random;
@@ -117,18 +117,21 @@ fn senseless_times_do_no_harm() {
 fn times_of(to: Target, units: impl Iterator<Item = (usize, i64)>) -> Vec<Vec<i64>> {
     let (mut pipeline, mut out) = (Pipeline::new(to, UNIT_BYTES_MAX), Vec::new());
     let tracks = [1, 2].map(|number| track(number, Codec::Aac, &[0x11, 0x90]));
-    let mut queue = SampleQueue::default();
+    let mut timeline = TrackTimeline::default();
     for track in &tracks {
-        assert!(queue.add(track.clone()).is_some());
+        assert!(timeline.add(track.clone()).is_some());
     }
     for (track, millisecond) in units {
         let time = Time::from_nanoseconds(millisecond * 1_000_000).expect("a time");
-        let times = Times {
+        let unit = Unit {
+            track,
             decode: time,
             present: time,
+            is_join: true,
+            bytes: &[0x21; 40],
         };
         let mut handle = |event: ReaderEvent<'_>| pipeline.handle(event, &mut out);
-        let emitted = queue.emit(track, times, true, &[0x21; 40], &mut handle);
+        let emitted = timeline.emit(unit, &mut handle);
         assert_eq!(emitted, Ok(()));
     }
     pipeline.drain(&mut out).expect("no fault");

@@ -41,7 +41,7 @@ pub struct Interleave {
     /// Latest decode time of all tracks.
     newest: i64,
     /// Tracks whose units are announced: see [`ReaderEvent::Announced`](super::super::ReaderEvent).
-    announced: u16,
+    pub announced: u16,
 }
 
 /// Units of a track that wait.
@@ -85,11 +85,6 @@ impl Interleave {
         self.queues.resize_with(tracks, TrackQueue::default);
     }
 
-    /// Sets the tracks whose units are announced.
-    pub fn announce(&mut self, tracks: u16) {
-        self.announced = tracks;
-    }
-
     /// Makes the other tracks not wait for this one.
     pub fn leave_out(&mut self, track: usize) {
         if let Some(queue) = self.queues.get_mut(track) {
@@ -105,10 +100,8 @@ impl Interleave {
         let decode = unit.decode.nanoseconds();
         self.newest = self.newest.max(decode);
         let behind = self.newest.saturating_sub(decode);
-        let passed = queue
-            .newest
-            .map_or(0, |newest| decode.saturating_sub(newest));
-        let passed = passed.clamp(0, BEHIND_MAX) / MILLISECOND;
+        let newest = queue.newest.unwrap_or(decode);
+        let passed = decode.saturating_sub(newest).clamp(0, BEHIND_MAX) / MILLISECOND;
         queue.behind -= queue.behind / 1000 * passed / MEMORY_SECONDS;
         if behind <= BEHIND_MAX {
             queue.behind = queue.behind.max(behind);

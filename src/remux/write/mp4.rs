@@ -18,9 +18,10 @@ mod boxes;
 mod fragment;
 mod header;
 
-#[cfg(feature = "handover")]
-use super::super::medium::Time;
 use super::super::medium::{Codec, MediaError, Shape, Track, ticks};
+#[cfg(feature = "handover")]
+use super::super::medium::{Result, Time};
+use super::Writer;
 use super::interleave::OwnedUnit;
 use fragment::{Run, Sample};
 
@@ -37,7 +38,7 @@ pub const HEADER_ALLOWANCE: usize = 64 * 1024;
 const JITTER: i64 = 1_000_000;
 
 /// Writer of fragmented MP4.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Mp4 {
     /// Most bytes of a fragment.
     bytes_max: usize,
@@ -52,7 +53,7 @@ pub struct Mp4 {
     /// Header that another process has written. It is not written again.
     header_before: Vec<u8>,
     /// Number of the newest fragment.
-    pub sequence_number: u32,
+    sequence_number: u32,
     /// Decode time of the fragment's first unit, in nanoseconds.
     since: Option<i64>,
     /// Bytes of the fragment so far.
@@ -81,26 +82,9 @@ struct TrackQueue {
     gap: i64,
 }
 
-impl Mp4 {
-    /// Returns a writer before the first track. A fragment has at most `bytes_max` bytes.
-    pub fn new(bytes_max: usize) -> Mp4 {
-        Mp4 {
-            bytes_max,
-            tracks: Vec::new(),
-            queues: Vec::new(),
-            leader: None,
-            header: Vec::new(),
-            header_before: Vec::new(),
-            sequence_number: 0,
-            since: None,
-            bytes: 0,
-            samples: 0,
-            allowance: HEADER_ALLOWANCE,
-        }
-    }
-
+impl Writer for Mp4 {
     /// Sets the tracks. Earlier units go out first.
-    pub fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn set_tracks(&mut self, tracks: &[Track], out: &mut Vec<u8>) -> Result {
         let alike = |(old, new): (&Track, &Track)| old.is_alike(new);
         let are_alike = self.tracks.iter().zip(tracks).all(alike);
         if are_alike && tracks.len() == self.tracks.len() {
@@ -122,12 +106,9 @@ impl Mp4 {
     }
 
     /// Takes a unit. A fragment may end in front of it.
-    pub fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
-        let Some(queue) = self
-            .queues
-            .get_mut(unit.track)
-            .filter(|queue| queue.is_carried)
-        else {
+    fn write(&mut self, unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
+        let queue = self.queues.get_mut(unit.track);
+        let Some(queue) = queue.filter(|queue| queue.is_carried) else {
             return Ok(());
         };
         let sample = queue.sample(unit.decode, unit.present, unit.is_join, unit.bytes);
@@ -149,28 +130,55 @@ impl Mp4 {
         Ok(())
     }
 
+    /// Does nothing: fragments have their own times.
+    fn settle(&mut self, _out: &mut Vec<u8>) {}
+
+    fn flush(&mut self, out: &mut Vec<u8>) -> Result {
+        self.write_fragment(None, out)
+    }
+
+    fn left_out(&self, _track: &Track) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the decode time of the first sample of the open fragment, minus the most that
     /// rounding and [`JITTER`] add.
     #[cfg(feature = "handover")]
-    pub fn pending_from(&self, track: usize) -> Option<i64> {
+    fn pending_from(&self, track: usize) -> Option<i64> {
         let queue = self.queues.get(track)?;
         let decode = Time::of(queue.samples.first()?.decode, queue.clock)?;
         Some(decode.nanoseconds() - 2 * JITTER)
     }
 
-    /// Continues behind this header and the fragment of this number.
     #[cfg(feature = "handover")]
-    pub fn resume(&mut self, fragments: u32, header: Vec<u8>) {
+    fn counters(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    #[cfg(feature = "handover")]
+    fn fragments(&self) -> u32 {
+        self.sequence_number
+    }
+
+    #[cfg(feature = "handover")]
+    fn resume(&mut self, _counters: &[u8], fragments: u32, header: Vec<u8>) {
         (self.sequence_number, self.header_before) = (fragments, header);
+    }
+}
+
+impl Mp4 {
+    /// Returns a writer before the first track. A fragment has at most `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Mp4 {
+        Mp4 {
+            bytes_max,
+            allowance: HEADER_ALLOWANCE,
+            ..Mp4::default()
+        }
     }
 
     /// Writes the fragment, and the header if it has changed. `next` is the track and the time of
     /// the next fragment's first unit.
-    pub fn write_fragment(
-        &mut self,
-        next: Option<(usize, i64)>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), MediaError> {
+    fn write_fragment(&mut self, next: Option<(usize, i64)>, out: &mut Vec<u8>) -> Result {
         if self.since.take().is_none() {
             return Ok(());
         }
@@ -211,7 +219,7 @@ impl Mp4 {
         now.count() == told.count() && self.tracks.iter().enumerate().all(alike)
     }
 
-    fn write_header(&mut self, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn write_header(&mut self, out: &mut Vec<u8>) -> Result {
         let begin = out.len();
         let tracks = self.tracks.iter().enumerate();
         let carried = tracks

@@ -15,11 +15,11 @@ mod payload;
 mod sound_buffer;
 mod tables;
 
-use super::super::medium::{MediaError, Track};
+use super::super::medium::{MediaError, Result, Track};
+use super::Writer;
 use super::interleave::OwnedUnit;
 use clock::{MARGIN, MILLISECOND, MultiplexClock, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, Sending, pes_head};
-pub(super) use payload::left_out;
 use payload::{Framing, Nal, StreamFormat};
 use sound_buffer::SoundBuffer;
 use tables::{Entry, Tables};
@@ -50,7 +50,7 @@ const LATER_MAX: i64 = MARGIN * 3 / 5;
 const TICK: i64 = 11_112;
 
 /// Writer of MPEG-TS.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MpegTs {
     tables: Tables,
     /// Streams by the index of their tracks. `None` for a track that is left out or not known yet.
@@ -96,7 +96,7 @@ struct PidState {
 
 impl PidState {
     const NONE: PidState = PidState {
-        counter: Counter::FIRST,
+        counter: Counter(0),
         newest: i64::MIN,
     };
 }
@@ -109,22 +109,9 @@ struct Timed {
     is_join: bool,
 }
 
-impl MpegTs {
-    /// Returns a writer before the first track.
-    pub fn new() -> MpegTs {
-        MpegTs {
-            tables: Tables::new(),
-            streams: Vec::new(),
-            pid_states: Vec::new(),
-            leader: None,
-            clock: MultiplexClock::default(),
-            allowance: ALLOWANCE_MAX,
-            head: Vec::new(),
-        }
-    }
-
+impl Writer for MpegTs {
     /// Sets the tracks. No sound may be gathered.
-    pub fn set_tracks(&mut self, tracks: &[Track]) -> Result<(), MediaError> {
+    fn set_tracks(&mut self, tracks: &[Track], _out: &mut Vec<u8>) -> Result {
         for (index, stream) in std::mem::take(&mut self.streams).into_iter().enumerate() {
             if let Some(stream) = stream {
                 self.pid_states
@@ -137,11 +124,8 @@ impl MpegTs {
                 true => StreamFormat::of(track)?,
                 false => None,
             };
-            let pid_state = self
-                .pid_states
-                .get(index)
-                .copied()
-                .unwrap_or(PidState::NONE);
+            let pid_state = self.pid_states.get(index).copied();
+            let pid_state = pid_state.unwrap_or(PidState::NONE);
             // There are few tracks.
             let pid = FIRST_PID + index as u16;
             let is_video = track.codec.is_video();
@@ -164,7 +148,7 @@ impl MpegTs {
     }
 
     /// Writes a unit, or gathers it.
-    pub fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn write(&mut self, mut unit: OwnedUnit, out: &mut Vec<u8>) -> Result {
         let Some(Some(stream)) = self.streams.get_mut(unit.track) else {
             return Ok(());
         };
@@ -182,41 +166,64 @@ impl MpegTs {
     }
 
     /// Writes the gathered sound, since nothing else comes at this time.
-    pub fn settle(&mut self, out: &mut Vec<u8>) {
+    fn settle(&mut self, out: &mut Vec<u8>) {
         for index in 0..self.streams.len() {
             self.write_gathered(index, out);
         }
     }
 
+    fn flush(&mut self, out: &mut Vec<u8>) -> Result {
+        self.settle(out);
+        Ok(())
+    }
+
+    fn left_out(&self, track: &Track) -> Option<&'static str> {
+        payload::left_out(track)
+    }
+
     /// Returns the decode time of the first gathered frame of sound.
     #[cfg(feature = "handover")]
-    pub fn pending_from(&self, track: usize) -> Option<i64> {
+    fn pending_from(&self, track: usize) -> Option<i64> {
         let stream = self.streams.get(track)?.as_ref()?;
         (!stream.gathered.is_empty()).then_some(stream.since)
     }
 
-    /// Returns the continuity counters of the tracks, by their index.
     #[cfg(feature = "handover")]
-    pub fn counters(&self) -> Vec<u8> {
+    fn counters(&self) -> Vec<u8> {
         let places = 0..self.streams.len().max(self.pid_states.len());
         let counter = |place: usize| match self.streams.get(place) {
-            Some(Some(stream)) => stream.pid_state.counter.number(),
-            Some(None) | None => self
-                .pid_states
-                .get(place)
-                .map_or(0, |pid_state| pid_state.counter.number()),
+            Some(Some(stream)) => stream.pid_state.counter.0,
+            Some(None) | None => {
+                let pid_state = self.pid_states.get(place);
+                pid_state.map_or(0, |pid_state| pid_state.counter.0)
+            }
         };
         places.map(counter).collect()
     }
 
-    /// Sets the continuity counters.
     #[cfg(feature = "handover")]
-    pub fn resume(&mut self, counters: &[u8]) {
+    fn fragments(&self) -> u32 {
+        0
+    }
+
+    #[cfg(feature = "handover")]
+    fn resume(&mut self, counters: &[u8], _fragments: u32, _header: Vec<u8>) {
         let pid_states = counters.iter().map(|number| PidState {
-            counter: Counter::at(*number),
+            counter: Counter(number & 0x0f),
             ..PidState::NONE
         });
         self.pid_states = pid_states.collect();
+    }
+}
+
+impl MpegTs {
+    /// Returns a writer before the first track.
+    pub fn new() -> MpegTs {
+        MpegTs {
+            tables: Tables::new(),
+            allowance: ALLOWANCE_MAX,
+            ..MpegTs::default()
+        }
     }
 
     fn write_picture(&mut self, kind: Nal, mut unit: OwnedUnit, out: &mut Vec<u8>) {
@@ -228,10 +235,9 @@ impl MpegTs {
             Framing::Nal { sets, .. } if unit.is_join && !has_sets => &sets[..],
             Framing::Nal { .. } | Framing::Adts(_) | Framing::Whole | Framing::Opus => &[],
         };
-        let sets = if sets.len() <= self.allowance {
-            sets
-        } else {
-            &[]
+        let sets = match sets.len() <= self.allowance {
+            true => sets,
+            false => &[],
         };
         self.allowance -= sets.len();
         let timed = Timed {
@@ -241,20 +247,15 @@ impl MpegTs {
         let payload_bytes = kind.delimiter().len() + sets.len() + length;
         let mut head = std::mem::take(&mut self.head);
         head.clear();
-        let stream_id = stream.format.stream_id;
-        pes_head(
-            stream_id,
-            (unit.decode, unit.present),
-            payload_bytes,
-            &mut head,
-        );
+        let times = (unit.decode, unit.present);
+        pes_head(stream.format.stream_id, times, payload_bytes, &mut head);
         head.extend_from_slice(kind.delimiter());
         head.extend_from_slice(sets);
         self.send(unit.track, &timed, &head, &unit.bytes[..length], out);
         self.head = head;
     }
 
-    fn take_sound(&mut self, unit: &OwnedUnit, out: &mut Vec<u8>) -> Result<(), MediaError> {
+    fn take_sound(&mut self, unit: &OwnedUnit, out: &mut Vec<u8>) -> Result {
         let Some(Some(stream)) = self.streams.get(unit.track) else {
             return Ok(());
         };
@@ -329,10 +330,9 @@ impl MpegTs {
         let packets = bytes / PAYLOAD_BYTES + 1 + table_packets;
         // Each unit arrives a little before it is decoded. Pictures arrive earlier, so that the
         // following sound has time.
-        let spare = if stream.is_video {
-            MARGIN / 4
-        } else {
-            MARGIN / 16
+        let spare = match stream.is_video {
+            true => MARGIN / 4,
+            false => MARGIN / 16,
         };
         let latest = timed.decode.saturating_sub(spare);
         let room = latest.saturating_sub(self.clock.now).max(0) / packets as i64;
@@ -346,7 +346,7 @@ impl MpegTs {
         // A unit that fills its buffer must not seem to come earlier.
         let is_tight = begins > usual;
         if is_tight && is_leader {
-            self.clock.pass_others();
+            self.clock.has_others = true;
         }
         if !is_leader && (is_tight || wants_tables || self.clock.needs_reference()) {
             self.write_reference(out);
@@ -356,7 +356,7 @@ impl MpegTs {
             return;
         };
         if !is_leader {
-            self.clock.pass_others();
+            self.clock.has_others = true;
         }
         if !stream.is_video {
             let decoded = stream.until.max(timed.decode);
@@ -378,13 +378,13 @@ impl MpegTs {
         while let Some(next) = self.clock.next_due(target)
             && self.allowance >= PACKET_BYTES + self.tables.bytes()
         {
-            self.clock.move_to(next);
+            self.clock.now = self.clock.now.max(next);
             if self.clock.needs_tables() {
                 self.write_tables(out);
             }
             self.write_reference(out);
         }
-        self.clock.move_to(target);
+        self.clock.now = self.clock.now.max(target);
     }
 
     /// Writes the tables. Returns whether there was room for them.
@@ -431,9 +431,8 @@ impl Stream {
         if self.is_video {
             return usual;
         }
-        let room = self
-            .sound_buffer
-            .room_at(bytes, self.format.sound_buffer_bytes());
+        let size = self.format.sound_buffer_bytes();
+        let room = self.sound_buffer.room_at(bytes, size);
         room.map_or(usual, |room| usual.max(room.min(usual + LATER_MAX)))
     }
 

@@ -72,7 +72,7 @@ fn let_out(bytes: &[u8]) -> (u64, u64) {
 }
 
 #[test]
-fn a_body_that_comes_at_once_goes_out_over_its_length_in_small_groups() {
+fn a_body_that_arrives_at_once_is_sent_at_its_pace_in_small_groups() {
     for first_ticks in [0, 12_345, TICKS_WRAP - 27_000_000] {
         let bytes = stream(100, 40, first_ticks);
         let (milliseconds, largest) = let_out(&bytes);
@@ -112,7 +112,7 @@ fn a_live_stream_is_not_delayed() {
 }
 
 #[test]
-fn a_source_that_stood_still_does_not_burst() {
+fn a_paused_source_makes_no_burst() {
     let bytes = stream(50, 40, 0);
     let (before, behind) = bytes.split_at(PACKET_BYTES * 100);
     let mut pacing = Pacing::new(0);
@@ -152,7 +152,7 @@ fn under(pid: u8, mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_clock_that_moves_to_another_pid_goes_on_from_where_it_is() {
+fn a_clock_continues_when_it_moves_to_another_pid() {
     let mut bytes = stream(50, 40, 0);
     bytes.extend(under(1, stream(150, 40, 27_000_000 * 77)));
     let (milliseconds, _) = let_out(&bytes);
@@ -161,7 +161,7 @@ fn a_clock_that_moves_to_another_pid_goes_on_from_where_it_is() {
 }
 
 #[test]
-fn a_second_clock_in_the_same_stream_is_none_of_ours() {
+fn a_second_clock_in_the_stream_does_not_count() {
     let mine = stream(100, 40, 0);
     let other = under(1, stream(100, 40, 27_000_000 * 500));
     let packets = mine.chunks(PACKET_BYTES).zip(other.chunks(PACKET_BYTES));
@@ -325,7 +325,7 @@ fn a_clock_that_has_moved_jumps() {
 }
 
 #[test]
-fn another_clock_counts_when_it_has_gone_on_for_half_a_second() {
+fn another_clock_counts_after_half_a_second() {
     for first in [0, 12_345, TICKS_WRAP - 10, TICKS_WRAP / 2] {
         let mut pacing = Pacing::new(0);
         let heard = [
@@ -387,7 +387,7 @@ fn a_source_that_is_too_late_does_not_catch_up() {
 /// A clock is gone after a second, or 4 MiB, without a reference. Then nothing waits until there is
 /// another clock.
 #[test]
-fn a_clock_that_falls_silent_is_gone() {
+fn a_silent_clock_is_forgotten() {
     for (milliseconds, bytes, is_paced) in [
         (0, 1, true),
         (1_000, 1, true),
@@ -457,7 +457,7 @@ fn pacing_is_over_when_the_stream_has_ended_and_all_of_it_is_due() {
 /// The clock is sped up by the earliness of the latest reference in ten seconds, up to a limit.
 /// Earlier references do not count.
 #[test]
-fn the_latest_reference_says_how_the_clocks_go() {
+fn the_latest_reference_measures_the_drift() {
     for (ahead, haste) in [
         ([50_000, 60_000, 55_000], 100),
         ([60_000, 50_000, 55_000], 100),
@@ -482,7 +482,7 @@ fn the_latest_reference_says_how_the_clocks_go() {
 }
 
 #[test]
-fn time_that_goes_faster_or_slower_brings_moments_nearer_or_further() {
+fn haste_moves_the_due_times() {
     let zero = Zero {
         time: Duration::from_secs(1),
         moment: at(5_000),

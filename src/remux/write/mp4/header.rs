@@ -131,31 +131,22 @@ fn write_entry(track: &Track, out: &mut Vec<u8>) {
                 put(out, &[0x0018_ffff]);
             }
             Shape::Sound { rate, channels } => {
-                let channels = if channels == 0 {
-                    2
-                } else {
-                    u32::from(channels)
+                let channels = match channels {
+                    0 => 2,
+                    channels => u32::from(channels),
                 };
                 put(out, &[0, 0, channels << 16 | 16, 0]);
                 // If the rate does not fit, the clock tells it.
-                let rate = if track.codec == Codec::Opus {
-                    OPUS_CLOCK
-                } else {
-                    rate
+                let rate = match track.codec {
+                    Codec::Opus => OPUS_CLOCK,
+                    _ => rate,
                 };
                 put(out, &[u16::try_from(rate).map_or(0, u32::from) << 16]);
             }
         }
-        match track.codec {
-            Codec::Aac | Codec::MpegAudio => write_descriptors(track, setup, out),
-            Codec::H264
-            | Codec::H265
-            | Codec::Av1
-            | Codec::Vp8
-            | Codec::Vp9
-            | Codec::Ac3
-            | Codec::Eac3
-            | Codec::Opus => boxed(out, configuration, |out| out.extend_from_slice(setup)),
+        match configuration {
+            b"esds" => write_descriptors(track, setup, out),
+            _ => boxed(out, configuration, |out| out.extend_from_slice(setup)),
         }
     });
 }
@@ -168,18 +159,14 @@ fn write_descriptors(track: &Track, setup: &[u8], out: &mut Vec<u8>) {
         (_, Shape::Sound { rate: 32_000.., .. }) => 0x6b,
         (_, Shape::Sound { .. } | Shape::Pictures { .. }) => 0x69,
     };
-    let specific_bytes = if setup.is_empty() {
-        0
-    } else {
-        descriptor_bytes(setup.len())
+    let specific_bytes = match setup.len() {
+        0 => 0,
+        length => descriptor_bytes(length),
     };
     let decoder_bytes = 13 + specific_bytes;
+    let stream_bytes = 3 + descriptor_bytes(decoder_bytes) + descriptor_bytes(1);
     full(out, b"esds", (0, 0), |out| {
-        put_descriptor(
-            3,
-            3 + descriptor_bytes(decoder_bytes) + descriptor_bytes(1),
-            out,
-        );
+        put_descriptor(3, stream_bytes, out);
         out.extend_from_slice(&[0, 0, 0]);
         put_descriptor(4, decoder_bytes, out);
         // Sound, without a promised buffer or rate.
@@ -201,11 +188,7 @@ fn descriptor_bytes(content: usize) -> usize {
 
 fn put_descriptor(tag: u8, content: usize, out: &mut Vec<u8>) {
     let sevens = |shift: u32| (content >> shift & 0x7f) as u8;
-    out.extend_from_slice(&[
-        tag,
-        0x80 | sevens(21),
-        0x80 | sevens(14),
-        0x80 | sevens(7),
-        sevens(0),
-    ]);
+    out.push(tag);
+    out.extend([21, 14, 7].map(|shift| 0x80 | sevens(shift)));
+    out.push(sevens(0));
 }

@@ -40,8 +40,10 @@ pub(super) struct MultiplexClock {
     leading: Pace,
     /// Distances of all units.
     all: Pace,
-    /// Whether packets without a reference have come since the newest reference.
-    has_others: bool,
+    /// Whether packets of another PID have come since the newest reference. A reference must follow
+    /// them, since packets between two references arrive evenly (section 2.4.2.2), and pictures come
+    /// faster than sound may.
+    pub has_others: bool,
 }
 
 /// Distances of units.
@@ -62,11 +64,6 @@ impl Pace {
 }
 
 impl MultiplexClock {
-    /// Moves the clock to the beginning of a unit.
-    pub fn move_to(&mut self, target: i64) {
-        self.now = self.now.max(target);
-    }
-
     /// Moves the clock by table packets. They take no longer than the packets of the following
     /// unit.
     pub fn pass_tables(&mut self, packet_time: i64, packets: usize) {
@@ -112,13 +109,6 @@ impl MultiplexClock {
             let next = self.now.saturating_add(gap.max(arrives_in).min(every));
             next.saturating_sub(told) > every
         })
-    }
-
-    /// Notes that packets of another PID have come. A reference must follow them, since packets
-    /// between two references arrive evenly (section 2.4.2.2), and pictures come faster than sound
-    /// may.
-    pub fn pass_others(&mut self) {
-        self.has_others = true;
     }
 
     /// Returns whether a reference is due with a packet of its PID.
@@ -214,7 +204,7 @@ mod tests {
         // 90,000 in 33 bits, six set bits, and 0 in nine.
         assert_eq!(clock.tell(), [0x00, 0x00, 0xaf, 0xc8, 0x7e, 0x00]);
         assert!(!clock.wants_reference());
-        clock.move_to(1_000_000_000 + 30 * MILLISECOND);
+        clock.now = 1_000_000_000 + 30 * MILLISECOND;
         assert!(clock.wants_reference() && !clock.needs_reference());
     }
 

@@ -14,29 +14,14 @@ const LENGTH_MAX: usize = 0xffff;
 
 /// Continuity counter of the next packet with a payload, for one PID.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counter(u8);
+pub(super) struct Counter(pub u8);
 
 impl Counter {
-    /// Counter of the first packet.
-    pub const FIRST: Counter = Counter(0);
-
     /// Returns the next counter: four bits.
     pub fn next(&mut self) -> u8 {
         let next = self.0;
         self.0 = (next + 1) & 0x0f;
         next
-    }
-
-    /// Returns the counter whose next packet has this number.
-    #[cfg(feature = "handover")]
-    pub fn at(number: u8) -> Counter {
-        Counter(number & 0x0f)
-    }
-
-    /// Returns the number of the next packet.
-    #[cfg(feature = "handover")]
-    pub fn number(self) -> u8 {
-        self.0
     }
 }
 

@@ -4,7 +4,7 @@
 use super::clock::{MANY_CHANNELS_BITS, SOUND_BITS, h264_bits, h265_bits};
 use crate::format::frames::ADTS_RATES;
 use crate::remux::bits::Bits;
-use crate::remux::medium::{Codec, MediaError, Shape, Track};
+use crate::remux::medium::{Codec, MediaError, Result, Shape, Track};
 use crate::remux::nal::nals_of_setup;
 
 /// Framing of a stream's units.
@@ -48,7 +48,7 @@ pub(super) struct StreamFormat {
 
 impl StreamFormat {
     /// Returns the format of a track. `None` if [`left_out`] gives a reason.
-    pub fn of(track: &Track) -> Result<Option<StreamFormat>, MediaError> {
+    pub fn of(track: &Track) -> Result<Option<StreamFormat>> {
         if left_out(track).is_some() {
             return Ok(None);
         }
@@ -67,9 +67,7 @@ impl StreamFormat {
                 descriptors: Vec::new(),
                 framing: Framing::Nal {
                     kind: Nal::H264,
-                    sets: bounded(
-                        sets(setup, Nal::H264).ok_or(MediaError("its avcC is cut off"))?,
-                    )?,
+                    sets: bounded(sets(setup, Nal::H264), "its avcC is cut off")?,
                 },
                 bits: h264_bits(byte(setup, 1), byte(setup, 3)),
             },
@@ -79,9 +77,7 @@ impl StreamFormat {
                 descriptors: registration(b"HEVC"),
                 framing: Framing::Nal {
                     kind: Nal::H265,
-                    sets: bounded(
-                        sets(setup, Nal::H265).ok_or(MediaError("its hvcC is cut off"))?,
-                    )?,
+                    sets: bounded(sets(setup, Nal::H265), "its hvcC is cut off")?,
                 },
                 bits: h265_bits(byte(setup, 12)),
             },
@@ -113,9 +109,7 @@ impl StreamFormat {
             Codec::Av1 | Codec::Vp8 | Codec::Vp9 => return Ok(None),
         }))
     }
-}
 
-impl StreamFormat {
     /// Returns the length of the decoder's buffer for sound (section 2.4.2.3; AC-3: ETSI TS 101
     /// 154).
     pub fn sound_buffer_bytes(&self) -> usize {
@@ -128,7 +122,7 @@ impl StreamFormat {
 }
 
 /// Returns why MPEG-TS cannot carry a track with a known setup, if it cannot.
-pub(in super::super) fn left_out(track: &Track) -> Option<&'static str> {
+pub(super) fn left_out(track: &Track) -> Option<&'static str> {
     match track.codec {
         Codec::Av1 => Some("MPEG-TS cannot carry AV1"),
         Codec::Vp8 => Some("MPEG-TS cannot carry VP8"),
@@ -189,16 +183,11 @@ pub(super) fn opus_head(length: usize, out: &mut Vec<u8>) {
 /// Returns an ADTS head with its length. `None` if the length does not fit.
 pub(super) fn adts_head_of(head: [u8; 7], payload_bytes: usize) -> Option<[u8; 7]> {
     let length = u16::try_from(payload_bytes + head.len()).ok()?;
-    let [a, b, c, d, _, f, g] = head;
-    (length < 1 << 13).then_some([
-        a,
-        b,
-        c,
-        d | (length >> 11) as u8,
-        (length >> 3) as u8,
-        (length << 5) as u8 | f,
-        g,
-    ])
+    let mut head = head;
+    head[3] |= (length >> 11) as u8;
+    head[4] = (length >> 3) as u8;
+    head[5] |= (length << 5) as u8;
+    (length < 1 << 13).then_some(head)
 }
 
 /// Turns an AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1) into an ADTS head. `None` if ADTS
@@ -256,11 +245,13 @@ fn sets(setup: &[u8], kind: Nal) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn bounded(sets: Vec<u8>) -> Result<Vec<u8>, MediaError> {
-    if sets.len() > SETS_BYTES_MAX {
-        return Err(MediaError("its parameter sets have more than 4,096 bytes"));
+/// Returns the parameter sets, or the error `cut_off` if the setup was not whole.
+fn bounded(sets: Option<Vec<u8>>, cut_off: &'static str) -> Result<Vec<u8>> {
+    let sets = sets.ok_or(MediaError(cut_off))?;
+    match sets.len() <= SETS_BYTES_MAX {
+        true => Ok(sets),
+        false => Err(MediaError("its parameter sets have more than 4,096 bytes")),
     }
-    Ok(sets)
 }
 
 fn registration(format: &[u8; 4]) -> Vec<u8> {

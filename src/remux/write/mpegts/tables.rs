@@ -17,7 +17,7 @@ pub(super) struct Entry {
 }
 
 /// Tables of the program.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tables {
     /// Entries of the map.
     entries: Vec<Entry>,
@@ -40,11 +40,8 @@ impl Tables {
         body.extend_from_slice(&(0xe000 | MAP_PID).to_be_bytes());
         Tables {
             association: section(0, 1, 0, &body),
-            entries: Vec::new(),
-            clock_pid: 0x1fff,
             version: 0x1f,
-            map: Vec::new(),
-            counters: [Counter::default(); 2],
+            ..Tables::default()
         }
     }
 

@@ -1,7 +1,7 @@
 //! The hand-over of a splicer: its large parts, and checks of a received state.
 #![cfg(feature = "handover")]
 
-use super::{Cutter, Joining, Opening, OutputLayout, Phase, Running, Splicer};
+use super::{Cutter, OutputLayout, Phase, Splicer};
 use crate::copied::{Copied, CopiedPart};
 use crate::format::{HEADER_BYTES_MAX, detect};
 use crate::handover::COUNT_MAX;
@@ -29,48 +29,34 @@ impl Splicer {
 
     /// Returns whether a handed-over state is possible, for units of this length.
     pub fn fits(&self, unit_bytes_max: usize) -> bool {
+        let fit = |cutter: &Cutter, had: Option<&OutputLayout>| {
+            let had_fits = had.is_none_or(|had| had.header.len() <= HEADER_BYTES_MAX);
+            had_fits && cutter.fits(unit_bytes_max)
+        };
         let stage_fits = match &self.stage {
-            Phase::Opening(opening) => opening.fits(),
-            Phase::Running(running) => running.fits(unit_bytes_max),
-            Phase::Joining(joining) => joining.fits(unit_bytes_max),
+            Phase::Opening(opening) => {
+                let length = opening.bytes.len();
+                opening.scanner.fits(length as u64)
+                    && length <= detect::BYTES_MAX
+                    && opening.gone_out <= length
+            }
+            Phase::Running(running) => {
+                let seen_max = unit_bytes_max.max(HEADER_BYTES_MAX) + HEAD_BYTES_MAX;
+                running.offset <= COUNT_MAX
+                    && running.window.fits(running.offset, seen_max)
+                    && fit(&running.cutter, running.had.as_ref())
+            }
+            Phase::Joining(joining) => {
+                joining.bytes.len() <= unit_bytes_max && fit(&joining.cutter, Some(&joining.had))
+            }
             Phase::Through => true,
         };
         stage_fits && self.unit_bytes_max <= unit_bytes_max
     }
 }
 
-impl Opening {
-    fn fits(&self) -> bool {
-        self.scanner.fits(self.bytes.len() as u64)
-            && self.bytes.len() <= detect::BYTES_MAX
-            && self.gone_out <= self.bytes.len()
-    }
-}
-
-impl Running {
-    fn fits(&self, unit_bytes_max: usize) -> bool {
-        let seen_max = unit_bytes_max.max(HEADER_BYTES_MAX) + HEAD_BYTES_MAX;
-        self.offset <= COUNT_MAX
-            && self.window.fits(self.offset, seen_max)
-            && self.cutter.fits(unit_bytes_max)
-            && self.had.as_ref().is_none_or(OutputLayout::fits)
-    }
-}
-
 /// Bytes after a unit that are read with it.
 const HEAD_BYTES_MAX: usize = 64;
-
-impl OutputLayout {
-    fn fits(&self) -> bool {
-        self.header.len() <= HEADER_BYTES_MAX
-    }
-}
-
-impl Joining {
-    fn fits(&self, unit_bytes_max: usize) -> bool {
-        self.bytes.len() <= unit_bytes_max && self.had.fits() && self.cutter.fits(unit_bytes_max)
-    }
-}
 
 impl Cutter {
     fn fits(&self, unit_bytes_max: usize) -> bool {

@@ -1,38 +1,21 @@
-//! What a stream's segments hold, and what must hold of them.
+//! The hand-over of a stream's segments, and checks of a received state.
 
-#[cfg(feature = "handover")]
-use std::{collections::VecDeque, rc::Rc};
+use std::collections::VecDeque;
+use std::rc::Rc;
 
-#[cfg(feature = "handover")]
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Cutter, KEPT_MAX, MAP_BYTES_MAX, MAPS_MAX, PARTS_KEPT};
-use crate::hls::parts::{PARTS_MAX, Part};
-use crate::hls::segment::{Map, Segment};
-use crate::hls::{LEAD_BYTES_MAX, list};
-#[cfg(feature = "handover")]
-use crate::{
-    format::Format,
-    handover::{HandoverError, SPAN_MAX, must},
-    hls::{cutter::NO_CONTAINER_OF_HLS, segment::extension},
-};
+use super::{Cutter, NO_CONTAINER_OF_HLS};
+use crate::format::Format;
+use crate::handover::{HandoverError, SPAN_MAX, must};
+use crate::hls::segment::{Segment, extension};
 
 impl Cutter {
-    /// Room for segments doubles as it is needed.
-    pub const HELD_BYTES_MAX: usize = 2 * KEPT_MAX * size_of::<Segment>()
-        + (KEPT_MAX + 1) * (LEAD_BYTES_MAX + LEAD_PLACE_BYTES)
-        + KEPT_MAX * RC_BYTES
-        + (PARTS_KEPT + 2) * PARTS_MAX * size_of::<Part>()
-        + (MAPS_MAX + 1) * (MAP_BYTES_MAX + size_of::<Map>() + 2 * RC_BYTES)
-        + list::BYTES_MAX
-        + RC_BYTES;
-
     /// Checks a cutter that another process sent, for a stream with this newest byte and this buffer.
     /// Segments share their maps again afterwards.
-    #[cfg(feature = "handover")]
     pub fn fit(&mut self, newest: u64, buffer_bytes: u64) -> Result<(), HandoverError> {
         self.plan.buffer_bytes = buffer_bytes;
-        // Of segments with the same map only the first has it: see `tell_segments`.
+        // Of segments with the same map only the first has it: see `write_segments`.
         let mut before = None;
         for segment in &mut self.segments {
             segment.map = segment.map.take().or(before);
@@ -55,20 +38,16 @@ impl Cutter {
     }
 
     /// Returns the bytes of the segments and of their leads and parts.
-    #[cfg(feature = "handover")]
     pub(super) fn lists_bytes(&self) -> usize {
         let of_segments = self.segments.iter().map(|segment| {
             size_of::<Segment>() + segment.lead.len() + size_of_val(&*segment.parts)
         });
-        let lead_bytes = self
-            .filling
-            .as_ref()
-            .map_or(0, |filling| filling.lead.len());
+        let filling = self.filling.as_ref();
+        let lead_bytes = filling.map_or(0, |filling| filling.lead.len());
         of_segments.sum::<usize>() + lead_bytes + self.parts.held_bytes()
     }
 
     /// Returns whether the received times can be added.
-    #[cfg(feature = "handover")]
     fn times_fit(&self) -> bool {
         let segments = self.segments.iter().map(|segment| segment.began);
         let filling = self.filling.iter().map(|filling| filling.began);
@@ -77,7 +56,6 @@ impl Cutter {
     }
 
     /// Returns whether the segments' numbers ascend by one.
-    #[cfg(feature = "handover")]
     fn numbers_fit(&self) -> bool {
         let next = self.segments.iter().skip(1).map(|segment| segment.number);
         let mut follow = self.segments.iter().zip(next.chain([self.number]));
@@ -85,7 +63,6 @@ impl Cutter {
     }
 
     /// Returns whether the received offsets ascend up to `newest`.
-    #[cfg(feature = "handover")]
     fn places_fit(&self, newest: u64) -> bool {
         let segments = self.segments.iter();
         let places = segments.flat_map(|segment| [segment.from, segment.to]);
@@ -94,23 +71,16 @@ impl Cutter {
     }
 }
 
-/// The two counters of an `Rc`.
-const RC_BYTES: usize = 2 * size_of::<usize>();
-const LEAD_PLACE_BYTES: usize = size_of::<Vec<u8>>() + RC_BYTES;
-
-/// What the format is; or why nothing of it can be cut.
-#[cfg(feature = "handover")]
+/// Container, or why the stream cannot be cut.
 type Known = Option<Result<Format, &'static str>>;
 
-/// To be told to another process.
-#[cfg(feature = "handover")]
-pub(super) fn tell_kind<S: Serializer>(kind: &Known, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes the container for another process.
+pub(super) fn write_kind<S: Serializer>(kind: &Known, serializer: S) -> Result<S::Ok, S::Error> {
     kind.map(|kind| [kind.ok()]).serialize(serializer)
 }
 
 /// Writes the segments for another process. Of segments with the same map only the first has it.
-#[cfg(feature = "handover")]
-pub(super) fn tell_segments<S: Serializer>(
+pub(super) fn write_segments<S: Serializer>(
     segments: &VecDeque<Segment>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -126,20 +96,19 @@ pub(super) fn tell_segments<S: Serializer>(
 }
 
 /// Reads the container from a hand-over.
-#[cfg(feature = "handover")]
-pub(super) fn kind_told<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Known, D::Error> {
+pub(super) fn read_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Known, D::Error> {
     let kind = Option::<[Option<Format>; 1]>::deserialize(deserializer)?;
     let is_of_hls = |format: &Format| extension(*format).is_some();
     Ok(kind.map(|[kind]| kind.filter(is_of_hls).ok_or(NO_CONTAINER_OF_HLS)))
 }
 
 #[cfg(test)]
-#[cfg(feature = "handover")]
 mod tests {
     use super::*;
+    use crate::hls::segment::Map;
 
     #[test]
-    fn a_map_is_told_once_for_all_segments() {
+    fn a_map_is_sent_once_for_all_segments() {
         let mut cutter = Cutter {
             number: 6,
             ..Cutter::default()

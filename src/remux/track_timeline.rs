@@ -4,10 +4,10 @@
 //! A clock that begins again, or jumps, continues where the stream has come to. All tracks move by
 //! the same amount, each when it reaches the jump.
 
-use super::medium::{MediaError, ReaderEvent, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
+use super::medium::{MediaError, ReaderEvent, Result, Shape, Sink, TRACKS_MAX, Time, Track, Unit};
 /// Tracks and times of a source. See the module.
 #[derive(Default)]
-pub(super) struct SampleQueue {
+pub(super) struct TrackTimeline {
     /// Tracks: at most [`TRACKS_MAX`].
     tracks: Vec<Track>,
     /// Tracks of the newest event, kept when the source begins again, so that equal tracks are not
@@ -37,15 +37,6 @@ struct TrackClock {
     ahead: i64,
 }
 
-/// Times of a unit, as a reader knows them.
-#[derive(Clone, Copy)]
-pub(super) struct Times {
-    /// Time by which the unit must have come.
-    pub decode: Time,
-    /// Time at which the unit is shown or heard.
-    pub present: Time,
-}
-
 /// Longest distance forwards. A longer one means that the source's clock was wrong, or is wrong
 /// now.
 const JUMP: i64 = 10 * Time::SECOND;
@@ -63,7 +54,7 @@ const CHANGE_BYTES_MAX: usize = 256 * 1024;
 /// Cost of a change of a track in bytes, besides its setup.
 const CHANGE_BYTES: usize = 256;
 
-impl SampleQueue {
+impl TrackTimeline {
     /// Begins the source again, perhaps with other tracks. Returns the old tracks.
     pub fn clear(&mut self) -> Vec<Track> {
         self.count_change();
@@ -108,7 +99,7 @@ impl SampleQueue {
     }
 
     /// Sets a track up, if its setup is new or has changed.
-    pub fn set_up(&mut self, index: usize, setup: &[u8], shape: Shape) -> Result<(), MediaError> {
+    pub fn set_up(&mut self, index: usize, setup: &[u8], shape: Shape) -> Result {
         // The caller has made a setup, whether it differs or not.
         self.change_bytes += CHANGE_BYTES;
         self.check_changes()?;
@@ -128,7 +119,7 @@ impl SampleQueue {
     }
 
     /// Passes on the tracks, if they differ from the newest event.
-    pub fn emit_tracks(&mut self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    pub fn emit_tracks(&mut self, sink: &mut Sink<'_>) -> Result {
         let last_tracks = std::mem::take(&mut self.last_tracks);
         let has_changed = std::mem::take(&mut self.has_changed) && last_tracks != self.tracks;
         if has_changed {
@@ -141,7 +132,7 @@ impl SampleQueue {
         }
     }
 
-    fn check_changes(&self) -> Result<(), MediaError> {
+    fn check_changes(&self) -> Result {
         match self.change_bytes > CHANGE_BYTES_MAX {
             true => Err(MediaError("its tracks or their setups change too often")),
             false => Ok(()),
@@ -155,37 +146,30 @@ impl SampleQueue {
         self.change_bytes += bytes.sum::<usize>();
     }
 
-    /// Passes on a unit. Leaves out empty units, and units of a track without a setup.
-    pub fn emit(
-        &mut self,
-        index: usize,
-        times: Times,
-        is_join: bool,
-        bytes: &[u8],
-        sink: &mut Sink<'_>,
-    ) -> Result<(), MediaError> {
+    /// Passes on a unit, which has the times of its container. Leaves out empty units, and units of
+    /// a track without a setup.
+    pub fn emit(&mut self, unit: Unit<'_>, sink: &mut Sink<'_>) -> Result {
         self.check_changes()?;
-        let track = self.tracks.get(index);
-        if bytes.is_empty() || track.is_none_or(|track| track.setup.is_none()) {
+        let track = self.tracks.get(unit.track);
+        if unit.bytes.is_empty() || track.is_none_or(|track| track.setup.is_none()) {
             return Ok(());
         }
         self.emit_tracks(sink)?;
-        self.change_bytes = self.change_bytes.saturating_sub(bytes.len());
-        let Some((decode, present)) = self.place(index, times) else {
-            return Ok(());
-        };
-        sink(ReaderEvent::Unit(Unit {
-            track: index,
-            decode,
-            present,
-            is_join,
-            bytes,
-        }))
+        self.change_bytes = self.change_bytes.saturating_sub(unit.bytes.len());
+        match self.place(&unit) {
+            Some((decode, present)) => sink(ReaderEvent::Unit(Unit {
+                decode,
+                present,
+                ..unit
+            })),
+            None => Ok(()),
+        }
     }
 
-    fn place(&mut self, index: usize, times: Times) -> Option<(Time, Time)> {
-        let clock = self.clocks.get_mut(index)?;
-        let (decode, present) = (times.decode.nanoseconds(), times.present.nanoseconds());
+    /// Returns the times of a unit in the order of [`super::medium`].
+    fn place(&mut self, unit: &Unit<'_>) -> Option<(Time, Time)> {
+        let clock = self.clocks.get_mut(unit.track)?;
+        let (decode, present) = (unit.decode.nanoseconds(), unit.present.nanoseconds());
         if (1..=BACK).contains(&decode.saturating_sub(present)) {
             clock.ahead = clock.ahead.max(decode - present);
         }
@@ -227,12 +211,12 @@ mod tests {
     #[test]
     fn pictures_shown_before_their_decode_time_keep_their_place() {
         let ms = |time: i64| Time::from_nanoseconds(time * 1_000_000).expect("a time");
-        let mut queue = SampleQueue::default();
+        let mut timeline = TrackTimeline::default();
         let shape = Shape::Pictures {
             width: 2,
             height: 2,
         };
-        queue.add(Track {
+        timeline.add(Track {
             number: 1,
             codec: Codec::H264,
             clock: 90_000,
@@ -248,9 +232,12 @@ mod tests {
             (160, 240),
             (200, 160),
         ] {
-            let times = Times {
+            let unit = Unit {
+                track: 0,
                 decode: ms(decode),
                 present: ms(present),
+                is_join: false,
+                bytes: &[7],
             };
             let mut handle = |event: ReaderEvent<'_>| {
                 if let ReaderEvent::Unit(unit) = event {
@@ -259,7 +246,7 @@ mod tests {
                 }
                 Ok(())
             };
-            assert_eq!(queue.emit(0, times, false, &[7], &mut handle), Ok(()));
+            assert_eq!(timeline.emit(unit, &mut handle), Ok(()));
         }
         let expected = [
             [0, 0],
