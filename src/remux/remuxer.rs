@@ -14,6 +14,8 @@ use super::medium::{MediaError, ReaderEvent, Result, TRACKS_MAX, Time, Track, UN
 #[cfg(feature = "handover")]
 use super::track_timeline::SETUP_BYTES_MAX;
 use super::track_timeline::START_MAX;
+#[cfg(feature = "handover")]
+use super::write::WriterState;
 use super::write::{Interleave, OwnedUnit, Target, Timeline, Writer};
 use crate::format::Format;
 #[cfg(feature = "handover")]
@@ -59,10 +61,9 @@ pub struct RemuxerState {
     newest: Option<i64>,
     /// For each track number, the decode time of the first unit that is not written.
     written: Vec<(u64, i64)>,
-    /// Continuity counters of MPEG-TS, by the index of the track.
-    counters: Vec<u8>,
-    /// Number of the newest fragment of MP4.
-    fragments: u32,
+    /// State of the writer.
+    #[serde(flatten)]
+    writer: WriterState,
     /// Setups of pictures, each with the number of its track. A source may repeat its parameter sets with
     /// key pictures only.
     setups: Vec<(u64, Vec<u8>)>,
@@ -205,8 +206,7 @@ impl Remuxer {
             shift: shift.saturating_add(self.reader.shift()),
             newest,
             written,
-            counters: writer.counters(),
-            fragments: writer.fragments(),
+            writer: writer.state(),
             setups: tracks.iter().filter_map(setup_of).collect(),
         }
     }
@@ -214,10 +214,10 @@ impl Remuxer {
     /// Continues the output of another process, which has written this header. The remuxer reads the
     /// source's header and earlier units again, and skips the units that were written.
     #[cfg(feature = "handover")]
-    pub fn resume(&mut self, state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
+    pub fn resume(&mut self, mut state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
         must(
             state.written.len() <= 2 * TRACKS_MAX
-                && state.counters.len() <= TRACKS_MAX
+                && state.writer.counters.len() <= TRACKS_MAX
                 && state.setups.len() <= TRACKS_MAX
                 && state
                     .setups
@@ -230,8 +230,10 @@ impl Remuxer {
             Timeline::resume(possible(state.shift), state.newest.map(possible));
         self.pipeline.written = state.written;
         self.reader.resume(state.setups);
-        let writer = &mut self.pipeline.writer;
-        writer.resume(&state.counters, state.fragments, header);
+        // Packets arrive before they are decoded.
+        let newest = state.newest.map_or(0, possible);
+        state.writer.clock = state.writer.clock.clamp(-TIME_MAX, newest);
+        self.pipeline.writer.resume(state.writer, header);
         Ok(())
     }
 }

@@ -84,16 +84,27 @@ pub(super) trait Writer {
     #[cfg(feature = "handover")]
     fn pending_from(&self, track: usize) -> Option<i64>;
 
-    /// Returns the continuity counters of MPEG-TS, by the index of the track.
+    /// Returns the state with which a writer of another process continues.
     #[cfg(feature = "handover")]
-    fn counters(&self) -> Vec<u8>;
+    fn state(&self) -> WriterState;
 
-    /// Returns the number of the newest fragment of MP4.
+    /// Continues the output of another writer, before the first track. `header`: what it wrote first.
     #[cfg(feature = "handover")]
-    fn fragments(&self) -> u32;
+    fn resume(&mut self, state: WriterState, header: Vec<u8>);
+}
 
-    /// Continues the output of another writer, before the first track: behind these counters, the
-    /// fragment of this number and this header.
-    #[cfg(feature = "handover")]
-    fn resume(&mut self, counters: &[u8], fragments: u32, header: Vec<u8>);
+/// State with which a writer of another process continues.
+#[cfg(feature = "handover")]
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct WriterState {
+    /// Continuity counters of MPEG-TS, by the index of the track.
+    pub counters: Vec<u8>,
+    /// Continuity counters of the tables of MPEG-TS.
+    #[serde(default)]
+    pub table_counters: [u8; 2],
+    /// Clock of the multiplex of MPEG-TS, in nanoseconds. It must not go back.
+    #[serde(default)]
+    pub clock: i64,
+    /// Number of the newest fragment of MP4.
+    pub fragments: u32,
 }

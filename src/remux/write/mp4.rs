@@ -22,6 +22,8 @@ use super::super::medium::{Codec, MediaError, Shape, Track, ticks};
 #[cfg(feature = "handover")]
 use super::super::medium::{Result, Time};
 use super::Writer;
+#[cfg(feature = "handover")]
+use super::WriterState;
 use super::interleave::OwnedUnit;
 use fragment::{Run, Sample};
 
@@ -151,18 +153,16 @@ impl Writer for Mp4 {
     }
 
     #[cfg(feature = "handover")]
-    fn counters(&self) -> Vec<u8> {
-        Vec::new()
+    fn state(&self) -> WriterState {
+        WriterState {
+            fragments: self.sequence_number,
+            ..WriterState::default()
+        }
     }
 
     #[cfg(feature = "handover")]
-    fn fragments(&self) -> u32 {
-        self.sequence_number
-    }
-
-    #[cfg(feature = "handover")]
-    fn resume(&mut self, _counters: &[u8], fragments: u32, header: Vec<u8>) {
-        (self.sequence_number, self.header_before) = (fragments, header);
+    fn resume(&mut self, state: WriterState, header: Vec<u8>) {
+        (self.sequence_number, self.header_before) = (state.fragments, header);
     }
 }
 

@@ -17,6 +17,8 @@ mod tables;
 
 use super::super::medium::{MediaError, Result, Track};
 use super::Writer;
+#[cfg(feature = "handover")]
+use super::WriterState;
 use super::interleave::OwnedUnit;
 use clock::{MARGIN, MILLISECOND, MultiplexClock, packet_time};
 use packets::{Counter, PACKET_BYTES, PAYLOAD_BYTES, Sending, pes_head};
@@ -189,7 +191,7 @@ impl Writer for MpegTs {
     }
 
     #[cfg(feature = "handover")]
-    fn counters(&self) -> Vec<u8> {
+    fn state(&self) -> WriterState {
         let places = 0..self.streams.len().max(self.pid_states.len());
         let counter = |place: usize| match self.streams.get(place) {
             Some(Some(stream)) => stream.pid_state.counter.0,
@@ -198,17 +200,19 @@ impl Writer for MpegTs {
                 pid_state.map_or(0, |pid_state| pid_state.counter.0)
             }
         };
-        places.map(counter).collect()
+        WriterState {
+            counters: places.map(counter).collect(),
+            table_counters: self.tables.counters.map(|counter| counter.0),
+            clock: self.clock.now,
+            ..WriterState::default()
+        }
     }
 
     #[cfg(feature = "handover")]
-    fn fragments(&self) -> u32 {
-        0
-    }
-
-    #[cfg(feature = "handover")]
-    fn resume(&mut self, counters: &[u8], _fragments: u32, _header: Vec<u8>) {
-        let pid_states = counters.iter().map(|number| PidState {
+    fn resume(&mut self, state: WriterState, _header: Vec<u8>) {
+        self.clock.now = state.clock;
+        self.tables.counters = state.table_counters.map(|number| Counter(number & 0x0f));
+        let pid_states = state.counters.iter().map(|number| PidState {
             counter: Counter(number & 0x0f),
             ..PidState::NONE
         });

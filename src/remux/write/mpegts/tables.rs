@@ -30,7 +30,7 @@ pub(super) struct Tables {
     /// Section of the map.
     map: Vec<u8>,
     /// Counters of the PAT's and the map's packets.
-    counters: [Counter; 2],
+    pub counters: [Counter; 2],
 }
 
 impl Tables {
