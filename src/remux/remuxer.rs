@@ -214,7 +214,11 @@ impl Remuxer {
     /// Continues the output of another process, which has written this header. The remuxer reads the
     /// source's header and earlier units again, and skips the units that were written.
     #[cfg(feature = "handover")]
-    pub fn resume(&mut self, mut state: RemuxerState, header: Vec<u8>) -> Result<(), HandoverError> {
+    pub fn resume(
+        &mut self,
+        mut state: RemuxerState,
+        header: Vec<u8>,
+    ) -> Result<(), HandoverError> {
         must(
             state.written.len() <= 2 * TRACKS_MAX
                 && state.writer.counters.len() <= TRACKS_MAX

@@ -32,7 +32,7 @@ impl Splicer {
     }
 
     #[cfg(feature = "handover")]
-    pub fn fits(&self, _: usize) -> bool {
+    pub fn restore(&mut self, _: usize) -> bool {
         true
     }
 

@@ -27,8 +27,22 @@ impl Splicer {
         }
     }
 
+    /// Limits units to this length from now on. Returns whether the received state is possible then.
+    pub fn restore(&mut self, unit_bytes_max: usize) -> bool {
+        self.unit_bytes_max = self.unit_bytes_max.min(unit_bytes_max);
+        let cutter = match &mut self.stage {
+            Phase::Running(running) => Some(&mut running.cutter),
+            Phase::Joining(joining) => Some(&mut joining.cutter),
+            Phase::Opening(_) | Phase::Through => None,
+        };
+        if let Some(cutter) = cutter {
+            cutter.limit_units(self.unit_bytes_max);
+        }
+        self.fits(unit_bytes_max)
+    }
+
     /// Returns whether a handed-over state is possible, for units of this length.
-    pub fn fits(&self, unit_bytes_max: usize) -> bool {
+    pub(super) fn fits(&self, unit_bytes_max: usize) -> bool {
         let fit = |cutter: &Cutter, had: Option<&OutputLayout>| {
             let had_fits = had.is_none_or(|had| had.header.len() <= HEADER_BYTES_MAX);
             had_fits && cutter.fits(unit_bytes_max)

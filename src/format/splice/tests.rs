@@ -211,6 +211,21 @@ fn a_handed_over_unit_that_is_too_long_is_refused() {
     }
 }
 
+/// `--buffer` may be smaller in another process.
+#[cfg(feature = "handover")]
+#[test]
+fn a_handed_over_splicer_has_the_limit_of_the_new_options() {
+    for format in [Format::MpegTs, Format::WebM, Format::Flv, Format::Mp4] {
+        let mut splicer = Splicer::new(1_000);
+        let cutter = Cutter::new(format, 1_000, 0);
+        splicer.stage = Phase::Running(Running::new(cutter, format, None));
+        assert!(splicer.restore(999) && splicer.fits(999), "{format:?}");
+    }
+    let (mut joining, _) = begun(&flv(0, 3), 1_000);
+    assert!(joining.break_off(Some(Format::Flv), FLV_HEAD.to_vec()));
+    assert!(joining.restore(999) && joining.fits(999));
+}
+
 /// What a cutter holds beside units has its bounds, too.
 #[cfg(feature = "handover")]
 #[test]

@@ -85,7 +85,8 @@ impl ViewerCounts {
         hls.map(|(address, counted)| ((address, &counted.session), counted.until))
     }
 
-    /// Counts an HLS address until `until`. Does nothing if there is no room for it.
+    /// Counts an HLS address until `until`. Does nothing if there is no room for another one. Whether there
+    /// is room for one more of this session says [`ViewerCounts::has_room_for_hls`].
     pub fn count_hls(&mut self, address: HlsAddress, session: SessionId, until: Instant) {
         if let Some(counted) = self.hls.get_mut(&address)
             && counted.session == session
@@ -94,7 +95,7 @@ impl ViewerCounts {
             self.due.remove(&(was, address.clone()));
         } else {
             self.remove_hls(&address);
-            if !self.has_room_for_hls(&session) {
+            if self.hls.len() >= HLS_ADDRESSES_MAX {
                 return;
             }
             self.add(&address.0, &session);
@@ -307,6 +308,29 @@ mod tests {
         }
         // Whoever counts already goes on.
         assert_eq!(ask(&mut stage, 0x0a02_0000, "key"), 200);
+    }
+
+    /// A hand-over sends them in another order. Whether there is room for one more depends on the order.
+    #[cfg(feature = "handover")]
+    #[test]
+    fn addresses_that_count_still_count_after_a_hand_over() {
+        let session = |name: &str| SessionId::parse(name.as_bytes()).expect("a sessionid");
+        let until = Instant::after_start(Duration::from_secs(60));
+        let (mut before, mut after) = (ViewerCounts::default(), ViewerCounts::default());
+        for (name, hosts) in [("z", 4_000_u32), ("a", 2_000)] {
+            for host in 0..hosts {
+                assert!(before.has_room_for_hls(&session(name)));
+                let address = (session(name), host.to_be_bytes().into());
+                before.count_hls(address, session(name), until);
+            }
+        }
+        for ((address, session), until) in before.hls() {
+            after.count_hls(address.clone(), session.clone(), until);
+        }
+        assert_eq!(
+            (after.of(&session("z")), after.of(&session("a"))),
+            (4_000, 2_000)
+        );
     }
 
     #[test]

@@ -373,10 +373,10 @@ impl Stream {
         self.rtp_out.udp_out.restore()?;
         let newest = self.buffer.newest();
         let spliced_max = limits.stream.buffer_bytes / hold::UNIT_PART;
-        let splicer = self.splicer.as_ref();
+        let splicer = self.splicer.as_mut();
         let ts_output = self.rtp_out.ts_output.as_ref();
         let is_fit = self.history.fits()
-            && splicer.is_none_or(|splicer| splicer.fits(spliced_max))
+            && splicer.is_none_or(|splicer| splicer.restore(spliced_max))
             && self.input.as_ref().is_none_or(|input| input.reorder.fits())
             && self.bare.as_ref().is_none_or(|input| input.bare.fits())
             && ts_output.is_none_or(|ts_output| ts_output.fits(newest))
